@@ -26,7 +26,7 @@ import numpy as np
 
 from bitverdict.harness.judge.guarded_buffers import words
 from bitverdict.harness.judge.returned_memory import lies_in, returned_before
-from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.case import SECOND, THIRD, Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     import torch
 
     from bitverdict.harness.model.targets import Target
-
-SECOND, THIRD = " of the second call", " of the third call"
 
 
 def second(case: Case) -> Case:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 CASE_VERSION = 1
+SECOND, THIRD = " of the second call", " of the third call"  # what names of operands and outputs of later calls end in
 Indices = tuple[tuple[str, tuple[int, ...]], ...]
 """Row numbers of a case, each list behind the name of its operand."""
 

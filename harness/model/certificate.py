@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 
+TELLS_NOTHING = "tells nothing apart"  # in the details of a case that is inconclusive for it
+
 
 class Kind(StrEnum):
     """What a fault would be wrong in. Words of masks count how many elements there are, and not which."""
@@ -86,14 +88,19 @@ class Certificate:
             return "; ".join(self.left_out)
         told = [said for kind in Kind if (said := self._of(kind))]
         missed = [
-            subject + (f" ({', '.join(missed)})" if len(missed) < len(rows) else "")
+            subject + (f" ({', '.join(each.fault for each in silent)})" if len(silent) < len(rows) else "") + self._in_some(silent)
             for kind in Kind
             for subject, rows in self.subjects(kind).items()
-            if (missed := [each.fault for each in rows if not each.told])
+            if (silent := [each for each in rows if not each.told])
         ]
         told += [f"not told: {', '.join(missed)}"] if missed else []
         told += ["no operand of these sizes would change a word"] if self.constant else []
         return f"{self.formats} out, {self.words:,} words: " + "; ".join([*told, *self.left_out])
+
+    def _in_some(self, silent: list[Finding]) -> str:
+        """Of how many words a sample was that shows none of `silent`; empty where it was all."""
+        least = min(each.of for each in silent)
+        return f" in {least:,} words" if least < self.words else ""
 
     def _of(self, kind: Kind) -> str:
         """The subjects of `kind` that are told apart; of constants and precision the least share of words of their faults."""

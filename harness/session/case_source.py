@@ -22,6 +22,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.launcher_limits import FAR_PAD, UNLIMITED, claimed, narrowed_by
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.session.preferred import more, preferred
 from bitverdict.harness.session.secret_draws import Secret
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class CaseSource:
         return cases[0] if cases else None
 
     def drawn(self, count: int) -> list[Case]:
-        """Up to `count` distinct cases that the required cases do not have."""
+        """Up to `count` distinct cases that the required cases do not have, of a few more draws those that may tell most apart."""
         if self.only is not None:
             return []
         drawn: list[Case] = []
@@ -141,10 +142,15 @@ class CaseSource:
                 raise _Enough
 
         with suppress(_Enough):
-            walk(self, count, take)
-        drawn = drawn[:count]
-        known = {case.key for case in self.required()}
+            walk(self, self.draws(count), take)
+        required = self.required()
+        known = {case.key for case in required}
+        drawn = preferred(drawn, count, required)
         return [case for case in self._tuned(self._once(drawn, prepared=True), runs=False) if case.key not in known]
+
+    def draws(self, count: int) -> int:
+        """How many draws are made for `count` generated cases."""
+        return count if self.keeps is not None else more(count)
 
     def _tuned(self, cases: list[Case], *, runs: bool = True) -> list[Case]:
         """`cases` with what autotuners take: each configuration in turn, over again from the first case where there are more of

@@ -294,7 +294,8 @@ class Session:
 
         cache, known = VerdictCache(judged), self._known.get((bug.source.address, target.name))
         cache.known = {bug.case.key: first} if known is None else dict(known.known)
-        draws = min(self.profile.draws, MOST_DRAWN_AGAIN) if known is None else self.profile.draws
+        drawn = bug.source.draws(self.profile.draws)
+        draws = min(drawn, MOST_DRAWN_AGAIN) if known is None else self.profile.draws
         seconds = self.profile.shrink_seconds
         bug.first = bug.case
         bug.case, bug.verdict = shrink(bug.source, bug.case, first, cache, draws=draws, seconds=seconds, clock=self.clock)

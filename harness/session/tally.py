@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.certificate import TELLS_NOTHING
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.completeness import Completeness
 from bitverdict.harness.session.scope import Scope
@@ -75,6 +76,7 @@ class Tally:
     asked: dict[tuple[str, str], int] = field(default_factory=dict)  # how many are required
     covered: Counter = field(default_factory=Counter)  # of them, those that were decided
     open_required: Counter = field(default_factory=Counter)  # of them, those that were judged and are inconclusive
+    quiet: Counter = field(default_factory=Counter)  # (contract, target) -> cases that are inconclusive for telling nothing apart
     classes: dict[str, Counter] = field(default_factory=dict)  # coverage: dimension -> class -> cases
     bucket_seconds: Counter = field(default_factory=Counter)
     advice: Counter = field(default_factory=Counter)
@@ -118,11 +120,13 @@ class Tally:
         for dimension, member in classes.items():
             self.classes.setdefault(dimension, Counter())[str(member)] += 1
         self.advice.update(verdict.advice)
+        quiet = verdict.decision is Decision.INCONCLUSIVE and TELLS_NOTHING in verdict.details
+        self.quiet[contract, target] += quiet
         left = self.required.get((contract, target), set())
         if case.key in left:
             left.discard(case.key)
             self.covered[contract, target] += verdict.decision in DECIDED
-            self.open_required[contract, target] += verdict.decision is Decision.INCONCLUSIVE
+            self.open_required[contract, target] += verdict.decision is Decision.INCONCLUSIVE and not quiet
         if verdict.decision is Decision.INCONCLUSIVE:
             self.inconclusive[verdict.message.partition("\n")[0]] += 1
         if verdict.decision is Decision.ERROR:
@@ -159,6 +163,11 @@ class Tally:
             said.append(f"{unseen} cases of the required cases were not judged")
         for (contract, target), decisions in self.by_place().items():
             inconclusive, ran = decisions[Decision.INCONCLUSIVE], sum(decisions[decision] for decision in RAN)
+            quiet = self.quiet[contract, target]
+            if quiet == ran and ran:
+                said.append(f"none of {ran} cases of {contract} on {target} tells anything apart")
+                continue
+            inconclusive -= quiet  # what such a case is asked for, the others are too
             required = self.open_required[contract, target]
             if required or inconclusive > MOST_INCONCLUSIVE * ran:
                 of_them = f", {required} of them of the required cases" if required else ""

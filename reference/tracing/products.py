@@ -27,6 +27,7 @@ from bitverdict.reference.error_bound import (
     raised_alignment,
 )
 from bitverdict.reference.formats import FORMATS, FP32, Format
+from bitverdict.reference.stored_sums import stored
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 from bitverdict.reference.tracing.accumulation import MARGIN
 from bitverdict.reference.tracing.arrays import Traced, array, pair
@@ -87,7 +88,7 @@ def _multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def _of_floats(trace: Trace, left: Traced, right: Traced, accumulation: str, precision: str | None) -> Traced:
     a, b = left.value, right.value
     k = a.shape[-1]
-    value = _multiplied(a, b)  # (..., M, N)
+    value = stored(_multiplied(a, b))  # (..., M, N)
     sizes = [np.where(np.isfinite(each), np.abs(each), 0.0) for each in (a, b)]
     magnitude = sizes[0] @ sizes[1] * (1 + k * V)  # (..., M, N)
     grid = products_grid(a, b)  # (..., M, N)

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 
+from bitverdict.reference.stored_sums import stored
 from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widened
 from bitverdict.reference.tracing.arrays import Traced, array
 from bitverdict.reference.tracing.dtypes import BY_FORMAT, dtype_of
@@ -81,7 +82,7 @@ def _summed(
     count: dict[str, Any] = {"axis": axes, "keepdims": keepdims}
     how = trace.accumulation
     n = _count(x, axes)
-    value = x.value.sum(**count)
+    value = stored(x.value.sum(**count))
     size = np.abs(x.value)
     magnitude = size.sum(**count) * (1 + n * V)
     error: np.ndarray | None = max(n - 1, 0) * V * magnitude

@@ -24,6 +24,7 @@ from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_nodes import NodeJudge
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model import addresses
+from bitverdict.harness.model.certificate import TELLS_NOTHING
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
@@ -60,12 +61,12 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def first_of(test: Any, where: bv.Target = SM_90, *, cases: tuple[int, ...] = (4, 0)) -> Verdict:
-    """The verdict on the first of some required cases that is no pass; else that on the last."""
+    """The verdict on the first of some required cases that is no pass, and tells something apart; else that on the last."""
     contract = test.__contract__
     required = contract.required(where)
     for place in cases:
         verdict = judge(required[place], where, contract)
-        if verdict.decision is not Decision.PASS:
+        if verdict.decision is not Decision.PASS and TELLS_NOTHING not in verdict.details:
             return verdict
     return verdict
 

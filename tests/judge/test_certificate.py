@@ -10,19 +10,24 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bitverdict.harness.contracts.oracle import dot_scaled_lowering, row_mathematics
 from bitverdict.harness.emulator.numerics import matrix_products
 from bitverdict.harness.judge.certificate import again
+from bitverdict.harness.judge.certificate.certify import certificate
 from bitverdict.harness.judge.certificate.constants import RULES
+from bitverdict.harness.judge.certificate.telling import telling
 from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.certificate import Certificate, Kind
-from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.reference import tensor_core
+from bitverdict.reference.formats import FORMATS, FP16, FP32, decode, encode
 
 MATMUL: Any = resolve("matmul")
 SMALL = {"m": 33, "n": 40, "k": 128}  # whole tiles of K: under a wrong F, a block of zeros cuts the accumulator once more
@@ -129,7 +134,7 @@ def test_a_case_of_equal_operands_is_inconclusive_and_its_twin_passes(code: int,
 def test_a_sample_counts_the_words_of_its_own_rows_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     case = matmul("fp16", "fp32", m=70, n=66, k=128)
     sampled, _ = certificate_of(case, "sm_90")
-    assert {each.of for each in sampled.findings if each.kind is Kind.CONSTANT} == {again.LINES**2}
+    assert {each.of for each in sampled.findings if each.kind is Kind.CONSTANT and each.told} == {again.LINES**2}
     monkeypatch.setattr(again, "WHOLE", 1 << 30)
     whole, _ = certificate_of(case, "sm_90")
     for one, all_ in zip(sampled.findings, whole.findings, strict=True):
@@ -137,3 +142,63 @@ def test_a_sample_counts_the_words_of_its_own_rows_and_columns(monkeypatch: pyte
         if one.kind in (Kind.CONSTANT, Kind.PRECISION):
             share = all_.changed / all_.of
             assert abs(one.changed - share * one.of) <= 5 * (one.of * max(share * (1 - share), 1 / one.of)) ** 0.5, (one, all_)
+
+
+@pytest.mark.parametrize("block", ["halved", "one bit less"])
+def test_a_scaled_product_differs_in_as_many_words_as_said(block: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    contract: Any = resolve("block_scaled_matmul")
+    sizes = {"m": 20, "n": 24, "k": 128, "format": "mxfp8", "out": "fp32"}
+    case = Case(contract="block_scaled_matmul", problem=contract.module.Problem(**sizes), config=contract.module.Config())
+    operands = {each.name: each for each in contract.operands(case)}
+    machine = target("emulated:sm_100")
+    right = contract.expected(case, machine, operands, {})
+    made = certificate(contract, case, machine, operands, {}, right, frozenset())
+    moved = next(moved for _, fault, moved in RULES if fault == block)
+    lookup = dot_scaled_lowering.instruction
+    monkeypatch.setattr(dot_scaled_lowering, "instruction", lambda *names, **rest: moved(lookup(*names, **rest)))
+    (wrong,), said = contract.expected(case, machine, operands, {}), {each.fault: each for each in made.findings}
+    assert int((wrong.words != right[0].words).sum()) == said[block].changed > 0
+
+
+class Traced(Contract):
+    """A sum of rows, held to the bound of its reference; `fault` of the launcher is none of its."""
+
+    def operands(self, case: Case) -> list[Operand]:
+        values = np.random.default_rng(case.data_seed).uniform(1, 2, (9, 64))
+        return [Operand(name="x", format="fp16", codes=encode(FP16, values))]
+
+    def expected(self, case: Case, target: Any, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+        return row_mathematics.traced(lambda xp, x: xp.sum(x, axis=1), operands.values(), {"y": "fp32"}, target.arch)
+
+
+def test_of_a_bound_it_counts_what_a_narrower_sum_leaves() -> None:
+    case, machine = Case(contract="traced", problem=None), target("emulated:sm_90")
+    operands = {"x": Traced().operands(case)[0]}
+    expected = Traced().expected(case, machine, operands, {})
+    made = certificate(Traced(), case, machine, operands, {}, expected, frozenset({"y"}))
+    said = {(each.subject, each.fault): each for each in made.findings}
+    sums = decode(FP16, operands["x"].codes).sum(axis=1)  # (9,), exact
+    for name in ("fp16", "bf16"):
+        fmt = FORMATS[name]
+        outside = held(expected[0], encode(FP32, decode(fmt, encode(fmt, sums))))[0]
+        assert said[f"sums in {name}", "at their end"].changed == outside.sum() > 0
+    read_elsewhere = decode(FP16, operands["x"].codes[:, np.arange(64) & ~1]).sum(axis=1)
+    assert said["x axis 1", "index without its lowest bit"].changed == (read_elsewhere != sums).sum() > 0
+
+
+def test_operands_that_reach_no_word_leave_a_case_a_pass() -> None:
+    """Softmax of one column is 1 whatever it reads: no case of its size could tell more."""
+    contract: Any = resolve("softmax")
+    case = Case(contract="softmax", problem=contract.module.Problem(rows=3, columns=1), config=contract.module.Config())
+    made, verdict = certificate_of(case, "sm_90")
+    assert verdict.decision is Decision.PASS and made.constant and not any(each.told for each in made.findings)
+
+
+def test_a_required_case_of_one_product_is_fed_what_shows() -> None:
+    case = matmul("fp16", "fp32", "integers", m=1, n=1, k=1)
+    seeds = (replace(case, data_seed=seed) for seed in range(99))
+    zero = next(each for each in seeds if not any(operand.codes.any() for operand in MATMUL.operands(each)))
+    other = telling(zero, MATMUL, target("emulated:sm_90"))
+    assert other != zero and replace(other, data_seed=0, regime="") == replace(zero, data_seed=0, regime="")
+    assert all(each.codes.any() for each in MATMUL.operands(other))
+    assert telling(other, MATMUL, target("emulated:sm_90")) == other

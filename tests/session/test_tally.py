@@ -11,6 +11,7 @@ import pytest
 
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.certificate import TELLS_NOTHING, Certificate, Finding, Kind
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import tables as report
 from bitverdict.harness.session.failure_report import failure_report
@@ -37,6 +38,35 @@ R, C, U, N, E = Decision.PASS, Decision.FAIL, Decision.INCONCLUSIVE, Decision.NO
 )  # fmt: skip
 def test_the_status_follows_from_the_decisions(decisions: list[Decision], status: int) -> None:
     assert counted(*decisions).status() == status
+
+
+def test_cases_that_tell_nothing_apart_are_open_only_where_no_other_does() -> None:
+    quiet = Verdict(decision=U, outcome=Outcome.INCONCLUSIVE, message="tells nothing", details={TELLS_NOTHING: True})
+    alone, beside = Tally(), counted(R)
+    for number in (1, 2):
+        alone.count(case(number), "add", "host", {}, quiet)
+        beside.count(case(number), "add", "host", {}, quiet)
+    assert alone.status() == 3 and "none of 2 cases of add on host tells anything apart" in alone.sentence()
+    assert beside.status() == 0 and "2 inconclusive" in beside.sentence()
+
+
+def test_a_run_says_what_its_cases_told_apart_and_what_none_did() -> None:
+    findings = (
+        Finding(Kind.CONSTANT, "F", "one bit less", 3, 100),
+        Finding(Kind.CONSTANT, "F", "one bit more", 1, 100),
+        Finding(Kind.CONSTANT, "order", "K in reverse", 0, 100),
+        Finding(Kind.MOVEMENT, "a axis 0", "index without its lowest bit", 50, 100),
+    )
+    certificate = Certificate(findings, words=1000, formats="fp16")
+    assert certificate.line() == "fp16 out, 1,000 words: constant: F 1 % (10); movement: a axis 0; not told: order in 100 words"
+    tally = Tally()
+    verdict = Verdict(decision=R, outcome=Outcome.PASS, words=1000, certificate=certificate.to_json())
+    tally.count(case(1), "add", "host", {}, Verdict.from_json(json.loads(json.dumps(verdict.to_json()))))
+    assert tally.told_apart.lines() == [
+        "told apart on host by 1 cases: F 1 of 1 cases, order 0 of 1 cases, movement in 1 of 1 dimensions",
+        "never told apart on host: order",
+    ]
+    assert "F 1/1, order 0/1" in report.text_of(tally.told_apart.table())
 
 
 def test_required_cases_that_was_not_judged_whole_is_not_right() -> None:

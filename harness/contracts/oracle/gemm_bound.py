@@ -7,6 +7,7 @@ all that the target has (`bitverdict.reference.error_bound` has the derivation);
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Set
+from dataclasses import replace
 from functools import cached_property
 from types import SimpleNamespace
 from typing import Any
@@ -28,6 +29,7 @@ from bitverdict.reference.error_bound import (
 )
 from bitverdict.reference.exact_gemm import exact_gemm
 from bitverdict.reference.formats import FORMATS, FP32, Format, decode
+from bitverdict.reference.stored_sums import stored
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 
 TF32_PRODUCTS, BF16_PRODUCTS = 3, 6  # for one of fp32: tf32x3 multiplies high and low parts, bf16x6 three parts of each
@@ -61,6 +63,7 @@ def bounded_product(
     left, right = decode(fmt, a), decode(fmt, b)  # (M, K), (K, N)
     added = None if c is None else decode(FP32, c)  # (M, N)
     exact = exact_gemm(left, right, added)
+    exact = replace(exact, value=stored(exact.value))
     grid = products_grid(left, right, added)  # (M, N)
     rules, terms, lost = instructions(arch, problem.dtype, launched), k, np.zeros(shape)  # lost: (M, N)
     narrow = narrowed(a, b) if problem.dtype == "fp32" and rules else None  # multiply-adds take all of an operand

@@ -18,10 +18,13 @@ from bitverdict.harness.judge.diagnose import values
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
+from bitverdict.reference.formats import FORMATS, encode
+from bitverdict.reference.stored_sums import sums_in
 from bitverdict.reference.tensor_core.asked import Answer, Asked, answering
 
 WHOLE = 1 << 18  # products of a case, all of whose words are computed again
 WHOLE_OF_CHAINS = 1 << 21  # likewise where a product takes what another one gave, so that no sample stands for it
+WHOLE_OF_SILENT = 1 << 22  # likewise where no word of a sample is changed: a fault may show in one of a thousand
 LINES = 16  # rows, and columns, of a sample, its first and its last among them
 LARGEST = 1 << 18  # elements of operands, of a case whose reference has no sample
 
@@ -68,7 +71,7 @@ class Again:
         self.contract, self.case, self.target, self.recorded = contract, case, target, recorded
         self.operands, self.expected, self.by_real = operands, expected, by_real
         self.sampled = False
-        self.products = list(products)
+        self.whole = self.products = list(products)
         self._reached = [decided(each, each.name in by_real) for each in expected]
         if sum(_terms(known.asked) for known in products) > WHOLE:
             self._draw()
@@ -76,16 +79,16 @@ class Again:
     def _draw(self) -> None:
         """Sample the products, where they do not follow each other."""
         rng = np.random.default_rng([self.case.data_seed, len(self.products)])
-        whole, self.sampled = self.products, True
+        self.sampled = True
         self.products = [
             Known(known.asked, known.words, tuple(_lines(rng, size, known.asked.depth) for size in known.asked.shape))  # type: ignore[arg-type]
-            for known in whole
+            for known in self.whole
         ]
         try:
             marked = self._outputs(_marked, follows=True)
         except _Follows:
-            self.products, self.sampled = whole, False
-            if sum(_terms(known.asked) for known in whole) > WHOLE_OF_CHAINS:
+            self.products, self.sampled = self.whole, False
+            if sum(_terms(known.asked) for known in self.whole) > WHOLE_OF_CHAINS:
                 raise NotCounted("its products follow each other and are too many to be computed again") from None
             return
         self._reached = [
@@ -103,12 +106,35 @@ class Again:
         where there are no such expected outputs."""
         if not self.products and sum(each.codes.size for each in self.operands.values()) > LARGEST:
             raise NotCounted(f"more than {LARGEST:,} elements of operands")
-        others = self._outputs(change or Asked.words, operands)
-        counted = [
-            (there & _differ(one, other, one.name in self.by_real), there)
-            for there, one, other in zip(self._reached, self.expected, others, strict=True)
-        ]
-        return sum(int(differ.sum()) for differ, _ in counted), sum(int(there.sum()) for _, there in counted)
+        changed, of = self._counted(self._outputs(change or Asked.words, operands), self._reached)
+        if changed or not self.sampled or sum(_terms(known.asked) for known in self.whole) > WHOLE_OF_SILENT:
+            return changed, of
+        sample, self.products = self.products, self.whole
+        try:
+            everywhere = [decided(each, each.name in self.by_real) for each in self.expected]
+            return self._counted(self._outputs(change or Asked.words, operands), everywhere)
+        finally:
+            self.products = sample
+
+    def _counted(self, others: list[ExpectedOutput], reached: list[np.ndarray]) -> tuple[int, int]:
+        """(words of `reached` that differ in `others`, words of `reached`)."""
+        pairs = zip(reached, self.expected, others, strict=True)
+        changed = sum(int((there & _differ(one, other, one.name in self.by_real)).sum()) for there, one, other in pairs)
+        return changed, sum(int(there.sum()) for there in reached)
+
+    def with_sums_in(self, name: str) -> tuple[int, int]:
+        """(words outside of what is expected, words looked at) of a kernel that is right but for sums that end in format `name`.
+        (0, 0) where nothing is summed."""
+        if sum(each.codes.size for each in self.operands.values()) > LARGEST:
+            raise NotCounted(f"more than {LARGEST:,} elements of operands")
+        with sums_in(name) as into:
+            others = self._outputs(Asked.words)
+        changed = of = 0
+        for there, one, other in zip(self._reached, self.expected, others, strict=True) if into.count else ():
+            if other.exact is not None and one.format in FORMATS:
+                differ, decided_, _, _ = held(one, encode(FORMATS[one.format], other.exact))
+                changed, of = changed + int((differ & there).sum()), of + int((decided_ & there).sum())
+        return changed, of
 
     def _outputs(
         self, change: Answer, operands: Mapping[str, Operand] | None = None, *, follows: bool = False

@@ -11,13 +11,14 @@ from bitverdict.harness.judge.certificate.again import Again, Known, NotCounted,
 from bitverdict.harness.judge.certificate.constants import neighbours
 from bitverdict.harness.judge.certificate.movement import moved, says_something, tiles_exchanged
 from bitverdict.harness.judge.certificate.other_values import drawn_anew, without_specials
-from bitverdict.harness.judge.certificate.precision import narrower, stored_else
+from bitverdict.harness.judge.certificate.precision import NARROWER, narrower, stored_else
 from bitverdict.harness.judge.compare import held
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.certificate import Certificate, Finding, Kind
+from bitverdict.harness.model.certificate import TELLS_NOTHING, Certificate, Finding, Kind
 from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.reference.tensor_core.asked import Asked, answering
 
 
 def certified(
@@ -40,14 +41,21 @@ def certified(
         return verdict
     made = certificate(contract, case, target, operands, recorded, expected, by_real, whole=case.certificate)
     if made.nothing:
-        verdict = replace(verdict, decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=made.nothing)
+        verdict = replace(
+            verdict,
+            decision=Decision.INCONCLUSIVE,
+            outcome=Outcome.INCONCLUSIVE,
+            message=made.nothing,
+            details=verdict.details | {TELLS_NOTHING: True},
+        )
     return replace(verdict, certificate=made.to_json()) if case.certificate else verdict
 
 
 def tells_nothing(contract: Contract, case: Case, target: Target, operands: Mapping[str, Operand]) -> bool:
     """Whether a case of the kernel's own launcher, which was not launched, would be inconclusive for telling nothing apart."""
     try:
-        expected = contract.expected(case, target, operands, {})
+        with answering(Asked.words, alone=True):
+            expected = contract.expected(case, target, operands, {})
     except Exception:  # what is wrong with it, its verdict says
         return False
     if any(says_something(each) for each in expected) or not any(decided(each, False).any() for each in expected):
@@ -117,6 +125,8 @@ def _faults(again: Again, expected: Sequence[ExpectedOutput]) -> Iterator[tuple[
         for one in narrower(rules, {each.format for each in expected}):
             yield Kind.PRECISION, one.subject, one.fault, lambda one=one: again.changed(one.answer)  # type: ignore[misc]
     else:
+        for name in NARROWER:
+            yield Kind.PRECISION, f"sums in {name}", "at their end", lambda name=name: again.with_sums_in(name)  # type: ignore[misc]
         for each in expected:
             for subject, words in stored_else(each):
                 yield Kind.PRECISION, subject, "once", lambda each=each, w=words: _words_else(each, w)  # type: ignore[misc]

@@ -95,13 +95,18 @@ def _operands_in(name: str) -> Answer:
 
 
 def stored_else(expected: ExpectedOutput) -> Iterator[tuple[str, np.ndarray]]:
-    """Faults of the store of an output that is held to its mathematics, each with the words (*shape,) that it leaves."""
-    value = expected.exact if expected.exact is not None else expected.value
-    if value is None or expected.format not in FORMATS:
+    """Faults of the store of an output, each with the words (*shape,) that it leaves: of one that is held to its mathematics the
+    other rounding, and of any a cast to a narrower type before it."""
+    fmt, value = FORMATS.get(expected.format), expected.exact if expected.exact is not None else expected.value
+    if fmt is None:
         return
-    fmt = FORMATS[expected.format]
+    held_to_value = value is not None
+    if value is None and expected.words is not None:
+        value = decode(fmt, np.ascontiguousarray(expected.words).view(fmt.storage))
+    if value is None:
+        return
     with np.errstate(all="ignore"):
-        if fmt.mantissa_bits < FP32.mantissa_bits:
+        if held_to_value and fmt.mantissa_bits < FP32.mantissa_bits:
             yield f"{fmt.name} store toward zero", encode(fmt, value, rounding=Rounding.TOWARD_ZERO)
         for name in NARROWER:
             if FORMATS[name].mantissa_bits < fmt.mantissa_bits:

@@ -66,16 +66,35 @@ def _others(case: Case) -> Iterator[Case]:
 
 
 def _tells(case: Case, contract: Contract, target: Target, operands: Mapping[str, Operand]) -> bool:
+    if all(_plain(each) for each in operands.values()):
+        return True
     if contract.any_launcher or case.launcher:  # what it returns is not known before its launch
         return all(_varied(each) for each in operands.values())
     return not tells_nothing(contract, case, target, operands)
 
 
+def _plain(operand: Operand) -> bool:
+    """Whether all elements are ordinary numbers, with two that differ where there are two: by such values something shows."""
+    values = _values(operand)
+    if values is None:
+        return operand.codes.size != 0 and operand.codes.dtype.kind != "i"
+    sizes, fmt = np.abs(values), FORMATS[operand.format]
+    return bool((sizes >= fmt.smallest_normal).all() and (sizes < fmt.largest / 2).all() and _differs(values))
+
+
 def _varied(operand: Operand) -> bool:
     """Whether an operand of floats has a finite number that is not zero, and two that differ where it has two elements."""
+    values = _values(operand)
+    return values is None or bool((np.isfinite(values) & (values != 0)).any() and _differs(operand.codes.reshape(-1)))
+
+
+def _values(operand: Operand) -> np.ndarray | None:
+    """(elements,) of an operand of floats, one in each code; None of any other."""
     fmt = FORMATS.get(operand.format)
     if fmt is None or not operand.codes.size or operand.codes.dtype != fmt.storage:
-        return True
-    values = decode(fmt, operand.codes & operand.codes.dtype.type((1 << fmt.width) - 1))
-    codes = operand.codes.reshape(-1)
-    return bool((np.isfinite(values) & (values != 0)).any() and (codes.size == 1 or (codes != codes[0]).any()))
+        return None
+    return decode(fmt, operand.codes.reshape(-1) & fmt.storage((1 << fmt.width) - 1))
+
+
+def _differs(elements: np.ndarray) -> bool:
+    return bool(elements.size == 1 or (elements != elements[0]).any())
