@@ -35,12 +35,15 @@ COMPILED_AT = 100_000  # characters of a tile program a second: what a compilati
 
 @dataclass(frozen=True)
 class RightCase:
-    """Of one case: whether it passes, what its failure says, the tile program of each launch without its locations, operations of
-    all launches, lines of the kernel's files as reports name them, and seconds of a processor: of all, and of the launch alone."""
+    """Of one case: whether it passes, what its failure says, the tile program of each launch, without its locations and whole (as
+    `texts`), integer arguments that were negative, operations of all launches, lines of the kernel's files as reports name them,
+    and seconds of a processor: of all, and of the launch alone."""
 
     passes: bool
     failure: str
     programs: tuple[str, ...]
+    texts: tuple[str, ...]
+    negative: frozenset[str]
     operations: int
     device: Lines
     host: Lines
@@ -102,6 +105,8 @@ class RightCases:
             passes=verdict.decision is Decision.PASS,
             failure=f"{verdict.outcome}: {verdict.message}" if verdict.failed else "",
             programs=tuple(map(without_places, programs)),
+            texts=tuple(programs),
+            negative=frozenset(name for names in counting.negative.values() for name in names),
             operations=counting.operations,
             device=_shown(self.front_end.lines[text] for text in programs if text in self.front_end.lines),
             host=_shown([frozenset(self._traced)]),

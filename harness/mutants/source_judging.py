@@ -12,7 +12,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -25,6 +25,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
 from bitverdict.harness.mutants.edited import StaleMutant, contract_of, edited_module, judging, launching
+from bitverdict.harness.mutants.equivalence import all_equal
 from bitverdict.harness.mutants.front_end import FrontEnd, without_places
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
@@ -33,6 +34,7 @@ from bitverdict.harness.mutants.right_source import RightCase, RightCases
 
 LONGER = 16  # times the operations of the right launches, or its seconds of a processor, after which a mutant does not end
 LEAST_OPERATIONS, LEAST_SECONDS = 20_000, 5.0  # that it has in any case
+OF_DEVICE = ("triton", "gluon")
 LONGEST = 300  # characters of a text of a result
 NOT_COMPILED = ("front end", "verifier", "ptxas")
 """Layers that refuse a mutant before anything of it runs."""
@@ -46,6 +48,16 @@ class _Same(BaseException):
 
 class _Overdue(BaseException):
     """The case took longer than a mutant may."""
+
+
+@dataclass
+class _Changed:
+    """The tile programs that a mutant of device code was compiled to where they are not the right kernel's: (right, mutant)."""
+
+    pairs: dict[tuple[str, str], None] = field(default_factory=dict)
+    negative: set[str] = field(default_factory=set)
+    alike: bool = True
+    """Whether each launch is one of the right kernel's, with the same arguments."""
 
 
 class SourceMutants:
@@ -70,13 +82,18 @@ class SourceMutants:
         except Exception as error:  # of the edited file, where it is imported
             return self._result(mutant, End.INVALID, 0, f"{type(error).__name__}: {error}")
         contract = LaunchedContract(self.right, other, self.kept, lambda: launching(self.kernel, modules))
+        changed = _Changed(alike=mutant.edit["device"] in OF_DEVICE)
         with TemporaryDirectory(prefix="bitverdict-mutant-") as directory:
 
             def verdict_on(case: Case, right: RightCase) -> Verdict | None:
                 with judging(self.kernel, modules):
-                    return self._verdict(mutant, contract, case, right, directory)
+                    return self._verdict(contract, case, right, directory, changed)
 
-            return self._by_cases(mutant, cases, verdict_on, until_first)
+            result = self._by_cases(mutant, cases, verdict_on, until_first)
+        if result.end is End.SURVIVED and changed.alike and changed.pairs:
+            if why := all_equal(changed.pairs, self.target.arch, changed.negative):
+                return replace(result, end=End.EQUIVALENT, why=why)
+        return result
 
     def _by_cases(
         self,
@@ -137,16 +154,20 @@ class SourceMutants:
                 compiled.add(right.programs)
                 yield case, right
 
-    def _verdict(self, mutant: GeneratedMutant, contract: Contract, case: Case, right: RightCase, directory: str) -> Verdict | None:
+    def _verdict(self, contract: Contract, case: Case, right: RightCase, directory: str, changed: _Changed) -> Verdict | None:
         """The verdict on `case`; None where all its tile programs are the right kernel's."""
-        of_device = mutant.edit["device"] in ("triton", "gluon")
         came: list[bool] = []
+        changed.negative |= right.negative
 
         def watch(text: str) -> str:
             place = len(came)
             came.append(place < len(right.programs) and without_places(text) == right.programs[place])
-            if of_device and len(came) == len(right.programs) and all(came):
+            if changed.alike and len(came) == len(right.programs) and all(came):
                 raise _Same
+            if place >= len(right.programs):
+                changed.alike = False
+            elif not came[-1]:
+                changed.pairs[right.texts[place], text] = None
             return text
 
         steps = max(LONGER * right.operations, LEAST_OPERATIONS)

@@ -35,6 +35,15 @@ def test_equal_tile_programs_in_all_cases_are_equivalent(under: KernelUnderMutat
     assert under.judge(MUTANTS["softmax_kernel/sign dropped/0"], cases).end is End.KILLED
 
 
+def test_programs_that_differ_in_nothing_that_counts_are_equivalent(under: KernelUnderMutation) -> None:
+    cases = under.right.required(under.target)[:2]
+    mutant = edited("softmax_kernel/stride swapped/1", "(y_stride + 0 * x_stride)")
+    assert under.judge(mutant, cases).end is End.EQUIVALENT
+    swapped = MUTANTS["softmax_kernel/term dropped/0"]  # x + row * x_stride, commuted
+    commuted = replace(swapped, edit={**swapped.edit, "by": "column + (x + row * x_stride)"})
+    assert under.judge(commuted, cases).end is End.EQUIVALENT
+
+
 def test_a_statement_that_no_case_reaches_is_a_survivor_with_that_reason(under: KernelUnderMutation) -> None:
     cases, mutant = under.right.required(under.target)[:1], MUTANTS["softmax/grid too small/0"]
     reached = under.judge(mutant, cases)
