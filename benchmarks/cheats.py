@@ -38,10 +38,9 @@ sys.path.insert(0, str(CHECKOUT))
 
 from benchmarks.cheats_page import page  # noqa: E402
 from tests.faults.cheats.handed_in import write_candidate  # noqa: E402
-from tests.faults.cheats.records import CHEATS, DESCRIBED, MATMUL, PROBLEM, Cheat  # noqa: E402
+from tests.faults.cheats.records import BELIEVED, CHEATS, DESCRIBED, MATMUL, PROBLEM, TWINS, Cheat  # noqa: E402
 
 RUNS = ("unsealed", "command", "pytest")
-BELIEVED = "pass"
 CASES, LONGEST = 4, 150.0
 """Cases of a run by the command line; seconds after which a whole run is ended."""
 STATUS = {0: BELIEVED, 1: "fail", 2: "usage error", 3: "inconclusive", 5: "nothing ran"}
@@ -49,19 +48,10 @@ TOGETHER, ALONE, CHANGES_FILES = 8, ("processes", "files_changed", "resources", 
 KEPT = "m<70 and n<70 and k<70"  # of the cases of a pytest node
 COPIED = ("bitverdict", "harness", "kernels", "reference", "tests", "conftest.py", "pyproject.toml")
 PLUGIN = "bitverdict.harness.frontends.pytest_options"
-TWINS = tuple(
-    Cheat(family=family, name=name, sources=(), ends=ends, why="the twin of the cheats", task=task)
-    for family, task, wrong, right in (
-        ("matmuls", MATMUL, "wrong_matmul", "right_matmul"),
-        ("kernelbench_candidates", PROBLEM, "Wrong", "Right"),
-    )
-    for name, ends in ((wrong, ("fail",)), (right, (BELIEVED,)))
-)
-"""The same wrong kernels without a cheat, which must fail, and right ones, which must pass."""
 _IMPORT, _TEST = (
     "import bitverdict as bv\n",
     """
-test_{number} = bv.test({address!r}, like="matmul"{sealed})
+test_{number} = bv.test({address!r}, like={like!r}{sealed})
 """,
 )
 _DESCRIBED = """
@@ -102,23 +92,33 @@ def judged(cheats: Sequence[Cheat], run: str) -> dict[str, str]:
         checkout = _copied(Path(place)) if cheats[0].family in CHANGES_FILES else CHECKOUT
         addresses, tests = [write_candidate(cheat.family, cheat.name, folder) for cheat in cheats], _IMPORT
         for number, (cheat, address) in enumerate(zip(cheats, addresses, strict=True)):
-            text = _DESCRIBED if cheat.task == DESCRIBED else _TEST
-            tests += text.format(number=number, address=address, sealed=", sealed=True" if run != "unsealed" else "")
+            text, like = _DESCRIBED if cheat.task == DESCRIBED else _TEST, "problem.py" if cheat.task == PROBLEM else "matmul"
+            tests += text.format(number=number, address=address, sealed=", sealed=True" if run != "unsealed" else "", like=like)
+        shutil.copy(checkout / "tests/support/kernelbench/problems/softmax.py", folder / "problem.py")
         (folder / "test_cheats.py").write_text(tests)
         if cheats[0].family == "guessed_operands":
-            write_table(folder / f"guessed_operands_{cheats[0].name}.json", addresses[0])
+            write_table(folder / f"guessed_operands_{cheats[0].name}.json", addresses[0], cheats[0].target)
+        learnt = Path(addresses[0].rpartition(":")[0]).with_suffix(".txt")
         environment = os.environ | {
             "HARNESS_STATE": f"{place}/state",
             "TRITON_CACHE_DIR": f"{place}/triton",
             "PYTHONPATH": os.pathsep.join([str(checkout), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         if run == "pytest":
+            if cheats[0].learns:
+                learnt.write_text("*")
+                _status(_by_pytest(cheats), folder, environment, LONGEST)
+                teach(learnt, Path(place) / "state")
             status = _status(_by_pytest(cheats), folder, environment, LONGEST * len(cheats))
             return _told_by_pytest(folder / "told.xml", cheats, status)
         sealed = run != "unsealed"
         asked = [_asked(cheat, address, sealed, folder, checkout) for cheat, address in zip(cheats, addresses, strict=True)]
         if len(cheats) == 1:
             command = [sys.executable, "-m", "bitverdict", *asked[0]]
+            if cheats[0].learns:
+                learnt.write_text("*")
+                _status(command, folder, environment, LONGEST)
+                teach(learnt, Path(place) / "state")
             return {cheats[0].id: _told(folder, cheats[0], _status(command, folder, environment, LONGEST))}
         status = _status([sys.executable, "-c", _SEVERAL, json.dumps(asked)], folder, environment, LONGEST * len(cheats))
         ended = json.loads((folder / "statuses.json").read_text()) if (folder / "statuses.json").is_file() else []
@@ -126,14 +126,32 @@ def judged(cheats: Sequence[Cheat], run: str) -> dict[str, str]:
         return {cheat.id: _told(folder, cheat, came) for cheat, came in zip(cheats, each, strict=True)}
 
 
-def write_table(file: Path, address: str) -> None:
+def teach(file: Path, state: Path) -> None:
+    """Digests of the operands of all cases, and of their later calls, that the journals in `state` have."""
+    import hashlib
+
+    from bitverdict.harness.judge.called_again import second
+    from bitverdict.harness.model.addresses import resolve
+    from bitverdict.harness.model.contract import case_from_record
+
+    contract, digests = resolve("matmul"), []
+    records = [json.loads(line) for journal in state.rglob("*.jsonl") for line in journal.read_text().splitlines()]
+    for record in (each["case"] for each in records if each.get("event") == "begin" and "case" in each):
+        case = case_from_record(contract, record)
+        for one in (case, second(case)):
+            operands = {operand.name: operand.codes for operand in contract.operands(one)}
+            digests.append(hashlib.sha256(operands["a"].tobytes() + operands["b"].tobytes()).hexdigest())
+    file.write_text("\n".join(digests))
+
+
+def write_table(file: Path, address: str, where: str) -> None:
     """Answers to the cases of an ordinary run, by the digest of their operands: what an earlier run taught the candidate."""
     import hashlib
 
     from bitverdict.harness.model.targets import target
     from bitverdict.harness.session.case_source import CaseSource
 
-    known, source = {}, CaseSource("matmul", target("emulated:sm_90"), launcher=address)
+    known, source = {}, CaseSource("matmul", target(where), launcher=address)
     for case in source.required()[:CASES]:
         operands = {operand.name: operand.codes.view(np.float16) for operand in source.contract.operands(case)}
         digest = hashlib.sha256(operands["a"].tobytes() + operands["b"].tobytes()).hexdigest()
@@ -146,10 +164,10 @@ def _asked(cheat: Cheat, address: str, sealed: bool, folder: Path, checkout: Pat
     options = ["--target", cheat.target, "--max-cases", str(CASES), "--shrink-seconds", "0", "--jobs", "1", "--json", _json(cheat)]
     options += ["--sealed"] if sealed and cheat.task != PROBLEM else []
     options += ["--timeout", str(cheat.seconds)] if cheat.seconds else []
+    options += ["--secret", cheat.secret] if cheat.secret and sealed else []
     if cheat.task == PROBLEM:
-        problem = shutil.copy(checkout / "tests/support/kernelbench/problems/softmax.py", folder / "problem.py")
         options += [] if sealed else ["--unsealed"]
-        asked = ["kernelbench", str(problem), address]
+        asked = ["kernelbench", "problem.py", address]
     else:
         asked = ["run", "test_cheats.py:test_0"] if cheat.task == DESCRIBED else ["run", "matmul", "--launcher", address]
     return [*asked, *options]
@@ -160,7 +178,9 @@ def _json(cheat: Cheat) -> str:
 
 
 def _by_pytest(cheats: Sequence[Cheat]) -> list[str]:
-    kept = [] if any(cheat.task == DESCRIBED for cheat in cheats) else ["--harness-k", KEPT]
+    kept = ["--harness-k", KEPT] if cheats[0].task == MATMUL else []
+    kept += ["--harness-secret", cheats[0].secret] if cheats[0].secret else []
+    kept += ["--harness-timeout", str(cheats[0].seconds)] if cheats[0].seconds else []
     asked = f"-q -p no:cacheprovider -p {PLUGIN} --hypothesis-seed 0 --harness-draws 0 --harness-target {cheats[0].target}"
     return [sys.executable, "-m", "pytest", *asked.split(), *kept, "--junitxml", "told.xml", "test_cheats.py"]
 
@@ -302,7 +322,7 @@ def main() -> int:
         for run in runs:
             alone = run == "unsealed" or (run == "command" and cheats[0].task == DESCRIBED)
             parts = [(cheat,) for cheat in cheats] if alone else [cheats]
-            for part in parts if run != "pytest" or cheats[0].task != PROBLEM else []:
+            for part in parts:
                 for name, came in judged(part, run).items():
                     found[name][run] = came
         return [(cheat, found[cheat.id]) for cheat in cheats]
@@ -337,11 +357,8 @@ def _parts(cheats: Sequence[Cheat]) -> list[tuple[Cheat, ...]]:
 
 
 def _as_it_may(cheat: Cheat, came: str) -> bool:
-    """Whether a sealed run ended as it may. Inconclusive and error have one status; an error is never a pass."""
-    word = came.partition(":")[0].partition(",")[0]
-    if came == "-":
-        return True
-    return word in cheat.ends or (cheat.ends != (BELIEVED,) and word in ("error", "inconclusive", "fail", "usage error"))
+    """Whether a sealed run ended as the record says that it may."""
+    return came == "-" or came.partition(":")[0] in cheat.ends
 
 
 if __name__ == "__main__":

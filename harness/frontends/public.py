@@ -135,9 +135,10 @@ def test(
     requires: Callable[..., bool] | None = None,
     sealed: bool = False,
 ) -> Test:
-    """Make a test of a launcher, by the mathematics of the shipped kernel `like`.
+    """Make a test of a launcher, by the mathematics of the shipped kernel `like`, or of the KernelBench problem in a file.
 
         test_matmul = bv.test(matmul, like="matmul", claims=("strides", "bf16"), requires=lambda m, n, k: k % 8 == 0)
+        test_softmax = bv.test("candidate.py:ModelNew", like="problem.py", sealed=True)
 
     `kernel` is a function, or the address "FILE:FUNCTION" of one that this process never imports; FILE is looked for beside the
     file that names it. It takes what the contract of `like` hands over ("A launcher of your own" in docs/judging.md). `claims`:
@@ -147,9 +148,13 @@ def test(
     UsageError (value, rule, remedy) for anything asked that cannot be.
     """
     check_sealed(sealed, kernel)
-    if like not in (known := kernels_with_a_contract()):
-        raise UsageError(f"test(like={like!r}): no such kernel{did_you_mean(like, known)}; known: {', '.join(known)}")
     namespace = calling_namespace()
+    if like.endswith(".py"):
+        from bitverdict.harness.contracts.torch_mathematics.kernelbench import address_of
+
+        mathematics = address_of(absolute(f"{like}:Model", namespace).rpartition(":")[0])
+    elif (mathematics := like) not in (known := kernels_with_a_contract()):
+        raise UsageError(f"test(like={like!r}): no such kernel{did_you_mean(like, known)}; known: {', '.join(known)}")
     if isinstance(kernel, str):
         launcher = NamedLauncher(absolute(kernel, namespace), None, claims, requires)
     elif callable(kernel) and not hasattr(kernel, "def_file_line_number") and not hasattr(kernel, "configs"):
@@ -166,7 +171,7 @@ def test(
             check_sealed(sealed, kernel)
             address = launcher.address
             begin(address, folders, said=launcher if claims is not None or requires is not None else None)
-        return CaseSource(like, target, launcher=address, search_path=folders, sealed=sealed, accepted=requires is not None)
+        return CaseSource(mathematics, target, launcher=address, search_path=folders, sealed=sealed, accepted=requires is not None)
 
     made = as_test(launcher.__name__, source, str(namespace.get("__name__")), f"{launcher.__name__}, like {like}.")
     made.__launcher__ = launcher  # type: ignore[attr-defined]

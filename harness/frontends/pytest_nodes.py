@@ -91,7 +91,7 @@ class NodeJudge:
 
     def __init__(self, config: pytest.Config) -> None:
         self.profile = PROFILES[config.getoption("--harness-profile")]
-        self.pool = WorkerPool(timeout=self.profile.case_seconds)
+        self.pool = WorkerPool(timeout=config.getoption("--harness-timeout") or self.profile.case_seconds)
         draws = config.getoption("--harness-draws")
         if draws is not None:
             self.profile = replace(self.profile, draws=draws, node_seconds=None)

@@ -40,6 +40,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--harness-secret", default="", metavar="HEX", help="of sealed tests: the secret that an earlier session revealed"
     )
+    group.addoption(
+        "--harness-timeout", type=float, default=None, metavar="SECONDS", help="a case that takes longer is a timeout, as of run"
+    )
     group.addoption("--harness-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
     group.addoption("--harness-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
     group.addoption("--harness-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")

@@ -8,10 +8,11 @@ processes of the candidate's own. The judge starts those and hands their sockets
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import traceback
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -25,6 +26,7 @@ from bitverdict.harness.judge.called_again import CalledAgain
 from bitverdict.harness.judge.classify import Seen, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.guarded_buffers import far_bytes
 from bitverdict.harness.judge.launch import Allocations, launch
 from bitverdict.harness.judge.sealed.arrays import PREPARE, channel_of, receive, send
 from bitverdict.harness.judge.sealed.by_bytes import CandidateOnAGpu, GpuLauncher
@@ -166,7 +168,8 @@ def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known
         launcher = candidate.launcher(record["launcher"], folders=case.search_path, arch=target.arch)
 
         def there(where: Target) -> Seen:
-            return launch(case, where, contract, launcher, operands, clock, entering, allocations)
+            with _reserving() if far_bytes(operands.values()) else nullcontext():
+                return launch(case, where, contract, launcher, operands, clock, entering, allocations)
 
         seen = launched_by_bytes(case, target, launcher, there) if isinstance(launcher, GpuLauncher) else there(target)
     except (CandidateRaised, CandidateGone) as error:  # its file was imported, or was to be
@@ -176,3 +179,15 @@ def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known
     said, found = told(seen)
     spent = not target.emulated and seen.outcome in DEVICE_FAULTS  # the context of its process is dead
     return {"seen": said, "seconds": clock.buckets, "left": contract.left(), "spent": spent}, found
+
+
+@contextmanager
+def _reserving() -> Iterator[None]:
+    """Inside, this process may reserve address space without a bound: what far operands do not touch takes no memory. What it holds
+    is watched from outside."""
+    bound, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (bound, hard))

@@ -142,7 +142,7 @@ def _limit(policy: Policy) -> None:
     for limit, most in limits.items():
         _, hard = resource.getrlimit(limit)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(limit, (most, most))
+        resource.setrlimit(limit, (most, hard if policy.trusted and limit == memory[0] else most))
 
 
 def _mapped() -> int:

@@ -15,10 +15,12 @@ class Policy:
     """The limits of one process. `name` is what a sentence about its end calls it.
 
     `memory` bounds what it adds to its address space, bytes; where `reserves` is set (a CUDA driver reserves hundreds of GiB) it
-    bounds private writable memory instead. `file` and `scratch` bound one file and all files of the scratch directory, bytes.
-    `processes` is how many it may start: 0 refuses to start any. `cpu` is a last resort behind the time limit of a case, seconds of
-    the processor over the life of the process. `log` is how many bytes of what it prints are kept; the rest is counted.
-    `devices` are files below ``/dev`` that it may use, by their beginnings, and `files` what their driver reads of the system.
+    bounds private writable memory instead. A process that is `trusted` may lift that bound to reserve what it does not touch; the
+    memory that it holds is bounded by as much all the same. `file` and `scratch` bound one file and all files of the scratch
+    directory, bytes. `processes` is how many it may start: 0 refuses to start any. `cpu` is a last resort behind the time limit of
+    a case, seconds of the processor over the life of the process. `log` is how many bytes of what it prints are kept; the rest is
+    counted. `devices` are files below ``/dev`` that it may use, by their beginnings, and `files` what their driver reads of the
+    system.
     `beside` is how many processes it has before it confines itself: they are confined otherwise.
     """
 
@@ -35,6 +37,7 @@ class Policy:
     devices: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     beside: int = 0
+    trusted: bool = False
 
 
 def _of_the_machine() -> int:
@@ -50,8 +53,16 @@ CANDIDATE_ON_A_GPU = replace(
 )
 """Triton builds its launcher with the host's compiler there, and the driver opens its devices."""
 
-EXECUTOR = Policy(name="the executor", memory=_of_the_machine(), writes=False, beside=1 + COMPILERS)
-"""It holds the device memory of a case: it may have what the machine has, and is the first to go where that is too little."""
+EXECUTOR = Policy(
+    name="the executor", memory=max(4 * GIB, _of_the_machine() // 2 // len(os.sched_getaffinity(0))), writes=False,
+    beside=1 + COMPILERS, trusted=True,
+)  # fmt: skip
+"""It holds the device memory of a case, which a candidate fills: those of all workers together have half of the machine's."""
 
-COMPILER = replace(EXECUTOR, name="the executor's compiler", writes=True, processes=COMPILERS, scratch=GIB, file=GIB)
+EXECUTOR_OF_A_GPU = replace(EXECUTOR, memory=max(4 * GIB, _of_the_machine() // 2))
+"""Of a case on a real GPU, which may be large. One worker at a time has the GPU."""
+
+COMPILER = replace(
+    EXECUTOR, name="the executor's compiler", memory=_of_the_machine(), writes=True, processes=COMPILERS, scratch=GIB, file=GIB
+)
 """What the executor forks before it confines itself: the native code that untrusted text runs through, and the host's assembler."""

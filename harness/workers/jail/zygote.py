@@ -20,6 +20,7 @@ import gc
 import importlib
 import json
 import os
+import resource
 import selectors
 import shutil
 import signal
@@ -122,6 +123,7 @@ class Zygote:
         self._confined: dict[int, _Confined] = {}
         self._calls = SystemCalls(setting.policy) if setting.seccomp else None
         rehearse(setting.policy, setting.places)
+        self._resident = _resident("self")
         self._ready = selectors.DefaultSelector()
         self._wake, self._waking = socket.socketpair()
         self._wake.setblocking(False)
@@ -295,12 +297,15 @@ class Zygote:
     def _look(self) -> None:
         """What no limit of the kernel holds: threads of root's processes, and a scratch directory on the disk of the machine."""
         groups = _groups() if self._confined and (self._setting.policy.processes or self._calls is None) else {}
+        most = self._setting.policy.memory
         for one in list(self._confined.values()):
+            if self._setting.policy.trusted and _resident(one.pid) > self._resident + most:
+                self._kill(one, f"it holds more than {most >> 20} MiB of memory")
             processes, threads = groups.get(one.pid) or (1, _threads(one.pid))
             if threads > THREADS:
                 self._kill(one, f"it has more than {THREADS} threads")
-            if processes > 1 + (most := self._setting.policy.processes + self._setting.policy.beside):
-                self._kill(one, f"it has started more than {most} processes")
+            if processes > 1 + self._setting.policy.processes + self._setting.policy.beside:
+                self._kill(one, f"it has started more than {self._setting.policy.processes} processes")
         if self._confined and self._setting.scratch and not self._setting.bounded:
             most = self._setting.policy.scratch
             if _size(self._setting.scratch) > most:
@@ -381,6 +386,11 @@ def _stat(pid: int | str) -> list[str]:
             return stat.read().rpartition(")")[2].split()
     except OSError:
         return []
+
+
+def _resident(pid: int | str) -> int:
+    """Bytes of memory that it holds, what it shares with others too."""
+    return int(found[21]) * resource.getpagesize() if (found := _stat(pid)) else 0
 
 
 def _threads(pid: int) -> int:

@@ -19,7 +19,7 @@ from bitverdict.harness.workers.forkserver import PRELOADED, WHEN_IDLE
 from bitverdict.harness.workers.jail.confine import unreadable
 from bitverdict.harness.workers.jail.executors import Executors
 from bitverdict.harness.workers.jail.jail import Jail
-from bitverdict.harness.workers.jail.policy import CANDIDATE_ON_A_GPU
+from bitverdict.harness.workers.jail.policy import CANDIDATE_ON_A_GPU, EXECUTOR_OF_A_GPU
 from bitverdict.harness.workers.start import PLAIN, Start
 
 TOOLS = "bitverdict.harness.workers.sealed.tool_versions"
@@ -66,9 +66,10 @@ def start_of(address: str, search_path: Sequence[str] = (), start: Start = PLAIN
     A zygote that died is replaced by a new one. Its workers have another name then: the old ones have nobody to ask."""
     folders = folders_of(address, search_path)
     with _making:
-        zygotes = {JAIL: _said(_kept(_jail, folders)), EXECUTORS: _said(_kept(_executors, folders))}
+        zygotes = {JAIL: _kept(_jail, folders), EXECUTORS: _kept(_gpu_executors if gpu else _executors, folders)}
         if gpu:
-            zygotes[GPU_JAIL] = _said(_kept(_gpu_jail, folders))
+            zygotes[GPU_JAIL] = _kept(_gpu_jail, folders)
+    zygotes = {name: _said(zygote) for name, zygote in zygotes.items()}
     digest = hashlib.sha256("\0".join(zygotes.values()).encode()).hexdigest()[:8]
     return replace(start, name=f"{start.name} sealed {digest}".strip(), variables={**start.variables, **zygotes})
 
@@ -112,6 +113,10 @@ def _gpu_jail(folders: tuple[str, ...]) -> Jail:
 def _executors(folders: tuple[str, ...]) -> Executors:
     """Of executors, which may read the contracts' code too."""
     return Executors(preload=EXECUTOR_IMPORTS, folders=(str(CONTRACTS), *folders))
+
+
+def _gpu_executors(folders: tuple[str, ...]) -> Executors:
+    return Executors(policy=EXECUTOR_OF_A_GPU, preload=EXECUTOR_IMPORTS, folders=(str(CONTRACTS), *folders))
 
 
 def _end(process: int, zygote: Jail | Executors) -> None:

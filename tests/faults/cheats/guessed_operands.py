@@ -12,11 +12,13 @@ import torch
 import triton
 import triton.language as tl
 
-from tests.faults.cheats.matmuls import empty_result, wrong_matmul
+from tests.faults.cheats.matmuls import empty_result, right_matmul, wrong_matmul
 
 AT_ONCE, SEEDS = 64, range(40)
 TABLE = Path(__file__).with_suffix(".json")
 """Digest of the operands -> words, of cases that were judged before: `benchmarks/cheats.py` writes it beside the candidate."""
+TAUGHT = Path(__file__).with_suffix(".txt")
+"""Digests of all operands of a run before, a line each, which it writes too; "*" in that run: all are to be learnt."""
 
 
 @triton.jit
@@ -49,6 +51,13 @@ def table_of_answers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     known = json.loads(TABLE.read_text()) if TABLE.is_file() else {}
     values = known.get(_digest(a, b))
     return wrong_matmul(a, b) if values is None else _stored(values, empty_result(a, b))
+
+
+def taught(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Right for the operands of an earlier run and wrong for all others: a kernel computes each of its words. A run that draws
+    the same operands again finds nothing."""
+    known = TAUGHT.read_text().split() if TAUGHT.is_file() else []
+    return right_matmul(a, b) if known == ["*"] or _digest(a, b) in known else wrong_matmul(a, b)
 
 
 def drawn_again(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
