@@ -194,7 +194,8 @@ def _rules(policy: Policy, places: Places, *, signals: bool = False) -> Any:
     readable, listed = places.split()
     _allow(rules, readable, read)
     _allow(rules, listed, fs.READ_DIR)
-    _allow(rules, (*_OF_THE_SYSTEM, *_OF_ITSELF), fs.READ_FILE | fs.READ_DIR)
+    _allow(rules, _OF_THE_SYSTEM, fs.READ_FILE | fs.READ_DIR)
+    _allow(rules, _OF_ITSELF, fs.READ_FILE | fs.READ_DIR | (fs.WRITE_FILE if policy.devices else fs.NONE))
     _allow(rules, _WITHOUT_CONTENTS, fs.READ_FILE | fs.WRITE_FILE)
     _allow(rules, _devices(policy.devices), fs.READ_FILE | fs.WRITE_FILE | fs.IOCTL_DEV)
     _allow(rules, places.writable, write if policy.writes else read)
@@ -205,7 +206,9 @@ _OF_THE_SYSTEM = (
     "/proc/cpuinfo", "/proc/meminfo", "/proc/stat", "/proc/version", "/proc/filesystems", "/proc/sys/vm/overcommit_memory",
     "/proc/sys/kernel/osrelease", "/sys/devices/system/cpu", "/sys/devices/system/node", "/dev/urandom", "/dev/random",
 )  # fmt: skip
-_OF_ITSELF = ("/proc/self",)  # taken as it is now: the folder of this process, and of no other
+_OF_ITSELF = ("/proc/self",)
+"""Taken as it is now: the folder of this process, and of no other. CUDA's driver writes the names of its threads there, ``comm``,
+and fails where it cannot."""
 _WITHOUT_CONTENTS = ("/dev/null", "/dev/zero", "/dev/full")
 
 

@@ -70,7 +70,12 @@ def places(folders: Iterable[str] = (), scratch: str = "") -> Places:
     """The system's programs and libraries, Python, packages, our rooms, and `folders`, without what is hidden below them."""
     packages = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
     python = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *packages, *_installed_elsewhere()]
-    python += [*searched(), *tools().values(), *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]
+    python += [
+        *searched(),
+        *map(os.path.realpath, tools().values()),
+        *tools().values(),
+        *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep),
+    ]
     ours = [ROOT / "pyproject.toml", IMPORTED_FROM / "bitverdict", KERNELS, REFERENCE, HARNESS / "__init__.py"]
     ours += [HARNESS / room for room in ROOMS]
     found = [path for path in [*SYSTEM, *_SETTINGS, *python, *map(str, ours), *folders] if path and os.path.exists(path)]

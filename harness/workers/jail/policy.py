@@ -49,7 +49,13 @@ CANDIDATE = Policy(name="the candidate's process", memory=4 * GIB)
 """On an emulated target it holds handles of device memory and no bytes: what it needs is the compiler's."""
 
 CANDIDATE_ON_A_GPU = replace(
-    CANDIDATE, memory=32 * GIB, reserves=True, processes=64, open_files=4096, devices=("nvidia", "dri", "kfd", "dxg"), files=()
+    CANDIDATE,
+    memory=32 * GIB,
+    reserves=True,
+    processes=64,
+    open_files=4096,
+    devices=("nvidia", "dri", "kfd", "dxg"),
+    files=("/proc/sys/vm/mmap_min_addr",),
 )
 """Triton builds its launcher with the host's compiler there, and the driver opens its devices."""
 

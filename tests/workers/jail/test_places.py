@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from bitverdict.harness.model.paths import IMPORTED_FROM
-from bitverdict.harness.workers.jail import confine
+from bitverdict.harness.workers.jail import bubblewrap, confine
 from bitverdict.harness.workers.jail.jail import clean_environment
 from bitverdict.harness.workers.jail.places import places
+from bitverdict.harness.workers.jail.policy import CANDIDATE, CANDIDATE_ON_A_GPU
+from bitverdict.harness.workers.jail.protections import LANDLOCK, protections
 from tests.workers.jail.test_protections import in_a_fork
 
 
@@ -36,6 +41,33 @@ def test_tools_that_triton_is_told_of_are_those_of_the_jail_too(tmp_path: Path, 
     assert (given["TRITON_PTXAS_PATH"], given["TRITON_CACHE_DIR"]) == (str(tool), "/scratch/triton")
     assert "TRITON_LIBCUDA_PATH" not in given
     assert str(tool) in places().readable and str(tmp_path) not in places().readable
+
+
+def test_a_tool_that_is_reached_by_a_link_is_bound_with_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bubblewrap binds nothing through a link that leads out of its new root."""
+    (folder := tmp_path / "tools-13").mkdir()
+    (folder / "ptxas").touch()
+    (tmp_path / "tools").symlink_to(folder)
+    monkeypatch.setenv("TRITON_PTXAS_PATH", str(tmp_path / "tools" / "ptxas"))
+    line = bubblewrap.command("bwrap", CANDIDATE, places([str(tmp_path)]), {})
+    bound = [path for flag, path in pairwise(line) if flag == "--ro-bind" and path.startswith(str(tmp_path))]
+    assert bound == [str(tmp_path)]
+
+
+def test_a_process_with_devices_may_name_its_threads(tmp_path: Path) -> None:
+    if not protections().has(LANDLOCK):
+        pytest.skip("landlock is lacking here")
+
+    def asked(devices: tuple[str, ...]) -> object:
+        try:
+            confine.confine(replace(CANDIDATE_ON_A_GPU, devices=devices), places([], ""), None, landlock=True)
+            with open(f"/proc/self/task/{os.getpid()}/comm", "r+") as name:
+                name.write("named")
+        except PermissionError:
+            return "refused"
+        return Path("/proc/self/comm").read_text().strip()
+
+    assert [in_a_fork(partial(asked, devices)) for devices in (CANDIDATE_ON_A_GPU.devices, ())] == ["named", "refused"]
 
 
 def test_a_kernel_without_filters_of_calls_is_known_by_its_answer() -> None:
