@@ -9,6 +9,8 @@ import torch
 import triton
 import triton.language as tl
 
+from bitverdict.harness.workers.jail.policy import EXECUTOR
+
 
 @triton.jit
 def add_kernel(a_ptr, b_ptr, c_ptr, n, stride, more, BLOCK: tl.constexpr):
@@ -68,6 +70,12 @@ def forks_without_end(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def takes_memory(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     bytearray(64 << 30)
+    return right(a, b)
+
+
+def takes_device_memory(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Which lies in the executor."""
+    torch.empty(EXECUTOR.memory, dtype=torch.uint8, device=a.device)
     return right(a, b)
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import resource
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from bitverdict.harness.contracts.torch_mathematics.kernelbench import contract_of
 from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.far_views import mapped
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launch import Allocations
+from bitverdict.harness.judge.sealed import executor
 from bitverdict.harness.judge.sealed.asking import Sealed
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -182,3 +187,16 @@ def test_on_a_gpu_a_fault_there_is_told_by_name_and_ends_that_process(tmp_path: 
         verdict = judge(case, GPU)
         assert here.over == [0]
     assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.MISALIGNED_ADDRESS), verdict
+
+
+def test_far_operands_may_reserve_what_no_other_case_may() -> None:
+    bound, hard = resource.getrlimit(resource.RLIMIT_AS)
+    used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 30), hard))
+    try:
+        with executor._reserving():
+            assert mapped(8 << 30).numel() == 8 << 30
+        with pytest.raises(OSError, match="Cannot allocate memory"):
+            mapped(8 << 30)
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (bound, hard))

@@ -84,8 +84,9 @@ def test_what_a_candidate_does_is_a_failure_by_name(pool: WorkerPool, name: str,
 
 
 def test_a_candidate_that_takes_all_memory_has_its_own_limit_and_no_more(pool: WorkerPool) -> None:
-    verdict = judged(pool, "takes_memory")
-    assert (verdict.decision, verdict.outcome) == (Decision.INCONCLUSIVE, Outcome.OUT_OF_MEMORY), verdict
+    for name in ("takes_memory", "takes_device_memory"):
+        verdict = judged(pool, name)
+        assert (verdict.decision, verdict.outcome) == (Decision.INCONCLUSIVE, Outcome.OUT_OF_MEMORY), verdict
 
 
 def test_a_candidate_that_prints_much_is_judged_like_any_other(pool: WorkerPool) -> None:
