@@ -107,7 +107,7 @@ def judge(arguments: argparse.Namespace) -> int:
         if each.result.end not in (End.KILLED, End.INVALID):
             print(f"{each.result.end}: {each.mutant.id} ({each.mutant.file}:{each.mutant.line}) {each.result.why}", flush=True)
     if new:
-        noted(out, new)
+        noted(out, arguments.commit or head(), new)
     found = counted(read(out / "results.jsonl"))
     print(f"{new} judged now; of {found.live} live {found.killed} are killed: {share(found)}")
     return int(any(each.open for each in plans))
@@ -156,14 +156,19 @@ def runs(out: Path) -> Iterator[dict[str, str]]:
         yield json.loads(line)
 
 
-def noted(out: Path, mutants: int) -> None:
+def head() -> str:
+    """The commit of the checkout."""
+    told = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True)
+    return told.stdout.strip() or "unknown"
+
+
+def noted(out: Path, commit: str, mutants: int) -> None:
     """Add this run to ``runs.jsonl``."""
     import triton
 
-    commit = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True).stdout.strip()
     record = {
         "date": str(date.today()),
-        "commit": commit or os.environ.get("COMMIT", "unknown"),
+        "commit": commit,
         "machine": f"{os.cpu_count()} cores",
         "triton": triton.__version__,
         "mutants": str(mutants),
@@ -182,6 +187,7 @@ def main() -> int:
     parser.add_argument("--kernels", nargs="*", metavar="STEM", help="default: all that have a contract")
     parser.add_argument("--worth", type=int, default=0, metavar="N", help="mutants a kernel that every required case judges")
     parser.add_argument("--generate", action="store_true", help="generate the mutants and judge none")
+    parser.add_argument("--commit", default="", help="of a copy that is no checkout, for the page")
     parser.add_argument("--page", type=Path, metavar="FILE", help="print the page and judge none")
     arguments = parser.parse_args()
     if arguments.page:
