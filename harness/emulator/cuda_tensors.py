@@ -182,8 +182,9 @@ class CudaTensor(torch.Tensor):
             device=inner.device,
         )
         made.inner = inner.detach() if inner.requires_grad else inner
-        made.allocation = Allocation(made.inner.untyped_storage())
-        _live.add(made.allocation)
+        if not ELSEWHERE:
+            made.allocation = Allocation(made.inner.untyped_storage())
+            _live.add(made.allocation)
         if WATCHING:
             WATCHING[-1].placed(made.inner)
         return made

@@ -71,6 +71,24 @@ def viewed(x: torch.Tensor) -> torch.Tensor:
     return y.view(10, 10)[:, 3].unsqueeze(1)
 
 
+def addressed(x: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+    """Two launches on views of what is allocated here, of which one is aligned; then where all of it lies."""
+    y = torch.empty_like(x)
+    into(y[4:], x[:-4])
+    into(torch.empty_like(x)[1:], x[:-1])
+    return y, [y.data_ptr(), y.storage_offset(), y.untyped_storage().nbytes(), y[1:].data_ptr(), y[4:].data_ptr()]
+
+
+def carries_on(x: torch.Tensor) -> torch.Tensor:
+    """A launch into what is allocated here, whatever is told at the read between the two."""
+    y = torch.empty_like(x)
+    try:
+        x.sum().item()
+    except Exception:
+        pass
+    return into(y, x)
+
+
 def goes_on(x: torch.Tensor) -> torch.Tensor:
     """A launch that writes one element too many, then another, then a read."""
     y = torch.empty_like(x)

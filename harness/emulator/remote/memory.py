@@ -3,20 +3,23 @@
 A `CudaTensor` wraps a `Distant` here, which knows sizes, strides and addresses and holds no bytes. Each operation is one question
 to the executor, by the operator's name in torch's schema.
 
-Two kinds of questions wait for no answer, because each wait costs both processes a wake-up. Views: what comes is known here, and
-they are asked for beside the next question, with the number that they get. Launches: what they raise is raised out of the next
-question that waits, as on a real GPU.
+Three kinds of questions wait for no answer, because each wait costs both processes a wake-up. Views: what comes is known here, and
+they are asked for beside the next question, with the number that they get. Allocations, after the first of a kind: all but their
+address is known, and that is asked for where somebody wants it. Launches: what they raise is raised out of the next question that
+waits, as on a real GPU.
 """
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
+from types import FrameType
 from typing import Any
 
 import torch
 
-from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor
+from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor, tensors_in
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
 from bitverdict.harness.emulator.memory.provenance import launcher_line
 from bitverdict.harness.emulator.remote.channel import Channel
@@ -38,6 +41,11 @@ RAISED: dict[str, type[Exception]] = {
 """What the executor hands on of what torch raises there; anything else is a RuntimeError."""
 
 
+KNOWN = {"empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "Tensor.new_empty",
+         "Tensor.new_zeros", "Tensor.new_ones", "Tensor.new_full"}  # fmt: skip
+"""Of `CONSTRUCTED`, those whose sizes and strides are plain."""
+ALIGNED = 64  # bytes: where the executor's allocations begin
+LARGEST_KNOWN = 64 << 20  # bytes of an allocation that cannot fail for want of memory alone
 _TOLD_LATE = ("operator", "function")
 VIEWS = {"view", "_unsafe_view", "_reshape_alias", "expand", "permute", "transpose", "t", "unsqueeze", "squeeze", "select", "slice",
          "detach", "alias", "diagonal", "unfold"}  # fmt: skip
@@ -59,6 +67,7 @@ class Link:
         self.tells_lines = False  # each question says which line of the launcher's asks
         self.released: list[int] = []  # handles that nobody holds any more
         self.programs: dict[bytes, int] = {}  # tile programs that the executor has
+        self.begins: dict[str, int] = {}  # function that allocates -> first byte, in its storage, of what it makes
         self._views: list[dict[str, Any]] = []  # that the executor makes before it takes the next question
         self._numbered = 0
         self._asking = threading.RLock()
@@ -72,8 +81,14 @@ class Link:
     def view(self, **fields: Any) -> int:
         """The number of what an operator gives that is asked for beside the next question."""
         with self._asking:
+            number = self.number()
+            self._views.append({**fields, "as": number})
+            return number
+
+    def number(self) -> int:
+        """One for a tensor that the executor is still to make."""
+        with self._asking:
             self._numbered -= 1
-            self._views.append({**fields, "as": self._numbered})
             return self._numbered
 
     def _ahead(self) -> dict[str, Any]:
@@ -143,19 +158,30 @@ class Distant:
         """It is as `said` now."""
         self.dtype = DTYPES[said["dtype"]]
         self.shape, self.strides, self.offset = torch.Size(said["size"]), tuple(said["stride"]), said["offset"]
-        self.address, self.storage = said["address"], self.memory.storage(*said["storage"])
+        self._placed: tuple[int, Storage] | None = (said["address"], self.memory.storage(*said["storage"]))
 
-    def viewed(self, number: int, like: torch.Tensor) -> Distant:
-        """The tensor of that number, which lies in this one's storage as `like` (meta) does in its own."""
-        made = Distant.__new__(Distant)
-        made.memory, made.number, made.storage, made.dtype = self.memory, number, self.storage, like.dtype
-        made.shape, made.strides, made.offset = like.shape, like.stride(), like.storage_offset()
-        made.address = self.storage.address + made.offset * like.dtype.itemsize if like.numel() else 0
+    @classmethod
+    def like(cls, memory: RemoteMemory, number: int, lying: torch.Tensor) -> Distant:
+        """The tensor of that number, which lies in its storage as `lying` (meta) does. Where its storage lies is not known yet."""
+        made = cls.__new__(cls)
+        made.memory, made.number, made._placed, made.dtype = memory, number, None, lying.dtype
+        made.shape, made.strides, made.offset = lying.shape, lying.stride(), lying.storage_offset()
         return made
+
+    @property
+    def place(self) -> tuple[int, Storage]:
+        """(address, storage), which the executor is asked for where it has not told them."""
+        if self._placed is None:
+            answer, _ = self.memory.link.ask("where", tensor=self.number)
+            self.told(answer["result"])
+        assert self._placed is not None
+        return self._placed
 
     def meta(self) -> torch.Tensor:
         """One that lies as this does, and has no bytes."""
-        return torch.empty(0, dtype=self.dtype, device="meta").set_(self.storage, self.offset, self.shape, self.strides)
+        reach = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)) + 1
+        made = torch.empty(max(reach, self.offset), dtype=self.dtype, device="meta")
+        return made.as_strided(self.shape, self.strides, self.offset)
 
     def __del__(self) -> None:
         self.memory.link.released.append(self.number)
@@ -170,10 +196,12 @@ class Distant:
         return self.offset
 
     def data_ptr(self) -> int:
-        return self.address
+        if self._placed is None and _is_specializing(sys._getframe(1).f_back):
+            return ALIGNED + self.offset * self.dtype.itemsize  # Triton asks whether 16 divides the address
+        return self.place[0]
 
     def untyped_storage(self) -> Storage:
-        return self.storage
+        return self.place[1]
 
     def detach(self) -> Distant:
         return self
@@ -197,6 +225,16 @@ class Distant:
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         return _here, (self.memory.read(self, "a copy to the host"),)
+
+
+def _is_specializing(frame: FrameType | None) -> bool:
+    """Whether Triton asks, in the function that it makes of a kernel's signature (`create_function_from_signature`)."""
+    return frame is not None and frame.f_code.co_name == "dynamic_func" and "specialize_impl" in frame.f_globals
+
+
+def as_told(tensor: torch.Tensor) -> list[Any]:
+    """How `tensor` lies in its storage, as both processes say it."""
+    return [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
 
 
 def _here(tensor: torch.Tensor) -> torch.Tensor:
@@ -287,7 +325,7 @@ class RemoteMemory:
             said = self._encoded(self.encoder(), args, kwargs)
         except Exception:
             return None
-        return CudaTensor(base.viewed(self.link.view(operator=str(function), **said), lying))  # type: ignore[arg-type]
+        return CudaTensor(Distant.like(self, self.link.view(operator=str(function), **said), lying))  # type: ignore[arg-type]
 
     @staticmethod
     def _encoded(encoder: Encoder, args: tuple, kwargs: dict) -> dict[str, Any]:
@@ -303,9 +341,16 @@ class RemoteMemory:
             with torch._C.DisableTorchFunction():
                 encoder = self.encoder()
                 said = self._encoded(encoder, args, given)
-                default = str(torch.get_default_dtype()).removeprefix("torch.")
-                answer, buffers = self.link.ask("construct", encoder.buffers, function=name, default=default, **said)
-                made = self.decoder(buffers)(answer["result"])
+                more = {"function": name, "default": str(torch.get_default_dtype()).removeprefix("torch.")} | said
+                lying = None if encoder.buffers else self._known(function, name, args, given)
+                if lying is None:
+                    answer, buffers = self.link.ask("construct", encoder.buffers, **more)
+                    made = self.decoder(buffers)(answer["result"])
+                    self.link.begins[name] = made.inner.offset * made.dtype.itemsize
+                else:
+                    number = self.link.number()
+                    self.link.tell("construct", **more, **{"as": number}, lies=as_told(lying))
+                    made = CudaTensor(Distant.like(self, number, lying))  # type: ignore[arg-type]
         else:
             hosted = [self._like(each) if place == 0 and _is_like(function) else _brought(each) for place, each in enumerate(args)]
             given = {name: _brought(each) for name, each in given.items()}
@@ -314,6 +359,22 @@ class RemoteMemory:
         if kwargs.get("requires_grad"):
             made.requires_grad_()
         return made if out is None else out.resize_(made.shape).copy_(made)
+
+    def _known(self, function: Any, name: str, args: tuple, kwargs: dict) -> torch.Tensor | None:
+        """One (meta) that lies as what `function` makes; None where that is not known, or where torch refuses it."""
+        begins, like = self.link.begins.get(name), _is_like(function)
+        if begins is None or name not in KNOWN or any(True for _ in tensors_in((args[like:], kwargs))):
+            return None
+        try:
+            if like and not (type(args[0].inner) is Distant and args[0].is_contiguous()):
+                return None
+            made = function(*([args[0].inner.meta()] if like else []), *args[like:], **kwargs, device="meta")
+            size, count = made.dtype.itemsize, made.numel()
+            if not 0 < count * size <= LARGEST_KNOWN or not made.is_contiguous() or begins % size:
+                return None
+        except Exception:
+            return None
+        return torch.empty(begins // size + count, dtype=made.dtype, device="meta")[begins // size :].view(made.shape)
 
     def _like(self, value: Any) -> Any:
         """A tensor of the CPU of the sizes and the type of `value`, where that lies in the executor."""

@@ -27,7 +27,7 @@ from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, for_t
 from bitverdict.harness.emulator.frontend.arguments import refuse_cpu_tensors
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.errors import WireError
-from bitverdict.harness.emulator.remote.memory import CONSTRUCTED, MOST_PROGRAMS, function_called
+from bitverdict.harness.emulator.remote.memory import CONSTRUCTED, MOST_PROGRAMS, as_told, function_called
 from bitverdict.harness.emulator.remote.operator_arguments import check_given
 from bitverdict.harness.emulator.remote.operators import operator
 from bitverdict.harness.emulator.remote.wire import (
@@ -45,7 +45,7 @@ from bitverdict.harness.model.paths import is_ours
 MOST_TENSORS = 1 << 20  # that a candidate may hold at a time
 LARGEST_NUMBER = 1 << 62
 MOST_VIEWS = 1 << 16  # that are asked for beside one question
-WITHOUT_AN_ANSWER = ("launch",)
+WITHOUT_AN_ANSWER = ("launch", "construct")
 MOST_LATE = 100  # questions after a return that are told
 MOST_PROGRAM = 64 << 20  # bytes of one
 READ_BY = ("a copy to the host", "tolist", "numpy", "print")
@@ -68,6 +68,7 @@ class Served:
         self._call, self._numbered = 0, 0
         self._late: list[str] = []
         self._failed: Exception | None = None  # what nobody has been told of: it came of what had no answer
+        self._unmade: dict[int, Exception] = {}  # of tensors that the candidate numbered, why there is none
         self._at = ""  # the launcher's line of the question that is answered
 
     @contextmanager
@@ -125,7 +126,9 @@ class Served:
         if serve is None or (told and what not in WITHOUT_AN_ANSWER):
             raise WireError(f"question {what!r}: there is none{' without an answer' if told else ''}")
         decode, encode, answer = Decoder(buffers, self.tensor), Encoder(self.said), dict[str, Any]()
-        if self._failed is None:
+        if told and what == "construct":
+            self._make(frame, lambda keep: self.construct(frame, decode, keep))
+        elif self._failed is None:
             answer = self._done(lambda: serve(self, frame, decode, encode))
         elif what == "launch":
             self._program(frame, decode)  # a later launch names it by its number
@@ -153,13 +156,26 @@ class Served:
         for each in listing(frame.get("views", []), MOST_VIEWS):
             if type(each) is not dict:
                 raise WireError("a view that is no object")
-            keep = Encoder(partial(self._keep, number=whole(each.get("as"), -LARGEST_NUMBER, -1)))
-            self._done(partial(self.operate, each, Decoder((), self.tensor), keep))
+            self._make(each, partial(self.operate, each, Decoder((), self.tensor)))
 
     def _refuse_late(self, frame: dict[str, Any]) -> None:
         what, about = text(frame.get("ask"), 40), frame.get("operator", frame.get("function"))
         if len(self._late) < MOST_LATE:
             self._late.append(f"{what} {text(about, 200)}" if about is not None else what)
+
+    def _make(self, said: dict[str, Any], made: Callable[[Encoder], dict[str, Any]]) -> None:
+        """Make a tensor that has a number of the candidate's already; where it is `made` in vain, it is missing from then on."""
+        number, lies = whole(said.get("as"), -LARGEST_NUMBER, -1), said.get("lies")
+
+        def keep(tensor: CudaTensor) -> dict[str, Any]:
+            if lies is not None and lies != as_told(tensor.inner):
+                raise WireError(f"a tensor that lies otherwise than was said: {lies!r:.200}")
+            self._keep(tensor, number)
+            return {}
+
+        self._done(lambda: made(Encoder(keep)))
+        if number not in self.tensors and self._failed is not None:
+            self._unmade[number] = self._failed
 
     # -- tensors ---------------------------------------------------------------------------------------------------------------
     def said(self, tensor: CudaTensor) -> dict[str, Any]:
@@ -183,6 +199,8 @@ class Served:
 
     def _release(self, number: Any) -> None:
         """The candidate holds the tensor once less."""
+        if type(number) is int and self._unmade.pop(number, None) is not None:
+            return
         if type(number) is not int or number not in self.tensors:
             raise WireError(f"no tensor {number!r:.40}")
         self.told[number] -= 1
@@ -191,7 +209,10 @@ class Served:
 
     def tensor(self, said: dict[str, Any]) -> CudaTensor:
         """The tensor that the candidate names."""
-        found = self.tensors.get(whole(said["tensor"], -LARGEST_NUMBER, LARGEST_NUMBER))
+        number = whole(said["tensor"], -LARGEST_NUMBER, LARGEST_NUMBER)
+        found = self.tensors.get(number)
+        if number in self._unmade:
+            raise self._unmade[number]
         if found is None:
             raise WireError(f"no tensor {said['tensor']}")
         return found
@@ -246,6 +267,10 @@ class Served:
         finally:
             torch.set_default_dtype(before)
         return {"result": encode(made)}
+
+    def where(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+        """Where a tensor lies that the candidate numbered."""
+        return {"result": _lying(self.tensor(frame))}
 
     def place(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         tensor = decode(frame.get("host"))
@@ -419,6 +444,7 @@ _CONSTRUCTED = {name: function_called(name) for name in CONSTRUCTED}
 _QUESTIONS: dict[str, Callable[[Served, dict[str, Any], Decoder, Encoder], dict[str, Any]]] = {
     "operate": Served.operate,
     "construct": Served.construct,
+    "where": Served.where,
     "place": Served.place,
     "copy": Served.copy,
     "read": Served.read,

@@ -111,11 +111,43 @@ def test_views_and_launches_are_asked_for_without_a_wait(candidate: Candidate, d
 
     monkeypatch.setattr(Served, "_answer", counted)
     x = operand(device)
+    of(candidate, "viewed")(x)  # where an allocation begins in its storage is known from the first one on
+    asked.clear()
     there = of(candidate, "viewed")(x)
     here = remote_launchers.viewed(x)
     assert (there.shape, there.stride(), there.storage_offset()) == (here.shape, here.stride(), here.storage_offset())
     assert torch.equal(there.cpu(), here.cpu()) and torch.equal(here.cpu()[:, 0], 2 * torch.arange(3.0, 100, 10))
-    assert asked == ["construct", "operate", "launch told", "launch told", "launch told"]  # of them one `reshape` that copies
+    assert asked == ["construct told", "operate", "launch told", "launch told", "launch told"]  # one `reshape` copies
+
+
+def test_an_allocation_that_was_not_waited_for_lies_where_it_is_said_to(candidate: Candidate, device: Device) -> None:
+    """A kernel is specialised for the alignment of a view of it, and who asks for its address is told that of the executor."""
+    launcher, x = of(candidate, "addressed"), operand(device)
+    for _ in range(2):
+        y, told = launcher(x)
+        assert told == [y.data_ptr(), y.storage_offset(), y.untyped_storage().nbytes(), y[1:].data_ptr(), y[4:].data_ptr()]
+        assert torch.equal(y.cpu()[4:], 2 * torch.arange(96.0))
+    remote_launchers.addressed(x)
+    *_, aligned, other, aligned_here, other_here = [done.program for done in device.launches]
+    assert (aligned, other) == (aligned_here, other_here) and aligned != other
+
+
+@pytest.mark.parametrize("name", ["scaled", "carries_on"])
+def test_an_allocation_that_fails_is_told_where_it_is_used(
+    candidate: Candidate, device: Device, monkeypatch: Any, name: str
+) -> None:
+    launcher, x = of(candidate, name), operand(device)
+    launcher(x)
+    construct = Served.construct
+
+    def short(own: Served, *given: Any) -> dict[str, Any]:
+        monkeypatch.setattr(Served, "construct", construct)
+        raise EmulatedFault("out of memory", "no room for it")
+
+    monkeypatch.setattr(Served, "construct", short)
+    with pytest.raises(EmulatedFault, match="no room for it"):
+        launcher(x)
+    assert torch.equal(launcher(x).cpu(), 2 * x.cpu())
 
 
 def test_a_fault_of_a_launch_ends_what_follows_and_is_seen_at_a_read(candidate: Candidate, device: Device) -> None:

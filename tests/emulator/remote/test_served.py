@@ -37,7 +37,7 @@ def scripted(loaded: Frame, *frames: tuple[Frame, list[bytes]]) -> Callable[[soc
             if said.get("result") == "answer":
                 last = {"result": answer.get("raised")}
             channel.send({own: request[own], **said, **last}, [*held, *buffers])
-            if own == "call":
+            if own == "call" and "told" not in said:
                 answer, _ = channel.receive()
 
     return serve
@@ -62,6 +62,7 @@ LAUNCH: Frame = {
     "ask": "launch", "program": 0, "sent": 0, "about": {"name": "f"}, "grid": [1, 1, 1], "names": [], "values": [], "constants": {},
 }  # fmt: skip
 OPERATE: Frame = {"ask": "operate", "operator": "aten.neg.default", "args": [{"tensor": 1}], "kwargs": {}}
+ALLOCATION: Frame = {"ask": "construct", "function": "empty", "default": "float32", "args": [1], "kwargs": {}, "told": True}
 VIEW: Frame = {"operator": "aten.t.default", "args": [{"tensor": 1}], "kwargs": {}, "as": -1}
 DISHONEST: dict[str, tuple[Frame, str]] = {
     "another question": ({"ask": "eval", "text": "1"}, "there is none"),
@@ -73,6 +74,8 @@ DISHONEST: dict[str, tuple[Frame, str]] = {
     "a function that allocates nothing": ({"ask": "construct", "function": "load", "default": "float32"}, "not one that allocates"),
     "a device of its own choice": (
         {"ask": "construct", "function": "empty", "default": "float32", "args": [1], "kwargs": {"device": "cpu"}}, "is given"),
+    "an allocation that lies elsewhere": (ALLOCATION | {"as": -1, "lies": ["float32", [1], [1], 7]}, "lies otherwise"),
+    "an allocation without a number": (ALLOCATION, "no whole number"),
     "another reason to read": ({"ask": "read", "tensor": 1, "by": "no one"}, "no such call"),
     "a fault of its own": ({"ask": "found", "outcome": "race", "message": "", "location": ""}, "cannot know"),
     "a program that was not sent": (LAUNCH | {"sent": None}, "no program 0"),
