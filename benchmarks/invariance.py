@@ -37,13 +37,14 @@ ALONE = frozenset(CHECKS) - {"configurations"}
 
 
 def work_of(stem: str, where: Target) -> list[tuple[Asked, Task]]:
-    """The cases of one kernel: in all configurations of each type, then each configuration by itself."""
+    """The cases of one kernel, by turns: one in each configuration by itself, one of each type in all configurations."""
     contract = resolve(stem)
     if contract.requires - where.features:
         return []
     cases = of_each_configuration(contract, contract.required(where), where)
-    found = [(Asked(stem, case, where), task_of(case, ("configurations",))) for case in of_each_type(cases)]
-    return found + [(Asked(stem, case, where), task_of(case, ALONE, SIZES)) for case in cases]
+    alone = [(Asked(stem, case, where), task_of(case, ALONE, SIZES)) for case in cases]
+    together = [(Asked(stem, case, where), task_of(case, ("configurations",))) for case in of_each_type(cases)]
+    return [each for turn in itertools.zip_longest(alone, together) for each in turn if each is not None]
 
 
 def made_where(where: Target) -> dict:

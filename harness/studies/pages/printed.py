@@ -10,6 +10,7 @@ from bitverdict.harness.model.paths import IS_CHECKOUT, ROOT
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 
 DOCS = ROOT / "docs"
+INVARIANCE = "tests/hardware_words/invariance.json"
 SANITIZERS = "tests/hardware_words/sanitizers_h200.json"
 
 
@@ -47,10 +48,18 @@ def _sanitizers() -> str:
     return page.page(page.read(ROOT / SANITIZERS))
 
 
+def _invariance() -> str:
+    """The page as it is, with the table of all kernels printed anew."""
+    from bitverdict.harness.studies.invariance import page
+
+    return page.page((DOCS / "invariance.md").read_text(), page.read(ROOT / INVARIANCE))
+
+
 PAGES = (
     Page("kernels.md", "the clauses in kernels/", _kernels),
     Page("matmul_support.md", "the rule in harness/contracts/oracle/matmul_support.py", _matmul_support),
     Page("sanitizers.md", SANITIZERS, _sanitizers),
+    Page("invariance.md", f"{INVARIANCE}, its table alone", _invariance),
     Page("arithmetic.md", "the records in reference/tensor_core, its table of evidence alone", _arithmetic),
 )
 BY_RUNS = {
