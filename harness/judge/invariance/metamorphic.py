@@ -25,19 +25,20 @@ FACTOR = 4  # of an operand: the result of a square root is scaled by a power of
 DEGREES = tuple(range(-6, 7))
 """Powers of two by which a result may be scaled."""
 CONSTANT = "the kernel adds or compares with a number that the mathematics does not have, or leaves the range of a format between"
+ZEROS = (16, 1)
+"""How many follow: as many as keep what a size is a multiple of, or one."""
 SCALED = ("fp32", "fp16", "bf16", "e4m3", "e5m2")
 
 
 def padded(caller: Caller, first: Call, batch: Batch) -> Finding:
     """What zeros behind the operands show, along a size that no output follows. Other words are information: a longer sum may be
     cut in other places."""
-    longer = batch.size + 16
-    relation = Relation(
-        f"zeros {batch.name}", f"{longer - batch.size} zeros behind {batch.name}", dict.fromkeys(first.outputs(), same)
-    )
-    case = resized(caller.contract, first.case, batch.name, longer)
-    if case is None or not caller.contract.expected_outcome(case, caller.target).result:
-        return relation.not_asked("the contract has no such case")
+    sizes = ((more, resized(caller.contract, first.case, batch.name, batch.size + more)) for more in ZEROS)
+    legal = ((m, case) for m, case in sizes if case is not None and caller.contract.expected_outcome(case, caller.target).result)
+    more, case = next(legal, (ZEROS[0], None))
+    relation = Relation(f"zeros {batch.name}", f"{more} zeros behind {batch.name}", dict.fromkeys(first.outputs(), same))
+    if case is None:
+        return relation.not_asked(f"the contract has no case with a longer {batch.name}")
     operands = {}
     for name, like in drawn(caller.contract, case).items():
         codes = np.zeros_like(like.codes)

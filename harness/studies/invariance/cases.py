@@ -18,22 +18,20 @@ MOST_PRODUCTS = 1 << 23  # product of the sizes of a case
 
 
 def chosen(contract: Contract, cases: Sequence[Case], target: Target, most: int = 0) -> list[Case]:
-    """Of `cases` the largest of each kind: configuration, types and layouts. `most`: at most so many, which cover the values of as
-    many of those as they can; 0 is for all kinds."""
+    """Of `cases` the largest of each kind: configuration, types and layouts. `most`: so many, which cover the values of as many of
+    those as they can, and smaller ones where there are fewer kinds; 0 is for one of each kind."""
     kinds: dict[tuple, Case] = {}
-    for case in cases:
-        if not contract.expected_outcome(case, target).result or _is_far(case) or not _size(contract, case):
-            continue
-        case = plain(case)
-        known = kinds.get(key := kind_of(contract, case))
-        if known is None or _size(contract, case) > _size(contract, known):
-            kinds[key] = case
+    legal = (case for case in cases if contract.expected_outcome(case, target).result and not _is_far(case))
+    by_size = sorted((plain(case) for case in legal if _size(contract, case)), key=lambda case: -_size(contract, case))
+    for case in by_size:
+        kinds.setdefault(kind_of(contract, case), case)
     left, seen, taken = dict(kinds), set[tuple[int, Any]](), list[Case]()
     while left and (not most or len(taken) < most):
         key = max(left, key=lambda each: len(set(enumerate(each)) - seen))
         seen |= set(enumerate(key))
         taken.append(left.pop(key))
-    return taken
+    smaller = {case.problem: case for case in by_size if case not in taken}
+    return taken + list(smaller.values())[: max(most - len(taken), 0)]
 
 
 def of_each_configuration(contract: Contract, cases: Sequence[Case], target: Target) -> list[Case]:
