@@ -27,6 +27,8 @@ DEGREES = tuple(range(-6, 7))
 CONSTANT = "the kernel adds or compares with a number that the mathematics does not have, or leaves the range of a format between"
 ZEROS = (16, 1)
 """How many follow: as many as keep what a size is a multiple of, or one."""
+NUMBERS = ("int16", "int32", "int64", "bool")
+"""Formats of operands that choose, and are no terms of a sum."""
 SCALED = ("fp32", "fp16", "bf16", "e4m3", "e5m2")
 
 
@@ -39,6 +41,9 @@ def padded(caller: Caller, first: Call, batch: Batch) -> Finding:
     relation = Relation(f"zeros {batch.name}", f"{more} zeros behind {batch.name}", dict.fromkeys(first.outputs(), same))
     if case is None:
         return relation.not_asked(f"the contract has no case with a longer {batch.name}")
+    counted = [name for name in batch.operands if first.operands[name].format in NUMBERS]
+    if counted:
+        return relation.not_asked(f"zeros in {counted[0]} are numbers of rows, or truths")
     operands = {}
     for name, like in drawn(caller.contract, case).items():
         codes = np.zeros_like(like.codes)
