@@ -206,6 +206,12 @@ def test_each_operator_is_tested() -> None:
     assert OPERATORS.keys() == ON_THE_DEVICE.keys() | ON_THE_HOST.keys()
 
 
+def test_the_page_of_mutants_has_a_row_for_each_operator() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "mutants.md").read_text()
+    for each in OPERATORS.values():
+        assert f"| {each.family} | {each.name} | {each.says} |\n" in page
+
+
 FILE = """
 @triton.jit
 def inner(x):
