@@ -37,8 +37,12 @@ class Row:
 
     @property
     def key(self) -> str:
-        """What a record finds it by: a real GPU and the emulated one of its architecture promise the same order."""
-        return json.dumps([self.target.arch, json.loads(same_launch(self.case))], sort_keys=True)
+        """What a record finds it by, on any machine: files by their names, a GPU by its architecture. A real GPU and the emulated one
+        promise the same order."""
+        launch = json.loads(same_launch(self.case))
+        launch.pop("search_path", None)
+        named = {name: launch[name].rpartition("/")[2] for name in ("contract", "launcher")}
+        return json.dumps([self.target.arch, launch | named], sort_keys=True)
 
     @property
     def record(self) -> dict[str, Any]:

@@ -60,14 +60,14 @@ def order_of(name: str, line: str = "") -> Recovered:
 
 
 def test_the_recovered_tree_is_the_one_that_the_launcher_has() -> None:
-    found = order_of("dot_chain", "m=32 n=32 k=40")
+    found = order_of("dot_chain", "m=48 n=48 k=33")
     (output,) = found.outputs
     (order,) = output.orders
-    assert order.tree == Tree.of(blocks(range(40), 16), 40)
-    assert order.tree != Tree.of(blocks(range(40), 8), 40)  # of sm_80
+    assert order.tree == Tree.of(blocks(range(33), 16), 33)
+    assert order.tree != Tree.of(blocks(range(33), 8), 33)  # of sm_80
     assert [each.name for each in order.operators] == [order.operators[0].name] * 3
     assert "cut at 25 fraction bits, rounded to fp32, toward zero" in order.operators[0].name
-    assert output.words >= 3 * 1024
+    assert output.words >= 3 * 48 * 48
     assert output.telling > output.words / 2
     assert "order of sums recovered on emulated:sm_90 by" in found.basis
 
@@ -80,7 +80,7 @@ def test_an_order_that_hangs_on_timing_is_told_and_none_is_expected() -> None:
 
 
 def test_a_compensated_sum_is_no_tree() -> None:
-    found = order_of("compensated", "m=16 n=9")
+    found = order_of("compensated", "m=32 n=5")
     assert not found.outputs
     assert "in another way than one rounding at a node" in found.why
 
@@ -90,7 +90,7 @@ def test_words_are_expected_by_the_order_and_another_one_fails(tmp_path: Path) -
     (tmp_path / "users_rows.py").write_text(USERS)
     verdicts = {}
     for name in ("right", "switching"):
-        contract, case = case_of(f"{tmp_path / 'users_rows.py'}:{name}", "m=16 n=40")
+        contract, case = case_of(f"{tmp_path / 'users_rows.py'}:{name}", "m=48 n=20")
         assert case.recover_order
         verdicts[name] = judge(case, SM_90, contract)
         bound = judge(replace(case, recover_order=False), SM_90, contract)
@@ -98,7 +98,7 @@ def test_words_are_expected_by_the_order_and_another_one_fails(tmp_path: Path) -
         assert TOLD not in bound.details
     assert verdicts["right"].outcome is Outcome.PASS
     assert "words by recovered order: order of sums recovered on" in verdicts["right"].basis
-    assert "40 terms one after another, ascending" in verdicts["right"].details[TOLD]
+    assert "20 terms one after another, ascending" in verdicts["right"].details[TOLD]
     assert verdicts["switching"].outcome is Outcome.WRONG_WORDS
     twice = judge(replace(case, calls=2), SM_90, contract)
     assert twice.outcome is Outcome.PASS

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitverdict.reference.reduction_order import blocked, reduction_order, scan_order, scanned
+from bitverdict.reference.reduction_order import blocked, reduction_order, scan_order, scanned, vectorised
 from bitverdict.reference.sums.tree import Nested, Tree, blocks, chain
 
 FILE = "tests/support/summing_kernels.py"
@@ -46,10 +46,11 @@ class Summing:
         return Tree.of(self.tree(sizes, arch, place), sizes.get("k", sizes["n"]))
 
 
-def reduced(leaves: list[Nested], places: list[int], warps: int) -> Nested:
-    """`tl.sum` of a tile whose element places[i] is leaves[i]; the others are zeros."""
+def reduced(leaves: list[Nested], places: list[int], warps: int, arch: str = "sm_90") -> Nested:
+    """`tl.sum` in fp32 of a tile whose element places[i] is leaves[i]; the others are zeros."""
     size = 1 << (max(places)).bit_length() if max(places) else 1
-    bits = reduction_order(blocked((size,), (1,), (32,), (warps,), (0,)), 0).bits
+    layout = blocked((size,), (1,), (32,), (warps,), (0,))
+    bits = reduction_order(layout, 0, pairs=vectorised(layout, 0, "fp32", sm=int(arch[3:]))).bits
 
     def split(some: list[int], order: tuple[int, ...]) -> Nested:
         if len(some) == 1:
@@ -60,8 +61,8 @@ def reduced(leaves: list[Nested], places: list[int], warps: int) -> Nested:
     return split(list(range(len(leaves))), tuple(reversed(bits)))
 
 
-def _tile(count: int, warps: int = 1, start: int = 0) -> Nested:
-    return reduced(list(range(start, start + count)), list(range(count)), warps)
+def _tile(arch: str, count: int, warps: int = 1, start: int = 0) -> Nested:
+    return reduced(list(range(start, start + count)), list(range(count)), warps, arch)
 
 
 def _lanes(count: int) -> Nested:
@@ -123,15 +124,15 @@ SUMMING = (
     Summing("sequential", ROWS, WIDE, lambda sizes, arch, place: chain(list(range(sizes["n"])))),
     Summing("reversed_order", ROWS, WIDE, lambda sizes, arch, place: chain(list(range(sizes["n"]))[::-1])),
     Summing("fp16_accumulator", ROWS, WIDE, lambda sizes, arch, place: chain(list(range(sizes["n"])))),
-    Summing("one_warp", ROWS, WIDE, lambda sizes, arch, place: _tile(sizes["n"])),
-    Summing("four_warps", "m=32 n=300", "m=4096 n=300", lambda sizes, arch, place: _tile(sizes["n"], 4)),
+    Summing("one_warp", ROWS, WIDE, lambda sizes, arch, place: _tile(arch, sizes["n"])),
+    Summing("four_warps", "m=32 n=300", "m=4096 n=300", lambda sizes, arch, place: _tile(arch, sizes["n"], 4)),
     Summing("strided", "m=32 n=100", "m=4096 n=100", lambda sizes, arch, place: _lanes(sizes["n"])),
     Summing(
         "two_stages", "m=32 n=150", "m=4096 n=150",
-        lambda sizes, arch, place: chain([_tile(min(32, sizes["n"] - at), 1, at) for at in range(0, sizes["n"], 32)]),
+        lambda sizes, arch, place: chain([_tile(arch, min(32, sizes["n"] - at), 1, at) for at in range(0, sizes["n"], 32)]),
     ),
     Summing("cumulative", "m=16 n=8", "m=4096 n=30", lambda sizes, arch, place: _prefix(sizes["n"], place[1])),
-    Summing("products", ROWS, WIDE, lambda sizes, arch, place: _tile(sizes["n"])),
+    Summing("products", ROWS, WIDE, lambda sizes, arch, place: _tile(arch, sizes["n"])),
     Summing("fused_multiply_adds", ROWS, WIDE, lambda sizes, arch, place: chain(list(range(sizes["n"])))),
     Summing("dot_chain", PRODUCT, LARGE, _blocks("fp16")),
     Summing("dot_of_four_warps", "m=64 n=64 k=70", LARGE, _blocks("fp16")),

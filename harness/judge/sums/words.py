@@ -57,13 +57,17 @@ def with_recovered_words(
     """(`expected` with words in the place of bounds, what a verdict's details say of it)."""
     if not any(each.words is None for each in expected):
         return list(expected), {}
-    if case.calls != 1:
-        return list(expected), {TOLD: CALLED_TWICE}
-    found = recovered_once(case, target, contract, launcher)
-    if not found.outputs:
-        return list(expected), {
-            TOLD: f"depends on timing, bound kept: {found.timing}" if found.timing else f"not recovered: {found.why}"
-        }
+    found = recovered_once(case, target, contract, launcher) if case.calls == 1 else None
+    if found is None or not found.outputs:
+        why = (
+            CALLED_TWICE
+            if found is None
+            else f"depends on timing: {found.timing}"
+            if found.timing
+            else f"not recovered: {found.why}"
+        )
+        kept = [each if each.words is not None else replace(each, basis=f"{each.basis}; order of sums {why}") for each in expected]
+        return kept, {TOLD: f"{why}; the bound is kept"}
     due = {each.name: each for each in found.outputs}
     made = [_held(each, due, found, operands) if each.words is None and each.name in due else each for each in expected]
     return made, {TOLD: "; ".join(f"{each.name}: {each.told}" for each in found.outputs)}
