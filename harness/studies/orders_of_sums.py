@@ -37,7 +37,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """What a record finds it by, on any machine: files by their names, a GPU by its architecture. A real GPU and the emulated one
+        """What a record finds it by, on any machine: files by names, a GPU by its architecture. A real GPU and the emulated one
         promise the same order."""
         launch = json.loads(same_launch(self.case))
         launch.pop("search_path", None)
