@@ -76,7 +76,7 @@ def certificate(
 ) -> Certificate:
     """All that the case could have told apart. It evaluates what is expected some thirty times, on a sample where it is large.
 
-    Not `whole`: up to the first fault that is told, and is no mask's."""
+    Not `whole`: up to the first fault that is told, and is no mask's; of one word any."""
     formats = "/".join(dict.fromkeys(each.format for each in expected))
     words = sum(int(decided(each, each.name in by_real).sum()) for each in expected)
     products: list[Known] = []
@@ -96,7 +96,7 @@ def certificate(
             continue
         if of:
             found.append(Finding(kind, subject, fault, changed, of))
-            if not whole and changed and kind is not Kind.MASK:
+            if not whole and changed and (kind is not Kind.MASK or words == 1):
                 break
     made = Certificate(tuple(found), words, formats, tuple(left_out))
     return replace(made, constant=True) if made.nothing and _is_constant(again) else made

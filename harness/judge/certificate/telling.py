@@ -20,7 +20,7 @@ from bitverdict.reference.formats import FORMATS, decode
 
 SEEDS = 4  # tried with the regime of a case, before the plain one
 PLAIN = "normal"
-FEW = 1 << 14  # elements of operands of a case that is looked at
+FEW = 1 << 10  # elements of operands of a case that is looked at
 
 
 _known: WeakKeyDictionary[Contract, dict[tuple[str, str], Case]] = WeakKeyDictionary()
