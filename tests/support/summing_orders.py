@@ -118,7 +118,7 @@ def _promoted(sizes: dict[str, int], arch: str, place: tuple[int, ...]) -> Neste
 
 
 ROWS, WIDE = "m=32 n=50", "m=4096 n=50"
-PRODUCT, LARGE = "m=24 n=24 k=70", "m=192 n=192 k=150"
+PRODUCT, LARGE = "m=24 n=24 k=70", "m=160 n=160 k=150"
 NO_ORDER = "depends on timing"
 SUMMING = (
     Summing("sequential", ROWS, WIDE, lambda sizes, arch, place: chain(list(range(sizes["n"])))),

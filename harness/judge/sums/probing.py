@@ -82,6 +82,7 @@ class Summed:
     format: str
     formats: dict[str, Format]  # by operand
     probes: int = 0
+    _carriers: dict[bytes, np.ndarray] = field(default_factory=dict)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -127,6 +128,12 @@ class Summed:
 
     def carriers(self, outputs: np.ndarray) -> np.ndarray:
         """Of `outputs` as many as have no element of an operand in common, at most `MOST_CARRIERS`."""
+        key = outputs.tobytes()
+        if key not in self._carriers:
+            self._carriers[key] = self._apart(outputs)
+        return self._carriers[key]
+
+    def _apart(self, outputs: np.ndarray) -> np.ndarray:
         used = {name: np.zeros(each.codes.size, bool) for name, each in self.launches.operands.items()}
         found: list[int] = []
         shift = np.argsort(_diagonal(outputs, self.shape), kind="stable")
