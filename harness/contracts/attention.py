@@ -38,6 +38,7 @@ LISTED = (  # place in POOL, batch, heads, heads of K, rows of Q, rows of K, pad
     (1, 1, 2, 1, 65, 33, 32, "planted"),
     (2, 2, 2, 2, 33, 31, 0, "wide"),
     (1, 2, 4, 2, 3, 5, 16, "normal"),  # gradients of a batch
+    (0, 1, 1, 1, 20, 165, 8, "normal"),  # more blocks of keys than stages
     (1, 1, 1, 1, 1, 1, 16, "integers"),
     (3, 1, 2, 2, 129, 65, 16, "normal"),
 )

@@ -49,10 +49,11 @@ class GroupedMatmulContract(KernelContract):
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         (problem, persistent), (_, small), (narrow, _), *_ = self.pool(target)
-        # eight tiles for three programs; M, N and K of each group its own, tiles and blocks of one below, at and above
-        yield problem | {"sizes": ((65, 33, 31), (64, 32, 32), (1, 65, 97), (130, 1, 33))}, persistent
+        # eight tiles for three programs; M, N and K of each group its own, tiles and blocks of one below, at and above; more blocks
+        # than the stages hold
+        yield problem | {"sizes": ((65, 33, 31), (64, 32, 32), (1, 65, 165), (130, 1, 33))}, persistent
         yield problem | {"sizes": ((0, 40, 40), (40, 40, 0), (33, 0, 5), (5, 33, 70))}, persistent  # empty ones
-        yield narrow | {"sizes": ((64, 32, 64), (70, 48, 16), (128, 32, 32))}, persistent  # all rows on 16 elements
+        yield narrow | {"sizes": ((64, 32, 176), (70, 48, 16), (128, 32, 32))}, persistent  # all rows on 16 elements
         yield narrow | {"sizes": ((3, 5, 7),)}, persistent
         yield problem | {"sizes": ((17, 33, 15), (33, 31, 49))}, small
 

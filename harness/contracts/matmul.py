@@ -68,6 +68,7 @@ TUTORIAL: dict[str, Any] = {
     "dtype, out": (("int8", "int8"), ("fp16", "fp16"), ("bf16", "bf16"), ("fp16", "fp32"), ("fp32", "fp32")),
 }
 """Of the tutorial's own test: sizes, and types of operands and result."""
+DEEP = 1 << 13  # elements of a tile up to which one case of a configuration has more blocks of K than stages
 EVERY_RUN = 1 << 21  # products of such a case that every run judges
 PAIRED = 256  # rows and columns of a product of every pair of 8-bit codes
 _TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the budget: more rows of tiles than one group has
@@ -143,6 +144,8 @@ class MatmulContract(Contract):
                 residues = [(5 * ragged + 3) % 16, ragged % 16, (3 * ragged + 1) % 16]  # each meets all sixteen
                 sizes = [16 * (1 + place % 5) + residues[0], 16 * (1 + place % 3) + residues[1], tile[2] + 16 + residues[2]]
                 ragged += 1
+            if place % len(KINDS) == place // len(KINDS) % len(KINDS) and tile[0] * tile[1] <= DEEP:  # one case a configuration
+                sizes[2] = tile[2] * (special["config"].num_stages + 1) + sizes[2] % tile[2]
             schedule = strategies.cycled(strategies.listed_schedules(target.emulated, place), turn)
             regime = strategies.cycled(regimes.REGIMES, turn)
             cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))

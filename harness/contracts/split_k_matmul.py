@@ -52,12 +52,12 @@ class SplitKMatmulContract(BlockedContract):
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         (problem, of_parts), (_, of_last), (_, of_atomics), (narrow, _), *_ = self.pool(target)
         yield self.sized(problem, 1, 1, 1), of_parts
-        yield self.sized(problem, 65, 47, 9 * 32 + 1), of_parts  # shares of 3, 3, 3 and 1 blocks
+        yield self.sized(problem, 65, 47, 17 * 32 + 1), of_parts  # shares of 5, 5, 5 and 3 blocks: more than stages
         yield self.sized(problem, 64, 47, 5 * 32), of_parts  # of 2, 2, 1 and none
         yield self.sized(narrow, 9, 80, 33), of_parts  # of 1, 1 and two of none; C without gaps
-        yield self.sized(problem, 33, 63, 7 * 16), of_last
+        yield self.sized(problem, 33, 63, 10 * 16 + 9), of_last
         yield self.sized(narrow, 31, 31, 2 * 16 - 3), of_last
-        yield self.sized(problem, 70, 31, 7 * 32), of_atomics
+        yield self.sized(problem, 70, 31, 25 * 32), of_atomics
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}
