@@ -116,6 +116,12 @@ def test_a_promise_is_judged_in_each_case_of_a_run() -> None:
     assert judge(case, SM_90, contract).message.startswith("out: schedules: ")
 
 
+def test_what_a_repeated_call_changes_is_the_cause_of_all_else() -> None:
+    findings = found("kept_state", "repeat", "batch")
+    batch = [each for each in findings if each.check == "batch rows" and each.end is End.DIFFERS]
+    assert batch and {each.cause for each in batch} == {f"a second call of the same case differs too: {OF_PARTS}"}
+
+
 def test_findings_go_through_json_and_decide_a_verdict() -> None:
     findings = found("split_by_batch", "batch")
     verdict = verdict_on(findings)

@@ -8,7 +8,7 @@ from typing import Any
 from bitverdict.harness.judge.invariance import configurations
 from bitverdict.harness.judge.invariance.batch import batched, batches, permuted
 from bitverdict.harness.judge.invariance.calls import NO_PROMISES, Call, Caller, Promises
-from bitverdict.harness.judge.invariance.finding import CHECKS, End, Finding
+from bitverdict.harness.judge.invariance.finding import CHECKS, End, Finding, attributed
 from bitverdict.harness.judge.invariance.metamorphic import padded, scaled
 from bitverdict.harness.judge.invariance.relation import UNABLE
 from bitverdict.harness.judge.invariance.repeated import repeated
@@ -34,7 +34,7 @@ def examined(
     if (seen := first.seen).outcome is not None:
         end = End.NOT_DECIDED if seen.outcome in UNABLE else End.FAULT
         return [Finding(check="the call itself", end=end, reason=f"{seen.outcome}: {seen.message}".partition("\n")[0])]
-    return list(_found(caller, first, checks, limit))
+    return attributed(list(_found(caller, first, checks, limit)))
 
 
 def _found(caller: Caller, first: Call, checks: frozenset[str], limit: int) -> Iterator[Finding]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any
 
@@ -67,3 +67,15 @@ class Finding:
     def from_json(cls, record: Mapping[str, Any]) -> Finding:
         fields = {name: value for name, value in record.items() if name != "fails"}
         return cls(**fields | {"end": End(record["end"]), "at": tuple(record["at"])})
+
+
+REPEATED_TOO = "a second call of the same case differs too: "
+
+
+def attributed(findings: Sequence[Finding]) -> list[Finding]:
+    """The findings on one case. Where a repeated call gives other words, nothing else is the cause of other words elsewhere."""
+    repeated = next((each for each in findings if each.check == "repeat" and each.end is End.DIFFERS), None)
+    if repeated is None:
+        return list(findings)
+    said = f"{REPEATED_TOO}{repeated.cause}"
+    return [replace(each, cause=said) if each.end is End.DIFFERS and each.check not in REPEATED else each for each in findings]

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.judge.invariance.finding import End, Finding
+from bitverdict.harness.judge.invariance.finding import End, Finding, attributed
 
 MOST_FIELDS = 3  # of a configuration that together decide
 
@@ -30,7 +30,7 @@ def condensed(lines: Iterable[str]) -> dict[str, Any]:
 
 def of_a_kernel(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The counts of each check over the cases of one kernel."""
-    findings = [Finding.from_json(each) for row in rows for each in row["findings"]]
+    findings = [each for row in rows for each in attributed([Finding.from_json(found) for found in row["findings"]])]
     configs = {json.dumps(row["case"]["config"], sort_keys=True) for row in rows}
     found: dict[str, Any] = {"cases": len(rows), "configurations": len(configs)}
     found["checks"] = {
