@@ -14,6 +14,12 @@ _TEXTS = (
         ("uninitialised read", "race", "wrong words"),
     ),
     (
+        "drain ends with a negative count, which waits for none",
+        "async_copy.wait_group(STAGES - 1 - consumed)",
+        "async_copy.wait_group(STAGES - 2 - consumed)",
+        ("uninitialised read", "race", "wrong words"),
+    ),
+    (
         "steady state waits for one group too few",
         "        async_copy.wait_group(STAGES - 1)\n",
         "        async_copy.wait_group(STAGES)\n",

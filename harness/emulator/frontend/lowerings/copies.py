@@ -37,7 +37,7 @@ def arrive(t: Translator, op: Operation) -> None:
 
 @lowers("ttg.async_wait")
 def wait(t: Translator, op: Operation) -> None:
-    t.machine_without_op(op, AsyncCopies.wait, op.integer("num"))
+    t.machine_without_op(op, AsyncCopies.wait, op.integer("num") % (1 << 32))  # -1 waits for none: seen on an H200
 
 
 @lowers("ttng.async_tma_copy_global_to_local")
