@@ -17,6 +17,8 @@ from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.row_functions import rms_norm, rms_norm_backward
 
+DY_PAD = 7  # elements after each row of dY in every other case: in rows as far apart as those of dX no stride is told from another
+
 
 class RmsNormContract(RowContract):
     parameters = "(x, w, *, per_thread=4, num_warps=4)"
@@ -46,7 +48,7 @@ class RmsNormContract(RowContract):
         return [
             drawn_operand(case, "x", p.dtype, (p.rows, p.columns), pad=p.x_pad),
             Operand(name="w", format=p.dtype, codes=weights),
-            drawn_operand(case, "dy", p.dtype, (p.rows, p.columns)),
+            drawn_operand(case, "dy", p.dtype, (p.rows, p.columns), pad=(0, DY_PAD)[case.data_seed % 2]),
         ]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
