@@ -20,7 +20,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, read
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, digest_of, read
 
 LIST = CHECKOUT / "tests" / "mutants" / "fixed_list.json"
 COUNT = 200
@@ -30,12 +30,12 @@ OF_SOURCE = 1
 
 def quickest(kernel: KernelUnderMutation, judged: Iterable[Judged]) -> Case:
     """The required case that killed most mutants of the tile program in a second of judging them."""
-    cases = {case.key: case for case in kernel.right.required(kernel.target)}
+    cases = {digest_of(case): case for case in kernel.right.required(kernel.target)}
     kills: dict[str, list[float]] = defaultdict(list)
     for each in judged:
-        if each.result.killed_by in cases and each.mutant.kind is Kind.PROGRAM and each.result.cases_run == 1:
+        if each.result.killed_by in cases and each.mutant.kind is Kind.PROGRAM:
             kills[each.result.killed_by].append(each.result.seconds)
-    return cases[max(kills, key=lambda key: len(kills[key]) / (1.0 + sum(kills[key])))]
+    return cases[max(kills, key=lambda case: len(kills[case]) / (1.0 + sum(kills[case])))]
 
 
 def chosen(kernel: KernelUnderMutation, judged: list[Judged], case: Case, count: int) -> Iterator[tuple[GeneratedMutant, str]]:
