@@ -63,8 +63,8 @@ def operator(name: str) -> Any:
     made = getattr(packet, overload)
     if "Tensor" not in str(made._schema):  # of numbers alone: Python does it itself
         raise _refused(name)
-    if any(argument.name == "unsafe" for argument in made._schema.arguments):
-        raise _refused(name)
+    if overload.startswith("prim_") or any(argument.name == "unsafe" for argument in made._schema.arguments):
+        raise _refused(name)  # TorchScript's own forms take a dtype for a number without a look at it
     return made
 
 
