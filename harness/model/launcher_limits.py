@@ -11,6 +11,7 @@ each taken by its name: what the launcher asserts, said where it can be known be
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import itertools
 from collections import Counter
@@ -88,21 +89,35 @@ def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ())
     requires = getattr(load(launcher), "requires", None)
     given, told = dict(fields), _narrowed.setdefault(launcher, Counter())
     told["asked"] += 1
-    if requires is None or _met(launcher, requires, [given])[0]:
+    if requires is None:
         return given
-    for count in range(1, len(sizes) + 1):
-        tried = (
-            dict(zip(names, values, strict=True))
-            for names in itertools.combinations(sizes, count)
-            for values in itertools.product(*(_near(given[name]) for name in names))
-        )
-        moves = list(tried)
-        held = _met(launcher, requires, [given | moved for moved in moves])
-        met = [moved for moved, taken in zip(moves, held, strict=True) if taken]
+    names = _names(launcher, requires, given)
+    moved = _moved(launcher, requires, names, tuple(given[name] for name in names), tuple(name for name in sizes if name in names))
+    if moved is None:
+        told["left out"] += 1
+        return None
+    told["moved"] += bool(moved)
+    return given | moved
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _moved(
+    launcher: str, requires: Callable, names: tuple[str, ...], values: tuple[Any, ...], sizes: tuple[str, ...]
+) -> dict[str, Any] | None:
+    """What `nearest` moves of the fields `names`, which have `values`; None where nothing near is taken. The same fields are asked
+    in many cases and several lists of them: a launcher that takes little is asked a thousand sizes for each."""
+    for count in range(len(sizes) + 1):
+        tried = [
+            each
+            for chosen in itertools.combinations(sizes, count)
+            for each in itertools.product(
+                *(_near(value) if name in chosen else (value,) for name, value in zip(names, values, strict=True))
+            )
+        ]
+        met = [each for each, taken in zip(tried, _met(launcher, requires, names, tried), strict=True) if taken]
         if met:
-            told["moved"] += 1
-            return given | min(met, key=lambda moved: sum(abs(value - given[name]) for name, value in moved.items()))
-    told["left out"] += 1
+            least = min(met, key=lambda each: sum(abs(each[names.index(name)] - values[names.index(name)]) for name in sizes))
+            return {name: value for name, value, before in zip(names, least, values, strict=True) if value != before}
     return None
 
 
@@ -119,11 +134,10 @@ def _near(size: int) -> list[int]:
     return sorted({value for unit in UNITS for value in (size // unit * unit, -(-size // unit) * unit, unit) if value > 0})
 
 
-def _met(launcher: str, requires: Callable, listed: Sequence[Mapping[str, Any]]) -> list[bool]:
-    """Of each of the fields `listed` whether `requires` takes them. A sealed one is asked of all at once."""
-    fields = listed[0] if listed else {}
+def _names(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> tuple[str, ...]:
+    """The fields that the predicate asks for."""
     try:
-        names = inspect.signature(requires).parameters
+        names = tuple(inspect.signature(requires).parameters)
     except (TypeError, ValueError):  # no function, or a built-in one that does not tell
         raise UsageError(
             f"--launcher {launcher}: requires is {requires!r}; it must be a function of {', '.join(fields)}; mend the attribute"
@@ -132,12 +146,17 @@ def _met(launcher: str, requires: Callable, listed: Sequence[Mapping[str, Any]])
         known = ", ".join(fields)
         meant = did_you_mean(unknown[0], fields)
         raise UsageError(f"--launcher {launcher}: requires takes {unknown[0]!r}{meant}; it may take {known}; mend the attribute")
-    given = [{name: each[name] for name in names} for each in listed]
-    ask = getattr(requires, "ask", None) or (lambda asked: (_said(requires, each) for each in asked))
+    return names
+
+
+def _met(launcher: str, requires: Callable, names: tuple[str, ...], listed: Sequence[tuple[Any, ...]]) -> list[bool]:
+    """Of each of the values `listed` whether `requires` takes them. A sealed one is asked of all at once."""
+    given = (dict(zip(names, each, strict=True)) for each in listed)
+    ask = getattr(requires, "ask", None)
     found = []
-    for each, said in zip(given, ask(given), strict=True):
+    for values, said in zip(listed, ask(list(given)) if ask else (_said(requires, each) for each in given), strict=True):
         if isinstance(said, str):
-            asked = ", ".join(f"{name}={value!r}" for name, value in each.items())
+            asked = ", ".join(f"{name}={value!r}" for name, value in zip(names, values, strict=True))
             raise UsageError(f"--launcher {launcher}: requires({asked}) raises {said}; mend it")
         found.append(said)
     return found

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.addresses import load, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.launcher_limits import check_launcher, claimed, nearest
 from bitverdict.harness.model.targets import target
@@ -47,6 +47,14 @@ def test_a_size_moves_to_the_nearest_multiple_below_or_above(unit: int, beside: 
 def test_what_no_near_size_meets_is_not_asked(tmp_path: Path) -> None:
     launcher = written(tmp_path, "f.requires = lambda dtype: dtype == 'bf16'")
     assert nearest(launcher, SIZES, "mnk") is None
+
+
+def test_a_predicate_is_asked_of_the_same_sizes_once(tmp_path: Path) -> None:
+    launcher = written(tmp_path, "asked = []\nf.requires = lambda m, k: asked.append((m, k)) or (m == 7 and k == 9)")
+    assert nearest(launcher, SIZES, "mnk") is None
+    asked = load(launcher).requires.__globals__["asked"]
+    count = len(asked)
+    assert nearest(launcher, SIZES | {"n": 5}, "mnk") is None and len(asked) == count > 100
 
 
 @pytest.mark.parametrize(
