@@ -33,6 +33,7 @@ from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import Profile
 from bitverdict.harness.session.resume import Past
+from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.session.watch import Event
@@ -75,6 +76,11 @@ class Watched:
         """Contracts that no save changes."""
         return [self.contract] if self.launcher and self.contract and ":" not in self.contract else []
 
+    def secret(self) -> Secret | None:
+        """What the next draws of a sealed launcher depend on. Each round has its own, which nobody is told: the candidate may keep
+        what it saw of the operands of an earlier one. A case that fails has its seeds in its record."""
+        return Secret.begin() if self.sealed else None
+
     def sources(self) -> list[CaseSource]:
         """Its case sources. UsageError where the user's file is none that can be judged."""
         contract, launcher = self.contract, self.launcher
@@ -94,7 +100,8 @@ class Watched:
                 )
         if launcher:
             check_launcher(resolve(contract), launcher)
-        sources = [CaseSource(contract, target, self.seed, launcher, sealed=self.sealed) for target in self.targets]
+        secret = self.secret()
+        sources = [CaseSource(contract, target, self.seed, launcher, sealed=self.sealed, secret=secret) for target in self.targets]
         return Selection(self.expression).of(sources)
 
 
@@ -214,7 +221,8 @@ def _judge(pool: WorkerPool, watched: Watched, first: list[dict], tell: Callable
     past, seed = Past(), watched.seed
     while telling.number < MOST_DRAWN:
         seed += 1
-        drawn = [Generated(**vars(source) | {"seed": seed, "before": ()}) for source in sources]
+        secret = watched.secret()
+        drawn = [Generated(**vars(source) | {"seed": seed, "before": (), "secret": secret}) for source in sources]
         session = Session(pool, replace(profile, draws=DRAWS), past=past, observers=[telling], until_failure=True)
         session.run(drawn)
         if not _told(session, telling, tell, "generated"):

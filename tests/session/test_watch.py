@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
+from bitverdict.harness.session import watch_round
 from bitverdict.harness.session.watch import Event, Watch
 from bitverdict.harness.session.watch_round import ForkedRound, Watched
 from bitverdict.harness.session.watched_files import WatchedFiles
@@ -217,3 +219,16 @@ def test_a_crash_of_the_kernel_is_a_verdict(judged: Judge) -> None:
     told = judged(MINE.format(fault="segfault"))
     (failed,) = [each for each in told if each["event"] == "verdict" and each["decision"] == "fail"]
     assert failed["outcome"] == "segmentation fault" and told[-1]["event"] == "drawn"
+
+
+def test_each_round_of_a_sealed_launcher_draws_by_a_secret_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(watch_round.standing, "begin", lambda launcher: None)
+    monkeypatch.setattr(watch_round, "check_launcher", lambda contract, launcher: None)
+    watched = Watched("matmul", "tests/support/right_launchers.py:ascending", (target("emulated:sm_90"),) * 2, 1, sealed=True)
+    (one, beside), (other, _) = watched.sources(), watched.sources()
+    assert one.secret is not None and one.secret == beside.secret != other.secret
+    assert one.seeded(case := resolve("matmul").required(one.target)[0]).data_seed not in (
+        case.data_seed,
+        other.seeded(case).data_seed,
+    )
+    assert replace(watched, sealed=False).sources()[0].secret is None
