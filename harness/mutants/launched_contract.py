@@ -84,7 +84,8 @@ class LaunchedContract(Contract):
         self.other.again = self.again
         with self.entered():
             outputs = self.other.launch(case, tensors, launcher)
-        self.right.take(self.other.left())
+        if self.right is not self.other:
+            self.right.take(self.other.left())
         return outputs
 
     def written(self, case: Case) -> frozenset[str]:
