@@ -1,6 +1,6 @@
 """The functions of `bitverdict.reference.tensor_core` that give words of whole products, computed on a GPU.
 
-They take and give the same arrays, so one stands where the other does: `contracts.oracle.dot_lowering.mutated_model(on_gpu(...))`.
+They take and give the same arrays. `reference.tensor_core.asked.answering(answer_on(...))` has an oracle's words computed here.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from bitverdict.harness.gpu_oracle import chain, grouped_chain, integer_chain, operands
+from bitverdict.reference.tensor_core.asked import Answer, Asked
 from bitverdict.reference.tensor_core.record import ExponentFloor, InfiniteAccumulator, Instruction, ZeroTerms
 
 Product = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
@@ -45,6 +46,25 @@ def scaled_on_gpu(device: torch.device | str) -> Callable[..., np.ndarray]:
     return scaled_product
 
 
+def computes(asked: Asked) -> bool:
+    """Whether this implementation has an answer: not for fp32 fused multiply-adds, sums that saturate, and MMA-Sim's choices."""
+    return asked.rule is not None and not asked.rule.saturates and not _refused(asked.rule)
+
+
+def answer_on(device: torch.device | str) -> Answer:
+    """What an oracle asks, computed on `device` where this implementation can, else by the reference."""
+
+    def words(asked: Asked) -> np.ndarray:
+        if not computes(asked) or not min(*asked.shape, asked.depth):
+            return asked.words()
+        assert asked.rule is not None
+        if asked.a_scales is None or asked.b_scales is None:
+            return on_gpu(device)(asked.rule, asked.a, asked.b, asked.c)
+        return scaled_on_gpu(device)(asked.rule, asked.a, asked.a_scales, asked.b, asked.b_scales, asked.c)
+
+    return words
+
+
 def words(rule: Instruction, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = None) -> torch.Tensor:
     """Words (M, N) of A B + C: codes `a` (K, M) and `b` (K, N), `c` (M, N), on one device, as signed integers of their width."""
     if a.shape[0] != b.shape[0]:
@@ -67,17 +87,23 @@ def scaled_words(
     if rule.scale is None:
         raise ValueError(f"{rule.name} takes no block scales: use words")
     if rule.grouped:
-        if rule.choices.infinite_accumulator is InfiniteAccumulator.REFUSED:
-            raise ValueError("InfiniteAccumulator.REFUSED is not computed on a GPU: use reference.tensor_core.scaled_product")
         return grouped_chain.grouped_product(rule, grouped_chain.grouped(rule, *a), grouped_chain.grouped(rule, *b), c)
     return chain.product(rule, operands.scaled(rule, rule.a, *a), operands.scaled(rule, rule.b, *b), c)
 
 
 def _refuse_choices(rule: Instruction) -> None:
-    """What this implementation does not compute: sides of `Choices` that only MMA-Sim takes."""
+    if refused := _refused(rule):
+        raise ValueError(f"{rule.name} with {refused}: use reference.tensor_core, on the host")
+
+
+def _refused(rule: Instruction) -> str:
+    """The side of `Choices` that this implementation does not compute; those are MMA-Sim's."""
     chosen = rule.choices
-    if chosen.zero_terms is not ZeroTerms.LEFT_OUT or chosen.exponent_floor is ExponentFloor.ZERO_ACCUMULATOR:
-        raise ValueError(f"{rule.name} with {chosen.zero_terms}, {chosen.exponent_floor}: use reference.tensor_core, on the host")
+    if chosen.zero_terms is not ZeroTerms.LEFT_OUT:
+        return str(chosen.zero_terms)
+    if chosen.exponent_floor is ExponentFloor.ZERO_ACCUMULATOR:
+        return str(chosen.exponent_floor)
+    return str(chosen.infinite_accumulator) if chosen.infinite_accumulator is InfiniteAccumulator.REFUSED else ""
 
 
 def sent(codes: np.ndarray, device: torch.device | str) -> torch.Tensor:

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 import torch
 
-from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, mutated_model
+from bitverdict.harness.contracts.oracle.dot_lowering import chained_product
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.gpu_oracle import operands, products
 from bitverdict.reference.formats import FORMATS, decode
 from bitverdict.reference.tensor_core import Accumulator, Instruction, ZeroTerms, instruction, product, scaled_product
+from bitverdict.reference.tensor_core.asked import answering
 
 WGMMA = instruction("sm_90", "wgmma", "fp16", "fp16", "fp32")
 EMULATED_FP8 = instruction("sm_90", "mma.sync", "e4m3", "e4m3", "fp32")
@@ -73,7 +74,7 @@ def test_integers_wrap_as_the_reference_does() -> None:
 
 def test_a_contracts_plan_takes_its_words_from_it() -> None:
     a, b = any_codes("fp16", (M, K), 1), np.ascontiguousarray(any_codes("fp16", (N, K), 2).T)
-    with mutated_model(products.on_gpu("cuda")):
+    with answering(products.answer_on("cuda")):
         got = chained_product(WGMMA, a, b)
     assert np.array_equal(got, product(WGMMA, a, b))
 

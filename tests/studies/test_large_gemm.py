@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bitverdict.harness.emulator import emulated
 from bitverdict.harness.frontends import cli_large
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -52,6 +53,14 @@ ONE_TILE = replace(
     edits=once(
         "(rows[:, None] < m) & (columns[None, :] < n))",
         "(rows[:, None] < m) & (columns[None, :] < n) & ((tile_row != 2) | (tile_column != 1)))",
+    ),
+)
+ONE_WORD = replace(
+    LAST_TILE_ROW,
+    name="one word wrong",
+    edits=once(
+        "c = accumulator.to(c_ptr.dtype.element_ty)",
+        "c = (accumulator + tl.where((rows[:, None] == 77) & (columns[None, :] == 131), 1.0, 0.0)).to(c_ptr.dtype.element_ty)",
     ),
 )
 
@@ -138,6 +147,17 @@ def test_one_wrong_tile_fails_and_named(mutant: Mutant, tiles: int, unwritten: b
     assert row.never_written == (row.differ if unwritten else 0)
     at = "tile rows 2 to 2, tile columns 1 to 1" if unwritten else "tile rows 4 to 4, tile columns 0 to 3"
     assert at in row.message and row.first[0]["got"] != row.first[0]["expected"]
+
+
+def test_every_word_is_held_where_a_gpu_computes_what_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(large_cases, "every_word_on", lambda *_: "cuda")
+    monkeypatch.setattr(large_cases, "BAND_ROWS", 90)
+    mutant = write_mutant(ONE_WORD, tmp_path)
+    with emulated("sm_90"):
+        right, wrong = judge_large([small(), small(contract=mutant)], HOPPER, products=64 * 9, jobs=0)
+    assert (right.decision, right.differ, right.words) == (Decision.PASS, 0, right.of), right.message
+    assert (wrong.decision, wrong.differ, wrong.words, wrong.first[0]["at"]) == (Decision.FAIL, 1, wrong.of, (77, 131))
+    assert "in integer arithmetic" in right.basis
 
 
 def test_places_stand_for_each_row_of_a_scattered_result_once() -> None:

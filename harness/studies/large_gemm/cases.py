@@ -1,10 +1,11 @@
 """Large products judged bit for bit by chosen elements: up to 8192^3 and beyond, by the launcher and at the size that is timed.
 
-The kernel runs whole. Of the result, chosen rows are crossed with chosen columns: the first and the last of every tile, so that
-each tile's four corners, its edges and both sides of every seam are among the words, and others drawn from all. Every tile of the
-result holds chosen words (while there are enough of them for two a tile). What they must be is the contract's answer to the small
-problem of those rows and columns (`bitverdict.harness.studies.large_gemm.operands`). A result small enough is compared whole. On a
-target without a tensor-core model the words are held to the bound, and the row's basis says so.
+The kernel runs whole. On a GPU every word is compared where `bitverdict.harness.gpu_oracle` computes all products of the plan:
+there, in integer arithmetic. Elsewhere chosen rows are crossed with chosen columns: the first and the last of every tile, so
+that each tile's four corners, its edges and both sides of every seam are among the words, and others drawn from all. Every tile
+of the result holds chosen words (while there are enough of them for two a tile). What they must be is the contract's answer to
+the small problem of those rows and columns (`bitverdict.harness.studies.large_gemm.operands`). A result small enough is
+compared whole. On a target without a tensor-core model the words are held to the bound, and the row's basis says so.
 
 A case is launched and held to its words in a worker of the worker pool, several cases at a time: a fault, a death or a hang is the
 verdict of its own case."""
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.gpu_oracle.products import answer_on, computes
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.decide import UNABLE
@@ -32,9 +35,11 @@ from bitverdict.harness.workers.gpu_lease import free_places
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import MEASURED, Task, measured
 from bitverdict.kernels.features import Feature
+from bitverdict.reference.tensor_core.asked import Asked, answering
 
 PRODUCTS = 1 << 30  # of one case: what its expected words may cost, about ten seconds of a core
 PRODUCTS_AT_ONCE = 1 << 27  # of one piece of work
+BAND_ROWS = 1024  # of a result whose every word is expected: rows at a time
 SHOWN = 4  # wrong words told
 TIMEOUT = 240.0  # seconds of one case, compilation and expected words included, where those cost `PRODUCTS` or less
 PRODUCTS_A_SECOND = 1 << 25  # of expected words beyond that: a third of what one quiet core does
@@ -211,24 +216,45 @@ def large_row(case: Case, target: Target, products: int = PRODUCTS) -> Row:
     if words.shape != (m, n):
         row.decision, row.outcome, row.message = Decision.FAIL, str(Outcome.WRONG_SHAPE), f"{name} has shape {words.shape}"
         return row
-    count = products // max(k, 1)
+    whole = every_word_on(case, target, contract, operands, seen.recorded)
+    count = m * n if whole else products // max(k, 1)
     rows, columns = sample((m, n), tile, count, np.random.default_rng(case.data_seed))
     landing = large_operands.landing(case, operands)[rows]  # (rows,) of the result
     got = words[np.ix_(landing, columns)]  # (rows, columns)
     came = Came.of(got, (landing, columns), (rows // tile[0], columns // tile[1]))
     with clock.on("expected words, core seconds"):
-        step = max(1, math.isqrt(PRODUCTS_AT_ONCE // max(k, 1)))
-        for top in range(0, len(rows), step):
-            for left in range(0, len(columns), step):
-                place = slice(top, top + step), slice(left, left + step)
-                smaller, chosen = large_operands.part(case, operands, rows[place[0]], columns[place[1]])
-                expected = contract.expected(smaller, target, chosen, seen.recorded)[0]
-                row.basis = str(expected.basis)
-                came.hold(place, expected)
+        step = BAND_ROWS if whole else max(1, math.isqrt(PRODUCTS_AT_ONCE // max(k, 1)))
+        across = len(columns) if whole else step
+        with answering(answer_on(whole)) if whole else nullcontext():
+            for top in range(0, len(rows), step):
+                for left in range(0, len(columns), across):
+                    place = slice(top, top + step), slice(left, left + across)
+                    smaller, chosen = large_operands.part(case, operands, rows[place[0]], columns[place[1]])
+                    expected = contract.expected(smaller, target, chosen, seen.recorded)[0]
+                    row.basis = str(expected.basis) + (f"; computed on {whole} in integer arithmetic" if whole else "")
+                    came.hold(place, expected)
     row.seconds = clock.seconds()
     row.tiles = came.tiles_held, -(-m // tile[0]) * -(-n // tile[1])
     _decide(row, came, seen.details[f"poison of {name}"])
     return row
+
+
+def every_word_on(case: Case, target: Target, contract: Any, operands: Mapping, recorded: Mapping) -> str:
+    """The GPU that can compute all of the case's expected words, "" where there is none or the plan asks for other products.
+
+    Which it asks for is seen at one element."""
+    if target.emulated:
+        return ""
+    asked: list[Asked] = []
+
+    def noted(one: Asked) -> np.ndarray:
+        asked.append(one)
+        return one.words()
+
+    smaller, chosen = large_operands.part(case, operands, np.arange(1), np.arange(1))
+    with answering(noted, alone=True):
+        contract.expected(smaller, target, chosen, recorded)
+    return target.name if asked and all(map(computes, asked)) else ""
 
 
 @dataclass
