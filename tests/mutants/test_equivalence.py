@@ -87,6 +87,12 @@ def test_what_computes_something_else_is_not_equal(name: str) -> None:
     assert changed != PROGRAM and equal_programs(PROGRAM, changed, "sm_90") == ""
 
 
+def test_constants_are_folded() -> None:
+    none, same = ('"arith.remsi"(%4, %9)', '"tt.mulhiui"(%4, %9)'), ('"arith.remsi"(%4, %9)', '"arith.xori"(%4, %4)')
+    assert equal_programs(PROGRAM.replace(*none), PROGRAM.replace(*same), "sm_90") == SAME
+    assert equal_programs(PROGRAM, PROGRAM.replace(*same), "sm_90") == ""
+
+
 def test_an_argument_that_was_negative_may_be() -> None:
     changed = PROGRAM.replace(*EQUAL["a stride is not negative"])
     assert equal_programs(PROGRAM, changed, "sm_90", ("%stride",)) == ""

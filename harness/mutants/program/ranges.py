@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -75,6 +75,11 @@ def _found(op: Operation, given: Sequence[Range | None]) -> Range | None:
         return known[1].joined(known[2])
     if name == "arith.extui":
         return known[0] if known[0].positive else None
+    if len(known) == 2 and name in _FOLDED and all(each.low == each.high for each in known):
+        bits = (whole(op.result_types[0]) or Range(0, 0)).high.bit_length() + 1
+        number = _FOLDED[name](known[0].low % (1 << bits), known[1].low % (1 << bits), bits)
+        number -= (number >> bits - 1 & 1) << bits
+        return Range(number, number)
     if len(known) == 2 and name in _BINARY:
         return _BINARY[name](*known)
     return None
@@ -116,6 +121,16 @@ _BINARY = {
     "arith.andi": _masked,
     "arith.minsi": lambda a, b: Range(min(a.low, b.low), min(a.high, b.high)),
     "arith.maxsi": lambda a, b: Range(max(a.low, b.low), max(a.high, b.high)),
+}
+
+_FOLDED: dict[str, Callable[[int, int, int], int]] = {  # of two constants, as unsigned numbers of so many bits
+    "tt.mulhiui": lambda a, b, bits: a * b >> bits,
+    "arith.xori": lambda a, b, bits: a ^ b,
+    "arith.ori": lambda a, b, bits: a | b,
+    "arith.andi": lambda a, b, bits: a & b,
+    "arith.addi": lambda a, b, bits: (a + b) % (1 << bits),
+    "arith.subi": lambda a, b, bits: (a - b) % (1 << bits),
+    "arith.muli": lambda a, b, bits: a * b % (1 << bits),
 }
 
 _COMPARED = {
