@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -73,7 +74,7 @@ class Case:
             "launcher": self.launcher,
         } | more
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Canonical text: equal for equal cases, stable over processes. A case that has a certificate made is no other one."""
         record = {name: value for name, value in self.to_json().items() if name != "certificate"}

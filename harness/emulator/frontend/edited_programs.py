@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from bitverdict.harness.emulator.faults import EmulatedFault
@@ -81,8 +82,14 @@ class EditedPrograms:
             for op in program.operations():
                 op.line = changed.came_from[op.line]
         check_instructions(program, arch)
-        right = parse_program(text) if not changed.floats else program
+        right = _read(text) if not changed.floats else program
         return translated_program(program, arch=arch, accesses=widths(right), **options)
+
+
+@lru_cache(maxsize=64)
+def _read(text: str) -> Program:
+    """A right program, which all mutants of it look at."""
+    return parse_program(text)
 
 
 __all__ = ["Edited", "EditedPrograms"]

@@ -32,11 +32,16 @@ class RightLaunches:
     def __init__(self, contract: Contract, target: Target) -> None:
         self.contract, self.target = contract, target
         self._known: dict[str, RightLaunch] = {}
+        self._met: dict[int, tuple[Case, RightLaunch]] = {}  # by id: the key of a case takes longer to make than a look
 
     def of(self, case: Case) -> RightLaunch:
-        if case.key not in self._known:
-            self._known[case.key] = self._launched(case)
-        return self._known[case.key]
+        met, found = self._met.get(id(case), (None, None))
+        if found is None or met is not case:
+            if case.key not in self._known:
+                self._known[case.key] = self._launched(case)
+            found = self._known[case.key]
+            self._met[id(case)] = case, found
+        return found
 
     def _launched(self, case: Case) -> RightLaunch:
         watching = EditedPrograms(lambda text: None)
