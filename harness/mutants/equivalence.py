@@ -48,7 +48,8 @@ SMALL = "equal indices, masks and branches for every combination of small number
 
 def equal_edits(edits: Iterable[tuple[str, Edited]], arch: str, negative: Collection[str] = ()) -> str:
     """Why each edit of a tile program (its text) computes what the program does; empty where that is not shown of all. `SMALL`:
-    arguments, program ids and what loops carry are numbers about zero and about the constants of the program."""
+    arguments, program ids and what loops carry are numbers about zero, about the constants of the program and about products of
+    two. A larger number may still tell them apart, so it is a reason to doubt, and no proof."""
     reason = ""
     for right, edit in edits:
         reason = equal_programs(right, edit.text, arch, negative)

@@ -13,7 +13,7 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
-from bitverdict.harness.mutants.equivalence import equal_edits
+from bitverdict.harness.mutants.equivalence import SMALL, equal_edits
 from bitverdict.harness.mutants.program.generate import edited, line_of_edit, of_programs
 from bitverdict.harness.mutants.program.right_launches import RightLaunches
 from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
@@ -58,10 +58,12 @@ class ProgramMutants:
         launched, touched = self.launched(mutant), self.touched(mutant, cases)
         killed: MutantResult | None = None
         left_open: list[str] = []
-        number = 0
+        number, reason = 0, ""
         for number, case in enumerate(touched, 1):
-            if number == FEW + 1 and killed is None and (reason := self.equivalent(mutant, cases)):
-                return self._result(mutant, End.EQUIVALENT, FEW, why=reason)
+            if number == FEW + 1 and killed is None:
+                reason = self.equivalent(mutant, cases)
+                if reason not in ("", SMALL):
+                    return self._result(mutant, End.EQUIVALENT, FEW, why=reason)
             verdict = launched.judge(case)
             if launched.refused:
                 return self._result(mutant, End.INVALID, number, why=launched.refused[:LONGEST])
@@ -78,8 +80,10 @@ class ProgramMutants:
                 left_open.append(f"{verdict.decision}: {verdict.message}"[:LONGEST])
         if killed is not None:
             return replace(killed, cases_run=number)
-        if number <= FEW and (reason := self.equivalent(mutant, cases)):
-            return self._result(mutant, End.EQUIVALENT, number, why=reason)
+        if number <= FEW:
+            reason = self.equivalent(mutant, cases)
+        if reason:
+            return self._result(mutant, End.DOUBTFUL if reason == SMALL else End.EQUIVALENT, number, why=reason)
         if not touched:
             return self._result(mutant, End.SURVIVED, 0, why="no case that the kernel passes comes to this place")
         why = f"{len(left_open)} of {number} cases decide nothing: {left_open[0]}" if left_open else ""

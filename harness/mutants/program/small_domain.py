@@ -20,7 +20,6 @@ from bitverdict.harness.mutants.program.canonical import is_pure
 from bitverdict.harness.mutants.program.tile_program import TileProgram
 
 MOST = 1 << 21  # combinations of values that are looked at
-NUMBERS = 24  # values of one argument, program id or carried value, at most
 _MASKED = {
     "tt.load": ("pointer", "mask?", "other?"),
     "tt.store": ("pointer", "value", "mask?"),
@@ -108,10 +107,11 @@ class _Domain:
     def close(self) -> None:
         """All leaves are known: give each its values. NotShown where all together are too many."""
         about = {0, 1, 2, 3, 4, 5}
-        for number in sorted(self.constants):
-            if 2 <= number <= 1024:
-                about |= {number - 1, number, number + 1, 2 * number - 1, 2 * number, 2 * number + 1}
-        numbers = np.array(sorted(about)[:NUMBERS], np.int64)
+        constants = [number for number in sorted(self.constants) if 2 <= number <= 1024]
+        for number in constants:
+            about |= {number - 1, number, number + 1, 2 * number - 1, 2 * number, 2 * number + 1}
+        about |= {a * b * times + more for a in constants for b in constants for times in (1, 2) for more in (0, 1)}
+        numbers = np.array(sorted(about), np.int64)
         for leaf, lanes in self.leaves.items():
             if not lanes.size:
                 self.leaves[leaf] = numbers if leaf[0] != "boolean" else np.array([0, 1], np.int64)
