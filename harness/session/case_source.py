@@ -288,10 +288,12 @@ def walk(
     @hypothesis.seed(derived_seed(base, source.address, source.drawn_as))
     @hypothesis.given(case=source.contract.cases(source.target))
     def each(case: Case) -> None:
-        asked = source.strengthened(source.prepared(case))
+        prepared = source.prepared(case)
+        asked = source.strengthened(prepared)
         ready = source.seeded(asked) if asked is not None else None
         if ready is not None and source.is_kept(ready):
-            _choices[source.target.name, ready.key] = current_build_context().data.choices
+            if asked == prepared:  # or its choices draw it with another seed
+                _choices[source.target.name, ready.key] = current_build_context().data.choices
             visit(ready)
 
     # Hypothesis would know all case sources by this one function; and without a key of ours it keeps nothing where a seed is given.
@@ -322,7 +324,8 @@ _choices: dict[tuple[str, str], Any] = {}  # what Hypothesis drew in this proces
 def reproduction(case: Case, target: str) -> dict[str, str]:
     """How Hypothesis draws `case` again: `version` and `blob` for its `reproduce_failure`, over the contract's strategy.
 
-    `absent` says why there is none: a case of required cases, or one made smaller field by field, was never drawn.
+    `absent` says why there is none: a case of required cases, one made smaller field by field, or one that was fed by another seed
+    to tell something apart was never drawn.
     """
     import hypothesis
     from hypothesis.core import encode_failure
