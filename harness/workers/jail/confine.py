@@ -195,7 +195,7 @@ def _rules(policy: Policy, places: Places, *, signals: bool = False) -> Any:
     _allow(rules, readable, read)
     _allow(rules, listed, fs.READ_DIR)
     _allow(rules, _OF_THE_SYSTEM, fs.READ_FILE | fs.READ_DIR)
-    _allow(rules, _OF_ITSELF, fs.READ_FILE | fs.READ_DIR | (fs.WRITE_FILE if policy.devices else fs.NONE))
+    _allow(rules, _OF_ITSELF, fs.READ_FILE | fs.READ_DIR | (fs.WRITE_FILE | fs.TRUNCATE if policy.devices else fs.NONE))
     _allow(rules, _WITHOUT_CONTENTS, fs.READ_FILE | fs.WRITE_FILE)
     _allow(rules, _devices(policy.devices), fs.READ_FILE | fs.WRITE_FILE | fs.IOCTL_DEV)
     _allow(rules, places.writable, write if policy.writes else read)

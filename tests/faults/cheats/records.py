@@ -80,7 +80,7 @@ _WRAP = ("KernelBench checker", "TritonRL", "Makora", "wafer.ai")
 
 TORCH_BESIDE = _of(
     "torch_beside_kernels",
-    (HOST,),
+    (HOST, FAILS),
     NO_STORE,
     before_launch=_WRAP,
     after_launch=_WRAP,
