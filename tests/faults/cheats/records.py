@@ -147,7 +147,7 @@ MEMORY_FOUND = _of(
 )
 LAZY = _of(
     "lazy_results",
-    (FAILS, HOST),
+    (FAILS, HOST, ERROR),
     "what the launcher returned is what is compared, and no word may change after",
     subclass=("reference-kernels 162", "KernelBench checker", "wafer.ai"),
     own_methods=("reference-kernels 162", "KernelGuard"),
