@@ -19,13 +19,19 @@ def source_of(test: Callable[..., CaseSource], machine: Target, *, sealed: bool)
 
 def protection(sources: Iterable[CaseSource], *, required: bool) -> str:
     """What a run says of its protections; empty where nothing is sealed. UsageError where one that is `required` lacks."""
-    if not any(source.sealed for source in sources):
+    machines = [source.target for source in sources if source.sealed]
+    if not machines:
         if required:
             raise UsageError("--require-jail: is for sealed runs; give --sealed too, or leave it out")
         return ""
     from bitverdict.harness.workers.jail.protections import protections, require
 
-    found = protections()
+    told = {"sealed": protections()}
+    if not all(machine.emulated for machine in machines):
+        from bitverdict.harness.workers.sealed.gpu_protections import gpu_protections
+
+        told["sealed on a GPU"] = gpu_protections()
     if required:
-        require(found)
-    return found.sentence()
+        for found in told.values():
+            require(found)
+    return "\n".join(found.sentence(of) for of, found in told.items())

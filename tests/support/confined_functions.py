@@ -233,3 +233,13 @@ def read_files(channel: socket.socket, files: list[str]) -> None:
         except OSError:
             found.append("")
     _tell(channel, found=found)
+
+
+def connect_to_a_network(channel: socket.socket) -> None:
+    """A trial of `gpu_protections`: it needs a call that seccomp refuses and nothing else does."""
+    try:
+        socket.socket(socket.AF_INET, socket.SOCK_STREAM).close()
+    except OSError as error:
+        channel.sendall(f"OSError: {error}".encode())
+    else:
+        channel.sendall(b"launched")

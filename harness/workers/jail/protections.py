@@ -31,10 +31,10 @@ class Protections:
     def has(self, name: str) -> bool:
         return name in self.held
 
-    def sentence(self) -> str:
+    def sentence(self, of: str = "sealed") -> str:
         """What a run prints."""
         lacking = ", ".join(f"{name} ({remedy})" for name, remedy in self.lacking.items())
-        return f"sealed: {', '.join(self.held)}" + (f"; lacking: {lacking}" if lacking else "; nothing is lacking")
+        return f"{of}: {', '.join(self.held)}" + (f"; lacking: {lacking}" if lacking else "; nothing is lacking")
 
 
 @functools.cache

@@ -20,6 +20,7 @@ from bitverdict.harness.workers.jail.confine import unreadable
 from bitverdict.harness.workers.jail.executors import Executors
 from bitverdict.harness.workers.jail.jail import Jail
 from bitverdict.harness.workers.jail.policy import CANDIDATE_ON_A_GPU, EXECUTOR_OF_A_GPU
+from bitverdict.harness.workers.sealed.gpu_protections import gpu_protections
 from bitverdict.harness.workers.start import PLAIN, Start
 
 TOOLS = "bitverdict.harness.workers.sealed.tool_versions"
@@ -107,7 +108,8 @@ def _jail(folders: tuple[str, ...]) -> Jail:
 
 
 def _gpu_jail(folders: tuple[str, ...]) -> Jail:
-    return Jail(folders, policy=CANDIDATE_ON_A_GPU, preload=(*CANDIDATE_IMPORTS, "bitverdict.harness.judge.sealed.on_a_gpu"))
+    preload = (*CANDIDATE_IMPORTS, "bitverdict.harness.judge.sealed.on_a_gpu")
+    return Jail(folders, policy=CANDIDATE_ON_A_GPU, preload=preload, found=gpu_protections())
 
 
 def _executors(folders: tuple[str, ...]) -> Executors:
