@@ -110,8 +110,8 @@ class LaunchOptions:
     """Changes the text of each tile program before it is executed: a fault of the compiler's, made by a test, or a mutant."""
     edited: EditedPrograms | None = None
     """What is executed in the place of the programs that the compiler made: mutants."""
-    step_limit: int = STEP_LIMIT
-    """Operations of one program of a launch, after which it is a timeout."""
+    step_limit: int = 0
+    """Operations of one program of a launch, after which it is a timeout; 0: `STEP_LIMIT`."""
 
 
 class Device:
@@ -140,7 +140,7 @@ class Device:
         self._hangs: dict[tuple[str, str], None] = {}
         self._advice: set[Note] = set()
         self._ticks = 0
-        self.step_limit = options.step_limit
+        self.step_limit = options.step_limit or STEP_LIMIT
 
     @property
     def number(self) -> int:

@@ -31,7 +31,7 @@ def gathered(**indices: tuple[int, ...]) -> Case:
 
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_drawn_cases_write_their_row_numbers_out_and_go_through_json(kernel: str) -> None:
-    contract, cases = resolve(kernel), CaseSource(kernel, BLACKWELL).drawn(60)
+    contract, cases = resolve(kernel), CaseSource(kernel, BLACKWELL).drawn(80)
     assert len({each for case in cases for _, numbers in case.indices for each in numbers}) > 80
     for case in cases:
         record = json.loads(json.dumps(case.to_json()))
@@ -54,7 +54,7 @@ def test_a_drawn_scatter_names_a_row_again_in_one_block_alone(kernel: str) -> No
 
 def test_drawn_numbers_lie_below_in_past_and_at_the_ends_of_the_table() -> None:
     seen: Counter[str] = Counter()
-    for case in CaseSource("tma_gather", BLACKWELL).drawn(80):
+    for case in CaseSource("tma_gather", BLACKWELL).drawn(200):
         rows = case.problem.table_rows
         for number in dict(case.indices)["row_offsets"]:
             seen["below" if number < 0 else "in" if number < rows else "past"] += 1

@@ -26,6 +26,7 @@ KERNELS = Path(__file__).resolve().parents[1] / "support" / "invariant_rows.py"
 OF_ROWS = Promises(batch_invariant=("rows",))
 SM_90 = target("emulated:sm_90")
 OF_PARTS = "squares is compiled with PARTS 2 -> 4"
+OF_PARTS_EITHER = (OF_PARTS, "squares is compiled with PARTS 4 -> 2")  # a kernel that keeps state was called by other tests before
 
 
 def case_of(name: str, rows: int = 21, columns: int = 36) -> tuple[Contract, Case]:
@@ -119,7 +120,9 @@ def test_a_promise_is_judged_in_each_case_of_a_run() -> None:
 def test_what_a_repeated_call_changes_is_the_cause_of_all_else() -> None:
     findings = found("kept_state", "repeat", "batch")
     batch = [each for each in findings if each.check == "batch rows" and each.end is End.DIFFERS]
-    assert batch and {each.cause for each in batch} == {f"a second call of the same case differs too: {OF_PARTS}"}
+    assert batch and {each.cause for each in batch} <= {
+        f"a second call of the same case differs too: {of}" for of in OF_PARTS_EITHER
+    }
 
 
 def test_findings_go_through_json_and_decide_a_verdict() -> None:

@@ -14,7 +14,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.frontend.translate import translate
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
@@ -122,22 +122,24 @@ def test_a_kernel_that_hangs_is_told_with_the_line_of_its_loop(tmp_path: Path) -
     assert file == FILE and 0 <= int(line) - line_of("# a kernel's loop") <= 2 and verdict.details["operation"]
 
 
-def test_a_launch_of_too_many_operations_is_told_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bitverdict.harness.emulator.device.STEP_LIMIT", 5000)
+def test_a_launch_of_too_many_operations_is_told_with_its_line() -> None:
     a = torch.ones(40)
-    with emulated("sm_90"), pytest.raises(EmulatedFault, match="more than 5000 operations") as raised:
+    with (
+        emulated("sm_90", options=LaunchOptions(step_limit=5000)),
+        pytest.raises(EmulatedFault, match="more than 5000 operations") as raised,
+    ):
         endless_kernel[(1,)](a, torch.empty(40), 40, 1 << 30, BLOCK=64)
     file, _, line = raised.value.location.rpartition(":")
     assert file.endswith("test_hangs.py") and 0 <= int(line) - line_of("# a kernel's loop") <= 2
 
 
-def test_the_limit_of_operations_is_each_programs_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limit_of_operations_is_each_programs_own() -> None:
     """A large product has many programs: 4096 cubed in tiles of 64 by 64 is 61 million operations, 15,000 a program."""
     a, programs = torch.ones(40), 16
     with emulated("sm_90") as device:
         endless_kernel[(1,)](a, torch.empty(40), 40, 16, BLOCK=64)
         alone = sum(device.launches[-1].operations.values())
-        monkeypatch.setattr("bitverdict.harness.emulator.device.STEP_LIMIT", 2 * alone)
+    with emulated("sm_90", options=LaunchOptions(step_limit=2 * alone)) as device:
         endless_kernel[(programs,)](a, torch.empty(40), 40, 16, BLOCK=64)
         assert sum(device.launches[-1].operations.values()) >= programs * alone
 
