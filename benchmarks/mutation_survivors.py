@@ -25,15 +25,87 @@ class Reason:
         return re.search(self.mutant, mutant.id) is not None and re.search(self.text, told) is not None
 
 
+NOTHING, NOT_JUDGED = "nothing to see", "not judged"
+_TURNS = r"carried value|byte count|predicate|commit dropped|wait (dropped|count)|choice (dropped|inverted)|phase"
 REASONS: tuple[Reason, ...] = (
     Reason(
         r"/cast (dropped|to another type)/",
         r"int64",
-        "not judged: the offset leaves 32 bits only beyond 2^31 elements of contiguous memory, 4 GiB and more",
+        f"{NOT_JUDGED}: the offset leaves 32 bits only beyond 2^31 elements of contiguous memory, 4 GiB and more",
+    ),
+    Reason(r"extension exchanged|cast exchanged", "", f"{NOTHING}: the number is not negative where it is used"),
+    Reason(
+        r"comparison of NaN",
+        "",
+        f"{NOTHING}: where one of the two is NaN the result is NaN either way, or neither can be NaN",
+    ),
+    Reason(
+        r"/attention_kernel/accumulator (starts elsewhere|begins with one)",
+        r"total|cf\.br",
+        f"{NOTHING}: the first block rescales it by the exponential of minus infinity, which is zero",
+    ),
+    Reason(
+        r"other value (changed|dropped)|constant changed",
+        r"other=|tt\.load|async_copy_global_to_local|dense<0\.0+e\+00>",
+        f"{NOTHING}: what a masked lane holds is not stored, or meets a zero of another operand",
+    ),
+    Reason(
+        r"(branch forced|and for or|condition)",
+        r"if (rows|columns|tiles|x\.numel|rows and columns)",
+        f"{NOTHING}: a launch of no programs does nothing",
+    ),
+    Reason(
+        r"attention_(dq|dk_dv)_kernel/mask off by one",
+        r"depth",
+        f"{NOT_JUDGED}: no required case has gradients and heads of a size off a power of two",
+    ),
+    Reason(
+        r"accumulate flag dropped",
+        r"-> true|true",
+        f"{NOTHING}: the accumulator holds zeros before; if it held none, the emulated GPU would name an uninitialised read",
+    ),
+    Reason(
+        r"trip count off by one|limit dropped",
+        r"arith\.cmpi|arith\.minsi|range\(",
+        f"{NOTHING}: a block past the last, of which every lane is masked",
+    ),
+    Reason(r"grid too large", "", f"{NOTHING}: the programs past the last find every lane masked, or no tile"),
+    Reason(
+        r"/block_of/|/(rms_norm_backward)/minimum for maximum",
+        "",
+        f"{NOTHING}: a row in a block of another size, whose other lanes are masked",
+    ),
+    Reason(r"/swizzled/|/shared_layout", "", f"{NOTHING}: how shared memory is swizzled decides bank conflicts, no word"),
+    Reason(
+        r"arguments swapped",
+        r"block_n, block_m|BLOCK_N, BLOCK_M",
+        f"{NOTHING}: tiles of another shape, over which the programs walk in any case",
+    ),
+    Reason(r"/load_registers/|/registers", "", f"{NOT_JUDGED}: an emulated GPU has registers without end"),
+    Reason(r"/multiprocessors/", "", f"{NOT_JUDGED}: it shows on the second GPU of a machine"),
+    Reason(r"/_launch/branch forced", "descriptors", f"{NOTHING}: descriptors made on the device or by the host, the same product"),
+    Reason(r"comparison off by one", r"%y,", f"{NOTHING}: of a zero both branches of the activation make a zero"),
+    Reason(
+        r"store_target/branch forced",
+        "if keep",
+        f"{NOTHING}: this kernel writes every row, and never asks to keep what was there",
+    ),
+    Reason(
+        _TURNS,
+        r"cf\.br|ttng\.|ttg\.|arith\.select|arith\.cmpi",
+        f"{NOT_JUDGED}: what a pipelined loop prepares for later turns, or waits for; in the cases that come here nothing uses it",
     ),
 )
+AT: tuple[tuple[str, str], ...] = (
+    (
+        "kernels/tile_scheduler.py",
+        f"{NOTHING}: how many turns a program takes and the limit of a turn secure each other; a tile twice has the same words",
+    ),
+)
+"""File -> why mutants at its lines survive."""
 
 
 def reason_of(mutant: GeneratedMutant) -> str:
     """Why `mutant` survives; empty where nobody has said."""
-    return next((reason.why for reason in REASONS if reason.holds(mutant)), "")
+    told = [why for file, why in AT if mutant.file == file] + [reason.why for reason in REASONS if reason.holds(mutant)]
+    return told[0] if told else ""

@@ -20,6 +20,9 @@ survived, or *doubtful*, of which nothing is proved. The score is killed / live.
 
 Of each kernel so many live mutants of either kind are drawn, operators in turn. A place of a tile program is drawn from where at
 least four required cases come to it: fewer come to what one specialisation alone has."""
+NOT_EXAMINED = "not examined"
+LIVE, SHARE = 3000, 99
+"""The goal of a campaign over all kernels: so many live mutants, and so many per cent of them killed."""
 MOST_TEXT = 110  # characters of an edit or a reason in a table
 
 
@@ -39,16 +42,24 @@ class Campaign:
 def page(campaign: Campaign) -> str:
     """The page, Markdown."""
     judged = campaign.judged
-    lines = [HEAD, "", *_runs(campaign.runs), "## Score", ""]
+    lines = [HEAD, "", *_runs(campaign.runs), "## Score", "", goal(counted(judged)), ""]
     lines += _counts("kind", counted_by(judged, lambda each: str(each.mutant.kind)), counted(judged))
     lines += ["## By kernel", "", *_by_kernel(campaign)]
     lines += ["## By operator", "", *_by_operator(judged)]
     lines += ["## Kills by clause and regime", "", *_matrix(judged)]
     lines += ["## What the required cases are worth", "", *_worth(campaign)]
-    lines += ["## Survivors", "", *_open(judged, End.SURVIVED, campaign.reasons)]
+    lines += ["## Survivors", "", *_sorts(judged, campaign.reasons), *_open(judged, End.SURVIVED, campaign.reasons)]
     lines += ["## Doubtful", "", *_open(judged, End.DOUBTFUL, campaign.reasons)]
     lines += ["## Equivalent and invalid", "", *_reasons_of(judged, End.EQUIVALENT), *_reasons_of(judged, End.INVALID)]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def goal(found: Counts) -> str:
+    """Whether as many mutants are live, and as large a share of them is killed, as was meant."""
+    met = found.live >= LIVE and found.killed * 100 >= SHARE * found.live
+    return (
+        f"Goal: {LIVE:,} live mutants and {SHARE} % of them killed: {'met' if met else 'missed'} ({found.live:,}, {share(found)})."
+    )
 
 
 def _runs(runs: Sequence[Mapping[str, str]]) -> Iterator[str]:
@@ -152,10 +163,21 @@ def _open(judged: Iterable[Judged], end: End, reasons: Mapping[str, str]) -> Ite
     yield "| --- | --- | --- | --- | ---: | --- |"
     for each in sorted(found, key=lambda each: each.mutant.id):
         told, result = each.mutant, each.result
-        why = reasons.get(told.id) or result.why or "not examined"
+        why = reasons.get(told.id) or result.why or NOT_EXAMINED
         place = f"`{told.file}:{told.line}`" if told.file else ""
         yield f"| {told.id} | {place} | {_code(told.before)} | {_code(told.after)} | {result.cases_run} | {_plain(why)} |"
     yield ""
+
+
+def _sorts(judged: Iterable[Judged], reasons: Mapping[str, str]) -> Iterator[str]:
+    """Survivors and doubtful ones by the sort of their reason, which is what stands before its colon."""
+    left = [each for each in judged if each.result.end in (End.SURVIVED, End.DOUBTFUL)]
+    found = Counter((reasons.get(each.mutant.id) or NOT_EXAMINED).partition(":")[0] for each in left)
+    if found:
+        yield "| survivors and doubtful ones | mutants |"
+        yield "| --- | ---: |"
+        yield from (f"| {sort} | {count} |" for sort, count in found.most_common())
+        yield ""
 
 
 def _reasons_of(judged: Iterable[Judged], end: End) -> Iterator[str]:

@@ -11,7 +11,7 @@ from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import CLAUSES, OTHER, REFUSAL, clause_of
 from bitverdict.harness.mutants.counts import cases_worth, counted, counted_by, kills
 from bitverdict.harness.mutants.draw import drawn
-from bitverdict.harness.mutants.page import Campaign, page, share
+from bitverdict.harness.mutants.page import Campaign, goal, page, share
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult
 
 NEVER_FAIL = {"pass", "compiler fault", "out of memory", "not modelled", "inconclusive", "not run", "cancelled", "error"}
@@ -108,6 +108,12 @@ def test_the_page_tells_counts_by_kernel_and_over_all(printed: str) -> None:
     assert "| all | 12 | 1 | 1 | 1 | 9 | 7 | 1 | 1 | 77.7 % |" in printed
     assert "| `rope`, sm_90, 22 | 2 | 0 | 0 | 0 | 2 | 1 | 0 | 1 | 50.0 % |" in printed
     assert "| clause | normal | wide | all |" in printed and "| the words | 6 |  | 6 |" in printed
+
+
+def test_the_page_says_whether_the_goal_was_met(printed: str) -> None:
+    assert "Goal: 3,000 live mutants and 99 % of them killed: missed (9, 77.7 %)." in printed
+    assert goal(counted([judged(number, End.KILLED) for number in range(3000)])).endswith("met (3,000, 100.0 %).")
+    assert "| the sum is the same | 1 |" in printed and "| not examined | 1 |" in printed
 
 
 def test_the_page_names_each_survivor_with_its_line_and_reason(printed: str) -> None:
