@@ -49,6 +49,12 @@ def chosen(kernel: KernelUnderMutation, judged: list[Judged], case: Case, count:
                 yield mutant, result.outcome
 
 
+def lines_of(listed: dict) -> str:
+    """The JSON of one kernel, each mutant on a line, so that a difference is read."""
+    rest = json.dumps({name: value for name, value in listed.items() if name != "mutants"})
+    return rest[:-1] + ', "mutants": [\n' + ",\n".join(map(json.dumps, listed["mutants"])) + "\n]}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of benchmarks.mutation_score")
@@ -56,7 +62,8 @@ def main() -> int:
     by_kernel: dict[str, list[Judged]] = defaultdict(list)
     for each in read(arguments.out / "results.jsonl"):
         by_kernel[each.mutant.kernel].append(each)
-    listed, begun = [], time.monotonic()
+    listed: list[dict] = []
+    begun = time.monotonic()
     for place, (name, judged) in enumerate(sorted(by_kernel.items())):
         count = (COUNT - sum(len(each["mutants"]) for each in listed)) // (len(by_kernel) - place)
         kernel = KernelUnderMutation(Kernel(name), target_of(name))
@@ -64,7 +71,7 @@ def main() -> int:
         found = [{"mutant": mutant.to_json(), "outcome": outcome} for mutant, outcome in chosen(kernel, judged, case, count)]
         listed.append({"kernel": name, "target": kernel.target.name, "case": case.to_json(), "mutants": found})
         print(f"{name}: {len(found)} of {count}, {time.monotonic() - begun:.1f} s", flush=True)
-    LIST.write_text(json.dumps(listed, indent=1) + "\n")
+    LIST.write_text("[\n" + ",\n".join(map(lines_of, listed)) + "\n]\n")
     return 0
 
 
