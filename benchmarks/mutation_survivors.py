@@ -95,6 +95,43 @@ REASONS: tuple[Reason, ...] = (
         r"cf\.br|ttng\.|ttg\.|arith\.select|arith\.cmpi",
         f"{NOT_JUDGED}: what a pipelined loop prepares for later turns, or waits for; in the cases that come here nothing uses it",
     ),
+    Reason(
+        r"/barrier dropped",
+        r"barrier\(\)",
+        f"{NOTHING}: the compiler puts a barrier where shared memory is used again, and the atomic that follows is one",
+    ),
+    Reason(
+        r"/(copied|accumulated|offset_layout)/|layout turned",
+        "",
+        f"{NOTHING}: a layout of registers, which decides time; no sum changes its order by it",
+    ),
+    Reason(r"tmem_copy_kernel/(choice forced|constant changed|mask off by one)", "PARTS", f"{NOTHING}: a slice of the whole"),
+    Reason(
+        r"^small_mma/small_mma/(choice|comparison|heuristic)",
+        "ompletion|COMMIT",
+        f"{NOTHING}: another of the ways to wait that the launcher offers, each of which is right",
+    ),
+    Reason(r"/problem_of/", r"out is None", f"{NOT_JUDGED}: every case hands in the result, of which it keeps rows"),
+    Reason(r"/row_padding/choice forced", r"dim\(\)", f"{NOT_JUDGED}: no case has a table of another rank"),
+    Reason(
+        r"dropout_kernel/.*(constant changed|mask off by one|operation exchanged)",
+        r"1879881855|%x_110|dense<0>|k0_",
+        f"{NOTHING}: it shows for one random number of 2^32, or in a key of a round that is not made",
+    ),
+    Reason(
+        r"cross_entropy_kernel/.*constant changed",
+        "0xFF800000",
+        f"{NOT_JUDGED}: no row has logits that all lie far below zero",
+    ),
+    Reason(r"matmul/_order/", "", f"{NOTHING}: a part of the autotuner's key alone"),
+    Reason(r"matmul/_reach/", "", f"{NOTHING}: offsets become 64-bit numbers a little earlier"),
+    Reason(r"matmul/descriptors_of/block", "", f"{NOTHING}: the boxes are set before each launch"),
+    Reason(
+        r"grouped_matmul.*(axis exchanged|minimum for maximum|constant changed here/0)",
+        "",
+        f"{NOTHING}: programs walk over all tiles, however many they are; a tile twice has the same words",
+    ),
+    Reason(r"grouped_matmul/comparison inverted", "bases", f"{NOT_JUDGED}: no case has operands that begin off 16 elements"),
 )
 AT: tuple[tuple[str, str], ...] = (
     (

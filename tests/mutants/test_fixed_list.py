@@ -1,0 +1,41 @@
+"""Contract under test: each mutant of a fixed list fails. `python -m benchmarks.mutation_fixed_list --out DIR` draws another list.
+
+The list is renewed on purpose alone: where a kernel or the compiler changed so that edits no longer apply, or operators are new.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.model.contract import case_from_record
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.mutants.judging import KernelUnderMutation
+from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.record import End, GeneratedMutant
+
+LISTED = json.loads((Path(__file__).parent / "fixed_list.json").read_text())
+RENEW = "renew the list, if the change is meant: python -m benchmarks.mutation_fixed_list --out DIR"
+
+
+@pytest.mark.parametrize("listed", LISTED, ids=lambda listed: listed["kernel"])
+def test_each_mutant_of_the_fixed_list_fails(listed: dict) -> None:
+    kernel = KernelUnderMutation(Kernel(listed["kernel"]), target(listed["target"]))
+    case = case_from_record(kernel.right, dict(listed["case"]))
+    survived = []
+    for each in listed["mutants"]:
+        result = kernel.judge(GeneratedMutant.from_json(each["mutant"]), [case])
+        if result.end is not End.KILLED:
+            survived.append(f"{each['mutant']['id']} was killed by {each['outcome']!r}: {result.end} {result.why}")
+    assert not survived, "\n".join([*survived, RENEW])
+
+
+def test_the_fixed_list_has_two_hundred_mutants_of_every_kernel() -> None:
+    from bitverdict.harness.model.paths import kernels_with_a_contract
+
+    mutants = [each["mutant"] for listed in LISTED for each in listed["mutants"]]
+    assert len(mutants) == len({each["id"] for each in mutants}) == 200
+    assert {each["kernel"] for each in mutants} == set(kernels_with_a_contract()), RENEW
+    assert len({each["operator"] for each in mutants}) >= 20 and {each["kind"] for each in mutants} == {"source", "program"}
