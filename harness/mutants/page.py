@@ -117,8 +117,9 @@ def _matrix(judged: Sequence[Judged]) -> Iterator[str]:
         regimes[regime] += count
     columns = [regime for regime, _ in regimes.most_common()]
     yield "Each killed mutant counts once, at the case that failed first. Those that killed earlier mutants come first."
+    yield "*Another outcome* is a hazard that is named as the compiler's: a mutant of the tile program edits what the compiler made."
     yield ""
-    yield f"| clause | {' | '.join(columns)} | all |"
+    yield f"| clause | {' | '.join(regime or 'no case ended' for regime in columns)} | all |"
     yield "| --- |" + " ---: |" * (len(columns) + 1)
     for clause, total in clauses.most_common():
         yield f"| {clause} | {' | '.join(str(found[clause, regime] or '') for regime in columns)} | {total} |"
