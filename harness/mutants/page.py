@@ -117,7 +117,7 @@ def _matrix(judged: Sequence[Judged]) -> Iterator[str]:
         regimes[regime] += count
     columns = [regime for regime, _ in regimes.most_common()]
     yield "Each killed mutant counts once, at the case that failed first. Those that killed earlier mutants come first."
-    yield "*Another outcome* is a hazard that is named as the compiler's: a mutant of the tile program edits what the compiler made."
+    yield "*Another outcome* is a hazard that is named as the compiler's, whose program a mutant edits."
     yield ""
     yield f"| clause | {' | '.join(regime or 'no case ended' for regime in columns)} | all |"
     yield "| --- |" + " ---: |" * (len(columns) + 1)
