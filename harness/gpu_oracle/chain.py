@@ -88,6 +88,17 @@ def _added(word, other, MANTISSA: gl.constexpr, BIAS: gl.constexpr):
 
 
 @gluon.jit
+def tile_of(m, n, n_padded, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, layout: gl.constexpr):
+    """Rows and columns of this program's tile, which of its words lie in the result, and where in it."""
+    pid = gl.program_id(0)
+    columns = n_padded // BLOCK_N
+    i = (pid // columns) * BLOCK_M + gl.arange(0, BLOCK_M, gl.SliceLayout(1, layout))  # (BLOCK_M,)
+    j = (pid % columns) * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, layout))  # (BLOCK_N,)
+    inside = (i[:, None] < m) & (j[None, :] < n)  # (BLOCK_M, BLOCK_N)
+    return i, j, inside, i[:, None].to(gl.int64) * n + j[None, :]
+
+
+@gluon.jit
 def chain(
     a_ptr, b_ptr, a_class_ptr, b_class_ptr, c_ptr, d_ptr, m, n, m_padded, n_padded, spans,
     BLOCK: gl.constexpr, SHIFT: gl.constexpr, F: gl.constexpr, FLOOR: gl.constexpr,
@@ -96,12 +107,7 @@ def chain(
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, layout: gl.constexpr,
 ):  # fmt: skip
     """Words of a tile: `a_ptr` (K, m_padded), `b_ptr` (K, n_padded) packed operands; `c_ptr`, `d_ptr` (m, n) words."""
-    pid = gl.program_id(0)
-    columns = n_padded // BLOCK_N
-    i = (pid // columns) * BLOCK_M + gl.arange(0, BLOCK_M, gl.SliceLayout(1, layout))  # (BLOCK_M,)
-    j = (pid % columns) * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, layout))  # (BLOCK_N,)
-    inside = (i[:, None] < m) & (j[None, :] < n)  # (BLOCK_M, BLOCK_N)
-    places = i[:, None].to(gl.int64) * n + j[None, :]  # (BLOCK_M, BLOCK_N)
+    i, j, inside, places = tile_of(m, n, n_padded, BLOCK_M, BLOCK_N, layout)
     LEFT: gl.constexpr = F - MANTISSA if F > MANTISSA else 0
     RIGHT: gl.constexpr = MANTISSA - F if MANTISSA > F else 0
 

@@ -13,7 +13,7 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from bitverdict.harness.gpu_oracle.chain import LAYOUT, TILE, _read, _written
+from bitverdict.harness.gpu_oracle.chain import LAYOUT, TILE, _read, _written, tile_of
 from bitverdict.harness.gpu_oracle.operands import PADDED
 from bitverdict.reference.formats import FORMATS, decode
 from bitverdict.reference.tensor_core.fused_sum import LOWEST_EXPONENT
@@ -97,12 +97,7 @@ def grouped_chain(
     BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, layout: gl.constexpr,
 ):  # fmt: skip
     """Words of a tile. FRACTION: fraction bits of a scaled product of halves. FOURS: groups of four where a product leads."""
-    pid = gl.program_id(0)
-    columns = n_padded // BLOCK_N
-    i = (pid // columns) * BLOCK_M + gl.arange(0, BLOCK_M, gl.SliceLayout(1, layout))  # (BLOCK_M,)
-    j = (pid % columns) * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, layout))  # (BLOCK_N,)
-    inside = (i[:, None] < m) & (j[None, :] < n)  # (BLOCK_M, BLOCK_N)
-    places = i[:, None].to(gl.int64) * n + j[None, :]  # (BLOCK_M, BLOCK_N)
+    i, j, inside, places = tile_of(m, n, n_padded, BLOCK_M, BLOCK_N, layout)
     word = gl.zeros((BLOCK_M, BLOCK_N), gl.int32, layout)
     if HAS_C:
         word = gl.load(c_ptr + places, mask=inside, other=0)

@@ -6,7 +6,7 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from bitverdict.harness.gpu_oracle.chain import LAYOUT, TILE
+from bitverdict.harness.gpu_oracle.chain import LAYOUT, TILE, tile_of
 from bitverdict.harness.gpu_oracle.operands import PADDED
 
 
@@ -16,12 +16,7 @@ def integer_chain(
     HAS_C: gl.constexpr, BLOCK_M: gl.constexpr, BLOCK_N: gl.constexpr, layout: gl.constexpr,
 ):  # fmt: skip
     """A tile of A B + C: `a_ptr` (k, m_padded), `b_ptr` (k, n_padded) int8; `c_ptr`, `d_ptr` (m, n) int32."""
-    pid = gl.program_id(0)
-    columns = n_padded // BLOCK_N
-    i = (pid // columns) * BLOCK_M + gl.arange(0, BLOCK_M, gl.SliceLayout(1, layout))  # (BLOCK_M,)
-    j = (pid % columns) * BLOCK_N + gl.arange(0, BLOCK_N, gl.SliceLayout(0, layout))  # (BLOCK_N,)
-    inside = (i[:, None] < m) & (j[None, :] < n)  # (BLOCK_M, BLOCK_N)
-    places = i[:, None].to(gl.int64) * n + j[None, :]  # (BLOCK_M, BLOCK_N)
+    i, j, inside, places = tile_of(m, n, n_padded, BLOCK_M, BLOCK_N, layout)
     total = gl.zeros((BLOCK_M, BLOCK_N), gl.int32, layout)
     if HAS_C:
         total = gl.load(c_ptr + places, mask=inside, other=0)
