@@ -1,10 +1,11 @@
 """Every kernel in every configuration, asked whether equal calls give equal words: what docs/invariance.md is printed from.
 
-    python -m benchmarks.invariance --target emulated:sm_90 --out FILE [--seconds S] [--jobs N] [STEM ...]
+    python -m benchmarks.invariance --target emulated:sm_90 --out FILE [--resume] [--seconds S] [--jobs N] [STEM ...]
 
 A case in each configuration of a kernel is repeated, moved in memory, put in other orders and streams, cut and permuted. A case of
 each element type is launched in all configurations. FILE gets a line of JSON a case, as `bitverdict invariance --json` writes it,
 behind a line that says where it was made. Cases of all kernels come by turns, so that a run which is cut short has seen each.
+--resume keeps what FILE has, and asks the other cases.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -47,15 +49,33 @@ def work_of(stem: str, where: Target) -> list[tuple[Asked, Task]]:
     return [each for turn in itertools.zip_longest(alone, together) for each in turn if each is not None]
 
 
-def made_where(where: Target) -> dict:
+def done_in(file: Path) -> set[str]:
+    """The cases that stand in `file`, a line that was cut off not among them: it is taken away."""
+    if not file.exists():
+        return set()
+    text = file.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        file.write_text(whole)
+    return {key_of(row["kernel"], row["case"], row["checks"]) for row in map(json.loads, whole.splitlines()[1:])}
+
+
+def key_of(stem: str, case: dict, checks: Sequence[str]) -> str:
+    """What was asked of a kernel."""
+    return json.dumps([stem, case, sorted(checks)], sort_keys=True)
+
+
+def made_where(where: Target, commit: str = "") -> dict:
     """What a page says of a run."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if not commit:
+        git = ["git", "rev-parse", "--short", "HEAD"]
+        commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     return {
         "target": where.name,
         "arch": where.arch,
         "machine": where.model or "emulated",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "commit": commit.stdout.strip() or "unknown",
+        "commit": commit or "unknown",
         "torch": torch.__version__.partition("+")[0],
         "triton": triton.__version__,
     }
@@ -67,27 +87,35 @@ def main() -> int:
     parser.add_argument("--target", default="emulated:sm_90")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="take no further case after so many")
-    parser.add_argument("--jobs", type=int, default=0)
+    parser.add_argument("--jobs", type=int, default=0, help="workers at a time (default: one a core)")
+    parser.add_argument("--resume", action="store_true", help="keep the cases of --out, ask the others")
+    parser.add_argument("--commit", default="", help="what FILE says the code is (default: that of git)")
     asked = parser.parse_args()
     where, begun = target(asked.target), time.monotonic()
     by_kernel = [work_of(stem, where) for stem in asked.stems or kernels_with_a_contract()]
     work = [each for turn in itertools.zip_longest(*by_kernel) for each in turn if each is not None]
-    places = {id(task): each for each, task in work}
     asked.out.parent.mkdir(parents=True, exist_ok=True)
+    done = done_in(asked.out) if asked.resume else set()
+    left = [(each, task) for each, task in work if key_of(each.name, task.given["case"], task.given["checks"]) not in done]
+    places = {id(task): each for each, task in left}
     counts = {"cases": 0, "fail": 0}
-    with asked.out.open("w") as out, WorkerPool(jobs=asked.jobs or len(os.sched_getaffinity(0)), timeout=300) as pool:
-        out.write(json.dumps(made_where(where) | {"planned": len(work)}) + "\n")
-        taken = ((task, where) for _, task in work if time.monotonic() - begun < asked.seconds)
+    jobs = asked.jobs or len(os.sched_getaffinity(0))
+    with asked.out.open("a" if done else "w") as out, WorkerPool(jobs=jobs, timeout=300) as pool:
+        if not done:
+            out.write(json.dumps(made_where(where, asked.commit) | {"planned": len(work)}) + "\n")
+        taken = ((task, where) for _, task in left if time.monotonic() - begun < asked.seconds)
         for task, _, verdict in pool.judge_all(taken):
             each, found = places[id(task)], findings_of(verdict)
-            out.write(line_of(each.name, each.target.name, each.case, found, verdict) + "\n")
+            line = json.loads(line_of(each.name, each.target.name, each.case, found, verdict))
+            out.write(json.dumps(line | {"checks": task.given["checks"]}) + "\n")
             out.flush()
             counts["cases"] += 1
             counts["fail"] += verdict.failed
             for finding in found:
                 if finding.fails:
                     print(f"FAIL {each.name} {finding.check}: {finding.changed}: {finding.told}", flush=True)
-    print(f"{counts['cases']} of {len(work)} cases, {counts['fail']} fail, {time.monotonic() - begun:.0f} s")
+    there = f", {len(done)} were there" if done else ""
+    print(f"{counts['cases']} of {len(work)} cases{there}, {counts['fail']} fail, {time.monotonic() - begun:.0f} s")
     return 1 if counts["fail"] else 0
 
 

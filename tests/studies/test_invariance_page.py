@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import ROOT, kernels_with_a_contract
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.studies.invariance.campaign import Examined
-from bitverdict.harness.studies.invariance.condensed import condensed, deciding
+from bitverdict.harness.studies.invariance.condensed import condensed, deciding, together
 from bitverdict.harness.studies.invariance.page import COLUMNS, MARK, page, read
 from bitverdict.harness.studies.invariance.tasks import verdict_on
 from bitverdict.harness.studies.invariance.told import line, report
@@ -48,6 +49,14 @@ FINDINGS = [
 def examined() -> Examined:
     where = target("emulated:sm_90")
     return Examined("softmax", where.name, resolve("softmax").required(where)[0], FINDINGS, verdict_on(FINDINGS))
+
+
+def test_a_new_run_takes_the_place_of_one_on_its_machine(examined: Examined, tmp_path: Path) -> None:
+    stored, new = tmp_path / "stored.json", tmp_path / "new.jsonl"
+    old = condensed([json.dumps(MADE | {"commit": "old"}), line(examined)])
+    stored.write_text(json.dumps({"runs": [old, old | {"machine": "emulated"}]}))
+    new.write_text(f"{json.dumps(MADE | {'machine': 'emulated'})}\n{line(examined)}\n")
+    assert [(run["machine"], run["commit"]) for run in together([stored, new])] == [("a GPU", "old"), ("emulated", "abc")]
 
 
 def test_a_table_has_a_row_for_each_kernel_and_basis(examined: Examined) -> None:

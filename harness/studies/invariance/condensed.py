@@ -1,7 +1,8 @@
 """What runs of `benchmarks/invariance.py` came to, kernel by kernel: the stored form that docs/invariance.md is printed from.
 
 `python -m bitverdict.harness.studies.invariance.condensed FILE... > tests/hardware_words/invariance.json` makes it of files of JSON
-lines, each behind the line that says where it was made.
+lines, each behind the line that says where it was made. A FILE that ends in .json is the stored form: of it those runs stay, in
+their order, whose target none of the others has. Write to another file then, and move it.
 """
 
 from __future__ import annotations
@@ -75,6 +76,12 @@ def changed_fields(changed: str) -> frozenset[str]:
     return frozenset(part.partition(" = ")[0] for part in changed.split(", ") if " = " in part)
 
 
+def together(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The runs of `files`: those that are stored first, each once a target and machine."""
+    stored = [run for file in files if file.suffix == ".json" for run in json.loads(file.read_text())["runs"]]
+    made = [condensed(file.read_text().splitlines()) for file in files if file.suffix != ".json"]
+    return list({(run["arch"], run["machine"]): run for run in (*stored, *made)}.values())
+
+
 if __name__ == "__main__":
-    runs = [condensed(Path(name).read_text().splitlines()) for name in sys.argv[1:]]
-    print(json.dumps({"runs": runs}, indent=1))
+    print(json.dumps({"runs": together([Path(name) for name in sys.argv[1:]])}, indent=1))
