@@ -179,7 +179,15 @@ def run(arguments: argparse.Namespace) -> int:
         watching: list[Observer] = [Showing(shown), records]
         if arguments.certificate == "cases":
             watching.append(CertificateLines(lambda line: shown.print(line, markup=False, soft_wrap=True)))
-        session = Session(pool, profile, max_cases=arguments.max_cases, past=past, observers=watching, until_failure=arguments.x)
+        session = Session(
+            pool,
+            profile,
+            max_cases=arguments.max_cases,
+            past=past,
+            observers=watching,
+            until_failure=arguments.x,
+            ahead=pool.compile_ahead,
+        )
         session.run(case_sources)
         counted = session.tally
         if counted.cancelled:

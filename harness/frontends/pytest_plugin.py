@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.frontends import pytest_summary
+from bitverdict.harness.frontends.pytest_compile import Ahead
 from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed
 from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
@@ -32,6 +33,7 @@ LONG = {"node", "large_node"}  # arguments of the tests that judge for seconds
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # it decides bits; unset it warns in Triton 3.9
     atexit.register(_hide_teardown)
+    config.pluginmanager.register(Ahead(config), "bitverdict-compile-ahead")
     import hypothesis
 
     for name, profile in PROFILES.items():  # names of our own: Hypothesis loads a profile "ci" by itself where CI is set

@@ -91,7 +91,7 @@ def _launch_once(
         with (
             clock.on("launch"),
             _compilations(clock),
-            _own_cache(case),
+            own_cache(case),
             guarded_allocations(guard),  # around the target, whose tensors are made of what this one allocates
             entering(
                 target,
@@ -229,7 +229,7 @@ def _tune(
     what another leaves out. The judged launch is then the winner's alone, into fresh poison. Operands are its own: one may be an
     output too."""
     guard = Guard(Poison.of(case.data_seed))
-    with clock.on("tuning"), _own_cache(case), entered(target, case.schedule), guarded_allocations(guard):
+    with clock.on("tuning"), own_cache(case), entered(target, case.schedule), guarded_allocations(guard):
         uploaded = guard.upload_all(operands.values(), device_of(target))
         contract.launch(case, {name: uploaded[operand.name] for name, operand in operands.items()}, launcher)
 
@@ -281,7 +281,7 @@ def _digest(files: tuple[str, ...], directory: str) -> str:
 
 
 @contextmanager
-def _own_cache(case: Case) -> Iterator[None]:
+def own_cache(case: Case) -> Iterator[None]:
     """A directory of Triton's cache for this checkout and this judged file alone.
 
     Triton finds a compiled kernel by its text: a copy of a file would be answered with the lines, and the name, of the other.

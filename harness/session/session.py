@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
@@ -59,7 +59,8 @@ class Session:
     """One run of cases, and what it came to so far: `tally` and `bugs`.
 
     `max_cases` bounds the cases of each case source. `past` is what an earlier part of the run came to, `clock` decides when the
-    time of `profile` is over. `until_failure`: no case is begun once one has failed.
+    time of `profile` is over. `until_failure`: no case is begun once one has failed. `ahead` is told cases as they are dealt, in
+    their order, before the first of them is judged.
     """
 
     def __init__(
@@ -72,10 +73,11 @@ class Session:
         observers: Sequence[Observer] = (),
         clock: Clock = time.monotonic,
         until_failure: bool = False,
+        ahead: Callable[[Sequence[tuple[Case, Target]]], object] = len,
     ) -> None:
         self.pool, self.profile, self.max_cases = pool, profile, max_cases
         self.past = past if past is not None else Past()
-        self.observers, self.clock = observers, clock
+        self.observers, self.clock, self.ahead = observers, clock, ahead
         self.tally, self.bugs = Tally(), dict[tuple, Bug]()
         self._stopping = Stopping(at_failure=until_failure)
         self._sources: dict[tuple[str, str], CaseSource] = {}  # by address and target
@@ -169,7 +171,9 @@ class Session:
         """The cases of all sources in turns, each with its target; observers are told how many they are."""
         for observer in self.observers:
             observer.expect(sum(map(len, cases)))
-        return list(in_turns([[(case, source.target) for case in row] for source, row in zip(sources, cases, strict=True)]))
+        dealt = list(in_turns([[(case, source.target) for case in row] for source, row in zip(sources, cases, strict=True)]))
+        self.ahead(dealt)
+        return dealt
 
     def _serves(self, source: CaseSource) -> bool:
         """Whether the target has what the kernel requires; where not, it is counted as not run."""

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import PROCESS, ZYGOTE, Verdict
+from bitverdict.harness.workers.compile_ahead import CompileAhead
 from bitverdict.harness.workers.journal import Journal, whole
 from bitverdict.harness.workers.slot import SLICE, Cancelled, WorkerSlot
 from bitverdict.harness.workers.standby import Standbys
@@ -44,6 +45,7 @@ class WorkerPool:
         self.journal = journal if journal is not None else Journal()
         self.slots: dict[tuple[int, str], WorkerSlot] = {}
         self.standbys: dict[str, Standbys] = {}
+        self.ahead: CompileAhead | None = None
         self._standby_count = standbys
         self._lock = threading.Lock()
         self.closed = self.interrupted = False
@@ -63,8 +65,10 @@ class WorkerPool:
     def close(self) -> None:
         with self._lock:
             self.closed = True
-            slots, standbys = list(self.slots.values()), list(self.standbys.values())
+            slots, standbys, ahead = list(self.slots.values()), list(self.standbys.values()), self.ahead
             self.slots.clear()
+        if ahead is not None:
+            ahead.end()
         for slot in slots:
             slot.end()
         for waiting in standbys:
@@ -123,6 +127,17 @@ class WorkerPool:
                 slot = self._slot(target, place, PLAIN)
                 slot.standbys.addresses |= dict.fromkeys(addresses)
                 slot.prepare(self._tick)
+
+    def compile_ahead(self, work: Iterable[tuple[Case, Target]]) -> int:
+        """Have the kernels of cases for real GPUs compiled before the cases come up, by as many processes as there are places; how
+        many cases need it."""
+        real = [(case, target) for case, target in work if not target.emulated]
+        with self._lock:
+            if self.closed or not real:
+                return 0
+            if self.ahead is None:
+                self.ahead = CompileAhead(self.jobs, self.journal.path.parent)
+        return self.ahead.expect(real)
 
     def release(self, target: Target, *, place: int = 0, start: Start = PLAIN) -> list[str]:
         """End the worker that `place` has for `target`; all that each of those under a tool printed, in the order of their ends."""

@@ -1,4 +1,5 @@
-"""What a worker does once, before its first case: the CUDA context, the kernels of torch that every case uses, Triton's driver.
+"""What a worker does once, before its first case: the CUDA context, the kernels of torch that every case uses, Triton's driver, and
+its part in compiling each kernel once.
 
 Left to the first case, this is 0.2 s of context and 0.3 to 0.6 s of a first launch (H200), and after a fault it is paid again.
 """
@@ -15,6 +16,7 @@ import triton
 import triton.language as tl
 
 from bitverdict.harness.judge.classify import outcome_of
+from bitverdict.harness.judge.compile_once import compile_once
 from bitverdict.harness.judge.devices import device_of, entered
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations, words
 from bitverdict.harness.model.addresses import resolve
@@ -40,6 +42,7 @@ def warm(target: Target, addresses: Sequence[str]) -> None:
         return
     import torch
 
+    compile_once()
     guard = Guard(Poison.of(0))
     uploaded = guard.upload(Operand(name="source", format="int32", codes=np.arange(COUNT, dtype=np.int32)), device_of(target))
     with entered(target), guarded_allocations(guard):

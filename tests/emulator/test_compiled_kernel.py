@@ -15,7 +15,7 @@ from triton.runtime.errors import PTXASError
 
 from bitverdict.harness.emulator import LaunchOptions, emulated, machine_code
 from bitverdict.harness.emulator.machine_code import cubin_resources
-from bitverdict.harness.studies.offline_compile.driver import compiling
+from bitverdict.harness.judge.offline_driver import compiling
 from tests.faults.idioms.gluon_partition_idioms import copy_is_refilled_by_the_partition_that_read_it
 from tests.support.emulated_launches import described, matrix
 

@@ -12,7 +12,7 @@ from triton import knobs
 from bitverdict.harness.contracts.oracle.gemm_bound import instructions
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.judge.launched_instructions import of_products, of_ptx, remember, watched
-from bitverdict.harness.studies.offline_compile.driver import compiling
+from bitverdict.harness.judge.offline_driver import compiling
 from tests.support import right_launchers
 
 

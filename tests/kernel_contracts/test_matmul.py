@@ -31,7 +31,7 @@ from bitverdict.harness.contracts.oracle.matmul_support import KINDS
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, words
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.judge.launch import _own_cache
+from bitverdict.harness.judge.launch import own_cache
 from bitverdict.harness.model.architectures import EMULATED
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.launcher_limits import FAR_PAD
@@ -114,7 +114,7 @@ def test_each_row_of_the_table_of_outcomes_is_what_the_compiler_makes(arch: str,
     for config in CONFIGS["cuda"]:
         case = asked(arch, kind, config)
         tensors = Guard(Poison.of(0)).upload_all(CONTRACT.operands(case), torch.device("cpu"))
-        with _own_cache(case), emulated(arch, options=LaunchOptions(dry=True)) as device:
+        with own_cache(case), emulated(arch, options=LaunchOptions(dry=True)) as device:
             try:
                 CONTRACT.launch(case, tensors, None)
                 told = "words: " + " ".join(sorted(device.launches[-1].instructions))

@@ -14,7 +14,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import mbarrier, tma
 
-from bitverdict.harness.studies.offline_compile.driver import compiling
+from bitverdict.harness.judge.offline_driver import compiling
 from bitverdict.kernels.offset_layout import linear_layout, offset_layout, offset_verdict
 from bitverdict.kernels.tma_gather import described_rows
 

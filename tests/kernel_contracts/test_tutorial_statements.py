@@ -12,9 +12,9 @@ import torch
 
 from bitverdict.harness.contracts.fused_gather_scatter_matmul import CONTRACT as FUSED
 from bitverdict.harness.emulator import LaunchOptions, emulated
+from bitverdict.harness.judge.offline_driver import compiling
 from bitverdict.harness.model.architectures import CHIPS
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.studies.offline_compile.driver import compiling
 from bitverdict.kernels import ampere_gemm, blocked_matmul_pipelined, tensor_memory
 from bitverdict.kernels.fused_gather_scatter_matmul import fused_gather_scatter_matmul
 from bitverdict.kernels.tensor_memory import Allocation, allocated_columns

@@ -129,6 +129,13 @@ def test_required_cases_come_first_in_turns_then_generated_ones() -> None:
     assert asked == [("0", 0), ("1", 0), ("0", 1), ("1", 1), ("1", 2), ("0", 100), ("1", 100), ("0", 101)]
 
 
+def test_cases_are_told_ahead_as_they_are_dealt_before_the_first_is_judged() -> None:
+    told: list[list[int]] = []
+    session = Session(FakePool(), PLAIN, max_cases=4, ahead=lambda dealt: told.append([case.problem.n for case, _ in dealt]))
+    asked = [(case.problem.n, len(told)) for case, _ in session.choose(sources(2, 3))]
+    assert told == [[0, 0, 1, 1, 2], [100, 100, 101]] and [count for _, count in asked] == [1] * 5 + [2] * 3
+
+
 @pytest.mark.parametrize("front_end", ["run", "node"])
 def test_the_profile_whole_judges_the_large_cases_first_and_draws_none(front_end: str) -> None:
     """The other profiles judge none of them."""

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from bitverdict.harness.judge.offline_driver import compiling
 from bitverdict.harness.studies import libdevice_errors, libdevice_words
 from bitverdict.harness.studies.libdevice_errors import known, measure
 from bitverdict.harness.studies.libdevice_words import BLOCK, compare, drawn, launched, symbols
-from bitverdict.harness.studies.offline_compile.driver import compiling
 
 EMULATED = "emulated:sm_90"
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from triton.runtime import driver
 
+from bitverdict.harness.judge.offline_driver import compiling
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.studies.offline_compile import compile_all
 from bitverdict.harness.studies.offline_compile.compile_all import Compiled, _over_limit, compile_row, compile_rows, table
-from bitverdict.harness.studies.offline_compile.driver import compiling
 from bitverdict.harness.studies.offline_compile.expectations import LOCAL, Row, rows
 from tests.faults.mutants import Mutant, mutant_contract, once
 

@@ -8,10 +8,10 @@ from contextlib import suppress
 import torch
 
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison
+from bitverdict.harness.judge.offline_driver import compiling
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.studies.offline_compile.driver import compiling
 from bitverdict.harness.workers.task import MEASURED
 
 MADE_FOR = {"hopper_matmul": "sm_90", "tma_gather": "sm_100", "tma_scatter": "sm_100"}

@@ -1,6 +1,6 @@
 """Every kernel to the machine code of every GPU it is for, without a GPU: ``bitverdict compile [KERNEL ...]``.
 
-Each row of `harness/studies/offline_compile/expectations.py` is launched under `harness/studies/offline_compile/driver.py` and its
+Each row of `harness/studies/offline_compile/expectations.py` is launched under `harness/judge/offline_driver.py` and its
 code held against what it must and must not be. Rows are compiled in worker processes: a compiler that dies takes its worker and is
 told of as "compiler abort", not the table."""
 
@@ -19,9 +19,9 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from bitverdict.harness.judge.offline_driver import Kept, compiling, shared_limit
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.studies.offline_compile.driver import Kept, compiling, shared_limit
 from bitverdict.harness.studies.offline_compile.expectations import Row, rows
 
 MOST_REGISTERS, MOST_COLUMNS = 255, 512

@@ -61,7 +61,7 @@ def answer(point: Point) -> dict:
 
 
 def main(words: Sequence[str]) -> None:
-    from bitverdict.harness.studies.offline_compile.driver import compiling
+    from bitverdict.harness.judge.offline_driver import compiling
 
     with compiling(words[0]):
         for line in sys.stdin:

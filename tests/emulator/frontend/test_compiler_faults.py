@@ -14,10 +14,10 @@ from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.frontend.compiler_faults import KNOWN, UNKNOWN
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.judge.offline_driver import compiling
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome
-from bitverdict.harness.studies.offline_compile.driver import compiling
 from bitverdict.kernels.matmul import Problem
 from tests.emulator.frontend.test_stop_compiler import FP32, multiply
 from tests.support import tile_kernels

@@ -17,7 +17,7 @@ from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.frontend.access_widths import accesses
 from bitverdict.harness.emulator.frontend.hints import Hint
 from bitverdict.harness.emulator.mlir_reader import parse_program
-from bitverdict.harness.studies.offline_compile.driver import compiling
+from bitverdict.harness.judge.offline_driver import compiling
 from tests.support import hinted_kernels as kernels
 from tests.support.emulated_launches import guarded
 
