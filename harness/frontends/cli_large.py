@@ -117,14 +117,16 @@ def summed(rows: list, name: str, model: str, seconds: float) -> dict:
 def table(rows: list, title: str) -> Any:
     from rich.table import Table
 
+    from bitverdict.harness.studies.large_gemm.cases import ON_GPU, ON_HOST
+
     shown = Table(title=title, title_justify="left", title_style="bold", pad_edge=False)
     named = ("kernel", "type", "configuration", "verdict")
-    others = ("words", "of", "tiles", "differ", "verdict", "launch s", "model core s")
+    others = ("words", "of", "tiles", "differ", "verdict", "launch s", "expected s")
     for column in ("kernel", "type", "M x N x K", "configuration", *others):
         shown.add_column(column, justify="left" if column in named else "right", no_wrap=True)
     for r in rows:
         seconds = r.seconds.get("launch", 0) + r.seconds.get("tuning", 0) + r.seconds.get("compile", 0)
         tiles = f"{r.tiles[0]}/{r.tiles[1]}" if r.words else ""
         shown.add_row(r.contract.rpartition("/")[2], r.kind, r.size, r.config, f"{r.words:,}", f"{r.of:,}", tiles, f"{r.differ:,}",
-                      str(r.decision), f"{seconds:.1f}", f"{r.seconds.get('expected words, core seconds', 0):.1f}")  # fmt: skip
+                      str(r.decision), f"{seconds:.1f}", f"{r.seconds.get(ON_GPU, 0) + r.seconds.get(ON_HOST, 0):.1f}")  # fmt: skip
     return shown

@@ -5,6 +5,7 @@ They take and give the same arrays. `reference.tensor_core.asked.answering(answe
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 
 import numpy as np
@@ -16,6 +17,7 @@ from bitverdict.reference.tensor_core.record import ExponentFloor, InfiniteAccum
 
 Product = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 _SIGNED = {1: np.int8, 2: np.int16, 4: np.int32}
+_launching = threading.Lock()  # of threads that ask side by side one compiles the kernel, and one at a time packs on the GPU
 
 
 def on_gpu(device: torch.device | str) -> Product:
@@ -23,7 +25,10 @@ def on_gpu(device: torch.device | str) -> Product:
 
     def product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
         given = None if c is None else sent(c, device)  # (M, N)
-        return came(rule, words(rule, sent(a, device).t(), sent(b, device), given))
+        sides = sent(a, device).t(), sent(b, device)  # (K, M), (K, N)
+        with _launching:
+            found = words(rule, *sides, given)
+        return came(rule, found)
 
     return product
 
@@ -41,7 +46,9 @@ def scaled_on_gpu(device: torch.device | str) -> Callable[..., np.ndarray]:
     ) -> np.ndarray:
         given = None if c is None else sent(c, device)  # (M, N)
         sides = (sent(a, device).t(), sent(scale_a, device).t()), (sent(b, device), sent(scale_b, device).t())
-        return came(rule, scaled_words(rule, *sides, given))
+        with _launching:
+            found = scaled_words(rule, *sides, given)
+        return came(rule, found)
 
     return scaled_product
 

@@ -23,15 +23,19 @@ from bitverdict.harness.emulator import emulated
 from bitverdict.harness.frontends import cli_large
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.studies.large_gemm import cases as large_cases
+from bitverdict.harness.studies.large_gemm import held_words
 from bitverdict.harness.studies.large_gemm import operands as large_operands
-from bitverdict.harness.studies.large_gemm.cases import cases, judge_large, sample
+from bitverdict.harness.studies.large_gemm.cases import cases, judge_large
+from bitverdict.harness.studies.large_gemm.places import run_of, sample
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.kernels.matmul import CONFIGS, Problem
 from bitverdict.kernels.scaled_operands import FORMATS
+from bitverdict.reference.tensor_core.asked import Asked, answered
 from tests.faults.mutants import Mutant, once, write_mutant
 from tests.support.interrupts import answering
 from tests.workers.test_pool import runs
@@ -115,6 +119,7 @@ def test_a_size_is_asked_of_each_kernel_that_multiplies_by_type(size: tuple[int,
         "blocked_matmul_pipelined": {"fp16"},
         "fused_gather_scatter_matmul": {"bf16"},
         "pointer_gather_scatter_matmul": {"fp16", "bf16"},
+        "split_k_matmul": {"fp16", "bf16"},
     }
 
 
@@ -150,14 +155,40 @@ def test_one_wrong_tile_fails_and_named(mutant: Mutant, tiles: int, unwritten: b
 
 
 def test_every_word_is_held_where_a_gpu_computes_what_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(large_cases, "every_word_on", lambda *_: "cuda")
-    monkeypatch.setattr(large_cases, "BAND_ROWS", 90)
+    monkeypatch.setattr(large_cases, "gpu_for_every_word", lambda *_: "cuda")
+    monkeypatch.setattr(large_cases, "BLOCK", 90)
+    monkeypatch.setattr(held_words, "THREADS", 1)  # an emulated GPU serves the thread that entered it
     mutant = write_mutant(ONE_WORD, tmp_path)
     with emulated("sm_90"):
         right, wrong = judge_large([small(), small(contract=mutant)], HOPPER, products=64 * 9, jobs=0)
     assert (right.decision, right.differ, right.words) == (Decision.PASS, 0, right.of), right.message
     assert (wrong.decision, wrong.differ, wrong.words, wrong.first[0]["at"]) == (Decision.FAIL, 1, wrong.of, (77, 131))
     assert "in integer arithmetic" in right.basis
+
+
+def test_threads_hold_every_block_once_to_the_words_that_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And find the one word that another is expected for, each asking the model that the thread which begun them entered."""
+    monkeypatch.setattr(held_words, "answer_on", lambda gpu: lambda asked: asked.a * gpu)
+    asked = Asked(rule=None, a=np.full((1, 1), 3, np.uint32), b=np.zeros((1, 1), np.uint32))
+    words = np.full((50, 70), 6, np.uint32)
+    words[41, 13] = 7
+    came = held_words.Came.of(words.dtype, (np.arange(50), np.arange(70)), (np.zeros(50), np.zeros(70)))
+
+    def hold(place: tuple[slice, slice]) -> str:
+        shape = came.got[place].shape
+        expected = ExpectedOutput(name="c", format="fp32", shape=shape, words=np.broadcast_to(answered(asked), shape), basis="b")
+        came.hold(place, words, expected)
+        return str(place)
+
+    blocks = came.blocks(16)
+    assert held_words.over_blocks(hold, blocks, 2) == [str(place) for place in blocks] and len(blocks) == 20  # type: ignore[arg-type]
+    assert came.decided.all() and np.argwhere(came.differs).tolist() == [[41, 13]] and (came.due == 6).all()
+
+
+def test_places_without_a_gap_are_taken_as_a_slice() -> None:
+    assert run_of(np.arange(4, 9)) == slice(4, 9) and run_of(np.array([3])) == slice(3, 4)
+    for gaps in ([], [2, 3, 5]):
+        assert run_of(np.array(gaps)) is not None and not isinstance(run_of(np.array(gaps)), slice)
 
 
 def test_places_stand_for_each_row_of_a_scattered_result_once() -> None:

@@ -14,36 +14,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.gpu_oracle.products import answer_on, computes
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.decide import UNABLE
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.studies.large_gemm import operands as large_operands
+from bitverdict.harness.studies.large_gemm.held_words import Came, gpu_for_every_word, over_blocks
+from bitverdict.harness.studies.large_gemm.places import sample
 from bitverdict.harness.workers.gpu_lease import free_places
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import MEASURED, Task, measured
 from bitverdict.kernels.features import Feature
-from bitverdict.reference.tensor_core.asked import Asked, answering
 
 PRODUCTS = 1 << 30  # of one case: what its expected words may cost, about ten seconds of a core
 PRODUCTS_AT_ONCE = 1 << 27  # of one piece of work
-BAND_ROWS = 1024  # of a result whose every word is expected: rows at a time
+BLOCK = 2048  # rows and columns at a time of a result whose every word is expected
 SHOWN = 4  # wrong words told
 TIMEOUT = 240.0  # seconds of one case, compilation and expected words included, where those cost `PRODUCTS` or less
 PRODUCTS_A_SECOND = 1 << 25  # of expected words beyond that: a third of what one quiet core does
 DATA_SEED = 8192
+ON_HOST, ON_GPU = "expected words, core seconds", "expected words and comparison, seconds"
 
 
 @dataclass
@@ -87,6 +85,7 @@ def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
         hopper_matmul,
         matmul,
         pointer_gather_scatter_matmul,
+        split_k_matmul,
     )
 
     size: dict[str, Any] = {"m": m, "n": n, "k": k}
@@ -116,6 +115,9 @@ def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
     for dtype, small in (("bf16", True), ("fp16", False)):
         fine = ampere_gemm.Config() if small else ampere_gemm.Config(block_m=128, block_n=128, block_k=32, stages=4, num_warps=8)
         yield case("ampere_gemm", ampere_gemm.Problem(**size, dtype=dtype), fine)
+    for dtype, out, reduction in (("fp16", "fp32", "second kernel"), ("bf16", "bf16", "last program")):
+        shares = split_k_matmul.Config(block_m=128, block_n=128, block_k=64, split=4, reduction=reduction, num_warps=8)
+        yield case("split_k_matmul", split_k_matmul.Problem(**size, dtype=dtype, out=out), shares)
     for name in ("mxfp4", "nvfp4", "mxfp8", "mixed"):
         yield case("block_scaled_matmul", block_scaled_matmul.Problem(**size, format=name), block_scaled_matmul.Config())
     yield case("blocked_matmul", blocked_matmul.Problem(**size), blocked_matmul.Config())
@@ -216,74 +218,26 @@ def large_row(case: Case, target: Target, products: int = PRODUCTS) -> Row:
     if words.shape != (m, n):
         row.decision, row.outcome, row.message = Decision.FAIL, str(Outcome.WRONG_SHAPE), f"{name} has shape {words.shape}"
         return row
-    whole = every_word_on(case, target, contract, operands, seen.recorded)
+    whole = gpu_for_every_word(case, target, contract, operands, seen.recorded)
     count = m * n if whole else products // max(k, 1)
     rows, columns = sample((m, n), tile, count, np.random.default_rng(case.data_seed))
     landing = large_operands.landing(case, operands)[rows]  # (rows,) of the result
-    got = words[np.ix_(landing, columns)]  # (rows, columns)
-    came = Came.of(got, (landing, columns), (rows // tile[0], columns // tile[1]))
-    with clock.on("expected words, core seconds"):
-        step = BAND_ROWS if whole else max(1, math.isqrt(PRODUCTS_AT_ONCE // max(k, 1)))
-        across = len(columns) if whole else step
-        with answering(answer_on(whole)) if whole else nullcontext():
-            for top in range(0, len(rows), step):
-                for left in range(0, len(columns), across):
-                    place = slice(top, top + step), slice(left, left + across)
-                    smaller, chosen = large_operands.part(case, operands, rows[place[0]], columns[place[1]])
-                    expected = contract.expected(smaller, target, chosen, seen.recorded)[0]
-                    row.basis = str(expected.basis) + (f"; computed on {whole} in integer arithmetic" if whole else "")
-                    came.hold(place, expected)
+    came = Came.of(words.dtype, (landing, columns), (rows // tile[0], columns // tile[1]))
+    step = BLOCK if whole else max(1, math.isqrt(PRODUCTS_AT_ONCE // max(k, 1)))
+
+    def hold(place: tuple[slice, slice]) -> str:
+        smaller, chosen = large_operands.part(case, operands, rows[place[0]], columns[place[1]])
+        expected = contract.expected(smaller, target, chosen, seen.recorded)[0]
+        came.hold(place, words, expected)
+        return str(expected.basis)
+
+    with clock.on(ON_GPU if whole else ON_HOST):
+        bases = over_blocks(hold, came.blocks(step), whole)
+    row.basis = bases[-1] + (f"; computed on {target.name} in integer arithmetic" if whole else "")
     row.seconds = clock.seconds()
     row.tiles = came.tiles_held, -(-m // tile[0]) * -(-n // tile[1])
     _decide(row, came, seen.details[f"poison of {name}"])
     return row
-
-
-def every_word_on(case: Case, target: Target, contract: Any, operands: Mapping, recorded: Mapping) -> str:
-    """The GPU that can compute all of the case's expected words, "" where there is none or the plan asks for other products.
-
-    Which it asks for is seen at one element."""
-    if target.emulated:
-        return ""
-    asked: list[Asked] = []
-
-    def noted(one: Asked) -> np.ndarray:
-        asked.append(one)
-        return one.words()
-
-    smaller, chosen = large_operands.part(case, operands, np.arange(1), np.arange(1))
-    with answering(noted, alone=True):
-        contract.expected(smaller, target, chosen, recorded)
-    return target.name if asked and all(map(computes, asked)) else ""
-
-
-@dataclass
-class Came:
-    """The words at chosen rows and columns, and of each whether it differs and whether it is decided: (rows, columns) all.
-
-    `due` is the expected word, or the lowest that a bound allows. `places` and `tiles`: of the rows and of the columns."""
-
-    got: np.ndarray
-    due: np.ndarray
-    differs: np.ndarray
-    decided: np.ndarray
-    places: tuple[np.ndarray, np.ndarray]
-    tiles: tuple[np.ndarray, np.ndarray]
-
-    @classmethod
-    def of(cls, got: np.ndarray, places: tuple[np.ndarray, np.ndarray], tiles: tuple[np.ndarray, np.ndarray]) -> Came:
-        return cls(got, np.zeros_like(got), np.zeros(got.shape, bool), np.zeros(got.shape, bool), places, tiles)
-
-    def hold(self, place: tuple[slice, slice], expected: ExpectedOutput) -> None:
-        """Hold the words at `place` to what is expected of them: words, or a bound where the target's arithmetic is not known."""
-        self.differs[place], self.decided[place], _, _ = held(expected, self.got[place])
-        due = expected.words if expected.words is not None else expected.low
-        assert due is not None
-        self.due[place] = due.view(self.got.dtype)
-
-    @property
-    def tiles_held(self) -> int:
-        return len(np.unique(self.tiles[0])) * len(np.unique(self.tiles[1]))
 
 
 def _row(case: Case) -> Row:
@@ -293,28 +247,6 @@ def _row(case: Case) -> Row:
     row = Row(contract=case.contract, kind=kind, size=f"{m}x{n}x{k}", config=_named(case.config), case=case.to_json(), k=k)
     row.of = m * n
     return row
-
-
-def sample(shape: tuple[int, int], tile: tuple[int, int], count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Ascending rows and columns whose crossings are at most about `count` words; all of both where that is enough."""
-    if shape[0] * shape[1] <= count:
-        return np.arange(shape[0]), np.arange(shape[1])
-    side = max(2, math.isqrt(count))
-    rows = min(shape[0], max(side, count // max(shape[1], 1)))
-    return _chosen(shape[0], tile[0], rows, rng), _chosen(shape[1], tile[1], min(shape[1], max(side, count // rows)), rng)
-
-
-def _chosen(size: int, tile: int, count: int, rng: np.random.Generator) -> np.ndarray:
-    """`count` of `size` places: both ends of every tile first, then any."""
-    if size <= count:
-        return np.arange(size)
-    starts = np.arange(0, size, tile)
-    ends = np.unique(np.concatenate([starts, np.minimum(starts + tile, size) - 1]))
-    if len(ends) > count:
-        inner = rng.choice(ends[1:-1], count - 2, replace=False)
-        return np.sort(np.concatenate([ends[[0, -1]], inner]))
-    others = np.setdiff1d(np.arange(size), ends)
-    return np.sort(np.concatenate([ends, rng.choice(others, count - len(ends), replace=False)]))
 
 
 def _decide(row: Row, came: Came, poison: int) -> None:

@@ -24,6 +24,7 @@ from bitverdict.harness.contracts.inputs import block_scaled_inputs, regimes
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import Side
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.studies.large_gemm import row_numbers
+from bitverdict.harness.studies.large_gemm.places import run_of
 from bitverdict.reference import packing, scale_layout
 from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
 
@@ -107,7 +108,8 @@ def part(case: Case, given: Mapping[str, Operand], rows: np.ndarray, columns: np
         return row_numbers.part(case, given, rows, columns)
     smaller = replace(case, problem=replace(p, m=len(rows), n=len(columns)))
     b = given["b"].codes
-    chosen = {"a": given["a"].codes[rows], "b": b[columns] if transposed(case) else np.ascontiguousarray(b[:, columns])}
+    b = b[run_of(columns)] if transposed(case) else np.ascontiguousarray(b[:, run_of(columns)])  # (columns, k) or (k, columns)
+    chosen = {"a": given["a"].codes[run_of(rows)], "b": b}
     return smaller, {name: Operand(name=name, format=p.dtype, codes=codes) for name, codes in chosen.items()}
 
 
@@ -139,9 +141,9 @@ def _scaled_part(
     blocks = scale_layout.scale_columns(p.k, f.block_size)
     made: list[Operand] = []
     for name, element, chosen, size in (("a", f.a, rows, p.m), ("b", f.b, columns, p.n)):
-        codes = given[name].codes[chosen]
+        codes = given[name].codes[run_of(chosen)]
         codes = packing.unpack(codes, length=p.k) if element == "e2m1" else codes  # (chosen, k)
-        scales = scale_layout.unpack(given[f"{name}_scale"].codes, size, blocks)[chosen]  # (chosen, blocks)
+        scales = scale_layout.unpack(given[f"{name}_scale"].codes, size, blocks)[run_of(chosen)]  # (chosen, blocks)
         side = Side(codes, scales)
         made.append(block_scaled_inputs.element_operand(name, element, side, pad=0, offset=0))
         made.append(block_scaled_inputs.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, row_pad=0, tile_pad=0))

@@ -15,6 +15,7 @@ import numpy as np
 
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.studies.large_gemm.places import run_of
 
 GATHERED_OUTSIDE, SCATTERED_OUTSIDE = 97, 89  # of so many row numbers one lies outside
 
@@ -55,7 +56,7 @@ def part(case: Case, given: Mapping[str, Operand], places: np.ndarray, columns: 
     kept = given["out"].codes[np.ix_(landing(given)[places], columns)]  # (places, columns)
     codes = {
         "x": given["x"].codes[np.where(inside, gathered, 0)],  # (places, k)
-        "w": np.ascontiguousarray(given["w"].codes[:, columns]),  # (k, columns)
+        "w": np.ascontiguousarray(given["w"].codes[:, run_of(columns)]),  # (k, columns)
         "out": kept,
         "gather": np.where(inside, here, -1).astype(np.int32),  # (places,)
         "scatter": np.where(scattered < p.out_rows, here, count).astype(np.int32),  # (places,)
