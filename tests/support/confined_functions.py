@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import json
 import mmap
 import os
@@ -12,6 +13,7 @@ import socket
 import subprocess
 import threading
 import time
+from collections.abc import Callable
 
 from bitverdict.harness.workers.jail.policy import COMPILER
 from bitverdict.harness.workers.jail.zygote import Confinement
@@ -243,3 +245,31 @@ def connect_to_a_network(channel: socket.socket) -> None:
         channel.sendall(f"OSError: {error}".encode())
     else:
         channel.sendall(b"launched")
+
+
+def sockets(channel: socket.socket, path: str) -> None:
+    """What a driver that listens does, and what reaches a socket of the machine, at `path`; "" for what succeeds."""
+    kinds = {"packets": (socket.AF_UNIX, socket.SOCK_SEQPACKET), "stream": (socket.AF_UNIX, socket.SOCK_STREAM)}
+    kinds |= {"datagrams": (socket.AF_UNIX, socket.SOCK_DGRAM), "network": (socket.AF_INET, socket.SOCK_SEQPACKET)}
+    found = {}
+    for name, (family, kind) in kinds.items():
+        found[name] = _error(lambda family=family, kind=kind: socket.socket(family, kind).close())
+
+    def listens() -> None:
+        with socket.socket(*kinds["packets"]) as own:
+            own.bind("\0bitverdict")
+            own.listen()
+
+    def reaches() -> None:
+        with socket.socket(*kinds["packets"]) as own:
+            own.connect(path)
+
+    _tell(channel, **found, listens=_error(listens), reaches=_error(reaches))
+
+
+def _error(tried: Callable[[], None]) -> str:
+    try:
+        tried()
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, str(error))
+    return ""

@@ -85,6 +85,7 @@ class SystemCalls:
         if policy.devices:
             names += syscalls.WHERE_IT_HAS_DEVICES
             where = [row for row in where if row[0] not in names]
+            where += syscalls.WHERE_A_DRIVER_LISTENS
         for name in names:
             self._allow(name)
         for name, *conditions in where:

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import importlib.util
 import os
+import shutil
 import site
 import sys
 from collections.abc import Iterable
@@ -72,6 +73,7 @@ def places(folders: Iterable[str] = (), scratch: str = "") -> Places:
     python = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *packages, *_installed_elsewhere()]
     python += [
         *searched(),
+        *_host_compiler(),
         *map(os.path.realpath, tools().values()),
         *tools().values(),
         *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep),
@@ -81,6 +83,16 @@ def places(folders: Iterable[str] = (), scratch: str = "") -> Places:
     found = [path for path in [*SYSTEM, *_SETTINGS, *python, *map(str, ours), *folders] if path and os.path.exists(path)]
     readable = tuple(dict.fromkeys(map(os.path.abspath, found)))
     return Places(readable, tuple(_hidden(readable)), (scratch,) if scratch else ())
+
+
+def _host_compiler() -> list[str]:
+    """The folder of a host compiler outside the system's: ``/opt/gcc`` for ``/opt/gcc/bin/gcc``. Triton builds its launcher with it
+    on a real GPU. One that lies otherwise, or in the home directory itself, is its file alone."""
+    named = (os.environ.get("CC", ""), "gcc", "clang", "cc")
+    found = [Path(os.path.realpath(path)) for name in named if name and (path := shutil.which(name))]
+    away = [path for path in found if not any(path.is_relative_to(each) for each in SYSTEM)]
+    home = Path.home().resolve()
+    return [str(path if path.parent.name != "bin" or home.is_relative_to(path.parents[1]) else path.parents[1]) for path in away]
 
 
 def _installed_elsewhere() -> list[str]:

@@ -87,6 +87,13 @@ WHERE = (
 
 WHERE_IT_STARTS_OTHERS = (("clone", (0, _NEW, 0)),)
 WHERE_IT_HAS_DEVICES = ("ioctl", "memfd_create", "mlockall", "sched_setscheduler", "setpriority")
+WHERE_A_DRIVER_LISTENS = (("socket", (0, WORD, 1), (1, 15, 5)), ("connect",), ("bind",), ("listen",))
+"""CUDA's driver makes an abstract socket of its own when it starts, and ends with error 304 where it cannot (Linux 6.18, H100).
+
+It is of the family AF_UNIX and the type SOCK_SEQPACKET, and no other is allowed: a stream or a datagram socket of the machine, as
+those of container engines and message buses are, refuses it (``EPROTOTYPE``). Abstract sockets of others are kept from it by the
+network namespace, or by Landlock's scopes.
+"""
 
 TO_ITSELF = ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")
 """Signals, where the first argument is the number of the process itself."""

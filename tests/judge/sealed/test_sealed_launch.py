@@ -105,6 +105,18 @@ def test_on_a_gpu_a_candidate_without_a_result_here_is_inconclusive(tmp_path: Pa
     assert "not observed on the GPU, and on emulated:sm_90 there is no result" in verdict.message
 
 
+def test_on_a_gpu_a_candidate_that_returns_one_buffer_again_fails(tmp_path: Path) -> None:
+    """A GPU whose memory another process has does not show it: the emulated launch of the same calls does."""
+    kept = "    return _kept.setdefault(tuple(c.shape), c).copy_(c)\n"
+    text = "_kept = {}\n" + judged_launcher.TUTORIAL.replace("    return c\n", kept)
+    case = replace(case_of(text, tmp_path), sealed=True, calls=2)
+    with sealed_here():
+        verdict = judge(case, GPU)
+        assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.MEMORY_RETURNED), verdict
+        right = judge(replace(case_of(judged_launcher.TUTORIAL, tmp_path), sealed=True, calls=2), GPU)
+    assert right.decision is Decision.PASS, right
+
+
 PROBLEM = """
 import torch
 
@@ -159,7 +171,7 @@ def test_on_a_gpu_a_model_stays_there_and_its_weights_go_over(tmp_path: Path) ->
     verdict = model_on_gpu(MODEL_NEW, tmp_path)
     assert (verdict.decision, verdict.words) == (Decision.PASS, 3 * 640), verdict
     wrong = model_on_gpu(MODEL_NEW.replace("self.scale, y", "torch.ones_like(self.scale), y"), tmp_path)
-    assert (wrong.decision, wrong.outcome) == (Decision.FAIL, Outcome.OUTSIDE_BOUND), wrong
+    assert (wrong.decision, wrong.outcome) == (Decision.FAIL, Outcome.WRONG_MATHEMATICS), wrong
 
 
 def test_on_a_gpu_gradients_are_asked_of_the_candidates_process(tmp_path: Path) -> None:

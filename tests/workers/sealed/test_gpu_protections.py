@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import socket
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from bitverdict.harness.frontends import sealing
 from bitverdict.harness.model.paths import ROOT
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.workers.jail.jail import Jail
+from bitverdict.harness.workers.jail.jail import Jail, start_process
+from bitverdict.harness.workers.jail.policy import CANDIDATE_ON_A_GPU
 from bitverdict.harness.workers.jail.protections import (
     ALWAYS,
     BUBBLEWRAP,
@@ -91,3 +95,27 @@ def test_a_run_on_a_gpu_says_what_its_candidates_have_there(monkeypatch: pytest.
     assert first.startswith("sealed: ") and second.startswith("sealed on a GPU: ") and "landlock (a kernel cannot" in second
     with pytest.raises(UsageError, match="landlock"):
         sealing.protection([Source()], required=True)
+
+
+def test_on_a_gpu_a_socket_is_one_of_packets_and_no_stream(tmp_path: Path) -> None:
+    """CUDA's driver listens on one. A stream socket of the machine, which a container engine has, is not reached by it."""
+    if not machines().has(SECCOMP):
+        pytest.skip(f"{SECCOMP} is lacking here: {machines().lacking[SECCOMP]}")
+    jail = Jail([str(ROOT / "tests"), str(tmp_path)], policy=CANDIDATE_ON_A_GPU)
+    ours, theirs = socket.socketpair()
+    ours.settimeout(20)
+    log = tmp_path / "log"
+    with socket.socket(socket.AF_UNIX) as machine:
+        machine.bind(path := str(tmp_path / "engine"))
+        machine.listen()
+        with theirs:
+            process = start_process(jail.address, "tests.support.confined_functions:sockets", [theirs], {"path": path}, log=log)
+        with ours.makefile() as lines:
+            line = lines.readline()
+        assert line, log.read_text()
+        found = json.loads(line)
+        assert process.ended(10)
+    jail.end()
+    refused = dict.fromkeys(("stream", "datagrams", "network"), "ENOSYS")
+    assert found == {"packets": "", "listens": "", "reaches": found["reaches"]} | refused
+    assert found["reaches"] in ("EPROTOTYPE", "EACCES", "ECONNREFUSED", "ENOENT", "EPERM")
