@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bitverdict.harness.frontends.cli_run import check_timeout
 from bitverdict.harness.judge.machine_faults import check_compiler_cache
+from bitverdict.harness.model.certificate import Certificate
 from bitverdict.harness.model.paths import REPRODUCERS
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers, tables, tally
@@ -41,6 +42,9 @@ def run_replay(arguments: argparse.Namespace) -> int:
         for note in replayed.notes:
             shown.print(f"note: {note}", markup=False)
     shown.print(replayed.sentence, markup=False, style="bold")
+    if replayed.verdict.certificate:
+        told = Certificate.from_json(replayed.verdict.certificate).line()
+        shown.print(f"could have told apart: {told}", markup=False, soft_wrap=True)
     return {Decision.FAIL: tally.FAIL, Decision.PASS: tally.PASS}.get(replayed.verdict.decision, tally.INCONCLUSIVE)
 
 

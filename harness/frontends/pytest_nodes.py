@@ -34,6 +34,7 @@ from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.session.shrink import KernelFailed, failure_class
+from bitverdict.harness.session.told_apart import lines_of
 from bitverdict.harness.workers.gpu_lease import lease
 from bitverdict.harness.workers.pool import WorkerPool
 
@@ -63,9 +64,11 @@ class Told(Observer):
         self.not_run: Counter[str] = Counter()
         self.spent: Counter = Counter()  # float seconds by bucket
         self.cases = self.words = 0
+        self.certificates: list[str] = []
 
     def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
         self.spent.update(verdict.seconds)
+        self.certificates += lines_of(case, name, target, verdict)
         self.cases += 1
         self.words += verdict.words
         if verdict.decision is Decision.NOT_RUN:
@@ -97,6 +100,7 @@ class NodeJudge:
             self.profile = replace(self.profile, draws=draws, node_seconds=None)
         self.products = config.getoption("--harness-products")
         self.seed, self.database = base_seed(config), database(config)
+        self.certificate: str = config.getoption("--harness-certificate")
         self.expression: str | None = config.getoption("--harness-k")
         self.secret: Secret | None = None  # of the sealed tests of this process, once there is one
         self._given_secret: str = config.getoption("--harness-secret")
@@ -157,6 +161,7 @@ class NodeJudge:
         __tracebackhide__ = True
         if source.unserved:
             _skip(node.stem, source.unserved, properties)
+        source = replace(source, certificate=bool(self.certificate))
         if self.expression is not None:
             try:
                 (source,) = Selection(expression=self.expression).of([source])
@@ -170,6 +175,10 @@ class NodeJudge:
         session = Session(self.pool, self.profile, observers=(told,))
         failed = session.first_failure(source, share=node.shard, shares=node.shards, database=self.database)
         status = session.tally.status()
+        if self.certificate:
+            properties.append(("told apart", json.dumps(session.tally.told_apart.to_json())))
+        if self.certificate == "cases":
+            properties.append(("certificates", json.dumps(told.certificates)))
         if left_out := session.tally.completeness.sentence():
             properties.append(("left out", f"{node.target}: {left_out}"))
         if status == tally.PASS:

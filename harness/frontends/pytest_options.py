@@ -44,6 +44,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--harness-timeout", type=float, default=None, metavar="SECONDS", help="a case that takes longer is a timeout, as of run"
     )
     group.addoption("--harness-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
+    group.addoption(
+        "--harness-certificate",
+        choices=("contracts", "cases"),
+        default="",
+        help="what passing cases could have told apart, below the results: a line for each contract, or for each case too",
+    )
     group.addoption("--harness-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
     group.addoption("--harness-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")
     group.addoption(
@@ -79,12 +85,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """What sealed tests were protected by and left out, and what they drew by: it was committed to in their journal, and is told
-    once all are over."""
+    """What passing cases could have told apart, where it was asked. What sealed tests were protected by and left out, and what they
+    drew by: it was committed to in their journal, and is told once all are over."""
     reports = [report for kept in terminalreporter.stats.values() for report in kept if hasattr(report, "user_properties")]
     told = [each for report in reports for each in report.user_properties]
     for line in dict.fromkeys(value for name, value in told if name in ("sealed", "left out")):
         terminalreporter.write_line(line)
+    if any(name == "told apart" for name, _ in told):
+        from bitverdict.harness.frontends import pytest_summary
+
+        for line in pytest_summary.certificate_lines(reports):
+            terminalreporter.write_line(line)
     secrets = [value for name, value in told if name == "secret"]
     for digits in dict.fromkeys(secrets):
         from bitverdict.harness.session.secret_draws import Secret, committed, revealed

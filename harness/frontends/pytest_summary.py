@@ -1,7 +1,8 @@
 """What pytest's last lines say: words compared by kernel and type, what did not run and why, where the time went.
 
 Nodes tell by `user_properties`, which come through xdist: "tally" is JSON, [kernel, type, cases, words, words with K of 4,096 or
-more] a row; "not_run" a sentence; "seconds" is JSON, of the cases' seconds by bucket.
+more] a row; "not_run" a sentence; "seconds" is JSON, of the cases' seconds by bucket; "told apart" and
+"certificates", where they are asked, are JSON: counts of what cases told apart, and lines of each case.
 """
 
 from __future__ import annotations
@@ -53,6 +54,23 @@ def lines(reports: Iterable[Any]) -> Iterator[str]:
         )
     for sentence, nodes in sorted(not_run.items()):
         yield f"not run: {sentence}" + (f" ({nodes} nodes)" if nodes > 1 else "")
+
+
+def certificate_lines(reports: Iterable[Any]) -> Iterator[str]:
+    """What the passing cases of all nodes told apart: of each case, where that was asked, of each contract, and of each target."""
+    from bitverdict.harness.session.tables import text_of
+    from bitverdict.harness.session.told_apart import ToldApart
+
+    whole = ToldApart()
+    for report in reports:
+        for name, value in report.user_properties:
+            if name == "certificates":
+                yield from json.loads(value)
+            elif name == "told apart":
+                whole.add(json.loads(value))
+    if whole.places:
+        yield from text_of(whole.table()).splitlines()
+        yield from whole.lines()
 
 
 def time_lines(reports: Iterable[Any]) -> Iterator[str]:

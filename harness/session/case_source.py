@@ -145,7 +145,7 @@ class CaseSource:
             walk(self, self.draws(count), take)
         required = self.required()
         known = {case.key for case in required}
-        drawn = preferred(drawn, count, required)
+        drawn = preferred(drawn, count, required, lambda case: self.contract.expected_outcome(case, self.target).result)
         return [case for case in self._tuned(self._once(drawn, prepared=True), runs=False) if case.key not in known]
 
     def draws(self, count: int) -> int:

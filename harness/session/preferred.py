@@ -8,8 +8,9 @@ follows from the draws alone, so it is the same in a run that is repeated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import is_dataclass
+from math import prod
 from typing import Any
 
 from bitverdict.harness.model.case import Case
@@ -19,6 +20,7 @@ WINDOW = 64  # draws that are looked at together
 EXACT = ("integers", "exact", "planted", "subnormals", "largest", "nan", "zeros")
 """Regimes in which few sums are rounded, or none."""
 ONE_BLOCK = 32  # products of the longest block that is in common use
+MANY = (1 << 6, 1 << 10, 1 << 14)  # words: a wrong constant of the instruction changes one of a hundred, or of ten thousand
 
 
 def more(count: int) -> int:
@@ -26,13 +28,16 @@ def more(count: int) -> int:
     return count + count // TOO_MANY
 
 
-def preferred(draws: Sequence[Case], count: int, before: Iterable[Case]) -> list[Case]:
-    """`count` of `draws`, in their order: what tells most that `before`, and those chosen already, tell seldom."""
-    told = Counter(mark for case in before for mark in marks(case))
+def preferred(
+    draws: Sequence[Case], count: int, before: Iterable[Case], has_words: Callable[[Case], bool] = lambda case: True
+) -> list[Case]:
+    """`count` of `draws`, in their order: what tells most that `before`, and those chosen already, tell seldom. `has_words`:
+    whether a result is expected of a case."""
+    told = Counter(mark for case in before for mark in marks(case, has_words))
     left_out = max(len(draws) - count, 0)
     kept: list[int] = []
     for start in range(0, len(draws), WINDOW):
-        window = {place: marks(draws[place]) for place in range(start, min(start + WINDOW, len(draws)))}
+        window = {place: marks(draws[place], has_words) for place in range(start, min(start + WINDOW, len(draws)))}
         spared = min(left_out, -(-len(window) * left_out // max(len(draws), 1)))
         for _ in range(len(window) - spared):
             best = max(window, key=lambda place: (sum(1 / (1 + told[mark]) for mark in window[place]), -place))
@@ -42,10 +47,12 @@ def preferred(draws: Sequence[Case], count: int, before: Iterable[Case]) -> list
     return [draws[place] for place in sorted(kept)[:count]]
 
 
-def marks(case: Case) -> frozenset[Hashable]:
+def marks(case: Case, has_words: Callable[[Case], bool] = lambda case: True) -> frozenset[Hashable]:
     """What the case may tell apart, each with the types that it tells it of."""
     problem, config = _fields(case.problem), _fields(case.config)
     types = tuple(str(value) for name, value in problem.items() if isinstance(value, str))
+    if not has_words(case):
+        return frozenset([("a refusal", types)])
     return frozenset((subject, types) for subject in _subjects(case.regime.partition("/")[0], problem, config))
 
 
@@ -56,6 +63,8 @@ def _subjects(regime: str, problem: dict[str, Any], config: dict[str, Any]) -> I
         yield from ("a constant", "a narrower sum") if depth > 1 else ("a narrower store",)
         if sizes.get("k", 0) > ONE_BLOCK:
             yield "an order"
+            words = prod(size for name, size in sizes.items() if name != "k")
+            yield from (f"a constant in more than {few} words" for few in MANY if words > few)
     else:
         yield f"values of {regime}"
     for name, size in sizes.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -95,11 +96,12 @@ def attaching(process: int, command: str, *, emulated: bool) -> list[str]:
 
 
 def replay(path: Path, pool: Judges, *, embedded: bool = False) -> Replayed:
-    """Judge the case of the reproducer at `path` on its target. UsageError for a file or a target that does not serve."""
+    """Judge the case of the reproducer at `path` on its target; where it passes, the verdict says what it could have told apart.
+    UsageError for a file or a target that does not serve."""
     seed = reproducers.read(path)
     where = target(seed.target)
     case, notes = reproducers.restored(seed, embedded=embedded)
-    verdict = pool.judge(case, where)
+    verdict = pool.judge(dataclasses.replace(case, certificate=True), where)
     if verdict.decision is Decision.ERROR and verdict.details.get("raised") == UsageError.__name__:
         raise UsageError(f"reproducer {path}: {verdict.message}")
     return Replayed(case, verdict, seed.signature, notes)

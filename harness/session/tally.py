@@ -77,6 +77,7 @@ class Tally:
     covered: Counter = field(default_factory=Counter)  # of them, those that were decided
     open_required: Counter = field(default_factory=Counter)  # of them, those that were judged and are inconclusive
     quiet: Counter = field(default_factory=Counter)  # (contract, target) -> cases that are inconclusive for telling nothing apart
+    with_words: Counter = field(default_factory=Counter)  # (contract, target) -> cases that failed, or passed by words
     classes: dict[str, Counter] = field(default_factory=dict)  # coverage: dimension -> class -> cases
     bucket_seconds: Counter = field(default_factory=Counter)
     advice: Counter = field(default_factory=Counter)
@@ -122,6 +123,7 @@ class Tally:
         self.advice.update(verdict.advice)
         quiet = verdict.decision is Decision.INCONCLUSIVE and TELLS_NOTHING in verdict.details
         self.quiet[contract, target] += quiet
+        self.with_words[contract, target] += verdict.failed or (verdict.decision is Decision.PASS and verdict.words > 0)
         left = self.required.get((contract, target), set())
         if case.key in left:
             left.discard(case.key)
@@ -164,9 +166,8 @@ class Tally:
         for (contract, target), decisions in self.by_place().items():
             inconclusive, ran = decisions[Decision.INCONCLUSIVE], sum(decisions[decision] for decision in RAN)
             quiet = self.quiet[contract, target]
-            if quiet == ran and ran:
-                said.append(f"none of {ran} cases of {contract} on {target} tells anything apart")
-                continue
+            if quiet and not self.with_words[contract, target]:
+                said.append(f"none of {quiet} cases of {contract} on {target} tells anything apart")
             inconclusive -= quiet  # what such a case is asked for, the others are too
             required = self.open_required[contract, target]
             if required or inconclusive > MOST_INCONCLUSIVE * ran:

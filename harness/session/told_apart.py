@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rich.table import Table
@@ -38,6 +38,16 @@ class ToldApart:
                 counts = subjects.setdefault((kind, subject), [0, 0])
                 counts[0] += all(each.told for each in rows)
                 counts[1] += 1
+
+    def add(self, records: Iterable[Mapping]) -> None:
+        """Count what `to_json` of another one says too."""
+        for record in records:
+            place = record["contract"], record["target"]
+            self.cases[place] = self.cases.get(place, 0) + record["cases"]
+            subjects = self.places.setdefault(place, {})
+            for each in record["subjects"]:
+                counts = subjects.setdefault((Kind(each["kind"]), each["subject"]), [0, 0])
+                counts[0], counts[1] = counts[0] + each["told"], counts[1] + each["of"]
 
     def table(self) -> Table:
         """A line for each contract and target: of each subject the cases that tell it apart, of those in which it could be."""
@@ -104,5 +114,12 @@ class CertificateLines(Observer):
         self.show = show
 
     def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
-        if verdict.certificate:
-            self.show(f"{name} on {target}: {describe(case)}\n    {Certificate.from_json(verdict.certificate).line()}")
+        for line in lines_of(case, name, target, verdict):
+            self.show(line)
+
+
+def lines_of(case: Case, name: str, target: str, verdict: Verdict) -> list[str]:
+    """The case, and its certificate; nothing where it has none."""
+    if not verdict.certificate:
+        return []
+    return [f"{name} on {target}: {describe(case)}", f"    {Certificate.from_json(verdict.certificate).line()}"]

@@ -24,7 +24,7 @@ from bitverdict.harness.frontends.pytest_plugin import (
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
-from bitverdict.harness.frontends.pytest_summary import lines, tallied, tally_row, time_lines
+from bitverdict.harness.frontends.pytest_summary import certificate_lines, lines, tallied, tally_row, time_lines
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
@@ -76,6 +76,39 @@ def test_a_feature_a_target_lacks_is_a_skip_that_names_it(node_judge: NodeJudge,
     needy.write_text(imports + "CONTRACT = VectorAdd(requires=frozenset({Feature.TCGEN05}))\n")
     with pytest.raises(pytest.skip.Exception, match=r"emulated:sm_90 lacks tcgen05\.mma"):
         node_judge.hold(Node(f"{needy}:CONTRACT", "emulated:sm_90"), [])
+
+
+ZEROS = """
+from dataclasses import replace
+from tests.support.vector_add import VectorAdd
+
+class Zeros(VectorAdd):
+    def operands(self, case):
+        return [replace(each, codes=each.codes * 0) for each in super().operands(case)]
+
+CONTRACT = Zeros()
+CONTRACT.address = __file__ + ":CONTRACT"
+"""
+
+
+def test_a_node_says_what_its_cases_told_apart_and_fails_where_none_does(
+    node_judge: NodeJudge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "zeros.py").write_text(ZEROS)
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setattr(node_judge, "profile", replace(node_judge.profile, draws=1, node_seconds=None))
+    with pytest.raises(pytest.fail.Exception, match=r"none of 4 cases of zeros.py:CONTRACT on emulated:sm_90 tells anything apart"):
+        node_judge.hold(Node(f"{tmp_path / 'zeros.py'}:CONTRACT", "emulated:sm_90"), [])
+    monkeypatch.setattr(node_judge, "expression", "n=63 and stride=1 and data_seed=0 and eager")
+    told: dict[str, list[tuple[str, object]]] = {"": [], "contracts": [], "cases": []}
+    for asked, properties in told.items():
+        monkeypatch.setattr(node_judge, "certificate", asked)
+        node_judge.hold(Node(f"{ADD}:CONTRACT", "emulated:sm_90"), properties)
+    assert not list(certificate_lines([SimpleNamespace(user_properties=told[""])]))
+    shown = list(certificate_lines([SimpleNamespace(user_properties=told[asked]) for asked in ("contracts", "cases")]))
+    assert shown[1].startswith("    fp32 out, 63 words: movement: a axis 0, b axis 0; mask: a axis 0")
+    assert "told apart on emulated:sm_90 by 2 cases: movement in 2 of 2 dimensions" in shown
+    assert len([line for line in shown if f"{ADD}:CONTRACT" in line and "a axis 0 2/2" in line]) == 1
 
 
 POLICY = """

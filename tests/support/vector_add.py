@@ -169,7 +169,8 @@ class VectorAdd(Contract):
 
     def case_from_json(self, record: Mapping) -> Case:
         fields = {name: record[name] for name in ("contract", "config", "regime", "data_seed", "schedule", "launcher")}
-        return Case(problem=Problem(**record["problem"]), **fields)
+        certificate = record.get("certificate", False)
+        return Case(problem=Problem(**record["problem"]), certificate=certificate, **fields)
 
 
 class Doubled(VectorAdd):

@@ -23,7 +23,7 @@ PLAIN = "normal"
 FEW = 1 << 10  # elements of operands of a case that is looked at
 
 
-_known: WeakKeyDictionary[Contract, dict[tuple[str, str], Case]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Contract, dict[tuple[str, bool, str], Case]] = WeakKeyDictionary()
 """What `telling` came to in this process: a run lists its required cases several times."""
 
 
@@ -32,7 +32,7 @@ def telling(case: Case, contract: Contract, target: Target) -> Case:
     itself where none does."""
     if not _is_thin(case) or not contract.expected_outcome(case, target).result:
         return case
-    known, key = _known.setdefault(contract, {}), (case.key, target.name)
+    known, key = _known.setdefault(contract, {}), (case.key, case.certificate, target.name)
     if key not in known:
         known[key] = _first_telling(case, contract, target)
     return known[key]
