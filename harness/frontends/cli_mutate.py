@@ -24,7 +24,9 @@ from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, append, read
 from bitverdict.harness.mutants.report import report
+from bitverdict.harness.mutants.shards import begin_shard
 from bitverdict.harness.session import tables
+from bitverdict.harness.session.shard import Shard
 from bitverdict.harness.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", type=float, default=None, metavar="S", help="begin no mutant after so many seconds")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="results, a JSON line each, as they come")
+    parser.add_argument("--shard", default="", metavar="I/N", help="share I of N of them; `merge` joins the results")
     parser.add_argument("--resume", action="store_true", help="go on with the results of an earlier run")
 
 
@@ -54,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     from bitverdict.harness.mutants.campaign import Planned
     from bitverdict.harness.mutants.generated import generated
 
-    kernel = asked(arguments)
+    kernel, shard = asked(arguments), Shard.called(arguments.shard)
     where = target_of(kernel, arguments.target)
     jobs = arguments.jobs or len(os.sched_getaffinity(0))
     check_compiler_cache()
@@ -70,10 +73,13 @@ def run(arguments: argparse.Namespace) -> int:
         for line in made.failing:
             console.print(f"  {line}", markup=False, soft_wrap=True)
         return 1
-    mutants = list(islice(drawn(made.mutants, arguments.seed), arguments.count or None))
-    path = arguments.json or state_directory() / "mutants" / f"{_name(kernel)}-{where.arch}.jsonl"
+    whole = list(islice(drawn(made.mutants, arguments.seed), arguments.count or None))
+    mutants = shard.share(whole)
+    name = f"{_name(kernel)}-{where.arch}" + (f"-{shard.number}of{shard.of}" if shard.of > 1 else "")
+    path = arguments.json or state_directory() / "mutants" / f"{name}.jsonl"
     kept = _kept(path, mutants) if arguments.resume else []
     _begin(path, kept)
+    begin_shard(path, kernel.address, where.name, shard, whole)
     console.print(_told(kernel, where, made, mutants, kept, path), markup=False, soft_wrap=True)
     seconds = None if arguments.seconds is None else max(0.0, arguments.seconds - (time.monotonic() - begun))
     begun, ended = time.monotonic(), False

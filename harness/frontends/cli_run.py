@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from bitverdict.harness.session.result_files import FREE, Records
 from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
+from bitverdict.harness.session.shard import WHOLE, Shard
 from bitverdict.harness.session.told_apart import CertificateLines
 from bitverdict.harness.workers.forkserver import collect_again
 from bitverdict.harness.workers.pool import WorkerPool
@@ -73,6 +74,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; whole: the tutorials' own sizes too"
     )
     add_selection(parser)
+    parser.add_argument(
+        "--shard", default="", metavar="I/N", help="share I of N of the cases, for example 3/16; `merge` joins their journals"
+    )
     parser.add_argument("-x", "--exitfirst", dest="x", action="store_true", help="stop at the first case that fails")
     parser.add_argument("--max-cases", type=int, default=None, metavar="N", help="at most N cases per contract and target")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
@@ -138,10 +142,13 @@ def run(arguments: argparse.Namespace) -> int:
     past, goes_on = resume.Past(), arguments.resume is not None
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, defaults())
+    shard = Shard.called(arguments.shard)
     asked = checked(arguments)
     asked = [replace(source, accepted=source.accepted or arguments.accept_claims) for source in asked]
     secret = None
     if any(source.sealed for source in asked):
+        if shard != WHOLE and not arguments.secret and not goes_on:
+            raise UsageError(f"--shard {shard} --sealed: all shards must draw by one secret; give each the same --secret HEX")
         secret = secret_draws.take_up(journal) if goes_on else Secret.begin(arguments.secret)
         asked = [replace(source, secret=secret if source.sealed else None) for source in asked]
     elif arguments.secret:
@@ -163,7 +170,7 @@ def run(arguments: argparse.Namespace) -> int:
     if goes_on:
         journal.note("resumed")
     else:
-        journal = resume.begin(arguments)
+        journal = resume.begin(arguments, dict.fromkeys(source.target for source in asked))
         if secret is not None:
             secret_draws.commit(secret, journal)
     shown = tables.console(record=arguments.html is not None)
@@ -187,6 +194,7 @@ def run(arguments: argparse.Namespace) -> int:
             observers=watching,
             until_failure=arguments.x,
             ahead=pool.compile_ahead,
+            shard=shard,
         )
         session.run(case_sources)
         counted = session.tally
@@ -239,9 +247,22 @@ def check_timeout(seconds: float) -> None:
         raise UsageError(f"--timeout {seconds:g}: must be more than 0 seconds; leave it out for 120, give inf for no limit")
 
 
-def checked(arguments: argparse.Namespace) -> list[CaseSource]:
+def _machines(arguments: argparse.Namespace) -> Sequence[Target]:
+    """The targets that are asked for."""
+    if not arguments.arch:
+        return [target(name) for name in dict.fromkeys(arguments.target)] if arguments.target else targets()
+    machines = [machine for machine in targets() if machine.arch == arguments.arch and not machine.emulated]
+    if not machines:
+        here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
+        raise UsageError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
+    return machines
+
+
+def checked(arguments: argparse.Namespace, machines: Sequence[Target] | None = None) -> list[CaseSource]:
     """The case sources asked for. Every address, target, count and output path is checked here, before anything runs or is
-    written."""
+    written. `machines`: on these, wherever they are."""
+    if arguments.lf and arguments.shard:
+        raise UsageError(f"--shard {arguments.shard} --lf: what failed last is known on one machine alone; leave one of them out")
     if arguments.contract and arguments.stems:
         raise UsageError(f"--contract {arguments.contract} and {' '.join(arguments.stems)}: give kernels or one contract, not both")
     addresses = [arguments.contract] if arguments.contract else list(dict.fromkeys(arguments.stems)) or kernels_with_a_contract()
@@ -275,12 +296,7 @@ def checked(arguments: argparse.Namespace) -> list[CaseSource]:
     for path in (arguments.json, arguments.junit, arguments.html):
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise UsageError(f"{path}: must be a file in a directory that exists; make {path.absolute().parent} first")
-    machines = [target(name) for name in dict.fromkeys(arguments.target)] if arguments.target else targets()
-    if arguments.arch:
-        machines = [machine for machine in targets() if machine.arch == arguments.arch and not machine.emulated]
-        if not machines:
-            here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"
-            raise UsageError(f"--arch {arguments.arch}: no GPU of architecture {arguments.arch!r} is visible; GPUs here: {here}")
+    machines = _machines(arguments) if machines is None else machines
     real_values = not arguments.no_real_values
     certificate = bool(arguments.certificate)
     tuning = "first" if arguments.first_configuration else ""

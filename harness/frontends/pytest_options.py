@@ -35,6 +35,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--harness-shards", type=int, default=1, metavar="N", help="split each node in N, for long profiles on many cores"
     )
     group.addoption(
+        "--harness-shard", default="", metavar="I/N", help="share I of N of the collected tests, for example 3/16, for a CI matrix"
+    )
+    group.addoption(
         "--harness-k", default=None, metavar="EXPR", help="of each node the cases that the expression keeps, as bitverdict run -k"
     )
     group.addoption(
@@ -64,6 +67,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--harness-require-jail", action="store_true", help="a sealed test fails where the machine lacks a protection of the jail"
     )
     group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the reproducers of DIR too, each as a test")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the tests of the asked shard, by their places in the order of their ids: the same in each worker and on each machine."""
+    if not (asked := config.getoption("--harness-shard")):
+        return
+    from bitverdict.harness.model.usage import UsageError
+    from bitverdict.harness.session.shard import Shard
+
+    try:
+        kept = set(Shard.called(asked, "--harness-shard").share(sorted(item.nodeid for item in items)))
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
+    items[:] = [item for item in items if item.nodeid in kept]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -15,6 +15,7 @@ from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.causes import Causes, elements
 from bitverdict.harness.session.failure_report import cells, failure_report
+from bitverdict.harness.workers.journal import whole
 
 
 @dataclass
@@ -35,6 +36,11 @@ class Bug:
     @property
     def key(self) -> tuple:
         return self.source.address, self.source.target.name, self.verdict.signature
+
+    def to_json(self) -> dict:
+        """What a journal keeps of it, for a run that is merged of several."""
+        record = {"target": self.source.target.name, "case": self.case.to_json(), "verdict": whole(self.verdict)}
+        return record | {"first": self.first.to_json() if self.first is not None else None, "notes": self.notes}
 
     def shown_by(self, verdict: Verdict) -> None:
         """One more case of the bug: what it says of the cause, and its picture, may be more than what is known."""

@@ -11,13 +11,14 @@ import argparse
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import ROOT, state_directory
+from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session.reproducers import KNOBS, versions
@@ -45,17 +46,18 @@ class Past:
         return self.verdicts.get((target, case.key))
 
 
-def begin(arguments: argparse.Namespace) -> Journal:
-    """A new journal whose first line says what is asked."""
+def begin(arguments: argparse.Namespace, machines: Iterable[Target] = ()) -> Journal:
+    """A new journal whose first line says what is asked, of which machines."""
     journal = Journal()
     journal.note(
         "asked",
+        targets=[{"name": each.name, "arch": each.arch, "model": each.model, "index": each.index} for each in machines],
         version=VERSION,
         arguments=_plain(arguments),
         directory=str(Path.cwd()),
         versions=_deciding(),
         code=code_digest(),
-        sources=_sources(arguments),
+        sources=sources_of(arguments),
         knobs={name: os.environ[name] for name in KNOBS if name in os.environ},
     )
     return journal
@@ -93,8 +95,8 @@ def take_up(arguments: argparse.Namespace, defaults: Mapping[str, object]) -> tu
     original = argparse.Namespace(**vars(arguments) | asked["arguments"])
     for name in PATHS:
         setattr(original, name, Path(asked["arguments"][name]) if asked["arguments"].get(name) else None)
-    if _sources(original) != asked["sources"]:
-        changed = ", ".join(sorted(set(_sources(original)) | set(asked["sources"])))
+    if sources_of(original) != asked["sources"]:
+        changed = ", ".join(sorted(set(sources_of(original)) | set(asked["sources"])))
         raise UsageError(f"--resume {path}: {changed} changed since; restore it, or run anew without --resume")
     numbers = [record["number"] for record in told if record["event"] == "begin"]
     return original, Journal(path, first=max(numbers, default=-1) + 1), before
@@ -140,6 +142,18 @@ def _code_digest() -> str:
     return text.hexdigest()[:16]
 
 
+def comparable(named: str, asked: Mapping, remedy: str) -> None:
+    """UsageError, which begins with `named`, where what was `asked` rests on other versions or other code than those of today."""
+    now = _deciding()
+    for name, then in asked["versions"].items():
+        if then != now.get(name):
+            said = f"{name} was {then}, is {now.get(name)}: their verdicts are not comparable"
+            raise UsageError(f"{named}: {said}; go back to {name} {then}, or {remedy}")
+    if asked["code"] != code_digest():
+        said = "the code of harness, kernels or reference changed since: its verdicts are not comparable"
+        raise UsageError(f"{named}: {said}; restore the code, or {remedy}")
+
+
 def _check(path: Path, asked: dict, told: list[dict]) -> None:
     if asked.get("event") != "asked":
         raise UsageError(f"--resume {path}: does not begin with what was asked (pytest's journals do not); give one of `run`'s")
@@ -147,18 +161,7 @@ def _check(path: Path, asked: dict, told: list[dict]) -> None:
         raise UsageError(f"--resume {path}: version {asked.get('version')}, this checkout takes up version {VERSION}; run anew")
     if told[-1]["event"] == "finished":
         raise UsageError(f"--resume {path}: this run came to its end, with status {told[-1]['status']}; run anew without --resume")
-    now = _deciding()
-    for name, then in asked["versions"].items():
-        if then != now.get(name):
-            raise UsageError(
-                f"--resume {path}: {name} was {then}, is {now.get(name)}: their verdicts are not comparable; "
-                f"go back to {name} {then}, or run anew without --resume"
-            )
-    if asked["code"] != code_digest():
-        raise UsageError(
-            f"--resume {path}: the code of harness, kernels or reference changed since: its verdicts are not comparable; "
-            "restore the code, or run anew without --resume"
-        )
+    comparable(f"--resume {path}", asked, "run anew without --resume")
     if Path(asked["directory"]) != Path.cwd():
         raise UsageError(f"--resume {path}: was run in {asked['directory']}, where its paths lead; change there and say it again")
 
@@ -178,7 +181,7 @@ def _deciding() -> dict[str, str]:
     return {name: version for name, version in versions().items() if name != "harness"}
 
 
-def _sources(arguments: argparse.Namespace) -> dict[str, str]:
+def sources_of(arguments: argparse.Namespace) -> dict[str, str]:
     """Digests of the files that addresses name: the kernel under test, wherever they lie."""
     addresses = [arguments.contract, arguments.launcher, *arguments.stems]
     places = [Path(address.rpartition(":")[0]) for address in addresses if address.rpartition(":")[0].endswith(".py")]

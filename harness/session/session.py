@@ -30,6 +30,7 @@ from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import Profile
 from bitverdict.harness.session.replay import Judges, rerun
 from bitverdict.harness.session.resume import Past
+from bitverdict.harness.session.shard import WHOLE, Shard
 from bitverdict.harness.session.shrink import KernelFailed, VerdictCache, failure_class, shrink
 from bitverdict.harness.session.tally import Tally
 from bitverdict.harness.workers.journal import Journal
@@ -60,7 +61,7 @@ class Session:
 
     `max_cases` bounds the cases of each case source. `past` is what an earlier part of the run came to, `clock` decides when the
     time of `profile` is over. `until_failure`: no case is begun once one has failed. `ahead` is told cases as they are dealt, in
-    their order, before the first of them is judged.
+    their order, before the first of them is judged. `shard` is the share of the cases that `run` judges.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class Session:
         clock: Clock = time.monotonic,
         until_failure: bool = False,
         ahead: Callable[[Sequence[tuple[Case, Target]]], object] = len,
+        shard: Shard = WHOLE,
     ) -> None:
+        self.shard = shard
         self.pool, self.profile, self.max_cases = pool, profile, max_cases
         self.past = past if past is not None else Past()
         self.observers, self.clock, self.ahead = observers, clock, ahead
@@ -144,12 +147,7 @@ class Session:
         """The required cases of all `sources` in turns, whole; then generated ones in turns until their number or the time is
         reached. What the time decided is in the journal, and is so again in a run that goes on."""
         deadlines = Deadlines(self.profile.seconds, self.past, self.pool.journal, self.clock)
-        served = self._shown([source for source in sources if self._serves(source)])
-        for source in served:
-            self._limits(source)
-        required = [source.required(whole=self.profile.whole)[: self.max_cases] for source in served]
-        for source, cases in zip(served, required, strict=True):
-            self.tally.require(source.name, source.target.name, cases)
+        served, required = self.ask(sources)
         yield from self._dealt(served, required)
         generated = []
         for source, cases in deadlines.until_enough("drawn", zip(served, required, strict=True)):
@@ -160,6 +158,16 @@ class Session:
         earlier = max((place for place, (case, target) in again if self.past.dealt(target.name, case)), default=0)
         yield from deadlines.until_enough("enough", order, least=earlier)
 
+    def ask(self, sources: Sequence[CaseSource]) -> tuple[list[CaseSource], list[list[Case]]]:
+        """Those of `sources` that their targets serve, with the required cases of each. The tally requires this shard's."""
+        served = self._shown([source for source in sources if self._serves(source)])
+        for source in served:
+            self._limits(source)
+        required = [source.required(whole=self.profile.whole)[: self.max_cases] for source in served]
+        for place, (source, cases) in enumerate(zip(served, required, strict=True)):
+            self.tally.require(source.name, source.target.name, self.shard.share(cases, place))
+        return served, required
+
     def _limits(self, source: CaseSource) -> None:
         """Count what the launcher of `source` is not asked."""
         self.tally.scope.narrow(source.name, source.narrowed())
@@ -168,7 +176,8 @@ class Session:
             self.tally.completeness.take(source.name, source.target, source.contract, plain, source.required(), strict=strict)
 
     def _dealt(self, sources: Sequence[CaseSource], cases: Sequence[list[Case]]) -> list[tuple[Case, Target]]:
-        """The cases of all sources in turns, each with its target; observers are told how many they are."""
+        """This shard's cases of all sources in turns, each with its target; observers are told how many they are."""
+        cases = [self.shard.share(row, place) for place, row in enumerate(cases)]
         for observer in self.observers:
             observer.expect(sum(map(len, cases)))
         dealt = list(in_turns([[(case, source.target) for case in row] for source, row in zip(sources, cases, strict=True)]))
@@ -330,6 +339,7 @@ class Session:
                 for observer in self.observers:
                     observer.stored(path, source.address, source.target.name)
                 bug.path = path
+                self.pool.journal.note("stored", **bug.to_json())
             except MachineFault as fault:
                 self.tally.stopped = self.tally.stopped or str(fault)
                 bug.not_stored = str(fault)

@@ -88,6 +88,7 @@ class Tally:
     told_apart: ToldApart = field(default_factory=ToldApart)
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
     cancelled: bool = False
+    missing: str = ""  # which shards, of a run that is merged of them
     stopped: str = ""  # by what, where the machine did not let the run go on
     begun: float = field(default_factory=time.perf_counter)
     wall: float = 0.0  # seconds from the tally's birth to its last verdict
@@ -151,13 +152,13 @@ class Tally:
         """The exit status of a run, and of a pytest node: `PASS` passes, `NOTHING_RAN` is a skip, any other fails."""
         if self.total(Decision.FAIL):
             return FAIL
-        if not self.ran and not self.cancelled and not self.stopped and not self.completeness.open():
+        if not self.ran and not self.cancelled and not self.stopped and not self.missing and not self.completeness.open():
             return NOTHING_RAN
         return INCONCLUSIVE if self.open() else PASS
 
     def open(self) -> list[str]:
         """Why the run does not say what it was asked, a sentence each; empty where it does."""
-        said = (["cancelled"] if self.cancelled else []) + ([f"stopped: {self.stopped}"] if self.stopped else [])
+        said = [*(["cancelled"] if self.cancelled else []), *([self.missing] if self.missing else [])] + ([f"stopped: {self.stopped}"] if self.stopped else [])
         if self.errors:
             first, ended = next(iter(self.errors)), "1 case" if self.errors.total() == 1 else f"{self.errors.total()} cases"
             said.append(f"{ended} ended in an error, which is no fault of a kernel: {first}")

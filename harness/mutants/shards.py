@@ -1,0 +1,82 @@
+"""The results of the shards of one campaign of mutants, joined: a result file's first line says which share of which mutants it has."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, append, read
+from bitverdict.harness.session.shard import Shard
+
+
+@dataclass(frozen=True)
+class Campaign:
+    """What the shards of a campaign come to. `missing` says in a sentence what is not judged; empty where all of it is."""
+
+    address: str
+    target: str
+    mutants: int
+    judged: list[Judged]
+    missing: str
+
+
+def begin_shard(path: Path, address: str, target: str, shard: Shard, whole: Sequence[GeneratedMutant]) -> None:
+    """Say in the result file at `path` that it has the share `shard` of the mutants `whole`."""
+    ids = hashlib.sha256("\0".join(json.dumps(each.to_json(), sort_keys=True) for each in whole).encode()).hexdigest()[:16]
+    said = {"address": address, "target": target, "shard": str(shard), "mutants": len(whole), "digest": ids}
+    with path.open("a") as file:
+        file.write(json.dumps({"campaign": said}) + "\n")
+
+
+def is_campaign(path: Path) -> bool:
+    """Whether the file at `path` has results of mutants, and says of which share."""
+    return _campaign(path) is not None
+
+
+def merge(paths: Sequence[Path], into: Path) -> Campaign:
+    """Join the result files at `paths` in `into`, each mutant once. UsageError where they are not those of one campaign."""
+    if into.exists() and into in paths:
+        raise UsageError(f"--into {into}: is one of the files that are merged; name another")
+    told = {path: _campaign(path) for path in paths}
+    first = next(found for found in told.values() if found is not None)
+    judged: dict[str, Judged] = {}
+    seen: dict[int, int] = {}
+    for path, found in told.items():
+        if found is None or _asked(found) != _asked(first):
+            raise UsageError(f"merge {path}: has no share of the campaign of {paths[0]}; merge the shards of one campaign")
+        shard, share = Shard.called(found["shard"]), list(read(path))
+        seen[shard.number] = max(seen.get(shard.number, 0), len(share))
+        for each in share:
+            if each.mutant.id not in judged or judged[each.mutant.id].result.end is End.ERROR:
+                judged[each.mutant.id] = each
+    into.parent.mkdir(parents=True, exist_ok=True)
+    into.unlink(missing_ok=True)
+    for each in judged.values():
+        append(into, each)
+    of = Shard.called(first["shard"]).of
+    absent = [f"{number}/{of}" for number in range(1, of + 1) if number not in seen]
+    whole = range(first["mutants"])
+    cut = [f"{number}/{of}" for number in sorted(seen) if seen[number] < len(Shard(number, of).share(whole))]
+    said = [f"missing: {', '.join(absent)}"] if absent else []
+    said += [f"not whole: {', '.join(cut)}"] if cut else []
+    missing = f"shards {'; '.join(said)}" if said else ""
+    return Campaign(first["address"], first["target"], first["mutants"], list(judged.values()), missing)
+
+
+def _campaign(path: Path) -> dict | None:
+    """What the file at `path` says of its share: the last such line, which a resumed run wrote."""
+    found = None
+    if path.is_file():
+        with path.open(errors="replace") as lines:
+            for line in lines:
+                if line.startswith('{"campaign"'):
+                    found = json.loads(line)["campaign"]
+    return found
+
+
+def _asked(found: dict) -> tuple:
+    return (found["address"], found["target"], found["mutants"], found["digest"], Shard.called(found["shard"]).of)
