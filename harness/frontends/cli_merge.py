@@ -1,4 +1,4 @@
-"""``bitverdict merge JOURNAL...``: the journals of the shards of one run, or of one campaign of mutants, as one, each thing counted once.
+"""``bitverdict merge JOURNAL...``: the journals of the shards of one run, or of one campaign of mutants, each thing counted once.
 
 Exit status: that of a run which judged the same; 3 where a shard is missing or was cut and no case failed.
 """
@@ -56,9 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
     records.begin({"merge": [str(path) for path in arguments.journals]} | found.arguments)
     watching: list[Observer] = [records]
     profile = PROFILES[asked.profile]
-    session = merged.MergedSession(
-        merged.NoPool(journal), profile, max_cases=asked.max_cases, past=found.past, observers=watching
-    )
+    session = merged.MergedSession(merged.NoPool(journal), profile, max_cases=asked.max_cases, past=found.past, observers=watching)
     session.merged = found
     session.run(sources)
     for part in bugs.reports(session.bugs.values(), near=Path.cwd()):

@@ -1,5 +1,5 @@
-"""The command line: ``bitverdict run | merge JOURNAL... | watch | mutate ADDRESS | kernelbench PROBLEM CANDIDATE | replay FILE | promote FILE |
-targets | invariance STEM | crosscheck STEM | order KERNEL | large | record | compile | pages | translate KERNEL``.
+"""The command line: ``bitverdict run | merge JOURNAL... | watch | mutate ADDRESS | kernelbench PROBLEM CANDIDATE | replay FILE |
+promote FILE | targets | invariance STEM | crosscheck STEM | order KERNEL | large | record | compile | pages | translate KERNEL``.
 
 Exit status: 0 all right, 1 fail, 2 usage, 3 too much inconclusive, an error or cancelled, 5 nothing ran.
 """

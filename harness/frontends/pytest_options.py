@@ -71,7 +71,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the tests of the asked shard, by their places in the order of their ids: the same in each worker and on each machine."""
+    """Leave the tests of the asked shard, by their places in the order of their ids: the same in each worker, on each machine."""
     if not (asked := config.getoption("--harness-shard")):
         return
     from bitverdict.harness.model.usage import UsageError

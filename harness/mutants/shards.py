@@ -1,4 +1,4 @@
-"""The results of the shards of one campaign of mutants, joined: a result file's first line says which share of which mutants it has."""
+"""The results of the shards of one campaign of mutants, joined: a line of a result file says which share it has."""
 
 from __future__ import annotations
 

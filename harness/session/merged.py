@@ -1,8 +1,8 @@
 """``bitverdict merge``: the journals of the shards of one run become one journal, and its verdicts are counted as those of one run.
 
-Nothing is judged. Each case counts once, whichever journals have it: a case that failed anywhere failed. The required cases are asked
-again of the contracts, so that one without a verdict is missed. Shards that are missing, or were cut, are named. The journal that is
-written is one of a whole run: where something is missing, ``run --resume`` judges that and nothing else.
+Nothing is judged. Each case counts once, whichever journals have it: a case that failed anywhere failed. The required cases are
+asked again of the contracts, so that one without a verdict is missed. Shards that are missing, or were cut, are named. The journal
+that is written is one of a whole run: where something is missing, ``run --resume`` judges that and nothing else.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One share of a run: ``--shard 3/16`` takes each sixteenth thing, from the third on.
 
-What is in a shard depends on what is asked alone, never on a clock, a machine or another shard. Of a run each case source is shared out
-by the place of a case in its own row of required or generated cases. The first shard is another one for each case source, so that
-sources with few cases fill all shards. The shards of a run have no case in common, and together all of them
+What is in a shard depends on what is asked alone, never on a clock, a machine or another shard. Of a run each case source is shared
+out by the place of a case in its own row of required or generated cases. The first shard is another one for each case source, so
+that sources with few cases fill all shards. The shards of a run have no case in common, and together all of its cases
 (`bitverdict.harness.session.merged`).
 """
 

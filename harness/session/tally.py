@@ -158,7 +158,9 @@ class Tally:
 
     def open(self) -> list[str]:
         """Why the run does not say what it was asked, a sentence each; empty where it does."""
-        said = [*(["cancelled"] if self.cancelled else []), *([self.missing] if self.missing else [])] + ([f"stopped: {self.stopped}"] if self.stopped else [])
+        said = [*(["cancelled"] if self.cancelled else []), *([self.missing] if self.missing else [])] + (
+            [f"stopped: {self.stopped}"] if self.stopped else []
+        )
         if self.errors:
             first, ended = next(iter(self.errors)), "1 case" if self.errors.total() == 1 else f"{self.errors.total()} cases"
             said.append(f"{ended} ended in an error, which is no fault of a kernel: {first}")

@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from hypothesis.database import InMemoryExampleDatabase
 
-from bitverdict.harness.frontends import pytest_targets
+from bitverdict.harness.frontends import pytest_options, pytest_targets
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed, database
@@ -422,3 +422,23 @@ def test_the_database_is_hypothesis_own_a_profiles_or_none(pytestconfig: pytest.
     given.update({"--hypothesis-seed": None, "--hypothesis-profile": None})
     monkeypatch.setenv("CI", "1")
     assert database(Config()) is None
+
+
+def test_a_shard_of_the_collected_tests_is_the_same_everywhere() -> None:
+    """Whatever the order in which a worker has them."""
+
+    def kept(asked: str, names: list[str]) -> set[str]:
+        told: list = []
+        hook = SimpleNamespace(pytest_deselected=lambda items: told.extend(items))
+        items = [SimpleNamespace(nodeid=name) for name in names]
+        config = SimpleNamespace(getoption=lambda name: asked, hook=hook)
+        pytest_options.pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
+        assert len(told) + len(items) == len(names)
+        return {item.nodeid for item in items}
+
+    names = [f"test_a.py::test_{number}" for number in range(8)]
+    parts = [kept(f"{number}/3", names) for number in (1, 2, 3)]
+    assert parts == [kept(f"{number}/3", names[::-1]) for number in (1, 2, 3)]
+    assert set.union(*parts) == kept("", names) == set(names) and sum(map(len, parts)) == len(names)
+    with pytest.raises(pytest.UsageError, match="--harness-shard 4/3: must be NUMBER/OF"):
+        kept("4/3", names)
