@@ -78,6 +78,12 @@ class LaunchedContract(Contract):
     def result_bytes(self, case: Case) -> int:
         return self.right.result_bytes(case)
 
+    def sizes(self, case: Case) -> dict[str, int]:
+        return self.right.sizes(case)
+
+    def resized(self, case: Case, name: str, value: int) -> Case | None:
+        return self.right.resized(case, name, value)
+
     # what is launched
 
     def launch(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +28,7 @@ from bitverdict.harness.mutants.edited import contract_of, judging, launching, r
 from bitverdict.harness.mutants.front_end import FrontEnd, Lines, without_places
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
+from bitverdict.harness.mutants.program.right_launches import words_of
 from bitverdict.harness.mutants.record import GeneratedMutant
 
 COMPILED_AT = 100_000  # characters of a tile program a second: what a compilation of it is reckoned to take
@@ -36,8 +37,8 @@ COMPILED_AT = 100_000  # characters of a tile program a second: what a compilati
 @dataclass(frozen=True)
 class RightCase:
     """Of one case: whether it passes, what its failure says, the tile program of each launch, without its locations and whole (as
-    `texts`), integer arguments that were negative, operations of all launches, lines of the kernel's files as reports name them,
-    and seconds of a processor: of all, and of the launch alone."""
+    `texts`), integer arguments that were negative, operations of all launches, of each output a digest of its `words`, lines of
+    the kernel's files as reports name them, and seconds of a processor: of all, and of the launch alone."""
 
     passes: bool
     failure: str
@@ -45,6 +46,7 @@ class RightCase:
     texts: tuple[str, ...]
     negative: frozenset[str]
     operations: int
+    words: Mapping[str, str]
     device: Lines
     host: Lines
     whole: float
@@ -108,6 +110,7 @@ class RightCases:
             texts=tuple(programs),
             negative=frozenset(name for names in counting.negative.values() for name in names),
             operations=counting.operations,
+            words=words_of(verdict),
             device=_shown(self.front_end.lines[text] for text in programs if text in self.front_end.lines),
             host=_shown([frozenset(self._traced)]),
             whole=whole,

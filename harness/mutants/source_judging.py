@@ -8,6 +8,7 @@ smallest and those of one compilation come together. What a mutant may take is h
 from __future__ import annotations
 
 import os
+import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -29,8 +30,10 @@ from bitverdict.harness.mutants.equivalence import all_equal
 from bitverdict.harness.mutants.front_end import FrontEnd, without_places
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
+from bitverdict.harness.mutants.program.right_launches import words_of
 from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
 from bitverdict.harness.mutants.right_source import RightCase, RightCases
+from bitverdict.harness.mutants.same_calls_of_source import same_calls
 
 LONGER = 16  # times the operations of the right launches, or its seconds of a processor, after which a mutant does not end
 LEAST_OPERATIONS, LEAST_SECONDS = 20_000, 5.0  # that it has in any case
@@ -38,6 +41,7 @@ OF_DEVICE = ("triton", "gluon")
 LONGEST = 300  # characters of a text of a result
 NOT_COMPILED = ("front end", "verifier", "ptxas")
 """Layers that refuse a mutant before anything of it runs."""
+NO_INSTRUCTION = re.compile(r"\b(?:sm_\w+|cuda:\S+) \S+ has no .+ with scale .+; there are: ")
 UNREACHED = "no case reaches the edited statement"
 SAME = "equal tile programs in all {} cases that reach it"
 
@@ -58,6 +62,8 @@ class _Changed:
     negative: set[str] = field(default_factory=set)
     alike: bool = True
     """Whether each launch is one of the right kernel's, with the same arguments."""
+    words: bool = True
+    """Whether each result had the right kernel's very words."""
 
 
 class SourceMutants:
@@ -87,12 +93,17 @@ class SourceMutants:
 
             def verdict_on(case: Case, right: RightCase) -> Verdict | None:
                 with judging(self.kernel, modules):
-                    return self._verdict(contract, case, right, directory, changed)
+                    verdict = self._verdict(contract, case, right, directory, changed)
+                changed.words = changed.words and (verdict is None or words_of(verdict) == right.words)
+                return verdict
 
             result = self._by_cases(mutant, cases, verdict_on, until_first)
-        if result.end is End.SURVIVED and changed.alike and changed.pairs:
-            if why := all_equal(changed.pairs, self.target.arch, changed.negative):
-                return replace(result, end=End.EQUIVALENT, why=why)
+            if result.end is End.SURVIVED and changed.alike and changed.pairs:
+                if why := all_equal(changed.pairs, self.target.arch, changed.negative):
+                    return replace(result, end=End.EQUIVALENT, why=why)
+            if result.end is End.SURVIVED and not result.why and changed.words:
+                if why := same_calls(self, mutant, cases, verdict_on):
+                    return replace(result, end=End.EQUIVALENT, why=why)
         return result
 
     def _by_cases(
@@ -121,7 +132,8 @@ class SourceMutants:
                 if until_first:
                     break
             elif verdict.decision is Decision.ERROR:
-                return self._result(mutant, End.ERROR, number, verdict.message)
+                end = End.INVALID if no_instruction(verdict.message) else End.ERROR
+                return self._result(mutant, end, number, verdict.message)
             elif verdict.decision is Decision.PASS:
                 passed += 1
             else:
@@ -186,6 +198,11 @@ class SourceMutants:
             message = f"the case took more than {seconds:.3g} s of a processor, {LONGER} times as long as the right kernel"
             return Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message=message, basis=Basis.OBSERVED_FAULT)
 
+    def verdict(self, contract: Contract, case: Case, right: RightCase) -> Verdict:
+        """The verdict on `case`, launched by `contract` whatever its tile programs are."""
+        with self.front_end.reusing(), launched_with(step_limit=max(LONGER * right.operations, LEAST_OPERATIONS)):
+            return judge(case, self.target, contract, explained=False)
+
     def _result(self, mutant: GeneratedMutant, end: End, cases_run: int, why: str) -> MutantResult:
         return MutantResult(mutant=mutant.id, end=end, why=why[:LONGEST], target=self.target.name, cases_run=cases_run)
 
@@ -200,6 +217,11 @@ class SourceMutants:
             outcome=str(verdict.outcome),
             message=verdict.message[:LONGEST],
         )
+
+
+def no_instruction(said: str) -> bool:
+    """Whether an error tells of a product that the target has no instruction for: a compiler refuses it before anything runs."""
+    return NO_INSTRUCTION.search(said) is not None
 
 
 @contextmanager
@@ -234,4 +256,4 @@ def _at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-__all__ = ["LONGER", "SAME", "UNREACHED", "SourceMutants"]
+__all__ = ["LONGER", "SAME", "UNREACHED", "SourceMutants", "no_instruction"]

@@ -14,6 +14,7 @@ from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant
 from bitverdict.harness.mutants.source.generate import generate
+from bitverdict.reference.tensor_core.lookup import instruction
 
 MUTANTS = {each.id.partition("/")[2]: each for each in generate(Kernel("softmax"))}
 
@@ -61,6 +62,13 @@ def test_a_launcher_that_does_not_end_is_killed(under: KernelUnderMutation, monk
         replace(mutant, edit={**mutant.edit, "by": "[... for _ in iter(int, 1)]"}), under.right.required(under.target)[:1]
     )
     assert (found.end, found.outcome, found.clause) == (End.KILLED, "timeout", "the launch ends")
+
+
+def test_a_product_that_no_instruction_makes_is_invalid() -> None:
+    with pytest.raises(ValueError) as raised:
+        instruction("sm_80", "mma.sync", "bf16", "bf16", "fp16")
+    assert source_judging.no_instruction(f"the reference raised ValueError: {raised.value}")
+    assert not source_judging.no_instruction("the reference raised ValueError: shapes (3,) (4,)")
 
 
 def test_programs_are_compared_without_their_places() -> None:

@@ -7,7 +7,7 @@ A kernel is compiled to many programs: for types, configurations, divisible size
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +75,33 @@ def line_of_edit(mutant: GeneratedMutant, text: str) -> int | None:
     return None if found is None else found[1].op.line
 
 
+def comes_to(mutant: GeneratedMutant) -> Callable[[Mapping[str, set[int]]], bool]:
+    """Whether launches came to the place of `mutant`: asked of their programs, by texts, each with the lines that none came to."""
+    known: dict[str, int | None] = {}
+
+    def line_in(text: str) -> int | None:
+        if text not in known:
+            known[text] = line_of_edit(mutant, text)
+        return known[text]
+
+    def asked(programs: Mapping[str, set[int]]) -> bool:
+        lines = ((line_in(text), missed) for text, missed in programs.items())
+        return any(line is not None and line not in missed for line, missed in lines)
+
+    return asked
+
+
+def site_of(mutant: GeneratedMutant, text: str) -> Site | None:
+    """Where the edit of `mutant` is made in the tile program `text`; None where it has no such place."""
+    return tile_program(text).sites.get(place_of(mutant.edit))
+
+
 def _offered(mutant: GeneratedMutant, text: str) -> tuple[Offer, Site] | None:
-    site = tile_program(text).sites.get(place_of(mutant.edit))
+    site = site_of(mutant, text)
     if site is None:
         return None
     kind = mutant.operator, mutant.edit["variant"]
     return next(((each, site) for each in offers(site) if (each.operator, each.variant) == kind), None)
 
 
-__all__ = ["edited", "line_of_edit", "of_programs", "place_of"]
+__all__ = ["comes_to", "edited", "line_of_edit", "of_programs", "place_of", "site_of"]

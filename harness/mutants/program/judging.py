@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from bitverdict.harness.emulator.frontend.edited_programs import Edited, EditedPrograms
 from bitverdict.harness.judge.devices import launched_with
@@ -14,8 +15,9 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
 from bitverdict.harness.mutants.equivalence import SMALL, equal_edits
-from bitverdict.harness.mutants.program.generate import edited, line_of_edit, of_programs
-from bitverdict.harness.mutants.program.right_launches import RightLaunches
+from bitverdict.harness.mutants.program.generate import comes_to, edited, of_programs
+from bitverdict.harness.mutants.program.right_launches import RightLaunches, words_of
+from bitverdict.harness.mutants.program.same_calls import SmallCalls
 from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
 
 LONGER = 16  # times the operations of the right launch, after which a mutant does not end
@@ -39,32 +41,23 @@ class ProgramMutants:
 
     def touched(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> list[Case]:
         """Those of `cases` that the right kernel passes, and in which a launch comes to the place of `mutant`."""
-        known: dict[str, int | None] = {}
-
-        def line_in(text: str) -> int | None:
-            if text not in known:
-                known[text] = line_of_edit(mutant, text)
-            return known[text]
-
-        def comes_to_it(case: Case) -> bool:
-            right = self.right.of(case)
-            lines = ((line_in(text), missed) for text, missed in right.programs.items())
-            return right.passes and any(line is not None and line not in missed for line, missed in lines)
-
-        return [case for case in cases if comes_to_it(case)]
+        comes = comes_to(mutant)
+        found = ((case, self.right.of(case)) for case in cases)
+        return [case for case, right in found if right.passes and comes(right.programs)]
 
     def judged(self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True) -> MutantResult:
         """What came of `mutant`, judged by those of `cases` that it touches, in their order; by all where not `until_first`."""
         launched, touched = self.launched(mutant), self.touched(mutant, cases)
         killed: MutantResult | None = None
         left_open: list[str] = []
-        number, reason = 0, ""
+        number, reason, same = 0, "", True
         for number, case in enumerate(touched, 1):
             if number == FEW + 1 and killed is None:
                 reason = self.equivalent(mutant, cases)
                 if reason not in ("", SMALL):
                     return self._result(mutant, End.EQUIVALENT, FEW, why=reason)
             verdict = launched.judge(case)
+            same = same and words_of(verdict) == self.right.of(case).words
             if launched.refused:
                 return self._result(mutant, End.INVALID, number, why=launched.refused[:LONGEST])
             if kills(verdict):
@@ -82,12 +75,19 @@ class ProgramMutants:
             return replace(killed, cases_run=number)
         if number <= FEW:
             reason = self.equivalent(mutant, cases)
+        if reason in ("", SMALL) and touched and same and not left_open:
+            reason = self.small_calls.same(mutant, launched, touched, cases) or reason
         if reason:
             return self._result(mutant, End.DOUBTFUL if reason == SMALL else End.EQUIVALENT, number, why=reason)
         if not touched:
             return self._result(mutant, End.SURVIVED, 0, why="no case that the kernel passes comes to this place")
         why = f"{len(left_open)} of {number} cases decide nothing: {left_open[0]}" if left_open else ""
         return self._result(mutant, End.SURVIVED, number, why=why)
+
+    @cached_property
+    def small_calls(self) -> SmallCalls:
+        """The calls beyond the required ones that a survivor is held to."""
+        return SmallCalls(self.contract, self.right)
 
     def equivalent(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> str:
         """Why `mutant` computes what the kernel computes in each program of `cases` that has its place; empty where that is not

@@ -11,19 +11,20 @@ from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.model.verdict import Decision, Verdict
 
 
 @dataclass(frozen=True)
 class RightLaunch:
     """Of one case: the programs that were launched, by their texts, each with the lines of operations that no launch came to, and
     with the integer arguments that were negative; operations of all launches. `passes`: a result is expected, and it came. Only
-    then can a mutant fail the case."""
+    then can a mutant fail the case. `words`: of each output a digest."""
 
     programs: Mapping[str, set[int]]
     negative: Mapping[str, set[str]]
     operations: int
     passes: bool
+    words: Mapping[str, str]
 
 
 class RightLaunches:
@@ -49,7 +50,12 @@ class RightLaunches:
             verdict = judge(case, self.target, self.contract, explained=False)
         result = self.contract.expected_outcome(case, self.target).result
         passes = verdict.decision is Decision.PASS and result
-        return RightLaunch(watching.missed, watching.negative, watching.operations, passes)
+        return RightLaunch(watching.missed, watching.negative, watching.operations, passes, words_of(verdict))
 
 
-__all__ = ["RightLaunch", "RightLaunches"]
+def words_of(verdict: Verdict) -> Mapping[str, str]:
+    """Of each output of a launch that came to a result a digest of its words."""
+    return verdict.recorded.get("digests", {})
+
+
+__all__ = ["RightLaunch", "RightLaunches", "words_of"]
