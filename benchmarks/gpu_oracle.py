@@ -1,6 +1,6 @@
 """The tensor-core model on a GPU beside the reference, the definition and the tensor core: words compared, and seconds.
 
-    python -m benchmarks.gpu_oracle hold --words 100000000 --jobs 14     # every instruction against reference.tensor_core
+    python -m benchmarks.gpu_oracle hold --words 110000000 --jobs 14     # every instruction against reference.tensor_core
     python -m benchmarks.gpu_oracle time --size 8192                      # all words of a cube, each format
     python -m benchmarks.gpu_oracle hardware --words 2000000000           # wgmma's own words, K = 8192, on an sm_90
 
@@ -15,6 +15,8 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
+from fractions import Fraction
+from math import isnan
 from multiprocessing import get_context
 
 import numpy as np
@@ -22,8 +24,8 @@ import torch
 
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.gpu_oracle import products
-from bitverdict.reference.formats import FORMATS
-from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction, instruction, product, scaled_product
+from bitverdict.reference.formats import FORMATS, decode
+from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction, definition, instruction, product, scaled_product
 
 DRAWS = ("any code", "usual", "cancelling", "tiny")
 DEPTHS = (32, 96, 64, 192)  # K of each draw
@@ -56,19 +58,21 @@ def scales(name: str, shape: tuple[int, int], draw: str, rng: np.random.Generato
     return rng.integers(*(middle if name == "e8m0" else of_e4m3)[draw], shape).astype(np.uint8)
 
 
-def held(asked: tuple[int, int, str]) -> tuple[str, int, int, int, str]:
-    """(name, words compared, words that differ, distinct words, the first that differs) of one instruction."""
-    place, count, target = asked
+def held(asked: tuple[int, int, str, int]) -> tuple[str, int, int, int, int, str]:
+    """(name, words compared, words that differ, distinct words, words asked of the definition too, the first that differs) of one
+    instruction."""
+    place, count, target, defined = asked
     rule = INSTRUCTIONS[place]
     rng = np.random.default_rng(place)
     side = max(24, int((count / len(DRAWS) / 2) ** 0.5))
-    compared = different = distinct = 0
+    compared = different = distinct = by_definition = 0
     first = ""
     with emulated(target.removeprefix("emulated:")) if target.startswith("emulated") else nullcontext():
         for draw, depth in zip(DRAWS, DEPTHS, strict=True):
             a, b = codes(rule, rule.a, (side, depth), draw, rng), codes(rule, rule.b, (depth, side), draw, rng)
             start = accumulator(rule, (side, side), draw, rng)
             for c in (None, start):
+                sides: tuple[np.ndarray, np.ndarray] | None = None
                 if rule.scale:
                     blocks = -(-depth // (rule.scale_block or 1))
                     sides = scales(rule.scale, (side, blocks), draw, rng), scales(rule.scale, (side, blocks), draw, rng)
@@ -81,7 +85,34 @@ def held(asked: tuple[int, int, str]) -> tuple[str, int, int, int, str]:
                 if wrong.any() and not first:
                     at = tuple(int(each) for each in np.argwhere(wrong)[0])
                     first = f"{draw}, c {'given' if c is not None else 'zero'}, at {at}: {int(got[at]):#x}, not {int(due[at]):#x}"
-    return rule.name, compared, different, distinct, first
+                for _ in range(-(-defined // (2 * len(DRAWS)))):
+                    i, j = (int(number) for number in rng.integers(0, side, 2))
+                    value = element(rule, a[i], b[:, j], None if c is None else c[i, j], sides and (sides[0][i], sides[1][j]))
+                    by_definition += 1
+                    if not same(rule, got[i, j], value):
+                        different += 1
+                        first = first or f"{draw}, at {(i, j)}: {int(got[i, j]):#x}, by the definition {value}"
+    return rule.name, compared, different, distinct, by_definition, first
+
+
+def element(
+    rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.generic | None, scales: tuple[np.ndarray, np.ndarray] | None
+) -> definition.Number:
+    """One element by `reference.tensor_core.definition`: codes `a`, `b` (K,), the word `c`, scale codes of each side (blocks,)."""
+    if rule.d == "int32":
+        return Fraction(definition.integer_element(rule, a.tolist(), b.tolist(), 0 if c is None else int(c)))
+    sides = [
+        definition.factors(rule, name, codes, of)
+        for name, codes, of in zip((rule.a, rule.b), (a, b), scales or (None, None), strict=True)
+    ]
+    start = 0.0 if c is None else float(decode(rule.output, np.array([c]))[0])
+    return definition.element(rule, *sides, definition.exact_value(start))
+
+
+def same(rule: Instruction, word: np.generic, value: definition.Number) -> bool:
+    """Whether `word` is `value`: any NaN is NaN, and the sign of zero is not told."""
+    got = float(word) if rule.d == "int32" else float(decode(rule.output, np.array([word]))[0])
+    return bool((isnan(got) and value != value) or got == value)
 
 
 def accumulator(rule: Instruction, shape: tuple[int, int], draw: str, rng: np.random.Generator) -> np.ndarray:
@@ -99,14 +130,15 @@ def accumulator(rule: Instruction, shape: tuple[int, int], draw: str, rng: np.ra
 def hold(arguments: argparse.Namespace) -> int:
     """Every instruction against the reference."""
     rules = [place for place, rule in enumerate(INSTRUCTIONS) if not rule.saturates]
-    asked = [(place, arguments.words // len(rules) + 1, arguments.target) for place in rules]
-    begun, words, wrong = time.monotonic(), 0, 0
+    asked = [(place, arguments.words // len(rules) + 1, arguments.target, -(-arguments.defined // len(rules))) for place in rules]
+    begun, words, wrong, defined = time.monotonic(), 0, 0, 0
     with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
-        for name, compared, different, distinct, first in pool.map(held, asked):
-            words, wrong = words + compared, wrong + different
+        for name, compared, different, distinct, by_definition, first in pool.map(held, asked):
+            words, wrong, defined = words + compared, wrong + different, defined + by_definition
             if different or arguments.verbose:
                 print(f"{name:70} {compared:>10,} words, {distinct:>9,} distinct, {different:,} differ {first}", flush=True)
-    print(f"{len(rules)} instructions, {words:,} words, {wrong:,} differ, {time.monotonic() - begun:.0f} s")
+    also = f"{defined:,} of them held to the definition too"
+    print(f"{len(rules)} instructions, {words:,} words, {also}, {wrong:,} differ, {time.monotonic() - begun:.0f} s")
     return int(wrong > 0)
 
 
@@ -190,7 +222,8 @@ def _round(kinds: dict[str, torch.dtype]) -> Iterator[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("do", choices=("hold", "time", "hardware"))
-    parser.add_argument("--words", type=int, default=100_000_000)
+    parser.add_argument("--words", type=int, default=110_000_000)
+    parser.add_argument("--defined", type=int, default=10_000, help="words of `hold` that are asked of the definition too")
     parser.add_argument("--size", type=int, default=8192)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--target", default="cuda:0", help="where the integer chain runs: cuda:0, or emulated:sm_90")

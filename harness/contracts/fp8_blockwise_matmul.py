@@ -72,8 +72,8 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
         return [
             drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, side="a"),
             drawn_operand(case, "b", p.dtype, (p.n, p.k), pad=p.b_pad, side="b", k_axis=1),
-            _scales(case, "a_scale", (p.m, blocks)),
-            _scales(case, "b_scale", (-(-p.n // SCALED), blocks)),
+            scales(case, "a_scale", (p.m, blocks)),
+            scales(case, "b_scale", (-(-p.n // SCALED), blocks)),
         ]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
@@ -122,8 +122,11 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
 
 def promoted(plan: Any, block_k: int, a: np.ndarray, b: np.ndarray, a_scale: np.ndarray, b_scale: np.ndarray) -> np.ndarray:
     """fp32 codes (M, N): of each block of K the chain of `plan` from zero, times the scale of A rounded, times that of B fused into
-    the sum. a (M, K), b (N, K) e4m3 codes; a_scale (M, blocks), b_scale (blocks of N, blocks) fp32 codes."""
-    of_rows, of_columns = a_scale.view(np.float32), np.repeat(b_scale.view(np.float32), SCALED, axis=0)[: b.shape[0]]
+    the sum. a (M, K), b (N, K) e4m3 codes; a_scale (M, blocks), b_scale (blocks of N, blocks) fp32 codes, or (N, blocks) where rows
+    of B were chosen."""
+    of_rows, of_columns = a_scale.view(np.float32), b_scale.view(np.float32)  # (M, blocks), (blocks of N or N, blocks)
+    if len(of_columns) != len(b):
+        of_columns = np.repeat(of_columns, SCALED, axis=0)[: len(b)]  # (N, blocks)
     total, step = np.zeros((a.shape[0], b.shape[0]), np.float32), min(block_k, SCALED)  # (M, N); one scale an inner sum
     for start in range(0, a.shape[1], step):
         taken, scale = slice(start, start + step), start // SCALED
@@ -133,7 +136,7 @@ def promoted(plan: Any, block_k: int, a: np.ndarray, b: np.ndarray, a_scale: np.
     return total.view(np.uint32)
 
 
-def _scales(case: Case, name: str, shape: tuple[int, int]) -> Operand:
+def scales(case: Case, name: str, shape: tuple[int, int]) -> Operand:
     """fp32 scales of 2^-8 to 2^4 with all bits drawn; powers of two in the regime `EXACT`."""
     rng = generator(case.data_seed, name)
     powers = rng.integers(-8, 4, shape)  # (rows, blocks)

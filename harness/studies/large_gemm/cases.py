@@ -81,6 +81,7 @@ def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
         block_scaled_matmul,
         blocked_matmul,
         blocked_matmul_pipelined,
+        fp8_blockwise_matmul,
         fused_gather_scatter_matmul,
         hopper_matmul,
         matmul,
@@ -115,6 +116,8 @@ def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
     for dtype, small in (("bf16", True), ("fp16", False)):
         fine = ampere_gemm.Config() if small else ampere_gemm.Config(block_m=128, block_n=128, block_k=32, stages=4, num_warps=8)
         yield case("ampere_gemm", ampere_gemm.Problem(**size, dtype=dtype), fine)
+    blocks = fp8_blockwise_matmul.Config(block_m=128, block_n=128, block_k=128, num_warps=8)
+    yield case("fp8_blockwise_matmul", fp8_blockwise_matmul.Problem(**size), blocks)
     for dtype, out, reduction in (("fp16", "fp32", "second kernel"), ("bf16", "bf16", "last program")):
         shares = split_k_matmul.Config(block_m=128, block_n=128, block_k=64, split=4, reduction=reduction, num_warps=8)
         yield case("split_k_matmul", split_k_matmul.Problem(**size, dtype=dtype, out=out), shares)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.contracts.fp8_blockwise_matmul import SCALED, scales
 from bitverdict.harness.contracts.inputs import block_scaled_inputs, regimes
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import Side
 from bitverdict.harness.model.case import Case, Operand
@@ -88,15 +89,24 @@ def operands(case: Case) -> dict[str, Operand]:
     else:
         strides = p.a.strides(p.m, p.k), p.b.strides(p.k, p.n)
     sides = zip("ab", ((p.m, p.k), b_shape), strides, strict=True)
-    return {
-        name: Operand(name=name, format=p.dtype, codes=draw(p.dtype, shape, case.data_seed, name), strides=strides)
+    made = [
+        Operand(name=name, format=p.dtype, codes=draw(p.dtype, shape, case.data_seed, name), strides=strides)
         for name, shape, strides in sides
-    }
+    ]
+    if promoted(case):
+        blocks = -(-p.k // SCALED)
+        made += [scales(case, "a_scale", (p.m, blocks)), scales(case, "b_scale", (-(-p.n // SCALED), blocks))]
+    return {operand.name: operand for operand in made}
 
 
 def transposed(case: Case) -> bool:
     """Whether B is given as (N, K)."""
-    return "ampere_gemm" in case.contract or getattr(case.problem, "transpose_b", False)
+    return "ampere_gemm" in case.contract or promoted(case) or getattr(case.problem, "transpose_b", False)
+
+
+def promoted(case: Case) -> bool:
+    """Whether each block of K has a sum of its own, which is scaled and added to an fp32 sum."""
+    return "fp8_blockwise_matmul" in case.contract
 
 
 def part(case: Case, given: Mapping[str, Operand], rows: np.ndarray, columns: np.ndarray) -> tuple[Case, dict[str, Operand]]:
@@ -110,7 +120,16 @@ def part(case: Case, given: Mapping[str, Operand], rows: np.ndarray, columns: np
     b = given["b"].codes
     b = b[run_of(columns)] if transposed(case) else np.ascontiguousarray(b[:, run_of(columns)])  # (columns, k) or (k, columns)
     chosen = {"a": given["a"].codes[run_of(rows)], "b": b}
-    return smaller, {name: Operand(name=name, format=p.dtype, codes=codes) for name, codes in chosen.items()}
+    made = {name: Operand(name=name, format=p.dtype, codes=codes) for name, codes in chosen.items()}
+    if promoted(case):  # each chosen row of B with the scales of its block
+        a_scale, b_scale = (
+            given["a_scale"].codes[run_of(rows)],
+            given["b_scale"].codes[columns // SCALED],
+        )  # (rows or columns, blocks)
+        made |= {
+            name: Operand(name=name, format="fp32", codes=codes) for name, codes in (("a_scale", a_scale), ("b_scale", b_scale))
+        }
+    return smaller, made
 
 
 def _scaled(case: Case) -> dict[str, Operand]:
