@@ -19,11 +19,19 @@ from bitverdict.harness.session.reproducers import versions
 
 SIZES = ("4096x2048x128", "8192", "8176x8144x4128")  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
 
+OF_TUTORIALS = "tutorials"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("stems", nargs="*", metavar="STEM", help="kernels to judge (default: all that multiply)")
     parser.add_argument("--target", default="", metavar="T", help="cuda:N or emulated:sm_NN (default: the first GPU)")
-    parser.add_argument("--sizes", nargs="+", default=list(SIZES), metavar="S", help=f"N for a cube, or MxNxK (default {SIZES})")
+    parser.add_argument(
+        "--sizes",
+        nargs="+",
+        default=list(SIZES),
+        metavar="S",
+        help=f"N for a cube, MxNxK, or {OF_TUTORIALS!r}: what they time (default {SIZES})",
+    )
     parser.add_argument("--contract", default="", metavar="ADDRESS", help="judge matmul's cases by path/file.py:NAME instead")
     parser.add_argument("--products", type=int, default=0, metavar="N",
                         help="products that one case's expected words may cost (default 2^30)")  # fmt: skip
@@ -38,11 +46,13 @@ def run(arguments: argparse.Namespace) -> int:
     from dataclasses import replace
 
     from bitverdict.harness.studies.large_gemm.cases import PRODUCTS, cases, judge_large
+    from bitverdict.harness.studies.large_gemm.tutorials import tutorial_cases
 
     hardware = target(arguments.target) if arguments.target else next((t for t in targets() if not t.emulated), None)
     if hardware is None:
         raise UsageError("target 'cuda:0': no GPU is visible here; give --target emulated:sm_90 with small --sizes")
-    asked = cases(map(size_of, arguments.sizes), hardware)
+    asked = cases([size_of(size) for size in arguments.sizes if size != OF_TUTORIALS], hardware)
+    asked += tutorial_cases(hardware) if OF_TUTORIALS in arguments.sizes else []
     known = list(dict.fromkeys(case.contract for case in asked))
     stems = ["matmul"] if arguments.contract else arguments.stems or known
     for stem in stems:
@@ -79,7 +89,7 @@ def size_of(text: str) -> tuple[int, int, int]:
     """(m, n, k) of "8192" or "9728x8192x65536"."""
     parts = text.split("x")
     if len(parts) not in (1, 3) or not all(part.isdigit() and int(part) for part in parts):
-        raise UsageError(f"size {text!r}: must be N for a cube, or MxNxK, for example 9728x8192x65536")
+        raise UsageError(f"size {text!r}: must be N for a cube, MxNxK or {OF_TUTORIALS}, for example 9728x8192x65536")
     m, n, k = map(int, parts * 3 if len(parts) == 1 else parts)
     return m, n, k
 

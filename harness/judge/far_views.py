@@ -90,15 +90,16 @@ class Islands:
 
 
 @contextmanager
-def admitted(needed: int, target: Target) -> Iterator[str]:
-    """Room for `needed` bytes of far operands and results while entered, held by one process of a machine at a time on a GPU.
+def admitted(needed: int, target: Target, *, what: str = "far operands and results", wait: float | None = None) -> Iterator[str]:
+    """Room for `needed` bytes of operands and results while entered, held by one process of a machine at a time on a GPU, which
+    others await for `wait` seconds (None: `PATIENCE`).
 
-    Yields why there is none, in a sentence, or an empty text.
+    Yields why there is none, in a sentence that says `what` needs the room, or an empty text.
     """
     if not needed:
         yield ""
         return
-    asked = f"{needed / 2**30:.1f} GiB of far operands and results"
+    asked = f"{needed / 2**30:.1f} GiB of {what}"
     if target.emulated:
         try:
             mapped(needed)
@@ -107,9 +108,10 @@ def admitted(needed: int, target: Target) -> Iterator[str]:
             return
         yield ""
         return
-    with exclusive(f"far {target.uuid or target.name}", wait=PATIENCE) as mine:
+    wait = PATIENCE if wait is None else wait
+    with exclusive(f"far {target.uuid or target.name}", wait=wait) as mine:
         if not mine:
-            yield f"{asked}: another process judged a far case on {target.name} for {PATIENCE:g} s"
+            yield f"{asked}: another process judged a case that needs as much on {target.name} for {wait:g} s"
             return
         free_memory()
         free, total = torch.cuda.mem_get_info(device_of(target))

@@ -231,7 +231,7 @@ def test_one_far_case_at_a_time_is_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> 
     with exclusive(f"far {GPU.uuid}", wait=1.0) as mine:
         assert mine
         with admitted(1 << 30, GPU) as why:
-            assert "another process judged a far case on cuda:0 for 0.2 s" in why
+            assert "another process judged a case that needs as much on cuda:0 for 0.2 s" in why
     with admitted(1 << 30, GPU) as why:
         assert why == ""
 

@@ -13,6 +13,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,19 +26,22 @@ from bitverdict.harness.frontends import cli_large
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import ExpectedOutput
-from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.studies.large_gemm import cases as large_cases
 from bitverdict.harness.studies.large_gemm import held_words
 from bitverdict.harness.studies.large_gemm import operands as large_operands
 from bitverdict.harness.studies.large_gemm.cases import cases, judge_large
 from bitverdict.harness.studies.large_gemm.places import run_of, sample
+from bitverdict.harness.studies.large_gemm.tutorials import tutorial_cases
+from bitverdict.harness.workers.gpu_lease import NEED
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.kernels.matmul import CONFIGS, Problem
 from bitverdict.kernels.scaled_operands import FORMATS
 from bitverdict.reference.tensor_core.asked import Asked, answered
 from tests.faults.mutants import Mutant, once, write_mutant
+from tests.kernel_contracts.tutorial_rows import ROWS
 from tests.support.interrupts import answering
 from tests.workers.test_pool import runs
 
@@ -190,6 +195,42 @@ def test_places_without_a_gap_are_taken_as_a_slice() -> None:
     assert run_of(np.arange(4, 9)) == slice(4, 9) and run_of(np.array([3])) == slice(3, 4)
     for gaps in ([], [2, 3, 5]):
         assert run_of(np.array(gaps)) is not None and not isinstance(run_of(np.array(gaps)), slice)
+
+
+def test_every_size_that_a_tutorial_times_is_judged_whole() -> None:
+    """And every size at which it validates a kernel that has large cases."""
+    had: dict[str, set[tuple[int, ...]]] = {}
+    for case in tutorial_cases(HOPPER):
+        had.setdefault(case.contract, set()).add(large_operands.size_of(case.problem))
+    for row in ROWS:
+        held = row["held"].get("throughput") or row["held"].get("large")
+        if held is None:
+            continue
+        side = row.get("rows_and_columns")
+        sizes = [tuple(row["size"])] if "size" in row else []
+        sizes += (
+            [(side, side, k) for k in row["lists"]["K"]] if side else [tuple(m) for m in row.get("lists", {}).get("M, N, K", ())]
+        )
+        assert sizes and set(sizes) <= had[held["kernel"]], row["id"]
+
+
+def test_a_case_that_needs_more_memory_than_others_waits_for_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that has no room for it does not run it; nothing is drawn or launched."""
+    asked: list[int] = []
+
+    @contextmanager
+    def admitted(needed: int, target: Target, **_: object) -> Iterator[str]:
+        asked.append(needed)
+        yield "no room"
+
+    monkeypatch.setattr(large_cases, "admitted", admitted)
+    gpu = Target("cuda:0", "sm_90", index=0)
+    ordinary, large = ([case] for case in tutorial_cases(gpu) if case.contract == "matmul" and case.problem.m in (8192, 9728))
+    for cases_of, where in ((ordinary, gpu), (large, gpu), (large, HOPPER)):
+        (row,) = judge_large(cases_of, where, jobs=0)
+        assert (row.decision, row.message) == (Decision.NOT_RUN, "no room")
+    assert asked[0] == asked[2] == 0 and asked[1] > NEED
+    assert large_cases.timeout_of(large[0], 1) > large_cases.timeout_of(ordinary[0], 1)
 
 
 def test_places_stand_for_each_row_of_a_scattered_result_once() -> None:

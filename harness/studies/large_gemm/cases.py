@@ -19,8 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.contracts.oracle.dot_lowering import BITS
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.decide import UNABLE
+from bitverdict.harness.judge.far_views import admitted
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -29,7 +31,7 @@ from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.studies.large_gemm import operands as large_operands
 from bitverdict.harness.studies.large_gemm.held_words import Came, gpu_for_every_word, over_blocks
 from bitverdict.harness.studies.large_gemm.places import sample
-from bitverdict.harness.workers.gpu_lease import free_places
+from bitverdict.harness.workers.gpu_lease import NEED, free_places
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import MEASURED, Task, measured
 from bitverdict.kernels.features import Feature
@@ -165,7 +167,8 @@ def task_of(case: Case, products: int = PRODUCTS) -> Task:
 def timeout_of(case: Case, products: int) -> float:
     """Seconds that the case may take where its expected words may cost `products`."""
     p = case.problem
-    return TIMEOUT + max(min(products, math.prod(large_operands.size_of(p))) - PRODUCTS, 0) / PRODUCTS_A_SECOND
+    room = TIMEOUT if memory_of(case) > NEED else 0.0  # for another's
+    return TIMEOUT + room + max(min(products, math.prod(large_operands.size_of(p))) - PRODUCTS, 0) / PRODUCTS_A_SECOND
 
 
 def judged(target: Target, given: Mapping) -> Verdict:
@@ -195,7 +198,29 @@ def row_of(case: Case, verdict: Verdict) -> Row:
 
 
 def large_row(case: Case, target: Target, products: int = PRODUCTS) -> Row:
-    """Launch `case` in this process, and hold the words at chosen places to the plan's."""
+    """Launch `case` in this process, and hold the words at chosen places to the plan's.
+
+    On a GPU a case that needs more memory than a worker is counted for (`gpu_lease.NEED`) waits until it is the only such case
+    there, and is not run where the memory that is free is too little.
+    """
+    needed = memory_of(case)
+    with admitted(needed if needed > NEED and not target.emulated else 0, target, what="a large product", wait=TIMEOUT) as short:
+        if short:
+            return replace(_row(case), message=short)
+        return _large_row(case, target, products)
+
+
+def memory_of(case: Case) -> int:
+    """Bytes of a GPU that the case may come to hold at a time: operands as they are sent, guarded, and kept to be compared; the
+    result and its guards, in fp32; packed operands of one block."""
+    m, n, k = large_operands.size_of(case.problem)
+    p = case.problem
+    itemsize = 1 if hasattr(p, "format") else BITS[p.dtype] // 8
+    shares = getattr(case.config, "split", 1)
+    return 3 * (m + n) * k * itemsize + (2 + shares) * m * n * 4 + 4 * BLOCK * k * 4
+
+
+def _large_row(case: Case, target: Target, products: int) -> Row:
     contract, row = resolve(case.contract), _row(case)
     m, n, k = large_operands.size_of(case.problem)
     lacking = contract.requires - target.features
@@ -244,12 +269,15 @@ def large_row(case: Case, target: Target, products: int = PRODUCTS) -> Row:
 
 
 def _row(case: Case) -> Row:
-    p = case.problem
-    kind = getattr(p, "format", "") or p.dtype + (" ieee" if getattr(p, "precision", "") == "ieee" else "")
-    m, n, k = large_operands.size_of(p)
-    row = Row(contract=case.contract, kind=kind, size=f"{m}x{n}x{k}", config=_named(case.config), case=case.to_json(), k=k)
+    m, n, k = large_operands.size_of(case.problem)
+    row = Row(case.contract, kind_of(case.problem), f"{m}x{n}x{k}", _named(case.config), case.to_json(), k=k)
     row.of = m * n
     return row
+
+
+def kind_of(p: Any) -> str:
+    """The element type of a problem's operands as tables name it."""
+    return getattr(p, "format", "") or p.dtype + (" ieee" if getattr(p, "precision", "") == "ieee" else "")
 
 
 def _decide(row: Row, came: Came, poison: int) -> None:
