@@ -134,6 +134,8 @@ def test(
     claims: Sequence[str] | None = None,
     requires: Callable[..., bool] | None = None,
     sealed: bool = False,
+    batch_invariant: str | Sequence[str] = (),
+    deterministic: bool = False,
 ) -> Test:
     """Make a test of a launcher, by the mathematics of the shipped kernel `like`, or of the KernelBench problem in a file.
 
@@ -143,11 +145,14 @@ def test(
     `kernel` is a function, or the address "FILE:FUNCTION" of one that this process never imports; FILE is looked for beside the
     file that names it. It takes what the contract of `like` hands over ("A launcher of your own" in docs/judging.md). `claims`:
     what it takes beyond contiguous fp16. `requires`: a predicate over fields of the problem, by their names: it is asked nothing
-    else. Without them those of the function's attributes hold.
+    else. Without them those of the function's attributes hold. `batch_invariant` and `deterministic` are what it promises besides,
+    as of `judged`; sizes have the names of the problem's fields. `sealed`: a jailed process imports the file, and is held to
+    promises too. With `requires` here the judge of a sealed launcher cannot ask of smaller batches: a UsageError says so.
 
     UsageError (value, rule, remedy) for anything asked that cannot be.
     """
     check_sealed(sealed, kernel)
+    promises = promises_of(batch_invariant, deterministic)
     namespace = calling_namespace()
     if like.endswith(".py"):
         from bitverdict.harness.contracts.torch_mathematics.kernelbench import address_of
@@ -166,12 +171,22 @@ def test(
     def source(target: Target, *, sealed: bool = sealed) -> CaseSource:
         from bitverdict.harness.session.case_source import CaseSource
 
+        if promises:
+            check_promises(promises, mathematics, target, sealed=sealed, requires=requires)
         address, folders = where()
         if sealed:
             check_sealed(sealed, kernel)
             address = launcher.address
             begin(address, folders, said=launcher if claims is not None or requires is not None else None)
-        return CaseSource(mathematics, target, launcher=address, search_path=folders, sealed=sealed, accepted=requires is not None)
+        return CaseSource(
+            mathematics,
+            target,
+            launcher=address,
+            search_path=folders,
+            sealed=sealed,
+            accepted=requires is not None,
+            promises=promises,
+        )
 
     made = as_test(launcher.__name__, source, str(namespace.get("__name__")), f"{launcher.__name__}, like {like}.")
     made.__launcher__ = launcher  # type: ignore[attr-defined]
@@ -265,6 +280,30 @@ def check_sealed(sealed: bool, launcher: object) -> None:
         raise UsageError(
             "sealed=True: a function that this process has imported cannot be sealed; name it instead, as in "
             'bv.test("mykernels.py:matmul", sealed=True)'
+        )
+
+
+def promises_of(batch_invariant: str | Sequence[str], deterministic: bool) -> str:
+    """Both promises as `Case.promises` has them."""
+    sizes = (batch_invariant,) if isinstance(batch_invariant, str) else tuple(batch_invariant)
+    return ",".join((*sizes, *(["deterministic"] if deterministic else [])))
+
+
+def check_promises(promises: str, mathematics: str, target: Target, *, sealed: bool, requires: object) -> None:
+    """UsageError for a promise along what is no size of the kernel's problem, and for one whose smaller batches nobody can ask a
+    sealed launcher."""
+    from bitverdict.harness.model.addresses import resolve
+
+    contract = resolve(mathematics)
+    sizes = {name for case in contract.required(target)[:1] for name in contract.sizes(case)}
+    for word in promises.split(","):
+        if sizes and word not in (known := ("rows", "deterministic", *sorted(sizes))):
+            said = f"batch_invariant={word!r}: is no size of {mathematics}{did_you_mean(word, known)}"
+            raise UsageError(f"{said}; it must be of {', '.join(each for each in known if each != 'deterministic')}")
+    if sealed and requires is not None and promises != "deterministic":
+        raise UsageError(
+            f"batch_invariant={promises!r} with requires= of a sealed launcher: its judge does not import your predicate, and "
+            "could not tell which smaller batches it takes; make requires an attribute of the launcher, in its own file"
         )
 
 

@@ -41,8 +41,8 @@ def emulated_like(target: Target) -> Target | None:
 def beside(case: Case, contract: Contract, target: Target, seen: Seen, launched: Callable[[Target], Seen]) -> Beside | None:
     """The launch of `case` on the emulated GPU, by `launched`, beside `seen` on the real GPU `target`.
 
-    None where nobody wants it: of shipped kernels, whose words are the plan's, without real values, and of a second call that is not
-    sealed. A sealed one is launched there because a real GPU does not show in whose memory a result lies."""
+    None where nobody wants it: of shipped kernels, whose words are the plan's, without real values, and of a second call that is
+    not sealed. A sealed one is launched there because a real GPU does not show in whose memory a result lies."""
     twin = emulated_like(target)
     if twin is None or contract.declared(case) is None or not case.real_values or (case.calls != 1 and not case.sealed):
         return None

@@ -80,7 +80,7 @@ def _of_its_calls(case: Case, target: Target, contract: Contract, clock: Clock, 
     try:
         if case.calls == 1:
             verdict = _judge(case, target, contract, launcher, expected_outcome, clock, explained)
-            promises = contract.batch_invariant or contract.deterministic
+            promises = contract.batch_invariant or contract.deterministic or case.promises
             return verdict if not promises else _held_to_promises(verdict, case, target, contract, clock)
         again = CalledAgain(contract)
 
@@ -97,7 +97,7 @@ def _held_to_promises(verdict: Verdict, case: Case, target: Target, contract: Co
     from bitverdict.harness.judge.invariance.promised import held_to_promises
 
     with clock.on("launch"):
-        return held_to_promises(verdict, case, target, contract, None if case.sealed else launcher_of(case, target))
+        return held_to_promises(verdict, case, target, contract, asked_launcher(case, target))
 
 
 def _judge(

@@ -32,6 +32,8 @@ class Case:
     `certificate`: whether a case that passes says what it could have told apart (`bitverdict.harness.model.certificate`).
     `recover_order`: the order of the launcher's sums is recovered by launches of their own, and words are expected by it where the
     contract has but a bound (docs/order_of_sums.md).
+    `promises`: what a user's launcher promises besides right words (docs/invariance.md): "deterministic", "rows", names of sizes,
+    with commas between.
     `sealed`: the launcher's file is imported by a process of its own alone, which shares nothing with the judge but bytes.
     """
 
@@ -49,6 +51,7 @@ class Case:
     recover_order: bool = False
     sealed: bool = False
     certificate: bool = False
+    promises: str = ""
     search_path: tuple[str, ...] = ()
 
     @property
@@ -88,6 +91,7 @@ _PLAIN: dict[str, Any] = {
     "recover_order": False,
     "sealed": False,
     "certificate": False,
+    "promises": "",
 }
 """Fields of a case that its record leaves out where they say nothing."""
 

@@ -44,7 +44,7 @@ def check_case(record: Any) -> None:
     """UsageError unless `record` is a mapping with the fields that every case has, each of its type."""
     if not isinstance(record, dict):
         raise UsageError(f"case is {record!r:.100}: must be an object of JSON")
-    texts = ("contract", "launcher", "regime", "schedule", "tuning")
+    texts = ("contract", "launcher", "regime", "schedule", "tuning", "promises")
     flags = (("real_values", bool), ("recover_order", bool), ("sealed", bool), ("certificate", bool))
     for name, kind in (*((text, str) for text in texts), ("data_seed", int), ("calls", int), *flags):
         if name in record and type(record[name]) is not kind:

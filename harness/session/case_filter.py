@@ -50,7 +50,7 @@ def words_of(case: Case, names: Iterable[str], outcomes: Iterable[str]) -> Words
     fields = dict(_fields(case.problem)) | dict(_fields(case.config))
     fields |= {
         name: getattr(case, name)
-        for name in ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "recover_order", "sealed")
+        for name in ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "recover_order", "sealed", "promises")
     }
     said = [*outcomes]
     for name, value in fields.items():

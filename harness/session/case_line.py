@@ -23,7 +23,7 @@ from bitverdict.harness.model.usage import UsageError, did_you_mean
 TYPES = ("dtype", "format")  # fields that are told even where they have their default
 MOST_RUNS = 12  # equal neighbours of a list of row numbers, told as one each
 CHOSEN = "auto"  # a config that the launcher chooses
-_OF_CASE = ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "recover_order", "sealed")
+_OF_CASE = ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "recover_order", "sealed", "promises")
 _NAME, _NEXT = re.compile(r"([\w.]+)="), re.compile(r"\s+([\w.]+=|$)")
 _RUN = re.compile(r"(\[[-\d,\s]*\])(?:\*(\d+))?")
 
@@ -41,6 +41,7 @@ def describe(case: Case) -> str:
         *([] if case.real_values else ["real_values=False"]),
         *(["recover_order=True"] if case.recover_order else []),
         *(["sealed=True"] if case.sealed else []),
+        *([f"promises={case.promises}"] if case.promises else []),
         *(f"{name}={in_runs(numbers)}" for name, numbers in case.indices),
     ]
     return " ".join(told)

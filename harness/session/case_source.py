@@ -49,6 +49,7 @@ class CaseSource:
     real_values: bool = True  # whether launches may compute without rounding too
     certificate: bool = False  # whether cases say what they could have told apart
     recover_order: bool = False  # whether words are expected by the order of sums that launches show
+    promises: str = ""  # of the launcher (`Case.promises`)
     shown: Shown | None = None  # what a first launch showed of the launcher
     search_path: tuple[str, ...] = ()  # folders in which the launcher's file finds its modules
     only: tuple[Case, ...] | None = None  # these cases, and no others
@@ -203,6 +204,8 @@ class CaseSource:
             case = replace(case, recover_order=True)
         if self.sealed:
             case = replace(case, sealed=True)
+        if self.promises:
+            case = replace(case, promises=self.promises)
         if not self.launcher:
             return case
         case = replace(case, search_path=self.search_path)

@@ -204,7 +204,8 @@ def test_a_launch_that_cannot_be_asked_is_told_its_rule(call: Any, more: dict, s
 def test_a_launcher_has_the_claims_and_limits_of_its_test(tmp_path: Path) -> None:
     (tmp_path / "named.py").write_text(
         "import bitverdict as bv\n"
-        "test_named = bv.test('absent_until_launched.py:matmul', like='matmul', claims=('bf16',), requires=lambda k: k % 8 == 0)\n"
+        "test_named = bv.test('absent_until_launched.py:matmul', like='matmul', claims=('bf16',), requires=lambda k: k % 8 == 0,\n"
+        "                     batch_invariant='m', deterministic=True)\n"
     )
     (tmp_path / "absent_until_launched.py").write_text("raise SystemExit('imported')\n")
     made = addresses.load(f"{tmp_path}/named.py:test_named", unwrapped=False)
@@ -214,16 +215,22 @@ def test_a_launcher_has_the_claims_and_limits_of_its_test(tmp_path: Path) -> Non
     )
     required = source.required()
     assert {case.problem.dtype for case in required} == {"fp16", "bf16"} and all(case.problem.k % 8 == 0 for case in required)
-    assert all(case.search_path == source.search_path for case in required)
+    assert all(case.search_path == source.search_path and case.promises == "m,deterministic" for case in required)
     launcher = addresses.load(source.launcher)
     with pytest.raises(UsageError, match="SystemExit: imported"):
         launcher(1, 2)
+
+
+def promising(*sizes: str, **more: Any) -> None:
+    bv.test(f"{__file__}:promising", like="matmul", batch_invariant=sizes, **more).__bitverdict__(SM_90)
 
 
 SEALED = [
     (lambda: bv.test(operands, like="matmul", sealed=True), "cannot be sealed; name it instead"),
     (lambda: bv.test("mykernels:scale", like="matmul", sealed=True), "cannot be sealed; name it instead"),
     (lambda: bv.judged(reference=print, sealed=True), "cannot be sealed; name it instead"),
+    (lambda: promising("rows", "mm"), r"batch_invariant='mm': is no size of matmul.*; it must be of rows, .*\bm\b"),
+    (lambda: promising("m", sealed=True, requires=lambda m: m > 1), "make requires an attribute of the launcher"),
     (lambda: bv.test(operands, like="matmull"), r"no such kernel \(did you mean 'matmul'\?\)"),
     (lambda: bv.judged(reference=3), "must be a function of xp and the operands"),  # type: ignore[arg-type]
     (lambda: bv.judged(reference=print, returns="fp99"), "dtype 'fp99': unknown"),

@@ -71,7 +71,7 @@ def _outputs_of(caller: Caller, first: Call, name: str, size: int) -> Axes:
     shapes = [(size, _shapes(first))]
     for less in dict.fromkeys((size - 1, size - 16, size - 32, size - 128, size // 2, 1)):
         case = resized(caller.contract, first.case, name, less) if 0 < less < size else None
-        if case is None or not caller.contract.expected_outcome(case, caller.target).result:
+        if case is None or not caller.takes(case) or not caller.contract.expected_outcome(case, caller.target).result:
             continue
         call = caller.call(case)
         if call.seen.outcome is None:
@@ -100,6 +100,8 @@ def of_a_part(caller: Caller, first: Call, batch: Batch, part: Part) -> Finding:
     case = resized(caller.contract, first.case, name, part.size)
     if case is None:
         return relation.not_asked("the contract has no such case")
+    if not caller.takes(case):
+        return relation.not_asked("the launcher's requires does not take it")
     outcome = caller.contract.expected_outcome(case, caller.target)
     if not outcome.result:
         return relation.not_asked(f"a refusal is expected: {outcome.reason or outcome.message}")

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.judge import provenance
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import POISONS, TORCH_DTYPES, Poison, poison_word
 from bitverdict.harness.judge.launch import Allocations, launch
+from bitverdict.harness.judge.sealed import asking
+from bitverdict.harness.judge.sealed.asking import Sealed
+from bitverdict.harness.judge.sealed.description import SealedLauncher
+from bitverdict.harness.model import sealing
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
 Operands = dict[str, Operand]
 SHIFT = 32  # bytes: what no launcher may refuse that asks for rows on 16 bytes, or on 32
@@ -67,9 +74,16 @@ class Promises:
     deterministic: bool = False
     batch_invariant: tuple[str, ...] = ()
 
+    @classmethod
+    def of(cls, contract: Contract, case: Case) -> Promises:
+        """Those of a contract, and of the launcher of a case."""
+        said = [word for word in case.promises.split(",") if word]
+        sizes = (*contract.batch_invariant, *(word for word in said if word != DETERMINISTIC))
+        return cls(contract.deterministic or DETERMINISTIC in said, tuple(dict.fromkeys(sizes)))
+
 
 NO_PROMISES = Promises()
-ROWS, CONFIGURATIONS = "rows", "configurations"
+DETERMINISTIC, ROWS, CONFIGURATIONS = "deterministic", "rows", "configurations"
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,7 @@ class Caller:
 
     contract: Contract
     target: Target
-    launcher: Callable | None
+    launcher: Callable | Sealed | None
     promises: Promises = NO_PROMISES
 
     def call(self, case: Case, operands: Operands | None = None, around: Surroundings = PLAIN) -> Call:
@@ -90,8 +104,42 @@ class Caller:
         if around.reordered:
             moved = dict(reversed(moved.items()))
         bare = replace(case, real_values=False, calls=1)
-        seen = launch(bare, self.target, self.contract, self.launcher, moved, Clock(), around.entering, Allocations(poison=poison))
+        allocations = Allocations(poison=poison)
+        if isinstance(self.launcher, Sealed):
+            seen = self.launcher.launch(bare, self.target, self.contract, moved, Clock(), False, allocations)
+            if self.target.emulated and seen.outcome is None:
+                _hold_to_kernels(seen)
+        else:
+            seen = launch(bare, self.target, self.contract, self.launcher, moved, Clock(), around.entering, allocations)
         return Call(bare, given, seen, poison.output)
+
+    @property
+    def sealed(self) -> bool:
+        return isinstance(self.launcher, Sealed)
+
+    def takes(self, case: Case) -> bool:
+        """Whether what a user's launcher says of itself takes the sizes of a case."""
+        adapt: Callable[[Case, str], Case | None] | None = getattr(self.contract, "for_launcher", None)
+        if not case.launcher or adapt is None:
+            return True
+        if self.sealed:
+            sealing.stand_in = functools.partial(_standing, case.search_path)
+        asked = adapt(case, case.launcher)
+        return asked is not None and asked.problem == case.problem
+
+
+def _hold_to_kernels(seen: Seen) -> None:
+    """Of an emulated call of a sealed launcher: words that no kernel stored may be those of an earlier call."""
+    right = Verdict(decision=Decision.PASS, outcome=Outcome.PASS)
+    found = provenance.held(right, seen.recorded.get(provenance.RECORDED, {}))
+    if found.outcome is Outcome.COMPUTED_ON_HOST:
+        seen.outcome, seen.message = found.outcome, found.message
+
+
+@functools.cache
+def _standing(folders: Sequence[str], address: str) -> SealedLauncher:
+    """What stands for a sealed launcher in the worker that judges it, which is asked what it takes."""
+    return SealedLauncher(asking.description(address, folders), lambda fields: asking.taken(address, folders, fields))
 
 
 def _shifted(operand: Operand, by: int) -> Operand:

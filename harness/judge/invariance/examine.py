@@ -12,6 +12,7 @@ from bitverdict.harness.judge.invariance.finding import CHECKS, End, Finding, at
 from bitverdict.harness.judge.invariance.metamorphic import padded, scaled
 from bitverdict.harness.judge.invariance.relation import UNABLE
 from bitverdict.harness.judge.invariance.repeated import repeated
+from bitverdict.harness.judge.sealed.asking import Sealed
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
@@ -21,14 +22,16 @@ def examined(
     case: Case,
     target: Target,
     contract: Contract,
-    launcher: Callable[..., Any] | None,
+    launcher: Callable[..., Any] | Sealed | None,
     checks: frozenset[str] = frozenset(CHECKS),
     limit: int = 0,
     promises: Promises = NO_PROMISES,
 ) -> list[Finding]:
-    """What the `checks` find of `case`. `limit`: at most so many smaller batches of a size. `promises`: beside the contract's."""
-    both = (*contract.batch_invariant, *promises.batch_invariant)
-    made = Promises(contract.deterministic or promises.deterministic, both)
+    """What the `checks` find of `case`. `limit`: at most so many smaller batches of a size. `promises`: beside those of
+    the contract and the case."""
+    own = Promises.of(contract, case)
+    both = (*own.batch_invariant, *promises.batch_invariant)
+    made = Promises(own.deterministic or promises.deterministic, both)
     caller = Caller(contract, target, launcher, made)
     first = caller.call(case)
     if (seen := first.seen).outcome is not None:

@@ -26,7 +26,8 @@ NOT_IMPLIED = "not implied: "
 """How a reason begins that the mathematics gives."""
 CLOSE = 2.0**-30
 """By so much of themselves may two float64 evaluations of one number differ, whose sums are made in other orders."""
-UNABLE = (Outcome.NOT_MODELLED, Outcome.OUT_OF_MEMORY, Outcome.COMPILER_FAULT, Outcome.ERROR, Outcome.NOT_RUN)
+UNABLE = (Outcome.NOT_MODELLED, Outcome.OUT_OF_MEMORY, Outcome.COMPILER_FAULT, Outcome.ERROR, Outcome.NOT_RUN,
+          Outcome.COMPUTED_ON_HOST)  # fmt: skip
 
 
 @dataclass(frozen=True)

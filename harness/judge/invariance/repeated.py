@@ -19,6 +19,7 @@ AGAIN = ("a second call", "a third call")
 REPLAYS = 3
 SCHEDULES = ("latest", "drawn:1", "drawn:2")
 MULTIPROCESSORS = (1, 3, 7)
+OF_ITS_PROCESS = "streams and graphs are of the sealed launcher's own process"
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,9 @@ def repeated(caller: Caller, first: Call, checks: frozenset[str]) -> Iterator[Fi
     promises = caller.promises.deterministic
     for each in variations(caller.target):
         if each.check not in checks:
+            continue
+        if caller.sealed and each.around.entering is not entered:
+            yield Finding(check=each.check, end=End.NOT_APPLICABLE, changed=each.changed, reason=OF_ITS_PROCESS)
             continue
         call = caller.call(each.of(first.case), first.operands, each.around)
         maps = dict.fromkeys(first.outputs(), same)

@@ -196,6 +196,7 @@ class Sealed:
             "rounded_arguments": rounded_arguments,
             "followed": allocations.followed,
             "zeroed": allocations.zeroed,
+            "poison": None if (poison := allocations.poison) is None else [poison.output, poison.around_inputs],
             "operands": [
                 {"name": each.name, "format": each.format, "strides": each.strides, "offset": each.offset}
                 for each in operands.values()

@@ -1,8 +1,8 @@
 """A sealed launch on a real GPU held to the emulated launch of the same case, on which all of it is observed.
 
 On the real GPU the candidate's process has the device memory: where its words come from is not observed, nor what it does to a
-result afterwards. So a pass there rests on the emulated launch too. A candidate that launches otherwise on the two fails. So does one
-that returns memory again, or changes it after the return, on the emulated GPU. One that has no result there is inconclusive.
+result afterwards. So a pass there rests on the emulated launch too. A candidate that launches otherwise on the two fails. So does
+one that returns memory again, or changes it after the return, on the emulated GPU. One that has no result there is inconclusive.
 """
 
 from __future__ import annotations

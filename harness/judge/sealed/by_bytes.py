@@ -203,9 +203,12 @@ def _honest() -> Iterator[None]:
         raise CandidateGone(f"the candidate's process sent what cannot be: {type(error).__name__}: {error}", died=False) from error
 
 
-def launched(case: Case, target: Target, launcher: GpuLauncher, launch: Callable[[Target], Seen]) -> Seen:
-    """What `launch` comes to on this process's memory, with what the candidate's process says of its GPU."""
-    launcher.poison, launcher.tuning = Poison.of(case.data_seed), case.tuning
+def launched(
+    case: Case, target: Target, launcher: GpuLauncher, launch: Callable[[Target], Seen], poison: Poison | None = None
+) -> Seen:
+    """What `launch` comes to on this process's memory, with what the candidate's process says of its GPU. `poison`: None for that
+    of the case's data seed."""
+    launcher.poison, launcher.tuning = poison or Poison.of(case.data_seed), case.tuning
     seen = Seen()
     for _ in range(1 if case.tuning or case.config is not None else 2):  # as `judge.launch`: its autotuners time in the first one
         launcher.begin()

@@ -26,7 +26,7 @@ from bitverdict.harness.judge.called_again import CalledAgain
 from bitverdict.harness.judge.classify import Seen, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
-from bitverdict.harness.judge.guarded_buffers import far_bytes
+from bitverdict.harness.judge.guarded_buffers import Poison, far_bytes
 from bitverdict.harness.judge.launch import Allocations, launch
 from bitverdict.harness.judge.sealed.arrays import PREPARE, channel_of, receive, send
 from bitverdict.harness.judge.sealed.by_bytes import CandidateOnAGpu, GpuLauncher
@@ -162,7 +162,8 @@ def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known
         for each in record["operands"]
     }
     clock, target = Clock(), Target(**record["target"])
-    allocations = Allocations(followed=record["followed"], zeroed=record["zeroed"])
+    poison = None if record["poison"] is None else Poison(*record["poison"])
+    allocations = Allocations(followed=record["followed"], zeroed=record["zeroed"], poison=poison)
     entering = partial(entered, rounded_arguments=True) if record["rounded_arguments"] else entered
     try:
         launcher = candidate.launcher(record["launcher"], folders=case.search_path, arch=target.arch)
@@ -171,7 +172,7 @@ def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known
             with _reserving() if far_bytes(operands.values()) else nullcontext():
                 return launch(case, where, contract, launcher, operands, clock, entering, allocations)
 
-        seen = launched_by_bytes(case, target, launcher, there) if isinstance(launcher, GpuLauncher) else there(target)
+        seen = launched_by_bytes(case, target, launcher, there, poison) if isinstance(launcher, GpuLauncher) else there(target)
     except (CandidateRaised, CandidateGone) as error:  # its file was imported, or was to be
         seen = outcome_of(error)
     if "if this is meant" in seen.details and contract.remedy:
