@@ -36,3 +36,14 @@ def test_generated_cases_are_the_same_again_and_as_many_as_asked() -> None:
     source = CaseSource("softmax", target("emulated:sm_90"), seed=5)
     first = source.drawn(16)
     assert first == source.drawn(16) and 0 < len(first) <= 16 and more(16) == 20
+
+
+def test_a_refusal_that_is_expected_tells_less_than_a_result() -> None:
+    refused, one = product("normal", 1), product("normal", 2, m=1, n=1)
+    assert preferred([refused, one], 1, before=[]) == [refused]
+    assert preferred([refused, one], 1, before=[], has_words=lambda case: case is one) == [one]
+
+
+def test_what_a_chosen_case_tells_counts_less_in_the_next_choice() -> None:
+    first, alike, other = product("normal", 1), product("normal", 2), product("integers", 3, dtype="bf16")
+    assert preferred([first, alike, other], 2, before=[]) == [first, other]

@@ -54,19 +54,22 @@ def test_a_run_says_what_its_cases_told_apart_and_what_none_did() -> None:
     findings = (
         Finding(Kind.CONSTANT, "F", "one bit less", 3, 100),
         Finding(Kind.CONSTANT, "F", "one bit more", 1, 100),
+        Finding(Kind.CONSTANT, "block", "halved", 2, 100),
+        Finding(Kind.CONSTANT, "block", "doubled", 0, 100),
         Finding(Kind.CONSTANT, "order", "K in reverse", 0, 100),
         Finding(Kind.MOVEMENT, "a axis 0", "index without its lowest bit", 50, 100),
     )
     certificate = Certificate(findings, words=1000, formats="fp16")
-    assert certificate.line() == "fp16 out, 1,000 words: constant: F 1 % (10); movement: a axis 0; not told: order in 100 words"
+    told = "constant: F 1 % (10); movement: a axis 0; not told: block (doubled) in 100 words, order in 100 words"
+    assert certificate.line() == f"fp16 out, 1,000 words: {told}"
     tally = Tally()
     verdict = Verdict(decision=R, outcome=Outcome.PASS, words=1000, certificate=certificate.to_json())
     tally.count(case(1), "add", "host", {}, Verdict.from_json(json.loads(json.dumps(verdict.to_json()))))
     assert tally.told_apart.lines() == [
-        "told apart on host by 1 cases: F 1 of 1 cases, order 0 of 1 cases, movement in 1 of 1 dimensions",
-        "never told apart on host: order",
+        "told apart on host by 1 cases: F 1 of 1 cases, block 0 of 1 cases, order 0 of 1 cases, movement in 1 of 1 dimensions",
+        "never told apart on host: block, order",
     ]
-    assert "F 1/1, order 0/1" in report.text_of(tally.told_apart.table())
+    assert "F 1/1, block 0/1, order 0/1" in report.text_of(tally.told_apart.table())
 
 
 def test_required_cases_that_was_not_judged_whole_is_not_right() -> None:
