@@ -257,6 +257,10 @@ def _integers(record: Any) -> Iterator[int]:
             yield value
 
 
+class WalkEnded(unittest.SkipTest):
+    """Raised by what `walk` calls: no further case is drawn. Hypothesis passes a SkipTest on at once, as no failure of a case."""
+
+
 def walk(
     source: CaseSource,
     count: int,
@@ -265,7 +269,8 @@ def walk(
     phases: Sequence[str] = ("generate",),
     database: ExampleDatabase | None = None,
 ) -> None:
-    """Call `visit` with up to `count` cases in the order the case source's seed gives; what `visit` raises ends the walk.
+    """Call `visit` with up to `count` cases in the order the case source's seed gives; what `visit` raises ends the walk,
+    a `WalkEnded` silently.
 
     `phases` are Hypothesis's: "reuse" visits what `database` keeps of this case source instead, with or without "generate" after
     it; "shrink" has Hypothesis shrink what was raised, and raise the smallest. A case that raises is saved in `database`, and one
@@ -302,7 +307,7 @@ def walk(
     # Hypothesis would know all case sources by this one function; and without a key of ours it keeps nothing where a seed is given.
     key = hashlib.sha256("\0".join([source.address, source.drawn_as, source.launcher]).encode()).digest()
     each._hypothesis_internal_database_key = key  # type: ignore[attr-defined]
-    with suppress(unittest.SkipTest), _no_constants_of_modules():  # SkipTest: Hypothesis's word for a database that keeps nothing
+    with suppress(unittest.SkipTest), _no_constants_of_modules():  # also Hypothesis's word for a database that keeps nothing
         each()
 
 

@@ -24,7 +24,7 @@ from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_line import describe
-from bitverdict.harness.session.case_source import CaseSource, in_turns, walk
+from bitverdict.harness.session.case_source import CaseSource, WalkEnded, in_turns, walk
 from bitverdict.harness.session.deadline import Clock, Deadlines, LiveDeadline
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import Profile
@@ -236,9 +236,11 @@ class Session:
                 raise failure_class(cache(case).signature)
 
         def visit_in_time(case: Case) -> None:
-            """Past the time only what is judged already: Hypothesis runs a case that failed once more, and it must fail again."""
-            if case.key in cache.known or not time_is_over.enough(0):
-                visit(case)
+            """Past the time only what is judged already: Hypothesis runs a case that failed once more, and it must fail again. The
+            first other case ends the draws."""
+            if case.key not in cache.known and time_is_over.enough(0):
+                raise WalkEnded("the time of the node is over")
+            visit(case)
 
         try:
             if database is not None:

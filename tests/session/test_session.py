@@ -313,6 +313,14 @@ def test_a_node_generates_for_its_time_once_its_required_cases_are_judged() -> N
         assert new == generated if seconds is not None else new > generated
 
 
+def test_nothing_is_drawn_once_the_time_of_a_node_is_over() -> None:
+    drawn: list[str] = []
+    source, clock = CaseSource(ADDRESS, HOST, keeps=lambda case: drawn.append(case.key) is None), FakeClock()
+    pool = FakePool(judged=lambda case, where: verdict(Decision.PASS), clock=clock)
+    assert Session(pool, replace(PLAIN, draws=40, node_seconds=2.5), clock=clock).first_failure(source) is None
+    assert set(drawn) - {case.key for case in pool.asked} == {drawn[-1]}
+
+
 def test_a_generated_case_that_fails_after_the_time_of_its_node_is_its_bug() -> None:
     """Hypothesis runs what failed once more; a hang takes longer than a node has."""
     source, clock = CaseSource(ADDRESS, HOST), FakeClock()
