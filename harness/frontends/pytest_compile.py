@@ -30,11 +30,11 @@ class Ahead:
     def __init__(self, config: pytest.Config) -> None:
         given: dict[str, Any] = getattr(config, "workerinput", {})
         self.first = given.get("workerid", FIRST) == FIRST
-        self.jobs = int(given.get("workercount", 0)) or len(os.sched_getaffinity(0))
+        self.jobs = len(os.sched_getaffinity(0)) - int(given.get("workercount", 1))  # cores that no worker takes
         self.compiling: CompileAhead | None = None
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        if not self.first or not gpu_names(session.config) or session.config.option.collectonly:
+        if not self.first or self.jobs < 1 or not gpu_names(session.config) or session.config.option.collectonly:
             return
         if session.config.getoption("numprocesses", None):  # pytest-xdist's controller judges nothing
             return

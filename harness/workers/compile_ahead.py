@@ -1,9 +1,9 @@
 """Kernels compiled before their cases come up, by processes that need no GPU, in the order in which the cases will be dealt.
 
-Compiling is most of a cold run on a GPU, and a case holds a place on the GPU while it compiles. So as many processes as there are
-jobs go through the cases ahead of the workers (`bitverdict.harness.judge.compiled_ahead`). A kernel is compiled once by all of them
-together (`bitverdict.harness.judge.compile_once`): a case waits for the kernels of its own and for no others. A process that dies
-or hangs over a case leaves that case to its worker, which names what happened.
+Compiling is most of a cold run on a GPU, and a case holds a place on the GPU while it compiles. So a process for each core that no
+worker takes goes through the cases ahead of them (`bitverdict.harness.judge.compiled_ahead`). A kernel is compiled once by all of
+them together (`bitverdict.harness.judge.compile_once`): a case waits for the kernels of its own and for no others. A process that
+dies or hangs over a case leaves that case to its worker, which names what happened.
 """
 
 from __future__ import annotations

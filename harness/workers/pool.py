@@ -6,6 +6,7 @@ A fault of a kernel, an abort of the compiler, a kill and a hang are verdicts, a
 from __future__ import annotations
 
 import contextlib
+import os
 import queue
 import signal
 import threading
@@ -129,14 +130,15 @@ class WorkerPool:
                 slot.prepare(self._tick)
 
     def compile_ahead(self, work: Iterable[tuple[Case, Target]]) -> int:
-        """Have the kernels of cases for real GPUs compiled before the cases come up, by as many processes as there are places; how
+        """Have the kernels of cases for real GPUs compiled before they come up, by a process for each core that no place takes; how
         many cases need it."""
         real = [(case, target) for case, target in work if not target.emulated]
+        idle = len(os.sched_getaffinity(0)) - self.jobs
         with self._lock:
-            if self.closed or not real:
+            if self.closed or not real or idle < 1:
                 return 0
             if self.ahead is None:
-                self.ahead = CompileAhead(self.jobs, self.journal.path.parent)
+                self.ahead = CompileAhead(idle, self.journal.path.parent)
         return self.ahead.expect(real)
 
     def release(self, target: Target, *, place: int = 0, start: Start = PLAIN) -> list[str]:

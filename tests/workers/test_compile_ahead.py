@@ -26,6 +26,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.workers.compile_ahead import CompileAhead
+from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.process import WorkerDied
 
 HOPPER, EMULATED = Target("cuda:0", "sm_90", index=0), Target("emulated:sm_90", "sm_90")
@@ -236,6 +237,17 @@ def test_nothing_is_compiled_for_emulated_gpus_and_launchers_of_users(tmp_path: 
     others = [(case, EMULATED), (replace(case, launcher="their.py:softmax"), HOPPER), (replace(case, sealed=True), HOPPER)]
     _, log, made = compile_all(lambda problem: "", others, tmp_path)
     assert not log and not made
+
+
+@pytest.mark.parametrize(("jobs", "processes"), [(3, 1), (1, 3), (4, None), (9, None)])
+def test_only_cores_that_no_worker_takes_compile_ahead(jobs: int, processes: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of four. Processes beside as many workers as there are cores made a cold run slower."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda pid: {0, 1, 2, 3})
+    monkeypatch.setattr(CompileAhead, "expect", lambda self, work: len(list(work)))
+    with WorkerPool(jobs=jobs) as pool:
+        work = [(case, HOPPER) for case in cases(2)]
+        assert pool.compile_ahead([*work, (work[0][0], EMULATED)]) == (2 if processes else 0)
+        assert (pool.ahead.jobs if pool.ahead else None) == processes
 
 
 def test_nodes_of_gpus_are_compiled_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
