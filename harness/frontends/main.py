@@ -1,5 +1,6 @@
-"""The command line: ``bitverdict run | merge JOURNAL... | watch | mutate ADDRESS | kernelbench PROBLEM CANDIDATE | replay FILE |
-promote FILE | targets | invariance STEM | crosscheck STEM | order KERNEL | large | record | compile | pages | translate KERNEL``.
+"""The command line: ``bitverdict run | merge JOURNAL... | ci | watch | mutate ADDRESS | kernelbench PROBLEM CANDIDATE |
+replay FILE | promote FILE | targets | invariance STEM | crosscheck STEM | order KERNEL | large | record | compile | pages |
+translate KERNEL``.
 
 Exit status: 0 all right, 1 fail, 2 usage, 3 too much inconclusive, an error or cancelled, 5 nothing ran.
 """
@@ -44,6 +45,7 @@ COMMANDS = {
     "run": Command("judge kernels, or your own launcher, on targets", "frontends.cli_run", forks=True),
     "kernelbench": Command("judge ModelNew of one file by Model of another", "frontends.cli_kernelbench", forks=True),
     "merge": Command("join the journals of the shards of one run, each case counted once", "frontends.cli_merge"),
+    "ci": Command("what journals say, as annotations, a summary, SARIF and JUnit", "frontends.cli_ci"),
     "watch": Command("judge at each save: a launcher, a test or a contract in a file", "frontends.cli_watch", forks=True),
     "mutate": Command("put faults into a kernel: which would its cases miss?", "frontends.cli_mutate", forks=True),
     "replay": Command(

@@ -1,0 +1,49 @@
+"""``bitverdict ci [JOURNAL]``: what journals say, as annotations, a summary, SARIF and JUnit; it judges nothing.
+
+Exit status: that of the runs: 0 all right, 1 fail, 3 too much inconclusive, an error or a run that was cut, 5 nothing ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+
+from bitverdict.harness.judge.machine_faults import writing
+from bitverdict.harness.model.paths import state_directory
+from bitverdict.harness.session.reproducers import write_atomically
+from bitverdict.harness.session.result_files import FREE
+from bitverdict.harness.studies.ci.findings import journals, read
+from bitverdict.harness.studies.ci.forms import commands, junit, sarif, summary
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "journals", nargs="*", type=Path, metavar="JOURNAL", help="journals of runs or of pytest, or folders (default: all here)"
+    )
+    parser.add_argument("--sarif", type=Path, default=None, metavar="FILE", help="a SARIF 2.1.0 log")
+    parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML")
+    parser.add_argument(
+        "--summary", type=Path, default=None, metavar="FILE", help="Markdown, added to (default: where GITHUB_STEP_SUMMARY says)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    found = read(journals(arguments.journals or [state_directory() / "journal"]), Path.cwd())
+    for line in commands(found.findings):
+        print(line)
+    told = summary(found)
+    place = arguments.summary or (Path(given) if (given := os.environ.get("GITHUB_STEP_SUMMARY")) else None)
+    if place is None:
+        print(told)
+    else:
+        with writing("--summary", place, FREE), place.open("a") as file:
+            file.write(told)
+    for option, path, form in (("--sarif", arguments.sarif, sarif), ("--junit", arguments.junit, junit)):
+        if path is not None:
+            with writing(option, path, FREE):
+                write_atomically(path, form(found))
+    if found.unended:
+        print(f"{len(found.unended)} runs did not come to their end; run --resume goes on with them", file=sys.stderr)
+    return found.status()
