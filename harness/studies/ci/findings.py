@@ -1,7 +1,7 @@
 """What the journals of one CI job come to: each judged case once, and one finding for each clause of a contract that fails.
 
-Journals are those of `bitverdict run` and of pytest, where each xdist worker writes one of its own. A clause that fails on a line is
-one finding, whatever cases, targets and workers have seen it. Cases that were tried while a bug was reduced count for nothing.
+Journals are those of `bitverdict run` and of pytest, where each xdist worker writes one of its own. A clause that fails on a line
+is one finding, whatever cases, targets and workers have seen it. Cases that were tried while a bug was reduced count for nothing.
 """
 
 from __future__ import annotations
