@@ -27,7 +27,7 @@ from bitverdict.harness.session.shard import Shard
 from bitverdict.harness.workers.journal import Journal, in_use, records
 from bitverdict.harness.workers.stopping import Stopping
 
-OWN = ("shard", "json", "junit", "html", "jobs", "verbose", "coverage", "on")
+OWN = ("shard", "json", "junit", "html", "jobs", "verbose", "coverage")
 """Arguments that may differ between the shards of a run: they decide no verdict."""
 _RANK = {Decision.FAIL: 3, Decision.PASS: 2, Decision.INCONCLUSIVE: 2, Decision.NOT_RUN: 2, Decision.ERROR: 1}
 Place = tuple[str, str]
@@ -67,7 +67,7 @@ class Merged:
 
     @property
     def arguments(self) -> dict:
-        return self.asked["arguments"] | dict.fromkeys(("json", "junit", "html")) | {"shard": "", "on": ""}
+        return self.asked["arguments"] | dict.fromkeys(("json", "junit", "html")) | {"shard": ""}
 
     @property
     def machines(self) -> list[Target]:
