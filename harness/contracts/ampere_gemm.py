@@ -57,8 +57,8 @@ class AmpereGemmContract(BlockedContract):
         yield from self.ring("ld.shared")
 
     def ring(self, fragments: str) -> Iterable[tuple[Fields, Fields]]:
-        """K blocks for a ring of four: fewer than stages, as many, more; with and without a remainder."""
-        for blocks in range(6):
+        """K blocks for a ring of four: fewer than stages, as many, more, two rings; with and without a remainder."""
+        for blocks in (0, 1, 2, 3, 4, 8):
             for rest in (0, 9):
                 if blocks or rest:
                     yield self.sized({}, 40, 33, 16 * blocks + rest), {"stages": 4, "fragments": fragments}
