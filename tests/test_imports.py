@@ -24,6 +24,8 @@ MAY = {
     "harness/mutants": "harness.mutants harness.model harness.emulator harness.judge harness.workers harness.session reference "
     "numpy torch triton libcst",
     "harness/gpu_oracle": "harness.gpu_oracle reference numpy torch triton",
+    "harness/report": "harness.report harness.model harness.emulator harness.judge harness.workers harness.session reference numpy "
+    "torch jinja2 markupsafe",
     "harness/studies": "harness kernels reference numpy torch triton rich mpmath -harness.frontends",
     "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich",
     "bitverdict": "harness",

@@ -46,6 +46,7 @@ from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Encl
 from bitverdict.harness.emulator.numerics.real_constants import argument
 from bitverdict.harness.emulator.numerics.real_values import Real
 from bitverdict.harness.emulator.real_tensors import RealTensors
+from bitverdict.harness.emulator.recorder import RecordedMemory, Recorder
 from bitverdict.harness.emulator.residency import Registers, Residency, check_grid, limit_of, most_registers, residency
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
@@ -110,6 +111,8 @@ class LaunchOptions:
     """Changes the text of each tile program before it is executed: a fault of the compiler's, made by a test, or a mutant."""
     edited: EditedPrograms | None = None
     """What is executed in the place of the programs that the compiler made: mutants."""
+    recorder: Recorder | None = None
+    """Is told each event on the chip and each store, for a picture. Programs run one by one."""
     step_limit: int = 0
     """Operations of one program of a launch, after which it is a timeout; 0: `STEP_LIMIT`."""
 
@@ -319,7 +322,7 @@ class Device:
         if self.options.dry or prod(grid) == 0:
             return
         whole = self.options.whole_storages
-        memory = GlobalMemory(whole) if self.unwritten is None else FollowedMemory(whole, self.unwritten)
+        memory = self._memory(launch, whole)
         floats: dict[int, float] = {}
         arguments = flatten(memory, names, values, ready.arguments, floats)
         for name, tensor in self._reached():
@@ -347,6 +350,7 @@ class Device:
             enclosures=Enclosures(self.enclosed),
             reals=(reals := RealLaunch(self._scalars(ready, floats))),
             real_access=None if self.options.real_values is None else RealAccess(reals.hang),
+            recorder=self.options.recorder,
         )
         if self.options.real_values is not None:
             self.reals.begin(memory.regions)
@@ -399,11 +403,18 @@ class Device:
             if self.options.real_values is not None:
                 self.reals.end(memory.regions, lost=context.reals.lost)
 
+    def _memory(self, launch: Launch, whole: bool) -> GlobalMemory:
+        """The global memory of a `launch`: with a recorder one that tells it who stores."""
+        if self.options.recorder is not None:
+            self.options.recorder.begin(launch.name)
+            return RecordedMemory(whole, self.options.recorder)
+        return GlobalMemory(whole) if self.unwritten is None else FollowedMemory(whole, self.unwritten)
+
     def _repeated(
         self, launch: Launch, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str]
     ) -> Callable[[Sequence[Any]], None]:
         """What executes the `launch` again with other values of its arguments, and leaves no trace of it but memory."""
-        options = replace(self.options, provenance=False, allocated=None, real_values=None)
+        options = replace(self.options, provenance=False, allocated=None, real_values=None, recorder=None)
         twin = Device(self.arch, f"eager on {self.multiprocessors}", options)
         twin.reachable, twin.step_limit = self.reachable, max(sum(launch.operations.values()), 1)
         return lambda values: twin.run(program, metadata, grid, names, values)
@@ -419,7 +430,7 @@ class Device:
 
     def _batched(self, context: LaunchContext, ready: Translated, arguments: Sequence[Any]) -> str:
         """Run the programs of a launch several at once. Why they are to run one by one, where they are, and none has run."""
-        if not self.options.batches:
+        if not self.options.batches or self.options.recorder is not None:
             return FEW
         if ready.unbatched:
             return ready.unbatched

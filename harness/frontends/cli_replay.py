@@ -7,10 +7,11 @@ import faulthandler
 import shlex
 from pathlib import Path
 
-from bitverdict.harness.frontends.cli_run import check_timeout
+from bitverdict.harness.frontends.cli_run import add_pages, check_timeout, write_told
 from bitverdict.harness.judge.machine_faults import check_compiler_cache
 from bitverdict.harness.model.certificate import Certificate
 from bitverdict.harness.model.paths import REPRODUCERS
+from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.failure_report import failure_report
@@ -25,6 +26,7 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout"
     )
+    add_pages(parser)
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
 
 
@@ -41,11 +43,23 @@ def run_replay(arguments: argparse.Namespace) -> int:
     else:
         for note in replayed.notes:
             shown.print(f"note: {note}", markup=False)
+    if arguments.html or arguments.pictures:
+        write_told(_told(replayed, arguments), arguments)
     shown.print(replayed.sentence, markup=False, style="bold")
     if replayed.verdict.certificate:
         told = Certificate.from_json(replayed.verdict.certificate).line()
         shown.print(f"could have told apart: {told}", markup=False, soft_wrap=True)
     return {Decision.FAIL: tally.FAIL, Decision.PASS: tally.PASS}.get(replayed.verdict.decision, tally.INCONCLUSIVE)
+
+
+def _told(replayed: Replayed, arguments: argparse.Namespace) -> dict:
+    """What a page tells of one case; where it does not fail, no pictures are there to be drawn."""
+    from bitverdict.harness.report.collect import of_replay
+
+    seed = reproducers.read(arguments.file)
+    with WorkerPool(timeout=arguments.timeout) as pool:
+        line = reproducers.replay_line(arguments.file)
+        return of_replay(target(seed.target), replayed.case, replayed.verdict, [*replayed.notes, replayed.sentence], line, pool)
 
 
 def _replayed(arguments: argparse.Namespace) -> Replayed:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.frontends.sealing import protection, source_of
-from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, writing
+from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache
 from bitverdict.harness.model.addresses import load, look_in, resolve
 from bitverdict.harness.model.found_again import search_path
 from bitverdict.harness.model.launcher_limits import check_launcher
@@ -23,7 +23,7 @@ from bitverdict.harness.session import bugs, resume, secret_draws, tables, tally
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
-from bitverdict.harness.session.result_files import FREE, Records
+from bitverdict.harness.session.result_files import Records
 from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
@@ -118,9 +118,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every verdict as a line of JSON, then a summary")
     parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML, whole at any time")
-    parser.add_argument("--html", type=Path, default=None, metavar="FILE", help="the report as a page, with the pictures")
+    add_pages(parser)
     parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")
     parser.add_argument("-v", "--verbose", action="store_true", help="a line of the table for each target and element type")
+
+
+def add_pages(parser: argparse.ArgumentParser) -> None:
+    """Arguments for the report as a page."""
+    parser.add_argument("--html", type=Path, default=None, metavar="FILE", help="the report as a page of one file, with pictures")
+    parser.add_argument("--pictures", type=Path, default=None, metavar="DIR", help="the pictures of each failure, as SVG files")
 
 
 def add_selection(parser: argparse.ArgumentParser) -> None:
@@ -173,7 +179,7 @@ def run(arguments: argparse.Namespace) -> int:
         journal = resume.begin(arguments, dict.fromkeys(source.target for source in asked))
         if secret is not None:
             secret_draws.commit(secret, journal)
-    shown = tables.console(record=arguments.html is not None)
+    shown = tables.console()
     if protected:
         shown.print(protected, markup=False, soft_wrap=True)
     if secret is not None:
@@ -200,14 +206,14 @@ def run(arguments: argparse.Namespace) -> int:
         counted = session.tally
         if counted.cancelled:
             shown.print(f"cancelled; what was judged is in {journal.path}; run --resume goes on from there", style="yellow")
+        told = page_of(counted, session.bugs.values(), pool) if arguments.html or arguments.pictures else None
         for part in bugs.reports(session.bugs.values(), near=Path.cwd()):
             shown.print(part, soft_wrap=True)
     tables.show(shown, counted, coverage=arguments.coverage, whole=arguments.verbose)
     try:
         records.end(counted)
-        if arguments.html:
-            with writing("--html", arguments.html, FREE):
-                shown.save_html(str(arguments.html))
+        if told is not None:
+            write_told(told, arguments)
         if not counted.cancelled and not counted.stopped:
             if secret is not None:
                 secret_draws.reveal(secret, journal)
@@ -221,6 +227,25 @@ def run(arguments: argparse.Namespace) -> int:
         ended = not counted.cancelled and not counted.stopped
         print(secret_draws.revealed(secret) if ended else secret_draws.withheld(secret))
     return counted.status()
+
+
+def page_of(counted: tally.Tally, found: Iterable[bugs.Bug], pool: WorkerPool) -> dict:
+    """What the page tells of a run; the first failing cases are launched again for their pictures, unless the run was ended."""
+    from bitverdict.harness.report.collect import of_run
+
+    ended = counted.cancelled or counted.stopped
+    return of_run(counted, found, None if ended else pool, near=Path.cwd())
+
+
+def write_told(told: dict, arguments: argparse.Namespace) -> None:
+    """The page and the pictures, where `arguments` ask for them."""
+    from bitverdict.harness.report.collect import header
+    from bitverdict.harness.report.page import write_page, write_pictures
+
+    if arguments.html:
+        write_page(arguments.html, told, header())
+    if arguments.pictures:
+        write_pictures(arguments.pictures, told)
 
 
 def _test_at(address: str) -> Callable[[Target], CaseSource] | None:

@@ -105,6 +105,7 @@ class NodeJudge:
         self.secret: Secret | None = None  # of the sealed tests of this process, once there is one
         self._given_secret: str = config.getoption("--harness-secret")
         self.sealed, self.require_jail = config.getoption("--harness-sealed"), config.getoption("--harness-require-jail")
+        self.html = config.getoption("--harness-html") is not None
         self._leased: dict[str, Target] = {}
 
     def machine(self, name: str) -> Target:
@@ -179,6 +180,8 @@ class NodeJudge:
             properties.append(("told apart", json.dumps(session.tally.told_apart.to_json())))
         if self.certificate == "cases":
             properties.append(("certificates", json.dumps(told.certificates)))
+        if status in (tally.PASS, tally.NOTHING_RAN):
+            self._tell_page(session, properties)
         if left_out := session.tally.completeness.sentence():
             properties.append(("left out", f"{node.target}: {left_out}"))
         if status == tally.PASS:
@@ -188,12 +191,21 @@ class NodeJudge:
             pytest.skip("; ".join(tables.not_run_lines(session.tally)) or "nothing ran")
         session.reduce()
         session.store()
+        self._tell_page(session, properties)
         bugs = sorted(session.bugs.values(), key=lambda bug: bug is not failed)  # what failed before what is no fault of the kernel
         reports = [tables.text_of(bug.report()) for bug in bugs]
         if failed is not None:
             raise failure_class(failed.verdict.signature)("\n" + "\n".join(reports))
         said = ["; ".join(session.tally.open()), *session.tally.inconclusive, *tables.not_run_lines(session.tally)]
         pytest.fail("\n".join(said + reports), pytrace=False)
+
+    def _tell_page(self, session: Session, properties: Properties) -> None:
+        """Keep what a page tells of the node, where a page is asked for."""
+        if self.html:
+            from bitverdict.harness.report.collect import of_run
+
+            told = of_run(session.tally, session.bugs.values(), self.pool)
+            properties.append((pytest_summary.HTML, json.dumps(told, default=str)))
 
     def hold_large(self, node: LargeNode, properties: Properties) -> None:
         """Judge one large product by chosen elements; what the target lacks a feature for is skipped with its name."""

@@ -66,6 +66,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--harness-require-jail", action="store_true", help="a sealed test fails where the machine lacks a protection of the jail"
     )
+    group.addoption("--harness-html", type=Path, default=None, metavar="FILE", help="the report of all nodes as a page")
     group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the reproducers of DIR too, each as a test")
 
 
@@ -107,6 +108,10 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     """What passing cases could have told apart, where it was asked. What sealed tests were protected by and left out, and what they
     drew by: it was committed to in their journal, and is told once all are over."""
     reports = [report for kept in terminalreporter.stats.values() for report in kept if hasattr(report, "user_properties")]
+    if (path := terminalreporter.config.getoption("--harness-html")) is not None:
+        from bitverdict.harness.frontends.pytest_summary import write_html
+
+        write_html(path, reports)
     told = [each for report in reports for each in report.user_properties]
     for line in dict.fromkeys(value for name, value in told if name in ("sealed", "left out")):
         terminalreporter.write_line(line)

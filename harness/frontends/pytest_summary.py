@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any
 
 DEEP = 4096
+HTML = "html"  # the property that holds what a page tells of a node, as JSON
 LONG, SHOWN_FILES = 60.0, 12  # seconds from which a session says where its time went; files it names
 
 
@@ -71,6 +73,15 @@ def certificate_lines(reports: Iterable[Any]) -> Iterator[str]:
     if whole.places:
         yield from text_of(whole.table()).splitlines()
         yield from whole.lines()
+
+
+def write_html(path: Path, reports: Iterable[Any]) -> None:
+    """The page of all nodes, whatever came of them."""
+    from bitverdict.harness.report.collect import header, merged
+    from bitverdict.harness.report.page import write_page
+
+    parts = [json.loads(value) for report in reports for name, value in report.user_properties if name == HTML]
+    write_page(path, merged(parts), header())
 
 
 def time_lines(reports: Iterable[Any]) -> Iterator[str]:

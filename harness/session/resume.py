@@ -25,7 +25,7 @@ from bitverdict.harness.session.reproducers import KNOBS, versions
 from bitverdict.harness.workers.journal import Journal, in_use, records
 
 VERSION = 1
-PATHS = ("json", "junit", "html")
+PATHS = ("json", "junit", "html", "pictures")
 NOT_ASKED = ("command", "resume", "secret")  # of the command line's names, those that no file of the run is told
 
 

@@ -41,13 +41,16 @@ def test_a_right_kernel_passes_with_status_0(capsys: pytest.CaptureFixture, stat
 
 def test_a_wrong_kernel_fails_shrunk_stored_and_replayed(capsys: pytest.CaptureFixture, state: Path, tmp_path: Path) -> None:
     outputs = ["--json", str(tmp_path / "run.jsonl"), "--junit", str(tmp_path / "run.xml"), "--html", str(tmp_path / "run.html")]
+    outputs += ["--pictures", str(tmp_path / "drawn")]
     assert run("--contract", f"{ADD}:WRONG", *SM_90, "--max-cases", "15", *outputs) == 1
     out = capsys.readouterr().out
     assert "FAIL" in out and "n=5" in out and "first at [2]" in out
     (stored,) = (state / "failures").glob("*.json")
     assert f"bitverdict replay {stored}" in out.replace("\n", "")
     assert json.loads(stored.read_text())["case"]["problem"]["n"] == 5
-    assert "FAIL" in (tmp_path / "run.html").read_text()
+    page = (tmp_path / "run.html").read_text()
+    assert "stored by no kernel" in page and "c: 1 of 5 words differ" in page and f"bitverdict replay {stored}" in page
+    assert {each.name.rpartition("-")[0][-6:] for each in (tmp_path / "drawn").iterdir()} == {"-tiles", "errors"}
     assert main(["replay", str(stored)]) == 1
     assert "failed again: the same bug" in capsys.readouterr().out
 

@@ -252,6 +252,7 @@ class Flights:
             return
         self.land(flight)
         flight.known.add(agent.number)
+        self.cta.known(flight, agent)
         cluster, known = self.cta.cluster, max(known, flight.everywhere)
         for views, writes in ((flight.reads, False), (flight.writes, True)):
             for view in views:
@@ -286,6 +287,7 @@ class Flights:
     def _collide(self, views: tuple[View, ...], view: View, op: Operation, flight: InFlight, verb: str, busy: str) -> None:
         for other in views:
             if other.overlaps(view):
+                self.cta.record_fault(op, view, writes=verb != "reads")
                 raise OnChipFault(
                     "race",
                     f"{op.name} {verb} {view} while the {flight.kind.name} issued at {flight.op.location or 'an unknown line'} "

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.onchip import View
     from bitverdict.harness.emulator.memory.real_shadows import Moved
     from bitverdict.harness.emulator.mlir_reader import Operation
+    from bitverdict.harness.emulator.recorder import Recorder
 
 
 @dataclass(eq=False, kw_only=True)
@@ -57,6 +58,9 @@ class LaunchContext:
     """Where floats carry real values, what the launch has of them."""
     real_access: RealAccess | None = None
     """Real values on their way between registers and memory; None where floats carry none."""
+
+    recorder: Recorder | None = None
+    """Where events and stores are recorded for a picture."""
 
     def given(self, op: Operation, shape: tuple[int, ...]) -> Moved | None:
         """The real values of what `op` writes now, in `shape`; None where it is exact."""
@@ -116,7 +120,26 @@ class CtaState:
         flight.number = self.steps
         touched = [f"reads {view}" for view in flight.reads] + [f"writes {view}" for view in flight.writes]
         self.tell(flight.kind.name, flight.op, f"issued: {', '.join(touched)}" if touched else "issued")
+        if self.launch.recorder is not None:
+            self.launch.recorder.flight("issued", self, flight, self.agent.name)
 
     def landed(self, flight: InFlight) -> None:
         said = f"landed, issued at step {flight.number}"
         self.timeline.add(self.steps, "the hardware", flight.kind.name, flight.op.location, said)
+        if self.launch.recorder is not None:
+            self.launch.recorder.flight("landed", self, flight, "the hardware")
+
+    def known(self, flight: InFlight, agent: Agent) -> None:
+        """`agent` has waited for `flight`."""
+        if self.launch.recorder is not None:
+            self.launch.recorder.flight("known", self, flight, agent.name)
+
+    def record_fault(self, op: Operation, view: View, *, writes: bool) -> None:
+        """For a picture: an access that collides."""
+        if self.launch.recorder is not None:
+            self.launch.recorder.touch(self, op, view, write=writes, kind="fault")
+
+    def record_barrier(self, kind: str, op: Operation, byte: int, phase: int, said: str = "") -> None:
+        """For a picture: the mbarrier at `byte`, of which `phase` phases are complete."""
+        if self.launch.recorder is not None:
+            self.launch.recorder.barrier(kind, self, op, byte, phase, said)

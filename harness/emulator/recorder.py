@@ -1,0 +1,203 @@
+"""What a launch did on the chip, event by event, and which program stored each byte of global memory.
+
+A device records where it is asked to (`LaunchOptions.recorder`), for a picture of one failing case. Without a recorder nothing of
+this is kept. `Timeline` keeps sentences of the last events for a finding; a recorder keeps the memory that each event concerns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.memory.global_memory import GlobalMemory, Landing, Region
+
+if TYPE_CHECKING:
+    import torch
+
+    from bitverdict.harness.emulator.execution.async_ops import InFlight
+    from bitverdict.harness.emulator.execution.cta_state import CtaState
+    from bitverdict.harness.emulator.execution.partitions import Agent
+    from bitverdict.harness.emulator.memory.onchip import View
+    from bitverdict.harness.emulator.mlir_reader import Operation
+
+MOST_EVENTS, MOST_PROGRAMS = 3000, 64  # of one program; programs of which events are kept, the last one besides
+LARGEST = 1 << 26  # bytes of a storage whose writers are kept
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Bytes `low` up to `high` of a space ("shared memory", "tensor memory")."""
+
+    space: str
+    low: int
+    high: int
+
+
+@dataclass(frozen=True)
+class Event:
+    """One event of a program. `kind`: issued, landed, known, read, written, fault, barrier, phase, waits,
+    passes.
+
+    `flight` numbers an asynchronous operation of the program, from 1; 0: of none. `barrier` is the byte of an mbarrier, -1: of
+    none; `phase` how many of its phases are complete.
+    """
+
+    step: int
+    agent: str
+    kind: str
+    what: str
+    line: str
+    said: str = ""
+    reads: tuple[Piece, ...] = ()
+    writes: tuple[Piece, ...] = ()
+    flight: int = 0
+    barrier: int = -1
+    phase: int = 0
+
+
+@dataclass
+class Recorder:
+    """Events by (launch, program), and the writers of each storage by the address it begins at."""
+
+    events: dict[tuple[int, tuple[int, int, int]], list[Event]] = field(default_factory=dict)
+    dropped: dict[tuple[int, tuple[int, int, int]], int] = field(default_factory=dict)
+    launches: list[str] = field(default_factory=list)
+    writers: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
+    """(launch, program), by the number in `stored`, which counts from 1."""
+    stored: dict[int, np.ndarray] = field(default_factory=dict)
+    """Where a storage begins -> (bytes,) int32, the number of the writer of each byte; 0: no kernel."""
+    lines: dict[int, str] = field(default_factory=dict)
+    """By its number the line at which a writer stored last."""
+    _numbers: dict[tuple[int, tuple[int, int, int]], int] = field(default_factory=dict)
+    _flights: dict[int, tuple[InFlight, int]] = field(default_factory=dict)  # by id, with the flight, or an id would come again
+
+    def begin(self, name: str) -> None:
+        """A launch of the kernel `name` begins."""
+        self.launches.append(name)
+
+    @property
+    def last(self) -> tuple[int, tuple[int, int, int]] | None:
+        """The program of which an event came last; None without any."""
+        return next(reversed(self.events), None)
+
+    def add(self, state: CtaState, event: Event) -> None:
+        """`event` of the program that `state` runs; of more than `MOST_EVENTS` the first ones go."""
+        key = len(self.launches) - 1, state.program
+        kept = self.events.pop(key, [])
+        self.events[key] = kept  # the last one to have moved stands last
+        kept.append(event)
+        if len(kept) > MOST_EVENTS:
+            del kept[0]
+            self.dropped[key] = self.dropped.get(key, 0) + 1
+        if len(self.events) > MOST_PROGRAMS + 1:
+            del self.events[next(key for place, key in enumerate(self.events) if place == MOST_PROGRAMS // 2)]
+
+    def flight(self, kind: str, state: CtaState, flight: InFlight, agent: str) -> None:
+        """`flight` was issued, has landed, or is known to `agent`."""
+        number = self._flights.setdefault(id(flight), (flight, len(self._flights) + 1))[1]
+        reads, writes = (tuple(map(piece, views)) for views in (flight.reads, flight.writes))
+        barrier = flight.barriers[0] if flight.barriers else -1
+        event = Event(state.steps, agent, kind, flight.kind.name, flight.op.location, "", reads, writes, number, barrier)
+        self.add(state, event)
+
+    def touch(self, state: CtaState, op: Operation, view: View, *, write: bool, kind: str = "") -> None:
+        """An ordinary access to the chip's memory, or one of another `kind` ("fault")."""
+        where = (piece(view),)
+        kind = kind or ("written" if write else "read")
+        reads, writes = ((), where) if write else (where, ())
+        self.add(state, Event(state.steps, state.agent.name, kind, op.name, op.location, "", reads, writes))
+
+    def barrier(self, kind: str, state: CtaState, op: Operation, byte: int, phase: int, said: str) -> None:
+        """An mbarrier was made, completed a phase, or was waited for."""
+        event = Event(state.steps, state.agent.name, kind, op.name, op.location, said, barrier=byte, phase=phase)
+        self.add(state, event)
+
+    def wrote(self, op: Operation, region: Region, places: np.ndarray | slice, size: int, agent: Agent) -> None:
+        """`agent` has stored, by `op`, the words of `size` bytes at `places` (their numbers) of `region`."""
+        if region.raw.size > LARGEST:
+            return
+        held = self.stored.get(region.base)
+        if held is None or held.size != region.raw.size:
+            held = self.stored[region.base] = np.zeros(region.raw.size, np.int32)
+        key = len(self.launches) - 1, agent.place
+        if key not in self._numbers:
+            self.writers.append(key)
+            self._numbers[key] = len(self.writers)
+        number = self._numbers[key]
+        self.lines[number] = op.location
+        held[: held.size // size * size].reshape(-1, size)[places] = number
+
+    def writers_of(self, tensor: torch.Tensor) -> np.ndarray:
+        """The number of the writer of each element of `tensor` (CPU), in its shape (int32); 0: no kernel, or not kept."""
+        shape, size = tuple(tensor.shape), tensor.element_size()
+        held = self.stored.get(tensor.untyped_storage().data_ptr()) if tensor.numel() else None
+        if held is None:
+            return np.zeros(shape, np.int32)
+        strides = tuple(4 * size * stride for stride in tensor.stride())
+        return np.ndarray(shape, np.int32, held, 4 * size * tensor.storage_offset(), strides).copy()
+
+    def told(self, key: tuple[int, tuple[int, int, int]] | None) -> dict[str, Any]:
+        """The events of one program as JSON; {} where none are kept."""
+        if key not in self.events:
+            return {}
+        return {
+            "kernel": self.launches[key[0]] if 0 <= key[0] < len(self.launches) else "",
+            "launch": key[0],
+            "program": list(key[1]),
+            "dropped": self.dropped.get(key, 0),
+            "events": [asdict(event) for event in self.events[key]],
+        }
+
+
+def piece(view: View) -> Piece:
+    """The bytes from the first of `view` to its last. Of registers that an operation writes there is no view of a space."""
+    return Piece(view.space.name, int(view.low), int(view.high))
+
+
+class RecordedMemory(GlobalMemory):
+    """Global memory that tells a recorder who stores."""
+
+    def __init__(self, whole_storages: bool, recorder: Recorder) -> None:
+        super().__init__(whole_storages)
+        self.recorder = recorder
+
+    def _stores(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> None:
+        chosen = addresses.reshape(-1) if mask is None else addresses[np.broadcast_to(mask, addresses.shape)]  # (elements,)
+        for region in self.regions if chosen.size else ():
+            here = chosen[(chosen >= region.base) & (chosen < region.end)]
+            if here.size:
+                self.recorder.wrote(op, region, (here - region.base) // size, size, agent)
+
+    def store(
+        self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, agent: Agent, carried: Any = None
+    ) -> None:
+        super().store(op, addresses, values, mask, agent, carried)
+        self._stores(op, addresses, mask, values.dtype.itemsize, agent)
+
+    def land(
+        self, op: Operation, landings: list[Landing], values: np.ndarray, rows: Sequence[Any], agent: Agent, carried: Any
+    ) -> None:
+        super().land(op, landings, values, rows, agent, carried)
+        size = values.dtype.itemsize
+        for each in landings:
+            offsets = each.offsets if each.inside is None else each.offsets[each.inside]
+            self.recorder.wrote(op, each.region, offsets.reshape(-1) // size, size, agent)
+
+    def issue_update(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> list[Landing]:
+        landings = super().issue_update(op, addresses, mask, size, agent)
+        self._stores(op, addresses, mask, size, agent)
+        return landings
+
+    def atomic(
+        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, dtype: np.dtype, agent: Agent, **update: Any
+    ) -> tuple[np.ndarray, bool]:
+        found = super().atomic(op, addresses, mask, dtype, agent, **update)
+        if update.get("values") is not None:
+            self._stores(op, addresses, mask, dtype.itemsize, agent)
+        return found
+
+
+__all__ = ["Event", "Piece", "RecordedMemory", "Recorder"]

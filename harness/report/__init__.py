@@ -1,0 +1,1 @@
+"""A run as a page that one attaches, and the pictures in it."""

@@ -1,0 +1,202 @@
+"""What a page tells of a run, as JSON: it goes through a pytest worker's properties unchanged, and several make one page."""
+
+from __future__ import annotations
+
+import platform
+import shlex
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.targets import Target, nearest_emulated
+from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.report.examine import task_of
+from bitverdict.harness.report.maps import histogram, tile_map
+from bitverdict.harness.report.source import definition_of, listing
+from bitverdict.harness.report.timeline import timeline
+from bitverdict.harness.session import tables
+from bitverdict.harness.session.bugs import Bug
+from bitverdict.harness.session.case_line import describe
+from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.harness.session.failure_report import TOLD_ELSEWHERE, cells
+from bitverdict.harness.session.reproducers import versions
+from bitverdict.harness.session.tally import Tally
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.task import measured
+
+MOST_EXAMINED = 12  # failing cases of a run that are launched again for pictures
+NOT_A_CASE = TOLD_ELSEWHERE | {"timeline", "in flight", "text"}
+
+
+def header(command: list[str] | None = None) -> dict[str, Any]:
+    """Where and how a run was made: command, date, commit and versions, machine."""
+    words = sys.argv if command is None else command
+    name = Path(words[0]).name if words else ""
+    program = "python -m pytest" if "pytest" in name or "pytest" in Path(words[0]).parent.name else "bitverdict"
+    found = dict(versions())
+    return {
+        "command": shlex.join([*program.split(), *words[1:]]),
+        "date": time.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        "commit": found.pop("harness"),
+        "versions": found,
+        "machine": f"{platform.system()} {platform.machine()}, {platform.node()}",
+    }
+
+
+def of_run(tally: Tally, bugs: Iterable[Bug], pool: WorkerPool | None, *, near: Path | None = None) -> dict[str, Any]:
+    """The rows, failures and remarks of a run. `pool` launches its first failing cases again; None: there are no pictures."""
+    rows = [
+        {
+            "contract": row.contract,
+            "target": row.target,
+            "dtype": row.dtype,
+            "cases": row.cases,
+            "words": row.words,
+            **{str(decision): row.decisions[decision] for decision in Decision},
+            "basis": ", ".join(f"{name} {count}" for name, count in row.basis.most_common()),
+            "bound_used": row.bound_used,
+            "cover": [tally.covered[row.contract, row.target], tally.asked.get((row.contract, row.target), 0)],
+        }
+        for row in sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype))
+    ]
+    failures: list[dict[str, Any]] = []
+    for bug in bugs:
+        notes = [f"{bug.seen} cases show it", *bug.notes] if bug.seen > 1 else list(bug.notes)
+        asked = pool if len(failures) < MOST_EXAMINED else None
+        failures.append(
+            failure(bug.source.name, bug.source.target, bug.case, bug.verdict, notes, bug.replay_line(near=near), asked)
+        )
+    left_out = [f"{name}: {said}" for name, each in tally.scope.narrowed.items() for said in each] + tally.completeness.lines()
+    sizes = [
+        {"contract": name, "sizes": ", ".join(f"{axis} = {size:,}" for axis, size in most.items())}
+        for name, most in tally.scope.largest.items()
+        if most
+    ]
+    configurations = tally.scope.lines()[bool(sizes) : len(tally.scope.lines()) - sum(map(len, tally.scope.narrowed.values()))]
+    return {
+        "rows": rows,
+        "failures": failures,
+        "left_out": left_out,
+        "sizes": sizes,
+        "configurations": configurations,
+        "remarks": [*tables.not_run_lines(tally), *tally.told_apart.lines()],
+        "sentences": [tally.sentence()],
+        "status": tally.status(),
+    }
+
+
+def of_replay(where: Target, case: Case, verdict: Verdict, notes: list[str], line: str, pool: WorkerPool) -> dict[str, Any]:
+    """One stored case that was judged again, as a run of one case."""
+    contract, counted = resolve(case.contract), Tally()
+    name = CaseSource(case.contract, where, launcher=case.launcher).name
+    counted.count(case, name, where.name, contract.coverage(case, where), verdict)
+    told = of_run(counted, (), pool)
+    if verdict.failed or verdict.decision is Decision.ERROR:
+        told["failures"] = [failure(name, where, case, verdict, notes, line, pool)]
+    return told
+
+
+def merged(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Several runs as one: rows and failures of all, the worst status."""
+    found: dict[str, Any] = {
+        name: [] for name in ("rows", "failures", "left_out", "sizes", "configurations", "remarks", "sentences")
+    }
+    status = 0
+    for part in parts:
+        for name, kept in found.items():
+            kept += [each for each in part[name] if name == "rows" or each not in kept]
+        status = max(status, part["status"])
+    found["rows"].sort(key=lambda row: (row["contract"], row["target"], row["dtype"]))
+    return {"status": status} | found
+
+
+def failure(
+    name: str, where: Target, case: Case, verdict: Verdict, notes: list[str], replay: str, pool: WorkerPool | None
+) -> dict[str, Any]:
+    """One failure with its pictures. What cannot be launched again says so, and is told by its verdict alone."""
+    details = verdict.details
+    found, why = _examined(case, where, verdict, pool)
+    marks: dict[str, str] = {}
+    if verdict.location:
+        marks[verdict.location] = f"{verdict.outcome}: here"
+    if details.get("other location"):
+        marks.setdefault(details["other location"], "the other access")
+    if found.get("stored_at"):
+        marks.setdefault(found["stored_at"], "the first wrong word is stored here")
+    if not marks:
+        kernels = [each.get("kernel", "") for each in verdict.recorded.get("launches", ())] or found.get("launches", [])
+        marks = {at: "the kernel under test" for each in dict.fromkeys(kernels) if (at := definition_of(each, case))}
+    event = found.get("timeline", {})
+    pictures = [
+        {"kind": kind, "name": output["name"], "svg": svg}
+        for output in found.get("outputs", ())
+        if output["wrong"]
+        for kind, svg in (
+            ("tiles", tile_map(output, found["writers"])),
+            ("errors", histogram(output) if output["errors"] else ""),
+        )
+        if svg
+    ]
+    if svg := timeline(event, found.get("outcome", ""), verdict.location):
+        pictures.append({"kind": "timeline", "name": "", "svg": svg})
+    elif not why:
+        why = "no asynchronous operation and no barrier: the program has no ring buffer"
+    return {
+        "contract": name,
+        "target": where.name,
+        "outcome": str(verdict.outcome),
+        "error": verdict.decision is Decision.ERROR,
+        "message": verdict.message,
+        "location": verdict.location,
+        "cause": details.get("cause") or details.get("probable cause") or "",
+        "clusters": list(details.get("clusters", ())),
+        "first": list(details.get("first", ())),
+        "heat": details["heat"] if not pictures and cells(details.get("heat")) > 1 else None,
+        "details": [
+            [key, _lines(value)] for key, value in details.items() if key not in NOT_A_CASE and value not in (None, "", [], {})
+        ],
+        "notes": notes,
+        "case": describe(case),
+        "replay": replay,
+        "source": [] if not marks else listing(marks, case),
+        "pictures": pictures,
+        "examined": f"launched again on {found['target']} for the pictures" if found else "",
+        "not_examined": why,
+        "program": f"{event['kernel']}, program {tuple(event['program'])}" if event else "",
+    }
+
+
+def _examined(case: Case, where: Target, verdict: Verdict, pool: WorkerPool | None) -> tuple[dict[str, Any], str]:
+    """What a launch with a recorder shows, and why there is none."""
+    if pool is None:
+        return {}, "the run has more failures than are launched again for pictures"
+    if case.sealed:
+        return {}, "the candidate is sealed: its file is not imported for pictures"
+    if verdict.decision is Decision.ERROR:
+        return {}, "an error of the harness is not launched again"
+    there = where if where.emulated else nearest_emulated(where.arch)
+    try:
+        answered = pool.judge(task_of(case), there)  # type: ignore[arg-type]
+    except (EmulatedFault, OSError) as error:
+        return {}, f"the launch for the pictures failed: {error}"
+    found = measured(answered)
+    if found is None:
+        return {}, f"the launch for the pictures ended with {answered.outcome}: {answered.message}"
+    return found, ""
+
+
+def _lines(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        return [f"{name}: {each}" for name, each in value.items()]
+    return [str(each) for each in value] if isinstance(value, list) else str(value).splitlines()
+
+
+def stem_of(told: dict[str, Any], number: int) -> str:
+    """The beginning of the names of a failure's picture files."""
+    plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{told['contract']}-{told['target']}")
+    return f"{number:02d}-{plain}"

@@ -1,0 +1,174 @@
+"""A failing case once more, in a worker, with a recorder: which words are wrong, by which program, and what the chip did.
+
+It is a task of the worker pool (`bitverdict.harness.workers.task`), so a case that kills its worker costs its pictures alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.recorder import Recorder
+from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.compare import held
+from bitverdict.harness.judge.devices import launched_with
+from bitverdict.harness.judge.diagnose import ulp_distance, values
+from bitverdict.harness.judge.instrumentation import own_instrumentation
+from bitverdict.harness.judge.judge import launcher_of
+from bitverdict.harness.judge.launch import launch
+from bitverdict.harness.judge.real_values import mathematics
+from bitverdict.harness.model.addresses import look_in, resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract, ExpectedOutput, Undecided, case_from_record
+from bitverdict.harness.model.paths import relative
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.workers.task import MEASURED, Task
+
+ROWS, COLUMNS = 32, 64  # cells of a map
+BINS = range(-8, 9)  # powers of two of a histogram; the outer ones hold what lies beyond
+SECONDS = 90.0
+
+
+def task_of(case: Case) -> Task:
+    """What a worker is asked for the pictures of `case`."""
+    return Task(function=f"{__name__}:examined", contract=case.contract, given={"case": case.to_json()}, timeout=SECONDS)
+
+
+def examined(target: Target, given: Mapping[str, Any]) -> Verdict:
+    """The task: what `examine` found, as what was measured."""
+    look_in(given["case"].get("search_path", ()))
+    contract = resolve(given["case"]["contract"])
+    found = examine(case_from_record(contract, given["case"]), target, contract)
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: found})
+
+
+class _Watched:
+    """A contract that keeps, beside each output of a launch, which program stored its elements."""
+
+    def __init__(self, contract: Contract, recorder: Recorder) -> None:
+        self.contract, self.recorder = contract, recorder
+        self.writers: dict[str, np.ndarray] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.contract, name)
+
+    def launch(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None) -> Mapping[str, Any]:
+        from bitverdict.harness.emulator.cuda_tensors import inside
+
+        outputs = self.contract.launch(case, tensors, launcher)
+        self.writers = {name: self.recorder.writers_of(inside(each)) for name, each in outputs.items()}
+        return outputs
+
+
+def examine(case: Case, target: Target, contract: Contract) -> dict[str, Any]:
+    """What one launch of `case` on the emulated `target` shows, as JSON: its outputs, its writers, the events of one program.
+
+    That program is the one at fault, or the one that stored the first wrong word. Of a case of several calls the first is launched.
+    """
+    case, recorder = replace(case, calls=1), Recorder()
+    watched: Any = _Watched(contract, recorder)
+    with own_instrumentation(case.launcher or case.contract), launched_with(recorder=recorder):
+        operands = {operand.name: operand for operand in contract.operands(case)}
+        seen = launch(case, target, watched, launcher_of(case, target), operands, Clock())
+    outputs: list[dict] = []
+    if seen.outcome is None:
+        try:
+            expected = contract.expected(case, target, operands, seen.recorded)
+        except Undecided:
+            expected = []
+        named = [each for each in expected if each.name in seen.outputs]
+        outputs = [
+            told
+            for each in named
+            if (told := output_told(each, seen.outputs[each.name], seen.real_values.get(each.name), watched.writers[each.name]))
+        ]
+    wrote = next((number for each in outputs if (number := each["first_writer"])), 0)
+    key = recorder.writers[wrote - 1] if wrote else recorder.last
+    timeline = recorder.told(key if key in recorder.events else recorder.last)
+    for event in timeline.get("events", ()):
+        event["line"] = relative(event["line"])
+    return {
+        "target": target.name,
+        "outcome": str(seen.outcome or ""),
+        "outputs": outputs,
+        "writers": [[launched, list(program)] for launched, program in recorder.writers],
+        "launches": recorder.launches,
+        "stored_at": relative(recorder.lines.get(wrote, "")),
+        "timeline": timeline,
+    }
+
+
+def output_told(expected: ExpectedOutput, got: np.ndarray, real: Any, writers: np.ndarray) -> dict[str, Any] | None:
+    """The map and the histogram of one output as JSON; None where its shape or its words are none that can be compared."""
+    if tuple(got.shape) != tuple(expected.shape) or not got.size or writers.shape != got.shape:
+        return None
+    differs = held(expected, got)[0]
+    found = mathematics(expected, real)
+    if found is not None and found.wrong.any():
+        differs = found.wrong
+    flat = differs.reshape(-1)
+    first = int(flat.argmax()) if flat.any() else 0
+    return {
+        "name": expected.name,
+        "format": expected.format,
+        "shape": list(got.shape),
+        "wrong": int(differs.sum()),
+        "of": int(differs.size),
+        "first_writer": int(writers.reshape(-1)[first]) if flat.any() else 0,
+        "tile": list(expected.tile) if expected.tile else None,
+        "map": tile_map(differs, writers, expected.tile),
+        "errors": errors(expected, got, differs),
+    }
+
+
+def tile_map(differs: np.ndarray, writers: np.ndarray, tile: tuple[int, int] | None) -> dict[str, Any]:
+    """Cells of an output, seen as rows of its last axis: of each how many words, how many wrong, and who stored the first wrong
+    one, or the first one."""
+    columns = differs.shape[-1] if differs.ndim else 1
+    wrong, by = differs.reshape(-1, columns), writers.reshape(-1, columns)
+    height, width = (_step(wrong.shape[axis], most, (tile or (1, 1))[axis]) for axis, most in ((0, ROWS), (1, COLUMNS)))
+    cells = []
+    for top in range(0, wrong.shape[0], height):
+        row = []
+        for left in range(0, columns, width):
+            here = wrong[top : top + height, left : left + width].reshape(-1)
+            stored = by[top : top + height, left : left + width].reshape(-1)
+            row.append([int(here.size), int(here.sum()), int(stored[int(here.argmax()) if here.any() else 0])])
+        cells.append(row)
+    return {"cell": [height, width], "shape": list(wrong.shape), "cells": cells}
+
+
+def _step(size: int, most: int, tile: int) -> int:
+    """Elements of one side of a cell: so that no more than `most` cells come, dividing a tile or made of whole ones."""
+    step = max(tile, 1)
+    while step > 1 and step % 2 == 0 and -(-size // (step // 2)) <= most:
+        step //= 2
+    while -(-size // step) > most:
+        step *= 2
+    return step
+
+
+def errors(expected: ExpectedOutput, got: np.ndarray, differs: np.ndarray) -> dict[str, Any]:
+    """A histogram by powers of two: of |got - value| / bound where there is a bound, else of the distance in ulp.
+
+    `counts` has for each bin of `BINS` how many words pass and how many are wrong; `zero` those without an error, `unplaced` those
+    without a finite one.
+    """
+    with np.errstate(all="ignore"):
+        if expected.value is not None and expected.bound is not None:
+            unit, distance = "bound", np.abs(values(expected.format, got) - expected.value)
+            share = np.where(distance == 0, 0.0, distance / np.where(expected.bound == 0, np.finfo(float).tiny, expected.bound))
+        elif expected.words is not None:
+            unit, share = "ulp", ulp_distance(expected.format, got, expected.words.view(got.dtype)).astype(np.float64)
+        else:
+            return {}
+        placed = np.isfinite(share) & (share > 0)
+        bins = np.clip(np.ceil(np.log2(np.where(placed, share, 1.0))), BINS.start, BINS.stop - 1).astype(int)
+    counts = [[int((placed & (bins == at) & ~differs).sum()), int((placed & (bins == at) & differs).sum())] for at in BINS]
+    zero, unplaced = share == 0, ~np.isfinite(share)
+    without, none = ([int((mask & ~differs).sum()), int((mask & differs).sum())] for mask in (zero, unplaced))
+    return {"unit": unit, "first": BINS.start, "counts": counts, "zero": without, "unplaced": none}

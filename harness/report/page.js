@@ -1,0 +1,42 @@
+"use strict";
+(() => {
+  const rows = [...document.querySelectorAll("#table tbody tr")];
+  const text = document.getElementById("filter-text");
+  const target = document.getElementById("filter-target");
+  const buttons = [...document.querySelectorAll("[data-decision]")];
+  const count = document.getElementById("filter-count");
+  let decision = "all";
+  function filter() {
+    const part = text.value.trim().toLowerCase();
+    let shown = 0;
+    for (const row of rows) {
+      const kept =
+        row.dataset.contract.toLowerCase().includes(part) &&
+        (!target.value || row.dataset.target === target.value) &&
+        (decision === "all" || row.dataset.decisions.split(";").includes(decision));
+      row.hidden = !kept;
+      shown += kept;
+    }
+    count.textContent = `${shown} of ${rows.length} lines`;
+  }
+  for (const button of buttons) {
+    button.addEventListener("click", () => {
+      decision = button.dataset.decision;
+      for (const each of buttons) each.setAttribute("aria-pressed", String(each === button));
+      filter();
+    });
+  }
+  text.addEventListener("input", filter);
+  target.addEventListener("change", filter);
+  document.querySelector(".filters").addEventListener("submit", (event) => event.preventDefault());
+  for (const button of document.querySelectorAll(".copy")) {
+    button.addEventListener("click", () => {
+      const code = button.parentElement.querySelector("code");
+      const range = document.createRange();
+      range.selectNodeContents(code);
+      getSelection().removeAllRanges();
+      getSelection().addRange(range);
+      if (navigator.clipboard) navigator.clipboard.writeText(code.textContent).then(() => (button.textContent = "copied"), () => {});
+    });
+  }
+})();

@@ -1,0 +1,60 @@
+"""The page itself: one file with its styles, script and pictures in it. It loads nothing and needs no network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.judge.machine_faults import writing
+from bitverdict.harness.report.collect import stem_of
+from bitverdict.harness.report.svg import as_file
+from bitverdict.harness.session.failure_report import heat_map
+from bitverdict.harness.session.reproducers import write_atomically
+from bitverdict.harness.session.result_files import FREE
+
+HERE = Path(__file__).parent
+STATUS = {0: "all pass", 1: "failed", 3: "open: an error, too much inconclusive, or a required case not decided", 5: "nothing ran"}
+
+
+def page(told: Mapping[str, Any], header: Mapping[str, Any]) -> str:
+    """The text of the page. `told` is of `bitverdict.harness.report.collect`."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    made = Environment(
+        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    text = {name: Markup((HERE / name).read_text()) for name in ("colours.css", "page.css", "page.js")}
+    failures = [
+        {**each, "pictures": [{**one, "svg": Markup(one["svg"])} for one in each["pictures"]], "heat_text": _heat(each)}
+        for each in told["failures"]
+    ]
+    targets = sorted({row["target"] for row in told["rows"]})
+    return made.get_template("page.html.j2").render(
+        told={**told, "failures": failures}, header=header, text=text, targets=targets, status=STATUS.get(told["status"], "")
+    )
+
+
+def _heat(told: Mapping[str, Any]) -> str:
+    return heat_map(told["heat"]) if told["heat"] else ""
+
+
+def write_page(path: Path, told: Mapping[str, Any], header: Mapping[str, Any]) -> None:
+    """Write the page to `path`, whole or not at all."""
+    with writing("--html", path, FREE):
+        write_atomically(path, page(told, header))
+
+
+def write_pictures(directory: Path, told: Mapping[str, Any]) -> list[Path]:
+    """Each picture as an SVG file of its own, with its colours, in `directory`; the files' paths."""
+    written = []
+    with writing("--pictures", directory, FREE):
+        directory.mkdir(parents=True, exist_ok=True)
+        for number, each in enumerate(told["failures"], 1):
+            for one in each["pictures"]:
+                kind = f"{one['kind']}-{one['name']}" if one["name"] else one["kind"]
+                path = directory / f"{stem_of(each, number)}-{kind}.svg"
+                write_atomically(path, as_file(one["svg"]))
+                written.append(path)
+    return written

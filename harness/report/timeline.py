@@ -1,0 +1,218 @@
+"""The ring-buffer timeline: stages of on-chip memory by time, what is in flight, landed, read and overwritten there; barriers.
+
+A stage is a range of bytes that an asynchronous operation writes, or reads. Time is the order of the events: a step of the program
+at which nothing of them happened takes no room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from typing import Any
+
+from bitverdict.harness.report.svg import element, picture, text, titled
+
+MOST_EVENTS, MOST_LANES = 110, 18  # of a picture
+LEFT, LANE, TOP = 236.0, 24.0, 42.0
+NARROW, WIDE, ROOM = 13.0, 30.0, 780.0  # pixels of one event, and of all where they are few
+
+
+@dataclass
+class Lane:
+    """A range of bytes: what it holds is named by the lines that load it."""
+
+    space: str
+    low: int
+    high: int
+    lines: dict[str, None] = field(default_factory=dict)
+    stage: int = 0
+    stages: int = 1
+
+    def touches(self, piece: Mapping[str, Any]) -> bool:
+        return piece["space"] == self.space and piece["low"] < self.high and self.low < piece["high"]
+
+    @property
+    def name(self) -> str:
+        line = next(iter(self.lines), "").rpartition(":")[2]
+        stage = f"stage {self.stage}" if self.stages > 1 else "buffer"
+        return f"{stage}{f' of line {line}' if line else ''}"
+
+    @property
+    def bytes(self) -> str:
+        return f"{'tmem' if self.space.startswith('tensor') else 'smem'} {self.low}"
+
+
+def timeline(told: Mapping[str, Any], fault: str = "", location: str = "") -> str:
+    """The picture of the events of one program; empty where nothing asynchronous or no barrier is among them. `fault` is what ended
+    it, at `location`: then the last events are drawn, else the first ones."""
+    events = told.get("events") or []
+    if not any(event["flight"] or event["barrier"] >= 0 for event in events):
+        return ""
+    shown = list(events[-MOST_EVENTS:] if fault else events[:MOST_EVENTS])
+    lanes, barriers = (
+        _lanes(events, shown),
+        sorted({event["barrier"] for event in shown if event["barrier"] >= 0 and not event["flight"]}),
+    )
+    barriers = barriers[: max(MOST_LANES - len(lanes), 6)]
+    step = min(max(ROOM / (len(shown) + 1), NARROW), WIDE)
+    right, bottom = LEFT + (len(shown) + 1) * step + 10, TOP + LANE * (len(lanes) + len(barriers)) + 8
+    parts = [*_axis(shown, bottom, step), *_stages(shown, lanes, right, step)]
+    parts += _barriers(events, shown, barriers, TOP + LANE * len(lanes) + 8, step)
+    if fault:
+        x = LEFT + len(shown) * step + step / 2
+        at = location.rpartition("/")[2]
+        parts.append(element("line", titled(f"{fault} at {at}"), x1=x, x2=x, y1=TOP - 10, y2=bottom, class_="fault"))
+        parts.append(text(x, TOP - 26, f"{fault}{f' at {at}' if at else ''}", "label fail", "end"))
+    legend, end = _legend(bottom + 24)
+    parts += legend
+    place = told["program"]
+    label = f"{told.get('kernel', '')}, program {tuple(place)}: stages and barriers by time, {len(shown)} of {len(events)} events"
+    return picture(max(right, end), bottom + 34, label, parts)
+
+
+def _lanes(events: Sequence[Mapping], shown: Sequence[Mapping]) -> list[Lane]:
+    """The stages that the events of the picture concern. What is written in flight makes one, then what is read in flight."""
+    found: dict[tuple[str, int, int], Lane] = {}
+    here = {(p["space"], p["low"], p["high"]) for event in shown for p in (*event["reads"], *event["writes"])}
+    for side in ("writes", "reads"):
+        for event in events:
+            for piece in event[side] if event["flight"] else ():
+                key = piece["space"], piece["low"], piece["high"]
+                if key not in here or (side == "reads" and any(lane.touches(piece) for lane in found.values())):
+                    continue
+                lane = found.setdefault(key, Lane(*key))
+                if side == "writes":
+                    lane.lines.setdefault(event["line"])
+    groups: dict[tuple, list[Lane]] = {}
+    for lane in sorted(found.values(), key=lambda each: (each.space, each.low)):
+        groups.setdefault((lane.space, lane.high - lane.low, next(iter(lane.lines), "")), []).append(lane)
+    for group in groups.values():
+        for number, lane in enumerate(group):
+            lane.stage, lane.stages = number, len(group)
+    return [lane for group in groups.values() for lane in group][:MOST_LANES]
+
+
+def _axis(shown: Sequence[Mapping], bottom: float, step: float) -> list[str]:
+    parts = [text(LEFT - 8, TOP - 8, "step", "label quiet", "end")]
+    for at in range(0, len(shown), 8 if step < 20 else 4):
+        x = LEFT + at * step + step / 2
+        parts.append(element("line", x1=x, x2=x, y1=TOP - 4, y2=bottom, class_="grid"))
+        parts.append(text(x, TOP - 8, str(shown[at]["step"]), "label quiet", "middle"))
+    return parts
+
+
+def _said(event: Mapping[str, Any]) -> str:
+    more = f", {event['said']}" if event["said"] else ""
+    return f"step {event['step']}, {event['agent']}: {event['what']} {event['kind']}{more}, at {event['line'].rpartition('/')[2]}"
+
+
+def _stages(shown: Sequence[Mapping], lanes: Sequence[Lane], right: float, step: float) -> list[str]:
+    parts = []
+    for number, lane in enumerate(lanes):
+        y = TOP + number * LANE
+        parts.append(text(LEFT - 86, y + 15, lane.name, "label", "end"))
+        parts.append(text(LEFT - 8, y + 15, lane.bytes, "label quiet", "end"))
+        parts.append(element("line", x1=LEFT, x2=right, y1=y + LANE - 1, y2=y + LANE - 1, class_="grid"))
+        parts += _lane(shown, lane, y, step)
+    return parts
+
+
+def _lane(shown: Sequence[Mapping], lane: Lane, y: float, step: float) -> list[str]:
+    """What happens to one stage: bars from issue to landing and on to the wait, marks of ordinary accesses and overwriting."""
+    parts, marks = [], []
+    open_: dict[int, dict[str, int]] = {}
+    held = False
+    for at, event in enumerate(shown):
+        writes, reads = (any(lane.touches(piece) for piece in event[side]) for side in ("writes", "reads"))
+        if not writes and not reads:
+            continue
+        x = LEFT + at * step
+        if event["flight"]:
+            flight = open_.setdefault(event["flight"], {"from": at if event["kind"] == "issued" else 0, "writes": int(writes)})
+            if event["kind"] == "issued" and writes and held:
+                cross = f"M{x + 1:.1f} {y + 3:.1f}l9 9m0 -9l-9 9"
+                marks.append(element("path", titled(f"overwritten: {_said(event)}"), d=cross, class_="over"))
+            held |= writes and event["kind"] == "landed"
+            if event["kind"] not in flight:
+                flight[event["kind"]] = at
+        else:
+            held |= writes
+            kind = "store" if writes else "reads"
+            if event["kind"] == "fault":
+                cross = f"M{x + 1:.1f} {y + 3:.1f}l12 12m0 -12l-12 12"
+                marks.append(element("path", titled(_said(event)), d=cross, class_="over"))
+                continue
+            marks.append(element("circle", titled(_said(event)), cx=x + step / 2, cy=y + 15, r=3.5, class_=kind))
+    for flight in open_.values():
+        begun, end = flight["from"], len(shown)
+        landed, known = flight.get("landed", end), flight.get("known", end)
+        event = shown[flight.get("issued", landed if landed < end else known if known < end else 0)]
+        top, tall = (y + 3, 9) if flight["writes"] else (y + 13, 7)
+        until = min(landed, known)
+        if until > begun:
+            box = {"x": LEFT + begun * step + 2, "y": top, "width": (until - begun) * step, "height": tall}
+            parts.append(element("rect", titled(f"in flight: {_said(event)}"), class_="issued", **box))
+        if landed < end and known >= landed:
+            box = {"x": LEFT + landed * step + 2, "y": top, "width": max((known - landed) * step, 5.0), "height": tall}
+            kind = "landed" if flight["writes"] else "reads"
+            parts.append(element("rect", titled(f"landed: {_said(event)}"), class_=kind, **box))
+        if known < end:
+            x = LEFT + known * step + 3
+            told = titled(f"known: {_said(shown[known])}")
+            parts.append(element("line", told, x1=x, x2=x, y1=top - 2, y2=top + tall + 2, class_="known"))
+    return parts + marks
+
+
+def _barriers(events: Sequence[Mapping], shown: Sequence[Mapping], barriers: Sequence[int], top: float, step: float) -> list[str]:
+    """A row for each mbarrier: its phases as bands, its waits as marks."""
+    parts = []
+    first = id(shown[0])
+    before = list(takewhile(lambda event: id(event) != first, events))
+    for number, byte in enumerate(barriers):
+        y = top + number * LANE
+        parts.append(text(LEFT - 8, y + 15, f"mbarrier at {byte}", "label", "end"))
+        earlier = [event["phase"] for event in before if event["barrier"] == byte and event["kind"] in ("barrier", "phase")]
+        phase = earlier[-1] if earlier else -1
+        begun = 0
+        marks = []
+        for at, event in enumerate([*shown, None]):
+            if event is not None and (event["barrier"] != byte or event["flight"]):
+                continue
+            if event is None or event["kind"] in ("barrier", "phase"):
+                if phase >= 0 and at > begun:
+                    box = {"x": LEFT + begun * step, "y": y + 4, "width": (at - begun) * step, "height": LANE - 8}
+                    parts.append(element("rect", titled(f"phase {phase} is open"), class_=f"phase{phase % 2}", **box))
+                    parts.append(text(LEFT + begun * step + 4, y + 15, str(phase)))
+                if event is not None:
+                    phase, begun = event["phase"], at
+            elif event["kind"] in ("waits", "passes"):
+                x = LEFT + at * step + 3
+                kind = "wait" if event["kind"] == "waits" else "pass-mark"
+                marks.append(element("path", titled(_said(event)), d=f"M{x:.1f} {y + 7:.1f}l8 5l-8 5z", class_=kind))
+        parts += marks
+    return parts
+
+
+def _legend(y: float) -> tuple[list[str], float]:
+    x, parts = 10.0, []
+    entries = (
+        ("rect", "issued", "load in flight"), ("rect", "landed", "landed, not waited for"), ("line", "known", "waited for"),
+        ("rect", "reads", "read"), ("dot", "store", "stored"), ("cross", "over", "overwritten"),
+        ("band", "phase1", "phase, by number"),
+        ("tri", "wait", "wait blocks"), ("tri", "pass-mark", "wait passes"),
+    )  # fmt: skip
+    for shape, kind, said in entries:
+        if shape in ("rect", "band"):
+            parts.append(element("rect", x=x, y=y - 9, width=14, height=9, class_=kind))
+        elif shape == "line":
+            parts.append(element("line", x1=x + 6, x2=x + 6, y1=y - 11, y2=y + 2, class_=kind))
+        elif shape == "dot":
+            parts.append(element("circle", cx=x + 6, cy=y - 4, r=3.5, class_=kind))
+        elif shape == "cross":
+            parts.append(element("path", d=f"M{x + 1:.1f} {y - 9:.1f}l9 9m0 -9l-9 9", class_=kind))
+        else:
+            parts.append(element("path", d=f"M{x:.1f} {y - 9:.1f}l8 5l-8 5z", class_=kind))
+        parts.append(text(x + 19, y, said, "label quiet"))
+        x += 19 + 6.8 * len(said) + 12
+    return parts, x
