@@ -1,6 +1,6 @@
-"""The command line: ``bitverdict run | merge JOURNAL... | ci | watch | mutate ADDRESS | kernelbench PROBLEM CANDIDATE |
-replay FILE | promote FILE | targets | invariance STEM | crosscheck STEM | order KERNEL | large | record | compile | pages |
-translate KERNEL``.
+"""The command line: ``bitverdict run | merge JOURNAL... | ci | watch | mutate ADDRESS | kernelbench PROBLEM CANDIDATE | replay
+FILE | promote FILE | targets | certify STEM | verify PACK | invariance STEM | crosscheck STEM | order KERNEL | large | record |
+compile | pages | translate KERNEL``.
 
 Exit status: 0 all right, 1 fail, 2 usage, 3 too much inconclusive, an error or cancelled, 5 nothing ran.
 """
@@ -52,6 +52,14 @@ COMMANDS = {
         "judge a stored failing case again", "frontends.cli_replay", "add_replay_arguments", "run_replay", forks=True
     ),
     "promote": Command("keep a failing case in tests/reproducers", "frontends.cli_replay", "add_promote_arguments", "run_promote"),
+    "certify": Command("judge every required case of a kernel and write a conformance pack", "frontends.cli_certify", forks=True),
+    "verify": Command(
+        "hold a conformance pack to what is computed here",
+        "frontends.cli_certify",
+        "add_verify_arguments",
+        "run_verify",
+        forks=True,
+    ),
     "invariance": Command(
         "equal calls, equal words; the same row, the same bits in any batch", "frontends.cli_invariance", forks=True
     ),

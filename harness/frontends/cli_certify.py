@@ -1,0 +1,96 @@
+"""``bitverdict certify STEM | FILE:FUNCTION --target T -o PACK`` writes a conformance pack; ``verify PACK`` trusts nothing in one.
+
+Exit status of certify: 0 every required case passes or is a known failure, 1 some fail, 2 usage. Of verify: 0 verified, 1 rejected.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import tempfile
+from pathlib import Path
+
+from bitverdict.harness.frontends.cli_run import checked, defaults
+from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
+from bitverdict.harness.model.targets import targets
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.report import pack, verify
+from bitverdict.harness.report.certify import certified, open_points
+from bitverdict.harness.session.result_files import FREE
+from bitverdict.harness.workers.forkserver import collect_again
+from bitverdict.harness.workers.pool import WorkerPool
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("stem", metavar="STEM | FILE:FUNCTION", help="a kernel, or a test that bitverdict.test or judged made")
+    parser.add_argument("--launcher", default="", metavar="FILE:FUNCTION", help="your own launcher, by the kernel's mathematics")
+    parser.add_argument("--target", action="append", required=True, metavar="T", help="emulated:sm_NN or cuda:N; may be repeated")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="PACK", help="the pack, a zip file")
+    parser.add_argument(
+        "--known",
+        type=Path,
+        default=None,
+        metavar="FILE",
+        help="known failures: JSON, a list of target, case, outcome, owner, issue",
+    )
+    parser.add_argument("--sign", type=Path, default=None, metavar="KEY", help="sign the pack by this SSH key (ssh-keygen -Y sign)")
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    known = []
+    if arguments.known:
+        try:
+            known = json.loads(arguments.known.read_text())
+        except (OSError, ValueError) as error:
+            raise UsageError(f"--known {arguments.known}: {error}; give a JSON list") from None
+    asked = argparse.Namespace(**defaults())
+    asked.stems, asked.launcher, asked.target = [arguments.stem], arguments.launcher, arguments.target
+    sources = checked(asked)
+    if lacking := [source for source in sources if source.unserved]:
+        raise UsageError(f"--target {lacking[0].target.name}: {lacking[0].unserved}; name a target that serves {arguments.stem}")
+    check_compiler_cache()
+    collect_again()
+    with WorkerPool(timeout=arguments.timeout) as pool:
+        made = certified(sources, pool, known)
+    with writing("--output", arguments.output, FREE):
+        pack.write(arguments.output, made, key=arguments.sign)
+    for said in (opened := open_points(made)):
+        print(said)
+    print(f"{arguments.output}: {made.about['counts']}, required list {made.about['required list']}")
+    return int(bool(opened))
+
+
+def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("pack", type=Path, metavar="PACK", help="what bitverdict certify wrote; its kernel is run on this machine")
+    parser.add_argument("--share", type=float, default=verify.SHARE, metavar="S", help="of the cases, what is judged again (0.1)")
+    parser.add_argument("--seed", type=int, default=None, metavar="N", help="draw the share by this seed (default: a new one)")
+    parser.add_argument("--signers", type=Path, default=None, metavar="FILE", help="allowed signers, as of ssh-keygen -Y verify")
+    parser.add_argument("--signer", default="", metavar="NAME", help="whose signature the pack must have")
+    parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
+
+
+def run_verify(arguments: argparse.Namespace) -> int:
+    if bool(arguments.signers) != bool(arguments.signer):
+        raise UsageError("--signers and --signer: belong together; give the file of allowed signers and one of its names")
+    if not 0 <= arguments.share <= 1:
+        raise UsageError(f"--share {arguments.share}: must be from 0 to 1")
+    try:
+        held = pack.read(arguments.pack)
+    except UsageError as error:
+        print(f"REJECTED: {error}")
+        return 1
+    if arguments.signers and (why := pack.signature_holds(held, arguments.signers, arguments.signer)):
+        print(f"REJECTED: {why}")
+        return 1
+    seed = secrets.randbits(64) if arguments.seed is None else arguments.seed
+    collect_again()
+    with tempfile.TemporaryDirectory() as directory, WorkerPool(timeout=arguments.timeout) as pool:
+        placed = verify.unpacked(held, Path(directory))
+        found = verify.verified(placed, pool, {each.name: each for each in targets()}, seed, arguments.share)
+    for said in [*(f"wrong: {each}" for each in found.wrong), *(f"open: {each}" for each in found.open), *found.not_run]:
+        print(said)
+    signed = f"signed by {arguments.signer}" if arguments.signers else "signature not asked for" if held.signature else "not signed"
+    print(f"{found.sentence}; drawn by seed {seed}; {signed}")
+    return int(bool(found.wrong))

@@ -1,0 +1,81 @@
+"""Required lists are versioned and frozen: a file a version, with the digest of each contract's required cases on each target.
+
+``python -m bitverdict.harness.report.required_lists --freeze 1.0`` writes the file of a version; without ``--freeze`` it says what
+differs from the newest one. Once a version is released a change is due under a new version.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.architectures import EMULATED
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.targets import Target, target
+
+FOLDER = Path(__file__).with_name("required")
+COMMAND = "python -m bitverdict.harness.report.required_lists --freeze"
+
+
+def digest(cases: Sequence[Case]) -> str:
+    """Of the cases, whatever their order."""
+    return hashlib.sha256("\n".join(sorted(case.key for case in cases)).encode()).hexdigest()
+
+
+def lists(stems: Sequence[str] | None = None, targets: Sequence[Target] | None = None) -> dict[str, dict[str, list]]:
+    """{contract: {target: [how many cases, their digest]}}, of this checkout; a contract that a target cannot serve is left out."""
+    found: dict[str, dict[str, list]] = {}
+    for stem in kernels_with_a_contract() if stems is None else stems:
+        contract = resolve(stem)
+        for where in [target(f"emulated:{arch}") for arch in EMULATED] if targets is None else targets:
+            if not contract.requires - where.features:
+                cases = contract.required(where)
+                found.setdefault(stem, {})[where.name] = [len(cases), digest(cases)]
+    return found
+
+
+def versions() -> list[str]:
+    """The frozen versions, the oldest first."""
+    return sorted((path.stem for path in FOLDER.glob("*.json")), key=lambda name: tuple(map(int, name.split("."))))
+
+
+def frozen(version: str) -> dict[str, dict[str, list]]:
+    return json.loads((FOLDER / f"{version}.json").read_text())["required"]
+
+
+def differences(version: str, now: dict[str, dict[str, list]]) -> list[str]:
+    """What of the lists `now` is not as `version` froze it, a sentence each."""
+    then, said = frozen(version), []
+    for stem, by_target in now.items():
+        for where, (count, known) in by_target.items():
+            before = then.get(stem, {}).get(where)
+            if before is None:
+                said.append(f"{stem} on {where}: required list {version} has none; {count} cases now")
+            elif before != [count, known]:
+                said.append(f"{stem} on {where}: {before[0]} cases in required list {version}, {count} now, and they differ")
+    return said
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--freeze", default="", metavar="VERSION", help="write the lists of this checkout as this version")
+    asked, now = parser.parse_args(), lists()
+    if asked.freeze:
+        FOLDER.mkdir(exist_ok=True)
+        text = json.dumps({"version": asked.freeze, "required": now}, indent=1, sort_keys=True)
+        (FOLDER / f"{asked.freeze}.json").write_text(text + "\n")
+        print(f"frozen as {asked.freeze}: {len(now)} contracts")
+        return 0
+    newest = versions()[-1]
+    said = differences(newest, now)
+    print("\n".join(said) or f"as required list {newest} froze them")
+    return int(bool(said))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,175 @@
+"""Verify a conformance pack and trust nothing in it.
+
+What the pack says is computed again: its list of cases, each digest of expected words (from `reference`), its counts and its report
+by clause. A drawn share is judged again where its machine is here. The draw is not known to who made the pack.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract, Undecided, case_from_record
+from bitverdict.harness.model.paths import KERNELS, kernels_with_a_contract
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.report import required_lists
+from bitverdict.harness.report.certify import check_known, counts, open_points, target_of
+from bitverdict.harness.report.pack import Pack, clause_of, clauses, expected_of
+from bitverdict.harness.session.case_line import describe
+from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.harness.session.replay import Judges
+
+SHARE = 0.1  # of the cases that can be judged here
+LEAST = 8
+RAN = (Decision.PASS, Decision.FAIL)
+
+
+@dataclass
+class Verified:
+    """`wrong`: why the pack is rejected; `open`: what it owns up to; `not_run`: what could not be judged again here."""
+
+    wrong: list[str] = field(default_factory=list)
+    open: list[str] = field(default_factory=list)
+    not_run: list[str] = field(default_factory=list)
+    recomputed: int = 0
+    rejudged: int = 0
+
+    @property
+    def sentence(self) -> str:
+        came = "REJECTED" if self.wrong else "verified"
+        return f"{came}: {self.recomputed} cases with expected words computed again, {self.rejudged} cases judged again"
+
+
+def unpacked(pack: Pack, directory: Path) -> Pack:
+    """`pack` with its sources as files in `directory`, and with their addresses there."""
+    about, cases = json.dumps(pack.about), json.dumps(pack.cases)
+    for number, (address, text) in enumerate(sorted(pack.sources.items())):
+        if address.endswith(".py") and Path(address).name and ":" not in address and not address.startswith("kernels/"):
+            place = directory / str(number) / Path(address).name
+            place.parent.mkdir()
+            place.write_text(text)
+            about, cases = (said.replace(json.dumps(address)[1:-1], str(place)) for said in (about, cases))
+    return Pack(json.loads(about), json.loads(cases), pack.sources, pack.manifest, pack.signature)
+
+
+def verified(pack: Pack, judges: Judges, here: Mapping[str, Target], seed: int, share: float = SHARE) -> Verified:
+    """What comes of `pack`, its sources unpacked. `here`: the machines that are here, by name; `seed` draws the share."""
+    found = Verified()
+    try:
+        _verify(pack, judges, here, random.Random(seed), share, found)
+    except (UsageError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+        found.wrong.append(f"the pack cannot be read as one: {type(error).__name__}: {error}")
+    return found
+
+
+def _verify(pack: Pack, judges: Judges, here: Mapping[str, Target], draw: random.Random, share: float, found: Verified) -> None:
+    about = pack.about
+    address, launcher = about["contract"], about["launcher"]
+    contract = resolve(address)
+    machines = {each["name"]: target_of(each) for each in about["targets"]}
+    check_known(about["known"])
+    _sources(pack, found)
+    known: dict[str, list[tuple[Case, dict[str, Any]]]] = {name: [] for name in machines}
+    for record in pack.cases:
+        case = case_from_record(contract, record["case"])
+        if (case.contract, case.launcher) != (address, launcher) or record["target"] not in machines:
+            raise ValueError(f"{record['line']}: is of another kernel or target than the pack")
+        known[record["target"]].append((case, record))
+    for name, machine in machines.items():
+        _list(address, launcher, machine, [case for case, _ in known[name]], about, found)
+        for case, record in known[name]:
+            _record(case, record, machine, contract, found)
+    if about["clauses"] != clauses(pack.cases):
+        found.wrong.append("the report by clause is not that of the pack's cases")
+    if about["counts"] != counts(pack.cases):
+        found.wrong.append("the counts are not those of the pack's cases")
+    found.open = open_points(pack)
+    unowned = [said for said in found.open if "nobody owns it" in said or "no required case" in said or " knows" in said]
+    found.wrong += unowned + [said for said in found.open if said.startswith("UNEXPECTED PASS")]
+    if found.wrong:
+        return
+    for name, machine in machines.items():
+        there = here.get(name)
+        cases = [(case, record) for case, record in known[name] if record["decision"] != Decision.NOT_RUN]
+        if there is None or (there.arch, there.model) != (machine.arch, machine.model):
+            what = machine.model or machine.arch
+            found.not_run.append(f"{len(cases)} cases on {name}: could not be judged again without {what}")
+            continue
+        for case, record in draw.sample(cases, min(len(cases), max(LEAST, round(share * len(cases))))):
+            _again(judges.judge(case, there), record, found)
+
+
+def _sources(pack: Pack, found: Verified) -> None:
+    """A shipped kernel must be the one of this checkout: it is what is judged again."""
+    stem = pack.about["contract"]
+    if stem in kernels_with_a_contract() and not pack.about["launcher"]:
+        if pack.sources.get(f"kernels/{stem}.py") != (KERNELS / f"{stem}.py").read_text():
+            found.wrong.append(f"kernels/{stem}.py is another one in the pack than in this checkout")
+    elif pack.about["launcher"].rpartition(":")[0].endswith(".py") and not pack.sources:
+        found.wrong.append("the launcher's source is not in the pack")
+
+
+def _list(address: str, launcher: str, machine: Target, cases: list[Case], about: Mapping[str, Any], found: Verified) -> None:
+    """The pack has each required case, each once; the list of a shipped kernel is the frozen one that it names."""
+    keys = [case.key for case in cases]
+    due = {case.key: case for case in CaseSource(address, machine, launcher=launcher).required()}
+    if len(set(keys)) != len(keys):
+        found.wrong.append(f"{machine.name}: a case stands twice in the pack")
+    if missing := [case for key, case in due.items() if key not in set(keys)]:
+        found.wrong.append(f"{machine.name}: {len(missing)} required cases are not in the pack, the first {describe(missing[0])}")
+    if more := [case for case in cases if case.key not in due]:
+        found.wrong.append(f"{machine.name}: {len(more)} cases are no required ones, the first {describe(more[0])}")
+    version = about["required list"]
+    if version not in required_lists.versions():
+        found.wrong.append(f"required list {version!r}: there are {', '.join(required_lists.versions()) or 'none'}")
+    elif not launcher and address in kernels_with_a_contract() and machine.emulated:
+        found.wrong += required_lists.differences(version, required_lists.lists([address], [machine]))
+
+
+def _record(case: Case, record: Mapping[str, Any], machine: Target, contract: Contract, found: Verified) -> None:
+    """What the record of one case says, beside what `reference` gives now."""
+    where = f"{describe(case)} on {machine.name}"
+    if record["line"] != describe(case) or record["clause"] != clause_of(case, machine, contract):
+        found.wrong.append(f"{where}: the pack calls it something else")
+    if record["decision"] not in list(Decision) or not isinstance(record["words"], int):
+        raise ValueError(f"{where}: decision {record['decision']!r}")
+    if record["decision"] not in RAN:
+        return
+    if (record["decision"] == Decision.PASS) != (record["outcome"] == Decision.PASS) and contract.expected_outcome(
+        case, machine
+    ).result:
+        found.wrong.append(f"{where}: decision {record['decision']} and outcome {record['outcome']}")
+    try:
+        expected = expected_of(case, machine, contract, record["recorded"])
+    except Undecided:
+        expected = {}
+    found.recomputed += bool(expected)
+    if expected != record["expected"]:
+        found.wrong.append(f"{where}: the expected words are others than in the pack")
+    if record["decision"] != Decision.PASS or not expected:
+        return
+    for name, each in expected.items():
+        if case.calls == 1 and each["unique"] and record["got"].get(name) != each["words"]:
+            found.wrong.append(f"{where}: it passes in the pack, with words of {name} that are not the expected ones")
+    if case.calls == 1 and record["words"] <= 0 and any(operand.codes.size for operand in contract.operands(case)):
+        found.wrong.append(f"{where}: it passes in the pack without a word that was compared")
+
+
+def _again(verdict: Verdict, record: Mapping[str, Any], found: Verified) -> None:
+    """`verdict` of today beside the pack's."""
+    found.rejudged += 1
+    where = f"{record['line']} on {record['target']}"
+    if (str(verdict.decision), str(verdict.outcome)) != (record["decision"], record["outcome"]):
+        found.wrong.append(f"{where}: {record['decision']} in the pack, {verdict.decision} here: {verdict.message}")
+    elif verdict.words != record["words"]:
+        found.wrong.append(f"{where}: {record['words']} words compared in the pack, {verdict.words} here")
+    elif dict(verdict.recorded.get("digests", {})) != record["got"] and record["target"].startswith("emulated:"):
+        found.wrong.append(f"{where}: other words came here than in the pack")

@@ -1,0 +1,206 @@
+"""Contract under test: a conformance pack says what was judged, and `verify` rejects each pack that says anything else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import subprocess
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.verdict import Verdict
+from bitverdict.harness.report import pack, required_lists, verify
+from bitverdict.harness.report.certify import certified, open_points
+from bitverdict.harness.session.case_source import CaseSource
+from tests.support import vector_add
+
+SM_90 = "emulated:sm_90"
+N_64 = "n=64 config=auto regime=normal data_seed=0 schedule=eager"
+KNOWN = {"target": SM_90, "outcome": "wrong words", "owner": "kim", "issue": "https://example.org/7"}
+
+
+class Here:
+    """Judges in this process."""
+
+    def judge(self, case: Case, where: Target) -> Verdict:
+        return judge(case, where, explained=False)
+
+
+@pytest.fixture(scope="module")
+def made() -> pack.Pack:
+    return certified([CaseSource(vector_add.ADDRESS, target(SM_90))], Here())
+
+
+def verified(held: pack.Pack, here: dict | None = None) -> verify.Verified:
+    return verify.verified(held, Here(), {SM_90: target(SM_90)} if here is None else here, seed=3)
+
+
+def test_an_honest_pack_is_verified_and_each_case_computed_again(made: pack.Pack, tmp_path: Path) -> None:
+    pack.write(tmp_path / "add.zip", made)
+    found = verified(pack.read(tmp_path / "add.zip"))
+    assert found.wrong == [] and found.recomputed == 5 and found.rejudged == 5
+    assert found.sentence == "verified: 5 cases with expected words computed again, 5 cases judged again"
+
+
+def test_what_needs_the_packs_gpu_is_named(made: pack.Pack) -> None:
+    found = verified(made, here={})
+    assert found.wrong == [] and found.rejudged == 0
+    assert found.not_run == [f"5 cases on {SM_90}: could not be judged again without sm_90"]
+
+
+def change(place: str, value: object) -> Callable[[pack.Pack], None]:
+    """Sets what lies at `place` ("about.counts.words", "cases.2.words") to `value`."""
+
+    def edit(held: pack.Pack) -> None:
+        *path, last = place.split(".")
+        at: object = held
+        for name in path:
+            at = getattr(at, name) if isinstance(at, pack.Pack) else at[int(name) if name.isdigit() else name]  # type: ignore[index]
+        at[int(last) if last.isdigit() else last] = value  # type: ignore[index]
+
+    return edit
+
+
+def swap(held: pack.Pack) -> None:
+    first, second = held.cases[2], held.cases[3]
+    first["expected"], second["expected"] = second["expected"], first["expected"]
+
+
+def drop(held: pack.Pack) -> None:
+    """A case left out, and all sums made to fit."""
+    del held.cases[4]
+    from bitverdict.harness.report.certify import counts
+
+    held.about["counts"], held.about["clauses"] = counts(held.cases), pack.clauses(held.cases)
+
+
+def repeat(held: pack.Pack) -> None:
+    held.cases.append(copy.deepcopy(held.cases[0]))
+
+
+def both_digests(held: pack.Pack) -> None:
+    """Wrong words that agree with a wrong expectation."""
+    held.cases[3]["expected"]["c"]["words"] = held.cases[3]["got"]["c"] = "0123456789abcdef"
+
+
+def seed(held: pack.Pack) -> None:
+    """A case fed otherwise, where its words would be easier."""
+    held.cases[3]["case"]["data_seed"] = 5
+
+
+TAMPERED: dict[str, Callable[[pack.Pack], None]] = {
+    "a digest of expected words": change("cases.3.expected.c.words", "0123456789abcdef"),
+    "a digest of what is expected": change("cases.3.expected.c.digest", "00" * 32),
+    "a digest of the words got": change("cases.3.got.c", "0123456789abcdef"),
+    "both digests": both_digests,
+    "expectations of two cases": swap,
+    "an expectation left out": change("cases.3.expected", {}),
+    "words that may differ": change("cases.3.expected.c.unique", False),
+    "a case left out": drop,
+    "a case twice": repeat,
+    "a data seed": seed,
+    "a size": change("cases.3.case.problem", {"n": 2, "stride": 1, "fault": ""}),
+    "fewer words": change("cases.3.words", 0),
+    "the counts": change("about.counts.words", 1_000_000),
+    "the clauses": change("about.clauses.0.cases", 500),
+    "a clause": change("cases.3.clause", "refused: n ="),
+    "a pass made of a failure": change("cases.3.outcome", "wrong words"),
+    "a failure nobody owns": change("cases.3.decision", "fail"),
+    "a decision that is none": change("cases.3.decision", "certainly"),
+    "a known failure that passes": change("about.known", [KNOWN | {"case": N_64}]),
+    "a known failure without an owner": change("about.known", [KNOWN | {"case": "n=64", "owner": ""}]),
+    "the required list": change("about.required list", "0.9"),
+    "another contract": change("about.contract", "softmax"),
+    "another launcher": change("about.launcher", "tests.support.told_run:adds_a_twice"),
+    "another target": change("about.targets.0.name", "cuda:0"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_a_tampered_pack_is_rejected(name: str, made: pack.Pack) -> None:
+    """Without judging anything again: what was changed shows by what is computed."""
+    held = copy.deepcopy(made)
+    TAMPERED[name](held)
+    assert json.dumps([held.about, held.cases]) != json.dumps([made.about, made.cases])
+    assert verified(held, here={}).wrong
+
+
+class Other(Here):
+    """Judges another kernel than the one in the pack."""
+
+    def judge(self, case: Case, where: Target) -> Verdict:
+        return super().judge(replace(case, launcher="tests.support.told_run:adds_a_twice"), where)
+
+
+def test_what_is_another_verdict_here_than_in_the_pack_is_rejected(made: pack.Pack) -> None:
+    """Every record is consistent: only judging again shows it."""
+    found = verify.verified(made, Other(), {SM_90: target(SM_90)}, seed=3)
+    assert any("pass in the pack, fail here" in said for said in found.wrong)
+
+
+def test_a_pack_with_a_member_changed_or_added_is_none(made: pack.Pack, tmp_path: Path) -> None:
+    whole, changed = tmp_path / "add.zip", tmp_path / "changed.zip"
+    pack.write(whole, made)
+    with zipfile.ZipFile(whole) as packed, zipfile.ZipFile(changed, "w") as other:
+        for each in packed.namelist():
+            other.writestr(each, packed.read(each).replace(b'"pass"', b'"fail"'))
+    with pytest.raises(UsageError, match="not those of its manifest"):
+        pack.read(changed)
+    with zipfile.ZipFile(whole, "a") as packed:
+        packed.writestr("more.txt", "x")
+    with pytest.raises(UsageError, match="not those of its manifest"):
+        pack.read(whole)
+    changed.write_text("no zip")
+    with pytest.raises(UsageError, match="is no pack"):
+        pack.read(changed)
+
+
+def test_a_signature_holds_for_its_signer_and_its_pack_alone(made: pack.Pack, tmp_path: Path) -> None:
+    for name in ("kim", "lee"):
+        words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(tmp_path / name)]
+        subprocess.run(words, check=True)
+    signers = tmp_path / "signers"
+    signers.write_text("".join(f"{name} {(tmp_path / f'{name}.pub').read_text()}" for name in ("kim", "lee")))
+    pack.write(tmp_path / "add.zip", made, key=tmp_path / "kim")
+    held = pack.read(tmp_path / "add.zip")
+    assert pack.signature_holds(held, signers, "kim") == ""
+    assert "is not that of lee" in pack.signature_holds(held, signers, "lee")
+    held.manifest += b" "
+    assert "is not that of kim" in pack.signature_holds(held, signers, "kim")
+    held.signature = b""
+    assert pack.signature_holds(held, signers, "kim") == "the pack has no signature"
+
+
+def test_a_known_failure_has_an_owner_and_an_unexpected_pass_is_loud() -> None:
+    source = CaseSource("tests.support.vector_add:WRONG", target(SM_90))
+    held = certified([source], Here())
+    failing = [record for record in held.cases if record["decision"] == "fail"]
+    assert len(failing) == 3 and len(open_points(held)) == 3 and "nobody owns it" in open_points(held)[0]
+    held.about["known"] = [KNOWN | {"case": record["line"]} for record in failing]
+    assert open_points(held) == []
+    held.about["known"].append(KNOWN | {"case": held.cases[1]["line"]})
+    assert [said.partition(":")[0] for said in open_points(held)] == ["UNEXPECTED PASS"]
+
+
+def test_a_changed_required_list_is_told_and_a_new_version_due(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The newest frozen list is that of this checkout; where it is not, a new version is due: `required_lists.COMMAND`."""
+    newest = required_lists.versions()[-1]
+    now = required_lists.lists()
+    changed = required_lists.differences(newest, now)
+    assert not changed, "\n".join([*changed, f"a new version is due (the same one before a release): {required_lists.COMMAND}"])
+    now["softmax"][SM_90][1] = "0" * 64
+    assert "and they differ" in required_lists.differences(newest, now)[0]
+    (tmp_path / "1.0.json").write_text(json.dumps({"required": {}}))
+    (tmp_path / "1.10.json").write_text(json.dumps({"required": {}}))
+    (tmp_path / "1.9.json").write_text(json.dumps({"required": {}}))
+    monkeypatch.setattr(required_lists, "FOLDER", tmp_path)
+    assert required_lists.versions() == ["1.0", "1.9", "1.10"]
+    assert "has none" in required_lists.differences("1.10", now)[0]
