@@ -184,6 +184,6 @@ def _legal(x: torch.Tensor, targets: torch.Tensor, smoothing: float, config: Con
             f"cross_entropy: targets are {tuple(targets.shape)} of {targets.dtype}: must be contiguous int64 of ({rows},); "
             "convert with .long()"
         )
-    dtype, pad = element_type(x.dtype).name, max(stride - columns, 0)
-    require("cross_entropy", CLAUSES, Problem(rows=rows, columns=columns, dtype=dtype, x_pad=pad, smoothing=smoothing), config)
+    problem = Problem(rows=rows, columns=columns, dtype=element_type(x.dtype).name, smoothing=smoothing)
+    require("cross_entropy", CLAUSES, problem, config)
     return stride

@@ -73,7 +73,7 @@ class CrossEntropyContract(RowContract):
 
     def operands(self, case: Case) -> list[Operand]:
         """Logits, gradients of the losses, and targets, of which one in four is ignored. Of one row in three the first half is
-        -inf, which masks a logit."""
+        -inf, which masks a logit. Of one row in three, the first among them, every logit is below zero."""
         p = case.problem
         rng = regimes.generator(case.data_seed, "targets")
         targets = rng.integers(0, max(p.columns, 1), p.rows)
@@ -81,6 +81,7 @@ class CrossEntropyContract(RowContract):
         x = drawn_operand(case, "x", p.dtype, (p.rows, p.columns), pad=p.x_pad)
         if p.dtype in FORMATS:
             x.codes[rng.random(p.rows) < 1 / 3, : p.columns // 2] = regimes.decisive_codes(FORMATS[p.dtype])["-inf"]
+            x.codes[::3] |= x.codes.dtype.type(FORMATS[p.dtype].sign_bit)
         return [
             x,
             Operand(name="targets", format="int64", codes=targets.astype(np.int64)),

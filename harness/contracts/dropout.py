@@ -22,6 +22,8 @@ SHARES = (0.5, 0.1, 0.0, 0.9)
 KEYS = (0, 1, (1 << 31) + 5, 42, (1 << 63) - 1, (1 << 64) - 1)  # of 32 bits and of 64, signed and not
 NUMBER_OF_ITS_FIRST = {"p": float(uniform(KEYS[3], np.zeros((), np.uint64))), "key": KEYS[3]}
 """p is the uniform number of the first element, which stays."""
+ENDS = 1352247272, 1836991927
+"""Keys under which Philox's first word is 2^32 - 1 and 0: both make the number 0, which stays where p is 0."""
 
 
 class DropoutContract(RowContract):
@@ -45,9 +47,9 @@ class DropoutContract(RowContract):
         return {
             "x_pad": (0, 3)[place % 2],
             "p": SHARES[place % len(SHARES)],
-            "key": KEYS[place % len(KEYS)],
+            "key": ENDS[place // 4 % 2] if place % 4 == 2 else KEYS[place % len(KEYS)],
             "backward": place % 3 != 2,
-        } | (NUMBER_OF_ITS_FIRST if place % 5 == 2 else {})
+        } | (NUMBER_OF_ITS_FIRST if place == 7 else {})
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"rows": 2, "columns": 16}

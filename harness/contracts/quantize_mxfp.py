@@ -19,6 +19,7 @@ from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
 from bitverdict.kernels.features import Feature
 from bitverdict.kernels.quantize_mxfp import FORMATS, NEEDS_E4M3
+from bitverdict.reference.formats import FORMATS as NUMBERS
 from bitverdict.reference.quantized_rows import quantized_rows
 
 KINDS = (
@@ -111,7 +112,10 @@ class QuantizeMxfpContract(RowContract):
         if case.regime == BY_SIZE:
             return [Operand(name="x", format=p.dtype, codes=by_size((p.rows, p.columns)), strides=(p.columns + p.x_pad, 1))]
         if case.regime != TIES or p.format not in FORMATS:
-            return [drawn_operand(case, "x", p.dtype, (p.rows, p.columns), pad=p.x_pad)]
+            x = drawn_operand(case, "x", p.dtype, (p.rows, p.columns), pad=p.x_pad)
+            if case.regime == "largest" and p.dtype in NUMBERS:
+                x.codes[:, :1] = NUMBERS[p.dtype].largest_code  # the last word of a block that is finite
+            return [x]
         rng = regimes.generator(case.data_seed, "x")
         codes = near_ties(p.format, p.dtype, (p.rows, p.columns), p.tensor_scale, rng)
         return [Operand(name="x", format=p.dtype, codes=codes, strides=(p.columns + p.x_pad, 1))]

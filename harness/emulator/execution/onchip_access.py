@@ -76,6 +76,7 @@ class OnChipMemory:
             for cta in range(self.cta.launch.ctas):
                 view = View(self.shared, offset + cta * self.cta.launch.shared, (size,), (1,), np.dtype(np.uint8))
                 self._touch(op, view, write=True)
+                self._generic_use(op, view)
                 view.forget()
 
     def index(self, op: Operation, view: View, at: int) -> View:
@@ -131,8 +132,11 @@ class OnChipMemory:
 
     def read(self, op: Operation, view: View) -> np.ndarray:
         self._touch(op, view, write=False)
-        if self.cta.footprints and view.space is self.shared:
-            self.proxies.generic_read(op, view, self.cta.agent)
+        if view.space is self.shared:
+            if self.cta.footprints:
+                self.proxies.generic_read(op, view, self.cta.agent)
+            else:
+                self._generic_use(op, view)
         if (access := self.cta.launch.real_access) is not None:
             access.found = view.carried()
         return view.get()
@@ -224,6 +228,12 @@ class OnChipMemory:
         """Ordinary stores (or cp.async) wrote `view`: the async proxy may not read it before a proxy fence."""
         if not self.cta.schedule.timeless:
             self.proxies.generic_write(op, view, self.cta.agent)
+            self._generic_use(op, view)
+
+    def _generic_use(self, op: Operation, view: View) -> None:
+        """`op`, of a program that is not split, uses `view`: the async proxy may not write it before a proxy fence."""
+        if not (self.cta.schedule.timeless or self.cta.footprints):
+            self.proxies.of_one.use(op, view)
 
     def fence(self, op: Operation, written: bool = False) -> None:
         """fence.proxy.async of shared memory: what this agent knows to be written becomes visible to the async proxy. `written`: by

@@ -63,7 +63,7 @@ class ProxyVisibility:
     A partition knows what it did itself, and what it has acquired. A release (an arrival on an mbarrier) makes known what came
     before it to each partition that acquires it (a wait for the phase that it completes). A fence of the compiler's orders as the
     author's does, and an advice in `notes` names the access. Between a generic access and an async write of one partition the
-    compiler inserts the fence, so async writes are held across partitions only.
+    compiler inserts the fence, whose absence is a race (`Unfenced`): scratch memory of an operation counts, and no advice is given.
     """
 
     def __init__(self, size: int, notes: set[Note]) -> None:
@@ -71,12 +71,14 @@ class ProxyVisibility:
         self.last_write = np.zeros(size, np.uint16)  # (size,) 1 + the generic write that is not ordered, 0 for none
         self.writes: list[GenericAccess] = []
         self.reads: dict[tuple, tuple[View, GenericAccess]] = {}  # by partition and place: its last generic read
+        self.of_one = Unfenced(size)
 
     def reset(self) -> None:
         """All bytes are ordered."""
         self.last_write.fill(0)
         self.writes = []
         self.reads = {}
+        self.of_one.fence()
 
     def generic_write(self, op: Operation, view: View, agent: Agent) -> None:
         """`agent` wrote `view` by ordinary stores, or waited for a cp.async that did."""
@@ -93,6 +95,7 @@ class ProxyVisibility:
 
     def proxy_fence(self, agent: Agent, *, by_author: bool, alone: bool) -> None:
         """`agent` executes fence.proxy.async. `alone`: there is no other partition, so that it knows of all."""
+        self.of_one.fence()
         for _, read in self.reads.values():
             read.fence(agent, by_author=by_author)
         if not self.writes:
@@ -117,6 +120,8 @@ class ProxyVisibility:
                 self._hold(op, view, agent, "writes", "ordinary store", self._written(view))
             read = [access for seen, access in self.reads.values() if seen.overlaps(view)]
             self._hold(op, view, agent, "writes", "ordinary load", read)
+        elif (last := self.of_one.last(view)) is not None:
+            raise _race(op, view, "writes", last, "used", "ordinary store", "between them")
         if self.writes:
             self.last_write[view.extent] = 0
 
@@ -137,16 +142,47 @@ class ProxyVisibility:
             return
         other, did = missed.op, "wrote" if earlier == "ordinary store" else "read"
         place = "between them" if missed.agent == agent.number else f"after {other.location}, before the arrival behind it"
-        raise OnChipFault(
-            "race",
-            f"{op.name} {does} {view} through the async proxy, which {other.name} at {other.location} {did} through the "
-            "generic one: no proxy fence (fence_async_shared) between them",
-            op.location,
-            {
-                "rule": rule_of(earlier),
-                "remedy": f"fence_async_shared() {place}",
-                "operation": op.brief,
-                "other operation": other.brief,
-                "other location": other.location,
-            },
-        )
+        raise _race(op, view, does, other, did, earlier, place)
+
+
+class Unfenced:
+    """The generic accesses of a program that is not split, since its last proxy fence: which of them used a byte last."""
+
+    def __init__(self, size: int) -> None:
+        self.used = np.zeros(size, np.int64)  # (size,) the number of the last access, counted from 1
+        self.behind = 0  # the accesses that a fence is behind
+        self.accesses: list[Operation] = []
+
+    def use(self, op: Operation, view: View) -> None:
+        """`op` reads or writes `view` through the generic proxy, or its lowering does."""
+        self.accesses.append(op)
+        self.used[view.extent] = self.behind + len(self.accesses)
+
+    def fence(self) -> None:
+        """What was used so far is ordered."""
+        self.behind += len(self.accesses)
+        self.accesses = []
+
+    def last(self, view: View) -> Operation | None:
+        """Which operation used a byte of `view` last, with no fence since; None where none did."""
+        if not self.accesses:
+            return None
+        number = int(self.used[view.extent].max(initial=0)) - self.behind
+        return self.accesses[number - 1] if number > 0 else None
+
+
+def _race(op: Operation, view: View, does: str, other: Operation, did: str, earlier: str, place: str) -> OnChipFault:
+    """`op` does something to `view` through the async proxy, and nothing orders that behind what `other` did."""
+    return OnChipFault(
+        "race",
+        f"{op.name} {does} {view} through the async proxy, which {other.name} at {other.location} {did} through the "
+        "generic one: no proxy fence (fence_async_shared) between them",
+        op.location,
+        {
+            "rule": rule_of(earlier),
+            "remedy": f"fence_async_shared() {place}",
+            "operation": op.brief,
+            "other operation": other.brief,
+            "other location": other.location,
+        },
+    )

@@ -115,11 +115,30 @@ def test_a_fence_of_the_compilers_orders_them_with_an_advice(steps: tuple[str, .
     assert program.notes == {note}
 
 
+def test_in_one_partition_a_fence_since_the_last_use_is_asked_for() -> None:
+    program = Program()
+    unfenced, fill = (
+        program.proxies.of_one,
+        lambda view: program.proxies.async_write(FILL, view, program.agents[0], partitions=False),
+    )
+    unfenced.use(READ, program.view(0, 32))
+    fill(program.view(32, 64))
+    with pytest.raises(OnChipFault, match=r"load at kernel.py:4 used through the generic one: no proxy fence"):
+        fill(program.view(31, 64))
+    program.do("0 is fenced")
+    fill(program.view())
+    unfenced.use(WRITE, program.view(40, 41))
+    fill(program.view(0, 40))
+    with pytest.raises(OnChipFault, match="store at"):
+        fill(program.view(0, 41))
+    assert not program.notes
+
+
 def test_what_the_async_proxy_wrote_is_ordered_and_the_rest_is_not() -> None:
     program = Program()
     first = program.agents[0]
     program.do("0 writes")
-    program.proxies.async_write(FILL, program.view(0, 32), first, partitions=False)  # within one partition nothing is asked
+    program.proxies.async_write(FILL, program.view(0, 32), first, partitions=False)  # and nothing used it since a fence
     program.proxies.async_read(SEND, program.view(0, 32), first)
     with pytest.raises(OnChipFault):
         program.proxies.async_read(SEND, program.view(31, 33), first)

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
+from bitverdict.kernels.tma_gather import tma_gather
 from tests.support import tile_kernels as kernels
 from tests.support.emulated_products import SCHEDULES, multiply, operands
 
@@ -60,6 +61,18 @@ def test_a_dropped_proxy_fence_is_a_race_with_both_lines(arch):
         multiply(device, a, b)
     assert raised.value.outcome == "race"
     assert "tile_kernels.py" in raised.value.location and "tile_kernels.py" in raised.value.details["other location"]
+
+
+def test_scratch_memory_that_tma_writes_over_wants_the_fence():
+    """A conversion of layouts takes the bytes where the gathered rows land: the compiler fences between the two."""
+    rows, table = torch.arange(8, dtype=torch.int32), torch.zeros((9, 64), dtype=torch.bfloat16)
+    change = lambda text: "\n".join(line for line in text.splitlines() if '"ttng.fence_async_shared"' not in line)
+    with (
+        emulated("sm_100", options=LaunchOptions(rewrite=change)),
+        pytest.raises(EmulatedFault, match="ttg.convert_layout at .* used through the generic one: no proxy fence") as raised,
+    ):
+        tma_gather(table, rows, 0, 8, 64)
+    assert raised.value.outcome == "race" and "tma_gather.py" in raised.value.details["other location"]
 
 
 def test_registers_of_a_wgmma_that_nobody_waited_for_are_a_race():
