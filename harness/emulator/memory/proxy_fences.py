@@ -149,7 +149,7 @@ class Unfenced:
     """The generic accesses of a program that is not split, since its last proxy fence: which of them used a byte last."""
 
     def __init__(self, size: int) -> None:
-        self.used = np.zeros(size, np.int64)  # (size,) the number of the last access, counted from 1
+        self.used = np.zeros(size, np.int32)  # (size,) the number of the last access, counted from 1
         self.behind = 0  # the accesses that a fence is behind
         self.accesses: list[Operation] = []
 

@@ -69,7 +69,7 @@ def test_scratch_memory_that_tma_writes_over_wants_the_fence():
     change = lambda text: "\n".join(line for line in text.splitlines() if '"ttng.fence_async_shared"' not in line)
     with (
         emulated("sm_100", options=LaunchOptions(rewrite=change)),
-        pytest.raises(EmulatedFault, match="ttg.convert_layout at .* used through the generic one: no proxy fence") as raised,
+        pytest.raises(EmulatedFault, match=r"ttg.convert_layout at .* used through the generic one: no proxy fence") as raised,
     ):
         tma_gather(table, rows, 0, 8, 64)
     assert raised.value.outcome == "race" and "tma_gather.py" in raised.value.details["other location"]
