@@ -206,16 +206,16 @@ class FusedContract(RowsContract):
             *self.row_operands(case),
         ]
 
-    def kept(self, case: Case, held: Any) -> Any:
+    def kept(self, case: Case, tensors: Mapping) -> Any:
         """The result that the launcher is handed, with what it holds before. None, so that it allocates one, where that has the
         size asked for and every row is named: never to a launcher of another's."""
         p = case.problem
         if not (case.launcher or p.out_pad) and p.out_rows == p.table_rows:
-            targets = self.row_operands(case)[1].codes  # (rows,)
+            targets = tensors["scatter"].cpu().numpy()  # (rows,)
             if not np.setdiff1d(np.arange(p.out_rows), targets).size:
                 return None
-        out = empty(held, (p.out_rows, p.n), pad=p.out_pad)
-        return out.copy_(held)
+        out = empty(tensors["out"], (p.out_rows, p.n), pad=p.out_pad)
+        return out.copy_(tensors["out"])
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         g = case.config
@@ -230,7 +230,7 @@ class FusedContract(RowsContract):
             g.block_k,
             g.group_size_m,
             g.num_buffers,
-            out=self.kept(case, tensors["out"]),
+            out=self.kept(case, tensors),
             num_warps=g.num_warps,
             programs=g.programs,
         )

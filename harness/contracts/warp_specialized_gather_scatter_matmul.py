@@ -76,7 +76,7 @@ class WarpSpecializedFusedContract(FusedContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         run = launcher or self.module.warp_specialized_gather_scatter_matmul
         operands = (tensors[name] for name in ("x", "gather", "w", "scatter"))
-        return {"out": launched(run, *operands, **vars(case.config), out=self.kept(case, tensors["out"]))}
+        return {"out": launched(run, *operands, **vars(case.config), out=self.kept(case, tensors))}
 
 
 def contract(module: ModuleType) -> WarpSpecializedFusedContract:

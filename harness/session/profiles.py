@@ -24,7 +24,7 @@ PROFILES = {
     profile.name: profile
     for profile in (
         Profile("quick", draws=40, seconds=45, node_seconds=0.25, shrink_seconds=20),
-        Profile("ci", draws=300, seconds=240, node_seconds=1, shrink_seconds=60),
+        Profile("ci", draws=300, seconds=240, node_seconds=0.5, shrink_seconds=60),
         Profile("exhaustive", draws=10_000, seconds=None, node_seconds=None, shrink_seconds=300),
         Profile("whole", draws=0, seconds=None, node_seconds=None, shrink_seconds=300, case_seconds=7200, whole=True),
     )

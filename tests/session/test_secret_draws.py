@@ -132,7 +132,8 @@ def test_pytest_tells_once_what_sealed_tests_drew_by_and_left_out() -> None:
     lines: list[str] = []
     told = [("secret", DIGITS), ("left out", "emulated:sm_90: not judged: f: dtype bf16"), ("cases", 3)]
     report, other = SimpleNamespace(user_properties=told), SimpleNamespace(user_properties=[("secret", DIGITS)])
-    reporter = SimpleNamespace(stats={"passed": [report, other], "": ["no report"]}, write_line=lines.append)
+    nothing = SimpleNamespace(getoption=lambda name: None)
+    reporter = SimpleNamespace(stats={"passed": [report, other], "": ["no report"]}, write_line=lines.append, config=nothing)
     pytest_options.pytest_terminal_summary(reporter)
     assert lines[0] == "emulated:sm_90: not judged: f: dtype bf16" and lines[1] == secret_draws.committed(SECRET)
     assert lines[2:] == secret_draws.revealed(SECRET, "--harness-secret").splitlines()

@@ -1,6 +1,6 @@
 """What a run of the tests judges of what takes long: all under the profile `exhaustive`, a share under `quick`.
 
-`HARNESS_PROFILE=ci`, which `.ci/run` sets, judges all but of the mutants of kernels one half and of the cheats a fourth, and the
+`HARNESS_PROFILE=ci`, which `.ci/run` sets, judges all but of the mutants of kernels and of the cheats a fourth each, and the
 next commit the next ones (`HARNESS_SHARE`). The share follows from names and variables, so that workers agree on it."""
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults.mutants import Mutant
 
-MUTANTS = {"quick": 8, "ci": 2}  # one mutant of so many, by profile
+MUTANTS = {"quick": 8, "ci": 4}  # one mutant of so many, by profile
 
 
 def _profile() -> str:
