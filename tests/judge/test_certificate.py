@@ -194,8 +194,10 @@ def test_operands_that_reach_no_word_leave_a_case_a_pass() -> None:
     assert verdict.decision is Decision.PASS and made.constant and not any(each.told for each in made.findings)
 
 
-def test_a_required_case_of_one_product_is_fed_what_shows() -> None:
-    case = matmul("fp16", "fp32", "integers", m=1, n=1, k=1)
+@pytest.mark.parametrize("launcher", ["", "mine.py:matmul"])
+def test_a_required_case_of_one_product_is_fed_what_shows(launcher: str) -> None:
+    """Of a user's launcher too: what it returns is not known before its launch, so its operands are looked at alone."""
+    case = replace(matmul("fp16", "fp32", "integers", m=1, n=1, k=1), launcher=launcher)
     seeds = (replace(case, data_seed=seed) for seed in range(99))
     zero = next(each for each in seeds if not any(operand.codes.any() for operand in MATMUL.operands(each)))
     other = telling(zero, MATMUL, target("emulated:sm_90"))
