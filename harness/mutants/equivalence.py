@@ -2,7 +2,8 @@
 
 Two tile programs are equal where their canonical forms are (`program.canonical`). That holds for the numbers that are looked at:
 grids of up to 65,536 programs an axis, integer arguments from 0 to 2^20. What a masked load gives outside of its mask is left out
-where nothing of it can be stored or decide a branch. What is not shown here stays what the cases made of it.
+where nothing of it can be stored or decide a branch. Where the forms differ, the machine code may still be the same
+(`same_machine_code`). What is not shown here stays what the cases made of it.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from bitverdict.harness.mutants.program.canonical import Canonical
 from bitverdict.harness.mutants.program.lines import line_of
 from bitverdict.harness.mutants.program.small_domain import same_on_small_domain
 from bitverdict.harness.mutants.program.tile_program import TileProgram, tile_program
+from bitverdict.harness.mutants.same_machine_code import same_machine_code
 
 SAME = "equal tile programs in canonical form"
 OTHER = "what a masked load gives outside of its mask is never stored and decides no branch"
 LAYOUT = "equal tile programs but for register layouts, on which no operation of it depends"
+MACHINE = "the compiler makes the same machine code of both"
 INVALIDATED = "the memory of a barrier that is not invalidated is not used again"
 
 
-def equal_programs(right: str, mutant: str, arch: str, negative: Collection[str] = ()) -> str:
+def equal_programs(right: str, mutant: str, arch: str, negative: Collection[str] = (), *, machine: bool = False) -> str:
     """Why the tile programs `right` and `mutant` (texts) for the target `arch` compute the same; empty where that is not shown.
-    `negative`: integer arguments that launches make negative."""
+    `negative`: integer arguments that launches make negative. `machine`: their machine code is compared too, seconds for each."""
     told = tuple(sorted(negative))
     if right == mutant or _form(right, told) == _form(mutant, told):
         return SAME
@@ -40,19 +43,19 @@ def equal_programs(right: str, mutant: str, arch: str, negative: Collection[str]
         return LAYOUT
     if "ttng.inval_barrier" in right and _form(_without_invalidation(right), told) == _form(_without_invalidation(mutant), told):
         return INVALIDATED
-    return ""
+    return MACHINE if machine and same_machine_code(right, mutant, arch) else ""
 
 
 SMALL = "equal indices, masks and branches for every combination of small numbers"
 
 
-def equal_edits(edits: Iterable[tuple[str, Edited]], arch: str, negative: Collection[str] = ()) -> str:
+def equal_edits(edits: Iterable[tuple[str, Edited]], arch: str, negative: Collection[str] = (), *, machine: bool = False) -> str:
     """Why each edit of a tile program (its text) computes what the program does; empty where that is not shown of all. `SMALL`:
     arguments, program ids and what loops carry are numbers about zero, about the constants of the program and about products of
     two. A larger number may still tell them apart, so it is a reason to doubt, and no proof."""
     reason = ""
     for right, edit in edits:
-        reason = equal_programs(right, edit.text, arch, negative)
+        reason = equal_programs(right, edit.text, arch, negative, machine=machine)
         if not reason and not edit.floats and same_on_small_domain(tile_program(right), TileProgram(edit.text), edit.came_from):
             reason = SMALL
         if not reason:
@@ -61,10 +64,10 @@ def equal_edits(edits: Iterable[tuple[str, Edited]], arch: str, negative: Collec
 
 
 def all_equal(pairs: Iterable[tuple[str, str]], arch: str, negative: Collection[str] = ()) -> str:
-    """`equal_programs` of all `pairs`, of which there is one at least."""
+    """`equal_programs` of all `pairs`, of which there is one at least, their machine code compared."""
     reason = ""
     for right, mutant in pairs:
-        if not (reason := equal_programs(right, mutant, arch, negative)):
+        if not (reason := equal_programs(right, mutant, arch, negative, machine=True)):
             return ""
     return reason
 
@@ -112,4 +115,4 @@ def _undefined_reach(text: str, arch: str) -> bool:
     return False
 
 
-__all__ = ["INVALIDATED", "LAYOUT", "OTHER", "SAME", "SMALL", "all_equal", "equal_edits", "equal_programs"]
+__all__ = ["INVALIDATED", "LAYOUT", "MACHINE", "OTHER", "SAME", "SMALL", "all_equal", "equal_edits", "equal_programs"]

@@ -8,6 +8,7 @@ from bitverdict.harness.emulator.frontend.edited_programs import Edited
 from bitverdict.harness.mutants.equivalence import (
     INVALIDATED,
     LAYOUT,
+    MACHINE,
     OTHER,
     SAME,
     SMALL,
@@ -15,6 +16,7 @@ from bitverdict.harness.mutants.equivalence import (
     equal_edits,
     equal_programs,
 )
+from bitverdict.harness.mutants.same_machine_code import same_machine_code
 
 B = "tensor<32xi32, #blocked>"
 M = "tensor<32xi1, #blocked>"
@@ -104,6 +106,43 @@ def test_what_a_mask_leaves_out_may_be_anything_if_it_is_not_stored() -> None:
     assert equal_programs(PROGRAM, changed, "sm_90") == OTHER
     stored = PROGRAM.replace(f"%at, %sum, %inside) : ({P}, {F}, {M})", f"%at, %sum) : ({P}, {F})")
     assert equal_programs(stored, stored.replace("dense<0.000000e+00>", "dense<1.000000e+00>"), "sm_90") == ""
+
+
+GIVEN = f"%at, %inside, %0) <{{isVolatile = false, {LOADED}}}> : ({P}, {M}, {F})"
+BARE = f"%at, %inside) <{{isVolatile = false, {LOADED.replace('1, 1, 1', '1, 1, 0')}}}> : ({P}, {M})"
+
+
+def test_zeros_are_what_a_masked_load_gives_of_itself() -> None:
+    stored = PROGRAM.replace(f"%at, %sum, %inside) : ({P}, {F}, {M})", f"%at, %sum) : ({P}, {F})")
+    assert GIVEN in stored and equal_programs(stored, stored.replace(GIVEN, BARE), "sm_90") == SAME
+    for other in ("1.000000e+00", "-0.000000e+00"):
+        told = stored.replace("dense<0.000000e+00>", f"dense<{other}>")
+        assert equal_programs(told, told.replace(GIVEN, BARE), "sm_90", machine=True) == ""
+
+
+WAITS = PROGRAM.replace('    "tt.store"', '    "ttg.barrier"() <{addrSpace = 1 : i32}> : () -> () loc(#loc)\n    "tt.store"')
+
+
+@pytest.mark.parametrize(
+    ("right", "edit", "reason"),
+    [
+        (PROGRAM, ('"arith.addf"(%v, %v)', '"arith.subf"(%v, %v)'), ""),
+        (PROGRAM, ('"arith.muli"(%wide, %s)', '"arith.shli"(%wide, %s)'), ""),
+        (WAITS, ('    "ttg.barrier"() <{addrSpace = 1 : i32}> : () -> () loc(#loc)\n', ""), ""),
+        (PROGRAM, ('"arith.addf"(%v, %v)', '"arith.unknown"(%v, %v)'), ""),
+        (PROGRAM.replace("dense<0.0", "dense<2.0"), ('"arith.addf"(%v, %v)', '"arith.mulf"(%v, %0)'), MACHINE),
+    ],
+)
+def test_equal_machine_code_is_asked_of_the_compiler(right: str, edit: tuple[str, str], reason: str) -> None:
+    right = right.replace(GIVEN, BARE)
+    changed = right.replace(*edit)
+    assert changed != right and equal_programs(right, changed, "sm_90", machine=True) == reason
+    assert equal_programs(right, changed, "sm_90") == equal_programs(right, changed, "gfx942", machine=True) == ""
+
+
+def test_code_of_other_memory_or_warps_is_other_code() -> None:
+    assert same_machine_code(PROGRAM, PROGRAM.replace("kernel.py", "other.py"), "sm_90")
+    assert not same_machine_code(PROGRAM, PROGRAM.replace("ttg.shared = 0", "ttg.shared = 64"), "sm_90")
 
 
 def test_a_register_layout_decides_nothing_of_elementwise_work() -> None:

@@ -146,13 +146,22 @@ def _names(operands: list[str]) -> tuple[str, ...]:
     return tuple(name.strip() for operand in operands for name in operand.strip("{}").split(","))
 
 
+def cubin(text: str, capability: int, *, fused: bool) -> bytes:
+    """The cubin that ptxas makes of the PTX `text`, sums of products contracted where `fused`. NotAssembled where it refuses."""
+    backend, options = _backend(capability, fused)
+    try:
+        return bytes(backend.make_cubin(text, {}, options, capability))
+    except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
+        raise NotAssembled(f"sm_{capability}: {error}") from error
+
+
 @lru_cache(maxsize=64)
 @apart
 def registers(program: str, capability: int, *, fused: bool) -> int:
     """Registers of one thread of the tile program `program`, by its machine code. NotAssembled where the compiler refuses."""
-    backend, options = _backend(capability, fused)
+    binary = cubin(ptx(program, capability, fused=fused), capability, fused=fused)
     try:
-        return cubin_resources(backend.make_cubin(ptx(program, capability, fused=fused), {}, options, capability))[0]
+        return cubin_resources(binary)[0]
     except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
         raise NotAssembled(f"sm_{capability}: {error}") from error
 

@@ -8,6 +8,7 @@ names of values and hints of time are no part of it.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
@@ -37,6 +38,9 @@ _OF_TIME = ("evict", "cache", "loop.", "tt.num_stages", "tt.warp_specialize", "t
 _OF_LAYOUT = ("tt.reduce", "tt.scan", "tt.dot", "tt.atomic", "tt.print", "ttng.", "ttg.local_", "ttg.memdesc", "ttg.async_copy",
               "tt.histogram", "tt.gather", "tt.elementwise_inline", "tt.extern")  # fmt: skip
 """Operations whose results, or whose effects, a register layout may decide."""
+_MASKED = {"tt.load": ("pointer", "mask?", "other?"), "ttg.async_copy_global_to_local": ("pointer", "view", "mask?", "other?")}
+"""Operations that give zeros outside of a mask, in the compiled program, where no `other` says what."""
+_ZERO = re.compile(r"(?:dense<)?(?:0|0\.0+e\+00|false)(?:>| :|$)")
 _TURNED = {4: 2, 5: 3, 8: 6, 9: 7}  # greater by less
 
 
@@ -67,6 +71,7 @@ class Canonical:
         self.without_layouts = without_layouts and not any(op.name.startswith(_OF_LAYOUT) for op in program.operations())
         self.without_other = without_other
         self._kinds: dict[str, str] = {}
+        self._zeros: set[str] = set()
         told = [f"{name} {self._function(function)}" for name, function in sorted(program.functions.items())]
         attributes = sorted(f"{name}={value}" for name, value in program.attributes.items() if not name.startswith("nvvm"))
         self.form = _digest(*told, *([] if self.without_layouts else attributes))
@@ -138,6 +143,8 @@ class Canonical:
         found = ranges.of(op, given)
         same = self._same(op, values, given)
         form = self._folded(op, found) or same or self._form(op, values, given)
+        if op.name == "arith.constant" and _ZERO.match(op.attributes.get("value", "")):
+            self._zeros.add(form)
         for i, name in enumerate(op.results):
             values.forms[name] = form if len(op.results) == 1 else f"{form} {i}"
             values.ranges[name] = found if i == 0 else ranges.whole(op.result_types[i])
@@ -185,12 +192,11 @@ class Canonical:
                 forms.sort()
             else:
                 attributes = [f"predicate={predicate}"]
-        if self.without_other and name == "tt.load":
-            groups = op.named("pointer", "mask?", "other?")
-            forms = forms[: len(forms) - len(groups["other"])]
-        groups_told = (
-            "" if "operandSegmentSizes" not in op.attributes or name == "tt.load" else op.attributes["operandSegmentSizes"]
-        )
+        groups_told = op.attributes.get("operandSegmentSizes", "")
+        if name in _MASKED:
+            groups_told = ""  # the operands' number tells
+            if op.named(*_MASKED[name])["other"] and (forms[-1] in self._zeros or (self.without_other and name == "tt.load")):
+                forms = forms[:-1]
         inner = [self._inner(region, values, op) for region in op.regions]
         kinds = [self._kind(kind) for kind in op.result_types]
         return _digest(name, groups_told, *attributes, "of", *forms, "gives", *kinds, *inner)

@@ -73,8 +73,8 @@ class ProgramMutants:
                 left_open.append(f"{verdict.decision}: {verdict.message}"[:LONGEST])
         if killed is not None:
             return replace(killed, cases_run=number)
-        if number <= FEW:
-            reason = self.equivalent(mutant, cases)
+        if touched and reason in ("", SMALL):
+            reason = self.equivalent(mutant, cases, machine=True)
         if reason in ("", SMALL) and touched and same and not left_open:
             reason = self.small_calls.same(mutant, launched, touched, cases) or reason
         if reason:
@@ -89,9 +89,9 @@ class ProgramMutants:
         """The calls beyond the required ones that a survivor is held to."""
         return SmallCalls(self.contract, self.right)
 
-    def equivalent(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> str:
+    def equivalent(self, mutant: GeneratedMutant, cases: Sequence[Case], *, machine: bool = False) -> str:
         """Why `mutant` computes what the kernel computes in each program of `cases` that has its place; empty where that is not
-        shown."""
+        shown. `machine`: their machine code is compared too."""
         negative: set[str] = set()
         changed: dict[str, Edited] = {}
         for case in cases:
@@ -99,7 +99,7 @@ class ProgramMutants:
                 negative |= self.right.of(case).negative.get(text, set())
                 if text not in changed and (edit := edited(mutant, text)) is not None:
                     changed[text] = edit
-        return equal_edits(changed.items(), self.target.arch, negative)
+        return equal_edits(changed.items(), self.target.arch, negative, machine=machine)
 
     def _result(self, mutant: GeneratedMutant, end: End, cases_run: int, why: str) -> MutantResult:
         return MutantResult(mutant=mutant.id, end=end, why=why, target=self.target.name, cases_run=cases_run)
