@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from bitverdict.harness.contracts.base.single_config import far_pad
 from bitverdict.harness.contracts.described.before_launch import Placeholder
 from bitverdict.harness.contracts.described.decisions import Between, OneOf, Options, Real, Source
-from bitverdict.harness.contracts.described.dtypes import INTEGERS, format_of, kind_of, torch_dtype
+from bitverdict.harness.contracts.described.dtypes import INTEGERS, format_of, kind_of, storage_of, torch_dtype
 from bitverdict.harness.contracts.described.operands import INDEX_SPREADS, MASKS, check_values, limits_of
 from bitverdict.harness.contracts.described.record import CONTIGUOUS, OPERANDS, Entry
 from bitverdict.harness.model.usage import BodyError, UsageError, did_you_mean
@@ -19,6 +20,11 @@ Choice = TypeVar("Choice", bound=int | float | str | bool | None)
 LAYOUTS = (CONTIGUOUS, "padded", "ragged", "transposed", "offset")
 """How a tensor with ``strides="any"`` may lie. padded: 16 elements follow each row. ragged: 3 do. transposed: the last two axes
 exchanged. offset: contiguous, one element behind its aligned place."""
+FAR = "far"
+"""A layout that ``strides="far"`` adds: the lines of one axis lie so far apart that the last begins past 2^31 elements and 2^32
+bytes, while their stride fits 32 bits. It is the first axis but the last one with `FAR_LINES` lines."""
+FAR_LINES = range(4, 1025)
+"""Lines of a far axis. The stride of fewer leaves 32 bits by itself, and each takes three pages of memory."""
 MOST_ELEMENTS = 1 << 24
 """Of one tensor: an emulated launch over more takes minutes."""
 
@@ -87,16 +93,18 @@ class Draw:
         """A tensor of `shape` on the target, fed by the regime of the case.
 
         `dtype`: a format ("fp16", "bf16", "e4m3", ...) or a torch dtype. `values`: a regime of its own, or (low, high) for numbers
-        anywhere between. `strides`: None for contiguous, "any" for one of `LAYOUTS`, "rows" for one whose rows are contiguous.
-        `offset`: elements before the first.
+        anywhere between. `strides`: None for contiguous, "any" for one of `LAYOUTS`, "rows" for one whose rows are contiguous,
+        "far" for one of these or lines so far apart that offsets pass 2^31 elements. `offset`: elements before the first.
         """
         format_name, sizes = format_of(dtype), _shape(shape)
         said = check_values(values)
-        if strides not in (None, "any", "rows"):
-            raise UsageError(f"draw.tensor(strides={strides!r}): must be None, 'any' or 'rows'")
+        if strides not in (None, "any", "rows", FAR):
+            raise UsageError(f"draw.tensor(strides={strides!r}): must be None, 'any', 'rows' or 'far'")
         layouts = tuple(layout for layout in LAYOUTS if _lies(layout, sizes)) if strides else (CONTIGUOUS,)
-        if strides == "rows":
+        if strides in ("rows", FAR):
             layouts = tuple(layout for layout in layouts if (_strides(layout, sizes) or (1,))[-1] == 1)
+        if strides == FAR and _elements(sizes) and _far_axis(sizes) is not None:
+            layouts = (*layouts, FAR)
         return self._placed("tensor", name, OneOf(layouts), (said, strides, offset), format_name, sizes, offset)
 
     def integers(
@@ -159,7 +167,7 @@ class Draw:
         value = self._source.decide(len(self._entries), kind, name, options)
         if _elements(shape) > MOST_ELEMENTS:
             raise UsageError(f"draw.{kind}: a shape of {shape} has more than {MOST_ELEMENTS:,} elements; draw smaller sizes")
-        strides = _strides(str(value), shape)
+        strides = _strides(str(value), shape, storage_of(format_name).itemsize)
         moved = offset + (value == "offset")
         entry = Entry(kind=kind, value=value, name=name, asked=asked, dtype=format_name, shape=shape, strides=strides, offset=moved)
         place = self._note(entry)
@@ -239,8 +247,19 @@ def _lies(layout: str, shape: tuple[int, ...]) -> bool:
     return len(shape) > 1 or layout in (CONTIGUOUS, "offset") or (layout == "ragged" and len(shape) == 1)
 
 
-def _strides(layout: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+def _far_axis(shape: tuple[int, ...]) -> int | None:
+    """The axis whose lines a far tensor of this shape has apart; None where it has too few, or too many in all."""
+    few = _elements(shape[:-1]) <= FAR_LINES[-1]
+    return next((axis for axis, size in enumerate(shape[:-1]) if few and size in FAR_LINES), None)
+
+
+def _strides(layout: str, shape: tuple[int, ...], itemsize: int = 1) -> tuple[int, ...] | None:
     """Element strides of a layout; None for contiguous rows. A tensor of one axis lies "ragged" with every fourth element."""
+    if layout == FAR:
+        axis = _far_axis(shape)
+        assert axis is not None
+        line = far_pad(shape[axis], 0, itemsize)
+        return (*_contiguous((*shape[: axis + 1], line))[:-1], *_contiguous(shape[axis + 1 :]))
     if layout not in ("padded", "ragged", "transposed"):
         return None
     if layout == "transposed":
@@ -254,7 +273,8 @@ def _strides(layout: str, shape: tuple[int, ...]) -> tuple[int, ...] | None:
 
 
 def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
-    strides, step = [], 1
+    strides: list[int] = []
+    step = 1
     for size in reversed(shape):
         strides.append(step)
         step *= max(size, 1)
