@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -107,14 +108,16 @@ class NodeJudge:
         self.sealed, self.require_jail = config.getoption("--harness-sealed"), config.getoption("--harness-require-jail")
         self.html = config.getoption("--harness-html") is not None
         self._leased: dict[str, Target] = {}
+        self._waited = 0.0  # seconds for a lease, which the next node tells
 
     def machine(self, name: str) -> Target:
         """The target called `name`; "cuda" and "cuda:sm_NN" are the GPU this process holds a lease on, taken at the first call."""
         if not is_leased(name):
             return target(name)
         if name not in self._leased:
-            gpus = gpus_called(name)
+            gpus, begun = gpus_called(name), time.monotonic()
             taken = lease(gpus).index
+            self._waited += time.monotonic() - begun
             self._leased[name] = next(gpu for gpu in gpus if gpu.index == taken)
         return self._leased[name]
 
@@ -173,6 +176,8 @@ class NodeJudge:
             properties.append(("secret", self._secret().digits))
         properties.append(("judged", 1))
         told = Told(node, properties)
+        if self._waited:
+            told.spent["lease"], self._waited = self._waited, 0.0
         session = Session(self.pool, self.profile, observers=(told,))
         failed = session.first_failure(source, share=node.shard, shares=node.shards, database=self.database)
         status = session.tally.status()

@@ -32,7 +32,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "architecture, on which each worker leases a slot",
     )
     group.addoption(
-        "--harness-shards", type=int, default=1, metavar="N", help="split each node in N, for long profiles on many cores"
+        "--harness-shards",
+        type=int,
+        default=None,
+        metavar="N",
+        help="split each node in N (default 1; of a GPU under pytest-xdist by its required cases, at most one share a worker)",
     )
     group.addoption(
         "--harness-shard", default="", metavar="I/N", help="share I of N of the collected tests, for example 3/16, for a CI matrix"

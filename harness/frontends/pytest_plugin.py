@@ -19,9 +19,10 @@ import pytest
 from bitverdict.harness.frontends import pytest_summary
 from bitverdict.harness.frontends.pytest_compile import Ahead
 from bitverdict.harness.frontends.pytest_large import large_nodes
-from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed
+from bitverdict.harness.frontends.pytest_nodes import NodeJudge, base_seed
+from bitverdict.harness.frontends.pytest_shards import all_nodes
 from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
-from bitverdict.harness.model.paths import REPRODUCERS, kernels_with_a_contract
+from bitverdict.harness.model.paths import REPRODUCERS
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session.case_filter import Expression
 from bitverdict.harness.session.profiles import PROFILES
@@ -71,9 +72,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "node" in metafunc.fixturenames:
-        shards, names = metafunc.config.getoption("--harness-shards"), target_names(metafunc.config)
-        nodes = [Node(stem, name, shard, shards) for stem in kernels_with_a_contract() for name in names for shard in range(shards)]
-        metafunc.parametrize("node", nodes, ids=str)
+        metafunc.parametrize("node", all_nodes(metafunc.config), ids=str)
     if "large_node" in metafunc.fixturenames:
         sizes, seeds = (metafunc.config.getoption(name) for name in ("--harness-large", "--harness-large-seeds"))
         metafunc.parametrize("large_node", large_nodes(sizes, seeds, gpu_names(metafunc.config)), ids=str)
@@ -124,7 +123,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for line in pytest_summary.lines(reports):
         terminalreporter.write_line(line)
     everything = [report for kept in terminalreporter.stats.values() for report in kept if hasattr(report, "duration")]
-    for line in pytest_summary.time_lines(everything):
+    least = 0.0 if gpu_names(terminalreporter.config) and terminalreporter.verbosity > 0 else pytest_summary.LONG
+    for line in pytest_summary.time_lines(everything, least=least):
         terminalreporter.write_line(line)
     lines = [value for report in reports if report.failed for name, value in report.user_properties if name == "replay"]
     for line in dict.fromkeys(lines):

@@ -15,7 +15,7 @@ from typing import Any
 
 DEEP = 4096
 HTML = "html"  # the property that holds what a page tells of a node, as JSON
-LONG, SHOWN_FILES = 60.0, 12  # seconds from which a session says where its time went; files it names
+LONG, SHOWN_FILES, SLOWEST = 60.0, 12, 5  # seconds from which a session says where its time went; files and nodes it names
 
 
 def tally_row(kernel: str, kind: str, cases: int, words: int, k: int) -> list:
@@ -84,16 +84,20 @@ def write_html(path: Path, reports: Iterable[Any]) -> None:
     write_page(path, merged(parts), header())
 
 
-def time_lines(reports: Iterable[Any]) -> Iterator[str]:
-    """Where the time of a long session went: seconds of all workers by test file, and of judged cases by bucket."""
+def time_lines(reports: Iterable[Any], *, least: float = LONG) -> Iterator[str]:
+    """Where the time of a session of `least` seconds went: seconds of all workers by test file, of judged cases by bucket, and the
+    nodes that took longest. "lease": a GPU's place was waited for."""
     files: Counter = Counter()  # float seconds
     buckets: Counter = Counter()
+    nodes: list[tuple[float, str, dict[str, float]]] = []
     for report in reports:
         files[report.nodeid.partition("::")[0].rpartition("/")[2]] += report.duration
         for name, value in report.user_properties if report.when == "call" else ():
             if name == "seconds":
-                buckets.update(json.loads(value))
-    if (total := files.total()) < LONG:
+                spent = json.loads(value)
+                buckets.update(spent)
+                nodes.append((report.duration, report.nodeid.partition("[")[2].rstrip("]"), spent))
+    if (total := files.total()) < least:
         return
     shown = files.most_common(SHOWN_FILES)
     yield f"where {total:.0f} s of all workers went, by test file:"
@@ -102,4 +106,12 @@ def time_lines(reports: Iterable[Any]) -> Iterator[str]:
         yield f"  {name:<44} {seconds:>7.1f} s {seconds / total:>5.0%}"
     if buckets:
         whole = buckets.pop("total", 0.0)
-        yield f"judged cases, {whole:.0f} s: " + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in buckets.most_common())
+        yield f"judged cases, {whole:.0f} s: {_by_bucket(buckets)}"
+    for seconds, name, spent in sorted(nodes, key=lambda node: -node[0])[:SLOWEST]:
+        spent.pop("total", None)
+        yield f"  {name:<44} {seconds:>7.1f} s: {_by_bucket(Counter(spent))}"
+
+
+def _by_bucket(buckets: Counter) -> str:
+    """Seconds by bucket, the most first, without those that round to none."""
+    return ", ".join(f"{name} {seconds:.1f} s" for name, seconds in buckets.most_common() if seconds >= 0.05)

@@ -61,6 +61,7 @@ def without_waiting() -> Iterator[None]:
         _release()
 
 
+waited = 0.0  # seconds that this process has waited for the compilations of others
 _waits = True
 _held: list[int] = []  # the descriptor of the lock that this process holds, if any: it compiles one kernel at a time
 
@@ -72,6 +73,7 @@ def _take(directory: Path) -> None:
         descriptor = os.open(directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:  # a cache that cannot be written is told of by its first entry
         return
+    global waited
     end = time.monotonic() + PATIENCE
     while True:
         try:
@@ -84,9 +86,10 @@ def _take(directory: Path) -> None:
                 raise CompiledElsewhere(directory.name) from None
         except OSError:
             break
-        if time.monotonic() > end:
+        if (begun := time.monotonic()) > end:
             break
         time.sleep(POLL)
+        waited += time.monotonic() - begun
     os.close(descriptor)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from bitverdict.harness.judge.bounds_check import OutOfBounds, place_in
 from bitverdict.harness.judge.classify import Seen, outcome_of
-from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.clock import WAITED, Clock
 from bitverdict.harness.judge.devices import device_of, entered
 from bitverdict.harness.judge.far_views import admitted
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
@@ -300,10 +300,12 @@ def own_cache(case: Case) -> Iterator[None]:
 
 @contextmanager
 def _compilations(clock: Clock) -> Iterator[None]:
-    """Put the compiler's own account of its time into the bucket `compile`."""
+    """Put the compiler's own account of its time into the bucket `compile`, and what of it was a wait into `WAITED`."""
     from triton import knobs
 
-    earlier = knobs.compilation.listener
+    from bitverdict.harness.judge import compile_once
+
+    earlier, waited = knobs.compilation.listener, compile_once.waited
 
     def listener(**told: Any) -> None:
         clock.buckets["compile"] = clock.buckets.get("compile", 0.0) + told["times"].total / 1e6
@@ -315,3 +317,5 @@ def _compilations(clock: Clock) -> Iterator[None]:
         yield
     finally:
         knobs.compilation.listener = earlier
+        if compile_once.waited > waited:
+            clock.buckets[WAITED] = clock.buckets.get(WAITED, 0.0) + compile_once.waited - waited

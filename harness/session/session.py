@@ -248,8 +248,9 @@ class Session:
             for case in required:
                 visit(case)
             time_is_over = LiveDeadline.from_now(self.profile.node_seconds, self.clock)
-            if self.profile.draws:
-                walk(source, -(-self.profile.draws // shares), visit_in_time, database=database)
+            draws = len(range(share, self.profile.draws, shares))
+            if draws:
+                walk(source, draws, visit_in_time, database=database)
         except KernelFailed as failed:
             return self.bugs[source.address, source.target.name, failed.signature]
         return None

@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from hypothesis.database import InMemoryExampleDatabase
 
-from bitverdict.harness.frontends import pytest_options, pytest_targets
+from bitverdict.harness.frontends import pytest_options, pytest_shards, pytest_targets
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed, database
@@ -24,10 +24,11 @@ from bitverdict.harness.frontends.pytest_plugin import (
     pytest_xdist_auto_num_workers,
     pytest_xdist_make_scheduler,
 )
+from bitverdict.harness.frontends.pytest_shards import shards_of
 from bitverdict.harness.frontends.pytest_summary import certificate_lines, lines, tallied, tally_row, time_lines
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
@@ -249,6 +250,14 @@ def test_a_family_means_each_of_its_chips_and_a_worker_leases_one(monkeypatch: p
             pytest_targets.gpus_called(name)
 
 
+def test_a_gpu_node_has_a_shard_for_each_few_cases_and_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One node of 128 cases would be judged, and compiled, for minutes after all others."""
+    monkeypatch.setattr(pytest_shards, "gpus_called", lambda name: [replace(target("emulated:sm_90"), name="cuda:0")])
+    found = {stem: shards_of(stem, "cuda:sm_90", 15) for stem in ("matmul", "softmax", "grouped_matmul", "tmem_copy")}
+    assert found == {"matmul": 15, "softmax": 7, "grouped_matmul": 2, "tmem_copy": 1}
+    assert shards_of("matmul", "cuda:sm_90", 1) == shards_of("matmul", "emulated:sm_90", 15) == 1
+
+
 def test_a_family_without_a_chip_here_is_a_usage_error() -> None:
     here = {"visible": "0", "gpus": [{"arch": "sm_86", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
     found = {"HARNESS_GPUS_SEEN": json.dumps(here), "CUDA_VISIBLE_DEVICES": "0"}
@@ -321,8 +330,9 @@ def test_a_long_session_says_where_its_time_went_and_a_short_one_nothing() -> No
     reports.append(report("test_a.py", 40.0))
     said = list(time_lines(reports))
     assert said[0].startswith("where 100 s") and said[1].split() == ["test_contracts.py", "60.0", "s", "60%"]
-    assert said[-1] == "judged cases, 30 s: compile 20.0 s, launch 5.5 s"
-    assert list(time_lines(reports[2:])) == []
+    assert said[-2] == "judged cases, 30 s: compile 20.0 s, launch 5.5 s"
+    assert said[-1].split(":")[1] == " compile 20.0 s, launch 5.5 s", "the slowest node"
+    assert list(time_lines(reports[2:])) == [] and len(list(time_lines(reports[2:], least=0))) == 2
 
 
 def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -342,6 +342,7 @@ def test_the_shares_of_a_node_have_each_required_case_once() -> None:
         pool = FakePool(judged=lambda case, where: verdict(Decision.PASS))
         session = Session(pool, replace(PLAIN, draws=1))
         session.first_failure(sources(7)[0], share=share, shares=3)
+        assert share == 0 or len(pool.asked) == 2, "the draws are shared out too"
         asked += [case.problem.n for case in pool.asked if case.schedule == "eager" and case.data_seed == 0][
             : 3 if not share else 2
         ]

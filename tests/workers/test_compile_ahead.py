@@ -75,8 +75,10 @@ def test_who_finds_a_kernel_in_work_waits_and_takes_what_was_made(cache: Path, e
     later = threading.Timer(0.1, made)
     assert FileCacheManager("key").get_group(ENTRY) is None  # Triton's own manager compiles beside the other
     later.start()
+    waited = compile_once.waited
     assert CompiledOnce("key").get_group(ENTRY) == {"kernel.cubin": str(cache / "key" / "kernel.cubin")}
     later.join()
+    assert compile_once.waited - waited >= 0.05, "a judged case tells it as a bucket of its own"
 
 
 def test_a_compilation_that_never_ends_is_not_waited_for_longer(elsewhere: int, monkeypatch: pytest.MonkeyPatch) -> None:
