@@ -1,6 +1,6 @@
 """How much faster two GPUs judge than one: the same shards of the same cases, with everything compiled before.
 
-    python benchmarks/two_gpus.py --out DIR                      needs two GPUs; within three minutes on two H200s
+    python benchmarks/two_gpus.py --out DIR                      needs two GPUs; minutes
     python benchmarks/two_gpus.py --out DIR --emulated sm_90     tries the script: cores in place of GPUs, contracts for products
 
 The shards are pytest's own nodes: large products of every kernel and type that run there, each with several seeds of data, judged
@@ -8,7 +8,7 @@ by `pytest -n auto --harness-target cuda`. Each worker leases a GPU; a GPU has t
 two GPUs are judged on by twice the workers, as `-n auto` does it. What is timed is the whole command, its start included.
 The work is fixed by count, and no case depends on time: the autotuned launcher is left out. A first run on both fills Triton's
 cache with one shard of each and is not counted. Then two GPUs, and one; where two needed less than `--least`
-seconds, so that starting is most of it, the expected words of each shard are doubled and both are timed anew. Written to DIR:
+seconds, so that starting is most of it, there are as many more seeds, and both are timed anew. Written to DIR:
 two_gpus.json. Exit status 1 when two take more than 0.6 of the time of one, 2 without two GPUs.
 """
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -52,19 +53,19 @@ def main(arguments: list[str] | None = None) -> int:
                   "command": "python benchmarks/two_gpus.py " + " ".join(sys.argv[1:]), "size": given.size,
                   "seeds": given.seeds, "slots": given.slots, "cores": len(os.sched_getaffinity(0)),
                   "goal": GOAL, "one": [], "two": []}  # fmt: skip
-    products = given.products
     told["warming"] = judged(machines[1], name, given, WARMING)
     print(f"warming: {told['warming']}", flush=True)
     for turn in range(given.turns):
-        told["two"].append(judged(machines[1], name, given, products))
-        while turn == 0 and not given.emulated and told["two"][-1]["seconds"] < given.least and not told["two"][-1]["status"]:
-            print(f"{products} products a shard: {told['two'][-1]}: too short, doubled", flush=True)
-            products *= 2
-            told["two"] = [judged(machines[1], name, given, products)]
+        told["two"].append(judged(machines[1], name, given, given.products))
+        seconds = told["two"][-1]["seconds"]
+        if turn == 0 and not given.emulated and seconds < given.least and not told["two"][-1]["status"]:
+            print(f"{given.seeds} seeds: {told['two'][-1]}: too short", flush=True)
+            given.seeds = told["seeds"] = math.ceil(given.seeds * 1.2 * given.least / seconds)
+            told["two"] = [judged(machines[1], name, given, given.products)]
         print(f"two: {told['two'][-1]}", flush=True)
-        told["one"].append(judged(machines[0], name, given, products))
+        told["one"].append(judged(machines[0], name, given, given.products))
         print(f"one: {told['one'][-1]}", flush=True)
-        told["products"] = products
+        told["products"] = given.products
         summary(told)
         (given.out / "two_gpus.json").write_text(json.dumps(told, indent=1) + "\n")
     print(told["sentence"])
@@ -81,8 +82,12 @@ def parsed(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--size", default="4096x4096x4096", metavar="MxNxK", help="of the products")
     parser.add_argument("--seeds", type=int, default=14, help="shards of each kernel, type and configuration")
     parser.add_argument("--slots", type=int, default=8, help="workers on each GPU")
-    parser.add_argument("--products", type=int, default=1 << 29, help="that a shard's expected words cost, to begin with")
-    parser.add_argument("--least", type=float, default=25.0, metavar="SECONDS", help="that two GPUs must need, or work is doubled")
+    parser.add_argument(
+        "--products", type=int, default=1 << 29, help="that a shard's expected words cost, where the host computes them"
+    )
+    parser.add_argument(
+        "--least", type=float, default=100.0, metavar="SECONDS", help="that two GPUs must need, or there is more work"
+    )
     parser.add_argument("--turns", type=int, default=1, help="how often one GPU and two are timed")
     parser.add_argument("--emulated", default="", metavar="sm_NN")
     return parser.parse_args(arguments)

@@ -177,7 +177,8 @@ class NodeJudge:
         properties.append(("judged", 1))
         told = Told(node, properties)
         if self._waited:
-            told.spent["lease"], self._waited = self._waited, 0.0
+            told.spent.update({"lease": self._waited})
+            self._waited = 0.0
         session = Session(self.pool, self.profile, observers=(told,))
         failed = session.first_failure(source, share=node.shard, shares=node.shards, database=self.database)
         status = session.tally.status()

@@ -107,9 +107,9 @@ def time_lines(reports: Iterable[Any], *, least: float = LONG) -> Iterator[str]:
     if buckets:
         whole = buckets.pop("total", 0.0)
         yield f"judged cases, {whole:.0f} s: {_by_bucket(buckets)}"
-    for seconds, name, spent in sorted(nodes, key=lambda node: -node[0])[:SLOWEST]:
+    for took, name, spent in sorted(nodes, key=lambda node: -node[0])[:SLOWEST]:
         spent.pop("total", None)
-        yield f"  {name:<44} {seconds:>7.1f} s: {_by_bucket(Counter(spent))}"
+        yield f"  {name:<44} {took:>7.1f} s: {_by_bucket(Counter(spent))}"
 
 
 def _by_bucket(buckets: Counter) -> str:

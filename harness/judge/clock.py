@@ -10,7 +10,7 @@ WAITED = "compiled elsewhere"  # the bucket of seconds in which another process 
 
 
 class Clock:
-    """Seconds by bucket; what no bucket claims is the harness's own. A launch has the compiler's in it, and those what was waited."""
+    """Seconds by bucket; what no bucket claims is the harness's own. A launch contains its compilation, and that its wait."""
 
     def __init__(self) -> None:
         self.begun = time.perf_counter()
