@@ -87,7 +87,11 @@ def run_verify(arguments: argparse.Namespace) -> int:
     seed = secrets.randbits(64) if arguments.seed is None else arguments.seed
     collect_again()
     with tempfile.TemporaryDirectory() as directory, WorkerPool(timeout=arguments.timeout) as pool:
-        placed = verify.unpacked(held, Path(directory))
+        try:
+            placed = verify.unpacked(held, Path(directory))
+        except (UsageError, KeyError, TypeError, AttributeError) as error:
+            print(f"REJECTED: the pack cannot be read as one: {error}")
+            return 1
         found = verify.verified(placed, pool, {each.name: each for each in targets()}, seed, arguments.share)
     for said in [*(f"wrong: {each}" for each in found.wrong), *(f"open: {each}" for each in found.open), *found.not_run]:
         print(said)

@@ -13,7 +13,7 @@ from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache
 from bitverdict.harness.model.addresses import load, look_in, resolve
-from bitverdict.harness.model.found_again import search_path
+from bitverdict.harness.model.found_again import root_of
 from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import cancels_from_here
@@ -255,8 +255,14 @@ def _test_at(address: str) -> Callable[[Target], CaseSource] | None:
     """
     if ".py:" not in address:
         return None
-    look_in(search_path(Path(address.rpartition(":")[0]).resolve())[:1])
+    look_in(_folders(address))
     return getattr(load(address, unwrapped=False), "__bitverdict__", None)
+
+
+def _folders(address: str) -> tuple[str, ...]:
+    """Where the file of an address finds the modules beside it; none of an address of a module."""
+    place = address.rpartition(":")[0]
+    return (str(root_of(Path(place).resolve())),) if place.endswith(".py") else ()
 
 
 def defaults() -> dict[str, object]:
@@ -306,6 +312,8 @@ def checked(arguments: argparse.Namespace, machines: Sequence[Target] | None = N
             from bitverdict.harness.workers.sealed.standing import begin
 
             begin(arguments.launcher)
+        else:
+            look_in(_folders(arguments.launcher))
         check_launcher(resolve(addresses[0]), arguments.launcher)
     elif arguments.sealed and len(tests) != len(addresses):
         own = next(address for address in addresses if address not in tests)
@@ -329,7 +337,8 @@ def checked(arguments: argparse.Namespace, machines: Sequence[Target] | None = N
         raise UsageError(f"--case {arguments.case!r}: has the fields of one kernel; name it, for example: run matmul --case ...")
 
     def plain(address: str, machine: Target) -> CaseSource:
-        return CaseSource(address, machine, launcher=arguments.launcher, sealed=arguments.sealed)
+        folders = () if arguments.sealed else _folders(arguments.launcher)
+        return CaseSource(address, machine, launcher=arguments.launcher, sealed=arguments.sealed, search_path=folders)
 
     case_sources = [
         replace(

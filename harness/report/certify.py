@@ -11,11 +11,12 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.report import required_lists
+from bitverdict.harness.report.own_sources import packed
 from bitverdict.harness.report.pack import VERSION, Pack, clause_of, clauses, expected_of
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.replay import Judges
-from bitverdict.harness.session.reproducers import reproducer_of, versions
+from bitverdict.harness.session.reproducers import versions
 
 KNOWN_FIELDS = {"target", "case", "outcome", "owner", "issue"}
 
@@ -27,13 +28,11 @@ def certified(sources: Sequence[CaseSource], judges: Judges, known: Sequence[Map
     """
     check_known(known)
     records: list[dict[str, Any]] = []
-    texts = shipped(sources[0])
     for source in sources:
         contract = source.contract
         for case in source.required():
             verdict = judges.judge(case, source.target)
             runs = verdict.decision in (Decision.PASS, Decision.FAIL)
-            texts |= reproducer_of(case, source.target.name, verdict).sources if not texts else {}
             records.append(
                 {
                     "target": source.target.name,
@@ -51,7 +50,7 @@ def certified(sources: Sequence[CaseSource], judges: Judges, known: Sequence[Map
                 }
             )
     first = sources[0]
-    about = {
+    about: dict[str, Any] = {
         "version": VERSION,
         "required list": (required_lists.versions() or ["none"])[-1],
         "contract": first.address,
@@ -63,7 +62,7 @@ def certified(sources: Sequence[CaseSource], judges: Judges, known: Sequence[Map
         "known": [dict(each) for each in known],
         "counts": counts(records),
     }
-    return Pack(about, records, texts)
+    return Pack(about, records, shipped(sources[0]) | packed(about, records))
 
 
 def shipped(source: CaseSource) -> dict[str, str]:

@@ -6,14 +6,14 @@ by clause. A drawn share is judged again where its machine is here. The draw is 
 
 from __future__ import annotations
 
-import json
+import copy
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.addresses import load, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, Undecided, case_from_record
 from bitverdict.harness.model.paths import KERNELS, kernels_with_a_contract
@@ -22,6 +22,7 @@ from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.report import required_lists
 from bitverdict.harness.report.certify import check_known, counts, open_points, target_of
+from bitverdict.harness.report.own_sources import placed
 from bitverdict.harness.report.pack import Pack, clause_of, clauses, expected_of
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
@@ -29,6 +30,7 @@ from bitverdict.harness.session.replay import Judges
 
 SHARE = 0.1  # of the cases that can be judged here
 LEAST = 8
+SHIPPED = "kernels/"  # before the name of a shipped kernel among the sources
 RAN = (Decision.PASS, Decision.FAIL)
 
 
@@ -49,15 +51,11 @@ class Verified:
 
 
 def unpacked(pack: Pack, directory: Path) -> Pack:
-    """`pack` with its sources as files in `directory`, and with their addresses there."""
-    about, cases = json.dumps(pack.about), json.dumps(pack.cases)
-    for number, (address, text) in enumerate(sorted(pack.sources.items())):
-        if address.endswith(".py") and Path(address).name and ":" not in address and not address.startswith("kernels/"):
-            place = directory / str(number) / Path(address).name
-            place.parent.mkdir()
-            place.write_text(text)
-            about, cases = (said.replace(json.dumps(address)[1:-1], str(place)) for said in (about, cases))
-    return Pack(json.loads(about), json.loads(cases), pack.sources, pack.manifest, pack.signature)
+    """`pack` with its sources as files in `directory`, and with their addresses there. UsageError where it names other files."""
+    about, cases = copy.deepcopy(pack.about), copy.deepcopy(pack.cases)
+    own = {name: text for name, text in pack.sources.items() if not name.startswith(SHIPPED)}
+    placed(about, cases, own, directory)
+    return Pack(about, cases, pack.sources, pack.manifest, pack.signature)
 
 
 def verified(pack: Pack, judges: Judges, here: Mapping[str, Target], seed: int, share: float = SHARE) -> Verified:
@@ -80,7 +78,7 @@ def _verify(pack: Pack, judges: Judges, here: Mapping[str, Target], draw: random
     known: dict[str, list[tuple[Case, dict[str, Any]]]] = {name: [] for name in machines}
     for record in pack.cases:
         case = case_from_record(contract, record["case"])
-        if (case.contract, case.launcher) != (address, launcher) or record["target"] not in machines:
+        if case.contract != address or record["target"] not in machines:
             raise ValueError(f"{record['line']}: is of another kernel or target than the pack")
         known[record["target"]].append((case, record))
     for name, machine in machines.items():
@@ -113,19 +111,35 @@ def _sources(pack: Pack, found: Verified) -> None:
     if stem in kernels_with_a_contract() and not pack.about["launcher"]:
         if pack.sources.get(f"kernels/{stem}.py") != (KERNELS / f"{stem}.py").read_text():
             found.wrong.append(f"kernels/{stem}.py is another one in the pack than in this checkout")
-    elif pack.about["launcher"].rpartition(":")[0].endswith(".py") and not pack.sources:
-        found.wrong.append("the launcher's source is not in the pack")
+
+
+def _source(address: str, launcher: str, machine: Target) -> CaseSource:
+    """Which cases a contract, or a test in a file, is asked on `machine`."""
+    for each in (launcher, address):
+        test = getattr(load(each, unwrapped=False), "__bitverdict__", None) if ".py:" in each else None
+        if test is not None:
+            return test(machine)
+    return CaseSource(address, machine, launcher=launcher)
+
+
+def _key(case: Case) -> str:
+    """Of a case, wherever its files lie."""
+    return replace(case, search_path=()).key
 
 
 def _list(address: str, launcher: str, machine: Target, cases: list[Case], about: Mapping[str, Any], found: Verified) -> None:
     """The pack has each required case, each once; the list of a shipped kernel is the frozen one that it names."""
-    keys = [case.key for case in cases]
-    due = {case.key: case for case in CaseSource(address, machine, launcher=launcher).required()}
+    keys = [_key(case) for case in cases]
+    source = _source(address, launcher, machine)
+    if (source.address, source.launcher, source.name) != (address, launcher, about["name"]):
+        said = f"the pack says {about['name']}, {launcher or address}"
+        found.wrong.append(f"{machine.name}: {source.name} is judged there, and {said}")
+    due = {_key(case): case for case in source.required()}
     if len(set(keys)) != len(keys):
         found.wrong.append(f"{machine.name}: a case stands twice in the pack")
     if missing := [case for key, case in due.items() if key not in set(keys)]:
         found.wrong.append(f"{machine.name}: {len(missing)} required cases are not in the pack, the first {describe(missing[0])}")
-    if more := [case for case in cases if case.key not in due]:
+    if more := [case for case in cases if _key(case) not in due]:
         found.wrong.append(f"{machine.name}: {len(more)} cases are no required ones, the first {describe(more[0])}")
     version = about["required list"]
     if version not in required_lists.versions():

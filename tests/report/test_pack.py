@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import json
+import shutil
 import subprocess
+import sys
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from bitverdict.harness.frontends.cli_run import checked, defaults
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.addresses import look_in
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
@@ -23,7 +28,6 @@ from bitverdict.harness.session.case_source import CaseSource
 from tests.support import vector_add
 
 SM_90 = "emulated:sm_90"
-N_64 = "n=64 config=auto regime=normal data_seed=0 schedule=eager"
 KNOWN = {"target": SM_90, "outcome": "wrong words", "owner": "kim", "issue": "https://example.org/7"}
 
 
@@ -39,8 +43,72 @@ def made() -> pack.Pack:
     return certified([CaseSource(vector_add.ADDRESS, target(SM_90))], Here())
 
 
+KERNEL = """import torch, triton
+import triton.language as tl
+
+@triton.jit
+def plus_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
+
+def plus(x):
+    y = torch.empty_like(x)
+    plus_kernel[(1,)](x, y, x.numel(), BLOCK=64)
+    return y
+"""
+TEST = """import bitverdict as bv
+from packed_ops.plus import plus
+
+@bv.judged(reference=lambda xp, x: x + 1)
+def test_plus(draw):
+    return plus(draw.integers((draw.size(2, 33),), 0, 99))
+"""
+
+
+@pytest.fixture(scope="module")
+def of_a_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pack.Pack]:
+    """A test in a folder of its own, whose kernel lies in a package beside it; the folder is gone before anything is verified."""
+    folder = tmp_path_factory.mktemp("foreign") / "repository"
+    (folder / "packed_ops").mkdir(parents=True)
+    (folder / "packed_ops" / "__init__.py").touch()
+    (folder / "packed_ops" / "plus.py").write_text(KERNEL)
+    (folder / "test_plus.py").write_text(TEST)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path])
+        look_in([str(folder)])
+        asked = argparse.Namespace(**defaults() | {"stems": [f"{folder}/test_plus.py:test_plus"]})
+        held = certified(checked(asked, [target(SM_90)]), Here())
+        shutil.rmtree(folder)
+        yield held
+    for name in [name for name in sys.modules if name.partition(".")[0] == "packed_ops"]:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def placed(of_a_user: pack.Pack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[pack.Pack], pack.Pack]:
+    """Unpacks a user's pack, and leaves no trace of it on the path."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    return lambda held: verify.unpacked(held, tmp_path / "unpacked")
+
+
 def verified(held: pack.Pack, here: dict | None = None) -> verify.Verified:
     return verify.verified(held, Here(), {SM_90: target(SM_90)} if here is None else here, seed=3)
+
+
+def test_a_users_pack_has_what_its_test_imports_and_no_path(of_a_user: pack.Pack, placed: Callable) -> None:
+    assert sorted(of_a_user.sources) == ["packed_ops/__init__.py", "packed_ops/plus.py", "test_plus.py"]
+    assert "repository" not in json.dumps([of_a_user.about, of_a_user.cases]) and of_a_user.about["contract"][0] != "/"
+    found = verified(placed(of_a_user))
+    assert found.wrong == [] and found.recomputed == len(of_a_user.cases) and found.rejudged > 0
+
+
+def test_a_users_known_failure_is_owned_and_its_pass_loud(of_a_user: pack.Pack) -> None:
+    held = copy.deepcopy(of_a_user)
+    record = held.cases[1]
+    held.about["known"] = [KNOWN | {"case": record["line"]}]
+    assert [said.partition(":")[0] for said in open_points(held)] == ["UNEXPECTED PASS"]
+    record["decision"], record["outcome"] = "fail", "wrong words"
+    assert open_points(held) == []
 
 
 def test_an_honest_pack_is_verified_and_each_case_computed_again(made: pack.Pack, tmp_path: Path) -> None:
@@ -57,10 +125,10 @@ def test_what_needs_the_packs_gpu_is_named(made: pack.Pack) -> None:
 
 
 def change(place: str, value: object) -> Callable[[pack.Pack], None]:
-    """Sets what lies at `place` ("about.counts.words", "cases.2.words") to `value`."""
+    """Sets what lies at `place` ("about.counts.words", "cases.2.words") to `value`; "out" is the name of the first output."""
 
     def edit(held: pack.Pack) -> None:
-        *path, last = place.split(".")
+        *path, last = (next(iter(held.cases[3]["got"])) if part == "out" else part for part in place.split("."))
         at: object = held
         for name in path:
             at = getattr(at, name) if isinstance(at, pack.Pack) else at[int(name) if name.isdigit() else name]  # type: ignore[index]
@@ -88,7 +156,21 @@ def repeat(held: pack.Pack) -> None:
 
 def both_digests(held: pack.Pack) -> None:
     """Wrong words that agree with a wrong expectation."""
-    held.cases[3]["expected"]["c"]["words"] = held.cases[3]["got"]["c"] = "0123456789abcdef"
+    name = next(iter(held.cases[3]["got"]))
+    held.cases[3]["expected"][name]["words"] = held.cases[3]["got"][name] = "0123456789abcdef"
+
+
+def size(held: pack.Pack) -> None:
+    """A case of another size."""
+    problem = held.cases[3]["case"]["problem"]
+    if "draws" in problem:
+        problem["draws"][0]["value"] -= 1
+    else:
+        problem["n"] = 2
+
+
+def known(held: pack.Pack) -> None:
+    held.about["known"] = [KNOWN | {"case": held.cases[3]["line"]}]
 
 
 def seed(held: pack.Pack) -> None:
@@ -97,17 +179,17 @@ def seed(held: pack.Pack) -> None:
 
 
 TAMPERED: dict[str, Callable[[pack.Pack], None]] = {
-    "a digest of expected words": change("cases.3.expected.c.words", "0123456789abcdef"),
-    "a digest of what is expected": change("cases.3.expected.c.digest", "00" * 32),
-    "a digest of the words got": change("cases.3.got.c", "0123456789abcdef"),
+    "a digest of expected words": change("cases.3.expected.out.words", "0123456789abcdef"),
+    "a digest of what is expected": change("cases.3.expected.out.digest", "00" * 32),
+    "a digest of the words got": change("cases.3.got.out", "0123456789abcdef"),
     "both digests": both_digests,
     "expectations of two cases": swap,
     "an expectation left out": change("cases.3.expected", {}),
-    "words that may differ": change("cases.3.expected.c.unique", False),
+    "words that may differ": change("cases.3.expected.out.unique", False),
     "a case left out": drop,
     "a case twice": repeat,
     "a data seed": seed,
-    "a size": change("cases.3.case.problem", {"n": 2, "stride": 1, "fault": ""}),
+    "a size": size,
     "fewer words": change("cases.3.words", 0),
     "the counts": change("about.counts.words", 1_000_000),
     "the clauses": change("about.clauses.0.cases", 500),
@@ -115,10 +197,11 @@ TAMPERED: dict[str, Callable[[pack.Pack], None]] = {
     "a pass made of a failure": change("cases.3.outcome", "wrong words"),
     "a failure nobody owns": change("cases.3.decision", "fail"),
     "a decision that is none": change("cases.3.decision", "certainly"),
-    "a known failure that passes": change("about.known", [KNOWN | {"case": N_64}]),
+    "a known failure that passes": known,
     "a known failure without an owner": change("about.known", [KNOWN | {"case": "n=64", "owner": ""}]),
     "the required list": change("about.required list", "0.9"),
     "another contract": change("about.contract", "softmax"),
+    "another name": change("about.name", "softmax"),
     "another launcher": change("about.launcher", "tests.support.told_run:adds_a_twice"),
     "another target": change("about.targets.0.name", "cuda:0"),
 }
@@ -131,6 +214,39 @@ def test_a_tampered_pack_is_rejected(name: str, made: pack.Pack) -> None:
     TAMPERED[name](held)
     assert json.dumps([held.about, held.cases]) != json.dumps([made.about, made.cases])
     assert verified(held, here={}).wrong
+
+
+def of_the_sources(name: str, text: str) -> Callable[[pack.Pack], None]:
+    return lambda held: held.sources.update({name: text})
+
+
+TAMPERED_OF_A_USER = TAMPERED | {
+    "a test that is missing": lambda held: held.sources.pop("test_plus.py"),
+    "a reference": of_the_sources("test_plus.py", TEST.replace("x + 1", "x + 2")),
+    "sizes": of_the_sources("test_plus.py", TEST.replace("33", "32")),
+    "a path out of the folder": of_the_sources("../outside.py", ""),
+    "an address elsewhere": change("cases.3.case.contract", f"{__file__}:test_an_honest_pack"),
+    "a launcher elsewhere": change("cases.3.case.launcher", f"{__file__}:test_an_honest_pack"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERED_OF_A_USER)
+def test_a_tampered_pack_of_a_user_is_rejected(name: str, of_a_user: pack.Pack, placed: Callable) -> None:
+    held = copy.deepcopy(of_a_user)
+    TAMPERED_OF_A_USER[name](held)
+    assert held != of_a_user
+    try:
+        assert verified(placed(held), here={}).wrong
+    except UsageError as error:
+        assert "must be a relative path" in str(error) or "is no file of the pack's sources" in str(error)
+
+
+def test_a_users_kernel_changed_in_the_pack_shows_when_judged_again(of_a_user: pack.Pack, placed: Callable) -> None:
+    held = copy.deepcopy(of_a_user)
+    held.sources["packed_ops/plus.py"] = KERNEL.replace("+ 1, mask", "+ 2, mask")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "packed_ops"]:
+        del sys.modules[name]  # as in a process of its own
+    assert any("pass in the pack, fail here" in said for said in verified(placed(held)).wrong)
 
 
 class Other(Here):
