@@ -25,7 +25,7 @@ from bitverdict.harness.mutants.same_machine_code import same_machine_code
 
 SAME = "equal tile programs in canonical form"
 OTHER = "what a masked load gives outside of its mask is never stored and decides no branch"
-LAYOUT = "equal tile programs but for register layouts, on which no operation of it depends"
+LAYOUT = "equal tile programs but for layouts on which no operation of it depends"
 MACHINE = "the compiler makes the same machine code of both"
 INVALIDATED = "the memory of a barrier that is not invalidated is not used again"
 

@@ -30,6 +30,7 @@ from bitverdict.harness.mutants.equivalence import all_equal
 from bitverdict.harness.mutants.front_end import FrontEnd, without_places
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
+from bitverdict.harness.mutants.of_device import of_device_alone
 from bitverdict.harness.mutants.program.right_launches import words_of
 from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
 from bitverdict.harness.mutants.right_source import RightCase, RightCases
@@ -37,7 +38,6 @@ from bitverdict.harness.mutants.same_calls_of_source import same_calls
 
 LONGER = 16  # times the operations of the right launches, or its seconds of a processor, after which a mutant does not end
 LEAST_OPERATIONS, LEAST_SECONDS = 20_000, 5.0  # that it has in any case
-OF_DEVICE = ("triton", "gluon")
 LONGEST = 300  # characters of a text of a result
 NOT_COMPILED = ("front end", "verifier", "ptxas")
 """Layers that refuse a mutant before anything of it runs."""
@@ -88,7 +88,7 @@ class SourceMutants:
         except Exception as error:  # of the edited file, where it is imported
             return self._result(mutant, End.INVALID, 0, f"{type(error).__name__}: {error}")
         contract = LaunchedContract(self.right, other, self.kept, lambda: launching(self.kernel, modules))
-        changed = _Changed(alike=mutant.edit["device"] in OF_DEVICE)
+        changed = _Changed(alike=of_device_alone(self.kernel, mutant))
         with TemporaryDirectory(prefix="bitverdict-mutant-") as directory:
 
             def verdict_on(case: Case, right: RightCase) -> Verdict | None:
@@ -140,8 +140,9 @@ class SourceMutants:
                 left_open.append(f"{verdict.decision}: {verdict.message}")
         if killed is not None:
             return replace(killed, cases_run=number)
-        if number and same == number:
-            return self._result(mutant, End.EQUIVALENT, number, SAME.format(number))
+        if number and same == number:  # another configuration may have another layout: of that nothing is proved
+            end = End.SURVIVED if mutant.edit["device"] == "constexpr" else End.EQUIVALENT
+            return self._result(mutant, end, number, SAME.format(number))
         why = f"{len(left_open)} of {number} cases decide nothing: {left_open[0]}" if left_open else "" if number else UNREACHED
         return self._result(mutant, End.SURVIVED, number, why)
 

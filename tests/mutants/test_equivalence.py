@@ -145,11 +145,44 @@ def test_code_of_other_memory_or_warps_is_other_code() -> None:
     assert not same_machine_code(PROGRAM, PROGRAM.replace("ttg.shared = 0", "ttg.shared = 64"), "sm_90")
 
 
-def test_a_register_layout_decides_nothing_of_elementwise_work() -> None:
-    changed = PROGRAM.replace("sizePerThread = [1]", "sizePerThread = [4]")
-    assert equal_programs(PROGRAM, changed, "sm_90") == LAYOUT
-    summed = PROGRAM.replace('"arith.mulf"(%v, %0)', '"tt.histogram"(%v, %0)')
-    assert equal_programs(summed, summed.replace("sizePerThread = [1]", "sizePerThread = [4]"), "sm_90") == ""
+WIDER = ("sizePerThread = [1]", "sizePerThread = [4]")
+APART = PROGRAM.replace('%n: i32 loc("n"(#loc))', '%y: !tt.ptr<f32> loc("y"(#loc)), %n: i32 loc("n"(#loc))').replace(
+    '    "tt.store"(%at,', f'    %to = "tt.splat"(%y) : (!tt.ptr<f32>) -> {P} loc(#loc)\n    "tt.store"(%to,'
+)  # stores to another tensor than it loads from
+VIEW = "!ttg.memdesc<32xf32, #shared, #smem>"
+SWIZZLE = "#ttg.swizzled_shared<{vec = 8, perPhase = 1, maxPhase = 4, order = [0]}>"
+STAGED = (
+    APART.replace("#loc = loc", f"#shared = {SWIZZLE}\n#loc = loc")
+    .replace(
+        '    "tt.store"',
+        f'    %held = "ttg.local_alloc"(%sum) {{allocation.offset = 0 : i32}} : ({F}) -> {VIEW} loc(#loc)\n'
+        f'    %again = "ttg.local_load"(%held) : ({VIEW}) -> {F} loc(#loc)\n    "tt.store"',
+    )
+    .replace("%to, %sum", "%to, %again")
+)
+
+
+def test_a_layout_of_registers_or_a_swizzle_decides_no_element() -> None:
+    assert equal_programs(APART, APART.replace(*WIDER), "sm_90") == LAYOUT
+    assert equal_programs(STAGED, STAGED.replace(*WIDER), "sm_90") == LAYOUT
+    assert equal_programs(STAGED, STAGED.replace("maxPhase = 4", "maxPhase = 2"), "sm_90") == LAYOUT
+
+
+@pytest.mark.parametrize(
+    ("right", "edit"),
+    [
+        (APART.replace('"arith.mulf"(%v, %0)', '"tt.histogram"(%v, %0)'), WIDER),
+        (PROGRAM, WIDER),  # loads what another thread may have stored
+        (APART.replace('"tt.splat"(%y)', '"tt.int_to_ptr"(%y)'), WIDER),
+        (STAGED, ("allocation.offset = 0", "allocation.offset = 16")),
+        (STAGED.replace("ttg.local_load", "ttg.memdesc_reinterpret"), ("maxPhase = 4", "maxPhase = 2")),
+        (STAGED.replace(SWIZZLE, "#ttg.nvmma_shared<{swizzlingByteWidth = 64}>"), ("Width = 64", "Width = 32")),
+        (APART.replace("#ttg.blocked<{", "#ttg.nvidia_mma<{"), WIDER),
+        (APART, ('"ttg.num-warps" = 4', '"ttg.num-warps" = 8')),
+    ],
+)
+def test_a_layout_that_may_decide_something_is_another_program(right: str, edit: tuple[str, str]) -> None:
+    assert edit[0] in right and equal_programs(right, right.replace(*edit), "sm_90") == ""
 
 
 def test_a_barrier_may_be_left_valid_at_the_end() -> None:

@@ -35,9 +35,14 @@ _SIGNED = {
 _OF_TIME = ("evict", "cache", "loop.", "tt.num_stages", "tt.warp_specialize", "ttg.partition", "contiguity", "tt.divisibility",
             "tt.contiguity", "tt.constancy", "operandSegmentSizes", "resultSegmentSizes")  # fmt: skip
 """Attributes that begin so decide nothing, or are said by the operands."""
-_OF_LAYOUT = ("tt.reduce", "tt.scan", "tt.dot", "tt.atomic", "tt.print", "ttng.", "ttg.local_", "ttg.memdesc", "ttg.async_copy",
-              "tt.histogram", "tt.gather", "tt.elementwise_inline", "tt.extern")  # fmt: skip
-"""Operations whose results, or whose effects, a register layout may decide."""
+_OF_LAYOUT = ("tt.reduce", "tt.scan", "tt.atomic", "tt.print", "tt.histogram", "tt.gather", "tt.elementwise_inline", "tt.extern",
+              "tt.cat", "tt.call", "tt.map", "ttg.memdesc_reinterpret", "ttg.warp", "ttng.cluster", "gpu.")  # fmt: skip
+"""Operations whose results, or whose effects, a layout of registers or of shared memory may decide: the order of a sum, who stores
+first, which bytes a view shows."""
+_SPREAD = re.compile(r", (?:#ttg\.slice<\{dim = \d+, parent = )*#ttg\.blocked<\{[^{}]*\}>(?:\}>)*>$")
+_SWIZZLED = re.compile(r", #ttg\.swizzled_shared<\{[^{}]*\}>")
+"""Layouts that say which thread holds an element, or where in shared memory it lies, and nothing of an instruction: those of matrix
+products, TMA and tensor memory are none of them."""
 _MASKED = {"tt.load": ("pointer", "mask?", "other?"), "ttg.async_copy_global_to_local": ("pointer", "view", "mask?", "other?")}
 """Operations that give zeros outside of a mask, in the compiled program, where no `other` says what."""
 _ZERO = re.compile(r"(?:dense<)?(?:0|0\.0+e\+00|false)(?:>| :|$)")
@@ -68,21 +73,22 @@ class Canonical:
         without_other: bool = False,
     ) -> None:
         self.program, self.negative = program, negative
-        self.without_layouts = without_layouts and not any(op.name.startswith(_OF_LAYOUT) for op in program.operations())
+        self.without_layouts = without_layouts and _free_of_layouts(program)
         self.without_other = without_other
         self._kinds: dict[str, str] = {}
         self._zeros: set[str] = set()
         told = [f"{name} {self._function(function)}" for name, function in sorted(program.functions.items())]
         attributes = sorted(f"{name}={value}" for name, value in program.attributes.items() if not name.startswith("nvvm"))
-        self.form = _digest(*told, *([] if self.without_layouts else attributes))
+        scratch = "ttg.shared="  # a conversion of layouts takes some
+        self.form = _digest(*told, *(each for each in attributes if not (self.without_layouts and each.startswith(scratch))))
 
     # -- types --------------------------------------------------------------------------------------------------------
     def _kind(self, text: str) -> str:
         """A type without aliases."""
         if text not in self._kinds:
             found = self.program.expand(text)
-            if self.without_layouts and text.startswith("tensor<"):
-                found = text.partition(",")[0].rstrip(">") + ">"
+            if self.without_layouts:
+                found = _SWIZZLED.sub("", _SPREAD.sub(">", found))
             self._kinds[text] = found
         return self._kinds[text]
 
@@ -238,6 +244,33 @@ def _keeps(name: str, place: int, one: Range | None, other: Range | None) -> boo
     if name == "arith.maxsi":
         return one.low >= other.high
     return name == "arith.andi" and other == Range(1, 1) and one.low >= 0 and one.high <= 1
+
+
+def _free_of_layouts(program: Program) -> bool:
+    """Whether no operation of `program` may depend on which thread holds an element. What a thread stores it may read again without
+    a barrier, so no pointer is both stored to and loaded from."""
+    operations = list(program.operations())
+    if any(op.name.startswith(_OF_LAYOUT) for op in operations):
+        return False
+    made = {name: op for op in operations for name in op.results}
+    carried = {name for function in program.functions.values() for block in function.blocks[1:] for name, _ in block.arguments}
+    stored, loaded = (
+        {_base(op.operands[0], made, carried) for op in operations if op.name in names}
+        for names in (("tt.store",), ("tt.load", "ttg.async_copy_global_to_local"))
+    )
+    return not stored or ("" not in stored | loaded and stored.isdisjoint(loaded)) or not loaded
+
+
+def _base(name: str, made: dict[str, Operation], carried: Collection[str]) -> str:
+    """The argument of the function that the pointer `name` points into; empty where it is not known."""
+    while (op := made.get(name)) is not None:
+        if op.name not in _POINTS:
+            return ""
+        name = op.operands[0]
+    return "" if name in carried else name
+
+
+_POINTS = ("tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "ttg.convert_layout", "tt.bitcast")
 
 
 def is_pure(op: Operation) -> bool:
