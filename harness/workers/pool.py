@@ -30,6 +30,9 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 ONE_SIGNAL = 0.3  # seconds
 CLOSED_WITHIN = 1.0  # seconds, where the run was cancelled
+KEPT = 2
+"""Workers that a place keeps on one real GPU, started in different ways: a plain one, and one of sealed cases. Each holds a CUDA
+context, and of a sealed one its candidate's processes hold more; `gpu_lease.NEED` counts no others."""
 
 
 class WorkerPool:
@@ -216,7 +219,12 @@ class WorkerPool:
                 count = self._standby_count if start is PLAIN else None
                 shared = self.standbys.setdefault(key[1], Standbys(target, directory, count, start))
                 self.slots[key] = WorkerSlot(target, timeout=self.timeout, directory=directory, standbys=shared, start=start)
-            return self.slots[key]
+            slot = self.slots[key] = self.slots.pop(key)  # the last is the one used last
+            of_place = [each for (at, _), each in self.slots.items() if at == place and each.target == target and each.process]
+        if not target.emulated and slot.process is None:
+            for idle in of_place[: max(0, len(of_place) + 1 - KEPT)]:
+                idle.close()
+        return slot
 
     def _tick(self) -> None:
         if self.interrupted and threading.current_thread() is threading.main_thread():

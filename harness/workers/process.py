@@ -229,9 +229,9 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
         if start.prepare:
             load(start.prepare)(target)
         warm(target, addresses)
-        install(target, Path(log))
     except Exception as error:  # a device that cannot be had shows in the verdicts, by its name
         failed = f"{type(error).__name__}: {str(error)[:300]}"
+    failed = install(target, Path(log)) or failed  # whatever the device said: its sealed cases need an executor to say it again
     try:
         connection.send({"started": time.perf_counter() - begun, "failed": failed, "pid": me})
     except OSError:  # nobody waits for this worker any more

@@ -28,6 +28,7 @@ from bitverdict.harness.workers import slot as slots
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.standby import Standbys, asked_for
+from bitverdict.harness.workers.start import PLAIN, Start
 from bitverdict.harness.workers.warmup import warm
 from tests.support.fragile_gpu import ADDRESS, FRAGILE, FragileGpu, case
 from tests.support.vector_add import HOST
@@ -47,6 +48,14 @@ def waiting(pool: WorkerPool) -> list:
 
 def events(pool: WorkerPool) -> list[str]:
     return [json.loads(line)["event"] for line in pool.journal.path.read_text().splitlines()]
+
+
+def test_a_place_keeps_two_workers_on_a_gpu_however_many_ways_they_start(pool: WorkerPool) -> None:
+    """Sealed candidates of each folder have workers of their own, and each worker holds a context."""
+    for name in ("", "a", "b", "", "c"):
+        assert pool.judge(case(n=1), FRAGILE, start=Start(name=name) if name else PLAIN).decision is Decision.PASS
+        alive = [key for (_, key), slot in pool.slots.items() if slot.process is not None]
+    assert alive == ["cuda:0", "cuda:0 c"]
 
 
 def test_a_standby_worker_takes_over_after_a_fault_and_another_is_started(pool: WorkerPool) -> None:

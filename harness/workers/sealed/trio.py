@@ -125,8 +125,16 @@ def _ended(process: ConfinedProcess) -> asking.End:
     return asking.End(os.waitstatus_to_exitcode(process.status), why.lstrip(":; "))
 
 
-def install(target: Target, log: Path) -> None:
-    """Where this worker is one of sealed cases, have the judge ask a trio of its own."""
+def install(target: Target, log: Path) -> str:
+    """Where this worker is one of sealed cases, have the judge ask a trio of its own. Empty, or why it has none."""
+    try:
+        _install(log)
+    except Exception as error:  # of a zygote that ended, mostly: each sealed case of this worker says so
+        asking.why_none = f"{type(error).__name__}: {str(error)[:300]}"
+    return asking.why_none
+
+
+def _install(log: Path) -> None:
     if jail := os.environ.get(JAIL):
         unreadable()
         zygotes = [heard(each) for each in (jail, os.environ[EXECUTORS], os.environ.get(GPU_JAIL, "")) if each]

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from bitverdict.harness.judge.sealed import asking
 from bitverdict.harness.model import sealing
 from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.launcher_limits import check_launcher, claims_far, nearest
-from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import PROCESS, ZYGOTE, Decision, Outcome, Verdict
 from bitverdict.harness.workers.jail.executors import Executors
 from bitverdict.harness.workers.jail.jail import Jail
 from bitverdict.harness.workers.jail.policy import CANDIDATE
@@ -27,6 +28,7 @@ from bitverdict.harness.workers.jail.protections import BUBBLEWRAP, SECCOMP, pro
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.sealed import jails, standing
+from bitverdict.harness.workers.start import Start
 from tests.support.vector_add import ADDRESS, CONTRACT, Problem
 
 FILE = Path(__file__).resolve().parents[2] / "support" / "sealed_vectors.py"
@@ -99,6 +101,27 @@ def test_a_candidate_without_an_end_is_a_timeout_and_the_next_is_judged(pool: Wo
     verdict = judged(pool, "prints_without_end", timeout=0.7)
     assert verdict.outcome is Outcome.TIMEOUT and "in the candidate's process" in verdict.message
     assert judged(pool, "right").decision is Decision.PASS
+
+
+def short_of_memory(where: Target) -> None:
+    """What a worker prepares where the GPU is full."""
+    raise MemoryError("CUDA out of memory")
+
+
+def test_a_worker_that_could_not_warm_up_has_an_executor_all_the_same(pool: WorkerPool) -> None:
+    """Or what stood in its way would be told as a wrong use of the command line, of each of its cases."""
+    start = Start(name="short", prepare=f"{__name__}:{short_of_memory.__name__}")
+    verdict = pool.judge(case("right"), TARGET, start=start)
+    assert (verdict.decision, verdict.words) == (Decision.PASS, 40), verdict
+    (standbys,) = (each for name, each in pool.standbys.items() if "short" in name)
+    assert standbys.failures == ["MemoryError: CUDA out of memory"]
+
+
+def test_a_worker_without_an_executor_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asking, "why_none", "JailDied: its zygote ended")
+    with pytest.raises(asking.NoAnswer) as found:
+        asking.asked("launch", f"{FILE}:right", {}, {})()
+    assert "its zygote ended" in found.value.seen.message and found.value.seen.details[PROCESS] == ZYGOTE, "another one is asked"
 
 
 def test_a_candidate_says_in_its_own_process_what_it_takes(sealed: str) -> None:
