@@ -30,6 +30,14 @@ def fused_multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarra
     return np.where(np.isnan(rounded), NAN, rounded.view(np.uint32))  # (...)
 
 
+def paired_chain(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """`chain` for chosen elements: fp32 codes (P,) of `a` (P, K) with `b` (P, K) pairwise, started from `c` (P,)."""
+    left, right, total = a.view(np.float32), b.view(np.float32), c.copy()  # (P, K), (P, K), (P,)
+    for step in range(a.shape[1]):
+        total = fused_multiply_add(left[:, step], right[:, step], total.view(np.float32))  # (P,)
+    return total
+
+
 def chain(a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
     """fp32 codes (M, N) of one ascending chain over K: a (M, K), b (K, N), c (M, N) or None for +0, all fp32 codes (uint32)."""
     left, right = a.view(np.float32), b.view(np.float32)

@@ -10,7 +10,9 @@ from bitverdict.reference.formats.e2m1 import E2M1
 from bitverdict.reference.formats.e2m3 import E2M3
 from bitverdict.reference.formats.e3m2 import E3M2
 from bitverdict.reference.formats.e4m3 import E4M3
+from bitverdict.reference.formats.e4m3fnuz import E4M3FNUZ
 from bitverdict.reference.formats.e5m2 import E5M2
+from bitverdict.reference.formats.e5m2fnuz import E5M2FNUZ
 from bitverdict.reference.formats.e8m0 import E8M0
 from bitverdict.reference.formats.encode import encode
 from bitverdict.reference.formats.fp16 import FP16
@@ -19,9 +21,9 @@ from bitverdict.reference.formats.record import Format, Overflow, Rounding, Spec
 from bitverdict.reference.formats.tf32 import TF32
 from bitverdict.reference.formats.ue4m3 import UE4M3
 
-FORMATS: dict[str, Format] = {fmt.name: fmt for fmt in (E2M1, E2M3, E3M2, E4M3, E5M2, E8M0, UE4M3, FP16, BF16, TF32, FP32)} | {
-    fmt.name: fmt for fmt in list(globals().values()) if isinstance(fmt, Format)
-}
+FORMATS: dict[str, Format] = {
+    fmt.name: fmt for fmt in (E2M1, E2M3, E3M2, E4M3, E4M3FNUZ, E5M2, E5M2FNUZ, E8M0, UE4M3, FP16, BF16, TF32, FP32)
+} | {fmt.name: fmt for fmt in list(globals().values()) if isinstance(fmt, Format)}
 
 __all__ = [
     "BF16",
@@ -29,7 +31,9 @@ __all__ = [
     "E2M3",
     "E3M2",
     "E4M3",
+    "E4M3FNUZ",
     "E5M2",
+    "E5M2FNUZ",
     "E8M0",
     "FORMATS",
     "FP16",

@@ -54,6 +54,8 @@ def decode_by_definition(fmt: Format, codes: np.ndarray) -> np.ndarray:
         values = np.where(top, np.where(mantissa == 0, np.inf, np.nan), values)  # (...)
     elif fmt.specials is Specials.NAN_ALL_ONES:
         values = np.where(magnitude == (1 << (fmt.exponent_bits + fmt.mantissa_bits)) - 1, np.nan, values)  # (...)
+    elif fmt.specials is Specials.NAN_NEGATIVE_ZERO:
+        values = np.where(codes.astype(np.int64) == fmt.sign_bit, np.nan, values)  # (...)
     if not fmt.signed:
         return values
     negative = (codes.astype(np.int64) & fmt.sign_bit) != 0  # (...)

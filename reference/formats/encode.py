@@ -19,7 +19,7 @@ from functools import cache
 
 import numpy as np
 
-from bitverdict.reference.formats.record import Format, Overflow, Rounding
+from bitverdict.reference.formats.record import Format, Overflow, Rounding, Specials
 
 CHUNK = 1 << 14  # elements worked on at once: the temporaries stay in the first caches, and memory does not grow with the input
 LARGEST_TABLE_MANTISSA = 5  # float32's top half keeps 7 mantissa bits; rounding to odd needs two to spare
@@ -49,7 +49,8 @@ def encode(
 ) -> np.ndarray:
     """Codes of `values` (any shape; float64, float32, float16 or integers up to 2^53) in `fmt.storage`, same shape.
 
-    The rounding is of the exact value, once, whatever the dtype it comes in. -0 keeps its sign. A NaN becomes `fmt.nan_code`
+    The rounding is of the exact value, once, whatever the dtype it comes in. -0 keeps its sign where
+    the format has it. A NaN becomes `fmt.nan_code`
     whatever its sign and payload; in a format without NaN the positive largest value (PTX ISA, `cvt`: "positive MAX_NORM").
     In an unsigned format a negative value becomes NaN and -0 becomes 0; in E8M0, which has no zero, zero becomes NaN and what
     lies below 2^-127 becomes 2^-127, in every rounding.
@@ -160,6 +161,8 @@ def _encode_by_definition(fmt: Format, values: np.ndarray, source: _Source, roun
         not_a_number |= magnitude == 0
     if fmt.nan_code is not None:
         not_a_number |= code == nan  # for what overflows: canonical, so without the sign
+    if fmt.specials is Specials.NAN_NEGATIVE_ZERO:
+        negative = negative & (code != 0)  # (elements,)
     code |= np.where(negative, integer(fmt.sign_bit >> fmt.low_padding), integer(0))  # (elements,)
     return np.where(not_a_number, nan, code).astype(np.int64) << fmt.low_padding  # (elements,)
 

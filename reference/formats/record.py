@@ -14,6 +14,7 @@ class Specials(Enum):
     NONE = "every code is a finite number"
     IEEE = "the largest exponent holds the infinities and the NaNs"
     NAN_ALL_ONES = "one magnitude, all ones, is NaN; there is no infinity"
+    NAN_NEGATIVE_ZERO = "the code of a negative zero is NaN; there is neither infinity nor negative zero"
 
 
 class Rounding(Enum):
@@ -89,7 +90,9 @@ class Format:
 
     @property
     def nan_code(self) -> int | None:
-        """The canonical NaN, or None: sign clear and every other bit set, as NVIDIA's instructions write it."""
+        """The canonical NaN, or None: sign clear and every other bit set, as NVIDIA's instructions write it; or the only one."""
+        if self.specials is Specials.NAN_NEGATIVE_ZERO:
+            return self.sign_bit
         return None if self.specials is Specials.NONE else self._all_ones << self.low_padding
 
     @property

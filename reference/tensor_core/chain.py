@@ -17,7 +17,8 @@ from bitverdict.reference.tensor_core.fused_sum import (
     round_sum,
 )
 from bitverdict.reference.tensor_core.grouped_sum import grouped_sum
-from bitverdict.reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ScaledWindow
+from bitverdict.reference.tensor_core.mfma import OVERFLOW, overflowing, pairwise, products_first
+from bitverdict.reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ScaledWindow, Step
 from bitverdict.reference.tensor_core.terms import LOWEST_BIT_OF_ZERO, Terms, lowest_bits
 
 TERMS_AT_ONCE = 1 << 16  # products alive at a time: 256 or 512 KiB, a second-level cache
@@ -80,6 +81,8 @@ def _step(
     """One block on one tile; everything in it, c included, is a multiple of 2^grid."""
     left = (slice(None), slice(None)) if paired else (slice(None), slice(None), None)
     right = (slice(None), slice(None)) if paired else (slice(None), None, slice(None))
+    if rule.step is Step.PAIRWISE:
+        return pairwise(rule, _with_specials(a, k)[left], _with_specials(b, k)[right], c)
     special = _special_terms(a, b, k, left, right)  # (...) or None
     finite = np.isfinite(c)  # (...)
     if not finite.all():
@@ -87,6 +90,8 @@ def _step(
         special = beyond if special is None else _add_specials(special, beyond)  # (...)
         c = np.where(finite, c, 0.0)  # (...)
     sides = a.values[k], a.exponents[k], b.values[k], b.exponents[k]  # each (block, ...)
+    if rule.step is not Step.FUSED:
+        return _products_first(rule, sides, c, special, left, right)
     if rule.grouped:
         pairs = sides[1][left] + sides[3][right]  # (64, ...)
         exact = grouped_sum(sides[0][left] * sides[2][right], pairs, _scale_pairs(a, b, k, left, right), c, rule)  # (...)
@@ -96,6 +101,26 @@ def _step(
         exact = _mostly_exact(rule, a, b, k, c, grid, scratch)  # (...)
     total = round_sum(exact, rule.output, rule.output_fraction_bits, rule.rounding)  # (...)
     # Beside an infinity nothing finite overflows: the infinity, or the NaN, is the result.
+    return total if special is None else np.where(special == 0, total, special)
+
+
+def _with_specials(side: Terms, k: slice | np.ndarray) -> np.ndarray:
+    """Values (block, ...), NaN and infinities among them."""
+    if side.specials is None:
+        return side.values[k]
+    return np.where(np.isfinite(side.specials[k]), side.values[k], side.specials[k])  # (block, ...)
+
+
+def _products_first(
+    rule: Instruction, sides: tuple[np.ndarray, ...], c: np.ndarray, special: np.ndarray | None, left: tuple, right: tuple
+) -> np.ndarray:
+    """One block whose products are added before c; `special` as in `_step`."""
+    products = sides[0][left] * sides[2][right]  # (block, ...)
+    beyond = overflowing(products)  # (...) or None
+    if beyond is not None:
+        special = beyond if special is None else _add_specials(special, beyond)  # (...)
+        products = np.where(np.abs(products) < OVERFLOW, products, 0.0)  # (block, ...)
+    total = products_first(rule, products, sides[1][left] + sides[3][right], c)  # (...)
     return total if special is None else np.where(special == 0, total, special)
 
 
@@ -202,6 +227,8 @@ def _exact_product(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
     low = min(low, _grid(c))
     if low > LOWEST_BIT_OF_ZERO // 2:
         return np.zeros(c.shape)  # one side is all zero, and so is c
+    if rule.step is Step.PAIRWISE and low < rule.output.smallest_exponent:
+        return None  # something may be flushed
     highest = max(int(a.exponents.max()) + int(b.exponents.max()), _highest(c, rule))
     norms = [np.sqrt(np.square(side.values).sum(axis=0).max()) for side in (a, b)]
     bound = (float(norms[0]) * float(norms[1]) + float(np.abs(c).max())) * (1 + 2.0**-20)

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bitverdict.reference import fused_multiply_add
 from bitverdict.reference.formats import Format, decode
 from bitverdict.reference.tensor_core.chain import chain_elements, chain_products
-from bitverdict.reference.tensor_core.record import Instruction
+from bitverdict.reference.tensor_core.record import Instruction, Step
 from bitverdict.reference.tensor_core.terms import operand
 
 LANES_AT_ONCE, DEPTH_AT_ONCE = 1024, 64  # elements, and k of each: what is decoded at a time stays in the caches
@@ -27,6 +28,8 @@ def product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | Non
     _refuse_scaled(rule)
     if rule.d == "int32":
         return _integers(rule, a.astype(np.float64) @ b.astype(np.float64), c)
+    if rule.step is Step.MULTIPLY_ADD:
+        return fused_multiply_add.chain(np.ascontiguousarray(a), np.ascontiguousarray(b), c)
     if a.shape[1] == 0:
         return c
     left, right = operand(rule, rule.a, a.T), operand(rule, rule.b, b)
@@ -41,6 +44,8 @@ def elements(rule: Instruction, a_rows: np.ndarray, b_columns: np.ndarray, c: np
     _refuse_scaled(rule)
     if rule.d == "int32":
         return _integers(rule, np.einsum("pk,pk->p", a_rows.astype(np.float64), b_columns.astype(np.float64)), c)
+    if rule.step is Step.MULTIPLY_ADD:
+        return fused_multiply_add.paired_chain(np.ascontiguousarray(a_rows), np.ascontiguousarray(b_columns), c)
     if a_rows.shape[1] == 0:
         return c
     values = decode(rule.output, c)  # (P,)

@@ -16,6 +16,16 @@ class Accumulator(Enum):
     ADDED_AFTER = "the products start from zero and c is added to their result, an ordinary IEEE addition"
 
 
+class Step(Enum):
+    """What one block does with its products and c. All but the first are AMD's (docs/amd_arithmetic.md) [MS]."""
+
+    FUSED = "products and c are cut together, toward zero, and their sum is rounded once"
+    PRODUCTS_FIRST = "products are cut and added; that sum and c are cut down where they meet, and the total is rounded twice"
+    EVEN_AND_ODD = "as PRODUCTS_FIRST, but the products of even and of odd k are cut apart and then added"
+    PAIRWISE = "fp32 multiplications and additions as a tree of few products, each to nearest, every subnormal flushed"
+    MULTIPLY_ADD = "one fp32 fused multiply-add a product, to nearest"
+
+
 class ExponentFloor(Enum):
     """Whether the alignment exponent E is held up when every term is tiny (disagreement 1 of docs/arithmetic.md).
 
@@ -102,6 +112,9 @@ class Instruction:
     scale: str | None = None
     scale_block: int | None = None  # products along K that share a scale
     saturates: bool = False  # integers only: clamp instead of wrap
+    step: Step = Step.FUSED
+    sum_fraction_bits: int | None = None  # PRODUCTS_FIRST, EVEN_AND_ODD: what the total keeps before its last rounding
+    tree: int | None = None  # PAIRWISE: products that are added as a tree before c
     exponent_floor: int | None = None  # where ExponentFloor.PROBED holds E up; None: as probed for the output and F
     choices: Choices = field(default_factory=Choices)
 

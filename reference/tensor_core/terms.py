@@ -13,7 +13,7 @@ import numpy as np
 
 from bitverdict.reference.formats import FORMATS, Format, decode
 from bitverdict.reference.tensor_core.fused_sum import NO_EXPONENT, exponents
-from bitverdict.reference.tensor_core.record import Instruction, ZeroTerms
+from bitverdict.reference.tensor_core.record import Instruction, Step, ZeroTerms
 
 OF_ZERO_THAT_TAKES_PART = -126
 LOWEST_BIT_OF_ZERO = 8192  # a zero is a multiple of every power of two
@@ -44,6 +44,8 @@ def operand(rule: Instruction, name: str, codes: np.ndarray) -> Terms:
     """`codes` (K, L) of format `name` as `rule` reads them, K padded with zeros to whole spans."""
     codes = _padded(rule, codes)  # (K', L)
     fmt, aligned_as = FORMATS[name], FORMATS[rule.widened or name]
+    if rule.step is Step.PAIRWISE:
+        codes = without_subnormals(fmt, codes)  # (K', L)
     if fmt.width > LARGEST_TABLE_WIDTH:
         return _terms(decode(fmt, codes), aligned_as, _of_zero(rule))
     table = _table(name, aligned_as.name, _of_zero(rule))
@@ -61,6 +63,11 @@ def _padded(rule: Instruction, array: np.ndarray) -> np.ndarray:
     """`array` (K, L), K padded with zeros to whole spans; itself where there is nothing to pad."""
     missing = -array.shape[0] % rule.span
     return np.pad(array, ((0, missing), (0, 0))) if missing else array
+
+
+def without_subnormals(fmt: Format, codes: np.ndarray) -> np.ndarray:
+    """`codes` with +0 for each subnormal and each zero, as an operand of `Step.PAIRWISE` is read."""
+    return np.where(codes & fmt.storage(fmt.sign_bit - 1) < 1 << fmt.mantissa_bits, fmt.storage(0), codes)
 
 
 def scaled_operand(rule: Instruction, name: str, values: np.ndarray, scales: np.ndarray, scale_exponents: np.ndarray) -> Terms:

@@ -23,6 +23,7 @@ from bitverdict.reference.formats import (
     Format,
     Overflow,
     Rounding,
+    Specials,
     decode,
     encode,
 )
@@ -40,6 +41,8 @@ def expected_codes(fmt: Format, values: np.ndarray, rounding: Rounding, overflow
     position = nearest_magnitude(fmt, values, rounding)  # (elements,)
     count = magnitudes(fmt).size - 1
     negative = np.signbit(values) & fmt.signed  # (elements,)
+    if fmt.specials is Specials.NAN_NEGATIVE_ZERO:
+        negative &= position != 0
     toward = {Rounding.TOWARD_ZERO: True, Rounding.TOWARD_POSITIVE: negative, Rounding.TOWARD_NEGATIVE: ~negative}
     stops = toward.get(rounding, False) if overflow is Overflow.INFINITY else overflow is Overflow.SATURATE
     infinity = fmt.infinity_code if overflow is Overflow.INFINITY else None
