@@ -1,7 +1,7 @@
 """CDNA2 (MI200): fp16 and bf16 by fp32 operations, four products as a tree, each subnormal flushed; fp32 as on CDNA3.
 
-No GPU of AMD's was run: every number is a model's. `block` is the K of the instruction, at whose begin a subnormal or negative zero c
-becomes +0. The older bf16 forms (without `_1k`), which Triton does not emit, are left out.
+No GPU of AMD's was run: every number is a model's. `block` is the K of the instruction, at whose begin a c that is subnormal or
+-0 becomes +0. The older bf16 forms (without `_1k`), which Triton does not emit, are left out.
 """
 
 from __future__ import annotations

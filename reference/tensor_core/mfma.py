@@ -1,7 +1,7 @@
 """One block of AMD's MFMA, many elements at a time; `mfma_definition` in float64.
 
-Equal to the definition because float64 holds every quantity exactly. A cut product is an integer below 2^26 units, and a block has at
-most 16. The sum of products meets c at no more than 32 bits below the larger exponent: below 2^39 units. A rounding is a
+Equal to the definition because float64 holds every quantity exactly. A cut product is an integer below 2^26 units, and a block
+has at most 16. The sum of products meets c at no more than 32 bits below the larger exponent: below 2^39 units. A rounding is a
 division by a power of two, `floor` and a multiplication, or a cast to float32. Sums of PAIRWISE are float32's own.
 """
 
@@ -20,8 +20,8 @@ LOWEST_UNIT = -900  # all products zero: any unit will do
 def products_first(rule: Instruction, products: np.ndarray, pairs: np.ndarray, c: np.ndarray) -> np.ndarray:
     """Equal to the definition because each line of it is one exact operation here.
 
-    PRODUCTS_FIRST and EVEN_AND_ODD: `products` (block, ...) float64, finite; `pairs` their exponents, int16, `NO_EXPONENT` or lower of
-    a zero; `c` (...) float64, finite. Returns float64 (...) that are fp32 numbers or infinite; a negative one that vanishes is -0.
+    PRODUCTS_FIRST and EVEN_AND_ODD: `products` (block, ...) float64, finite; `pairs` their exponents, int16, very low of a
+    zero; `c` (...) float64, finite. Returns float64 (...) that are fp32 numbers or infinite; a negative one that vanishes is -0.
     """
     bits, late = rule.fraction_bits, rule.sum_fraction_bits or 0
     if rule.step is Step.EVEN_AND_ODD:

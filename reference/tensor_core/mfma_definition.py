@@ -1,9 +1,11 @@
 """What AMD's MFMA computes for one element of D = A B + C, by definition: exact rationals, one sentence of the rule a line.
 
-`definition` has the letters and the small functions. The rules are MMA-Sim's ([MS] of reference/SOURCES.md), in our words: no word of
-such a chip stands behind them. docs/amd_arithmetic.md says what they mean. A NaN operand, and infinities that disagree, give NaN.
+`definition` has the letters and the small functions. The rules are MMA-Sim's ([MS] of reference/SOURCES.md), in our words: no word
+of such a chip stands behind them. docs/amd_arithmetic.md says what they mean. A NaN operand gives NaN, and so do infinities that
+disagree.
 
-A zero result is +0, or the float -0.0 where a negative one vanished.
+A zero result is +0, or the float -0.0 where a negative one vanished. The sign of a zero operand is not followed: it decides nothing
+but the sign of a zero that MULTIPLY_ADD returns, which is IEEE's.
 """
 
 from __future__ import annotations
@@ -35,13 +37,13 @@ def element(rule: Instruction, a: Sequence[Factor], b: Sequence[Factor], c: Numb
     step = {Step.PAIRWISE: pairwise_step, Step.MULTIPLY_ADD: multiply_add_step}.get(rule.step, products_first_step)
     for start in range(0, len(a), rule.block):
         block = slice(start, start + rule.block)
-        c = step(rule, list(zip(a[block], b[block], strict=True)), c)
+        c = step(rule, list(zip(a[block], b[block], strict=True)), c or Fraction(0))
     return c
 
 
 def products_first_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: Number) -> Number:
     """Cut the products and add them, meet c, cut down, round twice. A product of 2^128 or more is infinite by itself."""
-    products = [infinite_from(times(x.value, y.value), Fraction(2) ** 128) for x, y in pairs]
+    products = [infinite_from(times(x.value, y.value), 2.0**128) for x, y in pairs]
     if (special := special_sum([*products, c])) is not None:
         return special
     terms, start, bits, late = [Fraction(each) for each in products], Fraction(c), rule.fraction_bits, rule.sum_fraction_bits or 0
@@ -69,9 +71,9 @@ def pairwise_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: 
     """fp32 operations, each rounded to nearest and flushed: a tree of `rule.tree` products, added to c, and the next tree."""
     smallest = [FORMATS[name].smallest_normal for name in (rule.a, rule.b)]
     flushed_pairs = [
-        [Fraction(0) if abs(f.value) < least else f.value for f, least in zip(pair, smallest, strict=True)] for pair in pairs
+        [Fraction(0) if abs(float(f.value)) < least else f.value for f, least in zip(pair, smallest, strict=True)] for pair in pairs
     ]
-    c = Fraction(0) if abs(c) < FP32.smallest_normal else c
+    c = Fraction(0) if abs(float(c)) < FP32.smallest_normal else c
     for start in range(0, rule.block, rule.tree or 1):
         level = [flushed(times(x, y)) for x, y in flushed_pairs[start : start + (rule.tree or 1)]]
         while len(level) > 1:
@@ -106,11 +108,11 @@ def flushed(exact: Number) -> Number:
     if special_sum([exact] if exact else []) is not None:
         return exact
     found = rounded(FP32, Fraction(exact), FP32.mantissa_bits, Rounding.NEAREST_EVEN)
-    return Fraction(0) if abs(found) < FP32.smallest_normal else found
+    return Fraction(0) if abs(float(found)) < FP32.smallest_normal else found
 
 
-def infinite_from(value: Number, limit: Fraction) -> Number:
-    return copysign(inf, value) if abs(value) >= limit else value
+def infinite_from(value: Number, limit: float) -> Number:
+    return copysign(inf, value) if abs(float(value)) >= limit else value
 
 
 def with_sign(value: Number, exact: Fraction) -> Number:

@@ -33,6 +33,27 @@ ENCODE = _mutants(
         ),
     },
 )
+MFMA_DEFINITION = _mutants(
+    "tensor_core/mfma_definition.py",
+    {
+        "products cut down": ("cut(term, tops[-1] - bits)", "down(term, tops[-1] - bits)"),
+        "c cut toward zero": ("down(start, top - bits)", "cut(start, top - bits)"),
+        "the sum cut toward zero": ("down(sum(sums, Fraction(0)), top", "cut(sum(sums, Fraction(0)), top"),
+        "the sum one bit shorter": ("top - late - 1)", "top - late)"),
+        "rounded once": ("smallest_exponent) - late)", "smallest_exponent) - 99)"),
+        "a small c kept": ("of_c < top - bits - 1", "of_c < top - 99"),
+        "halves for even and odd": ("(slice(0, None, 2), slice(1, None, 2))", "(slice(0, 8), slice(8, None))"),
+        "no cut where even meets odd": ("sums = [down(each, meets - bits) for each in sums]", "pass"),
+        "products as large as they come": ("2.0**128)", "2.0**300)"),
+        "subnormal operands kept": ("if abs(float(f.value)) < least", "if abs(float(f.value)) < 0"),
+        "a subnormal c kept": ("if abs(float(c)) < FP32.smallest_normal", "if abs(float(c)) < 0"),
+        "subnormal results kept": ("if abs(float(found)) < FP32.smallest_normal", "if abs(float(found)) < 0"),
+        "neighbours crossed": (
+            "zip(level[::2], level[1::2], strict=True)",
+            "zip(level[: len(level) // 2], level[len(level) // 2 :], strict=True)",
+        ),
+    },
+)
 SCALAR = _mutants(
     "scalar_arithmetic/fp64.py",
     {
