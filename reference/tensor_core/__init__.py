@@ -1,4 +1,4 @@
-"""Tensor cores, bit for bit: mma.sync, wgmma and tcgen05 of sm_80, sm_89, sm_90 and sm_100 (docs/arithmetic.md).
+"""Tensor cores, bit for bit: mma.sync, wgmma, tcgen05 (docs/arithmetic.md) and AMD's MFMA (docs/amd_arithmetic.md).
 
 One step (`fused_sum`), chained over K (`chain`), with one file of numbers an architecture. To add one: write its file, name it in
 `lookup.INSTRUCTIONS`.

@@ -1,4 +1,4 @@
-"""`INSTRUCTIONS` as JSON, so that others can hold their models to these.
+"""`INSTRUCTIONS` and `MFMA` as JSON, so that others can hold their models to these.
 
     python -m bitverdict.reference.tensor_core.export > instructions.json
 
@@ -17,8 +17,8 @@ from typing import Any
 
 from bitverdict.reference.formats import Rounding
 from bitverdict.reference.tensor_core.evidence import Evidence, EvidenceKind
-from bitverdict.reference.tensor_core.lookup import INSTRUCTIONS
-from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction
+from bitverdict.reference.tensor_core.lookup import INSTRUCTIONS, MFMA
+from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction, Step
 
 VERSION = 1
 
@@ -40,7 +40,11 @@ def from_json(record: Mapping[str, Any]) -> Instruction:
     chosen = {field.name: type(getattr(Choices(), field.name))[record["choices"][field.name]] for field in fields(Choices)}
     shown = {field.name: record["evidence"][field.name] for field in fields(Evidence)}
     shown |= {"kind": EvidenceKind[shown["kind"]], "sources": tuple(shown["sources"]), "rows": tuple(shown["rows"])}
-    given |= {"rounding": Rounding[given["rounding"]], "accumulator": Accumulator[given["accumulator"]]}
+    given |= {
+        "rounding": Rounding[given["rounding"]],
+        "accumulator": Accumulator[given["accumulator"]],
+        "step": Step[given["step"]],
+    }
     given["passes"] = None if given["passes"] is None else tuple(map(tuple, given["passes"]))
     return Instruction(**given | {"choices": Choices(**chosen), "evidence": Evidence(**shown | {"open": frozenset(shown["open"])})})
 
@@ -52,7 +56,7 @@ def _plain(value: Any) -> Any:
 
 
 def text() -> str:
-    return json.dumps({"version": VERSION, "instructions": [to_json(rule) for rule in INSTRUCTIONS]}, indent=1)
+    return json.dumps({"version": VERSION, "instructions": [to_json(rule) for rule in INSTRUCTIONS + MFMA]}, indent=1)
 
 
 if __name__ == "__main__":

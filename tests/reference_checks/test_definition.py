@@ -220,8 +220,20 @@ def test_specials_by_hand(values: tuple[float, float], c: Number, expected: floa
 
 
 PACKAGE = Path(definition.__file__).parent
-FAST = ("fused_sum", "grouped_sum", "chain", "terms", "block_scaled", "product")
-NOT_FAST = {"asked", "definition", "evidence", "evidence_page", "export", "record", "constructors", "lookup", "upcast", "__init__"}
+FAST = ("fused_sum", "grouped_sum", "chain", "terms", "block_scaled", "product", "mfma")
+NOT_FAST = {
+    "asked",
+    "definition",
+    "mfma_definition",
+    "evidence",
+    "evidence_page",
+    "export",
+    "record",
+    "constructors",
+    "lookup",
+    "upcast",
+    "__init__",
+}
 PROVEN = (
     fused_sum.fused_sum, fused_sum.cut_and_add, fused_sum.round_sum, grouped_sum.grouped_sum, chain._mostly_exact,
     chain._exact_product, chain._ieee_add, _integers,
@@ -230,7 +242,7 @@ PROVEN = (
 
 def test_each_fast_form_says_why_it_is_the_definition() -> None:
     """Every module of the package is a fast form, or named as none; the files of architectures hold numbers only."""
-    assert {path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("sm_")} == {*FAST, *NOT_FAST}
+    assert {path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith(("sm_", "gfx"))} == {*FAST, *NOT_FAST}
     for name in FAST:
         assert "\n\nEqual to the definition because " in (PACKAGE / f"{name}.py").read_text().split('"""')[1], name
     for form in PROVEN:
