@@ -9,12 +9,15 @@ becomes. An e4m3 scale keeps its sign, which tcgen05 ignores. Evidence: the comp
 from __future__ import annotations
 
 from enum import Enum
+from functools import cache
 
 import numpy as np
 
 from bitverdict.reference.formats import BF16, E4M3, FORMATS, decode, encode
 from bitverdict.reference.tensor_core.lookup import instruction
 from bitverdict.reference.tensor_core.product import product
+
+LOOKED_UP = 1 << 18  # codes from which a table of all pairs is worth its making
 
 
 class ScaleModel(Enum):
@@ -30,6 +33,27 @@ def upcast_operand(
     """bf16 codes (L, K) of `codes` (L, K) in format `element` under `scales` (L, K / scale_block) in `scale` ("e8m0", "e4m3")."""
     if scales.shape != (codes.shape[0], -(-codes.shape[1] // scale_block)):
         raise ValueError(f"scales {scales.shape} do not cover codes {codes.shape} in blocks of {scale_block}")
+    if codes.size < LOOKED_UP:
+        return upcast_by_definition(element, codes, scale, scales, scale_block, model)
+    high = np.repeat(scales.astype(np.uint16) << np.uint16(8), scale_block, axis=1)[:, : codes.shape[1]]  # (L, K)
+    return _table(element, scale, model)[high | codes]  # (L, K)
+
+
+@cache
+def _table(element: str, scale: str, model: ScaleModel) -> np.ndarray:
+    """(65536,) the bf16 code under each scale code, in the high byte, of each code of an element, in the low one."""
+    codes = np.arange(1 << FORMATS[element].width, dtype=np.uint8)  # (codes,)
+    scales = np.arange(256, dtype=np.uint8)  # (scale codes,)
+    every = np.broadcast_to(codes, (256, codes.size))  # (scale codes, codes)
+    found = np.zeros((256, 256), np.uint16)
+    found[:, : codes.size] = upcast_by_definition(element, every, scale, scales[:, None], codes.size, model)
+    return found.reshape(-1)
+
+
+def upcast_by_definition(
+    element: str, codes: np.ndarray, scale: str, scales: np.ndarray, scale_block: int, model: ScaleModel = ScaleModel.REPAIRED
+) -> np.ndarray:
+    """What `upcast_operand` looks up, computed for each element."""
     if scale == "e8m0":
         words = scales.astype(np.uint16) << np.uint16(7)  # (L, blocks)
         factor = decode(BF16, words)  # (L, blocks)

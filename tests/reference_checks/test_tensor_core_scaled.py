@@ -25,6 +25,7 @@ from bitverdict.reference.tensor_core import (
     instruction,
     scaled_elements,
     scaled_product,
+    upcast,
     upcast_operand,
     upcast_product,
 )
@@ -206,6 +207,19 @@ def test_scales_of_another_shape_are_refused() -> None:
 
 
 # ------------------------------------------------------------------------------------------------- the compiler's upcast
+@pytest.mark.parametrize(("element", "scale"), [("e2m1", "e8m0"), ("e2m1", "ue4m3"), ("e4m3", "e8m0"), ("e5m2", "e8m0")])
+@pytest.mark.parametrize("model", ScaleModel)
+def test_what_is_looked_up_is_what_the_upcast_defines(element: str, scale: str, model: ScaleModel) -> None:
+    """Under every scale code; the last block of a row is cut."""
+    codes = np.tile(np.arange(1 << FORMATS[element].width, dtype=np.uint8), 1 << 11)[: 1040 * 3].reshape(3, 1040)  # (3, 1040)
+    rows = 1 + upcast.LOOKED_UP // codes.size
+    codes = np.tile(codes, (rows, 1))  # (3 rows, 1040)
+    scales = np.arange(codes.shape[0] * 33).reshape(-1, 33).astype(np.uint8)  # (3 rows, 33)
+    found = upcast_operand(element, codes, scale, scales, 32, model)
+    assert found.dtype == np.uint16 and codes.size > upcast.LOOKED_UP
+    np.testing.assert_array_equal(found, upcast.upcast_by_definition(element, codes, scale, scales, 32, model))
+
+
 def test_the_upcast_in_bf16_differs_from_the_scaled_product() -> None:
     big, one_code = encode(E4M3, np.array([[448.0]])), encode(E4M3, np.array([[1.0]]))
     top, least, middle = (np.array([[code]], np.uint8) for code in (254, 0, 127))
