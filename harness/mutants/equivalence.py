@@ -17,7 +17,7 @@ from bitverdict.harness.emulator.frontend.translate import Translator
 from bitverdict.harness.emulator.frontend.verified import verified
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import parse_program
-from bitverdict.harness.mutants.program.canonical import Canonical
+from bitverdict.harness.mutants.program.canonical import Canonical, free_of_layouts
 from bitverdict.harness.mutants.program.lines import line_of
 from bitverdict.harness.mutants.program.small_domain import same_on_small_domain
 from bitverdict.harness.mutants.program.tile_program import TileProgram, tile_program
@@ -27,6 +27,7 @@ SAME = "equal tile programs in canonical form"
 OTHER = "what a masked load gives outside of its mask is never stored and decides no branch"
 LAYOUT = "equal tile programs but for layouts on which no operation of it depends"
 MACHINE = "the compiler makes the same machine code of both"
+BARRIERS = "equal tile programs but for barriers, which the compiler put wherever shared memory is used again"
 INVALIDATED = "the memory of a barrier that is not invalidated is not used again"
 
 
@@ -41,7 +42,9 @@ def equal_programs(right: str, mutant: str, arch: str, negative: Collection[str]
         return OTHER
     if _form(right, told, without_layouts=True) == _form(mutant, told, without_layouts=True):
         return LAYOUT
-    if "ttng.inval_barrier" in right and _form(_without_invalidation(right), told) == _form(_without_invalidation(mutant), told):
+    if "ttng.inval_barrier" in right and _form(_without(right, _INVALIDATION), told) == _form(
+        _without(mutant, _INVALIDATION), told
+    ):
         return INVALIDATED
     return MACHINE if machine and same_machine_code(right, mutant, arch) else ""
 
@@ -64,12 +67,28 @@ def equal_edits(edits: Iterable[tuple[str, Edited]], arch: str, negative: Collec
 
 
 def all_equal(pairs: Iterable[tuple[str, str]], arch: str, negative: Collection[str] = ()) -> str:
-    """`equal_programs` of all `pairs`, of which there is one at least, their machine code compared."""
+    """`equal_programs` of all `pairs`, of which there is one at least, their machine code compared. Each program is as the compiler
+    left it, after it put its barriers in."""
     reason = ""
     for right, mutant in pairs:
-        if not (reason := equal_programs(right, mutant, arch, negative, machine=True)):
+        reason = equal_programs(right, mutant, arch, negative) or _equal_but_for_barriers(right, mutant, tuple(sorted(negative)))
+        if not reason and not (reason := equal_programs(right, mutant, arch, negative, machine=True)):
             return ""
     return reason
+
+
+def _equal_but_for_barriers(right: str, mutant: str, negative: tuple[str, ...]) -> str:
+    """`BARRIERS` where that holds of two programs as the compiler left them. No thread of theirs reads what another one wrote, but
+    through shared memory, and nothing that runs beside the threads, such as a TMA copy or wgmma, ends later than its operation:
+    copies by cp.async do, and the compiler puts a barrier behind each wait for them."""
+    if _BARRIER not in right + mutant:
+        return ""
+    bare = [_without(text, _BARRIER) for text in (right, mutant)]
+    if _form(bare[0], negative) != _form(bare[1], negative):
+        return ""
+    program = parse_program(bare[0])
+    beside = any(op.name.startswith("ttng.") for op in program.operations())
+    return BARRIERS if free_of_layouts(program) and not beside else ""
 
 
 @lru_cache(maxsize=512)
@@ -96,8 +115,11 @@ def _bare(text: str) -> str:
     return text
 
 
-def _without_invalidation(text: str) -> str:
-    return "\n".join(line for line in text.split("\n") if '"ttng.inval_barrier"(' not in line)
+_BARRIER, _INVALIDATION = '"ttg.barrier"(', '"ttng.inval_barrier"('
+
+
+def _without(text: str, operation: str) -> str:
+    return "\n".join(line for line in text.split("\n") if operation not in line)
 
 
 def _undefined_reach(text: str, arch: str) -> bool:
@@ -115,4 +137,4 @@ def _undefined_reach(text: str, arch: str) -> bool:
     return False
 
 
-__all__ = ["INVALIDATED", "LAYOUT", "MACHINE", "OTHER", "SAME", "SMALL", "all_equal", "equal_edits", "equal_programs"]
+__all__ = ["BARRIERS", "INVALIDATED", "LAYOUT", "MACHINE", "OTHER", "SAME", "SMALL", "all_equal", "equal_edits", "equal_programs"]

@@ -6,6 +6,7 @@ import pytest
 
 from bitverdict.harness.emulator.frontend.edited_programs import Edited
 from bitverdict.harness.mutants.equivalence import (
+    BARRIERS,
     INVALIDATED,
     LAYOUT,
     MACHINE,
@@ -183,6 +184,29 @@ def test_a_layout_of_registers_or_a_swizzle_decides_no_element() -> None:
 )
 def test_a_layout_that_may_decide_something_is_another_program(right: str, edit: tuple[str, str]) -> None:
     assert edit[0] in right and equal_programs(right, right.replace(*edit), "sm_90") == ""
+
+
+BARRIER = '    "ttg.barrier"() <{addrSpace = 1 : i32}> : () -> () loc(#loc)\n'
+FENCED = STAGED.replace("    %again", f"{BARRIER}    %again")
+MOVED = STAGED.replace('    "tt.store"', f'{BARRIER}    "tt.store"')
+
+
+def test_a_barrier_of_the_compiler_stands_for_the_author_s() -> None:
+    assert FENCED != STAGED != MOVED and all_equal([(FENCED, MOVED)], "sm_90") == BARRIERS
+    assert equal_programs(FENCED, MOVED, "sm_90") == ""  # an edit of what the compiler left
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ('"tt.splat"(%y)', '"tt.splat"(%x)'),  # what a thread loads another one may have stored
+        ('"arith.mulf"(%v, %0)', '"tt.atomic_rmw"(%v, %0)'),
+        ('"arith.mulf"(%v, %0)', '"ttng.warp_group_dot"(%v, %0)'),
+    ],
+)
+def test_a_barrier_that_orders_more_than_shared_memory_is_needed(edit: tuple[str, str]) -> None:
+    assert edit[0] in FENCED and all_equal([(FENCED.replace(*edit), MOVED.replace(*edit))], "sm_90") == ""
+    assert all_equal([(FENCED, MOVED.replace("%to, %again", "%to, %v"))], "sm_90") == ""
 
 
 def test_a_barrier_may_be_left_valid_at_the_end() -> None:

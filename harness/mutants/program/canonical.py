@@ -73,7 +73,7 @@ class Canonical:
         without_other: bool = False,
     ) -> None:
         self.program, self.negative = program, negative
-        self.without_layouts = without_layouts and _free_of_layouts(program)
+        self.without_layouts = without_layouts and free_of_layouts(program)
         self.without_other = without_other
         self._kinds: dict[str, str] = {}
         self._zeros: set[str] = set()
@@ -246,7 +246,7 @@ def _keeps(name: str, place: int, one: Range | None, other: Range | None) -> boo
     return name == "arith.andi" and other == Range(1, 1) and one.low >= 0 and one.high <= 1
 
 
-def _free_of_layouts(program: Program) -> bool:
+def free_of_layouts(program: Program) -> bool:
     """Whether no operation of `program` may depend on which thread holds an element. What a thread stores it may read again without
     a barrier, so no pointer is both stored to and loaded from."""
     operations = list(program.operations())
@@ -343,4 +343,4 @@ def _digest(*parts: str) -> str:
     return told.hexdigest()
 
 
-__all__ = ["Canonical", "is_pure"]
+__all__ = ["Canonical", "free_of_layouts", "is_pure"]
