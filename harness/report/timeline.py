@@ -57,7 +57,7 @@ def timeline(told: Mapping[str, Any], fault: str = "", location: str = "") -> st
     barriers = barriers[: max(MOST_LANES - len(lanes), 6)]
     step = min(max(ROOM / (len(shown) + 1), NARROW), WIDE)
     right, bottom = LEFT + (len(shown) + 1) * step + 10, TOP + LANE * (len(lanes) + len(barriers)) + 8
-    parts = [*_axis(shown, bottom, step), *_stages(shown, lanes, right, step)]
+    parts = [*_axis(shown, bottom, step), *_stages(events, shown, lanes, right, step)]
     parts += _barriers(events, shown, barriers, TOP + LANE * len(lanes) + 8, step)
     if fault:
         x = LEFT + len(shown) * step + step / 2
@@ -107,22 +107,61 @@ def _said(event: Mapping[str, Any]) -> str:
     return f"step {event['step']}, {event['agent']}: {event['what']} {event['kind']}{more}, at {event['line'].rpartition('/')[2]}"
 
 
-def _stages(shown: Sequence[Mapping], lanes: Sequence[Lane], right: float, step: float) -> list[str]:
+def _stages(events: Sequence[Mapping], shown: Sequence[Mapping], lanes: Sequence[Lane], right: float, step: float) -> list[str]:
     parts = []
     for number, lane in enumerate(lanes):
         y = TOP + number * LANE
         parts.append(text(LEFT - 86, y + 15, lane.name, "label", "end"))
         parts.append(text(LEFT - 8, y + 15, lane.bytes, "label quiet", "end"))
         parts.append(element("line", x1=LEFT, x2=right, y1=y + LANE - 1, y2=y + LANE - 1, class_="grid"))
-        parts += _lane(shown, lane, y, step)
+        parts += _lane(shown, lane, y, step, overwritten(events, lane))
     return parts
 
 
-def _lane(shown: Sequence[Mapping], lane: Lane, y: float, step: float) -> list[str]:
+def overwritten(events: Sequence[Mapping], lane: Lane) -> dict[int, bool]:
+    """By the id of each event that issues a load over bytes of `lane` that held something: whether some of them were unread.
+
+    Bytes are read by an access, or by an operation in flight once it has landed: until then it may read them still.
+    """
+    unread: list[tuple[int, int]] = []
+    read: list[tuple[int, int]] = []
+    reading: dict[int, list[tuple[int, int]]] = {}  # by flight
+    found: dict[int, bool] = {}
+    for event in events:
+        writes, reads = (
+            [(each["low"], each["high"]) for each in event[side] if lane.touches(each)] for side in ("writes", "reads")
+        )
+        if event["kind"] == "fault":
+            continue
+        if event["flight"] and event["kind"] == "issued":
+            if writes and any(_meets(held, writes) for held in (unread, read, *reading.values())):
+                found[id(event)] = any(_meets(held, writes) for held in (unread, *reading.values()))
+            unread, read = _without(unread, writes), _without(read, writes)
+            if reads:
+                reading[event["flight"]] = reads
+        elif not event["flight"] or event["kind"] == "landed":
+            reading.pop(event["flight"], None)
+            read = _without(read, writes) + [part for part in reads if _meets(unread, [part])]
+            unread = _without(_without(unread, reads), writes) + writes
+    return found
+
+
+def _meets(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> bool:
+    return any(low < end and begin < high for low, high in some for begin, end in others)
+
+
+def _without(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The ranges `some` less the ranges `others`."""
+    left = list(some)
+    for low, high in others:
+        left = [part for a, b in left for part in ((a, min(b, low)), (max(a, high), b)) if part[0] < part[1]]
+    return left
+
+
+def _lane(shown: Sequence[Mapping], lane: Lane, y: float, step: float, over: Mapping[int, bool]) -> list[str]:
     """What happens to one stage: bars from issue to landing and on to the wait, marks of ordinary accesses and overwriting."""
     parts, marks = [], []
     open_: dict[int, dict[str, int]] = {}
-    held = False
     for at, event in enumerate(shown):
         writes, reads = (any(lane.touches(piece) for piece in event[side]) for side in ("writes", "reads"))
         if not writes and not reads:
@@ -130,14 +169,13 @@ def _lane(shown: Sequence[Mapping], lane: Lane, y: float, step: float) -> list[s
         x = LEFT + at * step
         if event["flight"]:
             flight = open_.setdefault(event["flight"], {"from": at if event["kind"] == "issued" else 0, "writes": int(writes)})
-            if event["kind"] == "issued" and writes and held:
-                cross = f"M{x + 1:.1f} {y + 3:.1f}l9 9m0 -9l-9 9"
-                marks.append(element("path", titled(f"overwritten: {_said(event)}"), d=cross, class_="over"))
-            held |= writes and event["kind"] == "landed"
+            if (early := over.get(id(event))) is not None:
+                said = titled(f"{'overwritten before it was read' if early else 'reused after it was read'}: {_said(event)}")
+                drawn = f"M{x + 1:.1f} {y + 3:.1f}l9 9m0 -9l-9 9" if early else f"M{x + 1:.1f} {y + 3:.1f}h9v9"
+                marks.append(element("path", said, d=drawn, class_="over" if early else "reused"))
             if event["kind"] not in flight:
                 flight[event["kind"]] = at
         else:
-            held |= writes
             kind = "store" if writes else "reads"
             if event["kind"] == "fault":
                 cross = f"M{x + 1:.1f} {y + 3:.1f}l12 12m0 -12l-12 12"
@@ -198,7 +236,8 @@ def _legend(y: float) -> tuple[list[str], float]:
     x, parts = 10.0, []
     entries = (
         ("rect", "issued", "load in flight"), ("rect", "landed", "landed, not waited for"), ("line", "known", "waited for"),
-        ("rect", "reads", "read"), ("dot", "store", "stored"), ("cross", "over", "overwritten"),
+        ("rect", "reads", "read"), ("dot", "store", "stored"), ("cross", "over", "overwritten unread"),
+        ("corner", "reused", "reused after the read"),
         ("band", "phase1", "phase, by number"),
         ("tri", "wait", "wait blocks"), ("tri", "pass-mark", "wait passes"),
     )  # fmt: skip
@@ -209,6 +248,8 @@ def _legend(y: float) -> tuple[list[str], float]:
             parts.append(element("line", x1=x + 6, x2=x + 6, y1=y - 11, y2=y + 2, class_=kind))
         elif shape == "dot":
             parts.append(element("circle", cx=x + 6, cy=y - 4, r=3.5, class_=kind))
+        elif shape == "corner":
+            parts.append(element("path", d=f"M{x + 1:.1f} {y - 9:.1f}h9v9", class_=kind))
         elif shape == "cross":
             parts.append(element("path", d=f"M{x + 1:.1f} {y - 9:.1f}l9 9m0 -9l-9 9", class_=kind))
         else:

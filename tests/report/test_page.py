@@ -10,7 +10,7 @@ import pytest
 from bitverdict.harness.report.page import page, write_pictures
 from bitverdict.harness.report.timeline import timeline
 from tests.support import chromium
-from tests.support.told_run import HEADER, OUTPUT, RING, TOLD, told
+from tests.support.told_run import HEADER, OUTPUT, RING, TOLD, event, piece, told
 
 CONTRAST = """
 (() => {
@@ -65,7 +65,7 @@ def test_the_page_fits_and_can_be_read_and_used_without_a_mouse(tmp_path: Path) 
         tab.open(path)
         assert tab.value("performance.getEntriesByType('resource').length") == 0
         sizes = set()
-        for width in (360, 1280):
+        for width in (320, 1280):
             for scheme in ("light", "dark"):
                 tab.show(width, scheme)
                 assert tab.value("document.documentElement.scrollWidth") <= width
@@ -101,13 +101,34 @@ def test_each_picture_is_a_file_with_its_colours(tmp_path: Path) -> None:
     assert all("prefers-color-scheme: dark" in path.read_text() for path in files)
 
 
-def test_the_timeline_draws_each_stage_and_what_overwrites_it() -> None:
+def test_the_timeline_draws_each_stage_and_its_reuse() -> None:
     svg = timeline(TOLD, "race", "mine.py:7")
     assert [f"stage {number} of line 7" in svg for number in (0, 1, 2)] == [True, True, False]
-    assert svg.count("overwritten: step 9") == 1
     assert svg.count("<title>in flight:") == 3 and "phase 1 is open" in svg and "race at mine.py:7" in svg
-    assert "overwritten: step" not in timeline({**TOLD, "events": RING[:9]}, "race")
+    assert svg.count("reused after it was read: step 9") == 1 and "overwritten before it was read" not in svg
+    assert "it was read:" not in timeline({**TOLD, "events": RING[:9]}, "race")
     assert timeline({**TOLD, "events": [each for each in RING if each["kind"] == "read"]}) == ""
+
+
+@pytest.mark.parametrize(
+    "reads",
+    [
+        [],
+        [event(8, "read", reads=[piece(0, 128)])],
+        [event(8, "read", reads=[piece(256, 512)])],
+        [event(8, "issued", 7, reads=[piece(0, 256)])],
+    ],
+    ids=["never", "in part", "another stage", "still in flight"],
+)
+def test_only_what_is_overwritten_before_its_read_is_red(reads: list) -> None:
+    before = [each for each in RING if each["kind"] not in ("read", "fault")]
+    svg = timeline({**TOLD, "events": [*before[:-1], *reads, before[-1]]})
+    assert svg.count("overwritten before it was read: step 9") == 1 and "reused after it was read" not in svg
+    landed = [event(8, "read", reads=[piece(0, 256)])]
+    if reads and reads[0]["flight"]:
+        landed = [*reads, event(8, "landed", 7, reads=[piece(0, 256)])]
+    svg = timeline({**TOLD, "events": [*before[:-1], *landed, before[-1]]})
+    assert svg.count("reused after it was read: step 9") == 1 and "overwritten before it was read" not in svg
 
 
 def test_a_map_says_which_program_stored_the_wrong_words() -> None:
