@@ -11,11 +11,14 @@ import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
+from bitverdict.harness.model.addresses import load, look_in
+from bitverdict.harness.model.found_again import root_of
 from bitverdict.harness.model.paths import kernels_with_a_contract, state_directory
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError, did_you_mean
@@ -57,7 +60,7 @@ def run(arguments: argparse.Namespace) -> int:
     from bitverdict.harness.mutants.campaign import Planned
     from bitverdict.harness.mutants.generated import generated
 
-    kernel, shard = asked(arguments), Shard.called(arguments.shard)
+    kernel, shard = of_a_test(asked(arguments)), Shard.called(arguments.shard)
     where = target_of(kernel, arguments.target)
     jobs = arguments.jobs or len(os.sched_getaffinity(0))
     check_compiler_cache()
@@ -126,6 +129,20 @@ def asked(arguments: argparse.Namespace) -> Kernel:
         if getattr(arguments, name) < 0:
             raise UsageError(f"--{name} {getattr(arguments, name)}: must be at least 0")
     return Kernel(f"{Path(place).resolve()}:{address.rpartition(':')[2]}" if colon else address, like)
+
+
+def of_a_test(kernel: Kernel) -> Kernel:
+    """`kernel`, by the mathematics that a test of `bitverdict.test` names with `like`. Imports the user's file."""
+    if kernel.file is None or kernel.like:
+        return kernel
+    look_in([str(root_of(kernel.file))])
+    test = load(kernel.address, unwrapped=False)
+    launcher = getattr(test, "__launcher__", None)
+    if not hasattr(test, "__bitverdict__") or launcher is None:
+        return kernel
+    if launcher.function is None:
+        raise UsageError(f"mutate {kernel.address}: its launcher is named {launcher.address!r}; import it and give the function")
+    return replace(kernel, like=test.__bitverdict__(target(PREFERRED[0]), sealed=False).address)
 
 
 def target_of(kernel: Kernel, named: str) -> Target:

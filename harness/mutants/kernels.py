@@ -45,6 +45,14 @@ class Kernel:
         """The address of a user's launcher, where a case names it; else empty."""
         return self.address if self.like else ""
 
+    @property
+    def root(self) -> str:
+        """The function that all edited code of a user's is reached from; of a test made with `like` its launcher."""
+        if self.file is None:
+            return ""
+        found = load(self.address) if self.like else None
+        return str(getattr(found, "__name__", "")) or self.address.rpartition(":")[2]
+
     def contract(self) -> Contract:
         """The contract that says what is expected. UsageError where there is none."""
         if self.file is not None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.frontends.cli_mutate import _begin, _kept, add_arguments, asked, status, target_of
+from bitverdict.harness.frontends.cli_mutate import _begin, _kept, add_arguments, asked, of_a_test, status, target_of
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult, read
 from bitverdict.harness.mutants.report import report
+from bitverdict.harness.mutants.source.generate import generate
 
 
 def judged(number: int, end: End, why: str = "") -> Judged:
@@ -66,6 +68,42 @@ def test_a_kernel_is_judged_on_the_first_target_that_has_what_it_requires() -> N
     assert target_of(Kernel("softmax"), "").name == "emulated:sm_90"
     assert target_of(Kernel("tmem_copy"), "").name == "emulated:sm_100"
     assert target_of(Kernel("softmax"), "emulated:sm_80").name == "emulated:sm_80"
+
+
+LIKE = """import bitverdict as bv
+from {module} import plus
+
+test_plus = bv.test(plus, like="softmax", claims=("bf16",))
+test_named = bv.test("{module}.py:plus", like="softmax")
+"""
+PLUS = """import triton
+import triton.language as tl
+
+@triton.jit
+def plus_kernel(x, y, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n), mask=at < n)
+
+def plus(x):
+    plus_kernel[(1,)](x, x, x.numel(), BLOCK=64)
+
+def other(x):
+    plus_kernel[(2,)](x, x, x.numel(), BLOCK=64)
+"""
+
+
+def test_a_test_made_with_like_has_the_mutants_of_its_launcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = f"mutated_{tmp_path.parent.name.replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text(PLUS)
+    (tmp_path / "test_like.py").write_text(LIKE.format(module=module))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    kernel = of_a_test(asked(arguments(f"{tmp_path}/test_like.py:test_plus")))
+    assert kernel.like == "softmax" and of_a_test(Kernel("softmax")) == Kernel("softmax")
+    found = list(generate(kernel))
+    assert {each.id.split("/")[-3] for each in found} == {"plus", "plus_kernel"}
+    assert {each.file for each in found} == {f"{module}.py"}
+    with pytest.raises(UsageError, match="import it and give the function"):
+        of_a_test(asked(arguments(f"{tmp_path}/test_like.py:test_named")))
 
 
 def test_a_resumed_run_keeps_what_would_be_the_same_mutant_today(tmp_path: Path) -> None:

@@ -25,8 +25,7 @@ def generate(kernel: Kernel) -> Iterator[GeneratedMutant]:
     files = [
         File(path, shown(path), path.read_text()) for path in paths if not (kernel.file is None and path.stem in FILES_LEFT_OUT)
     ]
-    root = kernel.address.rpartition(":")[2] if kernel.file is not None else ""
-    for function in reached(files, root):
+    for function in reached(files, kernel.root):
         yield from of_function(kernel.address, function)
 
 

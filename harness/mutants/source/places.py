@@ -149,7 +149,7 @@ def called(node: cst.CSTNode) -> str:
 
 def reached(files: Sequence[File], root: str = "") -> list[Function]:
     """The functions that are mutated, in the order of the files and their lines. `root`: the one name in the last file that all is
-    reached from; else every launcher of the last file."""
+    reached from, or where that file only imports it, in another one; else every launcher of the last file."""
     graph = {function: _named(function, files) for file in files for function in file.functions.values()}
 
     def all_of(function: Function) -> dict[Function, None]:
@@ -161,8 +161,10 @@ def reached(files: Sequence[File], root: str = "") -> list[Function]:
                 waiting += graph[each]
         return met
 
+    named = lambda each: each.name == root or each.name.startswith(f"{root}.")
     last = files[-1].functions.values()
-    roots = [each for each in last if (each.name == root or each.name.startswith(f"{root}.") if root else not each.device)]
+    roots = [each for each in last if (named(each) if root else not each.device)]
+    roots = roots or [each for file in files for each in file.functions.values() if root and named(each)]
     found: dict[Function, None] = {}
     for each in roots:
         met = all_of(each)
