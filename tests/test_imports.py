@@ -19,7 +19,7 @@ MAY = {
     "harness/model": "harness.model kernels.features numpy torch hypothesis",
     "harness/contracts": "harness.contracts harness.model kernels reference numpy torch triton hypothesis array_api_compat",
     "harness/judge": "harness.judge harness.model harness.emulator reference numpy torch triton",
-    "harness/workers": "harness.workers harness.model harness.judge numpy torch triton landlockpy pyseccomp",
+    "harness/workers": "harness.workers harness.model harness.judge numpy torch triton landlockpy pyseccomp ray",
     "harness/session": "harness.session harness.model harness.workers harness.judge numpy torch hypothesis rich",
     "harness/mutants": "harness.mutants harness.model harness.emulator harness.judge harness.workers harness.session reference "
     "numpy torch triton libcst",

@@ -7,7 +7,6 @@ run was ended before all were judged, 5 no live mutant.
 from __future__ import annotations
 
 import argparse
-import os
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
@@ -16,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bitverdict.harness.frontends import fleet
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
 from bitverdict.harness.model.addresses import load, look_in
 from bitverdict.harness.model.found_again import root_of
@@ -30,7 +30,6 @@ from bitverdict.harness.mutants.report import report
 from bitverdict.harness.mutants.shards import begin_shard
 from bitverdict.harness.session import tables
 from bitverdict.harness.session.shard import Shard
-from bitverdict.harness.workers.pool import WorkerPool
 
 if TYPE_CHECKING:
     from bitverdict.harness.mutants.campaign import Planned
@@ -49,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--count", type=int, default=0, metavar="N", help="judge N, drawn from all (default: all)")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the draw (default 0)")
     parser.add_argument("--seconds", type=float, default=None, metavar="S", help="begin no mutant after so many seconds")
+    fleet.add_on(parser)
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="results, a JSON line each, as they come")
     parser.add_argument("--shard", default="", metavar="I/N", help="share I of N of them; `merge` joins the results")
@@ -62,14 +62,18 @@ def run(arguments: argparse.Namespace) -> int:
 
     kernel, shard = of_a_test(asked(arguments)), Shard.called(arguments.shard)
     where = target_of(kernel, arguments.target)
-    jobs = arguments.jobs or len(os.sched_getaffinity(0))
+    if arguments.on == "ray" and not where.emulated:
+        raise UsageError(
+            f"--on ray --target {where.name}: mutants are judged on emulated GPUs there; name one, or leave --on ray out"
+        )
     check_compiler_cache()
     console = tables.console()
     begun = time.monotonic()
     kinds = [kind for kind in Kind if getattr(arguments, kind)] or [*Kind]
     if not where.emulated:
         kinds = [Kind.SOURCE]
-    with WorkerPool(jobs=1, timeout=3600) as pool, pool.interruptible():
+    files = [] if kernel.file is None else [kernel.file]
+    with fleet.pool(fleet.cluster(arguments.on), jobs=1, timeout=3600, files=files) as pool, pool.interruptible():
         made = generated(pool, kernel, where, kinds)
     if made.failing:
         console.print(f"{kernel.address} itself fails, so its mutants say nothing; mend it first (bitverdict run)", soft_wrap=True)
@@ -87,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     seconds = None if arguments.seconds is None else max(0.0, arguments.seconds - (time.monotonic() - begun))
     begun, ended = time.monotonic(), False
     try:
-        _judge(console, Planned(kernel, where, mutants), path, jobs, seconds)
+        _judge(console, Planned(kernel, where, mutants), path, arguments, files, seconds)
     except KeyboardInterrupt:
         ended = True
     taken = time.monotonic() - begun if not kept else 0.0
@@ -182,12 +186,15 @@ def _told(kernel: Kernel, where: Target, made: Generated, mutants: list, kept: l
     return f"{kernel.address} on {where.name}: {drawn_of}, judged by {made.cases} cases{again}; results in {path}"
 
 
-def _judge(console: tables.Console, planned: Planned, path: Path, jobs: int, seconds: float | None) -> None:
+def _judge(
+    console: tables.Console, planned: Planned, path: Path, arguments: argparse.Namespace, files: list[Path], seconds: float | None
+) -> None:
     """Judge, and show how far it is."""
-    from bitverdict.harness.mutants.campaign import judge_all
+    from bitverdict.harness.mutants.campaign import BACKSTOP, judge_all
 
+    pool = fleet.pool(fleet.cluster(arguments.on), jobs=arguments.jobs, timeout=BACKSTOP, files=files)
     with console.status("") if console.is_terminal else nullcontext() as shown:
-        for number, each in enumerate(judge_all([planned], path, jobs=jobs, seconds=seconds), 1):
+        for number, each in enumerate(judge_all([planned], path, seconds=seconds, pool=pool), 1):
             if each.result.end in (End.SURVIVED, End.DOUBTFUL):
                 mutant = each.mutant
                 console.print(f"{each.result.end}: {mutant.file}:{mutant.line}: {mutant.operator}", markup=False, soft_wrap=True)

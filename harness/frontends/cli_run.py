@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bitverdict.harness.frontends import fleet
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache
@@ -77,6 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shard", default="", metavar="I/N", help="share I of N of the cases, for example 3/16; `merge` joins their journals"
     )
+    fleet.add_on(parser)
     parser.add_argument("-x", "--exitfirst", dest="x", action="store_true", help="stop at the first case that fails")
     parser.add_argument("--max-cases", type=int, default=None, metavar="N", help="at most N cases per contract and target")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
@@ -149,7 +151,9 @@ def run(arguments: argparse.Namespace) -> int:
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, defaults())
     shard = Shard.called(arguments.shard)
-    asked = checked(arguments)
+    cluster = fleet.cluster(arguments.on)
+    asked = checked(arguments, None if cluster is None else fleet.machines(cluster, arguments.target, arguments.arch))
+    fleet.check_trusted(cluster, any(source.sealed for source in asked))
     asked = [replace(source, accepted=source.accepted or arguments.accept_claims) for source in asked]
     secret = None
     if any(source.sealed for source in asked):
@@ -188,7 +192,7 @@ def run(arguments: argparse.Namespace) -> int:
     records.begin({name: str(value) for name, value in vars(arguments).items() if name not in resume.NOT_ASKED})
     cancels_from_here()
     timeout = profile.case_seconds if arguments.timeout is None else arguments.timeout
-    with WorkerPool(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=timeout, journal=journal) as pool:
+    with fleet.pool(cluster, jobs=arguments.jobs, timeout=timeout, journal=journal, files=resume.sources_of(arguments)) as pool:
         watching: list[Observer] = [Showing(shown), records]
         if arguments.certificate == "cases":
             watching.append(CertificateLines(lambda line: shown.print(line, markup=False, soft_wrap=True)))

@@ -75,17 +75,19 @@ def judge_all(
     *,
     jobs: int = 1,
     seconds: float | None = None,
+    pool: WorkerPool | None = None,
 ) -> Iterator[Judged]:
     """Judge what is planned and not yet in the results file `out`; each result as it comes, after it was written there.
 
-    No mutant is begun when `seconds` are over. What ended in an error of the harness is judged again.
+    No mutant is begun when `seconds` are over. What ended in an error of the harness is judged again. `pool`: judges in place of
+    `jobs` workers of this machine, and is closed at the end.
     """
     done = {each.mutant.id: each.result for each in read(out)}
     for each in planned:
         each.resume(done)
     until = None if seconds is None else time.monotonic() + seconds
     dealing = _Dealing(planned, until)
-    with WorkerPool(jobs=jobs, timeout=BACKSTOP) as pool, pool.interruptible():
+    with pool or WorkerPool(jobs=jobs, timeout=BACKSTOP) as pool, pool.interruptible():
 
         def do(_: None, place: int) -> list[Judged]:
             taken = dealing.take(place, lambda left: pool.release(left, place=place))

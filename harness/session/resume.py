@@ -13,11 +13,11 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.paths import ROOT, state_directory
+from bitverdict.harness.model.code_digest import code_digest
+from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
@@ -26,7 +26,7 @@ from bitverdict.harness.workers.journal import Journal, in_use, records
 
 VERSION = 1
 PATHS = ("json", "junit", "html", "pictures")
-NOT_ASKED = ("command", "resume", "secret")  # of the command line's names, those that no file of the run is told
+NOT_ASKED = ("command", "resume", "secret", "on")  # of the command line's names, those that no file of the run is told
 
 
 @dataclass
@@ -126,20 +126,6 @@ def past(told: list[dict]) -> Past:
         last = record["time"]
     found.seconds += last - since if last is not None and since is not None else 0.0
     return found
-
-
-def code_digest() -> str:
-    """A digest of every Python file of the rooms that decide a verdict: a commit's name does not say what lies on the disk."""
-    return _code_digest()
-
-
-@cache
-def _code_digest() -> str:
-    text = hashlib.sha256()
-    for room in ("harness", "kernels", "reference"):
-        for path in sorted((ROOT / room).rglob("*.py")):
-            text.update(f"{path.relative_to(ROOT)}\0".encode() + path.read_bytes())
-    return text.hexdigest()[:16]
 
 
 def comparable(named: str, asked: Mapping, remedy: str) -> None:

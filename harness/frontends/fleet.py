@@ -1,0 +1,82 @@
+"""``--on ray``: the cases of a command are judged by a Ray cluster (docs/fleets.md), and all else stays here."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.session.reproducers import KNOBS
+from bitverdict.harness.workers.forkserver import end_early
+from bitverdict.harness.workers.journal import Journal
+from bitverdict.harness.workers.pool import WorkerPool
+
+if TYPE_CHECKING:
+    from bitverdict.harness.workers.ray_pool import Cluster
+
+
+def add_on(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--on",
+        choices=("here", "ray"),
+        default="here",
+        help="where cases are judged: on this machine, or by the Ray cluster at RAY_ADDRESS (docs/fleets.md)",
+    )
+
+
+def cluster(on: str) -> Cluster | None:
+    """The cluster that is asked for; None where cases are judged here. UsageError where it cannot be had."""
+    if on != "ray":
+        return None
+    from bitverdict.harness.workers.ray_pool import Cluster
+
+    made = Cluster()
+    end_early()  # of the workers of this machine
+    return made
+
+
+def machines(made: Cluster, named: Iterable[str], arch: str = "") -> list[Target]:
+    """The targets of the cluster that are asked for: emulated ones, and ``cuda:N`` for the Nth model of GPU in it.
+
+    UsageError for a GPU that the cluster does not have.
+    """
+    names = list(dict.fromkeys(named))
+    if names and not arch and all(name.startswith("emulated:") for name in names):
+        return [target(name) for name in names]
+    there = made.gpus()
+    told = ", ".join(f"{each.name} ({each.model}, {each.arch})" for each in there) or "none"
+    if arch:
+        if not (found := [each for each in there if each.arch == arch]):
+            raise UsageError(f"--arch {arch}: the cluster has no GPU of architecture {arch!r}; GPUs there: {told}")
+        return found
+    if not names:
+        from bitverdict.harness.model.architectures import EMULATED
+
+        return [target(f"emulated:{each}") for each in EMULATED] + there
+    by_name = {each.name: each for each in there}
+    for name in names:
+        if name.startswith("cuda:") and name not in by_name:
+            raise UsageError(f"target {name!r}: cuda:N is the Nth model of GPU in the cluster; GPUs there: {told}")
+    return [by_name[name] if name in by_name else target(name) for name in names]
+
+
+def pool(
+    made: Cluster | None, *, jobs: int, timeout: float, journal: Journal | None = None, files: Iterable[str | Path] = ()
+) -> WorkerPool:
+    """The worker pool of a command: of `made`, or of this machine with a place for each core where `jobs` is 0."""
+    if made is None:
+        return WorkerPool(jobs=jobs or len(os.sched_getaffinity(0)), timeout=timeout, journal=journal)
+    from bitverdict.harness.workers.ray_pool import RayPool
+
+    knobs = {name: os.environ.get(name) for name in KNOBS}
+    return RayPool(made, jobs=jobs, timeout=timeout, journal=journal, knobs=knobs, files=[str(each) for each in files])
+
+
+def check_trusted(made: Cluster | None, sealed: bool) -> None:
+    """UsageError for sealed cases on a cluster."""
+    if made is not None and sealed:
+        raise UsageError("--on ray --sealed: sealed cases are judged in a jail of this machine; leave one of them out")
