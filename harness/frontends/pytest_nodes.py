@@ -248,11 +248,16 @@ def base_seed(config: pytest.Config) -> int:
 
 
 def database(config: pytest.Config) -> Any:
-    """Where generated cases that failed are kept for the next run: the database of `--hypothesis-profile`, else Hypothesis's own
-    directory. None in CI without such a profile, and where `--hypothesis-seed` asks for these draws and no others."""
+    """Where generated cases that failed are kept for the next run: the server of `--harness-database`, else the database of
+    `--hypothesis-profile`, else Hypothesis's own directory. None in CI without either, and where `--hypothesis-seed` asks for these
+    draws and no others."""
     import hypothesis
 
     if config.getoption("--hypothesis-seed", default=None) not in (None, ""):
         return None
+    if url := config.getoption("--harness-database"):
+        from bitverdict.harness.frontends.shared_database import shared
+
+        return shared(url)
     profile = config.getoption("--hypothesis-profile", default=None) or ("" if os.environ.get("CI") else "default")
     return hypothesis.settings.get_profile(profile).database if profile else None

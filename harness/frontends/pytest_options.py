@@ -45,6 +45,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--harness-k", default=None, metavar="EXPR", help="of each node the cases that the expression keeps, as bitverdict run -k"
     )
     group.addoption(
+        "--harness-database",
+        default=os.environ.get("HARNESS_DATABASE", ""),
+        metavar="URL",
+        help="a Redis server, redis://HOST:PORT/N, on which several machines keep drawn cases that failed (docs/shrinking.md)",
+    )
+    group.addoption(
         "--harness-secret", default="", metavar="HEX", help="of sealed tests: the secret that an earlier session revealed"
     )
     group.addoption(

@@ -48,6 +48,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{name} {value}: must be at least {least}")
     if not hasattr(config, "workerinput"):  # once a run, before any worker
         check_targets(config)
+        check_database(config)
     if (expression := config.getoption("--harness-k")) is not None:
         try:
             Expression(expression)
@@ -56,6 +57,17 @@ def pytest_configure(config: pytest.Config) -> None:
     replayed = config.getoption("--replay")
     if replayed is not None and not replayed.is_dir():
         raise pytest.UsageError(f"--replay {replayed}: must be a directory of reproducers, such as .harness/failures")
+
+
+def check_database(config: pytest.Config) -> None:
+    """pytest.UsageError for a shared database that cannot be had."""
+    if url := config.getoption("--harness-database"):
+        from bitverdict.harness.frontends.shared_database import shared
+
+        try:
+            shared(url)
+        except UsageError as error:
+            raise pytest.UsageError(str(error)) from None
 
 
 def _hide_teardown() -> None:

@@ -11,6 +11,8 @@ import contextlib
 import importlib
 import logging
 import os
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,6 +20,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
@@ -33,6 +36,7 @@ from bitverdict.harness.workers.task import Task, timeout_of
 RETRIES = 20  # ends of a Ray worker or a node that one case may see
 LOOKS = 3  # times that a slot may judge one case (`bitverdict.harness.workers.slot`)
 PROBED_WITHIN = 180.0  # seconds in which a GPU of the cluster must say what it is
+CONNECTED_WITHIN = 10.0  # seconds
 TYPE = "accelerator_type:"  # what Ray's resource of a model of GPU begins with
 
 
@@ -50,6 +54,7 @@ class Cluster:
                 f"--on ray: RAY_ADDRESS={address!r} names no running cluster; start one by `ray start --head`, "
                 "and set RAY_ADDRESS to its HOST:PORT, or to auto on one of its nodes"
             )
+        reachable(address)
         try:
             self.ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, configure_logging=False)
         except Exception as error:  # a connection, another version of Ray, or its own RuntimeError
@@ -98,9 +103,35 @@ class Cluster:
 def imported() -> Any:
     """Ray's module; UsageError where it is not installed."""
     try:
-        return importlib.import_module("ray")
+        ray: Any = importlib.import_module("ray")
+        told: Any = importlib.import_module("ray._private.worker")
     except ImportError as error:
         raise UsageError(f"--on ray: Ray cannot be imported ({error}); pip install 'bitverdict[ray]' on each machine") from error
+    if hasattr(told, "print_to_stdstream"):  # standard output is the report's, and Ray has no setting for what it tells there
+        told.print_to_stdstream = _tell
+    return ray
+
+
+def reachable(address: str) -> None:
+    """UsageError where nothing listens at HOST:PORT: Ray itself would look for two minutes."""
+    host, colon, port = address.rpartition(":")
+    if address == "auto":
+        return
+    try:
+        if not (colon and port.isdigit()):
+            raise OSError("this is no HOST:PORT")
+        socket.create_connection((host, int(port)), CONNECTED_WITHIN).close()
+    except (OSError, OverflowError) as error:
+        raise UsageError(
+            f"--on ray: RAY_ADDRESS={address!r} must be the HOST:PORT of a running cluster, or auto ({error}); "
+            "`ray start --head` prints it"
+        ) from error
+
+
+def _tell(data: Mapping[str, Any], ignore_prefix: bool = False) -> None:
+    """What Ray tells of nodes and workers that ended: the first line of each, on standard error."""
+    for text in data["lines"]:
+        print(f"ray: {text.strip().partition(chr(10))[0][:300]}", file=sys.stderr)
 
 
 class RayPool(WorkerPool):
@@ -155,7 +186,7 @@ class RaySlot:
         self, work: Case | Task, tick: Callable[[], None] = lambda: None, again: Callable[[Verdict], None] = lambda first: None
     ) -> Verdict:
         """The verdict on a case or a task. An error where Ray lost its worker more than `RETRIES` times; UsageError where a node
-        cannot judge for this run."""
+        cannot judge for this run; MachineFault where this machine's own node ended."""
         ray = self.pool.cluster.ray
         timeout = timeout_of(work, self.pool.timeout)
         asked = self.pool.asked | {"work": work.to_json(), "target": asdict(self.target), "timeout": timeout}
@@ -163,6 +194,8 @@ class RaySlot:
             answer = self._answer(asked, LOOKS * (timeout + STARTED_WITHIN), tick)
         except ray.exceptions.RayTaskError as error:
             raise UsageError(f"--on ray: a node cannot judge ({_last(error)}); install bitverdict on each node as here") from error
+        except ray.exceptions.LocalRayletDiedError as error:
+            raise MachineFault(f"Ray's node on this machine ended ({_last(error)}); start it again, then run --resume") from error
         except ray.exceptions.RayError as error:
             if self._ended.is_set():
                 raise Cancelled from None
