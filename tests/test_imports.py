@@ -27,7 +27,7 @@ MAY = {
     "harness/report": "harness.report harness.model harness.emulator harness.judge harness.workers harness.session reference numpy "
     "torch jinja2 markupsafe",
     "harness/studies": "harness kernels reference numpy torch triton rich mpmath -harness.frontends",
-    "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich",
+    "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich redis",
     "bitverdict": "harness",
 }
 """A room -> what its files may import besides the standard library, bitverdict left out; a minus takes one back."""

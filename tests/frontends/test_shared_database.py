@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bitverdict.harness.frontends.pytest_nodes import database
+from bitverdict.harness.frontends.pytest_plugin import check_database
 from bitverdict.harness.frontends.shared_database import shared
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.usage import UsageError
@@ -57,6 +59,29 @@ def test_what_one_machine_found_another_judges_first(server: str) -> None:
     assert visited(server, "reuse", wrong.key)[0] == wrong
     visited(server, "reuse", "mended")
     assert visited(server, "reuse", "mended") == [], "what is right again is dropped for all"
+
+
+class Asked:
+    """As much of pytest's configuration as is read here."""
+
+    def __init__(self, **options: str) -> None:
+        self.options = options
+
+    def getoption(self, name: str, default: object = None) -> object:
+        return self.options.get(name.removeprefix("--").replace("-", "_"), default)
+
+
+def test_a_node_keeps_its_failures_where_the_option_says(server: str) -> None:
+    kept = database(Asked(harness_database=server))  # type: ignore[arg-type]
+    kept.save(b"key", b"choices")
+    assert set(shared(server).fetch(b"key")) == {b"choices"}
+    assert database(Asked(harness_database=server, hypothesis_seed="1")) is None, "these draws and no others"  # type: ignore[arg-type]
+
+
+def test_a_database_that_cannot_be_had_ends_pytest_before_any_test() -> None:
+    with pytest.raises(pytest.UsageError, match=r"--harness-database 'http://localhost'"):
+        check_database(Asked(harness_database="http://localhost"))  # type: ignore[arg-type]
+    check_database(Asked(harness_database=""))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("url", ["redis:", "localhost:6379", "http://localhost", ""])
