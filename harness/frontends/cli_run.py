@@ -151,9 +151,10 @@ def run(arguments: argparse.Namespace) -> int:
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, defaults())
     shard = Shard.called(arguments.shard)
+    fleet.check_trusted(arguments.on, arguments.sealed)
     cluster = fleet.cluster(arguments.on)
     asked = checked(arguments, None if cluster is None else fleet.machines(cluster, arguments.target, arguments.arch))
-    fleet.check_trusted(cluster, any(source.sealed for source in asked))
+    fleet.check_trusted(arguments.on, any(source.sealed for source in asked))
     asked = [replace(source, accepted=source.accepted or arguments.accept_claims) for source in asked]
     secret = None
     if any(source.sealed for source in asked):

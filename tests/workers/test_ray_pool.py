@@ -178,8 +178,8 @@ def test_the_command_line_says_what_a_fleet_cannot_do(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "ray", None)
     assert main(["run", "matmul", "--on", "ray"]) == 2 and "pip install 'bitverdict[ray]'" in capsys.readouterr().err
     assert main(["mutate", "matmul", "--on", "ray"]) == 2 and "pip install 'bitverdict[ray]'" in capsys.readouterr().err
-    with pytest.raises(UsageError, match=r"--on ray --sealed.*leave one of them out"):
-        fleet.check_trusted(Cluster("auto", FakeRay()), True)
+    words = ["run", "matmul", "--on", "ray", "--launcher", f"{__file__}:case", "--sealed"]
+    assert main(words) == 2 and "--on ray --sealed: " in capsys.readouterr().err
 
 
 def asked(**more: Any) -> dict:
