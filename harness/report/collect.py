@@ -52,14 +52,9 @@ def of_run(tally: Tally, bugs: Iterable[Bug], pool: WorkerPool | None, *, near: 
     """The rows, failures and remarks of a run. `pool` launches its first failing cases again; None: there are no pictures."""
     rows = [
         {
-            "contract": row.contract,
-            "target": row.target,
-            "dtype": row.dtype,
-            "cases": row.cases,
-            "words": row.words,
+            **row.facts,
             **{str(decision): row.decisions[decision] for decision in Decision},
             "basis": ", ".join(f"{name} {count}" for name, count in row.basis.most_common()),
-            "bound_used": row.bound_used,
             "cover": [tally.covered[row.contract, row.target], tally.asked.get((row.contract, row.target), 0)],
         }
         for row in sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype))

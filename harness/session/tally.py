@@ -50,6 +50,18 @@ class Row:
         return self.decisions.total()
 
     @property
+    def facts(self) -> dict:
+        """What every report has of it, as JSON."""
+        return {
+            "contract": self.contract,
+            "target": self.target,
+            "dtype": self.dtype,
+            "cases": self.cases,
+            "words": self.words,
+            "bound_used": self.bound_used,
+        }
+
+    @property
     def did_not_run(self) -> bool:
         return self.decisions[Decision.NOT_RUN] == self.cases
 
@@ -197,15 +209,10 @@ class Tally:
     def to_json(self) -> dict:
         rows = [
             {
-                "contract": row.contract,
-                "target": row.target,
-                "dtype": row.dtype,
-                "cases": row.cases,
-                "words": row.words,
+                **row.facts,
                 "decisions": {str(decision): n for decision, n in row.decisions.items()},
                 "outcomes": dict(row.outcomes),
                 "basis": dict(row.basis),
-                "bound_used": row.bound_used,
                 "seconds": round(row.seconds, 3),
                 "not_run": sorted(row.said),
             }
