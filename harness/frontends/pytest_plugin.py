@@ -23,9 +23,11 @@ from bitverdict.harness.frontends.pytest_nodes import NodeJudge, base_seed
 from bitverdict.harness.frontends.pytest_shards import all_nodes
 from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
 from bitverdict.harness.model.paths import REPRODUCERS
+from bitverdict.harness.model.targets import show_workers, targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session.case_filter import Expression
 from bitverdict.harness.session.profiles import PROFILES
+from bitverdict.harness.workers.forkserver import start_early
 
 LARGE = "test_large.py"
 LONG = {"node", "large_node"}  # arguments of the tests that judge for seconds
@@ -49,6 +51,10 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # once a run, before any worker
         check_targets(config)
         check_database(config)
+        if gpu_names(config):  # or each worker starts a process of its own that asks the driver
+            show_workers(targets())
+    elif gpu_names(config):  # its worker's server imports while it collects
+        start_early()
     if (expression := config.getoption("--harness-k")) is not None:
         try:
             Expression(expression)

@@ -15,7 +15,7 @@ import hypothesis
 import pytest
 from hypothesis.database import InMemoryExampleDatabase
 
-from bitverdict.harness.frontends import pytest_options, pytest_shards, pytest_targets
+from bitverdict.harness.frontends import pytest_options, pytest_plugin, pytest_shards, pytest_targets
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed, database
@@ -248,6 +248,21 @@ def test_a_family_means_each_of_its_chips_and_a_worker_leases_one(monkeypatch: p
     for name in ("cuda:volta", "cuda:Ampere", "cuda:"):
         with pytest.raises(UsageError, match="no such GPU is visible") if name != "cuda:" else nullcontext():
             pytest_targets.gpus_called(name)
+
+
+def test_a_session_on_gpus_asks_for_them_once_and_starts_servers_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 15 workers each would ask the driver by a process of its own, and start its server when it has collected."""
+    told: list[object] = []
+    for name in ("check_targets", "check_database"):
+        monkeypatch.setattr(pytest_plugin, name, lambda config: None)
+    monkeypatch.setattr(pytest_plugin, "targets", lambda: [HOST])
+    monkeypatch.setattr(pytest_plugin, "show_workers", told.append)
+    monkeypatch.setattr(pytest_plugin, "start_early", lambda: told.append("server"))
+    given = {"--harness-profile": "quick", "--harness-target": ["cuda"]}
+    for workers, expected in (({}, [[HOST]]), ({"workerinput": {}}, [[HOST], "server"])):
+        plugins = SimpleNamespace(register=lambda plugin, name: None)
+        pytest_plugin.pytest_configure(SimpleNamespace(getoption=given.get, pluginmanager=plugins, **workers))  # type: ignore[arg-type]
+        assert told == expected
 
 
 def test_a_gpu_node_has_a_shard_for_each_few_cases_and_worker(monkeypatch: pytest.MonkeyPatch) -> None:
