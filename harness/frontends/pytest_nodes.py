@@ -31,6 +31,7 @@ from bitverdict.harness.session import reproducers, secret_draws, tables, tally
 from bitverdict.harness.session.case_source import CaseSource, derived_seed
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
+from bitverdict.harness.session.rotation import Rotation
 from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
@@ -133,15 +134,18 @@ class NodeJudge:
             secret_draws.commit(self.secret, self.pool.journal)
         return self.secret
 
-    def hold(self, node: Node, properties: Properties) -> None:
-        """Judge the node's cases until one fails: raises a `KernelFailed` with the report as its text.
+    def hold(self, node: Node, properties: Properties, rotation: Rotation | None = None) -> None:
+        """Judge the node's cases until one fails: raises a `KernelFailed` with the report as its text. An emulated target is asked
+        the required cases of `rotation`, and the node tells how many it leaves out.
 
         What the machine does not let it do fails the node in one sentence, which names no kernel.
         """
         __tracebackhide__ = True
         seed = self.seed if node.shards == 1 else derived_seed(self.seed, str(node.shard), str(node.shards))
         try:
-            self._hold(node, CaseSource(node.stem, self.machine(node.target), seed), properties)
+            machine = self.machine(node.target)
+            source = CaseSource(node.stem, machine, seed, rotation=rotation if machine.emulated else None)
+            self._hold(node, source, properties)
         except (MachineFault, UsageError) as fault:
             pytest.fail(f"error: {fault}", pytrace=False)
 
@@ -192,6 +196,8 @@ class NodeJudge:
             properties.append(("left out", f"{node.target}: {left_out}"))
         if status == tally.PASS:
             told.passed()
+            if left := source.left_out():
+                properties.append(("not_run", f"{node.stem} on {node.target}: {left}"))
             return
         if status == tally.NOTHING_RAN:
             pytest.skip("; ".join(tables.not_run_lines(session.tally)) or "nothing ran")

@@ -23,6 +23,7 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.launcher_limits import FAR_PAD, UNLIMITED, claimed, narrowed_by
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.preferred import more, preferred
+from bitverdict.harness.session.rotation import Rotation, facts_of
 from bitverdict.harness.session.secret_draws import Secret
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class CaseSource:
     sealed: bool = False  # a process of its own imports the launcher; what is called twice is called a third time
     accepted: bool = False  # what the launcher says of itself was said, or accepted, by the user
     secret: Secret | None = None  # what the draws and all seeds depend on, in the place of `seed`
+    rotation: Rotation | None = None  # which part of the required cases is judged; None: all
 
     @property
     def contract(self) -> Contract:
@@ -101,7 +103,18 @@ class CaseSource:
         if self.only is not None:
             return list(self.only)
         kept = [case for each in self._required(whole=whole) if self.is_kept(case := self.seeded(each))]
+        if self.rotation is not None:
+            kept = self.rotation.kept(kept, facts_of(self.contract, self.target))
         return list({case.key: case for case in (*self.before, *kept)}.values())
+
+    def left_out(self) -> str:
+        """How many required cases `rotation` leaves to other turns, as a sentence; empty where none."""
+        if self.rotation is None:
+            return ""
+        every = len(replace(self, rotation=None).required())
+        left = every - len(self.required())
+        turn = self.rotation.turn % self.rotation.of
+        return f"{left} of {every} required cases belong to another turn than {turn} of {self.rotation.of}" if left else ""
 
     def seeded(self, case: Case) -> Case:
         """`case` with seeds that the secret gives it, where there is one."""

@@ -49,7 +49,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     return kept | {"PATH": f"{names}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-@pytest.mark.parametrize("guide", [guide for guide in GUIDES if in_this_run(f"{guide} guide", 5)])
+@pytest.mark.parametrize("guide", [guide for guide in GUIDES if in_this_run(f"{guide} guide", 5, in_ci=3)])
 def test_the_guides_own_blocks_work_in_a_clean_clone(guide: str, clone: Path, environment: dict[str, str]) -> None:
     for step in steps((CHECKOUT / "docs" / f"{guide}.md").read_text()):
         do(step, clone, environment)

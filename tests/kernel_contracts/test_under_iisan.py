@@ -48,7 +48,7 @@ def faulting(kernel: str) -> Case:
     return next((case for case in cases if case.regime.endswith("/negative")), cases[0])
 
 
-@pytest.mark.parametrize("kernel", [kernel for kernel in FAULTS if in_this_run(f"iisan {kernel}", 4)])
+@pytest.mark.parametrize("kernel", [kernel for kernel in FAULTS if in_this_run(f"iisan {kernel}", 4, in_ci=3)])
 def test_the_whole_required_list_passes_under_iisan(kernel: str, iisan: None) -> None:
     contract = resolve(kernel)
     seen: Counter[str] = Counter()

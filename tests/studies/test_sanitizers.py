@@ -274,7 +274,7 @@ def test_what_a_tool_finds_among_several_is_looked_for_in_each_alone(
     [
         (does, outcome)
         for does, outcome in (("fault", "illegal instruction"), ("leave", "launcher error"))
-        if in_this_run(f"under a tool {does}", 2)
+        if in_this_run(f"under a tool {does}", 2, in_ci=2)
     ],
 )
 def test_a_fault_under_a_tool_is_told_and_the_others_are_judged(

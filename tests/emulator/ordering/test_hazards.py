@@ -19,7 +19,7 @@ from tests.support.emulated_launches import KERNELS, SCHEDULES, load, source_of
 from tests.support.shares import in_this_run
 
 EVERY = COLLECTIONS["timing"]
-HAZARDS = [hazard for hazard in EVERY if in_this_run(hazard.id, 2)]
+HAZARDS = [hazard for hazard in EVERY if in_this_run(hazard.id, 2, in_ci=2)]
 DRAWN = 50
 FENCED_BY_THE_COMPILER = "block_scaled_matmul"  # a Triton kernel has no fence of its own: an advice says so
 
