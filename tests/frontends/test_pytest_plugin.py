@@ -436,7 +436,7 @@ def test_the_database_is_hypothesis_own_a_profiles_or_none(pytestconfig: pytest.
 
     class Config:
         def getoption(self, name: str, default: object = None) -> object:
-            return given[name]
+            return given.get(name, default)
 
     monkeypatch.delenv("CI", raising=False)
     assert "DirectoryBased" in repr(database(Config())) or "examples" in repr(database(Config()))
