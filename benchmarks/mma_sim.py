@@ -3,6 +3,7 @@
     pip install mmasim ninja
     python -m benchmarks.mma_sim                              # 2^20 words of every instruction that both claim; a table
     python -m benchmarks.mma_sim --words 4096 --only gfx942   # some
+    python -m benchmarks.mma_sim --words 65536 --deep         # around the smallest results
     python -m benchmarks.mma_sim --snapshot tests/model_words/mma_sim.npz   # 256 words of each, for the test
 
 Both are models: agreement says that our formula is MMA-Sim's, not that a chip computes it. Operands go round eight menus: any
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,22 @@ def operands(rule: Instruction, k: int, rows: int, draw: np.random.Generator) ->
     b[cancelling, half : 2 * half] = b[cancelling, :half]
     a = _without_negative_zero(a_format, a, draw)
     return (a, b, _accumulator(rule, a, b, menu, draw), *_scales(rule, k, rows, menu, draw))
+
+
+def deep_operands(rule: Instruction, k: int, rows: int, draw: np.random.Generator) -> tuple[np.ndarray, ...]:
+    """As `operands`, around the smallest results: products near where E is held up, c zero in half the rows, else tiny."""
+    lowest, highest = (-48, -12) if rule.d == "fp16" else (-164, -118)
+    base = draw.integers(lowest, highest, (rows, 1))
+    halves = base // 2, base - base // 2
+    sides = []
+    for name, half in zip((rule.a, rule.b), halves, strict=True):
+        values = np.ldexp(draw.normal(size=(rows, k)), half + draw.integers(-3, 4, (rows, k)))
+        codes = encode(FORMATS[name], np.where(draw.random((rows, k)) < draw.choice([0.0, 0.5], (rows, 1)), 0.0, values))
+        sides.append(codes.astype(FORMATS[name].storage))
+    tiny = draw.integers(0, 1 << (rule.output.mantissa_bits + 2), rows) | draw.choice([0, rule.output.sign_bit], rows)
+    c = np.where(draw.random(rows) < 0.5, 0, tiny).astype(rule.output.storage)  # (rows,)
+    ones = [np.full((rows, k // (rule.scale_block or k)), 127, np.uint8)] * (2 if rule.scale == "e8m0" else 0)
+    return (*sides, c, *ones)
 
 
 def _without_negative_zero(fmt: Format, codes: np.ndarray, draw: np.random.Generator) -> np.ndarray:
@@ -149,11 +166,16 @@ def our_words(rule: Instruction, given: tuple[np.ndarray, ...]) -> np.ndarray:
     return scaled_elements(rule, a, a_scales, b, b_scales, c)
 
 
-def compared(other: Counterpart, words: int, data_seed: int) -> Iterator[tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]]:
+Made = Callable[[Instruction, int, int, np.random.Generator], tuple[np.ndarray, ...]]
+
+
+def compared(
+    other: Counterpart, words: int, data_seed: int, make: Made = operands
+) -> Iterator[tuple[tuple[np.ndarray, ...], np.ndarray, np.ndarray]]:
     """What was given, MMA-Sim's words and ours, some rows at a time."""
     draw = np.random.default_rng([data_seed, *other.name.encode()])
     for start in range(0, words, AT_ONCE):
-        given = operands(other.rule, other.k, min(AT_ONCE, words - start), draw)
+        given = make(other.rule, other.k, min(AT_ONCE, words - start), draw)
         yield given, their_words(other, given), our_words(other.rule, given)
 
 
@@ -177,17 +199,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--words", type=int, default=1 << 20)
     parser.add_argument("--data-seed", type=int, default=1)
     parser.add_argument("--only", default="", help="a part of the instruction's name")
+    parser.add_argument("--deep", action="store_true", help="operands around the smallest results alone")
     parser.add_argument("--snapshot", type=Path, help="write operands and MMA-Sim's words there, and compare nothing")
     given = parser.parse_args(arguments)
     chosen = [other for other in counterparts() if given.only in other.name]
     if given.snapshot:
-        snapshot(given.snapshot, chosen, min(given.words, SNAPSHOT), given.data_seed)
+        snapshot(given.snapshot, [other for other in chosen if other.in_snapshot], min(given.words, SNAPSHOT), given.data_seed)
         return 0
     print("| instruction | words | differ | intended |\n| --- | --- | --- | --- |")
     worst = 0
     for other in chosen:
         wrong, meant, examples = 0, 0, []
-        for operands_of, theirs, ours in compared(other, given.words, given.data_seed):
+        for operands_of, theirs, ours in compared(other, given.words, given.data_seed, deep_operands if given.deep else operands):
             differ = other.differing(theirs, ours)
             explained = differ & other.intended(theirs, ours)
             meant += int(explained.sum())

@@ -11,6 +11,7 @@ import numpy as np
 from bitverdict.reference.formats import decode
 from bitverdict.reference.tensor_core import Instruction, instruction
 from bitverdict.reference.tensor_core.record import Step
+from bitverdict.reference.tensor_core.sm_100 import NARROW
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,11 @@ class Counterpart:
     @property
     def name(self) -> str:
         return f"{self.rule.name} k{self.k}"
+
+    @property
+    def in_snapshot(self) -> bool:
+        """Whether the tests hold words of it: one mix of the narrow operands, not twenty."""
+        return self.rule.a == self.rule.b or self.rule.kind not in ("f8f6f4", "mxf8f6f4") or self.rule.a == "e5m2"
 
     @property
     def packed(self) -> bool:
@@ -62,7 +68,46 @@ class Counterpart:
 
 def counterparts() -> list[Counterpart]:
     """Every instruction that both claim."""
-    return [*_amd()]
+    return [*_amd(), *_nvidia()]
+
+
+_THEIR_NAMES = {"fp16": "f16", "fp32": "f32", "e8m0": "ue8m0"}
+
+
+def _nvidia() -> Iterator[Counterpart]:
+    dense = [("fp16", "fp32", 16), ("fp16", "fp32", 8), ("fp16", "fp16", 16), ("fp16", "fp16", 8)]
+    wide = [*dense, ("bf16", "fp32", 16), ("bf16", "fp32", 8), ("tf32", "fp32", 8), ("tf32", "fp32", 4)]
+    chips = {
+        "sm_75": ("Turing", [each for each in dense if each[2] == 8]),
+        "sm_80": ("Ampere", wide),
+        "sm_89": ("Ada Lovelace", wide),
+        "sm_90": ("Hopper", wide),
+        "sm_100": ("Blackwell", wide),
+        "sm_120": ("RTX Blackwell", wide),
+    }
+    for arch, (theirs, rules) in chips.items():
+        for operand, d, k in rules:
+            yield _mma(arch, theirs, operand, operand, d, k)
+    fp8 = ("e4m3", "e5m2")
+    for d in ("fp32", "fp16"):
+        for a in fp8:
+            for b in fp8:
+                yield _mma("sm_89", "Ada Lovelace", a, b, d, 32)
+        for a in NARROW:
+            for b in NARROW:
+                yield _mma("sm_120", "RTX Blackwell", a, b, d, 32, kind="f8f6f4")
+    for a in NARROW:
+        for b in NARROW:
+            rule = instruction("sm_120", "mma.sync", a, b, "fp32", scale="e8m0", kind="mxf8f6f4")
+            yield Counterpart(
+                rule, 32, "MMABlockScale", ("RTX Blackwell", f"m16n8k32.kind::mxf8f6f4.block32.f32.{a}.{b}.f32.ue8m0")
+            )
+
+
+def _mma(arch: str, theirs: str, a: str, b: str, d: str, k: int, kind: str | None = None) -> Counterpart:
+    rule = instruction(arch, "mma.sync", a, b, d, k=k, kind=kind)
+    short = [_THEIR_NAMES.get(name, name) for name in (d, a, b, d)]
+    return Counterpart(rule, k, "MMA", (theirs, ".".join([f"m16n8k{k}", *([f"kind::{kind}"] if kind else []), *short])))
 
 
 def _amd() -> Iterator[Counterpart]:

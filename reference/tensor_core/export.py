@@ -1,4 +1,4 @@
-"""`INSTRUCTIONS` and `MFMA` as JSON, so that others can hold their models to these.
+"""`lookup.EVERY_ONE` as JSON, so that others can hold their models to these.
 
     python -m bitverdict.reference.tensor_core.export > instructions.json
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from bitverdict.reference.formats import Rounding
 from bitverdict.reference.tensor_core.evidence import Evidence, EvidenceKind
-from bitverdict.reference.tensor_core.lookup import INSTRUCTIONS, MFMA
+from bitverdict.reference.tensor_core.lookup import EVERY_ONE
 from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction, Step
 
 VERSION = 1
@@ -56,7 +56,7 @@ def _plain(value: Any) -> Any:
 
 
 def text() -> str:
-    return json.dumps({"version": VERSION, "instructions": [to_json(rule) for rule in INSTRUCTIONS + MFMA]}, indent=1)
+    return json.dumps({"version": VERSION, "instructions": [to_json(rule) for rule in EVERY_ONE]}, indent=1)
 
 
 if __name__ == "__main__":

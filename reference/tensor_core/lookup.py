@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bitverdict.reference.tensor_core import gfx90a, gfx942, gfx950, sm_80, sm_89, sm_90, sm_100
+from bitverdict.reference.tensor_core import analogues, gfx90a, gfx942, gfx950, sm_80, sm_89, sm_90, sm_100
 from bitverdict.reference.tensor_core.constructors import register_halves
 from bitverdict.reference.tensor_core.evidence import analogy, hardware
 from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction
 
 INSTRUCTIONS: tuple[Instruction, ...] = sm_80.INSTRUCTIONS + sm_89.INSTRUCTIONS + sm_90.INSTRUCTIONS + sm_100.INSTRUCTIONS
-"""Those of NVIDIA's that have a rule of their own."""
+"""NVIDIA's whose numbers rest on words of the chip or on two models."""
+ANALOGUES: tuple[Instruction, ...] = analogues.INSTRUCTIONS
+"""NVIDIA's that rest on one model or on an analogy: `instruction` finds them. A launch on such a chip is held to a bound."""
 MFMA: tuple[Instruction, ...] = gfx90a.INSTRUCTIONS + gfx942.INSTRUCTIONS + gfx950.INSTRUCTIONS
 """AMD's. They are apart, because a derived bound of NVIDIA's (`block`, `fraction_bits`) does not hold for them."""
+EVERY_ONE = INSTRUCTIONS + ANALOGUES + MFMA
 
 
 def instruction(
@@ -34,9 +37,9 @@ def instruction(
     instruction's shape where it is one of the short ones (mma.sync fp16 k8, tf32 k4, fp8 k16): its block is then no longer than
     that. Raises ValueError with what there is when there is none, or more than one.
     """
-    same_chip = [known for known in INSTRUCTIONS + MFMA if (known.arch, known.family) == (arch, family)]
+    same_chip = [known for known in EVERY_ONE if (known.arch, known.family) == (arch, family)]
     if not same_chip:
-        there = sorted({f"{known.arch} {known.family}" for known in INSTRUCTIONS + MFMA})
+        there = sorted({f"{known.arch} {known.family}" for known in EVERY_ONE})
         raise ValueError(f"no tensor core {arch} {family} is modelled; there are: {', '.join(there)}")
     found = [known for known in same_chip if (known.a, known.b, known.d, known.scale) == (a, b, d, scale)]
     found = [known for known in found if scale_block in (None, known.scale_block) and kind in (None, known.kind)]

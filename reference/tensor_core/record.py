@@ -34,8 +34,8 @@ class ExponentFloor(Enum):
     """
 
     NONE = "E is the largest exponent present, however small [SF]"
-    PROBED = "E is at least -132 (F = 24 or less) or -133 (F = 25) for fp32 output, -20 or -21 for fp16 output [TB, H200 words]"
-    ZERO_ACCUMULATOR = "a zero c takes part with exponent -126 [MS]"
+    PROBED = "E is at least -132 (F = 24 or less) or -133 (F = 25) for fp32 output, -20 or -21 for fp16 output [TB, MS, H200 words]"
+    ZERO_ACCUMULATOR = "a zero c takes part with exponent -126 [MS before 2.1, and of AMD]"
 
 
 class ZeroTerms(Enum):

@@ -222,6 +222,7 @@ def test_specials_by_hand(values: tuple[float, float], c: Number, expected: floa
 PACKAGE = Path(definition.__file__).parent
 FAST = ("fused_sum", "grouped_sum", "chain", "terms", "block_scaled", "product", "mfma")
 NOT_FAST = {
+    "analogues",
     "asked",
     "definition",
     "mfma_definition",

@@ -1,0 +1,26 @@
+"""Consumer Blackwell (RTX 50): mma.sync as on Hopper; fp8, fp6 and fp4 with 25 fraction bits, and block scales as tcgen05 has them.
+
+No words of it are at hand: a model's numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bitverdict.reference.tensor_core import sm_90, sm_100
+from bitverdict.reference.tensor_core.constructors import dense, integers
+from bitverdict.reference.tensor_core.evidence import model_only
+from bitverdict.reference.tensor_core.record import Choices
+
+ARCH = "sm_120"
+BY_MODEL = model_only("MS")
+NARROW_KINDS = ("f8f6f4", "mxf8f6f4", "mxf4", "mxf4nvf4")
+INSTRUCTIONS = (
+    *(dense(ARCH, "mma.sync", "mma.sync", *key, BY_MODEL) for key in sm_90.DENSE),  # [MS]
+    *(
+        replace(rule, arch=ARCH, family="mma.sync", evidence=BY_MODEL, choices=Choices())  # [MS]: as tcgen05
+        for rule in sm_100.INSTRUCTIONS
+        if rule.kind in NARROW_KINDS
+    ),
+    integers(ARCH, "mma.sync", "mma.sync"),
+)
