@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bitverdict.reference.tensor_core.constructors import integers
 from bitverdict.reference.tensor_core.evidence import model_only
-from bitverdict.reference.tensor_core.gfx942 import NO_GPU, mfma
+from bitverdict.reference.tensor_core.gfx942 import NO_GPU, exact_integers, mfma
 from bitverdict.reference.tensor_core.record import Step
 
 ARCH = "gfx90a"
@@ -18,5 +17,5 @@ BY_MODEL = model_only("MS", note=NO_GPU)
 INSTRUCTIONS = (
     *(replace(mfma(ARCH, name, name, 16, Step.PAIRWISE, BY_MODEL), tree=4) for name in ("fp16", "bf16")),  # [MS]
     mfma(ARCH, "fp32", "fp32", 1, Step.MULTIPLY_ADD, BY_MODEL),
-    integers(ARCH, "mfma", "mfma", block=16),
+    exact_integers(ARCH, 16),
 )

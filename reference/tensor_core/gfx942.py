@@ -5,9 +5,11 @@ No GPU of AMD's was run: every number is a model's. The shapes 32x32, 16x16 and 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from bitverdict.reference.formats import Rounding
 from bitverdict.reference.tensor_core.constructors import integers
-from bitverdict.reference.tensor_core.evidence import Evidence, model_only
+from bitverdict.reference.tensor_core.evidence import Evidence, analogy, model_only
 from bitverdict.reference.tensor_core.record import Choices, ExponentFloor, Instruction, Step
 
 ARCH = "gfx942"
@@ -38,10 +40,15 @@ def mfma(arch: str, a: str, b: str, block: int, step: Step, evidence: Evidence) 
     )
 
 
+def exact_integers(arch: str, block: int) -> Instruction:
+    """int8, modulo 2^32. [MS] does not model it, and AMD's manual was not read for it."""
+    return replace(integers(arch, "mfma", "mfma", block), evidence=analogy("NVIDIA's int8", NO_GPU, "PTX ISA"))
+
+
 BY_MODEL = model_only("MS", note=NO_GPU)
 INSTRUCTIONS = (
     *(mfma(ARCH, name, name, block, Step.PRODUCTS_FIRST, BY_MODEL) for name, block in BLOCKS.items()),
     *(mfma(ARCH, a, b, 16, Step.EVEN_AND_ODD, BY_MODEL) for a in FP8 for b in FP8),
     mfma(ARCH, "fp32", "fp32", 1, Step.MULTIPLY_ADD, BY_MODEL),
-    integers(ARCH, "mfma", "mfma", block=32),
+    exact_integers(ARCH, 32),
 )

@@ -7,9 +7,8 @@ MFMA has no model here.
 from __future__ import annotations
 
 from bitverdict.reference.tensor_core import gfx942
-from bitverdict.reference.tensor_core.constructors import integers
 from bitverdict.reference.tensor_core.evidence import analogy
-from bitverdict.reference.tensor_core.gfx942 import mfma
+from bitverdict.reference.tensor_core.gfx942 import exact_integers, mfma
 from bitverdict.reference.tensor_core.record import Step
 
 ARCH = "gfx950"
@@ -19,5 +18,5 @@ INSTRUCTIONS = (
     *(mfma(ARCH, name, name, gfx942.BLOCKS[name], Step.PRODUCTS_FIRST, LIKE) for name in ("fp16", "bf16")),
     *(mfma(ARCH, a, b, 16, Step.EVEN_AND_ODD, LIKE) for a in FP8 for b in FP8),
     mfma(ARCH, "fp32", "fp32", 1, Step.MULTIPLY_ADD, LIKE),
-    integers(ARCH, "mfma", "mfma", block=64),
+    exact_integers(ARCH, 64),
 )

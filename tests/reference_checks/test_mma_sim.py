@@ -13,12 +13,11 @@ import pytest
 
 from benchmarks.mma_sim import digest, operands, our_words
 from benchmarks.mma_sim_names import Counterpart, counterparts
-from bitverdict.reference.tensor_core import Choices, ExponentFloor, Instruction, instruction
+from bitverdict.reference.tensor_core import Instruction, instruction
 from tests.reference_checks.test_mfma import BYTES, FLUSHED, HALF, WIDE, name_of
 
 CONSUMER = instruction("sm_120", "mma.sync", "e4m3", "e4m3", "fp32", kind="f8f6f4")
 TURING = instruction("sm_75", "mma.sync", "fp16", "fp16", "fp32")
-BRAIN = instruction("sm_80", "mma.sync", "bf16", "bf16", "fp32")
 SNAPSHOT = Path(__file__).parents[1] / "model_words" / "mma_sim.npz"
 
 
@@ -53,7 +52,6 @@ def test_each_instruction_has_the_stored_words_of_mma_sim(other: Counterpart, st
     ]
     + [(rule, {"fraction_bits": bits}) for rule in (CONSUMER, TURING) for bits in (rule.fraction_bits - 1, rule.fraction_bits + 1)]
     + [
-        (BRAIN, {"choices": Choices(exponent_floor=ExponentFloor.NONE)}),
         (FLUSHED, {"tree": 2}),
         (HALF, {"step": BYTES.step}),
         (BYTES, {"step": HALF.step}),
