@@ -57,5 +57,5 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _target(name: str) -> Target:
-    known = {each.name for each in targets()}
+    known = {each.name for each in targets(every=True)}
     return target(f"emulated:{name}" if f"emulated:{name}" in known else name)

@@ -68,8 +68,9 @@ def add_sealing(parser: argparse.ArgumentParser) -> None:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """What any judging run may be asked: where, how long, and what it writes."""
     parser.add_argument(
-        "--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: all that are here)"
+        "--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: sm_80, sm_90, sm_100, GPUs)"
     )
+    parser.add_argument("--all-targets", action="store_true", help="every emulated target, and the GPUs that are here")
     parser.add_argument("--arch", default="", metavar="sm_NN", help="every GPU of this architecture; an error when there is none")
     parser.add_argument(
         "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; whole: the tutorials' own sizes too"
@@ -286,7 +287,7 @@ def check_timeout(seconds: float) -> None:
 def _machines(arguments: argparse.Namespace) -> Sequence[Target]:
     """The targets that are asked for."""
     if not arguments.arch:
-        return [target(name) for name in dict.fromkeys(arguments.target)] if arguments.target else targets()
+        return [target(name) for name in dict.fromkeys(arguments.target)] if arguments.target else targets(every=arguments.all_targets)
     machines = [machine for machine in targets() if machine.arch == arguments.arch and not machine.emulated]
     if not machines:
         here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"

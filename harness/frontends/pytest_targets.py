@@ -14,12 +14,12 @@ from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.workers.gpu_lease import PREFERRED, free_places
 
 T = TypeVar("T")
-EMULATED = tuple(f"emulated:{arch}" for arch in architectures.EMULATED)
+BY_DEFAULT = tuple(f"emulated:{arch}" for arch in architectures.BY_DEFAULT)
 
 
 def target_names(config: pytest.Config) -> list[str]:
-    """What `--harness-target` names; every emulated GPU where it is not given."""
-    return list(dict.fromkeys(config.getoption("--harness-target"))) or list(EMULATED)
+    """What `--harness-target` names; the emulated GPUs that are judged by default, where it is not given."""
+    return list(dict.fromkeys(config.getoption("--harness-target"))) or list(BY_DEFAULT)
 
 
 def gpu_names(config: pytest.Config) -> list[str]:

@@ -30,7 +30,8 @@ class Multiprocessors:
 class Chip:
     """The chip that an emulated architecture answers for.
 
-    `model`: the name that its driver reports. `memory` and `l2` in bytes, clocks in kHz, `bus` in bits.
+    `model`: the name that its driver reports. `memory` and `l2` in bytes, clocks in kHz, `bus` in bits. `by_default`: it is judged
+    where no target is named.
     """
 
     model: str
@@ -40,6 +41,7 @@ class Chip:
     clock: int
     memory_clock: int
     bus: int
+    by_default: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,11 +94,39 @@ _RECORDS = (
             clock=1_410_000,
             memory_clock=1_593_000,
             bus=5120,
+            by_default=True,
         ),
     ),
-    Architecture(name="sm_86", family="ampere", families=("mma.sync",)),
+    Architecture(
+        name="sm_86",
+        family="ampere",
+        families=("mma.sync",),
+        chip=Chip(
+            model="NVIDIA A10G",
+            multiprocessors=Multiprocessors(80, 100 * KIB, threads=1536, programs=16),
+            memory=24 * GIB,
+            l2=6 * KIB * KIB,
+            clock=1_710_000,
+            memory_clock=6_251_000,
+            bus=384,
+        ),
+    ),
     Architecture(name="sm_87", family="ampere", families=("mma.sync",)),
-    Architecture(name="sm_89", family="ada", families=("mma.sync",), mma_sync_fp8=True),
+    Architecture(
+        name="sm_89",
+        family="ada",
+        families=("mma.sync",),
+        mma_sync_fp8=True,
+        chip=Chip(
+            model="NVIDIA L4",
+            multiprocessors=Multiprocessors(58, 100 * KIB, threads=1536, programs=24),
+            memory=24 * GIB,
+            l2=48 * KIB * KIB,
+            clock=2_040_000,
+            memory_clock=6_251_000,
+            bus=192,
+        ),
+    ),
     Architecture(
         name="sm_90",
         family="hopper",
@@ -109,6 +139,7 @@ _RECORDS = (
             clock=1_980_000,
             memory_clock=2_619_000,
             bus=5120,
+            by_default=True,
         ),
     ),
     Architecture(
@@ -124,17 +155,74 @@ _RECORDS = (
             clock=1_965_000,
             memory_clock=3_996_000,
             bus=8192,
+            by_default=True,
         ),
     ),
-    Architecture(name="sm_103", family="blackwell", families=_TCGEN05),
-    Architecture(name="sm_110", family="blackwell", families=_TCGEN05),
-    Architecture(name="sm_120", family="blackwell", families=("mma.sync",), mma_sync_fp8=True),
-    Architecture(name="sm_121", family="blackwell", families=("mma.sync",), mma_sync_fp8=True),
+    Architecture(
+        name="sm_103",
+        family="blackwell",
+        families=_TCGEN05,
+        chip=Chip(
+            model="NVIDIA B300",
+            multiprocessors=Multiprocessors(148, 228 * KIB, columns=512),
+            memory=288 * GIB,
+            l2=126 * KIB * KIB,
+            clock=1_965_000,
+            memory_clock=3_996_000,
+            bus=8192,
+        ),
+    ),
+    Architecture(
+        name="sm_110",
+        family="blackwell",
+        families=_TCGEN05,
+        chip=Chip(
+            model="NVIDIA Thor",
+            multiprocessors=Multiprocessors(20, 228 * KIB, threads=1536, programs=24, columns=512),
+            memory=128 * GIB,
+            l2=32 * KIB * KIB,
+            clock=1_575_000,
+            memory_clock=4_266_000,
+            bus=256,
+        ),
+    ),
+    Architecture(
+        name="sm_120",
+        family="blackwell",
+        families=("mma.sync",),
+        mma_sync_fp8=True,
+        chip=Chip(
+            model="NVIDIA GeForce RTX 5090",
+            multiprocessors=Multiprocessors(170, 100 * KIB, threads=1536, programs=24),
+            memory=32 * GIB,
+            l2=96 * KIB * KIB,
+            clock=2_407_000,
+            memory_clock=14_001_000,
+            bus=512,
+        ),
+    ),
+    Architecture(
+        name="sm_121",
+        family="blackwell",
+        families=("mma.sync",),
+        mma_sync_fp8=True,
+        chip=Chip(
+            model="NVIDIA GB10",
+            multiprocessors=Multiprocessors(48, 100 * KIB, threads=1536, programs=24),
+            memory=128 * GIB,
+            l2=24 * KIB * KIB,
+            clock=2_418_000,
+            memory_clock=4_266_000,
+            bus=256,
+        ),
+    ),
 )
 ARCHITECTURES: dict[str, Architecture] = {each.name: each for each in _RECORDS}
 CHIPS: dict[str, Chip] = {each.name: each.chip for each in _RECORDS if each.chip}
 """Of the emulated architectures."""
 EMULATED: tuple[str, ...] = tuple(CHIPS)
+BY_DEFAULT: tuple[str, ...] = tuple(name for name, chip in CHIPS.items() if chip.by_default)
+"""The emulated architectures that are judged where no target is named."""
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(each.family for each in _RECORDS))
 
 
@@ -152,6 +240,7 @@ def architecture(name: str) -> Architecture:
 
 __all__ = [
     "ARCHITECTURES",
+    "BY_DEFAULT",
     "CHIPS",
     "EMULATED",
     "FAMILIES",

@@ -1,4 +1,4 @@
-"""Machines a kernel is judged on, real or emulated: `emulated:sm_80`, `emulated:sm_90`, `emulated:sm_100`, `cuda:N`.
+"""Machines a kernel is judged on, real or emulated: `emulated:sm_90`, `emulated:sm_120` ..., `cuda:N`.
 
 A target says its architecture, its features (never a model number) and how to enter it for one launch. Looking for GPUs never
 initialises CUDA in this process, which may go on to start the forkserver: a worker asks torch, so that `CUDA_VISIBLE_DEVICES` means
@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass, field
 from functools import cache
 
-from bitverdict.harness.model.architectures import EMULATED
+from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.kernels.features import Feature, features_of
@@ -58,9 +58,9 @@ def nearest_emulated(arch: str) -> Target:
     return Target(f"emulated:{name}", name)
 
 
-def targets() -> list[Target]:
-    """Every machine that is here: the emulated ones always, then each GPU that is visible."""
-    return [Target(f"emulated:{arch}", arch) for arch in EMULATED] + list(_gpus())
+def targets(*, every: bool = False) -> list[Target]:
+    """The machines that are judged where none is named: emulated ones, then each GPU that is visible. `every`: all emulated ones."""
+    return [Target(f"emulated:{arch}", arch) for arch in (EMULATED if every else BY_DEFAULT)] + list(_gpus())
 
 
 def target(name: str) -> Target:
@@ -68,7 +68,7 @@ def target(name: str) -> Target:
     for arch in EMULATED:  # without looking for GPUs
         if name == f"emulated:{arch}":
             return Target(name, arch)
-    here = targets()
+    here = targets(every=True)
     for found in here:
         if found.name == name:
             return found

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.architectures import EMULATED
+from bitverdict.harness.model.architectures import BY_DEFAULT
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
@@ -32,7 +32,7 @@ def lists(stems: Sequence[str] | None = None, targets: Sequence[Target] | None =
     found: dict[str, dict[str, list]] = {}
     for stem in kernels_with_a_contract() if stems is None else stems:
         contract = resolve(stem)
-        for where in [target(f"emulated:{arch}") for arch in EMULATED] if targets is None else targets:
+        for where in [target(f"emulated:{arch}") for arch in BY_DEFAULT] if targets is None else targets:
             if not contract.requires - where.features:
                 cases = contract.required(where)
                 found.setdefault(stem, {})[where.name] = [len(cases), digest(cases)]

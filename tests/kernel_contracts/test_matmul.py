@@ -32,7 +32,7 @@ from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, words
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launch import own_cache
-from bitverdict.harness.model.architectures import EMULATED
+from bitverdict.harness.model.architectures import BY_DEFAULT
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.launcher_limits import FAR_PAD
 from bitverdict.harness.model.targets import Target, target
@@ -48,14 +48,14 @@ GROUPS = {"sm_80": (8,), "sm_90": (2, 8), "sm_100": (2, 8)}  # of the described 
 
 
 def emulated_targets() -> list[Target]:
-    return [target(f"emulated:{arch}") for arch in EMULATED]
+    return [target(f"emulated:{arch}") for arch in BY_DEFAULT]
 
 
 def case(**fields) -> Case:
     return Case(contract="matmul", problem=Problem(**fields), config=SMALL)
 
 
-@pytest.mark.parametrize("arch", EMULATED)
+@pytest.mark.parametrize("arch", BY_DEFAULT)
 def test_the_required_cases_meets_every_class_of_every_dimension(arch: str) -> None:
     where = target(f"emulated:{arch}")
     seen: dict[str, Counter] = {}
@@ -108,7 +108,7 @@ def asked(arch: str, kind: tuple[str, str], config: Config) -> Case:
     return next(filter(fits, CONTRACT.required(target(f"emulated:{arch}"))), Case(contract="matmul", problem=own, config=config))
 
 
-@pytest.mark.parametrize("arch", EMULATED)
+@pytest.mark.parametrize("arch", BY_DEFAULT)
 @pytest.mark.parametrize("kind", KINDS, ids=" ".join)
 def test_each_row_of_the_table_of_outcomes_is_what_the_compiler_makes(arch: str, kind: tuple[str, str]) -> None:
     for config in CONFIGS["cuda"]:
@@ -154,7 +154,7 @@ def test_one_k_block_known_to_the_compiler_needs_no_ring() -> None:
         assert (verdict.decision, verdict.outcome) == (Decision.PASS, expected_outcome)
 
 
-@pytest.mark.parametrize("arch", EMULATED)
+@pytest.mark.parametrize("arch", BY_DEFAULT)
 def test_an_empty_sum_is_the_activation_of_zero(arch: str) -> None:
     with emulated(arch):
         for activation, value in (("", 0.0), ("leaky_relu", 1.0)):
@@ -288,7 +288,7 @@ def test_every_user_case_is_one_that_a_plain_launcher_takes() -> None:
         assert asked.problem.a == asked.problem.b == View()
 
 
-@pytest.mark.parametrize("arch", EMULATED)
+@pytest.mark.parametrize("arch", BY_DEFAULT)
 def test_the_plans_words_lie_within_the_bound_that_a_users_launcher_gets(arch: str) -> None:
     where, shares = target(f"emulated:{arch}"), []
     for required in CONTRACT.required(where):

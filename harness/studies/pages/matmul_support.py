@@ -7,7 +7,7 @@ from typing import Any
 import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.oracle.dot_lowering import FMA, dot_plan
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS, shared_bytes
-from bitverdict.harness.model.architectures import EMULATED, architecture
+from bitverdict.harness.model.architectures import BY_DEFAULT, architecture
 from bitverdict.kernels.features import Feature, features_of
 
 
@@ -52,7 +52,7 @@ def page() -> str:
         "Printed by `bitverdict pages`; a test holds each row to the compiler.",
         "",
     ]
-    for arch in EMULATED:
+    for arch in BY_DEFAULT:
         lines += [
             f"## {arch}",
             "",

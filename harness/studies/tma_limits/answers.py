@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.model.architectures import emulated_with
+from bitverdict.harness.model.architectures import BY_DEFAULT, emulated_with
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import word_of_version_1
@@ -28,7 +28,7 @@ from bitverdict.kernels.features import Feature
 from bitverdict.reference import gather_scatter
 from bitverdict.reference.tiled_copy import Direction
 
-ARCHITECTURES = emulated_with(Feature.TMA)
+ARCHITECTURES = tuple(arch for arch in emulated_with(Feature.TMA) if arch in BY_DEFAULT)
 NOT_THERE = "not there"  # the machine lacks the instruction
 VERSION = 2  # of the file that `write` leaves
 FIELDS = ("outcome", "message", "location", "layer")
