@@ -1,7 +1,8 @@
 """The plan of a `tl.dot_scaled` kernel: the instruction that takes the scales, or the compiler's widening where there is none.
 
 By target and operand formats alone, as Triton 3.9 lowers `tt.dot_scaled` for whole tiles of 128 rows: on sm_100 (and 103, 110)
-tcgen05 of the kind that the formats name; elsewhere elements times scales in bf16, then the matrix instruction for bf16. That it is
+tcgen05 of the kind that the formats name; on sm_120 (and 121) mma.sync with block scales where both operands are fp8 or both are
+fp4; elsewhere elements times scales in bf16, then the matrix instruction for bf16. That it is
 so is held to the compiled program in `tests/kernel_contracts/test_block_scaled_matmul.py`.
 """
 
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, words_rest_on
-from bitverdict.harness.model.architectures import architecture
+from bitverdict.harness.model.architectures import Feature, architecture
 from bitverdict.reference.formats import FORMATS, convert
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, upcast_operand
@@ -45,13 +46,22 @@ class ScaledPlan:
 
 def scaled_plan(arch: str, a: str, b: str, scale: str, block_size: int) -> ScaledPlan:
     """The plan for elements in formats `a` and `b` with one scale for `block_size` of them."""
-    families = architecture(arch).families
+    families, fp4 = architecture(arch).families, (a == "e2m1", b == "e2m1")
+    if takes_scales(arch) and fp4[0] == fp4[1]:
+        kind = "mxf4nvf4" if all(fp4) else "mxf8f6f4"
+        rule = instruction(arch, "mma.sync", a, b, "fp32", scale=scale, scale_block=block_size, kind=kind)
+        return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, widened=False)
     if "tcgen05" in families:
         kind = _KINDS.get((a, b, scale), "mxf8f6f4")
-        rule = instruction("sm_100", "tcgen05", a, b, "fp32", scale=scale, scale_block=block_size, kind=kind)
+        rule = instruction(arch, "tcgen05", a, b, "fp32", scale=scale, scale_block=block_size, kind=kind)
         return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, widened=False)
     rule = instruction(arch, families[0], "bf16", "bf16", "fp32")
     return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, widened=True)
+
+
+def takes_scales(arch: str) -> bool:
+    """Whether mma.sync of `arch` takes block scales."""
+    return "tcgen05" not in architecture(arch).families and Feature.BLOCK_SCALED_MMA in architecture(arch).features
 
 
 def result_words(

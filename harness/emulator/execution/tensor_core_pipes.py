@@ -167,7 +167,7 @@ class TensorCore:
                         op.location,
                         {"operation": op.brief},
                     )
-            left, right = _codes(model.a, a.get(), 1), _codes(model.b, b.get(), 0)  # (M, K), (K, N)
+            left, right = element_codes(model.a, a.get(), 1), element_codes(model.b, b.get(), 0)  # (M, K), (K, N)
             before = d.get().view(np.uint32) if use else None
             rows, columns = a_scales.get().view(np.uint8), b_scales.get().view(np.uint8)
             made, real = scaled_product(model, left, rows, right, columns, before).view(np.float32), None
@@ -234,6 +234,7 @@ def _over(flights: list[InFlight], known: int) -> list[InFlight]:
     return flights
 
 
-def _codes(element: str, held: np.ndarray, axis: int) -> np.ndarray:
+def element_codes(element: str, held: np.ndarray, axis: int) -> np.ndarray:
+    """The codes in `held`, of which e2m1 are two a byte along `axis`, as one a byte."""
     held = held.view(np.uint8)
     return packing.unpack(held, axis) if element == "e2m1" else held

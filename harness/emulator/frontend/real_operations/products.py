@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.execution.real_products import product
+from bitverdict.harness.emulator.execution.real_products import product, scaled
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals, carries, gives
+from bitverdict.harness.emulator.frontend.lowerings.block_scaled import ELEMENTS as SCALED_ELEMENTS
 from bitverdict.harness.emulator.memory.real_access import decided
 from bitverdict.harness.emulator.memory.real_shadows import value_of
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -19,6 +20,28 @@ from bitverdict.harness.emulator.numerics.real_values import Real, Taint, with_t
 @carries("tt.dot")
 def dot(r: CarriedReals, op: Operation) -> None:
     r.hold(op, r.t.apply(product, *r.each(op)[:3]))
+
+
+@carries("tt.dot_scaled")
+def dot_scaled(r: CarriedReals, op: Operation) -> None:
+    """As `tt.dot`, of elements times their scales. Those must be words whose numbers are not followed: bytes, or fp8 as loaded."""
+    elements = tuple(SCALED_ELEMENTS[op.integer(name)] for name in ("a_elem_type", "b_elem_type"))
+    scales = tuple({"i8": "e8m0"}.get(r.t.operand(op, at).element, "ue4m3") for at in (3, 4))
+    words = tuple(r.t.value(op.operands[at]) for at in (0, 1, 3, 4))
+    r.hold(op, r.t.apply(scaled_registers, elements, scales, *words, *r.each(op)))
+
+
+def scaled_registers(
+    elements: tuple[str, str], scales: tuple[str, str], a: np.ndarray, b: np.ndarray, rows: np.ndarray, columns: np.ndarray,
+    held_a: Any, held_b: Any, before: Any, hang_a: Any, hang_b: Any,
+) -> Real | Taint:  # fmt: skip
+    """Real values of a block-scaled product of registers: a (M, K), b (K, N), scales (M, blocks) and (N, blocks)."""
+    k = a.shape[1] * (2 if elements[0] == "e2m1" else 1)
+    block = k // rows.shape[1]
+    hangs = tuple(each if isinstance(each, np.ndarray) else None for each in (hang_a, hang_b))
+    left = scaled(elements[0], a, 1, held_a, scales[0], rows, block, hangs[0])  # (M, K)
+    right = scaled(elements[1], b, 0, held_b, scales[1], columns, block, hangs[1])  # (K, N)
+    return product(left, right, before)
 
 
 @gives("ttng.warp_group_dot")
