@@ -26,7 +26,7 @@ from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.scaled_operands import FORMATS, TILE_ROWS, packing, spread
+from bitverdict.kernels.scaled_operands import FORMATS, TILE_COLUMNS, TILE_ROWS, packing, spread
 from bitverdict.reference.scale_layout import TILE_BYTES
 
 if TYPE_CHECKING:
@@ -335,11 +335,20 @@ def shared_bytes(problem: Any, config: Any, arch: str) -> int:
     """Bytes of shared memory that decide whether the launch fits: the ring of operands, one slot less than stages.
 
     A machine that widens keeps the scales in the ring too, and B in bf16 beside it, where wgmma reads it. tcgen05 takes e2m1 beside
-    e4m3 from a byte each. 0 for mma.sync, whose operands are in registers: no tile drawn here fills an A100.
+    e4m3 from a byte each. mma.sync reads registers: where TMA brings and stores its tiles (sm_120) the ring holds a barrier a
+    slot, and scales where K has whole tiles of them; the tile of C takes its place at the end. 0 without TMA: no tile drawn here fills an A100.
     """
     f = FORMATS[problem.format]
     families = architecture(arch).families
-    if families == ("mma.sync",) or problem.k == 1:  # one block of K, known to the compiler: no ring
+    if families == ("mma.sync",):
+        if Feature.TMA not in architecture(arch).features:
+            return 0
+        stored = config.block_m * config.block_n * ELEMENT_TYPES[problem.out].bits // 8
+        tiles = config.block_k * (config.block_m // packing(f.a) + config.block_n // packing(f.b))
+        whole = problem.k % (TILE_COLUMNS * f.block_size) == 0  # else scales pass through registers on their way
+        slot = tiles + 8 + whole * (config.block_m + config.block_n) * config.block_k // f.block_size
+        return max(stored, 0 if problem.k == 1 else (config.num_stages - 1) * slot)
+    if problem.k == 1:  # one block of K, known to the compiler: no ring
         return 0
     b_packing = 1 if "tcgen05" in families and spread(problem.format) else packing(f.b)
     operands = config.block_k * (config.block_m // packing(f.a) + config.block_n // b_packing)

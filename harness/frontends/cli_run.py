@@ -287,7 +287,8 @@ def check_timeout(seconds: float) -> None:
 def _machines(arguments: argparse.Namespace) -> Sequence[Target]:
     """The targets that are asked for."""
     if not arguments.arch:
-        return [target(name) for name in dict.fromkeys(arguments.target)] if arguments.target else targets(every=arguments.all_targets)
+        named = [target(name) for name in dict.fromkeys(arguments.target)]
+        return named or targets(every=arguments.all_targets)
     machines = [machine for machine in targets() if machine.arch == arguments.arch and not machine.emulated]
     if not machines:
         here = ", ".join(f"{machine.name} ({machine.arch})" for machine in targets() if not machine.emulated) or "none"

@@ -59,7 +59,7 @@ def nearest_emulated(arch: str) -> Target:
 
 
 def targets(*, every: bool = False) -> list[Target]:
-    """The machines that are judged where none is named: emulated ones, then each GPU that is visible. `every`: all emulated ones."""
+    """The machines that are judged where none is named: emulated ones, then each visible GPU. `every`: all emulated ones."""
     return [Target(f"emulated:{arch}", arch) for arch in (EMULATED if every else BY_DEFAULT)] + list(_gpus())
 
 

@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.model.architectures import ARCHITECTURES, EMULATED, FAMILIES, architecture, architectures, emulated_with
+from bitverdict.harness.model.architectures import (
+    ARCHITECTURES,
+    BY_DEFAULT,
+    EMULATED,
+    FAMILIES,
+    architecture,
+    architectures,
+    emulated_with,
+)
+from bitverdict.harness.model.targets import nearest_emulated, target, targets
 from bitverdict.kernels.features import Feature, shared_memory_of
 from bitverdict.reference.tensor_core import INSTRUCTIONS
 
@@ -40,8 +49,20 @@ def test_every_chip_of_a_family_is_of_its_name() -> None:
 
 
 def test_emulated_architectures_are_found_by_a_feature() -> None:
-    assert emulated_with(Feature.TMA) == ("sm_90", "sm_100")
-    assert emulated_with(Feature.TMA_GATHER) == ("sm_100",)
+    assert emulated_with(Feature.TMA) == ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121")
+    assert emulated_with(Feature.WGMMA) == ("sm_90",)
+
+
+def test_three_emulated_gpus_are_judged_unless_more_are_asked_for() -> None:
+    assert BY_DEFAULT == ("sm_80", "sm_90", "sm_100")
+    assert [each.arch for each in targets() if each.emulated] == list(BY_DEFAULT)
+    assert [each.arch for each in targets(every=True) if each.emulated] == list(EMULATED)
+    assert target("emulated:sm_120").arch == "sm_120"
+
+
+def test_a_gpu_is_seen_on_the_nearest_emulated_one() -> None:
+    asked = {"sm_75": "sm_80", "sm_87": "sm_86", "sm_89": "sm_89", "sm_121": "sm_121", "sm_130": "sm_121"}
+    assert {arch: nearest_emulated(arch).arch for arch in asked} == asked
 
 
 def test_an_unknown_architecture_is_refused_with_those_there_are() -> None:
