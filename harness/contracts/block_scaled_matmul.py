@@ -336,7 +336,8 @@ def shared_bytes(problem: Any, config: Any, arch: str) -> int:
 
     A machine that widens keeps the scales in the ring too, and B in bf16 beside it, where wgmma reads it. tcgen05 takes e2m1 beside
     e4m3 from a byte each. mma.sync reads registers: where TMA brings and stores its tiles (sm_120) the ring holds a barrier a
-    slot, and scales where K has whole tiles of them; the tile of C takes its place at the end. 0 without TMA: no tile drawn here fills an A100.
+    slot, and scales where K has whole tiles of them; the tile of C takes its place at the end. 0 without TMA: no tile drawn here
+    fills an A100.
     """
     f = FORMATS[problem.format]
     families = architecture(arch).families
