@@ -18,7 +18,7 @@ from bitverdict.harness.model.architectures import (
 )
 from bitverdict.harness.model.targets import nearest_emulated, target, targets
 from bitverdict.kernels.features import Feature, shared_memory_of
-from bitverdict.reference.tensor_core import INSTRUCTIONS
+from bitverdict.reference.tensor_core.lookup import EVERY_ONE
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RECORDS = ("harness/model/architectures.py", "kernels/features.py")
@@ -31,7 +31,7 @@ def test_what_kernels_know_and_the_records_are_of_the_same_architectures() -> No
 
 
 def test_each_family_of_an_emulated_architecture_has_a_tensor_core_model() -> None:
-    modelled = {(each.arch, each.family) for each in INSTRUCTIONS}
+    modelled = {(each.arch, each.family) for each in EVERY_ONE}
     assert all((name, family) in modelled for name in EMULATED for family in ARCHITECTURES[name].families)
 
 
