@@ -30,7 +30,7 @@ def test_features_follow_the_architecture() -> None:
 
 @pytest.mark.parametrize("name", ["emulated:sm_75", "cuda", "cuda:99", "", "gpu"])
 def test_an_unknown_target_is_refused_with_those_that_are_here(name: str) -> None:
-    with pytest.raises(ValueError, match="targets here: emulated:sm_80, emulated:sm_86, .*emulated:sm_121"):
+    with pytest.raises(ValueError, match=r"targets here: emulated:sm_80, emulated:sm_86, .*emulated:sm_121"):
         target(name)
 
 
