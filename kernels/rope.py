@@ -3,7 +3,8 @@
     Y[i, h, j] = X[i, h, j] cos[i, j] - X[i, h, j + D/2] sin[i, j]                                           0 <= j < D/2
     Y[i, h, j + D/2] = X[i, h, j + D/2] cos[i, j] + X[i, h, j] sin[i, j]
 
-X, Y: (positions, heads, D) of fp32, fp16 or bf16, contiguous; cos, sin: (positions, D/2) of fp32. All arithmetic is fp32: both
+X, Y: (positions, heads, D) of fp32, fp16 or bf16; cos, sin: (positions, D/2) of fp32. The heads of a position are contiguous;
+positions of X may lie apart, as those of a slice of a projection to Q, K and V do. Y is contiguous, or X. All arithmetic is fp32: both
 products and their sum are rounded, then the result is rounded to the type of X. One program turns one head of one position.
 
 Preconditions, and what each costs when broken:
@@ -38,6 +39,7 @@ class Problem:
     columns: int
     dtype: str = "fp32"
     in_place: bool = False
+    x_pad: int = 0  # elements after each position of X
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,12 +62,14 @@ CLAUSES = (
 
 
 @gluon.jit
-def rope_kernel(x, cos, sin, y, heads, HALF: gl.constexpr, BLOCK: gl.constexpr, PER_THREAD: gl.constexpr):
+def rope_kernel(x, cos, sin, y, x_stride, y_stride, HALF: gl.constexpr, BLOCK: gl.constexpr, PER_THREAD: gl.constexpr):
     layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])
-    position, head = gl.program_id(0).to(gl.int64), gl.program_id(1)
+    position = gl.program_id(0).to(gl.int64)
     column = gl.arange(0, BLOCK, layout)  # (BLOCK,)
     inside = column < HALF  # (BLOCK,)
-    first = (position * heads + head) * (2 * HALF) + column  # (BLOCK,)
+    first = gl.program_id(1) * (2 * HALF) + column  # (BLOCK,) in its position
+    x += position * x_stride
+    y += position * y_stride
     left = gl.load(x + first, mask=inside, other=0.0).to(gl.float32)  # (BLOCK,)
     right = gl.load(x + first + HALF, mask=inside, other=0.0).to(gl.float32)  # (BLOCK,)
     c = gl.load(cos + position * HALF + column, mask=inside, other=0.0)  # (BLOCK,)
@@ -79,17 +83,28 @@ def rope(
 ) -> torch.Tensor:
     """`x` (positions, heads, D) turned by `cos` and `sin` (positions, D/2), on their device. ValueError names a broken clause."""
     positions, heads, columns = x.shape
-    problem = Problem(positions=positions, heads=heads, columns=columns, dtype=element_type(x.dtype).name, in_place=in_place)
+    stride = x.stride(0) if positions > 1 else heads * columns
+    problem = Problem(
+        positions=positions,
+        heads=heads,
+        columns=columns,
+        dtype=element_type(x.dtype).name,
+        in_place=in_place,
+        x_pad=stride - heads * columns,
+    )
     require("rope", CLAUSES, problem, Config(per_thread=per_thread, num_warps=num_warps))
     for name, table in (("cos", cos), ("sin", sin)):
         if table.shape != (positions, columns // 2) or table.dtype != torch.float32 or not table.is_contiguous():
             raise ValueError(
                 f"rope: {name} is {tuple(table.shape)} of {table.dtype}: must be contiguous fp32 of ({positions}, {columns // 2})"
             )
-    if not x.is_contiguous():
-        raise ValueError(f"rope: x has strides {x.stride()}: it must be contiguous; call .contiguous()")
-    y = x if in_place else torch.empty_like(x)
+    if x.numel() and (not x[0].is_contiguous() or problem.x_pad < 0):
+        raise ValueError(
+            f"rope: x has strides {x.stride()}: the heads of a position must be contiguous, and positions must not overlap; "
+            "call .contiguous()"
+        )
+    y = x if in_place else torch.empty((positions, heads, columns), dtype=x.dtype, device=x.device)
     if x.numel():
         half = columns // 2
-        rope_kernel[(positions, heads)](x, cos, sin, y, heads, half, block_of(half), per_thread, num_warps=num_warps, **AS_WRITTEN)
+        rope_kernel[(positions, heads)](x, cos, sin, y, stride, stride if in_place else heads * columns, half, block_of(half), per_thread, num_warps=num_warps, **AS_WRITTEN)
     return y

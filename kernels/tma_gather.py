@@ -39,6 +39,7 @@ from bitverdict.kernels.descriptor_rules import (
     positive_clause,
     row_padding,
     same_place,
+    same_type,
     stride_clause,
 )
 from bitverdict.kernels.element_types import bits_of, element_type
@@ -60,6 +61,7 @@ class Problem:
     column_offset: int = 0
     dtype: str = "bf16"
     table_pad: int = 0  # elements after each row of the table
+    gathered_pad: int = 0  # elements after each row of the result
     table_offset: int = 0  # elements past a 16-byte boundary
 
 
@@ -194,9 +196,10 @@ def tma_gather(
     block_y: int = 128,
     *,
     num_warps: int = 4,
+    gathered: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """(offsets, block_y) rows of `table` (table_rows, table_columns) from `column_offset` on, zeros outside, on the operands'
-    device.
+    device, in `gathered` (allocated when None), whose rows may lie apart.
 
     ValueError names the broken clause with its value, rule and remedy.
     """
@@ -214,7 +217,13 @@ def tma_gather(
     )
     config = Config(block_x=block_x, block_y=block_y, num_warps=num_warps)
     require("tma_gather", CLAUSES, problem, config)
-    gathered = torch.empty((offsets, block_y), dtype=table.dtype, device=table.device)
+    if gathered is None:
+        gathered = torch.empty((offsets, block_y), dtype=table.dtype, device=table.device)
+    same_place(table, gathered)
+    same_type(table, gathered)
+    row_padding(gathered)  # its rows are contiguous
+    if gathered.shape != (offsets, block_y):
+        raise ValueError(f"tma_gather: gathered is {tuple(gathered.shape)}: must be ({offsets}, {block_y}); allocate it so")
     tma_gather_kernel[(triton.cdiv(offsets, block_x),)](
         gathered,
         gathered.stride(0),

@@ -78,10 +78,11 @@ class AttentionContract(KernelContract):
             yield problem | dict(zip(SIZES, sizes, strict=True)) | pads | {"backward": place == 1}, config
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
+        """Rows of Q far apart within a batch; of K and V whole batches, whose stride fits 32 bits."""
         problem, config = self.pool_of(2)
-        m, n = 45, 70
-        pads = {"q_pad": far_pad(m, problem["d"]), "kv_pad": far_pad(n, problem["d"])}
-        yield problem | dict(zip(SIZES, (1, 3, 1, m, n), strict=True)) | pads, config
+        batch, m, n = 3, 45, 70
+        pads = {"q_pad": far_pad(m, problem["d"]), "kv_pad": far_pad(2 * n + 1, problem["d"])}
+        yield problem | dict(zip(SIZES, (batch, 1, 1, m, n), strict=True)) | pads, config
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = dict(zip(SIZES, (1, 2, 1, 8, 8), strict=True)) | {"d": 32}

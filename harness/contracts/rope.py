@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from types import ModuleType
@@ -9,13 +10,14 @@ from typing import Any
 
 import bitverdict.kernels.rope
 from bitverdict.harness.contracts.base.row_contract import DTYPES, output, widened
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, launched
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad, launched
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
+from bitverdict.kernels.element_types import bits_of
 from bitverdict.kernels.row_tiles import LONGEST
 from bitverdict.reference.row_functions import rope
 
@@ -33,14 +35,20 @@ class RopeContract(KernelContract):
         from hypothesis import strategies as st
 
         sizes = {"positions": draw(st.integers(0, 6)), "heads": draw(st.integers(1, 5)), "columns": 2 * draw(st.integers(1, 130))}
-        return problem | sizes | {"in_place": draw(st.booleans())}
+        pad = draw(st.sampled_from((0, 6))) if sizes["positions"] > 1 else 0
+        return problem | sizes | {"in_place": draw(st.booleans()), "x_pad": pad}
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         pool = self.pool(target)
         for place in range(3 * len(pool)):
             problem, config = pool[place % len(pool)]
             sizes = dict(zip(("positions", "heads", "columns"), SIZES[place % len(SIZES)], strict=True))
-            yield problem | sizes | {"in_place": place % 4 == 1}, config
+            pad = 6 * (place % 3 == 1 and sizes["positions"] > 1)
+            yield problem | sizes | {"in_place": place % 4 == 1, "x_pad": pad}, config
+
+    def far(self) -> Iterable[tuple[Fields, Fields]]:
+        sizes = {"positions": 3, "heads": 2, "columns": 34}
+        yield sizes | {"dtype": "bf16", "in_place": True, "x_pad": far_pad(3, 2 * 34)}, {}
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"positions": 2, "heads": 1}
@@ -50,7 +58,16 @@ class RopeContract(KernelContract):
         yield sizes | {"columns": LONGEST + 2}, {}
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
-        return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
+        """Of another's launcher X is contiguous, but where it claims rows far apart."""
+        asked = self.with_regime_of_a_launcher(case)
+        if not self.is_far(case.problem):
+            asked = dataclasses.replace(asked, problem=dataclasses.replace(case.problem, x_pad=0))
+        return super().for_launcher(asked, launcher)
+
+    def result_bytes(self, case: Case) -> int:
+        p = case.problem
+        apart = p.heads * p.columns + p.x_pad if p.in_place else 0
+        return (p.positions - 1) * apart * bits_of(p.dtype) // 8
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
@@ -65,13 +82,18 @@ class RopeContract(KernelContract):
                 name=name,
                 format=formats[name],
                 codes=regimes.draw(formats[name], shape, case.regime, regimes.generator(case.data_seed, name)),
-                strides=tuple(prod(shape[axis + 1 :]) for axis in range(len(shape))),
+                strides=(prod(shape[1:]) + p.x_pad * (name == "x"), *(prod(shape[axis + 1 :]) for axis in range(1, len(shape)))),
             )
             for name, shape in shapes.items()
         ]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
-        x = tensors["x"].clone() if case.problem.in_place else tensors["x"]
+        import torch
+
+        x = tensors["x"]
+        if case.problem.in_place:  # the operand must not change
+            x = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)  # (positions, heads, columns)
+            x.copy_(tensors["x"])
         settings = vars(case.config) | {"in_place": case.problem.in_place}
         got = launched(launcher or self.module.rope, x, tensors["cos"], tensors["sin"], **settings)
         return {"y": x if case.problem.in_place and launcher is None else got}

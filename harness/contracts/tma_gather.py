@@ -16,7 +16,7 @@ import numpy as np
 
 import bitverdict.kernels.tma_gather
 from bitverdict.harness.contracts.base.row_indices import MISALIGNED, SPANNED, RowsContract, under_iisan
-from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, drawn_operand, far_pad, launched
+from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, drawn_operand, empty, far_pad, launched
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES
 from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import Case, Operand
@@ -118,7 +118,12 @@ class TmaGatherContract(RowsContract):
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         rows, columns = 12, 64
         table = {"table_rows": rows, "table_columns": columns, "offsets": rows, "table_pad": far_pad(rows, columns)}
-        yield table, {"block_x": 8, "block_y": 32}
+        result = {"gathered_pad": far_pad(rows, 32)} if self.stem == "tma_gather" else {}
+        yield table | result, {"block_x": 8, "block_y": 32}
+
+    def result_bytes(self, case: Case) -> int:
+        p = case.problem
+        return (p.offsets - 1) * (case.config.block_y + p.gathered_pad) * bits_of(p.dtype) // 8
 
     def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         table = {"table_rows": 9, "table_columns": 64, "offsets": 8}
@@ -183,6 +188,9 @@ class TmaGatherContract(RowsContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, c = case.problem, case.config
+        own = {}
+        if launcher is None and p.gathered_pad:
+            own["gathered"] = empty(tensors["table"], (p.offsets, c.block_y), pad=p.gathered_pad)
         with clauses(self.module, asked=not unchecked(case)):
             got = launched(
                 launcher or self.module.tma_gather,
@@ -192,6 +200,7 @@ class TmaGatherContract(RowsContract):
                 c.block_x,
                 c.block_y,
                 num_warps=c.num_warps,
+                **own,
             )
         return {"gathered": got}
 
