@@ -31,13 +31,16 @@ class Matrix(NamedTuple):
 
 def row_padding(tensor: torch.Tensor) -> int:
     """Elements between the end of one row and the start of the next. ValueError where the tensor is not a row-major matrix."""
-    rows, columns = tensor.shape if tensor.dim() == 2 else (0, 0)
-    if tensor.dim() != 2 or (tensor.stride(1) != 1 and columns != 1) or (tensor.stride(0) < columns and rows > 1):
+    if (
+        tensor.dim() != 2
+        or (tensor.stride(1) != 1 and tensor.shape[1] != 1)
+        or (tensor.stride(0) < tensor.shape[1] and tensor.shape[0] > 1)
+    ):
         raise ValueError(
             f"matrix of shape {tuple(tensor.shape)} and strides {tensor.stride()}: must be two-dimensional with "
             "contiguous rows that do not overlap; call .contiguous()"
         )
-    return max(tensor.stride(0) - columns, 0)
+    return max(tensor.stride(0) - tensor.shape[1], 0)
 
 
 def whole_units(columns: int, dtype: str) -> int:

@@ -4,8 +4,8 @@
     Y[i, h, j + D/2] = X[i, h, j + D/2] cos[i, j] + X[i, h, j] sin[i, j]
 
 X, Y: (positions, heads, D) of fp32, fp16 or bf16; cos, sin: (positions, D/2) of fp32. The heads of a position are contiguous;
-positions of X may lie apart, as those of a slice of a projection to Q, K and V do. Y is contiguous, or X. All arithmetic is fp32: both
-products and their sum are rounded, then the result is rounded to the type of X. One program turns one head of one position.
+positions of X may lie apart, as those of a slice of a projection to Q, K and V do. Y is contiguous, or X. All arithmetic is fp32:
+both products and their sum are rounded, then the result is rounded to the type of X. One program turns one head of one position.
 
 Preconditions, and what each costs when broken:
 
@@ -106,5 +106,17 @@ def rope(
     y = x if in_place else torch.empty((positions, heads, columns), dtype=x.dtype, device=x.device)
     if x.numel():
         half = columns // 2
-        rope_kernel[(positions, heads)](x, cos, sin, y, stride, stride if in_place else heads * columns, half, block_of(half), per_thread, num_warps=num_warps, **AS_WRITTEN)
+        rope_kernel[(positions, heads)](
+            x,
+            cos,
+            sin,
+            y,
+            stride,
+            stride if in_place else heads * columns,
+            half,
+            block_of(half),
+            per_thread,
+            num_warps=num_warps,
+            **AS_WRITTEN,
+        )
     return y

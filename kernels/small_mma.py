@@ -103,8 +103,8 @@ class Config:
 
 
 def block(problem: Problem, config: Config) -> tuple[int, int]:
-    """The block of the accumulator: as asked, or the largest that one instruction takes."""
-    return config.block_m or min(problem.m, 128), config.block_n or min(problem.n, tensor_memory.WIDEST_BLOCK)
+    """The block of the accumulator: as asked, or the whole of it, of 128 rows at most."""
+    return config.block_m or min(problem.m, 128), config.block_n or problem.n
 
 
 def allocations(problem: Problem, config: Config) -> list[tensor_memory.Allocation]:
@@ -332,7 +332,7 @@ def small_mma(
         chosen,
         rows,
         columns,
-        min(problem.k, tensor_memory.WIDEST_BLOCK),
+        problem.k,
         lhs_in_tmem,
         completion == Completion.CONDITIONAL,
         completion == Completion.COMMIT,

@@ -55,6 +55,10 @@ class AmpereGemmContract(BlockedContract):
         yield from self.ring("ldmatrix")
         yield from self.corners(self.pool(target))
         yield from self.ring("ld.shared")
+        yield (
+            self.sized({}, 15, 17, 512 + 9),
+            {"block_m": 16, "block_n": 16, "block_k": 512, "stages": 1, "num_warps": 1},
+        )  # long rows
 
     def ring(self, fragments: str) -> Iterable[tuple[Fields, Fields]]:
         """K blocks for a ring of four: fewer than stages, as many, more, two rings; with and without a remainder."""

@@ -143,6 +143,12 @@ class BlockScaledMatmulContract(KernelContract):
             yield fields | {"out": OUTS[residue % 3] if has_format(name, "e4m3", target) else "fp32"}, {}
         for name in names:  # one short block, one element, the launcher's own configuration is in `required`
             yield self.sized(name, 1, 1, 2) | {"format": name, "out": "fp32"}, {"scale_load": "5D"}
+        name = (
+            "mxfp8" if "mxfp8" in names else names[0]
+        )  # a second column of tiles, of which the last tile of scales does not exist
+        for load, where in (("5D", "host"), ("2D", "device")):
+            wide = {"block_n": 256, "scale_load": load, "descriptors": where}
+            yield self.sized(name, 20, 356, 160) | {"format": name, "out": "fp32"}, wide
 
     def _pads(self, place: int, load: str) -> Fields:
         pads = {"a_scale_pad": ROW_PADS[place % 4], "b_scale_pad": ROW_PADS[(place // 2 + 1) % 4]}

@@ -43,6 +43,8 @@ class HopperMatmulContract(BlockedContract):
         for problem, config in self.corners(self.pool(target)):
             deep = config["stages"] == 4 and problem["m"] == 1  # a ring of four goes round twice: one row is cheap
             yield (self.sized(problem, 1, problem["n"], 9 * 32 + 3, 1) if deep else problem), config
+        # the widest instruction; a ragged N, of which whole units are as many as rows
+        yield self.sized({}, 72, 69, 32), dict(zip(NAMES, (64, 256, 32, 1, 4), strict=True))
 
     def pool_of_far(self) -> tuple[Fields, Fields]:
         problem, config = super().pool_of_far()

@@ -236,7 +236,8 @@ class MatmulContract(Contract):
         for place, special in enumerate(specials):
             m, n, k = _tile(special["config"])
             long = special["config"] not in self.module.HOPPER_CONFIGS and place % 2 == 0
-            sizes = [m + 5, n - 3, (6 if long else 2) * k + 9 + place]
+            rest = 16 if place == 1 else 9 + place  # 16: contiguous rows that begin on 16 bytes
+            sizes = [m + 5, n - 3, (6 if long else 2) * k + rest]
             cases.append(self._case(target, special, sizes, regimes.REGIMES[place % 3], place, "eager"))
         small = dataclasses.replace(self.module.HOPPER_CONFIGS[0], block_m=64, block_n=64, block_k=32, num_warps=4)
         wrong = ({"k": 33}, {"a": view({"order": "column"})}, {"dtype": "int8", "out": "int32"}, {"b": view({"offset": 1})})

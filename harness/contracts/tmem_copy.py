@@ -51,6 +51,8 @@ class TmemCopyContract(KernelContract):
         yield from self.pool(target)[::9]  # 28 of a tile: a step that meets each type, packed and not
         for m, n, warps in product(*TUTORIAL.values()):  # twelve, so each regime twice: the tutorial's own is normal
             yield {"m": m, "n": n}, {"num_warps": warps}
+        # all columns, as blocks of 64 rows share them
+        yield {"m": 128, "n": 512, "dtype": "fp16"}, {"block_m": 64, "block_n": 256, "num_warps": 8}
 
     def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
         for place, dtype in enumerate(dtype for dtype in self.module.DTYPES if bits_of(dtype) == 8):
