@@ -100,7 +100,8 @@ def open_points(pack: Pack) -> list[str]:
         elif own is not None and record["outcome"] != own["outcome"]:
             said.append(f"{where}: {record['outcome']}, and {own['outcome']} is what {own['issue']} knows")
         elif own is None and record["decision"] != Decision.PASS:
-            said.append(f"{where}: {record['decision']}: {record['outcome']}, and nobody owns it")
+            told = f": {record['message']}" if record["message"] else ""
+            said.append(f"{where}: {record['decision']}: {record['outcome']}, and nobody owns it{told}")
     said += [f"known failure {line} on {name}: no required case of that name" for name, line in known if (name, line) not in seen]
     return said
 

@@ -15,6 +15,8 @@ from bitverdict.harness.model.addresses import look_in, package_of
 from bitverdict.harness.model.paths import is_foreign, is_ours
 from bitverdict.harness.model.usage import UsageError
 
+OF_THE_HARNESS = frozenset({"bitverdict", "torch", "triton", "numpy", "hypothesis", "pytest"})
+"""Packages that are no file of the user's wherever they lie: who works on Triton imports it from a checkout."""
 PARTS = ("contract", "launcher")  # of a case, and of what a pack is about: addresses
 
 
@@ -54,7 +56,7 @@ def _imports(file: Path, package: str) -> Iterator[str]:
 
 def _file_of(name: str) -> Path | None:
     """The file of the module `name`, where it is the user's own; None for what is installed, ours, or no module."""
-    if name.partition(".")[0] == "bitverdict":
+    if name.partition(".")[0] in OF_THE_HARNESS:
         return None
     try:
         spec = find_spec(name)

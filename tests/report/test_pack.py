@@ -24,6 +24,7 @@ from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.report import pack, required_lists, verify
 from bitverdict.harness.report.certify import certified, open_points
+from bitverdict.harness.report.own_sources import own_files
 from bitverdict.harness.session.case_source import CaseSource
 from tests.support import vector_add
 
@@ -295,11 +296,25 @@ def test_a_signature_holds_for_its_signer_and_its_pack_alone(made: pack.Pack, tm
     assert pack.signature_holds(held, signers, "kim") == "the pack has no signature"
 
 
+def test_a_triton_built_in_place_is_no_file_of_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Engineers of Triton import it from their checkout, which lies outside of what is installed, as their own files do."""
+    built = tmp_path / "checkout"
+    for package in ("triton", "mine"):
+        (built / package).mkdir(parents=True)
+        (built / package / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(built))
+    monkeypatch.delitem(sys.modules, "triton", raising=False)
+    kernel = tmp_path / "kernel.py"
+    kernel.write_text("import mine\nimport triton\n")
+    assert set(own_files([kernel])) == {"kernel.py", "mine/__init__.py"}
+
+
 def test_a_known_failure_has_an_owner_and_an_unexpected_pass_is_loud() -> None:
     source = CaseSource("tests.support.vector_add:WRONG", target(SM_90))
     held = certified([source], Here())
     failing = [record for record in held.cases if record["decision"] == "fail"]
-    assert len(failing) == 3 and len(open_points(held)) == 3 and "nobody owns it" in open_points(held)[0]
+    assert len(failing) == 3 and len(open_points(held)) == 3
+    assert f"and nobody owns it: {failing[0]['message']}" in open_points(held)[0] and failing[0]["message"]
     held.about["known"] = [KNOWN | {"case": record["line"]} for record in failing]
     assert open_points(held) == []
     held.about["known"].append(KNOWN | {"case": held.cases[1]["line"]})
