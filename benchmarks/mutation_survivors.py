@@ -3,8 +3,9 @@
 A reason is one of two sorts. *Nothing to see*: what the mutant computes is what the kernel computes, and no general rule of
 `bitverdict.harness.mutants` shows it. *Not judged*: a difference that no required case is made to show. Each holds for the mutants
 that it names, by id: one that is not named here was not examined. Most were given to a class of survivors of commit ed05606, by the
-operator and the line, and written out by id. The last five reasons, of ten mutants, were checked one by one in the tile program or
-the source. None is a proof: what a rule shows is equivalent, and stands here no longer.
+operator and the line, and written out by id. Ten mutants (barriers dropped, comparisons of NaN) were checked one by one in the tile
+program, and those of the last eight reasons were read in the source. None is a proof: what a rule shows is equivalent, and stands
+here no longer.
 """
 
 from __future__ import annotations
@@ -254,6 +255,51 @@ ARGUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "quantize_mxfp/quantize_mxfp_kernel/sm_90 comparison of NaN/5",
             "quantize_mxfp/quantize_mxfp_kernel/sm_90 comparison of NaN/6",
         ),
+    ),
+    (
+        f"{NOTHING}: the loop only ends early by it: keys behind the diagonal and past the end are masked",
+        (
+            "attention/_end/choice forced/1",
+            "attention/attention_dq_kernel/sm_90 limit dropped/0",
+            "attention/attention_dq_kernel/sm_90 limit dropped/1",
+            "attention/attention_kernel/sm_90 trip count off by one/0",
+        ),
+    ),
+    (
+        f"{NOTHING}: where the target is C itself, C is copied onto itself",
+        ("blocked_matmul/blocked_matmul/choice forced/3",),
+    ),
+    (
+        f"{NOTHING}: each tile is computed alike, whichever program takes it, in whatever order and however often",
+        (
+            "fused_gather_scatter_matmul/grid_of/choice forced/0",
+            "grouped_matmul/grouped_matmul_kernel/program axis changed/1",
+            "grouped_matmul/grouped_matmul_kernel/term dropped/7",
+            "pointer_gather_scatter_matmul/GroupedTiles.of_program/program axis changed/1",
+            "warp_specialized_gather_scatter_matmul/grid_of/comparison inverted/0",
+            "warp_specialized_gather_scatter_matmul/group_of/choice forced/1",
+            "warp_specialized_matmul/GroupedTiles.of_program/program axis changed/1",
+        ),
+    ),
+    (
+        f"{NOTHING}: of a whole block every column lies below the number of columns",
+        ("pointer_gather_scatter_matmul/load_x/choice forced/1",),
+    ),
+    (
+        f"{NOTHING}: the launcher never passes transpose_b",
+        ("blocked_matmul_pipelined/problem_of/choice forced/1",),
+    ),
+    (
+        f"{NOTHING}: one tile more, whose rows and columns are past the end",
+        ("fused_gather_scatter_matmul/fused_gather_scatter_matmul_kernel/sm_100 constant changed/6",),
+    ),
+    (
+        f"{NOT_JUDGED}: no case has one row whose stride is below its columns",
+        ("block_scaled_matmul/_row_pad/minimum for maximum/1",),
+    ),
+    (
+        f"{NOT_JUDGED}: no case has one position whose stride is another",
+        ("rope/rope/choice forced/0", "rope/rope/mask off by one/0"),
     ),
 )
 """(why, the mutants, by id, that survive for it)."""
