@@ -214,7 +214,7 @@ def test_what_the_harness_raises_itself_is_status_3_with_its_traceback(
     """Also a ValueError: only what is meant for the person who asked is a usage error."""
 
     def raises(error: Exception) -> Callable:
-        def checked(arguments: object) -> None:
+        def checked(*_: object) -> None:
             raise error
 
         return checked
