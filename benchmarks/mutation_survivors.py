@@ -93,28 +93,6 @@ ARGUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("tmem_copy/Allocation.cells/minimum for maximum/1",),
     ),
     (
-        f"{NOTHING}: another of the ways to fill that the launcher offers",
-        (
-            "small_mma/small_mma_kernel/branch forced/1",
-            "tmem_copy/tmem_copy_kernel/branch forced/1",
-        ),
-    ),
-    (
-        f"{NOTHING}: another of the ways to wait that the launcher offers, each of which is right",
-        (
-            "small_mma/small_mma/and for or/0",
-            "small_mma/small_mma/arguments swapped/7",
-            "small_mma/small_mma/choice forced/0",
-            "small_mma/small_mma/choice forced/1",
-            "small_mma/small_mma/comparison inverted/0",
-            "small_mma/small_mma/comparison inverted/1",
-            "small_mma/small_mma/heuristic forced/4",
-            "small_mma/small_mma/heuristic forced/5",
-            "small_mma/small_mma_kernel/branch forced/4",
-            "small_mma/small_mma_kernel/branch forced/5",
-        ),
-    ),
-    (
         f"{NOTHING}: how shared memory is swizzled decides bank conflicts, no word",
         (
             "ampere_gemm/swizzled/another axis/0",

@@ -24,7 +24,7 @@ from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
 from bitverdict.harness.model.targets import Target
 
 TUTORIAL: dict[str, Any] = {
@@ -120,11 +120,24 @@ class SmallMmaContract(KernelContract):
         p, c = case.problem, case.config
         d = empty(tensors["c"], (p.m, p.n), pad=p.d_pad)
         block = (c.block_m, c.block_n) if c.block_m or c.block_n else None
-        rest = {} if launcher else {"completion": self.module.Completion(c.completion), "chosen": case.data_seed % 2}
+        use_commit, rest = c.completion == "commit", {}
+        if not launcher:
+            by_name = c.completion == "conditional" or case.data_seed % 2 == 1  # which overrides a `use_commit` that says another
+            use_commit = use_commit != by_name
+            rest = {"completion": self.module.Completion(c.completion) if by_name else None, "chosen": case.data_seed % 2}
         (launcher or self.module.small_mma)(
-            tensors["a"], tensors["b"], tensors["c"], d, block, c.left != "shared", c.completion == "commit", c.num_warps, **rest
+            tensors["a"], tensors["b"], tensors["c"], d, block, c.left != "shared", use_commit, c.num_warps, **rest
         )
         return {"d": d}
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        completion, left = case.config.completion, case.config.left
+        barriers = {"commit": 0, "barrier": 1, "conditional": 2}[completion]
+        return (
+            PromisedInstruction("ttng.tc_gen5_commit", int(completion == "commit"), f"completion={completion}"),
+            PromisedInstruction("barriers of ttng.tc_gen5_mma", barriers, f"completion={completion}"),
+            PromisedInstruction("ttng.tmem_alloc", 2 if left == "tensor memory" else 1, f"left={left}"),
+        )
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p = case.problem

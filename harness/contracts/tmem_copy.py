@@ -11,7 +11,7 @@ import bitverdict.kernels.tmem_copy
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, launched
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
@@ -90,6 +90,15 @@ class TmemCopyContract(KernelContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         run = launcher or self.module.tmem_copy
         return {"destination": launched(run, tensors["source"], **vars(case.config))}
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        filled_by, parts = case.config.filled_by, case.config.parts
+        copied = filled_by == "tcgen05.cp"
+        return (
+            PromisedInstruction("ttng.tmem_copy", int(copied), f"filled_by={filled_by}"),
+            PromisedInstruction("ttng.tmem_store", 0 if copied else parts, f"filled_by={filled_by}, parts={parts}"),
+            PromisedInstruction("ttng.tmem_load", parts, f"parts={parts}"),
+        )
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         source = operands["source"]

@@ -65,6 +65,7 @@ class Seen:
     unwritten_reads: tuple[tuple[str, str, str], ...] = ()  # line, allocation, where in it: a launch took words that nobody wrote
     unwritten: dict[str, Any] = field(default_factory=dict)  # output name -> which elements nobody wrote, where that was followed
     unordered: str = ""  # what an emulated launch did whose words hang on an order that no GPU keeps
+    broken_promise: str = ""  # what an option of the case promises of an emulated launch's instructions, and it has not
     launches: int = 0  # of Triton kernels
     recorded: dict = field(default_factory=dict)
     advice: tuple[str, ...] = ()

@@ -148,6 +148,9 @@ def _judge(
             verdict = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)
         if work and (provenance.RECORDED in seen.recorded or (case.sealed and target.emulated)):
             verdict = provenance.held(verdict, seen.recorded.get(provenance.RECORDED, {}))
+        if seen.broken_promise and verdict.outcome is Outcome.PASS:
+            said, basis = seen.broken_promise, Basis.OBSERVED_FAULT
+            verdict = Verdict(decision=Decision.FAIL, outcome=Outcome.OTHER_INSTRUCTIONS, message=said, basis=basis)
         if case.sealed and not target.emulated:
             verdict = beside_sealed.held(verdict, seen, twin)
         if verdict.outcome is Outcome.PASS and explained:

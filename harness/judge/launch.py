@@ -21,6 +21,7 @@ from bitverdict.harness.judge.far_views import admitted
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
 from bitverdict.harness.judge.launched_instructions import Instructions, of_products, remember, watched
 from bitverdict.harness.judge.out_of_memory import free_memory
+from bitverdict.harness.judge.promised_instructions import broken_promise
 from bitverdict.harness.judge.provenance import RECORDED, observed
 from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.judge.remedies import remedy_for
@@ -137,6 +138,8 @@ def _launch_once(
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
     seen.recorded = _launched(device, launched, told) | provenance
+    if not case.launcher and (promised := contract.promised_instructions(case)):
+        seen.broken_promise = broken_promise(promised, getattr(device, "launches", None) or ())
     seen.unordered = _unordered(getattr(device, "launches", None) or ())
     if between := contract.between_calls():
         seen.recorded["calls"] = between | {"ordered": target.emulated and not seen.unordered}

@@ -127,6 +127,16 @@ class IndexList:
     block: int = 0
 
 
+@dataclass(frozen=True)
+class PromisedInstruction:
+    """What an option of a case promises of each tile program that its launcher launches: `count` operations of the name
+    `operation`, for instance "ttng.tmem_alloc". "barriers of ttng.tc_gen5_mma" counts the barriers that these operations name."""
+
+    operation: str
+    count: int
+    option: str
+
+
 class Contract:
     """Base of all contracts; a kernel's contract overrides what it needs. See the module's docstring for the order of play."""
 
@@ -182,6 +192,11 @@ class Contract:
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         """One `ExpectedOutput` per output. `recorded` holds what the run knew, e.g. the autotuner's winning configuration."""
         raise TypeError(f"{type(self).__name__} has no expected")
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        """What the options of `case` promise of the shipped kernel's tile programs, where the words are the same without. An
+        emulated launch whose words pass is held to them; a user's launcher never is."""
+        return ()
 
     def decides(self, case: Case, target: Target) -> bool:
         """Whether some word of `case` can be decided, as far as its operands tell: a NaN in each row may leave none."""

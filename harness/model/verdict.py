@@ -50,6 +50,7 @@ class Outcome(StrEnum):
     OUT_OF_MEMORY = "out of memory"
     BEHAVES_DIFFERENTLY = "behaves differently"  # on a real GPU and on the emulated one of its architecture
     NOT_MODELLED = "not modelled"
+    OTHER_INSTRUCTIONS = "other instructions than promised"  # an option of the kernel does not do what it says; the words are right
     COMPUTED_ON_HOST = "computed on the host"  # the words are right, and no kernel of the call has stored them
     LAUNCHER_ERROR = "launcher error"
     STATE_KEPT = "state kept between calls"

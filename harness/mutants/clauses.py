@@ -43,6 +43,7 @@ CLAUSES = {
         Outcome.COMPUTED_ON_HOST,
         Outcome.NOT_INVARIANT,
     ),
+    "options choose instructions": (Outcome.OTHER_INSTRUCTIONS,),
     "a GPU does what the emulated one does": (Outcome.BEHAVES_DIFFERENTLY,),
     REFUSAL: (Outcome.NOT_REFUSED,),
 }

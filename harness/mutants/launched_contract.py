@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, PromisedInstruction
 
 if TYPE_CHECKING:
     from bitverdict.harness.model.targets import Target
@@ -74,6 +74,9 @@ class LaunchedContract(Contract):
 
     def declared(self, case: Case) -> frozenset[str] | None:
         return self.right.declared(case)
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        return self.right.promised_instructions(case)
 
     def result_bytes(self, case: Case) -> int:
         return self.right.result_bytes(case)
