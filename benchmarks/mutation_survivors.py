@@ -119,19 +119,6 @@ ARGUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
-        f"{NOT_JUDGED}: it shows on the second GPU of a machine",
-        (
-            "fused_gather_scatter_matmul/multiprocessors/and for or/0",
-            "grouped_matmul/multiprocessors/and for or/0",
-            "pointer_gather_scatter_matmul/multiprocessors/and for or/0",
-            "pointer_gather_scatter_matmul/multiprocessors/constant changed/0",
-            "warp_specialized_gather_scatter_matmul/multiprocessors/and for or/0",
-            "warp_specialized_gather_scatter_matmul/multiprocessors/heuristic forced/1",
-            "warp_specialized_matmul/multiprocessors/and for or/0",
-            "warp_specialized_matmul/multiprocessors/heuristic forced/1",
-        ),
-    ),
-    (
         f"{NOTHING}: which launches the autotuner times through a graph decides no word",
         (
             "matmul/_launch/heuristic forced/0",

@@ -290,7 +290,7 @@ def fused_gather_scatter_matmul(
     target = store_target(out, keep=True)
     require_bases("fused_gather_scatter_matmul", W=w, out=target)
     tiles = triton.cdiv(problem.rows, block_m) * triton.cdiv(problem.n, block_n)
-    fused_gather_scatter_matmul_kernel[grid_of("grouped", tiles, programs, x.device)](
+    fused_gather_scatter_matmul_kernel[grid_of("grouped", tiles, programs)](
         described_rows(x, block_m, block_k),
         described(w, [block_k, block_n]),
         described_rows(target, block_m, block_n),

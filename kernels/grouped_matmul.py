@@ -200,7 +200,7 @@ def grouped_matmul(
     if tiles:
         bases = all(tensor.data_ptr() % (UNIT * tensor.element_size()) == 0 for tensor in (a, b, c))
         aligned = UNIT if bases and all(n % UNIT == k % UNIT == 0 for m, n, k in listed) else 1
-        grouped_matmul_kernel[(min(config.programs or multiprocessors(a.device), tiles),)](
+        grouped_matmul_kernel[(min(config.programs or multiprocessors(), tiles),)](
             a,
             b,
             c,

@@ -282,7 +282,7 @@ def pointer_gather_scatter_matmul(
     require("pointer_gather_scatter_matmul", CLAUSES, problem, config)
     require_bases("pointer_gather_scatter_matmul", W=w)
     tiles = triton.cdiv(problem.rows, block_m) * triton.cdiv(problem.n, block_n)
-    pointer_gather_scatter_matmul_kernel[grid_of("grouped" if programs else "one tile", tiles, programs, x.device)](
+    pointer_gather_scatter_matmul_kernel[grid_of("grouped" if programs else "one tile", tiles, programs)](
         x,
         w,
         out,

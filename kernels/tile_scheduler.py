@@ -14,7 +14,6 @@ each tile nothing is persistent: each takes one tile.
 
 from __future__ import annotations
 
-import torch
 import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
@@ -46,15 +45,16 @@ def schedule_clauses() -> tuple[Clause, ...]:
     )
 
 
-def multiprocessors(device: torch.device) -> int:
-    """Multiprocessors of the operands' device, as the active driver reports them: of the GPU, or of the model of one."""
+def multiprocessors() -> int:
+    """Multiprocessors of the current GPU, which a launch goes to, as the active driver reports them: of a real GPU, or of the model
+    of one."""
     driver = triton.runtime.driver.active
-    return driver.utils.get_device_properties(device.index or 0)["multiprocessor_count"]
+    return driver.utils.get_device_properties(driver.get_current_device())["multiprocessor_count"]
 
 
-def grid_of(schedule: str, tiles: int, programs: int, device: torch.device) -> tuple[int]:
+def grid_of(schedule: str, tiles: int, programs: int) -> tuple[int]:
     """The grid for `tiles`: a program each in "one tile", else `programs` (0: one a multiprocessor), never more than tiles."""
-    return (tiles if schedule == "one tile" else min(programs or multiprocessors(device), tiles),)
+    return (tiles if schedule == "one tile" else min(programs or multiprocessors(), tiles),)
 
 
 def group_of(schedule: str, group_size_m: int) -> int:

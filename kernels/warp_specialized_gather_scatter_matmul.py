@@ -235,7 +235,7 @@ def warp_specialized_gather_scatter_matmul(
     target = store_target(out, keep=True)
     require_bases("warp_specialized_gather_scatter_matmul", W=w, out=target)
     tiles = triton.cdiv(problem.rows, block_m) * triton.cdiv(problem.n, block_n)
-    warp_specialized_gather_scatter_matmul_kernel[grid_of(schedule, tiles, programs, x.device)](
+    warp_specialized_gather_scatter_matmul_kernel[grid_of(schedule, tiles, programs)](
         described_rows(x, block_m, block_k),
         described(w, [block_k, block_n]),
         described_rows(target, block_m, block_n),

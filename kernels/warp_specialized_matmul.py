@@ -266,7 +266,7 @@ def warp_specialized_matmul(
     target = store_target(c)
     require_bases("warp_specialized_matmul", B=b, C=target)
     tiles = triton.cdiv(problem.m, block_m) * triton.cdiv(problem.n, block_n)
-    warp_specialized_matmul_kernel[grid_of(schedule, tiles, programs, a.device)](
+    warp_specialized_matmul_kernel[grid_of(schedule, tiles, programs)](
         described(a, [block_m, block_k]),
         described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
         described(target, [block_m, block_n]),
