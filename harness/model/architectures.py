@@ -111,7 +111,20 @@ _RECORDS = (
             bus=384,
         ),
     ),
-    Architecture(name="sm_87", family="ampere", families=("mma.sync",)),
+    Architecture(
+        name="sm_87",
+        family="ampere",
+        families=("mma.sync",),
+        chip=Chip(
+            model="NVIDIA Jetson AGX Orin",
+            multiprocessors=Multiprocessors(16, 164 * KIB, threads=1536, programs=16),
+            memory=64 * GIB,
+            l2=4 * KIB * KIB,
+            clock=1_300_000,
+            memory_clock=3_200_000,
+            bus=256,
+        ),
+    ),
     Architecture(
         name="sm_89",
         family="ada",

@@ -57,11 +57,11 @@ def test_three_emulated_gpus_are_judged_unless_more_are_asked_for() -> None:
     assert BY_DEFAULT == ("sm_80", "sm_90", "sm_100")
     assert [each.arch for each in targets() if each.emulated] == list(BY_DEFAULT)
     assert [each.arch for each in targets(every=True) if each.emulated] == list(EMULATED)
-    assert target("emulated:sm_120").arch == "sm_120"
+    assert len(EMULATED) >= 10 and target("emulated:sm_120").arch == "sm_120"
 
 
 def test_a_gpu_is_seen_on_the_nearest_emulated_one() -> None:
-    asked = {"sm_75": "sm_80", "sm_87": "sm_86", "sm_89": "sm_89", "sm_121": "sm_121", "sm_130": "sm_121"}
+    asked = {"sm_75": "sm_80", "sm_87": "sm_87", "sm_88": "sm_87", "sm_89": "sm_89", "sm_121": "sm_121", "sm_130": "sm_121"}
     assert {arch: nearest_emulated(arch).arch for arch in asked} == asked
 
 
