@@ -37,7 +37,11 @@ FROM_F32(cvt_rn_f16_f32, TO_16("cvt.rn.f16.f32"))
 FROM_F32(cvt_rz_f16_f32, TO_16("cvt.rz.f16.f32"))
 FROM_F32(cvt_rn_bf16_f32, TO_16("cvt.rn.bf16.f32"))
 FROM_F32(cvt_rna_tf32_f32, TO_WORD("cvt.rna.tf32.f32"))
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+FROM_F32(cvt_rn_tf32_f32, __trap())  // not there before sm_90: no word, an error
+#else
 FROM_F32(cvt_rn_tf32_f32, TO_WORD("cvt.rn.tf32.f32"))
+#endif
 FROM_F32(cvt_rn_satfinite_e4m3x2_f32, TO_PAIR("cvt.rn.satfinite.e4m3x2.f32"))
 FROM_F32(cvt_rn_satfinite_e5m2x2_f32, TO_PAIR("cvt.rn.satfinite.e5m2x2.f32"))
 FROM_BITS(cvt_rn_satfinite_e4m3x2_f16x2, PAIR_TO_PAIR("cvt.rn.satfinite.e4m3x2.f16x2"))

@@ -44,12 +44,31 @@ def compiler_version() -> str:
     return found.group(1) if found else "unknown"
 
 
-def build(into: Path) -> Path:
-    """Compile the sources for sm_90a into the folder `into` and return the library. Raises CannotRecord with nvcc's message."""
+def present_arch() -> str:
+    """The first GPU's architecture, such as "sm_90", by the driver alone. CannotRecord where there is no driver or no GPU."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as reason:
+        raise CannotRecord(f"no CUDA driver ({reason}): record runs on the GPU whose words are wanted") from None
+    found = [ctypes.c_int(), ctypes.c_int()]
+    status = driver.cuInit(0)
+    for attribute, value in zip((75, 76), found, strict=True):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
+        status = status or driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, 0)
+    if status:
+        raise CannotRecord(f"no CUDA device answers (CUresult {status}): record runs on the GPU whose words are wanted")
+    return f"sm_{found[0].value}{found[1].value}"
+
+
+def build(into: Path, arch: str = "sm_90") -> Path:
+    """Compile the sources for `arch` into the folder `into` and return the library. Raises CannotRecord with nvcc's message."""
+    number = int(arch.removeprefix("sm_"))
+    if number < 89:
+        raise CannotRecord(f"{arch}: the sources have fp8 instructions, so they compile for sm_89 and later; record there")
     into.mkdir(parents=True, exist_ok=True)
-    library = into / f"instructions-{source_digest()}.so"
+    library = into / f"instructions-{arch}-{source_digest()}.so"
     if not library.exists():
-        options = ["-std=c++17", "-O2", "-shared", "-Xcompiler", "-fPIC", "-gencode=arch=compute_90a,code=sm_90a"]
+        code = "90a" if number == 90 else str(number)
+        options = ["-std=c++17", "-O2", "-shared", "-Xcompiler", "-fPIC", f"-gencode=arch=compute_{code},code=sm_{code}"]
         command = [nvcc(), *options, "-o", str(library), *map(str, SOURCES)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:

@@ -132,6 +132,7 @@ __global__ void wgmma_rows(Operands<typename Instruction::Word> o, int turn) {
     using Word = typename Instruction::Word;
     __shared__ __align__(128) uint32_t a[2][64][4];  // [16-byte column of K][row][word]
     __shared__ __align__(128) uint32_t b[2][8][4];
+#if !defined(__CUDA_ARCH__) || defined(__CUDA_ARCH_FEAT_SM90_ALL)  // on any other chip: no word, an error
     Placement at{turn};
     int group = blockIdx.x, warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
     uint32_t acc[Accumulator<Word>::REGISTERS];
@@ -156,6 +157,9 @@ __global__ void wgmma_rows(Operands<typename Instruction::Word> o, int turn) {
         __syncthreads();
     }
     store_d<Word>(acc, o, at, group, 16 * warp + g, t);
+#else
+    __trap();
+#endif
 }
 
 // ------------------------------------------------------------------------------------------------ the instructions

@@ -4,8 +4,10 @@ Rule: a file holds everything needed to repeat it on any GPU of that kind: opera
 source that issued it (by digest), compiler, driver, date and data seed. Before a word is kept, the same library must give exact
 small-integer products and the same word from two placements in the instruction's tile.
 
-    bitverdict record --out DIRECTORY                    words of every instruction, and one archive of them
+    bitverdict record --out DIRECTORY                    words of each instruction it has, an archive of them
     bitverdict record --out DIRECTORY --kernel matmul    words of a kernel's first cases instead (needs torch and Triton)
+    bitverdict record --send FILE.npz                    one file of this GPU's words, to send (docs/sending_words.md)
+    bitverdict record --take FILE.npz                    check a file that was sent, and hold the model to it
     bitverdict record --dry-run                          make the operands only; needs no GPU
     bitverdict record --repeat DIRECTORY                 run kept operands again and compare with the kept words
 
@@ -25,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bitverdict.harness.studies.hardware_words import conversion_inputs
+from bitverdict.harness.studies.hardware_words import conversion_inputs, sent_words
 from bitverdict.harness.studies.hardware_words.cuda_library import (
     CannotRecord,
     Device,
@@ -33,17 +35,19 @@ from bitverdict.harness.studies.hardware_words.cuda_library import (
     build,
     compiler_version,
     driver_version,
+    present_arch,
     slug,
 )
 from bitverdict.harness.studies.hardware_words.instruction_words import (
     DATA_SEED,
     instructions,
     operands,
+    origin,
     record_conversions,
     record_probe,
     today,
 )
-from bitverdict.harness.studies.hardware_words.probes import PROBES
+from bitverdict.harness.studies.hardware_words.probes import PROBES, Probe
 
 Job = tuple[str, Callable[[], dict[str, np.ndarray]]]  # a file's stem, and what makes its arrays
 FILE_LIMIT = 3_000_000  # bytes, all files of one GPU together
@@ -53,7 +57,7 @@ def record(out: Path, library: Path | None, data_seed: int) -> int:
     """Write every probe's file into `out` and one archive of them. Returns the number of probes that could not be recorded."""
     machine, device = _machine(library)
     print(f"{device.name} ({device.arch}), driver {driver_version()}, nvcc {compiler_version()}, data seed {data_seed}")
-    jobs: list[Job] = [(probe.stem, partial(record_probe, machine, device, probe, data_seed)) for probe in PROBES]
+    jobs: list[Job] = [(probe.stem, partial(record_probe, machine, device, probe, data_seed)) for probe in _probes_of(device.arch)]
     jobs.append((conversion_inputs.STEM, partial(record_conversions, machine, device, data_seed)))
     return write(out, device.slug, jobs)
 
@@ -101,6 +105,51 @@ def write(out: Path, gpu: str, jobs: list[Job]) -> int:
     over = f", OVER the limit of {FILE_LIMIT}" if total > FILE_LIMIT else ""
     print(f"{len(written)} files, {total} bytes{over}; {failed} not recorded; archive {gpu}_own_words.tar")
     return failed
+
+
+def send(path: Path, library: Path | None, target_name: str, data_seed: int) -> int:
+    """Write one file to send. Returns the number of probes that could not be recorded. An emulated target's file is the model's."""
+    command = f"bitverdict record --send {path.name} --target {target_name} --data-seed {data_seed}"
+    made: dict[str, tuple[dict, dict[str, np.ndarray]]] = {}
+    failed = 0
+    if target_name.startswith("emulated:"):
+        arch = target_name.removeprefix("emulated:")
+        about = sent_words.model_about(arch, data_seed, command)
+        made = {probe.stem: sent_words.of_model(arch, probe, data_seed) for probe in _probes_of(arch)}
+    else:
+        if target_name != "cuda:0":
+            raise CannotRecord(f"--target {target_name}: words are those of cuda:0; choose the GPU by CUDA_VISIBLE_DEVICES")
+        machine, device = _machine(library)
+        about = {"made_by": sent_words.HARDWARE, "gpu": device.name, "arch": device.arch, "command": command}
+        about |= {"versions": {"numpy": np.__version__}} | origin(device, data_seed)
+        for probe in _probes_of(device.arch):
+            try:
+                arrays = record_probe(machine, device, probe, data_seed)
+            except CannotRecord as reason:
+                failed += 1
+                print(f"NOT RECORDED {probe.stem}: {reason}")
+                continue
+            made[probe.stem] = json.loads(str(arrays.pop("meta"))), arrays
+        if not made:
+            raise CannotRecord(f"{device.name} ({device.arch}): no instruction passed its checks; the reasons stand above")
+    said = sent_words.write(path, about, made)
+    print(f"{path}: {len(made)} files' words of {said['gpu']} ({said['arch']}), made by {said['made_by']}, sha256 {said['digest']}")
+    return failed
+
+
+def _probes_of(arch: str) -> tuple[Probe, ...]:
+    try:
+        return sent_words.probes_of(arch)
+    except ValueError as reason:
+        raise CannotRecord(str(reason)) from None
+
+
+def take(path: Path) -> int:
+    """Hold the model to a file that was sent. Returns how many instructions differ; a file that is no evidence is refused."""
+    sent = sent_words.take(path)
+    lines = sent_words.differing(sent)
+    print("\n".join(lines) or f"{path}: every word of {len(sent.parts)} parts ({sent.about['gpu']}) is the model's")
+    return len(lines)
 
 
 def summary(arrays: dict[str, np.ndarray]) -> str:
@@ -179,7 +228,8 @@ def dry_run(data_seed: int) -> None:
 
 def _machine(library: Path | None) -> tuple[Machine, Device]:
     folder = Path(tempfile.gettempdir()) / "bitverdict-recording"
-    machine = Machine(library or build(folder))
+    arch = present_arch()  # before nvcc takes its time
+    machine = Machine(library or build(folder, arch))
     return machine, machine.describe()
 
 
@@ -187,12 +237,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``record``, for ``bitverdict record`` too."""
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--out", type=Path, help="folder to write the words to")
+    what.add_argument("--send", type=Path, metavar="FILE", help="write one file of this GPU's words, to send")
+    what.add_argument("--take", type=Path, metavar="FILE", help="check a file that was sent and compare its words with the model's")
     what.add_argument("--repeat", type=Path, metavar="DIRECTORY", help="run the kept operands again and compare the words")
     what.add_argument("--dry-run", action="store_true", help="make the operands only, without a GPU")
     parser.add_argument("--library", type=Path, help="the compiled instructions, where nvcc is not on this machine")
     parser.add_argument("--data-seed", type=int, default=DATA_SEED)
     parser.add_argument("--kernel", metavar="ADDRESS", help="with --out: record this kernel (a stem, or path/file.py:NAME)")
-    parser.add_argument("--target", default="cuda:0", help="GPU that runs the kernel (default cuda:0)")
+    parser.add_argument("--target", default="cuda:0", help="GPU (default cuda:0); with --send also emulated:sm_90")
     parser.add_argument("--cases", type=int, default=4, help="how many cases of the kernel's required cases (default 4)")
 
 
@@ -202,6 +254,10 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.dry_run:
             dry_run(arguments.data_seed)
             return 0
+        if arguments.send:
+            return int(send(arguments.send, arguments.library, arguments.target, arguments.data_seed) > 0)
+        if arguments.take:
+            return int(take(arguments.take) > 0)
         if arguments.repeat:
             return int(repeat(arguments.repeat, arguments.library, arguments.target) > 0)
         if arguments.kernel:
@@ -209,6 +265,9 @@ def run(arguments: argparse.Namespace) -> int:
         return int(record(arguments.out, arguments.library, arguments.data_seed) > 0)
     except CannotRecord as reason:
         print(f"cannot record: {reason}", file=sys.stderr)
+        return 2
+    except sent_words.Refused as reason:
+        print(f"refused: {reason}", file=sys.stderr)
         return 2
 
 

@@ -1,0 +1,120 @@
+"""Contract under test: a file of words that is sent is taken whole and unedited, from hardware alone, and differences are told.
+
+No GPU: files are the model's. What is mutated is a file: cut, edited, with a word that differs, marked as a model's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bitverdict.harness.studies.hardware_words import cuda_library, record, sent_words
+from bitverdict.harness.studies.hardware_words.cuda_library import CannotRecord
+from bitverdict.harness.studies.hardware_words.sent_words import Refused
+
+SENT = sorted((Path(__file__).parents[1] / "hardware_words" / "sent").glob("*.npz"))
+STEM = "own_wgmma_k16_fp16"
+
+
+def made(made_by: str = sent_words.MODEL) -> tuple[dict, dict]:
+    probe = next(probe for probe in sent_words.probes_of("sm_90") if probe.stem == STEM)
+    about = sent_words.model_about("sm_90", 7, "bitverdict record") | {"made_by": made_by}
+    return about, {STEM: sent_words.of_model("sm_90", probe, 7)}
+
+
+def test_every_file_that_was_sent_is_taken_and_holds_the_model_s_words() -> None:
+    assert {path.name: sent_words.differing(sent_words.take(path)) for path in SENT} == {path.name: [] for path in SENT}
+
+
+def test_a_model_s_file_of_every_instruction_is_read_but_never_taken(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    path = tmp_path / "words.npz"
+    assert record.main(["--send", str(path), "--target", "emulated:sm_90"]) == 0
+    sent = sent_words.read(path)
+    assert set(sent.parts) == {probe.stem for probe in sent_words.probes_of("sm_90")} and not sent_words.differing(sent)
+    assert sent.about["made_by"] == "model" and list(tmp_path.iterdir()) == [path]
+    assert np.isnan(sent.parts[STEM]["d32"].view(np.float32)).any()
+    assert record.main(["--take", str(path)]) == 2
+    assert "made by 'model' (emulated:sm_90); evidence is made by 'hardware'" in capsys.readouterr().err
+
+
+def test_an_edited_word_or_line_is_refused_by_the_digest(tmp_path: Path) -> None:
+    path = tmp_path / "words.npz"
+    sent_words.write(path, *made())
+    with np.load(path) as held:
+        arrays = {name: held[name] for name in held.files}
+    word = arrays | {f"{STEM}/d32": arrays[f"{STEM}/d32"] ^ np.uint32(1)}
+    line = arrays | {"meta": np.array(str(arrays["meta"]).replace('"made_by": "model"', '"made_by": "hardware"'))}
+    for edited in (word, line):
+        np.savez_compressed(path, **edited)
+        with pytest.raises(Refused, match="an edited file is not taken; ask the sender"):
+            sent_words.read(path)
+
+
+def test_a_differing_word_is_told_with_its_instruction_and_operands(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    about, parts = made(sent_words.HARDWARE)
+    d = parts[STEM][1]["d32"]
+    d[5] ^= 1
+    path = tmp_path / "words.npz"
+    sent_words.write(path, about, parts)
+    assert record.main(["--take", str(path)]) == 1
+    told = capsys.readouterr().out
+    a = " ".join(f"{word:04x}" for word in parts[STEM][1]["a"][5])
+    assert f"wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16: 1 of {d.size} words differ; row 5" in told
+    assert f"a={a} b=" in told and f"sent {d[5]:08x}, the model gives {d[5] ^ 1:08x}" in told
+
+
+def test_a_cut_file_and_one_of_another_form_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "words.npz"
+    sent_words.write(path, *made())
+    whole = path.read_bytes()
+    for size in (0, 40, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(Refused, match=r"a whole \.npz"):
+            sent_words.read(path)
+    np.savez_compressed(path, meta=np.array("{}"))
+    with pytest.raises(Refused, match="lacks form, version"):
+        sent_words.read(path)
+
+
+def test_arrays_of_another_shape_are_refused_whatever_the_digest(tmp_path: Path) -> None:
+    about, parts = made()
+    parts[STEM][1]["b"] = parts[STEM][1]["b"][:, :8]
+    sent_words.write(tmp_path / "words.npz", about, parts)
+    with pytest.raises(Refused, match=f"{STEM}/b is uint16"):
+        sent_words.read(tmp_path / "words.npz")
+
+
+@pytest.mark.parametrize("edit", [{"k": None}, {"family": "tcgen05"}, {"a": "fp17"}], ids=str)
+def test_a_part_of_no_known_instruction_is_refused(tmp_path: Path, edit: dict) -> None:
+    about, parts = made()
+    parts[STEM] = parts[STEM][0] | edit, parts[STEM][1]
+    sent_words.write(tmp_path / "words.npz", about, parts)
+    with pytest.raises(Refused, match="names an instruction of the model"):
+        sent_words.read(tmp_path / "words.npz")
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "words.npz"
+    sent_words.write(path, *made())
+    before = path.read_bytes()
+    monkeypatch.setattr(sent_words.os, "fsync", lambda file: (_ for _ in ()).throw(OSError("disk full")))
+    with pytest.raises(OSError, match="disk full"):
+        sent_words.write(path, *made())
+    assert path.read_bytes() == before and list(tmp_path.iterdir()) == [path]
+
+
+def test_without_a_gpu_sending_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    def absent(name: str) -> None:
+        raise OSError(f"{name}: not found")
+
+    monkeypatch.setattr(cuda_library.ctypes, "CDLL", absent)
+    assert record.main(["--send", str(tmp_path / "words.npz")]) == 2
+    assert "no CUDA driver (libcuda.so.1: not found): record runs on the GPU" in capsys.readouterr().err
+    assert record.main(["--send", str(tmp_path / "words.npz"), "--target", "emulated:sm_1"]) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_chip_without_fp8_is_refused_before_nvcc_runs(tmp_path: Path) -> None:
+    with pytest.raises(CannotRecord, match="sm_80: the sources have fp8"):
+        cuda_library.build(tmp_path, "sm_80")
