@@ -1,6 +1,6 @@
 """Ada (L40S, RTX 40): Ampere's mma.sync, and fp8 in two blocks of 16 with 13 fraction bits, also in the result.
 
-Words of others' Ada and L40S settle its numbers. No kernel was judged on such a GPU here."""
+Words of others' Ada and L40S settle one block; the chain and specials follow MMA-Sim. No kernel was judged on such a GPU here."""
 
 from __future__ import annotations
 
