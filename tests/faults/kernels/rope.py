@@ -7,7 +7,7 @@ from tests.faults.mutants import Mutant, once
 _TEXTS = (
     ("turned the other way", "left * c - right * s", "left * c + right * s", ("wrong words",)),
     ("neighbours paired", "gl.load(x + first + HALF", "gl.load(x + first + 1", ("wrong words", "stray read", "race")),
-    ("angles of the head", "cos + position * HALF", "cos + head * HALF", ("wrong words", "stray read")),
+    ("angles of the head", "cos + position * HALF", "cos + gl.program_id(1) * HALF", ("wrong words", "stray read")),
     (
         "the second half not stored",
         "    gl.store(y + first + HALF, (right * c + left * s).to(y.dtype.element_ty), mask=inside)\n",
