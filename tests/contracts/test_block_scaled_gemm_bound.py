@@ -74,6 +74,18 @@ def test_ends_of_ue4m3_are_still_the_ends_and_free_in_one_line_of_four() -> None
     assert 0 < (a.scales[~kept] > 3).mean() < 1
 
 
+@pytest.mark.parametrize("name", [name for name, f in FORMATS.items() if f.scale == "e8m0"])
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_ends_of_e8m0_are_finite_where_a_large_scale_meets_a_small(name: str, arch: str) -> None:
+    """A case of 16 blocks told nothing apart: each word was infinite, NaN or zero."""
+    a, b = drawn(name, "ends")
+    found = decode(formats.FP32, words(name, "fp32", a, b, arch))
+    opposed = [np.arange(side) % 4 != 3 for side in found.shape]
+    assert np.isfinite(found[np.ix_(*opposed)]).all()
+    assert (found[np.ix_(*opposed)] != 0).mean() > 0.9
+    assert {0, 1, 2, 3, 0xFB, 0xFC, 0xFD, 0xFE} <= set(np.unique(a.scales))
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_scales_of_integers_differ_and_every_sum_stays_exact(name: str) -> None:
     """With all scales one, a kernel that reads another block's scales gave the right words."""

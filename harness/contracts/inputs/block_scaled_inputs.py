@@ -21,7 +21,7 @@ REGIMES = ("normal", "integers", "codes", "wide", "ends", "nan", "layer")
 """normal: elements of normal deviates, scales near one. integers: elements -2..2, scales 1/2, 1 and 2, so that no sum is rounded
 and a scale from another place shows. codes: every finite element code alike often, scales near one. wide: the same with scales over
 many exponents, so that within a sum products are cut into, and cut off. ends: the smallest and the largest scales, so that sums
-overflow and vanish; of ue4m3, where nearly all would, a large scale meets a small one in three lines of four. nan: as codes, with a
+overflow and vanish; a large scale meets a small one in three lines of four, as otherwise nearly all would. nan: as codes, with a
 few NaN scales, and NaN elements where the format has them. layer: weights and activations of a small transformer layer, quantized.
 ``cover a``, ``cover b``: see `bitverdict.harness.contracts.inputs.operand_coverage`."""
 
@@ -33,7 +33,10 @@ NEAR = {"e8m0": 4, "ue4m3": 24}  # codes to either side of one
 REACHES = (5, 9, 14, 40)  # exponents to either side of one, a row: about what a sum keeps, and far more
 ONE = {"e8m0": 0x7F, "ue4m3": 0x38}
 HALF_TO_TWO = {"e8m0": (0x7E, 0x7F, 0x80), "ue4m3": (0x30, 0x38, 0x40)}
-FREE_LINES = 4  # one line of so many has any end of ue4m3 anywhere
+FREE_LINES = 4  # one line of so many has any end anywhere
+INSET = {"e8m0": 10, "ue4m3": 0}
+"""How many codes the other lines stay from either end: an e4m3 or e2m1 element, 2**-9 to 448, times its e8m0 scale is then a normal
+number of bfloat16, which targets without block-scaled instructions widen it to."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,7 @@ def draw(regime: str, element: str, scale: str, block_size: int, rows: int, k: i
         codes = _any_finite(element, (rows, k), rng)  # (rows, k)
     shape = rows, scale_layout.scale_columns(k, block_size)
     scales = _scales(regime, scale, shape, rng)  # (rows, blocks)
-    if regime == "ends" and scale == "ue4m3":
+    if regime == "ends":
         _oppose(scales, scale, plain.generator(data_seed, "ends").integers(0, 2, shape[1]) == int(name == "a"))
     if regime == "nan":
         _strike(codes, FORMATS[element].nan_code, rng)
@@ -100,10 +103,11 @@ def _scales(regime: str, scale: str, shape: tuple[int, int], rng: np.random.Gene
 
 def _oppose(scales: np.ndarray, scale: str, large: np.ndarray) -> None:
     """Make the scales (rows, blocks) of most lines ends of one kind in a block of K, in place: the largest where `large` (blocks,),
-    the smallest elsewhere. The other operand has it the other way, so that results stay representable."""
+    the smallest elsewhere, by `INSET` nearer to one. The other operand has it the other way, so that results stay representable."""
     last = FORMATS[scale].largest_code
     low = np.where(scales > 3, last - scales, scales)  # (rows, blocks) 0..3 from either end
-    opposed = np.where(large, last - low, low).astype(np.uint8)  # (rows, blocks)
+    inset = low + INSET[scale]  # (rows, blocks)
+    opposed = np.where(large, last - inset, inset).astype(np.uint8)  # (rows, blocks)
     lines = np.arange(len(scales)) % FREE_LINES != FREE_LINES - 1  # (rows,)
     scales[lines] = opposed[lines]
 
