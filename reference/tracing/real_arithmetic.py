@@ -30,7 +30,18 @@ import numpy as np
 from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widened
 from bitverdict.reference.tracing.arrays import Chain, Traced, pair
 from bitverdict.reference.tracing.function_errors import FUNCTIONS, Function
-from bitverdict.reference.tracing.results import V, all_finite, around, computed, integers, real, rounded_once, short, underflow
+from bitverdict.reference.tracing.results import (
+    V,
+    all_finite,
+    around,
+    certain_nan,
+    computed,
+    integers,
+    real,
+    rounded_once,
+    short,
+    underflow,
+)
 from bitverdict.reference.tracing.state import Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
@@ -80,7 +91,7 @@ def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> T
                 raw = np.where(falls, -np.inf, raw[0]), np.where(rises, np.inf, raw[1])
                 meets = (rises & falls) if meets is None else meets | (rises & falls)
         ends = rounded_once(trace, value, error, raw)
-    return computed(trace, value, error, ends, (left, right), meets=meets, chain=chain)
+    return computed(trace, value, error, ends, (left, right), meets=meets, chain=chain, nan_passes=certain_nan(left, right))
 
 
 def _margin(error: np.ndarray | None, ends: Ends) -> np.ndarray:
@@ -203,7 +214,7 @@ def product(trace: Trace, name: str, left: Traced, right: Traced) -> Traced:
                 meets = zero if meets is None else meets | zero
                 raw = signs[1], signs[0]
         ends = rounded_once(trace, value, error, raw)
-    found = computed(trace, value, error, ends, (left, right), meets=meets, chain=chain)
+    found = computed(trace, value, error, ends, (left, right), meets=meets, chain=chain, nan_passes=certain_nan(left, right))
     found.kept = _narrow_operands(left) | _narrow_operands(right)
     found.scaled = bool(found.kept)
     return found
@@ -318,7 +329,7 @@ def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Functio
         both = (_holds_zero(left.ends) & _holds_zero(right.ends)) | (_holds_infinity(left.ends) & _holds_infinity(right.ends))
         meets = both if meets is None else meets | both
     given = (b == 0) & (right.error is None) if not all_finite(value) else None
-    return computed(trace, value, error, ends, (left, right), meets=meets, given=given)
+    return computed(trace, value, error, ends, (left, right), meets=meets, given=given, nan_passes=certain_nan(left, right))
 
 
 def _by_reciprocal(

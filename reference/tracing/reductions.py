@@ -31,7 +31,7 @@ from bitverdict.reference.tracing.arrays import Traced, array
 from bitverdict.reference.tracing.dtypes import BY_FORMAT, dtype_of
 from bitverdict.reference.tracing.function_errors import FUNCTIONS
 from bitverdict.reference.tracing.real_arithmetic import ends_of_product
-from bitverdict.reference.tracing.results import V, all_finite, around, computed, errors, real, rounded_once
+from bitverdict.reference.tracing.results import V, all_finite, around, certain_nan, computed, errors, real, rounded_once
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 
 Axis = int | tuple[int, ...] | None
@@ -65,7 +65,9 @@ def sum(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdi
         return _whole_numbers(trace, np.add.reduce, x, axes, dtype, keepdims)
     with np.errstate(all="ignore"):
         value, error, ends, meets, _ = _summed(trace, "sum", x, axes, keepdims)
-        return computed(trace, value, error, ends, (_reduced_masks(x, axes, keepdims),), meets=meets)
+        return computed(
+            trace, value, error, ends, (_reduced_masks(x, axes, keepdims),), meets=meets, nan_passes=_nan_in(x, axes, keepdims)
+        )
 
 
 def _reduced_masks(x: Traced, axes: tuple[int, ...], keepdims: bool) -> Traced:
@@ -73,6 +75,11 @@ def _reduced_masks(x: Traced, axes: tuple[int, ...], keepdims: bool) -> Traced:
     open_ = None if x.open is None else np.asarray(x.open.any(axis=axes, keepdims=keepdims))
     finite = np.isfinite(x.value).all(axis=axes, keepdims=keepdims)
     return Traced(x.trace, x.dtype, np.where(finite, 0.0, np.inf), open=open_)
+
+
+def _nan_in(x: Traced, axes: tuple[int, ...], keepdims: bool) -> np.ndarray | None:
+    nan = certain_nan(x)
+    return None if nan is None else np.asarray(nan.any(axis=axes, keepdims=keepdims))
 
 
 def _summed(
@@ -229,7 +236,9 @@ def _mean(trace: Trace, name: str, x: Traced, axes: tuple[int, ...], keepdims: b
             ends = trace.accumulation.outward(low, high)
         else:
             ends = widened(low, high, MARGIN)
-    return computed(trace, value, error, ends, (_reduced_masks(x, axes, keepdims),), meets=meets)
+    return computed(
+        trace, value, error, ends, (_reduced_masks(x, axes, keepdims),), meets=meets, nan_passes=_nan_in(x, axes, keepdims)
+    )
 
 
 @operation("var")

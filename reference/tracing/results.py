@@ -58,8 +58,11 @@ def computed(
     meets: np.ndarray | None = None,
     given: np.ndarray | None = None,
     chain: Chain | None = None,
+    nan_passes: np.ndarray | None = None,
 ) -> Traced:
     """The float array of an operation, after its special values are settled.
+
+    `nan_passes`: where an operand is NaN for certain and IEEE 754 makes the result NaN, whatever an open operand beside it is.
 
     `meets`: where the words may be NaN for a reason that the ends do not show. A NaN of the mathematics is a NaN of the words;
     where only one of them may be, the element is open. An infinity of finite operands is float64's overflow, its error infinite,
@@ -67,7 +70,11 @@ def computed(
     open_ = either(*(each.open for each in operands))
     if open_ is not None:
         open_ = np.broadcast_to(open_, value.shape)
+        if nan_passes is not None:
+            open_ = open_ & ~nan_passes
     low, high = (None, None) if ends is None else ends
+    if nan_passes is not None and low is not None and nan_passes.any():
+        low, high = np.where(nan_passes, np.nan, low), np.where(nan_passes, np.nan, high)
     finite = low is None or high is None or (all_finite(low) and all_finite(high))
     if not (finite and all_finite(value) and meets is None):
         nan = np.isnan(value)
@@ -89,6 +96,17 @@ def computed(
     if error is not None and not error.any():
         error = None
     return Traced(trace, float_type(trace), value, error, low, high, open_, chain=chain)
+
+
+def certain_nan(*operands: Traced) -> np.ndarray | None:
+    """Where one of `operands` is NaN in the mathematics and in any words; None where nothing is open, so that nobody asks."""
+    if all(each.open is None for each in operands):
+        return None
+    found = [
+        np.isnan(each.value) & np.isnan(each.ends[0]) & np.isnan(each.ends[1]) & ~(False if each.open is None else each.open)
+        for each in operands
+    ]
+    return np.logical_or(found[0], found[-1])
 
 
 def rounded_once(trace: Trace, value: np.ndarray, error: np.ndarray | None, ends: Ends | None) -> Ends | None:

@@ -251,3 +251,24 @@ def test_a_reference_that_returns_something_else_is_named() -> None:
         one(lambda xp, x: x.__setitem__(0, 1), fp32(1.0))
     with pytest.raises(Untraceable, match="a mask: its shape hangs on values"):
         one(lambda xp, x: x[x > 0], fp32(1.0))
+
+
+def test_a_certain_nan_makes_arithmetic_nan_beside_what_is_open() -> None:
+    """The maximum beside a NaN is open: IEEE 754 has two. A row of softmax that holds a NaN is NaN with either."""
+    row = fp32(1.0, np.nan, 2.0)
+    largest = one(lambda xp, x: xp.max(x), row)
+    assert largest.interval("fp32")[3].all()
+    powers: dict[str, Callable[..., Any]] = {
+        "difference": lambda xp, x: (x - xp.max(x))[1],
+        "product": lambda xp, x: (x * xp.max(x))[1],
+        "quotient": lambda xp, x: (x / xp.max(x))[1],
+        "sum": lambda xp, x: xp.sum(xp.exp(x - xp.max(x))),
+        "mean": lambda xp, x: xp.mean(x - xp.max(x)),
+    }
+    for name, function in powers.items():
+        low, high, open_ = ends(one(function, row))
+        assert np.isnan([low, high]).all() and not np.any(open_), name
+    beside = one(lambda xp, x: x - xp.max(x), row)
+    assert beside.interval("fp32")[3].tolist() == [True, False, True]
+    power = one(lambda xp, x: xp.pow(x[1], xp.max(x) * 0), row)  # pow(NaN, 0) is 1
+    assert power.interval("fp32")[3].all()
