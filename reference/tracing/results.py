@@ -73,7 +73,7 @@ def computed(
         if nan_passes is not None:
             open_ = open_ & ~nan_passes
     low, high = (None, None) if ends is None else ends
-    if nan_passes is not None and low is not None and nan_passes.any():
+    if nan_passes is not None and low is not None and high is not None and nan_passes.any():
         low, high = np.where(nan_passes, np.nan, low), np.where(nan_passes, np.nan, high)
     finite = low is None or high is None or (all_finite(low) and all_finite(high))
     if not (finite and all_finite(value) and meets is None):
