@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from bitverdict.reference.formats import decode
 from bitverdict.reference.tensor_core import Instruction, instruction
-from bitverdict.reference.tensor_core.record import Step
+from bitverdict.reference.tensor_core.record import Choices, ScaledGroups, ScaledWindow, Step
 from bitverdict.reference.tensor_core.sm_100 import NARROW
+
+THEIR_CHOICES = Choices(scaled_groups=ScaledGroups.OF_SIXTEEN, scaled_window=ScaledWindow.BY_SCALE)
+"""MMA-Sim's side of each disagreement of NVIDIA's, in 2.1.1."""
+THEIR_GROUPED_FLOOR = -139  # mxf4, mxf4nvf4: the exponent of a zero c and of a group of zeros
 
 
 @dataclass(frozen=True)
@@ -25,12 +29,30 @@ class Counterpart:
 
     @property
     def name(self) -> str:
-        return f"{self.rule.name} k{self.k}"
+        plain = self.rule.kind == "f8f6f4" and "kind::" not in self.arguments[1]  # sm_120: the form of sm_89, without a kind
+        return f"{self.rule.name}{' plain' if plain else ''} k{self.k}"
+
+    @property
+    def their_rule(self) -> Instruction:
+        """Our rule under MMA-Sim's side of each choice: its words must be MMA-Sim's."""
+        if self.rule.step is not Step.FUSED:
+            return self.rule
+        return replace(
+            self.rule, choices=THEIR_CHOICES, exponent_floor=THEIR_GROUPED_FLOOR if self.rule.grouped else self.rule.exponent_floor
+        )
+
+    @property
+    def takes_another_side(self) -> bool:
+        """Whether our rule differs from `their_rule` in what decides its words."""
+        return self.rule.grouped or self.rule.choices.exponent_floor is not self.their_rule.choices.exponent_floor
 
     @property
     def in_snapshot(self) -> bool:
-        """Whether the tests hold words of it: one mix of the narrow operands, not twenty."""
-        return self.rule.a == self.rule.b or self.rule.kind not in ("f8f6f4", "mxf8f6f4") or self.rule.a == "e5m2"
+        """Whether the tests hold words of it: one mix of the narrow operands, not twenty; of tcgen05 the block-scaled alone."""
+        narrow = self.rule.kind in ("f8f6f4", "mxf8f6f4")
+        if self.rule.family == "tcgen05":
+            return not narrow or self.rule.a == self.rule.b == "e3m2"
+        return self.rule.a == self.rule.b or not narrow or self.rule.a == "e5m2"
 
     @property
     def packed(self) -> bool:
@@ -102,6 +124,45 @@ def _nvidia() -> Iterator[Counterpart]:
             yield Counterpart(
                 rule, 32, "MMABlockScale", ("RTX Blackwell", f"m16n8k32.kind::mxf8f6f4.block32.f32.{a}.{b}.f32.ue8m0")
             )
+    for a in fp8:
+        for b in fp8:
+            for d in ("fp32", "fp16"):
+                yield _mma("sm_89", "Ada Lovelace", a, b, d, 16)
+                for k in (32, 16):
+                    yield _mma("sm_120", "RTX Blackwell", a, b, d, k)
+    for kind, scale, block in _FP4:
+        rule = instruction("sm_120", "mma.sync", "e2m1", "e2m1", "fp32", scale=scale, scale_block=block, kind=kind)
+        form = f"m16n8k64.kind::{kind}.block{block}.f32.e2m1.e2m1.f32.{_THEIR_NAMES.get(scale, scale)}"
+        yield Counterpart(rule, 64, "MMABlockScale", ("RTX Blackwell", form))
+    yield from _wgmma()
+    yield from _tcgen05()
+
+
+_FP4 = (("mxf4", "e8m0", 32), ("mxf4nvf4", "e8m0", 32), ("mxf4nvf4", "e8m0", 16), ("mxf4nvf4", "ue4m3", 16))
+_DENSE = (("fp16", "fp32", 16), ("fp16", "fp16", 16), ("bf16", "fp32", 16), ("tf32", "fp32", 8))
+
+
+def _wgmma() -> Iterator[Counterpart]:
+    fp8 = ("e4m3", "e5m2")
+    forms = [(each, each, d, k) for each, d, k in _DENSE] + [(a, b, d, 32) for d in ("fp32", "fp16") for a in fp8 for b in fp8]
+    for a, b, d, k in forms:
+        names = ".".join(_THEIR_NAMES.get(name, name) for name in (d, a, b))
+        yield Counterpart(instruction("sm_90", "wgmma", a, b, d), k, "WGMMA", ("Hopper", f"m64n8k{k}.{names}"))
+
+
+def _tcgen05() -> Iterator[Counterpart]:
+    forms = [("tf32" if each == "tf32" else "f16", each, each, d, k) for each, d, k in _DENSE]
+    forms += [("f8f6f4", a, b, d, 32) for d in ("fp32", "fp16") for a in NARROW for b in NARROW]
+    for kind, a, b, d, k in forms:
+        names = ".".join(_THEIR_NAMES.get(name, name) for name in (d, a, b))
+        rule = instruction("sm_100", "tcgen05", a, b, d, kind=kind)
+        yield Counterpart(rule, k, "TCGen05MMA", ("Blackwell", f"m64n8k{k}.kind::{kind}.{names}"))
+    scaled = [("mxf8f6f4", a, b, "e8m0", 32, 32) for a in NARROW for b in NARROW]
+    scaled += [(kind, "e2m1", "e2m1", scale, block, 64) for kind, scale, block in _FP4]
+    for kind, a, b, scale, block, k in scaled:
+        rule = instruction("sm_100", "tcgen05", a, b, "fp32", scale=scale, scale_block=block, kind=kind)
+        form = f"m128n8k{k}.kind::{kind}.block{block}.f32.{a}.{b}.{_THEIR_NAMES.get(scale, scale)}"
+        yield Counterpart(rule, k, "TCGen05MMABlockScale", ("Blackwell", form))
 
 
 def _mma(arch: str, theirs: str, a: str, b: str, d: str, k: int, kind: str | None = None) -> Counterpart:

@@ -106,7 +106,6 @@ def grouped_chain(
         leading_c = gl.maximum(exponent, LOWEST)  # C
         leading = gl.full((BLOCK_M, BLOCK_N), NO_PRODUCT, gl.int32, layout)  # R
         leading_scale = gl.full((BLOCK_M, BLOCK_N), NO_PRODUCT, gl.int32, layout)  # S
-        any_scale = gl.full((BLOCK_M, BLOCK_N), NO_PRODUCT, gl.int32, layout)
         for group in range(4):
             place = block * 4 + group
             a_scale, b_scale = gl.load(a_scale_ptr + place * m_padded + i), gl.load(b_scale_ptr + place * n_padded + j)
@@ -123,10 +122,9 @@ def grouped_chain(
             some = (highest > NO_PRODUCT) & (zero_scale == 0)
             leading = gl.maximum(leading, gl.where(some, highest + pair, NO_PRODUCT))
             leading_scale = gl.maximum(leading_scale, gl.where(some, pair, NO_PRODUCT))
-            any_scale = gl.maximum(any_scale, pair)
         c_leads = leading_c >= leading
         if BY_SCALE:
-            unit = gl.maximum(any_scale, leading_c) - F
+            unit = gl.maximum(leading_scale, leading_c) - F
         else:
             unit = gl.where(c_leads, leading_c, gl.maximum(gl.maximum(leading, leading_c) - HEADROOM, leading_scale)) - F
         signed = gl.where(negative != 0, -magnitude, magnitude).to(gl.int64)

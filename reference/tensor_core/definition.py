@@ -99,7 +99,8 @@ def grouped_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: N
     s = max(each if there != ABSENT else ABSENT for each, there in zip(scale, of_group, strict=True))  # S
 
     if rule.choices.scaled_window is ScaledWindow.BY_SCALE:
-        place = max(*scale, c_exponent) - rule.fraction_bits
+        of_all = [*scale, s] if rule.choices.zero_terms is ZeroTerms.TAKE_PART else [s]
+        place = max(*of_all, c_exponent) - rule.fraction_bits
         exact = sum((cut(term, place) for term in (*groups, start)), Fraction(0))
         return rounded(rule.output, exact, rule.output_fraction_bits, rule.rounding)
 

@@ -19,7 +19,7 @@ from bitverdict.reference.tensor_core.fused_sum import (
     cut_and_add,
     power_of_two,
 )
-from bitverdict.reference.tensor_core.record import Instruction, ScaledGroups, ScaledWindow
+from bitverdict.reference.tensor_core.record import Instruction, ScaledGroups, ScaledWindow, ZeroTerms
 
 HEADROOM = 4  # the cut lies below the largest product by F + 4 = 39 [SF]
 SUBNORMAL_CUT = -174  # below this a group of a lower scale is left out of a subnormal result (e8m0) [SF]
@@ -36,12 +36,14 @@ def grouped_sum(products: np.ndarray, pairs: np.ndarray, scale_pairs: np.ndarray
     c_exponent = accumulator_exponents(c, rule).astype(np.int64)  # (...)
     sixteen = _groups(products, 16).sum(axis=1)  # (4, ...) exact: one pair of scales a group
     scale_pair = scale_pairs[::16].astype(np.int64)  # (4, ...)
-    if rule.choices.scaled_window is ScaledWindow.BY_SCALE:
-        return cut_and_add(sixteen, np.maximum(scale_pair.max(axis=0), c_exponent), c, fraction)
-
     group_highest = _groups(pairs, 16).max(axis=1).astype(np.int64)  # (4, ...)
-    highest = group_highest.max(axis=0)  # (...) R
     scale_highest = np.where(group_highest > LOWEST_EXPONENT, scale_pair, NO_EXPONENT).max(axis=0)  # (...) S
+    if rule.choices.scaled_window is ScaledWindow.BY_SCALE:
+        left_out = rule.choices.zero_terms is ZeroTerms.LEFT_OUT
+        leading = scale_highest if left_out else scale_pair.max(axis=0)  # (...)
+        return cut_and_add(sixteen, np.maximum(leading, c_exponent), c, fraction)
+
+    highest = group_highest.max(axis=0)  # (...) R
     c_leads = c_exponent >= highest  # (...)
     window = np.maximum(np.maximum(highest, c_exponent) - HEADROOM, scale_highest)  # (...)
     unit = np.where(c_leads, c_exponent, window) - fraction  # (...)

@@ -65,7 +65,7 @@ class ScaledWindow(Enum):
     """
 
     BY_LARGEST_PRODUCT = "cut at max(R - 39, C - 39, S - 35), with a rule per group and one for subnormal results [SF]"
-    BY_SCALE = "cut at max(S, C) - 35 [MS]"
+    BY_SCALE = "cut at max(S, C) - 35 [MS]; S leaves groups of zeros out, unless zero terms take part [MS before 2.1]"
 
 
 class InfiniteAccumulator(Enum):

@@ -40,7 +40,7 @@ def stored_differences(other: Counterpart, stored: dict[str, np.ndarray], rule: 
 
 @pytest.mark.parametrize("other", [other for other in counterparts() if other.in_snapshot], ids=name_of)
 def test_each_instruction_has_the_stored_words_of_mma_sim(other: Counterpart, stored: dict[str, np.ndarray]) -> None:
-    assert stored_differences(other, stored, other.rule) == 0
+    assert stored_differences(other, stored, other.their_rule) == 0
 
 
 @pytest.mark.parametrize(

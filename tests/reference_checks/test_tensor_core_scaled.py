@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from benchmarks.mma_sim_names import THEIR_GROUPED_FLOOR
 from bitverdict.reference.exact_gemm import exact_elements, scale_values
 from bitverdict.reference.formats import BF16, E2M1, E4M3, E8M0, FORMATS, FP32, UE4M3, decode, encode
 from bitverdict.reference.tensor_core import (
@@ -150,9 +151,10 @@ DISAGREEMENTS = {
         Choices(exponent_floor=ExponentFloor.NONE, scaled_groups=ScaledGroups.OF_SIXTEEN),
         lambda: cancelling(NVFP4, 4000, 6),
     ),
-    "4, the window of mxf4": (
+    "4, the window of mxf4": (MXFP4, Choices(scaled_window=ScaledWindow.BY_SCALE), lambda: _tiny_groups(MXFP4)),
+    "4, before MMA-Sim 2.1": (
         MXFP4,
-        Choices(exponent_floor=ExponentFloor.NONE, scaled_window=ScaledWindow.BY_SCALE),
+        Choices(ExponentFloor.NONE, zero_terms=ZeroTerms.TAKE_PART, scaled_window=ScaledWindow.BY_SCALE),
         lambda: _scaled_zeros(MXFP4),
     ),
 }
@@ -168,6 +170,18 @@ def _zeros(rule: Instruction) -> Row:
     return np.zeros_like(a), np.full_like(scale_a, 250), b, np.full_like(scale_b, 250), c
 
 
+def _tiny_groups(rule: Instruction) -> Row:
+    """2^-149 in the first group; -(4 + 2^-2) 2^-176 and 4 2^-176 in groups of a lower scale: is -2^-178 cut or kept?"""
+    a, scale_a, b, scale_b, c = (np.zeros_like(side) for side in drawn(rule, 1, 13))
+    for k, left, right in ((0, 4, 2), (32, 12, 4), (33, 9, 1), (48, 4, 4)):  # 2 x 1, -2 x 2, -0.5 x 0.5, 2 x 2
+        a[0, k], b[0, k] = left, right
+    for scale in (scale_a, scale_b):
+        scale[0] = 127
+    scale_a[0, :2] = 127 - 75, 127 - 88
+    scale_b[0, :2] = 127 - 75, 127 - 88
+    return a, scale_a, b, scale_b, c
+
+
 def _scaled_zeros(rule: Instruction) -> Row:
     """A scale block of zeros under a large scale: it counts for one side, and not for the other."""
     a, scale_a, b, scale_b, c = drawn(rule, 100, 7)
@@ -181,7 +195,8 @@ def test_each_disagreement_is_a_switch_and_a_pair_would_settle_it(number: str) -
     rule, choices, rows = DISAGREEMENTS[number]
     a, scale_a, b, scale_b, c = rows()
     ours = scaled_elements(rule, a, scale_a, b, scale_b, c)
-    theirs = scaled_elements(replace(rule, choices=choices), a, scale_a, b, scale_b, c)
+    floor = THEIR_GROUPED_FLOOR if rule.grouped else rule.exponent_floor
+    theirs = scaled_elements(replace(rule, choices=choices, exponent_floor=floor), a, scale_a, b, scale_b, c)
     differ = np.nonzero(ours != theirs)[0]
     assert differ.size, "the switch changes nothing"
     i = differ[0]

@@ -13,7 +13,7 @@ import numpy as np
 
 from bitverdict.reference.formats import FORMATS, FP32, Rounding, decode
 from bitverdict.reference.fused_multiply_add import NAN, fused_multiply_add
-from bitverdict.reference.tensor_core import Accumulator, Instruction, ScaledGroups, ScaledWindow
+from bitverdict.reference.tensor_core import Accumulator, Instruction, ScaledGroups, ScaledWindow, ZeroTerms
 from bitverdict.reference.tensor_core.asked import Answer, Asked
 
 
@@ -104,7 +104,9 @@ def _groups_of_16(rule: Instruction) -> Instruction | None:
 
 
 def _window_by_scale(rule: Instruction) -> Instruction | None:
-    return replace(rule, choices=replace(rule.choices, scaled_window=ScaledWindow.BY_SCALE)) if rule.grouped else None
+    if not rule.grouped:
+        return None
+    return replace(rule, choices=replace(rule.choices, scaled_window=ScaledWindow.BY_SCALE, zero_terms=ZeroTerms.TAKE_PART))
 
 
 RULES: tuple[tuple[str, str, Callable[[Instruction], Instruction | None]], ...] = (
