@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import functools
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import resolve_name
 from pathlib import Path
 from types import ModuleType
 
 from bitverdict.harness.model.addresses import load, look_in, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.imported_names import imported_names
 from bitverdict.harness.model.paths import KERNELS, is_foreign, is_ours, kernels_with_a_contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError, did_you_mean
@@ -107,15 +105,5 @@ def _in_order(root: ModuleType, file: Path | None) -> tuple[ModuleType, ...]:
 @functools.cache
 def imports(module: ModuleType) -> tuple[str, ...]:
     """The names of modules that the source of `module` imports, wherever in it."""
-    return tuple(dict.fromkeys(_imports(module)))
-
-
-def _imports(module: ModuleType) -> Iterator[str]:
-    package = module.__spec__.parent if module.__spec__ is not None else ""
-    for node in ast.walk(ast.parse(Path(str(module.__file__)).read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = resolve_name("." * node.level + (node.module or ""), package) if node.level else str(node.module)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
+    package = (module.__spec__.parent if module.__spec__ is not None else None) or ""
+    return tuple(dict.fromkeys(imported_names(Path(str(module.__file__)).read_text(), package)))

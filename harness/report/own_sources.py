@@ -5,13 +5,13 @@ A file stands in a pack at the path by which Python imports it (``ops/norm.py`` 
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterable, Iterator, Mapping
-from importlib.util import find_spec, resolve_name
+from collections.abc import Iterable, Mapping
+from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from bitverdict.harness.model.addresses import look_in, package_of
+from bitverdict.harness.model.imported_names import imported_names
 from bitverdict.harness.model.paths import is_foreign, is_ours
 from bitverdict.harness.model.usage import UsageError
 
@@ -37,21 +37,10 @@ def _take(name: str, file: Path, found: dict[str, Path]) -> None:
     parents = name.split(".")[:-1]
     package = name if file.name == "__init__.py" else ".".join(parents)
     above = [".".join(parents[:count]) for count in range(1, len(parents) + 1)]
-    for each in (*above, *_imports(file, package)):
+    for each in (*above, *imported_names(file.read_text(), package)):
         origin = _file_of(each)
         if origin is not None and origin not in found.values():
             _take(each, origin, found)
-
-
-def _imports(file: Path, package: str) -> Iterator[str]:
-    """The names of modules that `file` imports, wherever in it, and of what may be modules."""
-    for node in ast.walk(ast.parse(file.read_text())):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = resolve_name("." * node.level + (node.module or ""), package) if node.level else str(node.module)
-            yield base
-            yield from (f"{base}.{alias.name}" for alias in node.names)
 
 
 def _file_of(name: str) -> Path | None:
