@@ -26,6 +26,7 @@ class Feature(StrEnum):
     TMA_SCATTER = "TMA scatter4"
     BLOCK_SCALED_MMA = "block-scaled MMA"
     CLUSTERS = "thread block clusters"
+    MFMA = "MFMA"
 
 
 _AMPERE = frozenset({Feature.MMA_SYNC, Feature.CP_ASYNC})
@@ -33,6 +34,8 @@ _ADA = _AMPERE | {Feature.FP8_E4M3}
 _SM90 = _ADA | {Feature.MBARRIER, Feature.TMA, Feature.CLUSTERS}
 _TCGEN05 = frozenset({Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA_GATHER, Feature.TMA_SCATTER, Feature.BLOCK_SCALED_MMA})
 _SM120 = _SM90 | {Feature.TMA_GATHER, Feature.BLOCK_SCALED_MMA}  # gather4 without scatter4, no tcgen05
+
+_CDNA = frozenset({Feature.MFMA})
 
 _FEATURES: dict[str, frozenset[Feature]] = {
     "sm_80": _AMPERE,
@@ -45,6 +48,9 @@ _FEATURES: dict[str, frozenset[Feature]] = {
     "sm_110": _SM90 | _TCGEN05,
     "sm_120": _SM120,
     "sm_121": _SM120,
+    "gfx90a": _CDNA,
+    "gfx942": _CDNA,
+    "gfx950": _CDNA,
 }
 
 
@@ -60,8 +66,12 @@ _SHARED_MEMORY: dict[str, int] = {
     "sm_110": _LARGE,
     "sm_120": _SMALL,
     "sm_121": _SMALL,
+    "gfx90a": 64 * 1024,
+    "gfx942": 64 * 1024,
+    "gfx950": 160 * 1024,
 }
-"""Bytes one program may use (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability")."""
+"""Bytes one program may use (CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; AMD's CDNA ISA
+documents, "LDS")."""
 
 
 def architectures() -> tuple[str, ...]:
@@ -70,13 +80,13 @@ def architectures() -> tuple[str, ...]:
 
 
 def shared_memory_of(arch: str) -> int:
-    """Bytes of shared memory that one program may use on ``sm_NN``; ValueError for an architecture without a line."""
+    """Bytes of shared memory that one program may use on ``sm_NN`` or ``gfxNNN``; ValueError for an architecture without a line."""
     features_of(arch)
     return _SHARED_MEMORY[arch]
 
 
 def features_of(arch: str) -> frozenset[Feature]:
-    """The features of ``sm_NN``; ValueError (value, rule, remedy) for an architecture this table does not have."""
+    """The features of ``sm_NN`` or ``gfxNNN``; ValueError (value, rule, remedy) for an architecture this table does not have."""
     try:
         return _FEATURES[arch]
     except KeyError:

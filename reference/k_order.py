@@ -28,3 +28,17 @@ def instruction_order(k: int, bits: int, k_width: int) -> np.ndarray:
         raise ValueError(f"k={k}, k_width={k_width}: k must be a multiple of {group} and k_width of {taken}; pad k with zeros")
     places = np.arange(k).reshape(k // group, 8, k_width // taken, taken)  # (groups, thread and half, instruction, element)
     return places.transpose(0, 2, 1, 3).reshape(k)  # (k,)
+
+
+def mfma_order(k: int, groups: int, width: int, base: int) -> np.ndarray:
+    """(k,) positions in the order in which the MFMA instructions of a product take them: `groups` groups of lanes hold `width`
+    neighbours each, of which one instruction takes `base`.
+
+    ValueError where k is no multiple of groups * width, or width none of base. Source: Triton 3.9, MFMA.cpp of its AMD backend.
+    """
+    whole = groups * width
+    if k % whole or width % base:
+        rule = f"k must be a multiple of {whole} and {width} of {base}"
+        raise ValueError(f"k={k}, {groups} groups of {width}, {base} in an instruction: {rule}; pad k with zeros")
+    places = np.arange(k).reshape(k // whole, groups, width // base, base)  # (repetitions, groups, instructions, elements)
+    return places.transpose(0, 2, 1, 3).reshape(k)  # (k,)

@@ -15,6 +15,8 @@ from functools import lru_cache
 import numpy as np
 
 LANE_BITS = 5
+AMD = 1 << 12  # the `sm` of AMD's architectures
+ROWS = 4  # bits of the number of a lane inside a row, of AMD's warps
 Basis = tuple[int, ...]  # step along each axis
 Parts = tuple[np.ndarray, ...]  # the operands, of one shape
 Combine = Callable[..., Parts]  # of the operands of the left side, then of the right one
@@ -83,18 +85,24 @@ class ReductionOrder:
         return self.thread + self.lanes + self.warps
 
 
-def reduction_order(layout: Layout, axis: int, *, pairs: bool = False) -> ReductionOrder:
+def reduction_order(layout: Layout, axis: int, *, pairs: bool = False, single: bool = True) -> ReductionOrder:
     """The order of `tt.reduce` along `axis`. `pairs`: the target combines two registers by one instruction (`vectorised`).
+    `single`: one operation combines two elements.
 
     In a thread a balanced tree over the registers in their order; with pairs over those that are not of one pair, and the two of a
     pair last. Then lanes, the highest bit first (shuffles by 16 to 1). What lies in warps is moved to lanes through shared memory,
     lowest bit to lowest lane, at most five bits at once, and combined like them.
+
+    All 64 lanes of a warp of AMD's are combined, by a `single` operation, by moves inside rows of 16 and then by broadcasts of rows
+    (DPP row_shr 8, 4, 2, 1, row_bcast 15, 31; `warpReduce` of Triton's AMD backend); fewer of them as elsewhere.
     """
     held = [basis for basis in layout.registers if any(basis)]
     thread = [_bit(basis[axis]) for basis in held if basis[axis]]
     if pairs and len(thread) >= 2 and held[0][axis]:
         thread = thread[1:] + thread[:1]
     lanes = [_bit(basis[axis]) for basis in reversed(layout.lanes) if basis[axis]]
+    if single and len(lanes) == ROWS + 2:
+        lanes = lanes[2:] + lanes[1::-1]
     left, warps = [_bit(basis[axis]) for basis in layout.warps if basis[axis]], list[int]()
     while left:
         warps += reversed(left[:LANE_BITS])
@@ -104,7 +112,7 @@ def reduction_order(layout: Layout, axis: int, *, pairs: bool = False) -> Reduct
 
 def vectorised(layout: Layout, axis: int, form: str, *, sm: int) -> bool:
     """Whether one addition or multiplication of floats, and nothing else, is made on pairs of registers of the format `form` on
-    `sm`: four elements a thread at least; fp16 and bf16 from sm_90 on, fp32 from sm_100 on."""
+    `sm`: four elements a thread at least; fp16 and bf16 from sm_90 on, fp32 from sm_100 on, all three on AMD's (`AMD`)."""
     first = {"fp16": 90, "bf16": 90, "fp32": 100}.get(form)
     return first is not None and sm >= first and sum(1 for basis in layout.registers if basis[axis]) >= 2
 

@@ -15,9 +15,10 @@ from triton import knobs
 from triton.compiler import compiler
 from triton.compiler.compiler import AsmDict, CompiledKernel
 
-from bitverdict.harness.emulator.machine_code import cubin_resources
+from bitverdict.harness.emulator.machine_code import amd_resources, cubin_resources
 
-LATER = ("llir", "ptx", "cubin")  # stages that follow the tile program
+LATER = {"cuda": ("llir", "ptx", "cubin"), "hip": ("llir", "amdgcn", "hsaco")}
+"""Stages that follow the tile program, by Triton's name of the compiler."""
 
 
 class EmulatedKernel(CompiledKernel):
@@ -26,6 +27,11 @@ class EmulatedKernel(CompiledKernel):
     def __init__(self, src: Any, metadata_group: dict, hash: str) -> None:
         super().__init__(src, metadata_group, hash)
         self.asm = _Stages(self)
+
+    @property
+    def stages(self) -> tuple[str, ...]:
+        """The names of `later`."""
+        return LATER[self.metadata.target.backend]
 
     @cached_property
     def later(self) -> dict[str, Any]:
@@ -37,14 +43,14 @@ class EmulatedKernel(CompiledKernel):
         options = {name: _hashable(value) for name, value in self.metadata._asdict().items()}
         try:
             whole = compiler.compile(str(ttgir), target=self.metadata.target, options=options)
-            return {name: whole.asm[name] for name in LATER}
+            return {name: whole.asm[name] for name in self.stages}
         finally:
             knobs.runtime.add_stages_inspection_hook = before
             compiler.CompiledKernel = EmulatedKernel
 
     @cached_property
     def _resources(self) -> tuple[int, int]:
-        return cubin_resources(self.later["cubin"])
+        return cubin_resources(self.later["cubin"]) if "cubin" in self.stages else amd_resources(self.later["amdgcn"])
 
     @property
     def n_regs(self) -> int:
@@ -74,17 +80,17 @@ class _Stages(AsmDict):
     """A kernel's stages by name; those after the tile program are compiled on first use."""
 
     def __init__(self, kernel: EmulatedKernel) -> None:
-        super().__init__({name: text for name, text in kernel.asm.items() if name not in LATER})
+        super().__init__({name: text for name, text in kernel.asm.items() if name not in kernel.stages})
         self.kernel = kernel
 
     def __missing__(self, name: str) -> Any:
-        if name not in LATER:
+        if name not in self.kernel.stages:
             return super().__missing__(name)
         self.update(self.kernel.later)
         return self[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in LATER or super().__contains__(name)
+        return name in self.kernel.stages or super().__contains__(name)
 
     def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in self else default

@@ -148,7 +148,7 @@ class Device:
     @property
     def number(self) -> int:
         """Triton's number for it: each architecture has its own, so that what Triton keeps by device never mixes."""
-        return NUMBERED + self.capability
+        return NUMBERED + self.architecture.number
 
     def place(self, tensor: Any) -> Any:
         """`tensor` (torch, CPU) as a tensor of this GPU, an operand: the two share every byte."""
@@ -247,7 +247,7 @@ class Device:
         """`program` ready to run; its accesses are held to their widths where the author promised something, or if `doubted`."""
         text = self.options.rewrite(program.decode()) if self.options.rewrite else untrusted.decoded(program)
         fused = bool(metadata.enable_fp_fusion) and not self.options.dry  # what is not executed need not know which sums are fused
-        flushes = bool(getattr(metadata, "enable_reflect_ftz", True))
+        flushes = bool(getattr(metadata, "enable_reflect_ftz", self.architecture.backend == "cuda"))
         encloses = bool(self.enclosed) and not self.options.dry
         reals = None if self.options.dry else self.options.real_values
         options: dict[str, Any] = {
@@ -261,6 +261,8 @@ class Device:
         def widths(parsed: Program) -> dict[int, Access] | None:
             if not doubted and not hinted(parsed):
                 return None
+            if self.architecture.backend == "hip":  # what is untrue becomes advice
+                return {}
             return accesses(parsed, self.capability, ptx_version(metadata, self.capability))
 
         if self.options.edited is not None:
@@ -271,7 +273,7 @@ class Device:
         if key not in _translations:
             if len(_translations) >= KEPT:
                 _translations.clear()
-            ptx = ptx_version(metadata, self.capability)
+            ptx = ptx_version(metadata, self.capability) if self.architecture.backend == "cuda" else 0
             named = kept_translations.key(text, doubted=doubted, ptx=ptx, **options)
             _translations[key] = kept_translations.kept(named, lambda: translate(text, widths=widths, **options))
         return _translations[key]
@@ -466,7 +468,7 @@ class Device:
             )
 
         found = held(most_registers(warps, limit_of(metadata, program.attributes.get("ttg.maxnreg"))))
-        if not ready.facts.polling or count <= found.programs:
+        if not ready.facts.polling or count <= found.programs or self.architecture.backend == "hip":
             return found
         with suppress(NotAssembled):  # a program that was edited may be no program of the compiler's
             taken = registers(program.text, self.capability, fused=bool(metadata.enable_fp_fusion))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from bitverdict.harness.model.architectures import CHIPS
+from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
 KIB = 1024
 WARP = 32
@@ -61,13 +61,13 @@ def most_registers(warps: int, limit: int | None) -> Registers:
 def residency(arch: str, count: int, *, shared: int, warps: int, columns: int, registers: Registers) -> Residency:
     """Programs that `count` multiprocessors of `arch` hold: each of `warps` warps takes `shared` bytes of shared memory and
     `registers` a thread, and waits for `columns` of tensor memory."""
-    have = MULTIPROCESSORS[arch]
+    have, warp = MULTIPROCESSORS[arch], ARCHITECTURES[arch].threads_per_warp
     by = {
         "programs": have.programs,
-        "threads": have.threads // (WARP * warps),
+        "threads": have.threads // (warp * warps),
         "shared memory": have.shared // (shared + RESERVED),
         f"registers ({registers.count} a thread, {registers.source})": have.registers
-        // (WARP * warps * (-(-registers.count // 8) * 8)),
+        // (warp * warps * (-(-registers.count // 8) * 8)),
     }
     scarce = min(by, key=lambda name: by[name])
     each = max(by[scarce], 1)

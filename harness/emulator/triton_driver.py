@@ -51,7 +51,7 @@ class _Utils:
         return {
             "max_shared_mem": self.device.architecture.shared_memory,
             "multiprocessor_count": self.device.multiprocessors,
-            "warpSize": 32,
+            "warpSize": self.device.architecture.threads_per_warp,
             "max_num_regs": chip.multiprocessors.registers,
             "sm_clock_rate": chip.clock,
             "mem_clock_rate": chip.memory_clock,
@@ -130,7 +130,10 @@ class EmulatedDriver(DriverBase):
         return ty
 
     def get_current_target(self) -> GPUTarget:
-        return GPUTarget("cuda", self.device.capability, 32)
+        machine = self.device.architecture
+        return GPUTarget(
+            machine.backend, machine.capability if machine.backend == "cuda" else machine.name, machine.threads_per_warp
+        )
 
     def get_current_device(self) -> int:
         return self.device.number
@@ -164,7 +167,7 @@ class EmulatedDriver(DriverBase):
 
 @contextmanager
 def emulated(arch: str, schedule: str = "eager", tuning: str = "", options: LaunchOptions | None = None) -> Iterator[Device]:
-    """Launches go to an emulated `arch` ("sm_80", "sm_90", "sm_100") until the end of the block, and `torch.cuda` answers for it.
+    """Launches go to an emulated `arch` ("sm_80", "sm_90", "gfx942") until the end of the block, and `torch.cuda` answers for it.
 
     Tensors are of `device="cuda"`, or CPU tensors unless `options` say otherwise.
 

@@ -2,7 +2,7 @@
 
 What a kernel may ask of an architecture (features, bytes of shared memory) stands in `bitverdict.kernels.features`, which kernels
 import too. Sources: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"; PTX ISA 9.0, "Target ISA notes";
-Triton 3.9, AccelerateMatmul; the data sheets of the chips.
+Triton 3.9, AccelerateMatmul; the data sheets of the chips; AMD's ISA documents of CDNA 2, 3 and 4 for ``gfxNNN``.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class Chip:
 class Architecture:
     """What an architecture has. An architecture with a `chip` is emulated.
 
-    `family` is the name that NVIDIA gives its generation, in lower case. `families`: its matrix instructions for `tl.dot`, in the
-    order in which Triton tries them. `mma_sync_fp8`: mma.sync takes e4m3 as it is; elsewhere the compiler widens e4m3 to fp16.
-    `tcgen05_int8`: Triton uses tcgen05 for int8.
+    `family` is the name that its maker gives its generation, in lower case. `families`: its matrix instructions for `tl.dot`, in
+    the order in which Triton tries them. `mma_sync_fp8`: mma.sync takes e4m3 as it is; elsewhere the compiler widens e4m3 to fp16.
+    `tcgen05_int8`: Triton uses tcgen05 for int8. `threads_per_warp`: 64 on AMD's CDNA, whose warps are called wavefronts.
     """
 
     name: str
@@ -58,11 +58,24 @@ class Architecture:
     families: tuple[str, ...]
     mma_sync_fp8: bool = False
     tcgen05_int8: bool = False
+    threads_per_warp: int = 32
     chip: Chip | None = None
 
     @property
+    def backend(self) -> str:
+        """Triton's name of the compiler that serves it: "cuda" or "hip"."""
+        return "hip" if is_amd(self.name) else "cuda"
+
+    @property
+    def number(self) -> int:
+        """90 for "sm_90", 0x942 for "gfx942": no two architectures have the same."""
+        return int(self.name.removeprefix("gfx"), 16) if is_amd(self.name) else self.capability
+
+    @property
     def capability(self) -> int:
-        """90 for "sm_90"."""
+        """90 for "sm_90"; of AMD's what torch tells as (major, minor): 94 for "gfx942"."""
+        if is_amd(self.name):
+            return int(self.name.removeprefix("gfx")[:-1])
         return int(self.name.removeprefix("sm_"))
 
     @property
@@ -78,6 +91,11 @@ class Architecture:
     def converts_integers_to_bf16(self) -> bool:
         """Whether one instruction rounds an integer to bf16 (PTX ISA, cvt: from sm_90 on); elsewhere it goes through fp32."""
         return self.capability >= 90
+
+
+def is_amd(name: str) -> bool:
+    """Whether `name` is one of AMD's architectures ("gfx942")."""
+    return name.startswith("gfx")
 
 
 _TCGEN05 = ("tcgen05", "mma.sync")
@@ -229,6 +247,51 @@ _RECORDS = (
             bus=256,
         ),
     ),
+    Architecture(
+        name="gfx90a",
+        family="cdna",
+        families=("mfma",),
+        threads_per_warp=64,
+        chip=Chip(
+            model="AMD Instinct MI210",
+            multiprocessors=Multiprocessors(104, 64 * KIB, registers=131072),
+            memory=64 * GIB,
+            l2=8 * KIB * KIB,
+            clock=1_700_000,
+            memory_clock=1_600_000,
+            bus=4096,
+        ),
+    ),
+    Architecture(
+        name="gfx942",
+        family="cdna",
+        families=("mfma",),
+        threads_per_warp=64,
+        chip=Chip(
+            model="AMD Instinct MI300X",
+            multiprocessors=Multiprocessors(304, 64 * KIB, registers=131072),
+            memory=192 * GIB,
+            l2=4 * KIB * KIB,
+            clock=2_100_000,
+            memory_clock=2_600_000,
+            bus=8192,
+        ),
+    ),
+    Architecture(
+        name="gfx950",
+        family="cdna",
+        families=("mfma",),
+        threads_per_warp=64,
+        chip=Chip(
+            model="AMD Instinct MI355X",
+            multiprocessors=Multiprocessors(256, 160 * KIB, registers=131072),
+            memory=288 * GIB,
+            l2=4 * KIB * KIB,
+            clock=2_400_000,
+            memory_clock=2_000_000,
+            bus=8192,
+        ),
+    ),
 )
 ARCHITECTURES: dict[str, Architecture] = {each.name: each for each in _RECORDS}
 CHIPS: dict[str, Chip] = {each.name: each.chip for each in _RECORDS if each.chip}
@@ -245,7 +308,7 @@ def emulated_with(feature: Feature) -> tuple[str, ...]:
 
 
 def architecture(name: str) -> Architecture:
-    """The record of ``sm_NN``. ValueError (value, rule, remedy) where there is none."""
+    """The record of ``sm_NN`` or ``gfxNNN``. ValueError (value, rule, remedy) where there is none."""
     if name not in ARCHITECTURES:
         raise ValueError(f"architecture {name!r}: has no record; use one of {', '.join(ARCHITECTURES)}, or add its record")
     return ARCHITECTURES[name]
@@ -264,4 +327,5 @@ __all__ = [
     "architecture",
     "architectures",
     "emulated_with",
+    "is_amd",
 ]

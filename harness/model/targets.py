@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass, field
 from functools import cache
 
-from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED
+from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED, is_amd
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.kernels.features import Feature, features_of
@@ -52,7 +52,7 @@ class Target:
 
 def nearest_emulated(arch: str) -> Target:
     """The emulated target whose instructions are nearest to those of a GPU of `arch`."""
-    known = {int(name.removeprefix("sm_")): name for name in EMULATED}
+    known = {int(name.removeprefix("sm_")): name for name in EMULATED if not is_amd(name)}
     capability = int(arch.removeprefix("sm_"))
     name = known[max((number for number in known if number <= capability), default=min(known))]
     return Target(f"emulated:{name}", name)
@@ -75,7 +75,7 @@ def target(name: str) -> Target:
     known = ", ".join(t.name for t in here)
     if name.startswith("cuda:"):
         raise UsageError(f"target {name!r}: no such GPU is visible; targets here: {known}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
-    meant = "" if re.fullmatch(r"emulated:sm_\d+", name) else did_you_mean(name, (machine.name for machine in here))
+    meant = "" if re.fullmatch(r"emulated:(sm_\d+|gfx\w+)", name) else did_you_mean(name, (machine.name for machine in here))
     raise UsageError(f"target {name!r}: must be emulated:sm_NN or cuda:N{meant}; targets here: {known}")
 
 

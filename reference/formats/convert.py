@@ -81,13 +81,33 @@ def convert(source: Format | str, destination: Format | str, codes: np.ndarray, 
 
 def conversion(source: Format | str, destination: Format | str, arch: str) -> tuple[Step, ...]:
     """The instructions from `source` to `destination` on `arch`, in order; ValueError with the reason where there are none."""
-    origin, goal, sm = _name(source), _name(destination), _number(arch)
+    origin, goal = _name(source), _name(destination)
+    if arch.startswith("gfx"):
+        return _on_amd(origin, goal, arch)
+    sm = _number(arch)
     if "e4m3" in (origin, goal) and sm < 89:
         raise ValueError(f"{arch} has no e4m3 (Triton refuses fp8e4nv there); it exists from sm_89 on")
     steps = _from_integer(origin, goal, sm) if origin in INTEGERS else _from_float(origin, goal, sm)
     if not steps:
         raise ValueError(f"{arch} has no conversion from {origin} to {goal} in Triton 3.9 or PTX: try two, through fp32")
     return steps
+
+
+def _on_amd(source: str, destination: str, arch: str) -> tuple[Step, ...]:
+    """The steps on ``gfxNNN`` (AMD's CDNA3 ISA, "VOP1 instructions"; LLVM rounds to bf16 once where there is no instruction). Which
+    NaN comes out is open: a payload is kept there."""
+    match source, destination:
+        case "fp32", "fp16":
+            return (Step(source, destination, "v_cvt_f16_f32", rounded),)
+        case "fp32", "bf16":
+            return (Step(source, destination, "v_cvt_pk_bf16_f32", rounded),)
+        case "fp16", "fp32":
+            return (Step(source, destination, "v_cvt_f32_f16", rounded),)
+        case "bf16", "fp32":
+            return (Step(source, destination, "v_lshlrev_b32", moved_up),)
+        case ("fp16", "bf16") | ("bf16", "fp16"):
+            return _on_amd(source, "fp32", arch) + _on_amd("fp32", destination, arch)
+    raise ValueError(f"{arch}: what Triton 3.9 makes of a conversion from {source} to {destination} is not known here: try fp32")
 
 
 def _from_float(source: str, destination: str, sm: int) -> tuple[Step, ...]:

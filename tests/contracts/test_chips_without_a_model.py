@@ -20,7 +20,7 @@ from bitverdict.harness.contracts.oracle.gemm_bound import Launched, bounded_pro
 from bitverdict.harness.judge.devices import device_of, entered
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.architectures import ARCHITECTURES
+from bitverdict.harness.model.architectures import ARCHITECTURES, is_amd
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome
@@ -30,7 +30,7 @@ from bitverdict.reference.formats import FP32, convert, decode
 from bitverdict.reference.tensor_core import INSTRUCTIONS, product
 from tests.faults.mutants import Mutant, once, write_mutant
 
-UNMODELLED = [name for name in ARCHITECTURES if not modelled(name)]
+UNMODELLED = [name for name in ARCHITECTURES if not modelled(name) and not is_amd(name)]
 SMALL = CONFIGS["cuda"][-1]  # 32x64x32
 DOT = "accumulator = tl.dot(a, b, accumulator, input_precision=PRECISION, out_dtype=ACCUMULATOR)"
 DROPPED = Mutant(

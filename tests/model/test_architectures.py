@@ -36,7 +36,7 @@ def test_each_family_of_an_emulated_architecture_has_a_tensor_core_model() -> No
 
 
 def test_families_are_those_of_the_features() -> None:
-    of = {"wgmma": Feature.WGMMA, "tcgen05": Feature.TCGEN05, "mma.sync": Feature.MMA_SYNC}
+    of = {"wgmma": Feature.WGMMA, "tcgen05": Feature.TCGEN05, "mma.sync": Feature.MMA_SYNC, "mfma": Feature.MFMA}
     for each in ARCHITECTURES.values():
         assert set(each.families) == {family for family, feature in of.items() if feature in each.features}, each.name
 
@@ -66,7 +66,7 @@ def test_a_gpu_is_seen_on_the_nearest_emulated_one() -> None:
 
 
 def test_an_unknown_architecture_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ValueError, match=r"'sm_70': has no record; use one of .*sm_121, or add its record"):
+    with pytest.raises(ValueError, match=r"'sm_70': has no record; use one of .*gfx950, or add its record"):
         architecture("sm_70")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,7 @@ import numpy as np
 from bitverdict.harness.emulator.compiler_process import apart
 from bitverdict.harness.emulator.mlir_types import Type
 
-WARP = 32
+WARP = 32  # threads of a warp; AMD's has `threads_of` its layouts
 EVERY = -1  # all bits: each thread holds the same
 
 
@@ -24,6 +25,18 @@ class Owners:
 
     threads: np.ndarray
     copies: int
+    warp: int = WARP
+
+
+def threads_of(layout: str) -> int:
+    """Threads of a warp, as a `layout` with its aliases written out has them."""
+    if "amd_mfma" in layout:
+        return 2 * WARP
+    if found := re.search(r"threadsPerWarp = \[([\d, ]+)\]", layout):
+        return prod(map(int, found[1].split(",")))
+    if found := re.search(r"lane = \[((?:\[[\d, ]*\](?:, )?)*)\]", layout):
+        return 1 << found[1].count("[")
+    return WARP
 
 
 SCALAR = Owners(np.zeros(1, np.int32), EVERY)  # thread 0 stores it (`emitRedundantThreadPredicate`), each thread loads it
@@ -51,7 +64,7 @@ def owners(kind: Type, layout: str) -> Owners:
             starts = np.concatenate([starts, starts ^ np.array(basis)])
     where = (starts[:, None, :] ^ places[None, :, :]).reshape(-1, len(kind.shape))  # (threads * held, rank)
     threads[tuple(where.T)] = np.repeat(numbers, len(places))
-    return Owners(threads.reshape(-1), copies)
+    return Owners(threads.reshape(-1), copies, threads_of(layout))
 
 
 def bases(shape: tuple[int, ...], layout: str) -> tuple[list[list[int]], list[list[int]], list[list[int]]]:
@@ -78,14 +91,15 @@ def _linear(shape: tuple[int, ...], layout: str) -> Linear:
 
 @apart
 def _asked(shape: tuple[int, ...], layout: str) -> tuple[list, list, list, list]:
-    from triton._C.libtriton import gluon_ir, ir, nvidia
+    from triton._C.libtriton import amd, gluon_ir, ir, nvidia
 
     context = ir.context()
     ir.load_dialects(context)
     nvidia.load_dialects(context)
+    amd.load_dialects(context)
     text = f"tt.func public @layout(%a: tensor<{'x'.join(map(str, shape))}xi8, {layout}>) {{ tt.return }}"
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
-        file.write(f'module attributes {{"ttg.threads-per-warp" = {WARP} : i32}} {{ {text} }}')
+        file.write(f'module attributes {{"ttg.threads-per-warp" = {threads_of(layout)} : i32}} {{ {text} }}')
         file.flush()
         module = ir.parse_mlir_module(file.name, context)
     module.context = context  # or it is gone before the module is
@@ -97,7 +111,7 @@ def _asked(shape: tuple[int, ...], layout: str) -> tuple[list, list, list, list]
 
 @cache
 def slots(shape: tuple[int, ...], layout: str, *, copies: bool = True) -> np.ndarray:
-    """(warps * 32, registers) the element, row-major, that each register of each thread holds. Without `copies` registers that
+    """(warps * threads, registers) the element, row-major, that each register of each thread holds. Without `copies` registers that
     hold what another of the thread does are left out."""
     registers, lanes, warps = bases(shape, layout)
     registers = [basis for basis in registers if copies or any(basis)]
@@ -126,7 +140,8 @@ def moved_places(source: tuple[tuple[int, ...], str], target: tuple[tuple[int, .
 
 def stays_in_warp(before: Owners, after: Owners) -> bool:
     """Whether a conversion between two layouts moves nothing from one warp to another."""
-    return bool((before.threads // WARP == after.threads // WARP).all()) and before.copies // WARP == after.copies // WARP
+    warp = before.warp
+    return bool((before.threads // warp == after.threads // warp).all()) and before.copies // warp == after.copies // warp
 
 
 __all__ = ["EVERY", "SCALAR", "WARP", "Owners", "bases", "moved_places", "owners", "slots", "stays_in_warp"]

@@ -77,6 +77,34 @@ class Fate:
     unplaced: set[tuple[int, ...]] = field(default_factory=set)
 
 
+class OpenContraction:
+    """Of a target whose machine code nobody reads here (AMD's): each sum that a product reaches is an open choice."""
+
+    def __init__(self, arch: str) -> None:
+        self.arch = arch
+
+    def fate(self, line: int) -> Fate:
+        """Nothing is known."""
+        return Fate()
+
+    def joined_by_ptxas(self, line: int, fate: Fate) -> bool:
+        """ptxas makes no code of it."""
+        return False
+
+    def left_by_ptxas(self, line: int, fate: Fate) -> bool:
+        """As `joined_by_ptxas`."""
+        return False
+
+    def removes(self, line: int) -> bool:
+        """Each sum counts as one that is left."""
+        return False
+
+    @property
+    def fates(self) -> dict[int, Fate]:
+        """NotAssembled: a reduction or a narrowed sum cannot be left open."""
+        raise NotAssembled(f"{self.arch}: the emulated GPU does not read its machine code; compile with enable_fp_fusion=False")
+
+
 class Contraction:
     """The fates of the sums of one tile program on one target, compiled with fusion when first asked for."""
 

@@ -52,11 +52,12 @@ def places(layout: str, shape: tuple[int, ...], element: str, itemsize: int) -> 
 @apart
 def _bases(layout: str, shape: tuple[int, ...], element: str) -> list[list[int]]:
     """The coordinates that each bit of an element's number in memory moves by."""
-    from triton._C.libtriton import gluon_ir, ir, nvidia
+    from triton._C.libtriton import amd, gluon_ir, ir, nvidia
 
     context = ir.context()
     ir.load_dialects(context)
     nvidia.load_dialects(context)
+    amd.load_dialects(context)
     kind = f"!ttg.memdesc<{'x'.join(map(str, shape))}x{element}, {layout}, #ttg.shared_memory, mutable>"
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
         file.write(

@@ -23,7 +23,7 @@ _STORE = re.compile(r"st(?:\.volatile)?\.shared(?:::cta)?(?:\.v(\d))?\.[a-z]+(\d
 
 @dataclass(frozen=True, eq=False)
 class SharedStores:
-    """The stores of one tile program on one target."""
+    """The stores of one tile program on one target. `capability`: 0 on AMD's, whose machine code is not read."""
 
     program: Program
     capability: int
@@ -31,6 +31,8 @@ class SharedStores:
     def forms(self, op: Operation) -> set[int]:
         """Forms (`thread_words`) of the stores that the compiler makes of `op`; of all in the program where none is under its
         lines. NotModelled where the compiler does not take the program."""
+        if not self.capability:
+            raise NotModelled(op, "whose words differ from lane to lane, on a target whose stores to shared memory are not read")
         try:
             listed = _listed(self.program.text, self.capability)
         except NotAssembled as error:

@@ -1,7 +1,7 @@
 """Stopping the real compiler at the tile program: after memory allocation, fences, barriers and waits, before LLVM.
 
-The passes are those with which `make_llir` of Triton's own NVIDIA backend begins. Their names are private, so each is looked for
-before anything is compiled, and a Triton that has others is refused.
+The passes are those with which `make_llir` of Triton's own NVIDIA or AMD backend begins. Their names are private, so each is looked
+for before anything is compiled, and a Triton that has others is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import triton
-from triton._C.libtriton import ir, nvidia, passes
+from triton._C.libtriton import amd, ir, nvidia, passes
 
 from bitverdict.harness.emulator.mlir_reader import places, unescaped
 
@@ -22,7 +22,7 @@ WRITTEN = "// fences before lowering: "  # first line of a tile program's text
 LANGUAGE = "// written in: "  # second line
 SUPPORTED = ("3.9.",)
 _SEMICOLON = "\\3B"  # as MLIR would write it between quotes
-_UNVERIFIED = "nvvm.kernel"  # an attribute that no module may have
+_UNVERIFIED = {"cuda": "nvvm.kernel", "hip": "rocdl.kernel"}  # an attribute that no module may have
 _PASSES: tuple[tuple[str, Any, str, str], ...] = (
     ("passes.ttgpuir", passes.ttgpuir, "add_combine_tensor_select_and_if", ""),
     ("passes.ttgpuir", passes.ttgpuir, "add_allocate_warp_groups", "consan"),
@@ -35,6 +35,14 @@ _PASSES: tuple[tuple[str, Any, str, str], ...] = (
     ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_membar", "capability, ptx"),
     ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_tmem_wait_insertion", ""),
 )
+_AMD_PASSES: tuple[tuple[str, Any, str, str], ...] = (
+    ("amd.passes.ttgpuir", amd.passes.ttgpuir, "add_warp_pipeline_conversion", "arch"),
+    ("passes.convert", passes.convert, "add_scf_to_cf", ""),
+    ("passes.gluon", passes.gluon, "add_inliner", ""),
+    ("amd.passes.ttgpuir", amd.passes.ttgpuir, "add_allocate_shared_memory", "arch"),
+    ("amd.passes.ttgpuir", amd.passes.ttgpuir, "add_membar", "arch"),
+)
+"""Of AMD's backend, without its conversion of indices to LLVM, and before a wait counts instructions in place of groups."""
 CONVERSION: tuple[tuple[str, Any, str, str], ...] = (
     ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_cluster_barrier_mbar_allocator", ""),
     ("passes.ttgpuir", passes.ttgpuir, "add_allocate_global_scratch_memory", ""),
@@ -58,7 +66,9 @@ TO_LLVM: tuple[tuple[str, Any, str, str], ...] = (
 
 def check_release() -> None:
     """RuntimeError, with what is missing, for a Triton release whose compiler this module does not know."""
-    missing = [f"{room}.{name}" for room, place, name, _ in (*_PASSES, *CONVERSION, *TO_LLVM) if not hasattr(place, name)]
+    missing = [
+        f"{room}.{name}" for room, place, name, _ in (*_PASSES, *_AMD_PASSES, *CONVERSION, *TO_LLVM) if not hasattr(place, name)
+    ]
     if missing or not triton.__version__.startswith(SUPPORTED):
         raise RuntimeError(
             f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED)}"
@@ -88,9 +98,14 @@ class Stages:
     ) -> tuple[str, str] | None:
         if backend is None:  # the compile cache asks for its key
             return self.key, self.key
-        assert stages is not None and capability is not None
+        assert stages is not None
+        written_in = getattr(language, "name", "").lower()
+        if capability is None:  # AMD's backend has none
+            stages.pop("llir"), stages.pop("amdgcn")
+            stages["hsaco"] = amd_tile_program(options, written_in)
+            return None
         stages.pop("llir"), stages.pop("ptx")
-        stages["cubin"] = tile_program(options, capability, getattr(language, "name", "").lower())
+        stages["cubin"] = tile_program(options, capability, written_in)
         return None
 
 
@@ -108,28 +123,48 @@ def tile_program(options: Any, capability: int, language: str) -> Callable[[Any,
             "capability, ptx": (capability, get_ptx_version_from_options(options, capability)),
         }
         written = ";".join(each.replace(";", _SEMICOLON) for each in places(module.str(), FENCE))
-        manager = ir.pass_manager(module.context)
-        for _, place, name, arguments in _PASSES:
-            getattr(place, name)(manager, *given[arguments])
-        manager.run(module, "tile_program")
-        total = module.get_int_attr("ttg.total-num-warps")
-        if total is not None:
-            metadata["num_warps"] = total
-        metadata.update(
-            name=module.get_entry_func_name(),
-            shared=module.get_int_attr("ttg.shared"),
-            tmem_size=module.get_int_attr("ttg.tensor_memory_size"),
-            global_scratch_size=0,
-            global_scratch_align=1,
-            profile_scratch_size=0,
-            profile_scratch_align=1,
-        )
+        _run(module, _PASSES, given)
+        _tell(module, metadata)
+        metadata["tmem_size"] = module.get_int_attr("ttg.tensor_memory_size")
         program = f"{WRITTEN}{written}\n{LANGUAGE}{language}\n{generic_text(module)}"
         if options.num_ctas > 1:  # of these the compiler fails to convert many: a GPU would see none of them
             converted(program, capability, get_ptx_version_from_options(options, capability))
         return program.encode()
 
     return stage
+
+
+def amd_tile_program(options: Any, language: str) -> Callable[[Any, dict], bytes]:
+    """As `tile_program`, of a kernel for one of AMD's architectures."""
+
+    def stage(module: Any, metadata: dict) -> bytes:
+        _run(module, _AMD_PASSES, {"": (), "arch": (options.arch,)})
+        _tell(module, metadata)
+        return f"{WRITTEN}\n{LANGUAGE}{language}\n{generic_text(module, 'hip')}".encode()
+
+    return stage
+
+
+def _run(module: Any, listed: tuple[tuple[str, Any, str, str], ...], given: dict[str, tuple]) -> None:
+    manager = ir.pass_manager(module.context)
+    for _, place, name, arguments in listed:
+        getattr(place, name)(manager, *given[arguments])
+    manager.run(module, "tile_program")
+
+
+def _tell(module: Any, metadata: dict) -> None:
+    """What Triton asks of the metadata of a compiled kernel."""
+    total = module.get_int_attr("ttg.total-num-warps")
+    if total is not None:
+        metadata["num_warps"] = total
+    metadata.update(
+        name=module.get_entry_func_name(),
+        shared=module.get_int_attr("ttg.shared"),
+        global_scratch_size=0,
+        global_scratch_align=1,
+        profile_scratch_size=0,
+        profile_scratch_align=1,
+    )
 
 
 def fences_of(program: bytes) -> frozenset[str]:
@@ -148,8 +183,11 @@ def read_back(program: str) -> Any:
     context = ir.context()
     ir.load_dialects(context)
     nvidia.load_dialects(context)
+    amd.load_dialects(context)
+    for mark in _UNVERIFIED.values():
+        program = program.replace(f'{mark} = "tile program", ', "")
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
-        file.write(program.replace(f'{_UNVERIFIED} = "tile program", ', ""))
+        file.write(program)
         file.flush()
         module = ir.parse_mlir_module(file.name, context)
     module.context = context  # or it is gone before the module is
@@ -168,11 +206,11 @@ def converted(program: str, capability: int, ptx: int, before: Callable[[Any], N
     return module.str()
 
 
-def generic_text(module: Any) -> str:
+def generic_text(module: Any, backend: str = "cuda") -> str:
     """The module in MLIR's generic assembly, locations included. The bindings print the short forms, except of a module that does
     not verify: so it is made not to, by an attribute that belongs on functions only, at the end, when nothing else will look at
     it."""
-    module.set_attr(_UNVERIFIED, ir.builder(module.context).get_string_attr("tile program"))
+    module.set_attr(_UNVERIFIED[backend], ir.builder(module.context).get_string_attr("tile program"))
     text = module.str()
     if '"builtin.module"(' not in text:
         raise RuntimeError(f"triton {triton.__version__} does not print the generic form of a module any more")

@@ -22,9 +22,10 @@ from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.execution.threads import Owners, owners
 from bitverdict.harness.emulator.faults import EmulatedFault, NotModelled
 from bitverdict.harness.emulator.frontend.access_widths import Access
+from bitverdict.harness.emulator.frontend.buffer_operations import through_pointers
 from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals
 from bitverdict.harness.emulator.frontend.cluster_layouts import Split, commits, split
-from bitverdict.harness.emulator.frontend.contraction import Contraction
+from bitverdict.harness.emulator.frontend.contraction import Contraction, OpenContraction
 from bitverdict.harness.emulator.frontend.enclosing import Enclosing, OpenChoice
 from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, compiled, gives_nothing, run
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
@@ -36,6 +37,7 @@ from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
 from bitverdict.harness.emulator.untrusted import accepted
+from bitverdict.harness.model.architectures import is_amd
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.frontend.lowerings.program_batches import Batches
@@ -159,9 +161,16 @@ class Translator(Writer):
         self.replaced: set[str] = set()  # values that the code of an earlier operation made already
 
     @cached_property
-    def contraction(self) -> Contraction:
+    def contraction(self) -> Contraction | OpenContraction:
         """What the compiler made of this program's sums."""
+        if self.amd:
+            return OpenContraction(self.arch)
         return Contraction(self.program, int(self.arch.removeprefix("sm_")))
+
+    @property
+    def amd(self) -> bool:
+        """Whether the target is one of AMD's."""
+        return is_amd(self.arch)
 
     @property
     def ctas(self) -> int:
@@ -526,6 +535,8 @@ def translated_program(
     real_values: frozenset[str] | None,
 ) -> Translated:
     """As `translate`, of a `program` that was read and verified."""
+    if is_amd(arch):
+        through_pointers(program)
 
     def translator(encloses: bool) -> Translator:
         return Translator(

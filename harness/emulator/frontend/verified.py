@@ -19,7 +19,7 @@ from math import prod
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program, parse_program
 from bitverdict.harness.emulator.mlir_types import parse_type
-from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
+from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS, is_amd
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,6 @@ _RANGES = {
     "ttg.num-warps": (1, LIMITS.warps),
     "ttg.total-num-warps": (1, LIMITS.warps),
     "ttg.num-ctas": (1, LIMITS.ctas),
-    "ttg.threads-per-warp": (32, 32),
     "ttg.maxnreg": (0, LIMITS.registers),
 }
 
@@ -110,8 +109,11 @@ def _check_module(program: Program, arch: str) -> None:
     for name in ("ttg.num-warps", "ttg.num-ctas"):
         if (value := _integer(program, name, 1)) & (value - 1):
             raise refusal(f"{name} is {value}: a power of two")
-    told = program.attributes.get("ttg.target", f'"cuda:{arch.removeprefix("sm_")}"')
-    if told != f'"cuda:{arch.removeprefix("sm_")}"':
+    if (value := _integer(program, "ttg.threads-per-warp", 32)) != ARCHITECTURES[arch].threads_per_warp:
+        raise refusal(f"ttg.threads-per-warp is {value}: {arch} has {ARCHITECTURES[arch].threads_per_warp}")
+    due = f'"hip:{arch}"' if is_amd(arch) else f'"cuda:{arch.removeprefix("sm_")}"'
+    told = program.attributes.get("ttg.target", due)
+    if told != due:
         raise refusal(f"it is for {told[:40]}, and the launch is on {arch}")
     for name, most in (
         ("ttg.shared", ARCHITECTURES[arch].shared_memory),

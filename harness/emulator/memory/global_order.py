@@ -164,10 +164,15 @@ class GlobalOrder:
         self.owners: dict[Operation, Owners] = {}
 
     @cached_property
+    def warp(self) -> int:
+        """Threads of a warp."""
+        return self.facts.program.integer("ttg.threads-per-warp", WARP)
+
+    @cached_property
     def all_threads(self) -> int:
         """The bits that the number of a thread may have."""
         program = self.facts.program
-        return WARP * program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4)) - 1
+        return self.warp * program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4)) - 1
 
     # -- agents -------------------------------------------------------------------------------------------------------
     @property
@@ -397,7 +402,7 @@ class GlobalOrder:
 
     def _apart(self, access: Access, at: np.ndarray, event: int, mine: np.ndarray, theirs: np.ndarray, does: str, did: str) -> None:
         if event < access.agent.warp_segment or did == "reads":  # a warp has read for all its threads before it goes on to write
-            mine, theirs = mine // WARP, theirs // WARP
+            mine, theirs = mine // self.warp, theirs // self.warp
         if (differ := mine != theirs).any():
             self._race(access, int(at[differ.argmax()]), event, does, did, threads=True)
 

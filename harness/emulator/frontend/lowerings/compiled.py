@@ -12,6 +12,7 @@ from bitverdict.harness.emulator.execution.threads import slots
 from bitverdict.harness.emulator.frontend.assembly import NotAssembled
 from bitverdict.harness.emulator.frontend.compiled_operations import compiled, operation_of, takes_product, with_constants, words_of
 from bitverdict.harness.emulator.frontend.inline_assembly import Assembly
+from bitverdict.harness.emulator.frontend.lowerings.amd_functions import approximated
 from bitverdict.harness.emulator.frontend.lowerings.functions import folds
 from bitverdict.harness.emulator.frontend.lowerings.sums import may_be_product
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
@@ -31,6 +32,9 @@ def expanded(t: Translator, op: Operation) -> None:
     A sum behind it that takes in its last product is `sums`' to refuse: it asks the compiled program.
     """
     result = t.result(op)
+    if t.amd:
+        approximated(t, op)
+        return
     elements = tuple(t.operand(op, number).element for number in range(len(op.operands)))
     given = replace(operation_of(op.name, op.attributes, elements, result.element), flushes=t.flushes)
     try:

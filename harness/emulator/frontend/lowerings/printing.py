@@ -18,7 +18,8 @@ from bitverdict.harness.emulator.numerics.scalar_ops import widen
 @lowers("tt.print")
 def say(t: Translator, op: Operation) -> None:
     """Threads of one warp print together, a register at a time. Which warp comes first is nobody's promise: here the lower one."""
-    threads = WARP * t.program.integer("ttg.num-warps", 4)
+    warp = t.program.integer("ttg.threads-per-warp", WARP)
+    threads = warp * t.program.integer("ttg.num-warps", 4)
     prefix, signs = op.string("prefix"), op.integers("isSigned") if op.operands else []
     if not op.operands:
         t.emit("{}", t.calls(print_line, prefix, threads))
@@ -30,7 +31,7 @@ def say(t: Translator, op: Operation) -> None:
         if kind.kind == "tensor":
             order = slots(kind.shape, t.program.expand(kind.layout))
         said = f"{prefix}(operand {number}) " if len(op.operands) > 1 else prefix
-        t.emit("{}", t.calls(print_values, t.value(name), kind, order, said, bool(signs[number]), op.flag("hex")))
+        t.emit("{}", t.calls(print_values, t.value(name), kind, order, warp, said, bool(signs[number]), op.flag("hex")))
 
 
 MOST_PRINTED = 16 << 20  # characters of one process: what a GPU's buffer of 1 MiB holds in a few launches
@@ -54,8 +55,11 @@ def _write(text: str) -> None:
         sys.stdout.write(f"more than {MOST_PRINTED} characters from device_print: what follows is left out\n")
 
 
-def print_values(m: Cta, values: np.ndarray, kind: Type, order: np.ndarray, said: str, signed: bool, hexadecimal: bool) -> None:
-    """`values` of `kind`, those that the registers of each thread hold: `order` (threads, registers) are their elements."""
+def print_values(
+    m: Cta, values: np.ndarray, kind: Type, order: np.ndarray, warp: int, said: str, signed: bool, hexadecimal: bool
+) -> None:
+    """`values` of `kind`, those that the registers of each thread hold: `order` (threads, registers) are their elements; `warp`
+    threads print together."""
     shown = [text(value, kind, signed, hexadecimal) for value in np.asarray(values).reshape(-1).tolist()]
     if kind.is_float and not hexadecimal:
         shown = [f"{value:f}" for value in widen(np.asarray(values), kind.format).reshape(-1).tolist()]
@@ -65,7 +69,7 @@ def print_values(m: Cta, values: np.ndarray, kind: Type, order: np.ndarray, said
     for value, place in zip(shown, np.ndindex(kind.shape), strict=True):
         index = ", ".join(f"{at:{width}}" for at, width in zip(place, widths, strict=True))
         lines.append(f"{head}{index}){said}{value}\n")
-    warps = order.reshape(-1, WARP, order.shape[1]).transpose(0, 2, 1)  # (warps, registers, lanes)
+    warps = order.reshape(-1, warp, order.shape[1]).transpose(0, 2, 1)  # (warps, registers, lanes)
     _write("".join([lines[element] for element in warps.reshape(-1).tolist()]))
 
 

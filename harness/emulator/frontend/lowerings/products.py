@@ -6,6 +6,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.cluster_order import CLUSTER, OWN, reach
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
+from bitverdict.harness.emulator.frontend.lowerings.mfma import mfma
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
@@ -37,6 +38,9 @@ def _note(t: Translator, family: str, formats: tuple[str, str, str], a: Type, b:
 def dot(t: Translator, op: Operation) -> None:
     a, b, d = t.operand(op, 0), t.operand(op, 1), t.result(op)
     layout = t.program.expand(d.layout)
+    if "amd_mfma" in layout:
+        t.call(op, _batched(mfma(t, op, _formats(op, a, b, d)), a))
+        return
     if "nvidia_mma" not in layout:
         t.call(op, _batched(_without_tensor_cores(t, op, a, b, d), a))
         return

@@ -23,6 +23,7 @@ from bitverdict.harness.emulator.frontend.translate import NotModelled, Translat
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical
 from bitverdict.reference.reduction_order import (
+    AMD,
     Layout,
     ReductionOrder,
     ScanOrder,
@@ -121,7 +122,7 @@ def _order(
     the factors instead of `operands`, which are those of `op`."""
     axis, alone, kind, layout = source.integer("axis"), only(source), t.operand(source, 0), layout_of(t, source)
     pairs = alone is not None and alone.name in _PACKED and vectorised(layout, axis, str(kind.format), sm=_sm(t))
-    order = reduction_order(layout, axis, pairs=pairs)
+    order = reduction_order(layout, axis, pairs=pairs, single=alone is not None)
     if alone is not None and alone.name == "arith.addf" and (order.thread or order.lanes):
         if leaves := fused_leaves(t, op, alone, bool(order.thread)):
             return layout, order, *leaves
@@ -178,7 +179,7 @@ def _layout_of(shape: tuple[int, ...], layout: str) -> Layout:
 
 
 def _sm(t: Translator) -> int:
-    return int(t.arch.removeprefix("sm_"))
+    return AMD if t.amd else int(t.arch.removeprefix("sm_"))
 
 
 def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:

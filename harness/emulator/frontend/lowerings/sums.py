@@ -312,7 +312,7 @@ def may_be_product(t: Translator, name: str, divided: bool = False) -> bool:
         elif op.name == "ttng.packed_arith":
             if op.integer("op_kind") == PACKED_PRODUCT:
                 return True
-        elif op.name == "arith.divf" and divided:
+        elif op.name == "arith.divf" and divided and not t.amd:
             return True
         elif op.name not in _NO_PRODUCT and not _folds_without_product(op) and not _is_function(op):
             return True

@@ -1,0 +1,122 @@
+"""AMD's buffer operations as accesses through pointers, which the rest of the emulator knows.
+
+`amdg.buffer_load %x[%offsets]` takes a base and offsets in elements, of 32 bits. Its lanes whose mask is False, and those whose
+offset lies beyond the buffer's record of 2^31 - 2 bytes, give zero and store nothing (CDNA3 ISA, "Buffer Addressing";
+BufferOpsEmitter of Triton's AMD backend). A record is longer than any tensor that the compiler makes buffer operations of, so it
+bounds nothing that a
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bitverdict.harness.emulator.faults import NotModelled
+from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
+
+_LOAD, _STORE = ("pointer", "offsets", "stride?", "mask?", "other?"), ("value", "pointer", "offsets", "stride?", "mask?")
+_COPY = ("view", "pointer", "offsets", "mask?", "other?", "stride?")
+_ATOMIC = ("pointer", "offsets", "value", "stride?", "mask?")
+
+
+@dataclass(eq=False)
+class BufferAccess(Operation):
+    """An access that was made of a buffer operation; a report shows that one."""
+
+    shown: str = ""
+
+    @property
+    def brief(self) -> str:
+        return self.shown
+
+
+def through_pointers(program: Program) -> None:
+    """Replace the buffer operations of `program`. One that was replaced already is left as it is."""
+    for function in program.functions.values():
+        for block in function.blocks:
+            block.operations = [each for op in block.operations for each in _replaced(op, block)]
+
+
+def _replaced(op: Operation, block: Block) -> list[Operation]:
+    for region in op.regions:
+        for inner in region:
+            inner.operations = [each for found in inner.operations for each in _replaced(found, inner)]
+    made = _MADE.get(op.name)
+    return [op] if made is None else made(op)
+
+
+def _pointers(op: Operation, pointer: str, offsets: str) -> tuple[list[Operation], str, str]:
+    """Operations that make pointers of a base and offsets; the name and the type of what they make."""
+    types = dict(zip(op.operands, op.operand_types, strict=True))
+    shape = re.fullmatch(r"tensor<((?:\d+x)+)i32(.*)>", types[offsets])
+    if shape is None:
+        raise NotModelled(op, f"with offsets of the type {types[offsets]}")
+    kind = f"tensor<{shape[1]}{types[pointer]}{shape[2]}>"
+    own = op.results[0] if op.results else f"%line{op.line}"
+    base, at = f"{own}~base", f"{own}~at"
+    splat = _made("tt.splat", op, [base], [pointer], [types[pointer]], [kind])
+    return [splat, _made("tt.addptr", op, [at], [base, offsets], [kind, types[offsets]], [kind])], at, kind
+
+
+def _made(
+    name: str,
+    op: Operation,
+    results: list[str],
+    operands: list[str],
+    operand_types: list[str],
+    result_types: list[str],
+    attributes: dict[str, str] | None = None,
+) -> Operation:
+    return BufferAccess(
+        name,
+        results,
+        operands,
+        attributes or {},
+        operand_types,
+        result_types,
+        [],
+        op.location,
+        op.text,
+        line=op.line,
+        shown=op.brief,
+    )
+
+
+def _access(op: Operation, name: str, names: tuple[str, ...], taken: tuple[str, ...], kept: tuple[str, ...]) -> list[Operation]:
+    """`op`, whose operands are `names`, as the operation `name` on the groups `taken`; `kept` are the attributes it has too."""
+    groups, types = op.named(*names), dict(zip(op.operands, op.operand_types, strict=True))
+    if groups["stride"]:
+        types.pop(groups["stride"][0], None)  # a hint for caches: it changes no address
+    made, at, kind = _pointers(op, groups["pointer"][0], groups["offsets"][0])
+    groups["pointer"], types[at] = [at], kind
+    operands = [value for group in taken for value in groups[group]]
+    sizes = ", ".join(str(len(groups[group])) for group in taken)
+    told = {key: op.attributes[key] for key in kept if key in op.attributes} | {"operandSegmentSizes": f"array<i32: {sizes}>"}
+    return [*made, _made(name, op, op.results, operands, [types[value] for value in operands], op.result_types, told)]
+
+
+def _load(op: Operation) -> list[Operation]:
+    return _access(op, "tt.load", _LOAD, ("pointer", "mask", "other"), ("isVolatile",))
+
+
+def _store(op: Operation) -> list[Operation]:
+    return _access(op, "tt.store", _STORE, ("pointer", "value", "mask"), ())
+
+
+def _copy(op: Operation) -> list[Operation]:
+    return _access(op, "ttg.async_copy_global_to_local", _COPY, ("pointer", "view", "mask", "other"), ())
+
+
+def _atomic(op: Operation) -> list[Operation]:
+    return _access(op, "tt.atomic_rmw", _ATOMIC, ("pointer", "value", "mask"), ("atomic_rmw_op", "sem", "scope"))
+
+
+_MADE: dict[str, Callable[[Operation], list[Operation]]] = {
+    "amdg.buffer_load": _load,
+    "amdg.buffer_store": _store,
+    "amdg.buffer_load_to_local": _copy,
+    "amdg.buffer_atomic_rmw": _atomic,
+}
+
+__all__ = ["BufferAccess", "through_pointers"]
