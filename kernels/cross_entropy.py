@@ -30,7 +30,7 @@ from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import is_power_of_two
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, row_stride
+from bitverdict.kernels.row_tiles import AS_WRITTEN, row_stride, warp_threads
 from bitverdict.kernels.row_tiles import CLAUSES as ROW_CLAUSES
 
 REQUIRES: frozenset[Feature] = frozenset()
@@ -94,7 +94,7 @@ def cross_entropy_kernel(
     x, targets, loss, lse, columns, x_stride, ignore_index, share, spread, kept, SMOOTHED: gl.constexpr, BLOCK: gl.constexpr,
     PER_THREAD: gl.constexpr,
 ):  # fmt: skip
-    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])
+    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])
     row = gl.program_id(0).to(gl.int64)
     largest, total, added = -float("inf"), 0.0, 0.0
     for start in range(0, columns, BLOCK):
@@ -123,7 +123,7 @@ def cross_entropy_backward_kernel(
     x, targets, lse, g, dx, columns, x_stride, dx_stride, ignore_index, each, kept, SMOOTHED: gl.constexpr, BLOCK: gl.constexpr,
     PER_THREAD: gl.constexpr,
 ):  # fmt: skip
-    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])
+    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])
     row = gl.program_id(0).to(gl.int64)
     column = gl.program_id(1) * BLOCK + gl.arange(0, BLOCK, layout)  # (BLOCK,)
     inside = column < columns  # (BLOCK,)

@@ -28,7 +28,7 @@ from triton.experimental.gluon import language as gl
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, block_of, row_stride, same_shape
+from bitverdict.kernels.row_tiles import AS_WRITTEN, block_of, row_stride, same_shape, warp_threads
 from bitverdict.kernels.row_tiles import CLAUSES as ROW_CLAUSES
 
 REQUIRES: frozenset[Feature] = frozenset()
@@ -69,7 +69,7 @@ CLAUSES = (
 
 @gluon.jit
 def rms_norm_kernel(x, w, y, r, columns, x_stride, y_stride, share, eps, BLOCK: gl.constexpr, PER_THREAD: gl.constexpr):
-    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])
+    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])
     row = gl.program_id(0).to(gl.int64)
     column = gl.arange(0, BLOCK, layout)  # (BLOCK,)
     inside = column < columns  # (BLOCK,)
@@ -85,7 +85,7 @@ def rms_norm_backward_kernel(
     x, w, dy, r, dx, parts, rows, columns, x_stride, dy_stride, dx_stride, share, BLOCK: gl.constexpr, PER_THREAD: gl.constexpr,
     ROWS: gl.constexpr,
 ):  # fmt: skip
-    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])
+    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])
     program = gl.program_id(0).to(gl.int64)
     column = gl.arange(0, BLOCK, layout)  # (BLOCK,)
     inside = column < columns  # (BLOCK,)
@@ -107,7 +107,7 @@ def rms_norm_backward_kernel(
 @gluon.jit
 def added_rows_kernel(parts, total, rows, columns, BLOCK: gl.constexpr, PER_THREAD: gl.constexpr):
     """total[j] = parts[0, j] + parts[1, j] + ..., in that order."""
-    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])
+    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])
     column = gl.program_id(0) * BLOCK + gl.arange(0, BLOCK, layout)  # (BLOCK,)
     found = gl.zeros([BLOCK], gl.float32, layout)  # (BLOCK,)
     place = parts + column  # (BLOCK,)

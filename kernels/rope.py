@@ -24,7 +24,7 @@ from triton.experimental.gluon import language as gl
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, block_of
+from bitverdict.kernels.row_tiles import AS_WRITTEN, block_of, warp_threads
 from bitverdict.kernels.row_tiles import CLAUSES as ROW_CLAUSES
 
 REQUIRES: frozenset[Feature] = frozenset()
@@ -63,7 +63,7 @@ CLAUSES = (
 
 @gluon.jit
 def rope_kernel(x, cos, sin, y, x_stride, y_stride, HALF: gl.constexpr, BLOCK: gl.constexpr, PER_THREAD: gl.constexpr):
-    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])
+    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])
     position = gl.program_id(0).to(gl.int64)
     column = gl.arange(0, BLOCK, layout)  # (BLOCK,)
     inside = column < HALF  # (BLOCK,)

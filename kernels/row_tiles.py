@@ -1,7 +1,7 @@
 """A row of a matrix in the registers of one program: the layout, and what makes a launch on rows legal.
 
-The layout is stated and not left to the compiler, because it decides the order of a float sum: `per_thread` neighbours a thread, 32
-threads a warp, `num_warps` warps, and again from the start while the row is longer.
+The layout is stated and not left to the compiler, because it decides the order of a float sum: `per_thread` neighbours a thread,
+`warp_threads` threads a warp, `num_warps` warps, and again from the start while the row is longer.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language._core import builtin
 
 from bitverdict.kernels.clauses import Clause
 from bitverdict.kernels.descriptor_rules import dtype_clause, is_power_of_two
@@ -17,6 +19,12 @@ DTYPES = ("fp32", "fp16", "bf16")
 LONGEST = 16384  # columns: what the registers of 8 warps hold
 AS_WRITTEN = {"enable_fp_fusion": False}
 """Options of each launch on rows: what is added was rounded before. These kernels wait for memory, so it costs nothing."""
+
+
+@builtin
+def warp_threads(_semantic: Any = None) -> gl.constexpr:
+    """Threads of a warp on the target that a kernel is compiled for: 32, on AMD's CDNA 64."""
+    return gl.constexpr(_semantic.builder.options.warp_size)
 
 
 def block_of(columns: int) -> int:

@@ -21,7 +21,7 @@ from triton.experimental.gluon import language as gl
 from bitverdict.kernels.clauses import require
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, CLAUSES, block_of, row_stride
+from bitverdict.kernels.row_tiles import AS_WRITTEN, CLAUSES, block_of, row_stride, warp_threads
 
 REQUIRES: frozenset[Feature] = frozenset()
 
@@ -44,7 +44,7 @@ class Config:
 
 @gluon.jit
 def softmax_kernel(x, y, columns, x_stride, y_stride, BLOCK: gl.constexpr, PER_THREAD: gl.constexpr):
-    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])
+    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])
     row = gl.program_id(0).to(gl.int64)
     column = gl.arange(0, BLOCK, layout)  # (BLOCK,)
     inside = column < columns  # (BLOCK,)

@@ -22,7 +22,7 @@ from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import is_power_of_two
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, row_stride, same_shape
+from bitverdict.kernels.row_tiles import AS_WRITTEN, row_stride, same_shape, warp_threads
 from bitverdict.kernels.row_tiles import CLAUSES as ROW_CLAUSES
 
 REQUIRES: frozenset[Feature] = frozenset()
@@ -63,7 +63,7 @@ CLAUSES = (
 
 @gluon.jit
 def swiglu_kernel(a, b, y, columns, a_stride, b_stride, y_stride, BLOCK: gl.constexpr, PER_THREAD: gl.constexpr):
-    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])
+    layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])
     row = gl.program_id(0).to(gl.int64)
     column = gl.program_id(1) * BLOCK + gl.arange(0, BLOCK, layout)  # (BLOCK,)
     inside = column < columns  # (BLOCK,)

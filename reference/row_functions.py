@@ -21,13 +21,14 @@ ONE = np.array(1, np.float32)
 
 @dataclass(frozen=True)
 class RowSum:
-    """How a row is added that lies in a tile of `block` columns: `per_thread` neighbours a thread, 32 threads a warp, `warps`
-    warps. `sm`: the number of the architecture; from 100 on two registers are added by one instruction."""
+    """How a row is added that lies in a tile of `block` columns: `per_thread` neighbours a thread, `threads` threads a warp,
+    `warps` warps. `sm`: the number of the architecture; from 100 on two registers are added by one instruction."""
 
     block: int
     per_thread: int
     warps: int
     sm: int
+    threads: int = 32
 
     def padded(self, values: np.ndarray, fill: float) -> np.ndarray:
         """(rows, block): `values` (rows, columns) and `fill` behind them."""
@@ -35,7 +36,7 @@ class RowSum:
 
     def total(self, values: np.ndarray) -> np.ndarray:
         """(rows, 1) float32: the sum of each row of `values` (rows, block)."""
-        layout = blocked([self.block], [self.per_thread], [32], [self.warps], [0])
+        layout = blocked([self.block], [self.per_thread], [self.threads], [self.warps], [0])
         order = reduction_order(layout, 0, pairs=vectorised(layout, 0, "fp32", sm=self.sm))
         (found,) = reduced((values,), 1, order, lambda a, b: (fp32.add(a, b),))
         return found[:, None]

@@ -22,6 +22,7 @@ DY_PAD = 7  # elements after each row of dY in every other case: in rows as far 
 
 class RmsNormContract(RowContract):
     parameters = "(x, w, *, per_thread=4, num_warps=4)"
+    approximates = True
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         return [
@@ -61,7 +62,7 @@ class RmsNormContract(RowContract):
         return {"y": y, "r": r, "dx": dx, "dw": dw}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        if case.launcher:
+        if self.bounded(case, target):
             given, formats = [operands["x"], operands["w"]], {"y": case.problem.dtype, "r": "fp32"}
             return row_mathematics.traced(row_mathematics.rms_norm, given, formats, target.arch, eps=self.module.EPS)
         x, w, dy = (widened(operands[name], target.arch) for name in ("x", "w", "dy"))

@@ -8,7 +8,7 @@ completes it, and whether a program may end before it has. A finding quotes the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -118,6 +118,13 @@ CP_ASYNC = AsyncKind(
     until="cp.async.wait_group by which its committed group, and all older ones, are complete",
     ptx_section="PTX ISA, cp.async.wait_group",
 )
+LOAD_TO_LDS = replace(
+    CP_ASYNC,
+    name="load to LDS",
+    until="an async_wait by which its committed group, and all older ones, are complete",
+    ptx_section="CDNA3 ISA, MUBUF: LDS; s_waitcnt: vm_cnt",
+)
+"""The same on AMD's targets (tests/emulator/test_amd.py)."""
 WGMMA = AsyncKind(
     name="wgmma",
     reads=(SHARED,),

@@ -16,7 +16,7 @@ import numpy as np
 from bitverdict.reference.tracing.accumulation import Ends, widened
 from bitverdict.reference.tracing.arrays import Traced, array
 from bitverdict.reference.tracing.choices import absolute
-from bitverdict.reference.tracing.function_errors import FUNCTIONS, RESCALED
+from bitverdict.reference.tracing.function_errors import RESCALED, function_error
 from bitverdict.reference.tracing.results import all_finite, around, computed, real, underflow
 from bitverdict.reference.tracing.state import Trace, operation
 
@@ -78,7 +78,7 @@ def monotone(trace: Trace, name: str, x: Traced) -> Traced:
     """A function of RISING or FALLING."""
     falls = name in FALLING
     function, *domain = (FALLING if falls else RISING)[name]
-    rule = FUNCTIONS[name]
+    rule = function_error(name, trace.arch)
     with np.errstate(all="ignore"):
         value = function(x.value)
         exact = _powers_of_two(name, x, value)
@@ -178,7 +178,7 @@ def _wave(trace: Trace, name: str, function: Callable, x: Any) -> Traced:
         reach = np.maximum(high - x.value, x.value - low) + ACCURACY if x.low is not None else ACCURACY * np.abs(value)
         ends: Ends = np.maximum(value - reach, -1.0), np.minimum(value + reach, 1.0)
         if trace.rounds(name):
-            ends = FUNCTIONS[name].applied(trace, *ends)
+            ends = function_error(name, trace.arch).applied(trace, *ends)
         endless = np.isinf(low) | np.isinf(high)
         return computed(trace, value, error, ends, (x,), meets=endless if endless.any() else None)
 
@@ -199,7 +199,7 @@ def _rising_from_zero(trace: Trace, name: str, function: Callable, x: Traced) ->
             error = error + function(around(x.value, x.error)[1]) - value
         ends, _ = image(function, (0.0, np.inf), *x.ends, False)
         if trace.rounds(name):
-            ends = FUNCTIONS[name].applied(trace, *ends)
+            ends = function_error(name, trace.arch).applied(trace, *ends)
         return computed(trace, value, error, ends, (x,))
 
 
@@ -216,5 +216,5 @@ def tan(trace: Trace, x: Any) -> Traced:
         spread = 0.0 if x.error is None else x.error * (1 + value * value) * 2
         error = ACCURACY * np.abs(value) + spread
         if trace.rounds("tan"):
-            ends = FUNCTIONS["tan"].applied(trace, *ends)
+            ends = function_error("tan", trace.arch).applied(trace, *ends)
         return computed(trace, value, error, ends, (x,), meets=endless if endless.any() else None)

@@ -9,7 +9,7 @@ import numpy as np
 from bitverdict.reference.tracing.accumulation import Ends, widened
 from bitverdict.reference.tracing.arrays import Traced, pair
 from bitverdict.reference.tracing.choices import absolute, maximum, minimum
-from bitverdict.reference.tracing.function_errors import FUNCTIONS
+from bitverdict.reference.tracing.function_errors import function_error
 from bitverdict.reference.tracing.functions import ACCURACY, monotone
 from bitverdict.reference.tracing.real_arithmetic import add, divide, multiply, subtract
 from bitverdict.reference.tracing.results import V, around, computed, errors, integers, real
@@ -55,7 +55,7 @@ def _general_power(trace: Trace, x1: Any, x2: Any) -> Traced:
         outside = None if exact else left.ends[0] <= 0
         ends: Ends = widened(low, high, ACCURACY)
         if trace.rounds("pow"):
-            ends = FUNCTIONS["pow"].applied(trace, *ends)
+            ends = function_error("pow", trace.arch).applied(trace, *ends)
         return computed(trace, value, value_error, ends, (left, right), meets=outside)
 
 
@@ -83,7 +83,7 @@ def hypot(trace: Trace, x1: Any, x2: Any) -> Traced:
         error = 8 * V * value + errors(left) + errors(right)
         ends = tuple(np.hypot(a, b) for a, b in zip(left.ends, right.ends, strict=True))
         if trace.rounds("hypot"):
-            ends = FUNCTIONS["hypot"].applied(trace, *ends)  # type: ignore[assignment,misc]
+            ends = function_error("hypot", trace.arch).applied(trace, *ends)  # type: ignore[assignment,misc]
         return computed(trace, value, error, ends, (left, right))  # type: ignore[arg-type]
 
 
@@ -107,7 +107,7 @@ def atan2(trace: Trace, x1: Any, x2: Any) -> Traced:
             error = error + np.maximum(high - value, value - low)
         ends = widened(*box(left.ends, right.ends), ACCURACY)
         if trace.rounds("atan2"):
-            ends = FUNCTIONS["atan2"].applied(trace, *ends)
+            ends = function_error("atan2", trace.arch).applied(trace, *ends)
         return computed(trace, value, error, ends, (left, right))
 
 

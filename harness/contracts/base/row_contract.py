@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad
+from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
@@ -27,6 +28,28 @@ class RowContract(KernelContract):
     conversions: frozenset[str] | None = frozenset()
     pads: tuple[str, ...] = ("x_pad",)
     """Fields of Problem: the elements that follow each row of an operand."""
+    approximates: bool = False
+    """The kernel takes a function whose words no public model of AMD's gives: there its outputs are held to a bound, and gradients,
+    whose mathematics is not written down, are not asked for."""
+
+    def bounded(self, case: Case, target: Target) -> bool:
+        """Whether `case` is held to a bound on `target`."""
+        return bool(case.launcher) or (self.approximates and is_amd(target.arch))
+
+    def required(self, target: Target) -> list[Case]:
+        asked = dict.fromkeys(self._decidable(case, target) for case in super().required(target))
+        return [case for case in asked if not (self.approximates and is_amd(target.arch)) or self.decides(case, target)]
+
+    def cases(self, target: Target) -> Any:
+        return super().cases(target).map(lambda case: self._decidable(case, target))
+
+    def _decidable(self, case: Case, target: Target) -> Case:
+        """`case` as a bound on `target` can decide it."""
+        if case.launcher or not self.bounded(case, target):
+            return case
+        forward = {"backward": False} if hasattr(case.problem, "backward") else {}
+        asked = self.with_regime_of_a_launcher(normal_for(case, "wide", "subnormals"))
+        return dataclasses.replace(asked, problem=dataclasses.replace(case.problem, **forward))
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         return [({"dtype": d}, {"per_thread": p, "num_warps": w}) for d in DTYPES for p, w in LAYOUTS]
@@ -89,4 +112,4 @@ def row_sum(columns: int, config: Any, arch: str) -> RowSum:
 def output(name: str, words: np.ndarray, format_name: str, arch: str) -> ExpectedOutput:
     """fp32 `words`, rounded once to the format of the output."""
     found = words if format_name == "fp32" else convert(FORMATS["fp32"], FORMATS[format_name], words, arch)
-    return ExpectedOutput(name=name, format=format_name, shape=found.shape, words=found, basis=Basis.WORDS)
+    return ExpectedOutput(name=name, format=format_name, shape=found.shape, words=found, basis=Basis.WORDS, any_nan=is_amd(arch))

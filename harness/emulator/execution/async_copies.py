@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bitverdict.harness.emulator.async_rules import CP_ASYNC, Proxy
+from bitverdict.harness.emulator.async_rules import CP_ASYNC, AsyncKind, Proxy
 from bitverdict.harness.emulator.execution.async_ops import Flights
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
@@ -24,12 +24,14 @@ class AsyncCopies:
         self.cta, self.flights, self.onchip = cta, flights, onchip
         self.memory = cta.launch.memory
 
-    def copy(self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool) -> None:
-        """cp.async: addresses are checked at issue, the source is read at landing. `undefined`: where the mask is False, by the
-        language, whatever the instruction writes there."""
+    def copy(
+        self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool, kind: AsyncKind = CP_ASYNC
+    ) -> None:
+        """cp.async, or another `kind` of its group: addresses are checked at issue, the source is read at landing. `undefined`: where
+        the mask is False, by the language, whatever the instruction writes there."""
         zero, agent = np.zeros((), view.dtype), self.cta.agent
-        self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY, CP_ASYNC.proxy)
-        flight = self.onchip.begin(op, CP_ASYNC, writes=(view,))
+        self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY, kind.proxy)
+        flight = self.onchip.begin(op, kind, writes=(view,))
 
         def land() -> None:
             found = self.memory.load(op, pointer, mask, zero, view.dtype, agent, None)

@@ -34,8 +34,8 @@ _TEXTS = (
     ),
     (
         "another order of the sum",
-        "BlockedLayout([PER_THREAD], [32], [gl.num_warps()], [0])\n    row = gl.program_id(0).to(gl.int64)\n    largest",
-        "BlockedLayout([2 * PER_THREAD], [32], [gl.num_warps()], [0])\n    row = gl.program_id(0).to(gl.int64)\n    largest",
+        "([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])\n    row = gl.program_id(0).to(gl.int64)\n    largest",
+        "([2 * PER_THREAD], [warp_threads()], [gl.num_warps()], [0])\n    row = gl.program_id(0).to(gl.int64)\n    largest",
         _WRONG,
     ),
 )

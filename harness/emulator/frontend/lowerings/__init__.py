@@ -1,6 +1,7 @@
 """The op table: one lowering for each operation of the tile program, by what it works on. Importing the package fills the table."""
 
 from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
+    amd_registers,
     assembly,
     atomics,
     barriers,

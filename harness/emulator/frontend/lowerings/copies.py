@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bitverdict.harness.emulator.async_rules import CP_ASYNC, LOAD_TO_LDS
 from bitverdict.harness.emulator.execution.async_copies import AsyncCopies
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.execution.threads import WARP
@@ -12,11 +13,14 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 
 @lowers("ttg.async_copy_global_to_local")
 def copy(t: Translator, op: Operation) -> None:
-    """Elements whose mask is False become zero: the instruction is issued with a source size of 0, whatever `other` says."""
-    pointer, view, mask, _other = t.operands(op, "pointer", "view", "mask?", "other?")
+    """Elements whose mask is False become zero: the instruction is issued with a source size of 0, whatever `other` says. AMD's
+    compiler stores `other` itself."""
+    pointer, view, mask, other = t.operands(op, "pointer", "view", "mask?", "other?")
+    if t.amd and other is not None:
+        raise NotModelled(op, "with what masked lanes are to have")
     t.check_vectors(op, pointer, mask)
     undefined = t.undefined is not None and op.location in t.undefined.memory
-    t.machine(op, AsyncCopies.copy, pointer, view, mask, undefined)
+    t.machine(op, AsyncCopies.copy, pointer, view, mask, undefined, LOAD_TO_LDS if t.amd else CP_ASYNC)
 
 
 @lowers("ttg.async_commit_group")

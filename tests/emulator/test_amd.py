@@ -1,0 +1,179 @@
+"""Contract under test: AMD's GPUs as emulated targets (docs/amd_targets.md). Model only: no AMD GPU was run."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.architectures import EMULATED, is_amd
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.reference import tensor_core
+from bitverdict.reference.k_order import mfma_order
+from bitverdict.reference.reduction_order import AMD as AMD_PAIRS
+from bitverdict.reference.reduction_order import Layout, reduction_order
+from bitverdict.reference.row_functions import RowSum
+from bitverdict.reference.tracing.function_errors import FUNCTIONS, function_error
+from tests.support import amd_kernels
+
+AMD = tuple(name for name in EMULATED if is_amd(name))
+ROW_KERNELS = ("softmax", "rope", "swiglu", "rms_norm", "cross_entropy", "dropout")
+
+
+def numbers(count: int, seed: int = 0) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(seed).standard_normal(count).astype(np.float32))
+
+
+def added(arch: str, more: int) -> tuple[torch.Tensor, torch.Tensor]:
+    x, y, out = numbers(1000), numbers(1000, 1), torch.zeros(1000)
+    with emulated(arch) as device:
+        amd_kernels.add[(4,)](x, y, out, 1000, more, 256, enable_fp_fusion=False)
+        assert "amdg.buffer_store" in device.launches[-1].program and not device.advice
+    return out, x + y
+
+
+@pytest.mark.parametrize("arch", AMD)
+def test_a_vector_sum_is_right_bit_for_bit(arch: str) -> None:
+    found, due = added(arch, 0)
+    assert torch.equal(found, due)
+
+
+def test_a_mask_that_reaches_one_element_too_far_is_a_fault() -> None:
+    with pytest.raises(EmulatedFault, match=r"read of 4 bytes .*4000 bytes from its start") as raised:
+        added("gfx942", 1)
+    assert "amdg.buffer_load" in raised.value.details["operation"]
+
+
+def test_an_offset_below_a_buffer_is_a_fault_though_hardware_gives_zero() -> None:
+    x, out = numbers(64), torch.zeros(64)
+    with emulated("gfx942"):
+        amd_kernels.shifted[(1,)](x, out, 0, 64)
+        assert torch.equal(x, out)
+        with pytest.raises(EmulatedFault, match="illegal address"):
+            amd_kernels.shifted[(1,)](x, out, 1, 64)
+
+
+def test_a_sum_goes_through_lanes_as_the_compiled_program_says() -> None:
+    """DPP controls of the machine code: row_shr 8, 4, 2, 1, row_bcast 15, 31; then four warps."""
+    values, out = numbers(8 * 1024).reshape(8, 1024), torch.zeros(8)
+    with emulated("gfx942"):
+        for row in range(8):
+            kernel = amd_kernels.summed[(1,)](values[row], out[row:], 1024, enable_fp_fusion=False)
+    code = kernel.asm["amdgcn"]
+    rows = [f"row_shr:{step}" for step in (8, 4, 2, 1)] + ["row_bcast:15", "row_bcast:31"]
+    moves = re.findall(r"\b(row_shr:\d+|row_bcast:\d+|quad_perm:\[[\d,]+\])", code)
+    assert "v_pk_add_f32" in code and moves == [*rows, "quad_perm:[2,3,0,1]", "quad_perm:[1,0,3,2]"]
+
+    def same(warps: int, sm: int, threads: int) -> bool:
+        return bool((RowSum(1024, 4, warps, sm, threads).total(values.numpy())[:, 0] == out.numpy()).all())
+
+    assert same(4, AMD_PAIRS, 64)
+    assert not same(4, 90, 64) and not same(8, AMD_PAIRS, 32)
+
+
+def test_a_warp_of_64_lanes_is_combined_by_rows_where_one_operation_combines() -> None:
+    layout = Layout((), tuple((1 << bit,) for bit in range(6)), ())
+    assert reduction_order(layout, 0).lanes == (3, 2, 1, 0, 4, 5)
+    assert reduction_order(layout, 0, single=False).lanes == (5, 4, 3, 2, 1, 0)
+
+
+def test_a_reduction_that_may_take_products_is_refused_with_its_remedy() -> None:
+    x, out = numbers(256), torch.zeros(1)
+    with emulated("gfx942"):
+        amd_kernels.summed_squares[(1,)](x, out, 256, enable_fp_fusion=False)
+        with pytest.raises(EmulatedFault, match=r"gfx942: .*compile with enable_fp_fusion=False"):
+            amd_kernels.summed_squares[(1,)](x, out, 256, enable_fp_fusion=True)
+
+
+def test_an_exponential_lies_within_the_error_that_is_promised() -> None:
+    x, out = 20 * numbers(1024), torch.zeros(1024)
+    with emulated("gfx942"):
+        amd_kernels.powers[(1,)](x, out, 1024)
+    real = np.exp(x.numpy().astype(np.float64))
+    error = np.abs(out.numpy() - real) / real / 2.0**-24  # units of the result
+    rule = function_error("exp", "gfx942")
+    assert (error <= rule.relative + rule.argument * np.abs(x.numpy())).all()
+
+
+def test_errors_of_functions_on_amd_are_those_of_opencl_where_larger() -> None:
+    assert function_error("log", "gfx942").relative == 6 and function_error("log", "sm_90") is FUNCTIONS["log"]
+    assert function_error("exp", "gfx942") is FUNCTIONS["exp"]
+
+
+def multiplied(arch: str, rewrite: dict[str, str] | None = None, schedule: str = "eager", k: int = 72, **options: int) -> tuple:
+    """(c, a, b) of a 32 x 32 product; `rewrite`: regular expressions and what they are replaced by in the tile program."""
+    a, b, c = numbers(32 * k).half().reshape(32, k), numbers(k * 32, 1).half().reshape(k, 32), torch.zeros(32, 32)
+
+    def changed(text: str) -> str:
+        for pattern, by in (rewrite or {}).items():
+            text, count = re.subn(pattern, by, text)
+            assert count, pattern
+        return text
+
+    with emulated(arch, schedule, options=LaunchOptions(rewrite=changed)) as device:
+        amd_kernels.product[(1,)](a, b, c, k, 32, 32, num_warps=1, **options)
+    return c, a, b, device
+
+
+@pytest.mark.parametrize("kpack", [1, 2])
+def test_a_product_is_the_chain_of_its_mfma_instructions(kpack: int) -> None:
+    c, a, b, device = multiplied("gfx942", k=64, kpack=kpack, matrix_instr_nonkdim=16)
+    text = device.launches[-1].program
+    width = int(re.search(r"kWidth = (\d+)", text)[1])
+    assert "instrShape = [16, 16, 16]" in text and width == 4 * kpack
+    rule, found = tensor_core.instruction("gfx942", "mfma", "fp16", "fp16", "fp32", k=16), np.zeros((32, 32), np.uint32)
+    codes = [each.numpy().view(np.uint16) for each in (a, b)]
+    for block in range(0, 64, 32):
+        for part in (block + mfma_order(32, 4, width, 4)).reshape(-1, 16):
+            found = tensor_core.product(rule, codes[0][:, part].copy(), codes[1][part].copy(), found)
+    assert (c.numpy().view(np.uint32) == found).all()
+    straight = tensor_core.product(rule, *codes, np.zeros((32, 32), np.uint32))
+    assert (found == straight).all() == (kpack == 1)
+
+
+def test_k_of_an_mfma_is_taken_by_groups_of_lanes() -> None:
+    assert mfma_order(8, 2, 4, 2).tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
+    with pytest.raises(ValueError, match="k must be a multiple of 16"):
+        mfma_order(24, 2, 8, 4)
+
+
+WAIT = r'"ttg.async_wait"(.*num = )0( : i32.*)'
+
+
+@pytest.mark.parametrize("schedule", ["eager", "latest"])
+def test_lds_that_is_read_before_the_wait_is_a_race(schedule: str) -> None:
+    """gfx950's pipeliner loads to LDS; the mutant waits for all groups but the last two."""
+    right, a, b, device = multiplied("gfx950", schedule=schedule)
+    assert "amdg.buffer_load_to_local" in device.launches[-1].program
+    assert torch.allclose(right, a.float() @ b.float(), atol=2**-7)
+    with pytest.raises(EmulatedFault, match="race") as raised:
+        multiplied("gfx950", {WAIT: r'"ttg.async_wait"\g<1>2\2'}, schedule)
+    assert raised.value.details["rule"].startswith("load to LDS writes shared memory until an async_wait")
+    assert "amdg.buffer_load_to_local" in raised.value.details["operation"] + raised.value.details.get("other operation", "")
+
+
+@pytest.mark.parametrize("stem", ROW_KERNELS)
+def test_kernels_on_rows_pass_on_gfx942(stem: str) -> None:
+    source = CaseSource(stem, where := target("emulated:gfx942"))
+    found = [judge(case, where, resolve(stem)) for case in source.required()[:4]]
+    assert [each.decision.value for each in found] == ["pass"] * 4 and sum(each.words for each in found)
+
+
+def test_a_layout_of_32_threads_is_refused_on_gfx942() -> None:
+    """The same kernels compile for 64 threads a warp because their layout asks for the target's."""
+    with emulated("gfx942"), pytest.raises(EmulatedFault, match=r"ttg.threads-per-warp is 32: gfx942 has 64"):
+        _launch_for_nvidia()
+
+
+def _launch_for_nvidia() -> None:
+    from bitverdict.harness.emulator.frontend.verified import verified
+
+    with emulated("sm_90") as device:
+        amd_kernels.shifted[(1,)](numbers(64), torch.zeros(64), 0, 64)
+    verified(device.launches[-1].program, "gfx942")

@@ -1,0 +1,46 @@
+"""Kernels of tests/emulator/test_amd.py: vectors, a sum, an exponential and a product in blocks of K."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add(x, y, out, n, MORE: tl.constexpr, BLOCK: tl.constexpr):
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < n + MORE
+    tl.store(out + place, tl.load(x + place, mask=inside) + tl.load(y + place, mask=inside), mask=inside)
+
+
+@triton.jit
+def shifted(x, out, BACK: tl.constexpr, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(out + place, tl.load(x + place - BACK))
+
+
+@triton.jit
+def summed(x, out, BLOCK: tl.constexpr):
+    tl.store(out, tl.sum(tl.load(x + tl.arange(0, BLOCK)), 0))
+
+
+@triton.jit
+def summed_squares(x, out, BLOCK: tl.constexpr):
+    values = tl.load(x + tl.arange(0, BLOCK))
+    tl.store(out, tl.sum(values * values, 0))
+
+
+@triton.jit
+def powers(x, out, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(out + place, tl.exp(tl.load(x + place)))
+
+
+@triton.jit
+def product(a, b, c, k, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr):
+    row, depth = tl.arange(0, BLOCK), tl.arange(0, BLOCK_K)
+    found = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for block in range(tl.cdiv(k, BLOCK_K)):
+        inside = block * BLOCK_K + depth < k
+        left = tl.load(a + row[:, None] * k + block * BLOCK_K + depth[None, :], mask=inside[None, :], other=0.0)
+        right = tl.load(b + (block * BLOCK_K + depth[:, None]) * BLOCK + row[None, :], mask=inside[:, None], other=0.0)
+        found = tl.dot(left, right, found)
+    tl.store(c + row[:, None] * BLOCK + row[None, :], found)
