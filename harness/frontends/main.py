@@ -160,11 +160,13 @@ def own_failure(error: Exception) -> str:
 
 
 def run_targets(arguments: argparse.Namespace) -> int:
+    from bitverdict.harness.model.architectures import is_amd
     from bitverdict.harness.model.targets import targets
 
     for target in targets(every=True):
         features = ", ".join(sorted(str(feature) for feature in target.features))
-        print(f"{target.name:<16} {target.arch:<7} {target.model or 'emulated':<24} {features}")
+        model = target.model or ("emulated, no GPU run" if is_amd(target.arch) else "emulated")
+        print(f"{target.name:<16} {target.arch:<7} {model:<24} {features}")
     return 0
 
 

@@ -27,8 +27,8 @@ class AsyncCopies:
     def copy(
         self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool, kind: AsyncKind = CP_ASYNC
     ) -> None:
-        """cp.async, or another `kind` of its group: addresses are checked at issue, the source is read at landing. `undefined`: where
-        the mask is False, by the language, whatever the instruction writes there."""
+        """cp.async, or another `kind` of its group: addresses are checked at issue, the source is read at landing. `undefined`:
+        where the mask is False, by the language, whatever the instruction writes there."""
         zero, agent = np.zeros((), view.dtype), self.cta.agent
         self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY, kind.proxy)
         flight = self.onchip.begin(op, kind, writes=(view,))
