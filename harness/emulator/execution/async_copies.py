@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bitverdict.harness.emulator.async_rules import CP_ASYNC, AsyncKind, Proxy
+from bitverdict.harness.emulator.async_rules import CP_ASYNC, LOAD_TO_LDS, Proxy
 from bitverdict.harness.emulator.execution.async_ops import Flights
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
@@ -25,10 +25,11 @@ class AsyncCopies:
         self.memory = cta.launch.memory
 
     def copy(
-        self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool, kind: AsyncKind = CP_ASYNC
+        self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool, to_lds: bool = False
     ) -> None:
-        """cp.async, or another `kind` of its group: addresses are checked at issue, the source is read at landing. `undefined`:
-        where the mask is False, by the language, whatever the instruction writes there."""
+        """cp.async, or AMD's load `to_lds`: addresses are checked at issue, the source is read at landing. `undefined`: where the mask
+        is False, by the language, whatever the instruction writes there."""
+        kind = LOAD_TO_LDS if to_lds else CP_ASYNC
         zero, agent = np.zeros((), view.dtype), self.cta.agent
         self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY, kind.proxy)
         flight = self.onchip.begin(op, kind, writes=(view,))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bitverdict.harness.emulator.async_rules import CP_ASYNC, LOAD_TO_LDS
 from bitverdict.harness.emulator.execution.async_copies import AsyncCopies
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.execution.threads import WARP
@@ -20,7 +19,7 @@ def copy(t: Translator, op: Operation) -> None:
         raise NotModelled(op, "with what masked lanes are to have")
     t.check_vectors(op, pointer, mask)
     undefined = t.undefined is not None and op.location in t.undefined.memory
-    t.machine(op, AsyncCopies.copy, pointer, view, mask, undefined, LOAD_TO_LDS if t.amd else CP_ASYNC)
+    t.machine(op, AsyncCopies.copy, pointer, view, mask, undefined, t.amd)
 
 
 @lowers("ttg.async_commit_group")
