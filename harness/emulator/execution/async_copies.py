@@ -27,8 +27,8 @@ class AsyncCopies:
     def copy(
         self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool, to_lds: bool = False
     ) -> None:
-        """cp.async, or AMD's load `to_lds`: addresses are checked at issue, the source is read at landing. `undefined`: where the mask
-        is False, by the language, whatever the instruction writes there."""
+        """cp.async, or AMD's load `to_lds`: addresses are checked at issue, the source is read at landing. `undefined`: where the
+        mask is False, by the language, whatever the instruction writes there."""
         kind = LOAD_TO_LDS if to_lds else CP_ASYNC
         zero, agent = np.zeros((), view.dtype), self.cta.agent
         self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY, kind.proxy)
