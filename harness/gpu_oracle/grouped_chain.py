@@ -79,7 +79,7 @@ def _cut(total, by):
 
 @gluon.jit
 def _fields(a, b):
-    """Exponents of the products of a column `a` and a row `b` of elements; NO_PRODUCT or less where one is zero."""
+    """Exponents of the products of a column `a` and a row `b` of elements, 0 to 4; below 0 where one is zero."""
     return gl.where((a >> 3) == 0, NO_PRODUCT, a & 3)[:, None] + gl.where((b >> 3) == 0, NO_PRODUCT, b & 3)[None, :]
 
 
@@ -119,7 +119,7 @@ def grouped_chain(
                 a = gl.load(a_ptr + row * m_padded + i).to(gl.int32)
                 b = gl.load(b_ptr + row * n_padded + j).to(gl.int32)
                 highest = gl.maximum(highest, _fields(a, b))
-            some = (highest > NO_PRODUCT) & (zero_scale == 0)
+            some = (highest >= 0) & (zero_scale == 0)
             leading = gl.maximum(leading, gl.where(some, highest + pair, NO_PRODUCT))
             leading_scale = gl.maximum(leading_scale, gl.where(some, pair, NO_PRODUCT))
         c_leads = leading_c >= leading

@@ -16,7 +16,17 @@ from bitverdict.harness.contracts.oracle.dot_lowering import chained_product
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.gpu_oracle import operands, products
 from bitverdict.reference.formats import FORMATS, decode
-from bitverdict.reference.tensor_core import Accumulator, Instruction, ZeroTerms, instruction, product, scaled_product
+from bitverdict.reference.tensor_core import (
+    Accumulator,
+    BlockOrder,
+    Choices,
+    Instruction,
+    ScaledWindow,
+    ZeroTerms,
+    instruction,
+    product,
+    scaled_product,
+)
 from bitverdict.reference.tensor_core.asked import answering
 
 WGMMA = instruction("sm_90", "wgmma", "fp16", "fp16", "fp32")
@@ -60,6 +70,28 @@ def test_words_of_nvfp4_are_the_references() -> None:
     got = products.scaled_on_gpu("cuda")(NVFP4, a, one, b, other, c)
     assert np.array_equal(got, scaled_product(NVFP4, a, one, b, other, c))
     assert len(np.unique(got)) > M * N // 4
+
+
+def test_blocks_in_descending_order_are_the_reference_s() -> None:
+    rule = instruction("sm_80", "mma.sync", "fp16", "fp16", "fp32", choices=Choices(block_order=BlockOrder.DESCENDING))
+    a, b = any_codes("fp16", (M, K), 11), np.ascontiguousarray(any_codes("fp16", (N, K), 12).T)
+    got = products.on_gpu("cuda")(rule, a, b, None)
+    assert np.array_equal(got, product(rule, a, b))
+    assert not np.array_equal(got, product(instruction("sm_80", "mma.sync", "fp16", "fp16", "fp32"), a, b))
+
+
+@pytest.mark.parametrize("window", ScaledWindow, ids=str)
+def test_a_group_of_zeros_under_a_large_scale_cuts_no_other_group(window: ScaledWindow) -> None:
+    rule = replace(NVFP4, choices=replace(NVFP4.choices, scaled_window=window))
+    rng = np.random.default_rng(9)
+    a, b = rng.integers(0, 16, (M, 64)).astype(np.uint8), rng.integers(0, 16, (64, N)).astype(np.uint8)
+    a[:, :16] = 0
+    one, other = (rng.integers(1, 8, (rows, 4)).astype(np.uint8) for rows in (M, N))
+    one[:, 0], other[:, 0] = 0x7E, 0x7E
+    got = products.scaled_on_gpu("cuda")(rule, a, one, b, other, None)
+    assert np.array_equal(got, scaled_product(rule, a, one, b, other))
+    taking = replace(rule, choices=Choices(scaled_window=ScaledWindow.BY_SCALE, zero_terms=ZeroTerms.TAKE_PART))
+    assert not np.array_equal(got, scaled_product(taking, a, one, b, other)), "the group of zeros changes no word here"
 
 
 def test_integers_wrap_as_the_reference_does() -> None:
