@@ -10,7 +10,9 @@ from bitverdict.reference.tensor_core.lookup import INSTRUCTIONS, instruction
 from bitverdict.reference.tensor_core.product import elements, product
 from bitverdict.reference.tensor_core.record import (
     Accumulator,
+    BlockOrder,
     Choices,
+    ConsumerFp8,
     ExponentFloor,
     InfiniteAccumulator,
     Instruction,
@@ -23,7 +25,9 @@ from bitverdict.reference.tensor_core.upcast import ScaleModel, upcast_operand, 
 __all__ = [
     "INSTRUCTIONS",
     "Accumulator",
+    "BlockOrder",
     "Choices",
+    "ConsumerFp8",
     "Evidence",
     "EvidenceKind",
     "ExponentFloor",

@@ -8,6 +8,7 @@ from bitverdict.reference.tensor_core import analogues, gfx90a, gfx942, gfx950, 
 from bitverdict.reference.tensor_core.constructors import register_halves
 from bitverdict.reference.tensor_core.evidence import analogy, hardware
 from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction
+from bitverdict.reference.tensor_core.sides import under
 
 INSTRUCTIONS: tuple[Instruction, ...] = sm_80.INSTRUCTIONS + sm_89.INSTRUCTIONS + sm_90.INSTRUCTIONS + sm_100.INSTRUCTIONS
 """NVIDIA's whose numbers rest on words of the chip or on two models."""
@@ -48,11 +49,11 @@ def instruction(
     if not found:
         there = sorted({f"{known.a} x {known.b} -> {known.d}" for known in same_chip if known.scale == scale})
         raise ValueError(f"{arch} {family} has no {a} x {b} -> {d} with scale {scale}; there are: {', '.join(there) or 'none'}")
-    rule = found[0] if choices is None else replace(found[0], choices=choices)
+    rule = found[0] if choices is None else under(found[0], choices)
     if k is None or k >= rule.span:
         return rule
     if rule.accumulator is Accumulator.ADDED_AFTER:
         measured = arch == "sm_90" and a == b
         evidence = hardware(f"h200_own_mmasync_k{k}_{a}") if measured else analogy(f"sm_90 k{k}", "this shape", "H200")
         return replace(rule, block=k // 2, passes=register_halves(k), evidence=evidence)
-    return replace(rule, block=k)
+    return replace(rule, block=min(k, rule.block), passes=None)

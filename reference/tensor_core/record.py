@@ -75,6 +75,24 @@ class InfiniteAccumulator(Enum):
     REFUSED = "a ValueError: the model does not know [MS]"
 
 
+class BlockOrder(Enum):
+    """How the two blocks of fp16 k16, bf16 k16 and tf32 k8 follow each other on sm_80, sm_86, sm_87 and sm_89 (disagreement 6).
+
+    Rests on it: 43 to 95 % of the words at K = 256. Public words have one block of each: none settles it. `sides` has the numbers.
+    """
+
+    ASCENDING = "the lower half of k first; its rounded result is the c of the upper half [MS, TB]"
+    DESCENDING = "the upper half of k first [no model; no word excludes it]"
+    ONE_BLOCK = "no halves: one block over k, as from sm_90 on [no model of these chips; no word excludes it]"
+
+
+class ConsumerFp8(Enum):
+    """How sm_120 runs e4m3 and e5m2 of mma.sync (disagreement 7). `sides` has the numbers."""
+
+    NATIVE = "one block over k with c in the sum [MS; TB since 2026-02-12, of fp32 results]"
+    WIDENED = "as mma.sync of B200, whose model TB takes: fp16 blocks over register halves, c added after [TB before 2026-02-12]"
+
+
 @dataclass(frozen=True)
 class Choices:
     """The side taken in each public disagreement. Only the first two are settled by words in reach, and on sm_90 alone."""
@@ -84,6 +102,8 @@ class Choices:
     scaled_groups: ScaledGroups = ScaledGroups.OF_FOUR
     scaled_window: ScaledWindow = ScaledWindow.BY_LARGEST_PRODUCT
     infinite_accumulator: InfiniteAccumulator = InfiniteAccumulator.PASSES
+    block_order: BlockOrder = BlockOrder.ASCENDING
+    consumer_fp8: ConsumerFp8 = ConsumerFp8.NATIVE
 
 
 @dataclass(frozen=True, kw_only=True)

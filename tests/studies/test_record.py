@@ -179,6 +179,11 @@ def test_conversions_are_fed_each_end_of_the_subnormal_and_normal_numbers(format
         assert {word - 1, word, word + 1, word | 0x80000000} <= source, value
 
 
+def test_a_chip_is_fed_the_conversions_that_it_has() -> None:
+    assert set(conversion_inputs.sources(TUTORIAL, 75)) == {"cvt_rn_f16_f32", "cvt_rz_f16_f32"}
+    assert set(conversion_inputs.sources(TUTORIAL, 89)) == set(conversion_inputs.sources(TUTORIAL)) - {"cvt_rn_tf32_f32"}
+
+
 def test_repeating_counts_the_words_that_come_out_otherwise(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = instruction_words.record_probe(ModelMachine(FP16_PROBE), GPU, FP16_PROBE, TUTORIAL)
     np.savez_compressed(tmp_path / "h200_own_test.npz", **arrays)
@@ -197,8 +202,9 @@ def test_without_a_gpu_or_files_the_reason_is_told_and_the_status_is_2(tmp_path:
 
 
 @pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc (CUDA toolkit)")
-def test_the_sources_compile_and_know_every_probe(tmp_path: Path) -> None:
-    text = cuda_library.build(tmp_path).read_bytes()
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90"])
+def test_the_sources_compile_and_know_every_probe(tmp_path: Path, arch: str) -> None:
+    text = cuda_library.build(tmp_path, arch).read_bytes()
     for probe in PROBES:
         for _, _, ptx in instruction_words.instructions(probe):
             assert ptx.encode() in text

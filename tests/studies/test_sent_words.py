@@ -4,14 +4,17 @@ No GPU: files are the model's. What is mutated is a file: cut, edited, with a wo
 
 from __future__ import annotations
 
+from dataclasses import replace
+from enum import Enum
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from bitverdict.harness.studies.hardware_words import cuda_library, record, sent_words
+from bitverdict.harness.studies.hardware_words import cuda_library, record, sent_words, settled_sides
 from bitverdict.harness.studies.hardware_words.cuda_library import CannotRecord
 from bitverdict.harness.studies.hardware_words.sent_words import Refused
+from bitverdict.reference.tensor_core import BlockOrder, ConsumerFp8, elements, instruction
 
 SENT = sorted((Path(__file__).parents[1] / "hardware_words" / "sent").glob("*.npz"))
 STEM = "own_wgmma_k16_fp16"
@@ -115,6 +118,41 @@ def test_without_a_gpu_sending_says_what_is_missing(tmp_path: Path, monkeypatch:
     assert not list(tmp_path.iterdir())
 
 
-def test_a_chip_without_fp8_is_refused_before_nvcc_runs(tmp_path: Path) -> None:
-    with pytest.raises(CannotRecord, match="sm_80: the sources have fp8"):
-        cuda_library.build(tmp_path, "sm_80")
+def test_a_chip_that_nvcc_does_not_know_is_refused_before_it_runs(tmp_path: Path) -> None:
+    with pytest.raises(CannotRecord, match="sm_70: nvcc 13 compiles for sm_75 and later"):
+        cuda_library.build(tmp_path, "sm_70")
+
+
+def test_an_older_chip_is_asked_for_the_instructions_that_it_has() -> None:
+    asked = {arch: {probe.stem for probe in sent_words.probes_of(arch)} for arch in ("sm_75", "sm_80", "sm_86", "sm_89")}
+    assert asked["sm_75"] == {"own_mmasync_k8_fp16"}
+    assert asked["sm_80"] == asked["sm_86"] and len(asked["sm_80"]) == 9 and "own_mmasync_k16_fp16_chain2" in asked["sm_80"]
+    assert {stem for stem in asked["sm_89"] - asked["sm_80"] if "e4m3" not in stem and "e5m2" not in stem} == set()
+
+
+PLANTED = [("sm_80", "own_mmasync_k16_bf16", side) for side in BlockOrder] + [
+    ("sm_120", "own_mmasync_k32_e4m3", side) for side in ConsumerFp8
+]
+
+
+@pytest.mark.parametrize(("arch", "stem", "side"), PLANTED, ids=str)
+def test_a_recording_settles_the_side_whose_words_it_has(tmp_path: Path, capsys, arch: str, stem: str, side: Enum) -> None:
+    """The GPU here is planted: each word is the model's under one side. Of the side taken, every word is expected too."""
+    probe = next(probe for probe in sent_words.probes_of(arch) if probe.stem == stem)
+    about, part = sent_words.of_model(arch, probe, 7)
+    for name in about["d"]:
+        named = arch, about["family"], about["a"], about["b"], about["d"][name]
+        field = "block_order" if isinstance(side, BlockOrder) else "consumer_fp8"
+        chosen = replace(instruction(*named).choices, **{field: side})
+        with np.errstate(all="ignore"):
+            part[name] = elements(instruction(*named, k=probe.k, choices=chosen), part["a"], part["b"], part["c" + name[1:]])
+    head = sent_words.model_about(arch, 7, "bitverdict record") | {"made_by": sent_words.HARDWARE}
+    sent_words.write(tmp_path / "words.npz", head, {stem: (about, part)})
+    taken = side in (BlockOrder.ASCENDING, ConsumerFp8.NATIVE)
+    assert record.main(["--take", str(tmp_path / "words.npz")]) == (0 if taken else 1)
+    told = capsys.readouterr().out
+    assert told.count(f"the words are those of {type(side).__name__}.{side.name}\n") == len(about["d"])
+    found = settled_sides.answers(about, part)
+    assert all(answer.settled == (f"{type(side).__name__}.{side.name}",) and len(answer.rows) > 100 for answer in found)
+    part[name] = part[name] ^ part[name].dtype.type(1)
+    assert settled_sides.answers(about, part)[-1].settled == () and "each is wrong" in str(settled_sides.answers(about, part)[-1])

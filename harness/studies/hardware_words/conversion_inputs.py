@@ -17,6 +17,10 @@ FROM_FP32: Storage = {
 }  # fmt: skip
 FROM_FP16: Storage = {"cvt_rn_satfinite_e4m3x2_f16x2": np.uint8, "cvt_rn_satfinite_e5m2x2_f16x2": np.uint8}  # of all 65,536 words
 FROM_FP8: Storage = {"cvt_rn_f16x2_e4m3x2": np.uint16, "cvt_rn_f16x2_e5m2x2": np.uint16}  # of all 256 codes
+LEAST = {
+    "cvt_rn_f16_f32": 75, "cvt_rz_f16_f32": 75, "cvt_rn_bf16_f32": 80, "cvt_rna_tf32_f32": 80, "cvt_rn_tf32_f32": 90,
+}  # fmt: skip
+"""The first chip that has one, as in sm_NN; the others, of fp8, are sm_89's."""
 STEM = "own_cvt"
 
 
@@ -46,14 +50,15 @@ def fp32_sources(data_seed: int) -> np.ndarray:
     return np.unique(np.concatenate(parts))
 
 
-def sources(data_seed: int) -> dict[str, np.ndarray]:
-    """Source words [n] uint32 of each conversion, by name."""
+def sources(data_seed: int, chip: int = 90) -> dict[str, np.ndarray]:
+    """Source words [n] uint32 of each conversion that sm_`chip` has, by name."""
     fp32 = fp32_sources(data_seed)
-    return (
+    every = (
         dict.fromkeys(FROM_FP32, fp32)
         | dict.fromkeys(FROM_FP16, np.arange(1 << 16, dtype=np.uint32))
         | dict.fromkeys(FROM_FP8, np.arange(1 << 8, dtype=np.uint32))
     )
+    return {name: source for name, source in every.items() if LEAST.get(name, 89) <= chip}
 
 
 def storage(name: str) -> type[np.unsignedinteger]:

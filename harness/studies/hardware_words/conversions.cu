@@ -32,22 +32,35 @@ namespace {
 #define PAIR_TO_PAIR(MNEMONIC) uint16_t pair; asm volatile(MNEMONIC " %0, %1;" : "=h"(pair) : "r"(word)); out = pair & 0xFF
 #define PAIR_TO_WORD(MNEMONIC) asm volatile(MNEMONIC " %0, %1;" : "=r"(out) : "h"(uint16_t(word))); out &= 0xFFFF
 
+// A chip that lacks one gives no word but an error; `conversion_inputs.LEAST` asks for none of it.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define FROM_SM80(...) __trap()
+#else
+#define FROM_SM80(...) __VA_ARGS__
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
+#define FROM_SM89(...) __trap()
+#else
+#define FROM_SM89(...) __VA_ARGS__
+#endif
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+#define FROM_SM90(...) __trap()
+#else
+#define FROM_SM90(...) __VA_ARGS__
+#endif
+
 // A name is the PTX instruction with its dots as underscores.
 FROM_F32(cvt_rn_f16_f32, TO_16("cvt.rn.f16.f32"))
 FROM_F32(cvt_rz_f16_f32, TO_16("cvt.rz.f16.f32"))
-FROM_F32(cvt_rn_bf16_f32, TO_16("cvt.rn.bf16.f32"))
-FROM_F32(cvt_rna_tf32_f32, TO_WORD("cvt.rna.tf32.f32"))
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-FROM_F32(cvt_rn_tf32_f32, __trap())  // not there before sm_90: no word, an error
-#else
-FROM_F32(cvt_rn_tf32_f32, TO_WORD("cvt.rn.tf32.f32"))
-#endif
-FROM_F32(cvt_rn_satfinite_e4m3x2_f32, TO_PAIR("cvt.rn.satfinite.e4m3x2.f32"))
-FROM_F32(cvt_rn_satfinite_e5m2x2_f32, TO_PAIR("cvt.rn.satfinite.e5m2x2.f32"))
-FROM_BITS(cvt_rn_satfinite_e4m3x2_f16x2, PAIR_TO_PAIR("cvt.rn.satfinite.e4m3x2.f16x2"))
-FROM_BITS(cvt_rn_satfinite_e5m2x2_f16x2, PAIR_TO_PAIR("cvt.rn.satfinite.e5m2x2.f16x2"))
-FROM_BITS(cvt_rn_f16x2_e4m3x2, PAIR_TO_WORD("cvt.rn.f16x2.e4m3x2"))
-FROM_BITS(cvt_rn_f16x2_e5m2x2, PAIR_TO_WORD("cvt.rn.f16x2.e5m2x2"))
+FROM_F32(cvt_rn_bf16_f32, FROM_SM80(TO_16("cvt.rn.bf16.f32")))
+FROM_F32(cvt_rna_tf32_f32, FROM_SM80(TO_WORD("cvt.rna.tf32.f32")))
+FROM_F32(cvt_rn_tf32_f32, FROM_SM90(TO_WORD("cvt.rn.tf32.f32")))
+FROM_F32(cvt_rn_satfinite_e4m3x2_f32, FROM_SM89(TO_PAIR("cvt.rn.satfinite.e4m3x2.f32")))
+FROM_F32(cvt_rn_satfinite_e5m2x2_f32, FROM_SM89(TO_PAIR("cvt.rn.satfinite.e5m2x2.f32")))
+FROM_BITS(cvt_rn_satfinite_e4m3x2_f16x2, FROM_SM89(PAIR_TO_PAIR("cvt.rn.satfinite.e4m3x2.f16x2")))
+FROM_BITS(cvt_rn_satfinite_e5m2x2_f16x2, FROM_SM89(PAIR_TO_PAIR("cvt.rn.satfinite.e5m2x2.f16x2")))
+FROM_BITS(cvt_rn_f16x2_e4m3x2, FROM_SM89(PAIR_TO_WORD("cvt.rn.f16x2.e4m3x2")))
+FROM_BITS(cvt_rn_f16x2_e5m2x2, FROM_SM89(PAIR_TO_WORD("cvt.rn.f16x2.e5m2x2")))
 
 template <class Conversion>
 __global__ void convert_words(const uint32_t* source, uint32_t* result, int count) {

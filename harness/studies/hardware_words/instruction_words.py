@@ -107,7 +107,7 @@ def record_probe(machine: Machine, device: Device, probe: Probe, data_seed: int)
 
 def record_conversions(machine: Machine, device: Device, data_seed: int) -> dict[str, np.ndarray]:
     """Arrays of the file of conversions: `source` holds the fp32 words; every other source is all words of its format."""
-    sources = conversion_inputs.sources(data_seed)
+    sources = conversion_inputs.sources(data_seed, int(device.arch.removeprefix("sm_")))
     arrays = {"source": conversion_inputs.fp32_sources(data_seed)}
     for name, source in sources.items():
         arrays[name] = machine.converted(name, source).astype(conversion_inputs.storage(name))

@@ -31,6 +31,15 @@ class Probe:
     saturated: bool = False
 
     @property
+    def least(self) -> int:
+        """The first chip that has it, as in sm_NN (PTX ISA, "Target ISA notes" of mma and wgmma)."""
+        if self.family == "wgmma":
+            return 90
+        if PTX_NAMES[self.a] in ("e4m3", "e5m2"):
+            return 89
+        return 75 if (self.a, self.k) == ("fp16", 8) else 80
+
+    @property
     def stem(self) -> str:
         """File name without the GPU and the extension: ``own_<instruction>_<format>``."""
         operands = self.a if self.a == self.b else f"{self.a}x{self.b}"

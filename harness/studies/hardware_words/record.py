@@ -48,6 +48,7 @@ from bitverdict.harness.studies.hardware_words.instruction_words import (
     today,
 )
 from bitverdict.harness.studies.hardware_words.probes import PROBES, Probe
+from bitverdict.harness.studies.hardware_words.settled_sides import answers
 
 Job = tuple[str, Callable[[], dict[str, np.ndarray]]]  # a file's stem, and what makes its arrays
 FILE_LIMIT = 3_000_000  # bytes, all files of one GPU together
@@ -134,7 +135,14 @@ def send(path: Path, library: Path | None, target_name: str, data_seed: int) -> 
             raise CannotRecord(f"{device.name} ({device.arch}): no instruction passed its checks; the reasons stand above")
     said = sent_words.write(path, about, made)
     print(f"{path}: {len(made)} files' words of {said['gpu']} ({said['arch']}), made by {said['made_by']}, sha256 {said['digest']}")
+    for of_part, part in made.values():
+        _tell(of_part, part)
     return failed
+
+
+def _tell(about: dict, part: sent_words.Part) -> None:
+    for answer in answers(about, part):
+        print(f"open choice, {answer}")
 
 
 def _probes_of(arch: str) -> tuple[Probe, ...]:
@@ -148,6 +156,8 @@ def take(path: Path) -> int:
     """Hold the model to a file that was sent. Returns how many instructions differ; a file that is no evidence is refused."""
     sent = sent_words.take(path)
     lines = sent_words.differing(sent)
+    for stem, about in sent.about["parts"].items():
+        _tell(about, sent.parts[stem])
     print("\n".join(lines) or f"{path}: every word of {len(sent.parts)} parts ({sent.about['gpu']}) is the model's")
     return len(lines)
 

@@ -53,8 +53,10 @@ def rule_of(about: Mapping[str, Any], d_name: str) -> Instruction:
 
 def probes_of(arch: str) -> tuple[Probe, ...]:
     """The probes whose every instruction `reference.tensor_core` knows of `arch`. ValueError where there is none."""
-    found = []
+    found, number = [], arch.removeprefix("sm_")
     for probe in PROBES:
+        if number.isdigit() and probe.least > int(number):
+            continue
         about = meta(Device(arch, arch, "", ""), probe)
         try:
             _ = [rule_of(about, name) for name in about["d"]]
