@@ -10,7 +10,14 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
+import runpy
 import uuid
+from importlib.util import find_spec
+
+COMPUTE_CAPABILITY = 75, 76
+"""CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR (CUDA driver API, CUdevice_attribute)."""
+NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE (CUDA driver API, CUresult)
 
 
 class _Memory(ctypes.Structure):
@@ -19,15 +26,25 @@ class _Memory(ctypes.Structure):
     _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
 
-def identity(index: int) -> str:
-    """The UUID of CUDA's device `index`, of its MIG slice where it is one (CUDA driver API, cuDeviceGetUuid_v2); "" if unknown."""
+def _attribute(driver: ctypes.CDLL, device: ctypes.c_int, attribute: int) -> int:
+    """CUDA driver API, cuDeviceGetAttribute; RuntimeError with the status where it fails."""
+    held = ctypes.c_int()
+    _held_to("cuDeviceGetAttribute", driver.cuDeviceGetAttribute(ctypes.byref(held), attribute, device))
+    return held.value
+
+
+def _held_to(function: str, status: int) -> None:
+    if status:
+        raise RuntimeError(f"{function} gave CUDA error {status}; see nvidia-smi")
+
+
+def identity(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
+    """The UUID of a device, of its MIG slice where it is one (CUDA driver API, cuDeviceGetUuid_v2); "" if unknown."""
+    held = (ctypes.c_ubyte * 16)()
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
-        held, device = (ctypes.c_ubyte * 16)(), ctypes.c_int()
-        asked = (driver.cuInit(0), driver.cuDeviceGet(ctypes.byref(device), index), driver.cuDeviceGetUuid_v2(held, device))
-    except (OSError, AttributeError):
+        return "" if driver.cuDeviceGetUuid_v2(held, device) else str(uuid.UUID(bytes=bytes(held)))
+    except AttributeError:
         return ""
-    return "" if any(asked) else str(uuid.UUID(bytes=bytes(held)))
 
 
 def memory(name: str) -> tuple[int, int] | None:
@@ -47,18 +64,42 @@ def memory(name: str) -> tuple[int, int] | None:
     return None
 
 
+def of_cuda() -> bool:
+    """Whether the torch that is installed is built for CUDA, by its file of versions: torch takes seconds to import."""
+    spec = find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        return False
+    return bool(runpy.run_path(os.path.join(spec.submodule_search_locations[0], "version.py")).get("cuda"))
+
+
 def rows() -> list[dict]:
-    """A row for each visible GPU, in CUDA's order."""
+    """A row for each visible GPU, in CUDA's order; none without a driver. RuntimeError where the driver fails."""
+    if not of_cuda():
+        return []
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return []
+    if (status := driver.cuInit(0)) == NO_DEVICE:
+        return []
+    _held_to("cuInit", status)
+    count, found = ctypes.c_int(), []
+    _held_to("cuDeviceGetCount", driver.cuDeviceGetCount(ctypes.byref(count)))
+    for index in range(count.value):
+        device, model = ctypes.c_int(), ctypes.create_string_buffer(256)
+        _held_to("cuDeviceGet", driver.cuDeviceGet(ctypes.byref(device), index))
+        _held_to("cuDeviceGetName", driver.cuDeviceGetName(model, len(model), device))
+        major, minor = (_attribute(driver, device, attribute) for attribute in COMPUTE_CAPABILITY)
+        name = identity(driver, device)
+        free, total = memory(name) or _memory_by_torch(index)
+        found.append({"arch": f"sm_{major}{minor}", "model": model.value.decode(), "uuid": name, "free": free, "total": total})
+    return found
+
+
+def _memory_by_torch(index: int) -> tuple[int, int]:
     import torch
 
-    found = []
-    for index in range(torch.cuda.device_count() if torch.version.cuda else 0):
-        major, minor = torch.cuda.get_device_capability(index)
-        name = identity(index)
-        free, total = memory(name) or torch.cuda.mem_get_info(index)
-        model = torch.cuda.get_device_name(index)
-        found.append({"arch": f"sm_{major}{minor}", "model": model, "uuid": name, "free": free, "total": total})
-    return found
+    return torch.cuda.mem_get_info(index)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import ctypes
 import json
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -114,3 +115,56 @@ def test_without_nvml_the_memory_of_a_gpu_is_not_known(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(ctypes, "CDLL", missing)
     assert gpu_probe.memory("aa") is None
+
+
+class Driver:
+    """libcuda: one GPU; `status` is what cuInit gives."""
+
+    def __init__(self, status: int = 0) -> None:
+        self.status = status
+
+    def cuInit(self, flags: int) -> int:
+        return self.status
+
+    def cuDeviceGetCount(self, count) -> int:
+        count._obj.value = 1
+        return 0
+
+    def cuDeviceGet(self, device, index: int) -> int:
+        device._obj.value = 7
+        return int(index != 0)
+
+    def cuDeviceGetName(self, name, size: int, device) -> int:
+        name.value = b"Invented"
+        return int(device.value != 7)
+
+    def cuDeviceGetAttribute(self, held, attribute: int, device) -> int:
+        held._obj.value = {75: 9, 76: 0}[attribute]
+        return int(device.value != 7)
+
+    def cuDeviceGetUuid_v2(self, held, device) -> int:
+        held[:] = bytes(range(16))
+        return 0
+
+
+def test_gpus_are_asked_of_the_driver_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpu_probe, "of_cuda", lambda: True)
+    monkeypatch.setattr(gpu_probe, "memory", lambda name: (3, 4))
+    monkeypatch.setattr(ctypes, "CDLL", lambda library: Driver())
+    uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f"
+    assert gpu_probe.rows() == [{"arch": "sm_90", "model": "Invented", "uuid": uuid, "free": 3, "total": 4}]
+    monkeypatch.setattr(ctypes, "CDLL", lambda library: Driver(100))
+    assert gpu_probe.rows() == []
+    monkeypatch.setattr(ctypes, "CDLL", lambda library: Driver(803))
+    with pytest.raises(RuntimeError, match="cuInit gave CUDA error 803"):
+        gpu_probe.rows()
+
+
+def test_a_torch_without_cuda_shows_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch" / "__init__.py").write_text("raise AssertionError('torch is imported')")
+    for told in ("None", "'13.0'"):
+        (tmp_path / "torch" / "version.py").write_text(f"cuda = {told}")
+        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+        assert gpu_probe.of_cuda() is (told != "None")
