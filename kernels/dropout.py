@@ -111,7 +111,7 @@ def _dropped(name: str, x: torch.Tensor, key: int, p: float, config: Config) -> 
     problem = Problem(rows=rows, columns=columns, dtype=dtype, x_pad=max(stride - columns, 0), p=float(p), key=key)
     require("dropout", CLAUSES, problem, config)
     y = torch.empty((rows, columns), dtype=x.dtype, device=x.device)
-    if rows and columns:
+    if x.numel():
         grid = (rows, triton.cdiv(columns, config.block))
         dropout_kernel[grid](
             x, y, columns, stride, columns, float(p), 1 / (1 - p), key, config.block, num_warps=config.num_warps, **AS_WRITTEN

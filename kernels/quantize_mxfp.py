@@ -158,7 +158,7 @@ def quantize_mxfp(
     width, blocks = triton.cdiv(columns, 2) if packed else columns, triton.cdiv(columns, size)
     elements = torch.empty((rows, width), dtype=_ELEMENTS.get(format, torch.uint8), device=x.device)
     scales = torch.empty((rows, blocks), dtype=torch.float8_e4m3fn if format == "nvfp4" else torch.uint8, device=x.device)
-    if rows and columns:
+    if x.numel():
         quantize_mxfp_kernel[(rows, triton.cdiv(columns, block))](
             x, elements, scales, columns, stride, width, blocks, float(tensor_scale), format, block // size, size,
             num_warps=num_warps, **AS_WRITTEN,

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import torch
 import triton
 
-from bitverdict.kernels.descriptor_rules import ALIGNMENT_BYTES, Matrix, misalignment
+from bitverdict.kernels.descriptor_rules import ALIGNMENT_BYTES, Matrix
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 
 TILE_ROWS, TILE_COLUMNS, TILE_BYTES = 128, 4, 512  # of the packed scales
 SPREAD_UNIT = 128  # elements: an fp4 operand beside an fp8 one is spread to bytes on its way, in rows of whole units
+SPREAD_BYTES = 32  # boundary on which its rows and its base lie
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +56,7 @@ class Problem:
     b_scale_pad: int = 0
     a_tile_pad: int = 0
     b_tile_pad: int = 0
-    a_offset: int = 0  # bytes past a 16-byte boundary
+    a_offset: int = 0  # bytes past a 32-byte boundary
     b_offset: int = 0
     b_order: str = "column"
 
@@ -81,8 +82,8 @@ def matrices(problem: Problem, config: object) -> list[Matrix]:
     a_row, b_row = p.k // packing(f.a), p.k // packing(f.b)
     b_rows, b_row = (p.k, p.n) if p.b_order == "row" else (p.n, b_row)
     return [
-        Matrix("A", "int8", p.m, a_row, a_row + p.a_pad, p.a_offset),
-        Matrix("B", "int8", b_rows, b_row, b_row + p.b_pad, p.b_offset),
+        Matrix("A", "int8", p.m, a_row, a_row + p.a_pad, p.a_offset % ALIGNMENT_BYTES),
+        Matrix("B", "int8", b_rows, b_row, b_row + p.b_pad, p.b_offset % ALIGNMENT_BYTES),
     ]
 
 
@@ -116,7 +117,7 @@ def problem_of(
     turned = runs_along_n(b)
     for side, operand, scale, rows in (("a", a, a_scale, m), ("b", b.T if turned else b, b_scale, n)):
         pads[f"{side}_pad"] = _row_pad(operand)
-        pads[f"{side}_offset"] = misalignment(operand) if side == "a" or f.a == f.b else operand.data_ptr() % 32
+        pads[f"{side}_offset"] = operand.data_ptr() % SPREAD_BYTES
         pads |= {
             f"{side}_{kind}_pad": pad for kind, pad in zip(("scale", "tile"), _scale_pads(side, scale, rows, k, f), strict=True)
         }
@@ -139,9 +140,11 @@ def format_of(a: torch.dtype, b: torch.dtype, a_scale: torch.dtype, b_scale: tor
 
 
 def _row_pad(operand: torch.Tensor) -> int:
-    if operand.shape[1] > 1 and operand.stride(1) != 1:
-        raise ValueError(f"block_scaled_matmul: strides {operand.stride()}: rows must be contiguous along K; call .contiguous()")
-    return max(operand.stride(0) - operand.shape[1], 0) if operand.shape[0] > 1 else -operand.shape[1] % ALIGNMENT_BYTES
+    if (operand.shape[1] > 1 and operand.stride(1) != 1) or (operand.shape[0] > 1 and operand.stride(0) < operand.shape[1]):
+        raise ValueError(
+            f"block_scaled_matmul: strides {operand.stride()}: rows must be contiguous along K and not overlap; call .contiguous()"
+        )
+    return operand.stride(0) - operand.shape[1] if operand.shape[0] > 1 else -operand.shape[1] % ALIGNMENT_BYTES
 
 
 def _scale_pads(side: str, scale: torch.Tensor, rows: int, k: int, f: ScaledFormat) -> tuple[int, int]:

@@ -87,7 +87,7 @@ def swiglu(a: torch.Tensor, b: torch.Tensor, *, block: int = 1024, per_thread: i
     )
     require("swiglu", CLAUSES, problem, Config(block=block, per_thread=per_thread, num_warps=num_warps))
     y = torch.empty((rows, columns), dtype=a.dtype, device=a.device)
-    if rows and columns:
+    if a.numel():
         grid = (rows, triton.cdiv(columns, block))
         swiglu_kernel[grid](a, b, y, columns, a_stride, b_stride, columns, block, per_thread, num_warps=num_warps, **AS_WRITTEN)
     return y

@@ -18,7 +18,7 @@ from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, dot_plan, words_rest_on
 from bitverdict.harness.model.architectures import architecture
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference import attention as plan
 from bitverdict.reference.formats import convert
@@ -158,6 +158,18 @@ class AttentionContract(KernelContract):
             _output(name, p.dtype, tiles.narrow(np.stack(each)).reshape(shape), basis)
             for (name, shape), each in zip(shapes.items(), zip(*found, strict=True), strict=True)
         ]
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        """Of each program the blocks that some row of it meets, one at least: powers are computed of no others."""
+        p, c = case.problem, case.config
+        behind = p.n - p.m if p.causal else p.n  # row i meets the keys below i + 1 + behind, and below n
+        ends = [max(min(p.n, start + c.block_m + behind), 1) for start in range(0, p.m, c.block_m)]
+        of_keys = p.batch * p.heads * sum(-(-end // c.block_n) for end in ends)
+        firsts = [max(start - behind, 0) // c.block_n if p.causal else 0 for start in range(0, p.n, c.block_m)]
+        of_rows = p.batch * p.heads * sum(max(-(-p.m // c.block_n) - first, 0) for first in firsts)
+        blocks = {"attention_kernel": 2 * of_keys, "attention_dq_kernel": of_keys, "attention_dk_dv_kernel": of_rows}
+        option = f"causal={p.causal}"
+        return tuple(PromisedInstruction("executed math.exp2", count, option, kernel) for kernel, count in blocks.items())
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         p = case.problem

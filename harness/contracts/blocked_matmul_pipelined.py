@@ -8,10 +8,12 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.blocked_matmul_pipelined
+from bitverdict.harness.contracts.base.promised_work import cdiv, once
 from bitverdict.harness.contracts.base.single_config import Fields, empty
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
 from bitverdict.harness.contracts.blocked_matmul import tile_of
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import PromisedInstruction
 from bitverdict.harness.model.targets import Target
 
 TUTORIAL: dict[str, Any] = {
@@ -60,6 +62,12 @@ class PipelinedContract(BlockedContract):
             tensors["a"], tensors["b"], c, g.block_m, g.block_n, g.block_k, g.num_warps
         )
         return {"c": c}
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        """Two tiles of C a program; two blocks of K at least."""
+        p, g = case.problem, case.config
+        tiles = 2 * cdiv(p.m, 2 * g.block_m) * cdiv(p.n, g.block_n)
+        return (once("ttng.tc_gen5_mma", tiles * max(cdiv(p.k, g.block_k), 2)),)
 
 
 def contract(module: ModuleType) -> PipelinedContract:

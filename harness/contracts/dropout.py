@@ -19,8 +19,11 @@ from bitverdict.reference.philox import uniform
 from bitverdict.reference.row_functions import dropout
 
 SHARES = (0.5, 0.1, 0.0, 0.9)
-KEYS = (0, 1, (1 << 31) + 5, 42, (1 << 63) - 1, (1 << 64) - 1)  # of 32 bits and of 64, signed and not
-NUMBER_OF_ITS_FIRST = {"p": float(uniform(KEYS[3], np.zeros((), np.uint64))), "key": KEYS[3]}
+KEYS = (0, 1, (1 << 31) + 5, 0x736EBF511D95389B, (1 << 63) - 1, (1 << 64) - 1)  # of 32 bits and of 64, signed and not
+SMALL_FIRST = 0x8D103ED3CC667E97
+"""Under it the first element's word has 24 bits, so that its last one is in its number. One more in the last round's key would make
+that number less."""
+NUMBER_OF_ITS_FIRST = {"p": float(uniform(SMALL_FIRST, np.zeros((), np.uint64))), "key": SMALL_FIRST}
 """p is the uniform number of the first element, which stays."""
 ENDS = 1352247272, 1836991927
 """Keys under which Philox's first word is 2^32 - 1 and 0: both make the number 0, which stays where p is 0."""
@@ -44,6 +47,8 @@ class DropoutContract(RowContract):
         }
 
     def rest(self, place: int) -> Fields:
+        if place == 0:
+            return {"x_pad": 0, "p": 0.0, "key": ENDS[1], "backward": True}
         return {
             "x_pad": (0, 3)[place % 2],
             "p": SHARES[place % len(SHARES)],

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.fused_gather_scatter_matmul
+from bitverdict.harness.contracts.base.promised_work import cdiv, of_schedule, once
 from bitverdict.harness.contracts.base.row_indices import RowsContract, under_iisan
 from bitverdict.harness.contracts.base.single_config import (
     BUDGET,
@@ -30,7 +31,7 @@ from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.contracts.tma_scatter import several_writers
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList, PromisedInstruction
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 
@@ -167,6 +168,13 @@ class FusedContract(RowsContract):
             *super().required(target),
             self.case(sizes, {"block_m": 64, "block_n": 32, "block_k": 32}, regime="normal/negative"),
         ]
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        """As many blocks of K as are loaded ahead, at least."""
+        p, c = case.problem, case.config
+        tiles = cdiv(p.rows, c.block_m) * cdiv(p.n, c.block_n)
+        products = once("ttng.tc_gen5_mma", tiles * max(cdiv(p.k, c.block_k), c.num_buffers - 1))
+        return (products, *of_schedule(c, tiles, "grouped"))
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         expected_outcome = super().expected_outcome(case, target)

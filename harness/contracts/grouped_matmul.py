@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.grouped_matmul
+from bitverdict.harness.contracts.base.promised_work import cdiv, once
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, handed, launched
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.element_types import ELEMENT_TYPES
@@ -100,6 +101,10 @@ class GroupedMatmulContract(KernelContract):
         got = launched(launcher or self.module.grouped_matmul, *given, out_dtype=out, **into, **own)
         c = into.get("c", got)  # (elements,)
         return {_name(number): c[group.c].view(group.m, group.n) for number, group in enumerate(groups_of(p.sizes))}
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        c = case.config
+        return (once("tt.store", sum(cdiv(m, c.block_m) * cdiv(n, c.block_n) for m, n, _ in case.problem.sizes)),)
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p, c = case.problem, case.config

@@ -10,10 +10,11 @@ from types import ModuleType
 import numpy as np
 
 import bitverdict.kernels.pointer_gather_scatter_matmul
+from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, once
 from bitverdict.harness.contracts.base.single_config import Fields, launched
 from bitverdict.harness.contracts.fused_gather_scatter_matmul import FusedContract
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import IndexList
+from bitverdict.harness.model.contract import IndexList, PromisedInstruction
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.pointer_gather_scatter_matmul import LOADS
 
@@ -99,6 +100,12 @@ class PointerFusedContract(FusedContract):
 
     def scattered_to(self, case: Case, codes: np.ndarray) -> np.ndarray:
         return np.where(codes < 0, case.problem.out_rows, codes)  # (rows,)
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        p, c = case.problem, case.config
+        tiles = cdiv(p.rows, c.block_m) * cdiv(p.n, c.block_n)
+        copies = [PromisedInstruction("ttg.async_copy_global_to_local", 0, f"loads={c.loads}")] if c.loads == "gl.load" else []
+        return (once("tt.store", tiles), *of_schedule(c, tiles, "grouped"), *of_options(c, "stages"), *copies)
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         run = launcher or self.module.pointer_gather_scatter_matmul

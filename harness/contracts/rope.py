@@ -35,7 +35,7 @@ class RopeContract(KernelContract):
         from hypothesis import strategies as st
 
         sizes = {"positions": draw(st.integers(0, 6)), "heads": draw(st.integers(1, 5)), "columns": 2 * draw(st.integers(1, 130))}
-        pad = draw(st.sampled_from((0, 6))) if sizes["positions"] > 1 else 0
+        pad = draw(st.sampled_from((0, 6) if sizes["positions"] > 1 else (0, -1)))
         return problem | sizes | {"in_place": draw(st.booleans()), "x_pad": pad}
 
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
@@ -43,7 +43,7 @@ class RopeContract(KernelContract):
         for place in range(3 * len(pool)):
             problem, config = pool[place % len(pool)]
             sizes = dict(zip(("positions", "heads", "columns"), SIZES[place % len(SIZES)], strict=True))
-            pad = 6 * (place % 3 == 1 and sizes["positions"] > 1)
+            pad = 6 * (place % 3 == 1) if sizes["positions"] > 1 else -1  # the stride of one position says nothing
             yield problem | sizes | {"in_place": place % 4 == 1, "x_pad": pad}, config
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:

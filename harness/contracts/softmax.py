@@ -10,7 +10,7 @@ from bitverdict.harness.contracts.base.row_contract import RowContract, normal_f
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
 from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.row_functions import softmax
@@ -37,6 +37,11 @@ class SoftmaxContract(RowContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         return {"y": launched(launcher or self.module.softmax, tensors["x"], **vars(case.config))}
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        columns = case.problem.columns
+        row = next(size for size in (1 << power for power in range(4, 32)) if size >= columns)  # the least that holds it
+        return (PromisedInstruction("constant BLOCK", row, f"columns={columns}"),)
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if self.bounded(case, target):

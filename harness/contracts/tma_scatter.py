@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import bitverdict.kernels.tma_scatter
+from bitverdict.harness.contracts.base.promised_work import cdiv
 from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPANNED, distinct
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, empty, far_pad, launched
 from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
+from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList, PromisedInstruction
 from bitverdict.harness.model.launcher_limits import claimed
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
@@ -100,6 +101,10 @@ class TmaScatterContract(TmaGatherContract):
             *self.row_operands(case),
             drawn_operand(case, "source", p.dtype, (p.offsets, c.block_y), pad=p.source_pad),
         ]
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        p, c = case.problem, case.config
+        return (PromisedInstruction("programs", cdiv(p.offsets, c.block_x), f"block_x={c.block_x}"),)
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, c = case.problem, case.config

@@ -7,9 +7,11 @@ from itertools import product
 from types import ModuleType
 
 import bitverdict.kernels.warp_specialized_gather_scatter_matmul
+from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, once
 from bitverdict.harness.contracts.base.single_config import Fields, launched
 from bitverdict.harness.contracts.fused_gather_scatter_matmul import FusedContract
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import PromisedInstruction
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.tile_scheduler import SCHEDULES
 
@@ -47,7 +49,7 @@ class WarpSpecializedFusedContract(FusedContract):
             )
         for place, (problem, config) in enumerate(self.pool(target)):
             rows = config["block_m"] * (1 + place % 3) + (-1, 0, 1, 7)[place % 4]
-            n, k = config["block_n"] * (1 + place % 3) + place % 2, config["block_k"] * (1 + place % 5) - place % 2
+            n, k = config["block_n"] * (1 + place % 3) + (place + 1) % 2, config["block_k"] * (1 + place % 5) - place % 2
             yield self.sized(problem, rows, n, k, 1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
 
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
@@ -77,6 +79,17 @@ class WarpSpecializedFusedContract(FusedContract):
         run = launcher or self.module.warp_specialized_gather_scatter_matmul
         operands = (tensors[name] for name in ("x", "gather", "w", "scatter"))
         return {"out": launched(run, *operands, **vars(case.config), out=self.kept(case, tensors))}
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        """A thread of the load partition has registers for its warp's row numbers, and 48."""
+        p, c = case.problem, case.config
+        tiles = cdiv(p.rows, c.block_m) * cdiv(p.n, c.block_n)
+        return (
+            once("ttng.tc_gen5_mma", tiles * cdiv(p.k, c.block_k)),
+            *of_schedule(c, tiles, c.schedule),
+            *of_options(c, "stages", "accumulators", "load_warps"),
+            PromisedInstruction("constant LOAD_REGISTERS", c.block_m // c.load_warps + 48, f"load_warps={c.load_warps}"),
+        )
 
 
 def contract(module: ModuleType) -> WarpSpecializedFusedContract:

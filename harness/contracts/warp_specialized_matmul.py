@@ -7,9 +7,11 @@ from itertools import product
 from types import ModuleType
 
 import bitverdict.kernels.warp_specialized_matmul
+from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, once
 from bitverdict.harness.contracts.base.single_config import Fields, empty, launched
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import PromisedInstruction
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.tile_scheduler import SCHEDULES
 
@@ -61,6 +63,12 @@ class WarpSpecializedContract(BlockedContract):
         run = launcher or self.module.warp_specialized_matmul
         launched(run, tensors["a"], tensors["b"], c, transpose_b=p.transpose_b, **vars(case.config))
         return {"c": c}
+
+    def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
+        p, c = case.problem, case.config
+        tiles = cdiv(p.m, c.block_m) * cdiv(p.n, c.block_n)
+        products = once("ttng.tc_gen5_mma", tiles * cdiv(p.k, c.block_k))
+        return (products, *of_schedule(c, tiles, c.schedule), *of_options(c, "stages", "accumulators"))
 
 
 def contract(module: ModuleType) -> WarpSpecializedContract:

@@ -138,8 +138,8 @@ def _launch_once(
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
     seen.recorded = _launched(device, launched, told) | provenance
-    if not case.launcher and (promised := contract.promised_instructions(case)):
-        seen.broken_promise = broken_promise(promised, getattr(device, "launches", None) or ())
+    if seen.outcome is None and not case.launcher and contract.expected_outcome(case, target).result:
+        seen.broken_promise = broken_promise(contract.promised_instructions(case), getattr(device, "launches", None) or ())
     seen.unordered = _unordered(getattr(device, "launches", None) or ())
     if between := contract.between_calls():
         seen.recorded["calls"] = between | {"ordered": target.emulated and not seen.unordered}

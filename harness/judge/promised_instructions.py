@@ -1,17 +1,21 @@
 """Whether emulated launches hold the instructions that the options of a case promise (`Contract.promised_instructions`).
 
-An option that chooses how a kernel waits, or what fills its memory, changes no word. It is read in the tile program instead.
+An option that chooses how a kernel waits, or what fills its memory, changes no word. It is read in the tile program instead. Nor
+does work that is done for nothing: a block that is masked whole, a tile that two programs compute. It is counted as executed.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from math import prod
 from typing import Any
 
 from bitverdict.harness.model.contract import PromisedInstruction
 
-BARRIERS = "barriers of "
+BARRIERS, CONSTANT, EXECUTED, PROGRAMS = "barriers of ", "constant ", "executed ", "programs"
+ONCE = "take each tile once, and no block that adds nothing"
+HAND_ON = "let the launcher hand the option on to the kernel as it was given"
 _SEGMENTS = r'"{}"\([^)]*\) <\{{[^}}]*operandSegmentSizes = array<i32: ([^>]*)>'
 _BARRIER_SEGMENT = 6  # of ttng.tc_gen5_mma: a, b, d, token, accumulate, predicate, barriers, their predicates
 
@@ -21,12 +25,25 @@ def broken_promise(promised: Iterable[PromisedInstruction], launches: Iterable[A
     launched = list(launches)
     for each in promised:
         for launch in launched:
-            if (found := count_of(each.operation, launch.program)) != each.count:
-                return (
-                    f"{launch.name}: its tile program has {found} {each.operation}; {each.option} promises {each.count}; "
-                    "let the launcher hand the option on to the kernel as it was given"
-                )
+            if each.kernel in ("", launch.name) and (said := _broken(each, launch)):
+                return f"{launch.name}: {said}"
     return ""
+
+
+def _broken(promised: PromisedInstruction, launch: Any) -> str:
+    operation, rule = promised.operation, f"{promised.option} promises {promised.count}"
+    found: int | None
+    if operation == PROGRAMS:
+        found, said, remedy = prod(launch.grid), "{} programs were launched", "launch as many programs as have something to do"
+    elif operation.startswith(EXECUTED):
+        name = operation.removeprefix(EXECUTED)
+        found, said, remedy = launch.operations[name], f"it executed {{}} {name}", ONCE
+    elif operation.startswith(CONSTANT):
+        name = operation.removeprefix(CONSTANT)
+        found, said, remedy = launch.constants.get(name), f"{name} = {{}}", HAND_ON
+    else:
+        found, said, remedy = count_of(operation, launch.program), f"its tile program has {{}} {operation}", HAND_ON
+    return "" if found == promised.count else f"{said.format(found)}; {rule}; {remedy}"
 
 
 def count_of(operation: str, program: str) -> int:

@@ -129,12 +129,15 @@ class IndexList:
 
 @dataclass(frozen=True)
 class PromisedInstruction:
-    """What an option of a case promises of each tile program that its launcher launches: `count` operations of the name
-    `operation`, for instance "ttng.tmem_alloc". "barriers of ttng.tc_gen5_mma" counts the barriers that these operations name."""
+    """What an option of a case promises of each tile program that its launcher launches, or of those of `kernel` alone: `count`
+    operations of the name `operation`, for instance "ttng.tmem_alloc". "barriers of ttng.tc_gen5_mma" counts the barriers that
+    these operations name. "executed tt.store" counts how often all programs of a launch come to them, "programs" the programs.
+    "constant GROUP_M" is the integer that is compiled in for a parameter."""
 
     operation: str
     count: int
     option: str
+    kernel: str = ""
 
 
 class Contract:

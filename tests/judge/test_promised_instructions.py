@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bitverdict.harness.contracts import small_mma, tmem_copy
+from bitverdict.harness.contracts import fused_gather_scatter_matmul, small_mma, tmem_copy, warp_specialized_matmul
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launch import launch
@@ -18,7 +18,12 @@ from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision, Outcome
 
 SM_100 = target("emulated:sm_100")
-CONTRACTS = {"small_mma": small_mma.CONTRACT, "tmem_copy": tmem_copy.CONTRACT}
+CONTRACTS: dict[str, Any] = {
+    "small_mma": small_mma.CONTRACT,
+    "tmem_copy": tmem_copy.CONTRACT,
+    "fused_gather_scatter_matmul": fused_gather_scatter_matmul.CONTRACT,
+    "warp_specialized_matmul": warp_specialized_matmul.CONTRACT,
+}
 
 
 def first_case(stem: str, **options: Any) -> Case:
@@ -62,6 +67,24 @@ def test_right_words_by_other_instructions_than_asked_fail(stem: str, asked: dic
     assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.OTHER_INSTRUCTIONS), verdict
     remedy = "let the launcher hand the option on to the kernel as it was given"
     assert verdict.message == f"{stem}_kernel: its tile program has {said}; {remedy}"
+
+
+@pytest.mark.parametrize(
+    ("stem", "asked", "taken", "said"),
+    [
+        ("warp_specialized_matmul", {"schedule": "grouped", "programs": 2}, {"schedule": "one tile"},
+         "10 programs were launched; schedule=grouped, programs=2 promises 2; launch as many programs as have something to do"),
+        ("warp_specialized_matmul", {"schedule": "grouped", "programs": 2}, {"schedule": "row-major"},
+         "GROUP_M = 1; schedule=grouped, group_size_m=2 promises 2; let the launcher hand the option on to the kernel as it was "
+         "given"),
+        ("fused_gather_scatter_matmul", {"num_buffers": 3}, {"num_buffers": 4},
+         "it executed 3 ttng.tc_gen5_mma; each tile once promises 2; take each tile once, and no block that adds nothing"),
+    ],
+)  # fmt: skip
+def test_right_words_by_other_work_than_promised_fail(stem: str, asked: dict, taken: dict, said: str) -> None:
+    verdict = judge(first_case(stem, **asked), SM_100, launching_with(stem, **taken))
+    assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.OTHER_INSTRUCTIONS), verdict
+    assert verdict.message == f"{stem}_kernel: {said}"
 
 
 def test_a_users_launcher_is_held_to_no_instruction() -> None:

@@ -128,6 +128,7 @@ def test_results_are_views_of_rows_on_16_bytes() -> None:
         (lambda o: [o[0], o[1][:, :1], *o[2:]], "pack them in tiles of 128 x 4"),
         (lambda o: [o[0], o[1].transpose(2, 3).reshape(o[1].shape).mT, *o[2:]], r"call .contiguous\(\)"),
         (lambda o: [o[0].T.contiguous().T, *o[1:]], "rows must be contiguous along K"),
+        (lambda o: [o[0][:1].expand(o[0].shape), *o[1:]], "not overlap; call"),
     ],
 )
 def test_operands_that_do_not_belong_together_are_refused_by_name(wrong, says: str) -> None:
