@@ -58,6 +58,14 @@ def kills(judged: Iterable[Judged]) -> Counter[tuple[str, str]]:
     return found
 
 
+def kills_per_second(judged: Sequence[Judged], workers: int = 2) -> float | None:
+    """Kills per second of so many workers, one a core: workers * kills / seconds of killed mutants. Of the second half of the
+    kills, in their order: by then workers hold operands, expected results and compiled programs. None where none is killed."""
+    seconds = [each.result.seconds for each in judged if each.result.end is End.KILLED]
+    later = seconds[len(seconds) // 2 :]
+    return workers * len(later) / sum(later) if sum(later) else None
+
+
 @dataclass(frozen=True)
 class CasesWorth:
     """What the required cases of a kernel are worth, by mutants that each of them judged.

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
-from bitverdict.harness.mutants.counts import CasesWorth, Counts, counted, counted_by, kills
-from bitverdict.harness.mutants.record import End, Judged
+from bitverdict.harness.mutants.counts import CasesWorth, Counts, counted, counted_by, kills, kills_per_second
+from bitverdict.harness.mutants.record import End, Judged, Kind
 
 HEAD = """# Mutation score of the shipped kernels
 
@@ -20,6 +21,7 @@ survived, or *doubtful*, of which nothing is proved. The score is killed / live.
 
 Of each kernel so many live mutants of either kind are drawn, operators in turn. A place of a tile program is drawn from where at
 least four required cases come to it: fewer come to what one specialisation alone has."""
+SPEED_OF = (Kind.PROGRAM, Kind.SOURCE)
 NOT_EXAMINED = "not examined"
 LIVE, SHARE = 3000, 99
 """The goal of a campaign over all kernels: so many live mutants, and so many per cent of them killed."""
@@ -45,6 +47,7 @@ def page(campaign: Campaign) -> str:
     lines = [HEAD, "", *_runs(campaign.runs), "## Score", "", goal(counted(judged)), ""]
     lines += _counts("kind", counted_by(judged, lambda each: str(each.mutant.kind)), counted(judged))
     lines += ["## By kernel", "", *_by_kernel(campaign)]
+    lines += ["## Kills per second", "", *_speed(judged)]
     lines += ["## By operator", "", *_by_operator(judged)]
     lines += ["## Kills by clause and regime", "", *_matrix(judged)]
     lines += ["## What the required cases are worth", "", *_worth(campaign)]
@@ -94,6 +97,32 @@ def _by_kernel(campaign: Campaign) -> Iterator[str]:
     names = {each.mutant.kernel: _kernel_told(each.mutant.kernel, targets, campaign.cases) for each in campaign.judged}
     groups = {names[kernel]: found for kernel, found in counted_by(campaign.judged, lambda each: each.mutant.kernel).items()}
     yield from _counts("kernel, target, required cases", groups, counted(campaign.judged))
+
+
+def _speed(judged: Sequence[Judged]) -> Iterator[str]:
+    """A row for each kernel, a column for each kind; then the medians."""
+    yield "Of two workers on two of the machine's cores: 2 x kills / seconds of killed mutants, the second half of the kills."
+    yield "Seconds of equivalent, surviving and other mutants are not in it."
+    yield ""
+    kernels = dict.fromkeys(each.mutant.kernel for each in judged)
+    found = {
+        kernel: [
+            kills_per_second([each for each in judged if (each.mutant.kernel, each.mutant.kind) == (kernel, kind)])
+            for kind in SPEED_OF
+        ]
+        for kernel in sorted(kernels)
+    }
+    yield f"| kernel | {' | '.join(map(str, SPEED_OF))} |"
+    yield "| --- |" + " ---: |" * len(SPEED_OF)
+    for kernel, rates in found.items():
+        yield f"| `{kernel}` | {' | '.join(_rate(rate) for rate in rates)} |"
+    columns = [[rate for rate in column if rate is not None] for column in zip(*found.values(), strict=True)]
+    yield f"| median | {' | '.join(_rate(median(column) if column else None) for column in columns)} |"
+    yield ""
+
+
+def _rate(rate: float | None) -> str:
+    return "-" if rate is None else f"{rate:.1f}"
 
 
 def _kernel_told(kernel: str, targets: Mapping[str, str], cases: Mapping[str, int]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from bitverdict.harness.model.contract import ExpectedOutcome
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import CLAUSES, OTHER, REFUSAL, clause_of
-from bitverdict.harness.mutants.counts import cases_worth, counted, counted_by, kills
+from bitverdict.harness.mutants.counts import cases_worth, counted, counted_by, kills, kills_per_second
 from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.page import Campaign, goal, page, share
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult
@@ -54,6 +55,19 @@ def test_the_score_counts_doubtful_ones_as_live_and_equivalent_ones_not() -> Non
 def test_a_share_is_rounded_down_so_that_all_means_all() -> None:
     assert share(counted([judged(number, End.KILLED) for number in range(9999)] + [judged(0, End.SURVIVED)])) == "99.9 %"
     assert share(counted([judged(0, End.KILLED)])) == "100.0 %" and share(counted([])) == "-"
+
+
+def test_kills_per_second_are_of_two_workers_once_they_are_warm() -> None:
+    def lasted(number: int, seconds: float, end: End = End.KILLED) -> Judged:
+        found = judged(number, end)
+        return Judged(found.mutant, replace(found.result, seconds=seconds))
+
+    ends = [lasted(0, 100.0), lasted(1, 0.5), lasted(2, 250.0, End.SURVIVED), lasted(3, 0.25), lasted(4, 0.25)]
+    assert kills_per_second(ends) == 2 * 2 / 0.5
+    assert kills_per_second(ends[2:3]) is None
+    told = page(Campaign([*SOME, *ends], []))
+    assert re.search(r"\| `softmax` \| - \| \d+\.\d \|", told)
+    assert "| `rope` | - | - |" in told and re.search(r"\| median \| - \| \d+\.\d \|", told)
 
 
 def test_kills_are_counted_by_clause_and_by_the_regime_of_values() -> None:
