@@ -26,6 +26,7 @@ SIZES = ((1, 1, 2), (3, 2, 64), (2, 5, 34), (5, 1, 128), (2, 3, 96))  # (positio
 
 class RopeContract(KernelContract):
     conversions = frozenset()
+    signed = frozenset({"x_pad"})  # -1 of one position, whose stride no kernel reads
     parameters = "(x, cos, sin, *, in_place=False, per_thread=1, num_warps=1)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
