@@ -1,12 +1,16 @@
 """Every shipped kernel on every emulated target: a few required cases each, or the missing feature. Prints docs/targets.md.
 
-Run: `python benchmarks/targets.py [--cases N] [--seconds S] [STEM ...] > docs/targets.md` (1 case and 300 s). What the time does
-not reach is printed as "not judged". Exit status 1 where a case did not pass."""
+Run: `python benchmarks/targets.py [--cases N] [--seconds S] > docs/targets.md` (1 case and 300 s). What the time does not reach is
+printed as "not judged". Exit status 1 where a case did not pass. After a change of some kernels or targets:
+`python benchmarks/targets.py --renew docs/targets.md [--target ARCH] [STEM ...]` judges and writes those cells, and the cells that
+are out of date; the others stay. `tests/docs/test_targets_page.py` holds the page to the kernels, targets and features there are.
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections import Counter, defaultdict
@@ -25,18 +29,50 @@ from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.reference.tensor_core.lookup import EVERY_ONE
 
 Cell = tuple[str, str]
+JUDGED = re.compile(r"\d+ (pass|fail|inconclusive|error|not run)(, \d+ [a-z ]+)*; [\d,]+ words")
 
 
-def work(stems: list[str], most: int, until: float, lacking: dict[Cell, str]) -> Iterator[tuple[Case, Target]]:
-    """The first required cases of each kernel on each target, until the time `until`; fills `lacking` by the way."""
+def lacking_of(stems: list[str], archs: tuple[str, ...] = EMULATED) -> dict[Cell, str]:
+    """The features that a target lacks for a kernel, in words, of each cell where there are some."""
+    found = {}
     for stem in stems:
-        for arch in EMULATED:
-            machine = target(f"emulated:{arch}")
-            source = CaseSource(stem, machine)
+        for arch in archs:
+            source = CaseSource(stem, target(f"emulated:{arch}"))
             if source.lacking:
-                lacking[stem, arch] = ", ".join(sorted(map(str, source.lacking)))
-            elif time.monotonic() < until:
-                yield from ((case, machine) for case in source.required()[:most])
+                found[stem, arch] = ", ".join(sorted(map(str, source.lacking)))
+    return found
+
+
+def cells_of(text: str) -> dict[Cell, str]:
+    """The cells of a printed page, by kernel and target. ValueError for a text without the table."""
+    rows = [line.strip("|").split("|") for line in text.splitlines() if line.startswith("| ")]
+    table = [[cell.strip() for cell in row] for row in rows]
+    heads = [row for row in table if row[0] == "kernel"]
+    if len(heads) != 1:
+        raise ValueError(f"{len(heads)} tables of kernels: the page has one, which begins with `| kernel |`; print it anew")
+    return {
+        (row[0], arch): cell
+        for row in table
+        if len(row) == len(heads[0]) and row[0] not in ("kernel", "---")
+        for arch, cell in zip(heads[0][1:], row[1:], strict=True)
+    }
+
+
+def out_of_date(text: str) -> list[Cell]:
+    """Cells of the page that do not say what they should: the features that are lacking, else verdicts."""
+    stems, held = list(kernels_with_a_contract()), cells_of(text)
+    lacking = lacking_of(stems)
+    due = {(stem, arch): f"needs {lacking[stem, arch]}" if (stem, arch) in lacking else None for stem in stems for arch in EMULATED}
+    wrong = [cell for cell, what in due.items() if not (held.get(cell) == what if what else JUDGED.fullmatch(held.get(cell, "")))]
+    return wrong + [cell for cell in held if cell not in due]
+
+
+def work(cells: list[Cell], most: int, until: float) -> Iterator[tuple[Case, Target]]:
+    """The first required cases of each cell, until the time `until`."""
+    for stem, arch in cells:
+        if time.monotonic() < until:
+            machine = target(f"emulated:{arch}")
+            yield from ((case, machine) for case in CaseSource(stem, machine).required()[:most])
 
 
 def told(verdicts: Counter[Decision], words: int) -> str:
@@ -75,20 +111,35 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=300)
+    parser.add_argument("--renew", type=Path, metavar="PAGE", help="write these cells, and those out of date, into this page")
+    parser.add_argument("--target", action="append", choices=EMULATED, help="judge on this one alone (may be repeated)")
     parser.add_argument("stems", nargs="*")
     asked = parser.parse_args()
-    stems = asked.stems or list(kernels_with_a_contract())
+    every = list(kernels_with_a_contract())
+    lacking = lacking_of(every if asked.renew else asked.stems or every)
+    kept = cells_of(asked.renew.read_text()) if asked.renew else {}
+    wanted = [
+        (stem, arch)
+        for stem in asked.stems or every
+        for arch in asked.target or EMULATED
+        if asked.stems or asked.target or not asked.renew
+    ]
+    stale = out_of_date(asked.renew.read_text()) if asked.renew else []
+    cells = [cell for cell in dict.fromkeys(wanted + stale) if cell not in lacking and cell[0] in every and cell[1] in EMULATED]
     judged: dict[Cell, Counter[Decision]] = defaultdict(Counter)
     words: Counter[Cell] = Counter()
-    lacking: dict[Cell, str] = {}
     with WorkerPool(jobs=len(os.sched_getaffinity(0))) as pool:
-        for case, machine, verdict in pool.judge_all(work(stems, asked.cases, time.monotonic() + asked.seconds, lacking)):
+        for case, machine, verdict in pool.judge_all(work(cells, asked.cases, time.monotonic() + asked.seconds)):
             judged[case.contract, machine.arch][verdict.decision] += 1
             words[case.contract, machine.arch] += verdict.words
             if verdict.decision is not Decision.PASS:
                 print(f"{machine.name}: {verdict.outcome}: {verdict.message}\n  {case.to_json()}", file=sys.stderr)
-    cells = {cell: told(verdicts, words[cell]) for cell, verdicts in judged.items()}
-    print(page(stems, asked.cases, cells, lacking))
+    found = kept | {cell: told(verdicts, words[cell]) for cell, verdicts in judged.items()}
+    text = page(every if asked.renew else asked.stems or every, asked.cases, found, lacking)
+    if asked.renew:
+        asked.renew.write_text(text + "\n")
+    else:
+        print(text)
     return int(any(decision is not Decision.PASS for verdicts in judged.values() for decision in verdicts))
 
 
