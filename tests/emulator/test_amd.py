@@ -9,6 +9,8 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.emulator.frontend.amd_assembly import instructions
+from bitverdict.harness.emulator.frontend.contraction import origins
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.architectures import EMULATED, is_amd
@@ -83,12 +85,60 @@ def test_a_warp_of_64_lanes_is_combined_by_rows() -> None:
     assert reduction_order(layout, 0, single=False).lanes == (5, 4, 3, 2, 1, 0)
 
 
-def test_a_reduction_that_may_take_products_is_refused_with_its_remedy() -> None:
-    x, out = numbers(256), torch.zeros(1)
-    with emulated("gfx942"):
-        amd_kernels.summed_squares[(1,)](x, out, 256, enable_fp_fusion=False)
-        with pytest.raises(EmulatedFault, match=r"gfx942: .*compile with enable_fp_fusion=False"):
-            amd_kernels.summed_squares[(1,)](x, out, 256, enable_fp_fusion=True)
+def squares(values: np.ndarray, fused: bool) -> np.float32:
+    """The sum of squares of 256 `values` (fp32), four of a thread: pairs, then 64 lanes by rows. `fused`: with the products of the
+    first pair taken in."""
+    wide = values.astype(np.float64).reshape(64, 2, 2)
+    second = (wide[:, 1] ** 2).astype(np.float32)
+    first = wide[:, 0] ** 2 if fused else (wide[:, 0] ** 2).astype(np.float32)
+    pair = (first + second).astype(np.float32)  # of these few bits float64 loses none
+    lanes = pair[:, 0] + pair[:, 1]
+    for bit in (3, 2, 1, 0, 4, 5):
+        lanes = lanes + lanes[np.arange(64) ^ 1 << bit]
+    return lanes[63]
+
+
+def test_products_are_taken_into_a_sum_as_the_machine_code_says() -> None:
+    """v_pk_mul_f32 and v_pk_fma_f32; without fusion v_pk_add_f32, and in some sums other words."""
+    rows, found = np.random.default_rng(3).integers(1, 1 << 14, (8, 256)).astype(np.float32), {}
+    with emulated("gfx942") as device:
+        for fused in (True, False):
+            out = torch.zeros(8)
+            for row in range(8):
+                given = torch.from_numpy(rows[row])
+                kernel = amd_kernels.summed_squares[(1,)](given, out[row:], 256, num_warps=1, enable_fp_fusion=fused)
+            assert ("v_pk_fma_f32" in kernel.asm["amdgcn"]) == fused
+            found[fused] = out.numpy()
+            assert (out.numpy() == [squares(row, fused) for row in rows]).all()
+    assert (found[True] != found[False]).any() and not device.advice
+
+
+def test_what_a_register_holds_is_known_through_branches_and_loops() -> None:
+    """A product in a loop, under a branch, in a packed half, and in another lane."""
+    text = """
+	v_mul_f32_e32 v1, v0, v0
+	v_mov_b32_e32 v2, 0
+.LBB0_1:
+	v_add_f32_e32 v2, v2, v1
+	v_mul_f32_e32 v1, v3, v3
+	s_cbranch_scc1 .LBB0_1
+	s_cbranch_execz .LBB0_2
+	v_mov_b32_e32 v2, v4
+.LBB0_2:
+	v_add_f32_e32 v5, v2, v6
+	v_pk_fma_f32 v[8:9], v[0:1], v[2:3], v[4:5] op_sel_hi:[1,0,1]
+	v_add_f32_dpp v7, v1, v1 row_shr:8 row_mask:0xf bank_mask:0xf
+"""
+    listed = list(instructions(text, frozenset()))
+    defined: dict[str, list] = {}
+    for each in listed:
+        for name in each.writes:
+            defined.setdefault(name, []).append(each)
+    added, joined, low, high, moved = [each for each in listed if each.opcode.startswith(("add.", "fma."))]
+    assert [each.opcode for each in origins(added.reads[1:], defined)] == ["mul.rn.f32"] * 2  # before the loop, and around it
+    assert {each.opcode for each in origins(joined.reads[:1], defined)} == {"add.rn.f32"}
+    assert [each.reads[1] for each in (low, high)] == [low.reads[1]] * 2 and low.reads[0] != high.reads[0]
+    assert origins(moved.reads[:1], defined) == [] and origins(moved.reads[1:], defined)[0].opcode == "mul.rn.f32"
 
 
 def test_an_exponential_lies_within_the_error_that_is_promised() -> None:

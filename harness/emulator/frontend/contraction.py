@@ -25,6 +25,7 @@ from typing import Any
 import triton
 from triton.runtime.cache import get_cache_manager
 
+from bitverdict.harness.emulator.frontend import amd_assembly
 from bitverdict.harness.emulator.frontend.assembly import (
     UNPLACED,
     Instruction,
@@ -44,6 +45,8 @@ _OWN_SUMS = (
     "tt.precise", "ttng.packed_arith",
 )  # fmt: skip
 """Operations whose lines may hold additions and fused multiply-adds of their own."""
+_OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.extern", "arith.sitofp", "arith.uitofp", "tt.fp_to_fp")
+"""Operations that AMD's compiler writes out in sums and products of its own."""
 _JOINED = re.compile(r"U?[FHD]FMA(?!.*(RZ\b|, -?1,))")
 """A fused multiply-add of machine code; with RZ or one in it, it is a move, a product or a sum that ptxas writes so."""
 _ADDED = re.compile(r"U?[FHD]ADD")
@@ -77,15 +80,15 @@ class Fate:
     unplaced: set[tuple[int, ...]] = field(default_factory=set)
 
 
-class OpenContraction:
-    """Of a target whose machine code nobody reads here (AMD's): each sum that a product reaches is an open choice."""
+class AmdContraction:
+    """The fates of the sums of one tile program on one of AMD's targets: LLVM contracts, and nothing after it."""
 
-    def __init__(self, arch: str) -> None:
-        self.arch = arch
+    def __init__(self, program: Program, arch: str) -> None:
+        self.program, self.arch = program, arch
 
     def fate(self, line: int) -> Fate:
-        """Nothing is known."""
-        return Fate()
+        """As `Contraction.fate`."""
+        return self.fates.get(line) or self.fates.get(-1) or Fate()
 
     def joined_by_ptxas(self, line: int, fate: Fate) -> bool:
         """ptxas makes no code of it."""
@@ -96,13 +99,21 @@ class OpenContraction:
         return False
 
     def removes(self, line: int) -> bool:
-        """Each sum counts as one that is left."""
-        return False
+        """As `Contraction.removes`."""
+        return line not in self.fates and -1 not in self.fates
 
-    @property
+    @cached_property
     def fates(self) -> dict[int, Fate]:
-        """NotAssembled: a reduction or a narrowed sum cannot be left open."""
-        raise NotAssembled(f"{self.arch}: the emulated GPU does not read its machine code; compile with enable_fp_fusion=False")
+        """As `Contraction.fates`, from disk where they lie there. NotAssembled where the compiler does not take the program."""
+        told = f"{_KEPT} {triton.__version__} {self.arch} {self.program.text}"
+        manager = get_cache_manager(hashlib.sha256(told.encode()).hexdigest())
+        if path := manager.get_file("fates.json"):
+            return {int(line): _read(kept) for line, kept in json.loads(Path(path).read_text()).items()}
+        code = amd_assembly.amdgcn(self.program.text, self.arch, self.program.integer("ttg.num-warps", 4))
+        apart = frozenset(op.line for op in self.program.operations() if op.name.startswith(_OF_THE_COMPILER))
+        found = fates_of(list(amd_assembly.instructions(code, apart)), self.program)
+        manager.put(json.dumps({str(line): _written(fate) for line, fate in found.items()}), "fates.json", binary=False)
+        return found
 
 
 class Contraction:
@@ -249,8 +260,14 @@ def _read(kept: list) -> Fate:
 def fates(text: str, program: Program, renamed: Mapping[tuple[str, int], int] = MappingProxyType({})) -> dict[int, Fate]:
     """By line of the program's text, from its PTX; -1 has what stands under no sum's line. `renamed`: the line of an instruction,
     by the register that it writes and the line that it has here."""
+    return fates_of(list(instructions(text)), program, renamed)
+
+
+def fates_of(
+    listed: list[Instruction], program: Program, renamed: Mapping[tuple[str, int], int] = MappingProxyType({})
+) -> dict[int, Fate]:
+    """As `fates`, of the instructions `listed`."""
     defined: Definitions = {}
-    listed = list(instructions(text))
     for instruction in listed:
         for name in instruction.writes:
             defined.setdefault(name, []).append(instruction)

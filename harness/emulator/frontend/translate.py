@@ -25,7 +25,7 @@ from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.buffer_operations import through_pointers
 from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals
 from bitverdict.harness.emulator.frontend.cluster_layouts import Split, commits, split
-from bitverdict.harness.emulator.frontend.contraction import Contraction, OpenContraction
+from bitverdict.harness.emulator.frontend.contraction import AmdContraction, Contraction
 from bitverdict.harness.emulator.frontend.enclosing import Enclosing, OpenChoice
 from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, compiled, gives_nothing, run
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
@@ -161,10 +161,10 @@ class Translator(Writer):
         self.replaced: set[str] = set()  # values that the code of an earlier operation made already
 
     @cached_property
-    def contraction(self) -> Contraction | OpenContraction:
+    def contraction(self) -> Contraction | AmdContraction:
         """What the compiler made of this program's sums."""
         if self.amd:
-            return OpenContraction(self.arch)
+            return AmdContraction(self.program, self.arch)
         return Contraction(self.program, int(self.arch.removeprefix("sm_")))
 
     @property
