@@ -93,7 +93,7 @@ def run_verify(arguments: argparse.Namespace) -> int:
             print(f"REJECTED: the pack cannot be read as one: {error}")
             return 1
         found = verify.verified(placed, pool, {each.name: each for each in targets()}, seed, arguments.share)
-    for said in [*(f"wrong: {each}" for each in found.wrong), *(f"open: {each}" for each in found.open), *found.not_run]:
+    for said in [*(f"wrong: {each}" for each in found.wrong), *(f"known failure: {each}" for each in found.owned), *found.not_run]:
         print(said)
     signed = f"signed by {arguments.signer}" if arguments.signers else "signature not asked for" if held.signature else "not signed"
     print(f"{found.sentence}; drawn by seed {seed}; {signed}")

@@ -15,6 +15,7 @@ from bitverdict.harness.report.own_sources import packed
 from bitverdict.harness.report.pack import VERSION, Pack, clause_of, clauses, expected_of
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.harness.session.first_launches import shown_by
 from bitverdict.harness.session.replay import Judges
 from bitverdict.harness.session.reproducers import versions
 
@@ -28,10 +29,11 @@ def certified(sources: Sequence[CaseSource], judges: Judges, known: Sequence[Map
     """
     check_known(known)
     records: list[dict[str, Any]] = []
-    for source in sources:
-        contract = source.contract
+    for asked in sources:
+        contract, seen = asked.contract, shown_by(asked, judges)
+        source = seen.source
         for case in source.required():
-            verdict = judges.judge(case, source.target)
+            verdict = seen.verdicts.get((source.target.name, case.key)) or judges.judge(case, source.target)
             runs = verdict.decision in (Decision.PASS, Decision.FAIL)
             records.append(
                 {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import subprocess
 import tempfile
 import zipfile
@@ -47,7 +48,8 @@ def words_digest(words: np.ndarray) -> str:
 
 
 def expected_digests(expected: Sequence[ExpectedOutput]) -> dict[str, dict[str, Any]]:
-    """By output what is expected: the digest of its words, or of value and bound. `unique`: no other words are as right."""
+    """By output what is expected: the digest of its words, or of value and bound, and its `size` in elements. `unique`: no other
+    words are as right."""
     found: dict[str, dict[str, Any]] = {}
     for each in expected:
         held = hashlib.sha256(f"{each.format}{tuple(each.shape)}".encode())
@@ -55,7 +57,7 @@ def expected_digests(expected: Sequence[ExpectedOutput]) -> dict[str, dict[str, 
             held.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
         unique = each.words is not None and each.others is None and each.bounded is None and each.inconclusive is None
         unique = unique and not each.any_nan
-        found[each.name] = {"digest": held.hexdigest(), "unique": unique}
+        found[each.name] = {"digest": held.hexdigest(), "size": math.prod(each.shape), "unique": unique}
         if unique and each.words is not None:
             found[each.name]["words"] = words_digest(each.words)
     return found

@@ -26,6 +26,7 @@ from bitverdict.harness.report.own_sources import placed
 from bitverdict.harness.report.pack import Pack, clause_of, clauses, expected_of
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.harness.session.first_launches import shown_by
 from bitverdict.harness.session.replay import Judges
 
 SHARE = 0.1  # of the cases that can be judged here
@@ -36,10 +37,10 @@ RAN = (Decision.PASS, Decision.FAIL)
 
 @dataclass
 class Verified:
-    """`wrong`: why the pack is rejected; `open`: what it owns up to; `not_run`: what could not be judged again here."""
+    """`wrong`: why the pack is rejected; `owned`: its known failures; `not_run`: what could not be judged again here."""
 
     wrong: list[str] = field(default_factory=list)
-    open: list[str] = field(default_factory=list)
+    owned: list[str] = field(default_factory=list)
     not_run: list[str] = field(default_factory=list)
     recomputed: int = 0
     rejudged: int = 0
@@ -89,9 +90,12 @@ def _verify(pack: Pack, judges: Judges, here: Mapping[str, Target], draw: random
         found.wrong.append("the report by clause is not that of the pack's cases")
     if about["counts"] != counts(pack.cases):
         found.wrong.append("the counts are not those of the pack's cases")
-    found.open = open_points(pack)
-    unowned = [said for said in found.open if "nobody owns it" in said or "no required case" in said or " knows" in said]
-    found.wrong += unowned + [said for said in found.open if said.startswith("UNEXPECTED PASS")]
+    found.wrong += open_points(pack)
+    owned = [(f"{each['case']} on {each['target']}: {each['outcome']}", each) for each in about["known"]]
+    found.owned = [f"{said}, of {each['owner']} ({each['issue']})" for said, each in owned]
+    for name, machine in machines.items():
+        if not found.wrong:  # a first launch is of the pack's own code
+            _due(_source(address, launcher, machine), judges, [case for case, _ in known[name]], found)
     if found.wrong:
         return
     for name, machine in machines.items():
@@ -128,24 +132,29 @@ def _key(case: Case) -> str:
 
 
 def _list(address: str, launcher: str, machine: Target, cases: list[Case], about: Mapping[str, Any], found: Verified) -> None:
-    """The pack has each required case, each once; the list of a shipped kernel is the frozen one that it names."""
-    keys = [_key(case) for case in cases]
+    """The pack is of the kernel that it names and has each case once; a shipped kernel's list is the frozen one that it names."""
     source = _source(address, launcher, machine)
     if (source.address, source.launcher, source.name) != (address, launcher, about["name"]):
         said = f"the pack says {about['name']}, {launcher or address}"
         found.wrong.append(f"{machine.name}: {source.name} is judged there, and {said}")
-    due = {_key(case): case for case in source.required()}
-    if len(set(keys)) != len(keys):
+    if len({_key(case) for case in cases}) != len(cases):
         found.wrong.append(f"{machine.name}: a case stands twice in the pack")
-    if missing := [case for key, case in due.items() if key not in set(keys)]:
-        found.wrong.append(f"{machine.name}: {len(missing)} required cases are not in the pack, the first {describe(missing[0])}")
-    if more := [case for case in cases if _key(case) not in due]:
-        found.wrong.append(f"{machine.name}: {len(more)} cases are no required ones, the first {describe(more[0])}")
     version = about["required list"]
     if version not in required_lists.versions():
         found.wrong.append(f"required list {version!r}: there are {', '.join(required_lists.versions()) or 'none'}")
     elif not launcher and address in kernels_with_a_contract() and machine.emulated:
         found.wrong += required_lists.differences(version, required_lists.lists([address], [machine]))
+
+
+def _due(source: CaseSource, judges: Judges, cases: list[Case], found: Verified) -> None:
+    """The pack has the required cases and no others: also those that a user's launcher is asked for what its first launch shows."""
+    where = source.target.name
+    due = {_key(case): case for case in shown_by(source, judges).source.required()}
+    keys = {_key(case) for case in cases}
+    if missing := [case for key, case in due.items() if key not in keys]:
+        found.wrong.append(f"{where}: {len(missing)} required cases are not in the pack, the first {describe(missing[0])}")
+    if more := [case for case in cases if _key(case) not in due]:
+        found.wrong.append(f"{where}: {len(more)} cases are no required ones, the first {describe(more[0])}")
 
 
 def _record(case: Case, record: Mapping[str, Any], machine: Target, contract: Contract, found: Verified) -> None:
@@ -173,7 +182,7 @@ def _record(case: Case, record: Mapping[str, Any], machine: Target, contract: Co
     for name, each in expected.items():
         if case.calls == 1 and each["unique"] and record["got"].get(name) != each["words"]:
             found.wrong.append(f"{where}: it passes in the pack, with words of {name} that are not the expected ones")
-    if case.calls == 1 and record["words"] <= 0 and any(operand.codes.size for operand in contract.operands(case)):
+    if case.calls == 1 and record["words"] <= 0 and any(each["size"] for each in expected.values()):
         found.wrong.append(f"{where}: it passes in the pack without a word that was compared")
 
 

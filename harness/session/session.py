@@ -11,14 +11,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from bitverdict.harness.judge.first_launch import shown
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.targets import Target, nearest_emulated
+from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import BodyError, UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
@@ -26,6 +24,7 @@ from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource, WalkEnded, in_turns, walk
 from bitverdict.harness.session.deadline import Clock, Deadlines, LiveDeadline
+from bitverdict.harness.session.first_launches import as_shown, first_launch
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import Profile
 from bitverdict.harness.session.replay import Judges, rerun
@@ -191,25 +190,15 @@ class Session:
         return not unserved
 
     def _shown(self, sources: Sequence[CaseSource]) -> list[CaseSource]:
-        """`sources` with what the first launch of a user's launcher shows of it.
-
-        That launch is of a required case; where the case comes up again its verdict counts. For a real GPU it is made on an
-        emulated one, which alone sees the program.
-        """
-        launches: dict[tuple[str, str], tuple[Case, Target]] = {}
-        for source in sources:
-            seeing = source.target if source.target.emulated else nearest_emulated(source.target.arch)
-            case = replace(source, target=seeing).first()
-            if case is not None:
-                launches[source.address, source.target.name] = case, seeing
-        out = {(on.name, case.key): (case, on) for case, on in launches.values() if self.past.verdict(on.name, case) is None}
+        """`sources` with what the first launch of a user's launcher shows; where its case comes up again its verdict counts."""
+        made = {(each.address, each.target.name): launch for each in sources if (launch := first_launch(each)) is not None}
+        out = {(on.name, case.key): (case, on) for case, on in made.values() if self.past.verdict(on.name, case) is None}
         for case, on, verdict in self.pool.judge_all(out.values()):
             self.past.verdicts[on.name, case.key] = verdict
         found = []
         for source in sources:
-            first = launches.get((source.address, source.target.name))
-            seen = self.past.verdict(first[1].name, first[0]) if first is not None else None
-            found.append(source if seen is None else replace(source, shown=shown(seen.recorded)))
+            launch = made.get((source.address, source.target.name))
+            found.append(as_shown(source, self.past.verdict(launch[1].name, launch[0]) if launch is not None else None))
         return found
 
     # --- one case source in its order

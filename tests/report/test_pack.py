@@ -23,7 +23,7 @@ from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.report import pack, required_lists, verify
-from bitverdict.harness.report.certify import certified, open_points
+from bitverdict.harness.report.certify import certified, counts, open_points
 from bitverdict.harness.report.own_sources import own_files
 from bitverdict.harness.session.case_source import CaseSource
 from tests.support import vector_add
@@ -103,13 +103,35 @@ def test_a_users_pack_has_what_its_test_imports_and_no_path(of_a_user: pack.Pack
     assert found.wrong == [] and found.recomputed == len(of_a_user.cases) and found.rejudged > 0
 
 
-def test_a_users_known_failure_is_owned_and_its_pass_loud(of_a_user: pack.Pack) -> None:
+def test_a_users_known_failure_is_owned_and_its_pass_loud(of_a_user: pack.Pack, placed: Callable) -> None:
     held = copy.deepcopy(of_a_user)
     record = held.cases[1]
     held.about["known"] = [KNOWN | {"case": record["line"]}]
     assert [said.partition(":")[0] for said in open_points(held)] == ["UNEXPECTED PASS"]
     record["decision"], record["outcome"] = "fail", "wrong words"
     assert open_points(held) == []
+    assert verified(placed(held), here={}).owned == [f"{record['line']} on {SM_90}: wrong words, of kim (https://example.org/7)"]
+
+
+TUNED = KERNEL.replace(
+    "@triton.jit", "@triton.autotune([triton.Config({'BLOCK': 64}), triton.Config({'BLOCK': 128})], key=['n'])\n@triton.jit"
+).replace(", BLOCK=64)", ")")
+
+
+def test_a_pack_has_each_configuration_that_a_first_launch_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As `run` asks for them; a pack without one is rejected, whatever else its author counted again."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "test_tuned.py").write_text(TUNED + TEST.replace("from packed_ops.plus import plus\n", ""))
+    asked = argparse.Namespace(**defaults() | {"stems": [f"{tmp_path}/test_tuned.py:test_plus"]})
+    held = certified(checked(asked, [target(SM_90)]), Here())
+    tunings = [record["case"]["tuning"] for record in held.cases]
+    assert tunings[:2] == ["config 0", "config 1"] and tunings[-1] == "runs"
+    assert {record["decision"] for record in held.cases} == {"pass"}
+    fewer = copy.deepcopy(held)
+    del fewer.cases[1]
+    fewer.about |= {"counts": counts(fewer.cases), "clauses": pack.clauses(fewer.cases)}
+    said = [verified(verify.unpacked(each, tmp_path / name), here={}).wrong for name, each in (("whole", held), ("less", fewer))]
+    assert said[0] == [] and len(said[1]) == 1 and "1 required cases are not in the pack" in said[1][0]
 
 
 def test_an_honest_pack_is_verified_and_each_case_computed_again(made: pack.Pack, tmp_path: Path) -> None:
@@ -248,6 +270,17 @@ def test_a_users_kernel_changed_in_the_pack_shows_when_judged_again(of_a_user: p
     for name in [name for name in sys.modules if name.partition(".")[0] == "packed_ops"]:
         del sys.modules[name]  # as in a process of its own
     assert any("pass in the pack, fail here" in said for said in verified(placed(held)).wrong)
+
+
+def test_a_result_without_elements_passes_without_a_word(made: pack.Pack) -> None:
+    """An empty product of operands that have elements is no tampered record; a result with elements and no word is one."""
+    source = CaseSource("matmul", target(SM_90))
+    empty = next(case for case in source.required() if case.problem.m == 0 and case.problem.k and case.problem.n)
+    said = verified(certified([replace(source, only=(empty,))], Here()), here={}).wrong
+    assert said and not any("without a word" in each for each in said)
+    held = copy.deepcopy(made)
+    held.cases[3]["words"] = 0
+    assert any("without a word" in each for each in verified(held, here={}).wrong)
 
 
 class Other(Here):

@@ -1,0 +1,49 @@
+"""The first launch of a user's launcher: which case it is of, where it is made, and what its verdict makes of the case source.
+
+A tile, a group of programs and configurations of autotuners are seen by an emulated launch alone. So for a real GPU the launch is
+made on the emulated target nearest to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from bitverdict.harness.judge.first_launch import shown
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.targets import Target, nearest_emulated
+from bitverdict.harness.model.verdict import Verdict
+from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.harness.session.replay import Judges
+
+
+@dataclass(frozen=True)
+class Seen:
+    """`source` with what its first launch shows. `verdicts`: that of the launch, by target's name and case's key; it counts where
+    the case comes up again."""
+
+    source: CaseSource
+    verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)
+
+
+def first_launch(source: CaseSource) -> tuple[Case, Target] | None:
+    """The required case whose launch shows what the launcher of `source` is, and where it is made; None where nothing is to be
+    shown."""
+    seeing = source.target if source.target.emulated else nearest_emulated(source.target.arch)
+    case = replace(source, target=seeing).first()
+    return None if case is None else (case, seeing)
+
+
+def as_shown(source: CaseSource, verdict: Verdict | None) -> CaseSource:
+    """`source` with what `verdict` of its first launch shows; as it is where there is no verdict."""
+    return source if verdict is None else replace(source, shown=shown(verdict.recorded))
+
+
+def shown_by(source: CaseSource, judges: Judges) -> Seen:
+    """`source` with what its first launch shows, which `judges` make now."""
+    first = first_launch(source)
+    if first is None:
+        return Seen(source)
+    case, seeing = first
+    verdict = judges.judge(case, seeing)
+    return Seen(as_shown(source, verdict), {(seeing.name, case.key): verdict})
