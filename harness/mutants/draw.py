@@ -20,7 +20,8 @@ def drawn(mutants: Iterable[GeneratedMutant], seed: int = 0) -> Iterator[Generat
 
 def _shuffled(mutants: list[GeneratedMutant], seed: int) -> Iterator[GeneratedMutant]:
     ordered = sorted(mutants, key=lambda each: each.id)
-    random.Random(f"{seed} {ordered[0].kernel} {ordered[0].operator}").shuffle(ordered)
+    named = ordered[0].kernel.rpartition("/")[2]  # of a user's file the same, wherever it lies
+    random.Random(f"{seed} {named} {ordered[0].operator}").shuffle(ordered)
     return iter(ordered)
 
 

@@ -24,6 +24,7 @@ GUIDES = (
     "adding_an_architecture",
     "a_new_triton_release",
     "sealed",
+    "mutants",
 )
 
 

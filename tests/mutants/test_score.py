@@ -109,6 +109,14 @@ def test_kinds_and_operators_take_turns_in_a_draw_that_stays_the_same() -> None:
     assert first == list(drawn(reversed(mutants))) != list(drawn(mutants, seed=1))
 
 
+def test_a_draw_of_a_users_kernel_is_the_same_wherever_its_file_lies() -> None:
+    def numbers(folder: str) -> list[str]:
+        mutants = [judged(number, End.KILLED, kernel=f"{folder}/test_mine.py:test_mine").mutant for number in range(9)]
+        return [each.id.rpartition("/")[2] for each in drawn(mutants)]
+
+    assert numbers("/here") == numbers("/there/below")
+
+
 @pytest.fixture(scope="module")
 def printed() -> str:
     run = {"date": "2026-11-22", "commit": "abc", "machine": "two cores", "triton": "3.9.0", "mutants": "12"}
