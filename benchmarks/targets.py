@@ -29,6 +29,22 @@ from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.reference.tensor_core.lookup import EVERY_ONE
 
 Cell = tuple[str, str]
+REFUSED_FOR_SM_75 = {
+    ("fp16", "bf16"): "Feature '.bf16' requires .target sm_80 or higher",
+    ("fp32", "e5m2"): "Feature 'cvt.f16x2.f32' requires .target sm_80 or higher",
+}
+SM_75 = f"""
+## sm_75
+
+There is no emulated sm_75 (T4). Triton 3.9.0 compiles for it, and makes no `mma.sync`: `tl.dot` of fp16 is a chain of fp32 fused
+multiply-adds. Its ptxas refuses some conversions. The emulated GPU stops before ptxas, so it would pass them:
+
+| conversion | ptxas for sm_75 |
+| --- | --- |
+{chr(10).join(f"| {source} to {goal} | {message} |" for (source, goal), message in REFUSED_FOR_SM_75.items())}
+
+`python -m pytest -n 0 tests/docs/test_targets_page.py -k sm_75` asks the compiler. `reference.tensor_core` has its m16n8k8 of fp16
+by MMA-Sim, and `bitverdict record --send` records its words on a T4 ([sending_words.md](sending_words.md))."""
 JUDGED = re.compile(r"\d+ (pass|fail|inconclusive|error|not run)(, \d+ [a-z ]+)*; [\d,]+ words")
 
 
@@ -104,7 +120,7 @@ def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cel
     for arch in EMULATED:
         kinds = sorted({rule.evidence.basis for rule in EVERY_ONE if rule.arch == arch})
         lines.append(f"| emulated:{arch} | {CHIPS[arch].model} | {'; '.join(kinds)} |")
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n" + SM_75
 
 
 def main() -> int:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks import mma_sim_page
 from benchmarks.mma_sim import digest, operands, our_words
 from benchmarks.mma_sim_names import Counterpart, counterparts
 from bitverdict.reference.tensor_core import Instruction, instruction
@@ -63,3 +64,31 @@ def test_a_wrong_number_shows_in_the_stored_words(
 ) -> None:
     of_rule = [other for other in counterparts() if other.rule == rule and other.in_snapshot]
     assert sum(stored_differences(other, stored, replace(rule, **changed)) for other in of_rule) > 0
+
+
+def printed(folder: Path, differ: int = 0, left_out: str = "") -> Path:
+    """What a comparison of every instruction prints, planted."""
+    of_all = [other.name for other in counterparts() if other.rule.arch.startswith("sm_") and other.name != left_out]
+    lines = [f"| {name} | 1,048,576 | {differ if place == 3 else 0:,} | 0 | 2 |" for place, name in enumerate(of_all)]
+    (folder / "words.txt").write_text("\n".join(["| instruction | words | differ | intended | by choice |", "| --- |", *lines]))
+    (folder / "doubles.txt").write_text("| sm_90 mma.sync fp64 m16n8k4 | 1,024 | 0 |\n")
+    return folder
+
+
+def test_the_page_counts_every_instruction_that_both_claim(tmp_path: Path) -> None:
+    table, whole = mma_sim_page.table(printed(tmp_path))
+    assert whole and "| sm_75 mma.sync | 2 | 1,048,576 | 2,097,152 | 0 | 0 | 4 |" in table.splitlines()
+    assert "| sm_90 mma.sync fp64 | 1 | 1,024 | 1,024 | 0 | 0 | 0 |" in table.splitlines()
+
+
+def test_a_word_that_differs_or_an_instruction_left_out_is_told(tmp_path: Path) -> None:
+    table, whole = mma_sim_page.table(printed(tmp_path, differ=7))
+    assert not whole and "| sm_80 mma.sync | 8 | 1,048,576 | 8,388,608 | 0 | 7 | 16 |" in table
+    assert not mma_sim_page.table(printed(tmp_path, left_out="sm_90 wgmma tf32 x tf32 -> fp32 k8"))[1]
+
+
+def test_the_table_stands_between_its_marks_alone() -> None:
+    text = (SNAPSHOT.parents[2] / "docs" / "arithmetic.md").read_text()
+    assert "| x |" in mma_sim_page.page(text, "| x |") and "mxf4nvf4 | 3 | " not in mma_sim_page.page(text, "| x |")
+    with pytest.raises(ValueError, match="these two lines once"):
+        mma_sim_page.page(text.replace(mma_sim_page.END, ""), "| x |")
