@@ -18,6 +18,7 @@ from bitverdict.harness.emulator.frontend.verified import verified
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import parse_program
 from bitverdict.harness.mutants.program.canonical import Canonical, free_of_layouts
+from bitverdict.harness.mutants.program.copy_groups import COMMIT, without_a_commit
 from bitverdict.harness.mutants.program.lines import line_of
 from bitverdict.harness.mutants.program.small_domain import same_on_small_domain
 from bitverdict.harness.mutants.program.tile_program import TileProgram, tile_program
@@ -28,6 +29,7 @@ OTHER = "what a masked load gives outside of its mask is never stored and decide
 LAYOUT = "equal tile programs but for layouts on which no operation of it depends"
 MACHINE = "the compiler makes the same machine code of both"
 BARRIERS = "equal tile programs but for barriers, which the compiler put wherever shared memory is used again"
+COMMITS = "equal tile programs but for a commit whose copies the next one takes along, before every wait that tells them apart"
 INVALIDATED = "the memory of a barrier that is not invalidated is not used again"
 
 
@@ -46,6 +48,10 @@ def equal_programs(right: str, mutant: str, arch: str, negative: Collection[str]
         _without(mutant, _INVALIDATION), told
     ):
         return INVALIDATED
+    if right.count(COMMIT) == mutant.count(COMMIT) + 1 and any(
+        _form(each, told) == _form(mutant, told) for each in without_a_commit(right)
+    ):
+        return COMMITS
     return MACHINE if machine and same_machine_code(right, mutant, arch) else ""
 
 
@@ -137,4 +143,16 @@ def _undefined_reach(text: str, arch: str) -> bool:
     return False
 
 
-__all__ = ["BARRIERS", "INVALIDATED", "LAYOUT", "MACHINE", "OTHER", "SAME", "SMALL", "all_equal", "equal_edits", "equal_programs"]
+__all__ = [
+    "BARRIERS",
+    "COMMITS",
+    "INVALIDATED",
+    "LAYOUT",
+    "MACHINE",
+    "OTHER",
+    "SAME",
+    "SMALL",
+    "all_equal",
+    "equal_edits",
+    "equal_programs",
+]

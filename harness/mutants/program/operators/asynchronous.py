@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 
+from bitverdict.harness.mutants.program.copy_groups import NO_WAIT
 from bitverdict.harness.mutants.program.edits import Offer, dropped, in_place, negated, replaced_by, shifted, with_constant
 from bitverdict.harness.mutants.program.operators.table import changes, offer
 from bitverdict.harness.mutants.program.tile_program import Site
@@ -121,7 +122,6 @@ def stage(site: Site) -> Iterator[Offer]:
 
 # -- groups and waits ---------------------------------------------------------------------------------------------------
 _COUNTED = {"ttg.async_wait": "num", "ttng.async_tma_store_wait": "pendings", "ttng.warp_group_dot_wait": "pendings"}
-_ALL = 63  # groups in flight: more than any program has
 
 
 @changes(*_COUNTED)
@@ -135,7 +135,7 @@ def waited(site: Site) -> Iterator[Offer]:
         edit = replaced_by(site, dict(zip(site.op.results, site.op.operands, strict=True)))
         yield offer(site, "wait dropped", "wait", edit)
     elif site.used:
-        yield offer(site, "wait dropped", "wait", in_place(site, site.line.said(**{attribute: f"{_ALL} : i32"})))
+        yield offer(site, "wait dropped", "wait", in_place(site, site.line.said(**{attribute: f"{NO_WAIT} : i32"})))
     else:
         yield offer(site, "wait dropped", "wait", dropped(site))
 
@@ -146,7 +146,7 @@ def commit(site: Site) -> Iterator[Offer]:
     if not site.used:
         yield offer(site, "commit dropped", "commit", dropped(site))
         return
-    line = replace(site.line, name="ttg.async_wait", operands=(), types=(), properties={"num": f"{_ALL} : i32"})
+    line = replace(site.line, name="ttg.async_wait", operands=(), types=(), properties={"num": f"{NO_WAIT} : i32"})
     yield offer(site, "commit dropped", "commit", in_place(site, line), after="(taken out)")
 
 
@@ -156,5 +156,5 @@ def copy(site: Site) -> Iterator[Offer]:
     if not site.used:
         yield offer(site, "write dropped", "write", dropped(site))
         return
-    line = replace(site.line, name="ttg.async_wait", operands=(), types=(), properties={"num": f"{_ALL} : i32"})
+    line = replace(site.line, name="ttg.async_wait", operands=(), types=(), properties={"num": f"{NO_WAIT} : i32"})
     yield offer(site, "write dropped", "write", in_place(site, line), after="(taken out)")

@@ -1,0 +1,92 @@
+"""Commits of asynchronous copies that a program can do without: the next commit takes their copies along.
+
+`cp.async.wait_group n` waits for all groups of a thread but the last n (PTX ISA). Let a commit be followed, in its block and before
+any wait, by another one. Without it two groups are one. Then the last n groups before a wait are the same as before, where on
+every way at least n commits lie between the second of the two and the wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, parse_program
+from bitverdict.harness.mutants.program.lines import line_of
+
+COMMIT, WAIT = "ttg.async_commit_group", "ttg.async_wait"
+NO_WAIT = 63
+"""Groups in flight that a wait lets be: more than a program has. The operator that takes a commit out puts such a wait there, whose
+token is used."""
+
+
+def without_a_commit(text: str) -> Iterator[str]:
+    """The program `text` without one commit that it can do without, for each of them."""
+    if COMMIT not in text:
+        return
+    program = parse_program(text)
+    holding = [function for function in program.functions.values() if any(_counts(op) for op in _inside(function.blocks))]
+    if len(holding) != 1 or any(op.regions or op.name == "tt.call" for block in holding[0].blocks for op in block.operations):
+        return  # groups are counted over one function without regions
+    lines = text.split("\n")
+    used = {operand for op in program.operations() for operand in op.operands}
+    for block in holding[0].blocks:
+        for place, op in enumerate(block.operations):
+            second = _next_commit(block, place)
+            if op.name == COMMIT and second is not None and _suffices(holding[0], op, block.operations[second]):
+                yield "\n".join(
+                    [*lines[: op.line], *_in_its_place(lines[op.line], not used.isdisjoint(op.results)), *lines[op.line + 1 :]]
+                )
+
+
+def _inside(blocks: list[Block]) -> Iterator[Operation]:
+    for block in blocks:
+        for op in block.operations:
+            yield op
+            for region in op.regions:
+                yield from _inside(region)
+
+
+def _counts(op: Operation) -> bool:
+    return op.name == COMMIT or (op.name == WAIT and op.integer("num") != NO_WAIT)
+
+
+def _next_commit(block: Block, place: int) -> int | None:
+    """The place of the commit behind `place` with no wait between; None where there is none in the block."""
+    for number, op in enumerate(block.operations[place + 1 :], place + 1):
+        if _counts(op):
+            return number if op.name == COMMIT else None
+    return None
+
+
+def _suffices(function: Function, first: Operation, second: Operation) -> bool:
+    """Whether at least n commits lie between the latest `second` and each wait for all but n, on every way. `first` is none of
+    them."""
+    most = NO_WAIT + 1  # stands for every number above all waits', and for a way on which `second` is not passed
+    entered = {function.blocks[0].label: most}
+    waiting = [function.blocks[0]]
+    labels = {block.label: block for block in function.blocks}
+    while waiting:
+        block = waiting.pop()
+        since = entered[block.label]
+        for op in block.operations:
+            if op is second:
+                since = 0
+            elif op.name == COMMIT and op is not first:
+                since = min(since + 1, most)
+            elif op.name == WAIT and op.integer("num") != NO_WAIT and since < op.integer("num"):
+                return False
+        for label in block.operations[-1].successors if block.operations else ():
+            if since < entered.get(label, most + 1):
+                entered[label] = since
+                waiting.append(labels[label])
+    return True
+
+
+def _in_its_place(line: str, used: bool) -> list[str]:
+    """Nothing; a wait for nothing where the token is used."""
+    if not used:
+        return []
+    return [replace(line_of(line), name=WAIT, operands=(), types=(), properties={"num": f"{NO_WAIT} : i32"}).text]
+
+
+__all__ = ["without_a_commit"]
