@@ -232,6 +232,7 @@ NOT_FAST = {
     "record",
     "constructors",
     "lookup",
+    "sides",
     "upcast",
     "__init__",
 }
