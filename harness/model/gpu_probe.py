@@ -64,18 +64,20 @@ def memory(name: str) -> tuple[int, int] | None:
     return None
 
 
-def of_cuda() -> bool:
-    """Whether the torch that is installed is built for CUDA, by its file of versions: torch takes seconds to import."""
+def built_for() -> str:
+    """What the installed torch is built for, "cuda", "hip" or "", by its file of versions: torch takes seconds to import."""
     spec = find_spec("torch")
     if spec is None or not spec.submodule_search_locations:
-        return False
-    return bool(runpy.run_path(os.path.join(spec.submodule_search_locations[0], "version.py")).get("cuda"))
+        return ""
+    versions = runpy.run_path(os.path.join(spec.submodule_search_locations[0], "version.py"))
+    return next((name for name in ("cuda", "hip") if versions.get(name)), "")
 
 
 def rows() -> list[dict]:
     """A row for each visible GPU, in CUDA's order; none without a driver. RuntimeError where the driver fails."""
-    if not of_cuda():
-        return []
+    maker = built_for()
+    if maker != "cuda":
+        return rows_of_hip() if maker else []
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -93,6 +95,21 @@ def rows() -> list[dict]:
         name = identity(driver, device)
         free, total = memory(name) or _memory_by_torch(index)
         found.append({"arch": f"sm_{major}{minor}", "model": model.value.decode(), "uuid": name, "free": free, "total": total})
+    return found
+
+
+def rows_of_hip() -> list[dict]:
+    """The same of a torch that is built for ROCm, asked of torch: an architecture is gfx942, without what follows its colon
+    ("gfx942:sramecc+:xnack-"). No AMD GPU was run."""
+    import torch
+
+    found = []
+    for index in range(torch.cuda.device_count()):
+        told = torch.cuda.get_device_properties(index)
+        free, total = torch.cuda.mem_get_info(index)
+        name = str(getattr(told, "uuid", ""))
+        arch = str(told.gcnArchName).partition(":")[0]
+        found.append({"arch": arch, "model": told.name, "uuid": name, "free": free, "total": total})
     return found
 
 

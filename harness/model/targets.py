@@ -20,7 +20,7 @@ from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.kernels.features import Feature, features_of
 
-GPU_NODES = ("/dev/nvidiactl", "/dev/dxg")  # where there is a GPU's driver there is one of these
+GPU_NODES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # where there is a GPU's driver there is one of these
 SEEN = "HARNESS_GPUS_SEEN"
 """Set by a process for its own workers: what it found, so that a dozen pytest workers need not each start CUDA to look."""
 

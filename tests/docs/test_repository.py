@@ -30,10 +30,10 @@ def test_the_gpu_environments_judge_their_python_and_install_nothing() -> None:
     """It is the Python that they are given."""
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(CHECKOUT / "tox.ini")
-    gpu = tox["testenv:{ampere,ada,hopper,blackwell}"]
+    gpu = tox["testenv:{ampere,ada,hopper,blackwell,cdna}"]
     assert "deps" not in gpu and "HARNESS_PYTHON" in tox["gpu"]["judge"]
     asked = [line.split("--harness-target ")[1].split()[0] for line in gpu["commands"].split("\n") if line]
-    assert asked == ["cuda:ampere", "cuda:ada", "cuda:hopper", "cuda:blackwell"]
+    assert asked == ["cuda:ampere", "cuda:ada", "cuda:hopper", "cuda:blackwell", "cuda:cdna"]
 
 
 def test_a_run_for_an_architecture_that_is_not_there_fails() -> None:

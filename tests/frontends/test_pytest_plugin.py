@@ -27,6 +27,7 @@ from bitverdict.harness.frontends.pytest_plugin import (
 from bitverdict.harness.frontends.pytest_shards import shards_of
 from bitverdict.harness.frontends.pytest_summary import certificate_lines, lines, tallied, tally_row, time_lines
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.architectures import FAMILIES
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
@@ -228,17 +229,16 @@ def test_a_gpu_that_is_not_here_is_a_usage_error_that_names_those_here() -> None
 
 
 def test_a_family_means_each_of_its_chips_and_a_worker_leases_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    arches = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121", "sm_999")
+    arches = ("sm_80", "sm_86", "sm_87", "sm_89", "sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121", "gfx942", "sm_999")
     here = [Target(f"cuda:{place}", arch, place) for place, arch in enumerate(arches)]
     monkeypatch.setattr(pytest_targets, "targets", lambda: here)
-    found = {
-        name: [gpu.arch for gpu in pytest_targets.gpus_called(f"cuda:{name}")] for name in ("ampere", "ada", "hopper", "blackwell")
-    }
+    found = {name: [gpu.arch for gpu in pytest_targets.gpus_called(f"cuda:{name}")] for name in FAMILIES}
     assert [*found.values()] == [
         ["sm_80", "sm_86", "sm_87"],
         ["sm_89"],
         ["sm_90"],
         ["sm_100", "sm_103", "sm_110", "sm_120", "sm_121"],
+        ["gfx942"],
     ]
     assert [pytest_targets.is_leased(name) for name in ("cuda:ampere", "cuda:sm_86", "cuda", "cuda:1", "emulated:sm_80")] == [
         *[True] * 3,

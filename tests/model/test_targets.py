@@ -148,7 +148,7 @@ class Driver:
 
 
 def test_gpus_are_asked_of_the_driver_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_probe, "of_cuda", lambda: True)
+    monkeypatch.setattr(gpu_probe, "built_for", lambda: "cuda")
     monkeypatch.setattr(gpu_probe, "memory", lambda name: (3, 4))
     monkeypatch.setattr(ctypes, "CDLL", lambda library: Driver())
     uuid = "00010203-0405-0607-0809-0a0b0c0d0e0f"
@@ -160,11 +160,19 @@ def test_gpus_are_asked_of_the_driver_without_torch(monkeypatch: pytest.MonkeyPa
         gpu_probe.rows()
 
 
-def test_a_torch_without_cuda_shows_no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_what_torch_is_built_for_is_read_without_importing_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise AssertionError('torch is imported')")
-    for told in ("None", "'13.0'"):
-        (tmp_path / "torch" / "version.py").write_text(f"cuda = {told}")
-        monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
-        monkeypatch.delitem(sys.modules, "torch", raising=False)
-        assert gpu_probe.of_cuda() is (told != "None")
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    for told, due in {"cuda = None": "", "cuda = '13.0'": "cuda", "cuda = None; hip = '6.4'": "hip"}.items():
+        (tmp_path / "torch" / "version.py").write_text(told)
+        assert gpu_probe.built_for() == due
+
+
+def test_an_amd_gpu_is_called_by_its_architecture_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = SimpleNamespace(name="Invented", gcnArchName="gfx942:sramecc+:xnack-", uuid="aa")
+    cuda = SimpleNamespace(device_count=lambda: 1, get_device_properties=lambda index: told, mem_get_info=lambda index: (3, 4))
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(gpu_probe, "built_for", lambda: "hip")
+    assert gpu_probe.rows() == [{"arch": "gfx942", "model": "Invented", "uuid": "aa", "free": 3, "total": 4}]
