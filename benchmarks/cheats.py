@@ -42,7 +42,7 @@ from tests.faults.cheats.records import BELIEVED, CHEATS, DESCRIBED, MATMUL, PRO
 
 RUNS = ("unsealed", "command", "pytest")
 CASES, LONGEST = 4, 150.0
-"""Cases of a run by the command line; seconds after which a whole run is ended."""
+"""Cases of a run by the command line; seconds after which a run is ended, beside what its cases may take by their own limit."""
 STATUS = {0: BELIEVED, 1: "fail", 2: "usage error", 3: "inconclusive", 5: "nothing ran"}
 TOGETHER, ALONE, CHANGES_FILES = 8, ("processes", "files_changed", "resources", "guessed_operands"), ("files_changed",)
 KEPT = "m<70 and n<70 and k<70"  # of the cases of a pytest node
@@ -107,9 +107,9 @@ def judged(cheats: Sequence[Cheat], run: str) -> dict[str, str]:
         if run == "pytest":
             if cheats[0].learns:
                 learnt.write_text("*")
-                _status(_by_pytest(cheats), folder, environment, LONGEST)
+                _status(_by_pytest(cheats), folder, environment, _longest(cheats))
                 teach(learnt, Path(place) / "state")
-            status = _status(_by_pytest(cheats), folder, environment, LONGEST * len(cheats))
+            status = _status(_by_pytest(cheats), folder, environment, _longest(cheats))
             return _told_by_pytest(folder / "told.xml", cheats, status)
         sealed = run != "unsealed"
         asked = [_asked(cheat, address, sealed, folder, checkout) for cheat, address in zip(cheats, addresses, strict=True)]
@@ -117,10 +117,10 @@ def judged(cheats: Sequence[Cheat], run: str) -> dict[str, str]:
             command = [sys.executable, "-m", "bitverdict", *asked[0]]
             if cheats[0].learns:
                 learnt.write_text("*")
-                _status(command, folder, environment, LONGEST)
+                _status(command, folder, environment, _longest(cheats))
                 teach(learnt, Path(place) / "state")
-            return {cheats[0].id: _told(folder, cheats[0], _status(command, folder, environment, LONGEST))}
-        status = _status([sys.executable, "-c", _SEVERAL, json.dumps(asked)], folder, environment, LONGEST * len(cheats))
+            return {cheats[0].id: _told(folder, cheats[0], _status(command, folder, environment, _longest(cheats)))}
+        status = _status([sys.executable, "-c", _SEVERAL, json.dumps(asked)], folder, environment, _longest(cheats))
         ended = json.loads((folder / "statuses.json").read_text()) if (folder / "statuses.json").is_file() else []
         each = ended + [status] * (len(cheats) - len(ended))
         return {cheat.id: _told(folder, cheat, came) for cheat, came in zip(cheats, each, strict=True)}
@@ -183,6 +183,11 @@ def _by_pytest(cheats: Sequence[Cheat]) -> list[str]:
     kept += ["--harness-timeout", str(cheats[0].seconds)] if cheats[0].seconds else []
     asked = f"-q -p no:cacheprovider -p {PLUGIN} --hypothesis-seed 0 --harness-draws 0 --harness-target {cheats[0].target}"
     return [sys.executable, "-m", "pytest", *asked.split(), *kept, "--junitxml", "told.xml", "test_cheats.py"]
+
+
+def _longest(cheats: Sequence[Cheat]) -> float:
+    """Seconds after which a run of `cheats` is ended: no case that keeps to its own limit may use them up."""
+    return sum(LONGEST + CASES * cheat.seconds for cheat in cheats)
 
 
 def _status(command: list[str], folder: Path, environment: dict[str, str], seconds: float) -> int | None:

@@ -5,6 +5,7 @@ never a verdict on the kernel."""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -29,6 +30,15 @@ class EmulatedFault(Exception):
 
     def __reduce__(self) -> tuple:
         return type(self), (self.outcome, self.message, self.location, self.details)
+
+
+_TORCH_ON_HOST = "can't allocate memory"  # torch's allocator on the host raises a plain RuntimeError
+
+
+def host_memory_is_short(error: BaseException) -> bool:
+    """Whether `error` says that the host has no more memory for this process: whose allocation failed tells nothing."""
+    told = isinstance(error, RuntimeError) and _TORCH_ON_HOST in str(error)
+    return told or isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
 def for_the_launcher(function: Callable, /, *args: Any, **kwargs: Any) -> Any:

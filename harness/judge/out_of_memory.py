@@ -6,12 +6,10 @@ It is an outcome that is inconclusive: whose memory it was, the kernel's, anothe
 from __future__ import annotations
 
 import contextlib
-import errno
 import gc
 import re
 import sys
 
-_TORCH_ON_HOST = "can't allocate memory"  # torch's allocator on the host raises a plain RuntimeError
 _SAID_BY_DEVICE = re.compile(r"CUDA.*out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation", re.IGNORECASE)
 _ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+ ?\w*?B|\d+ bytes)|[Uu]nable to allocate ([\d.]+ \w+)")
 _FREE = re.compile(r"of which ([\d.]+ \w+) is free")
@@ -24,13 +22,14 @@ def out_of_memory(error: BaseException) -> str:
 
     Triton's OutOfResources is none: shared memory is the kernel's own to fit in.
     """
+    from bitverdict.harness.emulator.faults import host_memory_is_short  # the command line imports this module before torch
+
     names = {kind.__name__ for kind in type(error).__mro__}
     text = str(error)
     if "OutOfResources" in names:
         return ""
     on_device = "OutOfMemoryError" in names or bool(_SAID_BY_DEVICE.search(text.partition("\n")[0]))
-    on_host = isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and _TORCH_ON_HOST in text)
-    on_host = on_host or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
+    on_host = host_memory_is_short(error)
     if not on_device and not on_host:
         return ""
     asked, free = _ASKED.search(text), _FREE.search(text)

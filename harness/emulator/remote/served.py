@@ -23,7 +23,7 @@ import torch
 
 from bitverdict.harness.emulator.cuda_tensors import CUDA, WATCHING, CudaTensor, _left, moved, tensors_in, written_by
 from bitverdict.harness.emulator.device import Device
-from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, for_the_launcher
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, for_the_launcher, host_memory_is_short
 from bitverdict.harness.emulator.frontend.arguments import refuse_cpu_tensors
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.errors import WireError
@@ -429,8 +429,9 @@ def _lying(tensor: CudaTensor) -> dict[str, Any]:
 
 
 def _launchers(error: BaseException) -> bool:
-    """Whether what was raised is the launcher's: what it was called with is refused by torch, or in the driver's own words."""
-    if isinstance(error, BadArgument) or str(error).startswith("Triton Error [CUDA]"):
+    """Whether what was raised is the launcher's: what it was called with is refused by torch or in the driver's own words, or there
+    is no memory left for what it asks."""
+    if isinstance(error, BadArgument) or host_memory_is_short(error) or str(error).startswith("Triton Error [CUDA]"):
         return True
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         if frame.f_code.co_name.endswith("for_the_launcher"):

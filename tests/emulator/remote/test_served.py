@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import Device, EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.emulator.remote import served
 from bitverdict.harness.emulator.remote.channel import Channel
 from bitverdict.harness.emulator.remote.errors import CandidateGone, CandidateRaised
 from bitverdict.harness.emulator.remote.executor import RemoteLauncher
@@ -56,6 +57,23 @@ def test_a_process_that_keeps_to_the_rules_is_served() -> None:
     added = {"ask": "operate", "operator": "aten.add_.Tensor", "args": [{"tensor": 1}, 1], "kwargs": {}}
     with called(LOADED, (added, []), (DONE, [])) as (launcher, x, _):
         assert launcher(x) is x and x.tolist() == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_memory_that_is_short_is_told_to_the_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no failure of the executor's, wherever the allocation was made; another error of our own code is one."""
+    asked = {"ask": "construct", "function": "empty", "default": "float32", "args": [1], "kwargs": {}}
+    for said, ends in (("DefaultCPUAllocator: can't allocate memory: 64 bytes", False), ("another", True)):
+
+        def raises(*_: object, said: str = said) -> dict[str, Any]:
+            raise RuntimeError(said)
+
+        monkeypatch.setitem(served._QUESTIONS, "construct", raises)
+        with called(LOADED, (asked, []), (DONE, [])) as (launcher, x, _):
+            if ends:
+                with pytest.raises(RuntimeError, match="another"):
+                    launcher(x)
+            else:
+                assert launcher(x) is x
 
 
 LAUNCH: Frame = {
