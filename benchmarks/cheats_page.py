@@ -18,7 +18,8 @@ it. Most are launchers of `matmul` around a kernel that computes the first of th
 A cheat must end as *fail*, *inconclusive*, *error* or as a usage error. Nothing else is held: which of these comes first depends on
 the case. *Unsealed* says what the ordinary run makes of it, in the process that judges: `pass` is why `--sealed` exists.
 
-The runs are of 2026-11-22, on two shared cores with bubblewrap, on emulated sm_90. What is *not run* was not run there.
+The runs are of 2026-11-22 (device memory: 2026-11-23), on two shared cores with bubblewrap, on emulated sm_90. What is *not run*
+was not run there.
 """
 
 

@@ -10,8 +10,9 @@ import pytest
 from bitverdict.harness.contracts.oracle.explained import product_mathematics, rms_norm, rows_mathematics, scaled_product
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.explain.advised import probable_cause
-from bitverdict.harness.judge.explain.cause import Cause, cause_of
+from bitverdict.harness.judge.explain.cause import ZEROS, Cause, cause_of, chosen
 from bitverdict.harness.judge.explain.evaluation import evaluated, operations, written
+from bitverdict.harness.judge.explain.evidence import Evidence, Finding, Fit
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Outcome
@@ -37,10 +38,18 @@ def words(values: np.ndarray, name: str = "fp16") -> np.ndarray:
 
 
 def caused(
-    came: np.ndarray, *, mathematics: Mathematics = PRODUCT, real: bool = False, bound: float = 4e-3, name: str = "c", **more: Any
+    came: np.ndarray,
+    *,
+    mathematics: Mathematics = PRODUCT,
+    real: bool = False,
+    bound: float = 4e-3,
+    name: str = "c",
+    due: np.ndarray | None = None,
+    **more: Any,
 ) -> Cause | None:
-    """What is said of a result whose values were `came`, with or without real values; words lie in a bound of fp16."""
-    exact = evaluated(mathematics)[name]
+    """What is said of a result whose values were `came`, with or without real values; words lie in a bound of fp16 around `due`,
+    which is what `mathematics` gives."""
+    exact = evaluated(mathematics)[name] if due is None else due
     expected = ExpectedOutput(
         name=name,
         format="fp16",
@@ -138,6 +147,27 @@ def test_nothing_is_said_of_thin_evidence_or_of_two_meanings() -> None:
     assert caused(np.full((9, 9), 32.0), mathematics=equal, bound=0.0) is None, "any element may be the one that is missing"
     noise = EXACT + RNG.normal(size=EXACT.shape)
     assert caused(noise) is None and caused(noise, real=True) is None
+
+
+def test_a_mathematics_explains_only_what_it_would_pass_for() -> None:
+    """It may be as far off as a right result, and no further: here in the part that came as zeros, of which all is known."""
+    came = in_tile(np.zeros((70, 8)), slice(None), slice(32, None))
+    for factor, told in ((1.0, True), (1.0 + 1e-5, True), (2.0, False)):
+        other = B.copy()
+        other[:, 32:] *= factor
+        found = caused(came, mathematics=product_mathematics(A, other), due=EXACT)
+        assert (found is not None and ZEROS in found.sentence) == told
+
+
+def test_two_predictions_are_one_where_they_are_stored_as_one() -> None:
+    """A unit in the last place of the output tells two hypotheses apart, and less does not."""
+    ones, all_ = np.ones(4), np.ones(4, bool)
+    evidence = Evidence(name="c", format="fp16", exact=ones, seen=ones, words=ones, differs=all_, decided=all_, there=all_,
+                        magnitude=ones, noise=0.0, sharp=False)  # fmt: skip
+    for step, alike in ((2.0**-13, True), (2.0**-10, False)):
+        made = (("a", ones), ("b", ones * (1.0 + step)))
+        found = chosen([Finding(kind, kind, Fit(99.0, "", all_), each) for kind, each in made], evidence)
+        assert (found.sentence if found is not None else "") == ("a, or b" if alike else "")
 
 
 def test_one_element_of_a_sharp_result_is_enough() -> None:

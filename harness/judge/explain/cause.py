@@ -29,13 +29,12 @@ from bitverdict.harness.judge.real_values import mathematics as held_to_mathemat
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Outcome
-from bitverdict.reference.formats import FORMATS
+from bitverdict.reference.formats import FORMATS, encode
 
 WRONG = {Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.WRONG_MATHEMATICS, Outcome.LOST_PRECISION}
 SECONDS = 2.0  # of this thread, for one failure: beyond them nothing is said
 FP32_CHAIN = 2.0**-20  # of its magnitude: what a few fp32 operations and functions lose before a store hides it
 COARSE_OPERANDS, COARSE_SUMS = ("e4m3", "e5m2"), 2.0**-12  # fp8 products that keep 13 bits of a sum
-SAME = 1e-6  # of its size: how far float64 may take the mathematics from what is expected
 MOST_TOLD = 2  # things of different names that give one result on a case
 PLACES = {
     "tile of another program", "moved", "first block for all", "shifted operand", "first for all", "halves exchanged",
@@ -47,7 +46,6 @@ NOTHING = {"dropped", "element left out", "left out", "cut"}
 ZEROS = "zeros: nothing was added or stored"
 LEFT_OUT = {"dropped", "element left out", "left out", "stopped"}
 """Kinds that name one thing that is missing by what it is made of."""
-ALIKE = 1e-9  # predictions that differ by less, of their size, are one
 
 
 class _TooLong(Exception):
@@ -115,7 +113,7 @@ def _explanation(
             beside = [one for each in others if (one := _beside(mathematics, each, seen, known[4], outcome)) is not None]
             right = [each for each in beside if not each.differs.any()]
             found = _not_contradicted(found, beside) or _not_contradicted(found, right) or found
-        return chosen(found, generic=_generic(mathematics, evidence))
+        return chosen(found, evidence, generic=_generic(mathematics, evidence))
     except _TooLong:
         return None
 
@@ -149,7 +147,7 @@ def _value_alone(expected: ExpectedOutput) -> Mathematics | None:
     return None if exact is None else Mathematics(function=lambda xp: exact, operands={}, outputs=(expected.name,))
 
 
-def chosen(findings: Iterable[Finding], *, generic: bool = True) -> Cause | None:
+def chosen(findings: Iterable[Finding], evidence: Evidence, *, generic: bool = True) -> Cause | None:
     """The cause of which `findings` speak. None where they predict different results, or where too many different things give
     one result; of two both are said. A finding that holds everywhere comes before those that hold in a part.
 
@@ -162,7 +160,7 @@ def chosen(findings: Iterable[Finding], *, generic: bool = True) -> Cause | None
     for other in found[1:]:
         if other.sentence in told or (other.kind == first.kind and other.prediction is None is first.prediction):
             continue
-        if not _one_result(first, other):
+        if not _one_result(first, other, evidence):
             return None
         one_thing = {first.kind, other.kind} <= LEFT_OUT and len(told) >= MOST_TOLD
         if not one_thing and not (generic and {first.kind, other.kind} <= PLACES):
@@ -179,13 +177,18 @@ def _generic(mathematics: Mathematics, evidence: Evidence) -> bool:
     return all(size > 2 for shape in shapes for size in shape)
 
 
-def _one_result(one: Finding, other: Finding) -> bool:
-    """Whether two predictions are the same, so that no data of this kind tells them apart."""
+def _one_result(one: Finding, other: Finding, evidence: Evidence) -> bool:
+    """Whether two predictions are stored as the same words, so that no data of this kind tells them apart. Real values are not
+    stored: of them two are one that lie no further apart than what both may be off."""
     if one.prediction is None or other.prediction is None:
         return False
     both = one.fit.region & other.fit.region  # all that is wrong lies in both
-    alike = np.isclose(one.prediction, other.prediction, rtol=ALIKE, atol=0.0, equal_nan=True)
-    return bool(alike[both].all())
+    first, second = one.prediction[both], other.prediction[both]
+    if not evidence.sharp and (format := FORMATS.get(evidence.format)) is not None:
+        return bool((encode(format, first) == encode(format, second)).all())
+    with np.errstate(invalid="ignore"):
+        near = np.abs(first - second) <= (evidence.slack(one.prediction) + evidence.slack(other.prediction))[both]
+    return bool((near | (first == second) | (np.isnan(first) & np.isnan(second))).all())
 
 
 def _evidence(
@@ -206,7 +209,7 @@ def _evidence(
     if exact is None or exact.shape != got.shape:
         return None
     if expected.exact is not None:
-        same = np.isclose(exact, expected.exact, rtol=SAME, atol=0.0, equal_nan=True) | (expected.exact == exact)
+        same = _agree(expected, exact)
         decided = decided & same
         if (differs & ~same).any():
             return None
@@ -243,6 +246,20 @@ def _evidence(
         launches=launches,
         products=products,  # type: ignore[arg-type]
     )
+
+
+def _agree(expected: ExpectedOutput, exact: np.ndarray) -> np.ndarray:
+    """Where `exact`, the mathematics as float64 gives it here, is that of `expected`: no further off than what both round, by the
+    contract's running error, or a right result for the contract when it is stored."""
+    assert expected.exact is not None
+    known = np.zeros(exact.shape) if expected.exact_error is None else expected.exact_error
+    with np.errstate(invalid="ignore"):
+        near = np.abs(exact - expected.exact) <= 2 * np.where(np.isfinite(known), known, 0.0)
+    same = near | (exact == expected.exact) | (np.isnan(exact) & np.isnan(expected.exact))
+    if not same.all() and (format := FORMATS.get(expected.format)) is not None:
+        wrong, *_ = held(expected, encode(format, exact))
+        same |= ~wrong
+    return same
 
 
 def _magnitude(mathematics: Mathematics, name: str, exact: np.ndarray) -> np.ndarray:
