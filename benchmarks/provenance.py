@@ -23,6 +23,7 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from benchmarks.small_cases import small_cases  # noqa: E402
 from bitverdict.harness.judge import judge as judging  # noqa: E402
 from bitverdict.harness.judge.devices import entered  # noqa: E402
 from bitverdict.harness.judge.launch import launch  # noqa: E402
@@ -33,7 +34,7 @@ from bitverdict.harness.model.targets import Target, targets  # noqa: E402
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict  # noqa: E402
 from bitverdict.harness.session.case_source import CaseSource  # noqa: E402
 
-CASES, LARGEST = 4, 1 << 20  # of a kernel on a target; elements of an operand
+CASES = 4  # of a kernel on a target
 EXAMPLES = Path(__file__).resolve().parent.parent / "docs" / "examples" / "your_kernels"
 WHO = ("kernel", "filled", "operand", "computed", "copied")
 
@@ -58,16 +59,6 @@ def judged(case: Case, target: Target, *, follow: bool) -> tuple[Verdict, float]
     return found, time.process_time() - begun
 
 
-def cases_of(source: CaseSource, most: int) -> list[Case]:
-    """`most` required cases whose launch gives a result, spread over those whose operands are small."""
-    contract, found = source.contract, list[Case]()
-    good = [case for case in source.required() if contract.expected_outcome(case, source.target).result and not case.tuning]
-    for first in range(0, len(good), step := max(1, len(good) // most)):
-        small = (each for each in good[first : first + step] if all(o.codes.size <= LARGEST for o in contract.operands(each)))
-        found += [each for each in [next(small, None)] if each is not None]
-    return found[:most]
-
-
 def main() -> int:
     arguments = sys.argv[1:]
     most = int(arguments.pop(0)) if arguments and arguments[0].isdigit() else CASES
@@ -83,7 +74,7 @@ def main() -> int:
             source = CaseSource(address, target)
             if not target.emulated or source.lacking:
                 continue
-            for number, case in enumerate(cases_of(source, most)):
+            for number, case in enumerate(small_cases(source, most)):
                 judged(case, target, follow=False)  # compiles
                 told = {}
                 for follow in (True, False) if number % 2 else (False, True):

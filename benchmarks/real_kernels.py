@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import numpy as np  # noqa: E402
 
+from benchmarks.small_cases import small_cases  # noqa: E402
 from bitverdict.harness.emulator import LaunchOptions, emulated  # noqa: E402
 from bitverdict.harness.judge.devices import device_of  # noqa: E402
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations  # noqa: E402
@@ -33,18 +34,8 @@ from bitverdict.harness.model.paths import kernels_with_a_contract  # noqa: E402
 from bitverdict.harness.model.targets import Target, targets  # noqa: E402
 from bitverdict.harness.session.case_source import CaseSource  # noqa: E402
 
-CASES, LARGEST = 2, 1 << 20  # of a kernel on a target; elements of an operand
+CASES = 2  # of a kernel on a target
 CHOOSES_BY_BITS = {"quantize_mxfp"}  # its elements hang on roundings that no contract declares yet
-
-
-def cases_of(source: CaseSource, most: int) -> list[Case]:
-    """`most` required cases whose launch gives a result, spread over those whose operands are small."""
-    contract, found = source.contract, list[Case]()
-    good = [case for case in source.required() if contract.expected_outcome(case, source.target).result and not case.tuning]
-    for first in range(0, len(good), step := max(1, len(good) // most)):
-        small = (each for each in good[first : first + step] if all(o.codes.size <= LARGEST for o in contract.operands(each)))
-        found += [each for each in [next(small, None)] if each is not None]
-    return found[:most]
 
 
 def launched(contract: Contract, case: Case, target: Target) -> Iterator[tuple[str, Any, Any]]:
@@ -84,7 +75,7 @@ def main() -> int:
             source = CaseSource(stem, target)
             if not target.emulated or source.lacking:
                 continue
-            for case in cases_of(source, most):
+            for case in small_cases(source, most):
                 counts["cases"] += 1
                 for name, real, expected in launched(source.contract, case, target):
                     if real is None:
