@@ -52,10 +52,14 @@ class Target:
 
 def nearest_emulated(arch: str) -> Target:
     """The emulated target whose instructions are nearest to those of a GPU of `arch`."""
-    known = {int(name.removeprefix("sm_")): name for name in EMULATED if not is_amd(name)}
-    capability = int(arch.removeprefix("sm_"))
-    name = known[max((number for number in known if number <= capability), default=min(known))]
+    known = {_number(name): name for name in EMULATED if is_amd(name) == is_amd(arch)}
+    name = known[max((number for number in known if number <= _number(arch)), default=min(known))]
     return Target(f"emulated:{name}", name)
+
+
+def _number(arch: str) -> int:
+    """Of an architecture among its maker's: ``sm_90`` is 90, and AMD's ``gfx90a`` is hexadecimal."""
+    return int(arch.removeprefix("gfx"), 16) if is_amd(arch) else int(arch.removeprefix("sm_"))
 
 
 def targets(*, every: bool = False) -> list[Target]:

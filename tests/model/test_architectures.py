@@ -62,6 +62,7 @@ def test_three_emulated_gpus_are_judged_unless_more_are_asked_for() -> None:
 
 def test_a_gpu_is_seen_on_the_nearest_emulated_one() -> None:
     asked = {"sm_75": "sm_80", "sm_87": "sm_87", "sm_88": "sm_87", "sm_89": "sm_89", "sm_121": "sm_121", "sm_130": "sm_121"}
+    asked |= {"gfx90a": "gfx90a", "gfx942": "gfx942", "gfx941": "gfx90a", "gfx950": "gfx950", "gfx906": "gfx90a"}
     assert {arch: nearest_emulated(arch).arch for arch in asked} == asked
 
 
