@@ -17,10 +17,11 @@ import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.base.single_config import EXACT_SIZES, aligned_pad, edges
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.inputs.all_codes import PAIRS
-from bitverdict.harness.contracts.oracle.dot_lowering import FMA, accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.contracts.oracle.dot_lowering import FMA, MFMA, accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle.explained import decoded, product_mathematics
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_type, outcome
+from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Tile
@@ -87,6 +88,14 @@ class MatmulContract(Contract):
     def __init__(self, module: ModuleType, address: str) -> None:
         self.module, self.address = module, address
 
+    def lacking(self, target: Target) -> frozenset[Feature]:
+        """AMD's matrix instructions serve as well."""
+        return frozenset() if Feature.MFMA in target.features else super().lacking(target)
+
+    def configurations(self, target: Target) -> tuple[Any, ...]:
+        """Those that the kernel is tuned over on `target`."""
+        return self.module.configurations("hip" if is_amd(target.arch) else "cuda")
+
     # which cases
 
     def cases(self, target: Target) -> SearchStrategy[Case]:
@@ -118,8 +127,10 @@ class MatmulContract(Contract):
         """The specialisations of a run: each kind with each configuration, the other dimensions drawn from `seed`. A type that
         the target lacks stays in by two: its refusal is expected too."""
         rng = random.Random(seed)
-        configs = self.module.configurations("cuda")
+        configs = self.configurations(target)
         pairs = [(kind, config) for config in configs for kind in KINDS]
+        if is_amd(target.arch):
+            return [_special(kind, config, rng, target) for kind, config in pairs if kind in _amd_kinds(target)]
         lacking = [pair for pair in pairs if not has_type(pair[0][0], target)]
         pairs = [pair for pair in pairs if pair not in lacking[2:]]
         return [_special(kind, config, rng, target) for kind, config in pairs]
@@ -149,13 +160,13 @@ class MatmulContract(Contract):
             schedule = strategies.cycled(strategies.listed_schedules(target.emulated, place), turn)
             regime = strategies.cycled(regimes.REGIMES, turn)
             cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))
-        more = self._tutorial() + self._ungrouped(target) + self._described(target)
-        return _interleaved(cases) + self._small() + more + self._far() + self._pairs(target) + self._refused()
+        more = self._tutorial(target) + self._ungrouped(target) + self._described(target)
+        return _interleaved(cases) + self._small(target) + more + self._far(target) + self._pairs(target) + self._refused()
 
     def _pairs(self, target: Target) -> list[Case]:
         """Every pair of codes of the 8-bit types, by the instruction of a warp group where the target has one. mma.sync takes e4m3
         as fp16: a case of its own."""
-        *_, wide, _, narrow = self.module.configurations("cuda")
+        *_, wide, _, narrow = self.configurations(target)
         asked = (("e4m3", "fp32", wide), ("e4m3", "fp32", narrow), ("int8", "int32", wide))
         return [
             Case(
@@ -169,9 +180,9 @@ class MatmulContract(Contract):
             if has_type(dtype, target)
         ]
 
-    def _tutorial(self) -> list[Case]:
+    def _tutorial(self, target: Target) -> list[Case]:
         """The sizes of the tutorial's own test that cost little, with each pair of types; one small configuration a pair."""
-        problem, configs = self.module.Problem, self.module.configurations("cuda")
+        problem, configs = self.module.Problem, self.configurations(target)
         return [
             Case(
                 contract=self.address,
@@ -181,12 +192,12 @@ class MatmulContract(Contract):
             )
             for place, (dtype, out) in enumerate(TUTORIAL["dtype, out"])
             for m, n, k in TUTORIAL["m, n, k"]
-            if m * n * k <= EVERY_RUN
+            if m * n * k <= EVERY_RUN and (dtype != "fp32" or not is_amd(target.arch) or _multiplies_tf32(target))
         ]
 
     def whole(self, target: Target) -> list[Case]:
         """The tutorial's large sizes with each pair of types: 1024 cubed in one configuration a pair, 512 cubed in every one."""
-        problem, configs = self.module.Problem, self.module.configurations("cuda")
+        problem, configs = self.module.Problem, self.configurations(target)
         made = []
         for m, n, k in sorted(TUTORIAL["m, n, k"], reverse=True):
             for place, (dtype, out) in enumerate(TUTORIAL["dtype, out"]):
@@ -197,7 +208,7 @@ class MatmulContract(Contract):
 
     def ungrouped(self, target: Target) -> list[dict]:
         """Specialisations whose tiles are taken row by row, and in groups of 4: AMD's configurations have both."""
-        small, kinds = self.module.configurations("cuda")[-1], (KINDS[0], KINDS[1])
+        small, kinds = self.configurations(target)[-1], (KINDS[0], KINDS[1])
         return [
             _special(kind, dataclasses.replace(small, group_m=group), random.Random(group), target)
             for group in (1, 4)
@@ -245,8 +256,8 @@ class MatmulContract(Contract):
             Case(contract=self.address, problem=problem(**{"m": 64, "n": 64, "k": 64} | fields), config=small) for fields in wrong
         ]
 
-    def _small(self) -> list[Case]:
-        problem, small = self.module.Problem, self.module.configurations("cuda")[-1]
+    def _small(self, target: Target) -> list[Case]:
+        problem, small = self.module.Problem, self.configurations(target)[-1]
         sizes = [(0, 3, 5), (3, 0, 5), (3, 5, 0), (1, 1, 1), (1, 33, 40), (33, 1, 40), (40, 33, 1), (300, 70, 33)]
         cases = [
             Case(
@@ -272,15 +283,18 @@ class MatmulContract(Contract):
                 ("normal", {"a": self._view({"broadcast": "columns", "order": "column"})}),
             )
         ]
-        saturating = problem(m=40, n=33, k=48, out="e4m3")
-        cases += [Case(contract=self.address, problem=saturating, config=small, regime=regime) for regime in ("wide", "planted")]
+        if not is_amd(target.arch):
+            saturating = problem(m=40, n=33, k=48, out="e4m3")
+            cases += [
+                Case(contract=self.address, problem=saturating, config=small, regime=regime) for regime in ("wide", "planted")
+            ]
         return cases + [Case(contract=self.address, problem=problem(m=40, n=33, k=48), data_seed=1)]
 
-    def _far(self) -> list[Case]:
+    def _far(self, target: Target) -> list[Case]:
         """Rows of A, and columns of B, so far apart that offsets pass 2^31; then steps of K in both, within one block of K."""
         from bitverdict.harness.contracts.base.single_config import far_pad
 
-        m, n, k, small = 3, 3, 40, self.module.configurations("cuda")[-1]
+        m, n, k, small = 3, 3, 40, self.configurations(target)[-1]
         by_lines: dict[str, dict] = {"a": {"pad": far_pad(m, k)}, "b": {"order": "column", "pad": far_pad(n, k)}}
         by_steps: dict[str, dict] = {
             "a": {"order": "column", "pad": far_pad(small.block_k, m)},
@@ -346,7 +360,8 @@ class MatmulContract(Contract):
         """`case` in each other configuration of the autotuner, with pointers and with descriptors."""
         if case.launcher or case.config is None:
             return []
-        known = (*self.module.configurations("cuda"), *self.module.HOPPER_CONFIGS)
+        hopper = () if is_amd(target.arch) else self.module.HOPPER_CONFIGS
+        known = (*self.configurations(target), *hopper)
         return [dataclasses.replace(case, config=config) for config in known if config != case.config]
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
@@ -423,7 +438,7 @@ class MatmulContract(Contract):
         a, b = operands["a"].codes, operands["b"].codes
         if case.launcher or (config is None and p.m and p.n):
             return [bounded_product(p, a, b, target.arch, launched=launched_instructions(recorded))]
-        tile = config or self.module.configurations("cuda")[0]  # an empty result has no tile, and no words either
+        tile = config or self.configurations(target)[0]  # an empty result has no tile, and no words either
         how: dict[str, Any] = {"tile": (tile.block_m, tile.block_n), "k_block": tile.block_k}
         plan = dot_plan(
             target.arch,
@@ -434,7 +449,7 @@ class MatmulContract(Contract):
             block_k=tile.block_k,
             num_warps=tile.num_warps,
         )
-        if plan.family != FMA and not modelled(target.arch):
+        if plan.family not in (FMA, MFMA) and not modelled(target.arch):
             return [dataclasses.replace(bounded_product(p, a, b, target.arch, launched=launched_instructions(recorded)), **how)]
         words = epilogue(accumulator_words(plan, a, b), p, target.arch)
         return [
@@ -445,7 +460,8 @@ class MatmulContract(Contract):
                 words=words,
                 **how,
                 basis=words_rest_on(plan.rule),
-                opinion=product_opinion(p, words, a, b, target.arch, plan.family),
+                any_nan=plan.family == MFMA,
+                opinion=None if plan.family == MFMA else product_opinion(p, words, a, b, target.arch, plan.family),
             )
         ]
 
@@ -540,6 +556,16 @@ def _accepted(launcher: Callable, problem: Any, out_dtype: torch.dtype) -> dict:
     taken = inspect.signature(launcher).parameters
     needed = {name for name, (_, told) in says.items() if told} | {name for name, p in taken.items() if p.default is p.empty}
     return {name: value for name, (value, _) in says.items() if name in taken and name in needed}
+
+
+def _multiplies_tf32(target: Target) -> bool:
+    """Whether one of AMD's chips has a matrix instruction for tf32 (`xf32`)."""
+    return target.arch == "gfx942"
+
+
+def _amd_kinds(target: Target) -> list[tuple[str, str]]:
+    """Of `KINDS` those whose words are known on one of AMD's chips: not e4m3, which its compiler converts first."""
+    return [kind for kind in KINDS if kind[0] != "e4m3" and (kind != ("fp32", "tf32") or _multiplies_tf32(target))]
 
 
 def _special(kind: tuple[str, str], config: Any, rng: random.Random, target: Target) -> dict:

@@ -48,7 +48,7 @@ def judge(case: Case, target: Target, contract: Contract | None = None, *, expla
     failure is not `explained` where nobody reads it."""
     clock = Clock()
     contract = contract if contract is not None else resolve(case.contract)
-    lacking = ", ".join(sorted(str(feature) for feature in contract.requires - target.features))
+    lacking = ", ".join(sorted(str(feature) for feature in contract.lacking(target)))
     if lacking and not case.launcher:
         return replace(_not_run(f"{target.name} lacks {lacking}"), seconds=clock.seconds())
     with own_instrumentation(case.launcher or case.contract):

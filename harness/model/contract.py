@@ -161,6 +161,10 @@ class Contract:
     batch_invariant: tuple[str, ...] = ()  # a promise: along these sizes a row's words depend on the row alone (docs/invariance.md)
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
 
+    def lacking(self, target: Target) -> frozenset:
+        """The features that the kernel requires and `target` has not."""
+        return frozenset(self.requires - target.features)
+
     def cases(self, target: Target) -> SearchStrategy[Case]:
         """Every legal case on `target`, plus the illegal ones whose expected outcome is a refusal."""
         raise TypeError(f"{type(self).__name__} has no cases")

@@ -81,7 +81,7 @@ class CaseSource:
     @property
     def lacking(self) -> list[str]:
         """Features the kernel requires and the target lacks; a user's launcher requires none that we know."""
-        return [] if self.launcher else sorted(str(feature) for feature in self.contract.requires - self.target.features)
+        return [] if self.launcher else sorted(map(str, self.contract.lacking(self.target)))
 
     @property
     def unserved(self) -> str:

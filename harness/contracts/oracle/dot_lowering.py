@@ -13,14 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitverdict.harness.model.architectures import architecture
+from bitverdict.harness.model.architectures import architecture, is_amd
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, instruction
 from bitverdict.reference.tensor_core.asked import Asked, answered, answering
 
 BITS = {"fp16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "int8": 8, "fp32": 32}
 _NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this stay within int32
-FMA = "fma"
+FMA, MFMA = "fma", "mfma"
 
 Model = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
 
@@ -51,8 +51,8 @@ class Plan:
     `family`: "mma.sync", "wgmma", "tcgen05", or "fma" for the chain of fp32 fused multiply-adds. `operand`: the format in which
     the instruction takes what the kernel holds in `dtype` ("tf32" for fp32 words whose low 13 bits are dropped; "fp16" for e4m3
     widened before mma.sync). `k_width`: consecutive K elements a thread of mma.sync holds, which reorders K where it is more
-    than one instruction reads (`bitverdict.reference.k_order`). The chain starts at zero and is never cut: the kernel passes the
-    accumulator to every dot."""
+    than one instruction reads (`bitverdict.reference.k_order`). `depth`: the K of one MFMA. The chain starts at zero and is
+    never cut: the kernel passes the accumulator to every dot."""
 
     arch: str
     family: str
@@ -61,18 +61,23 @@ class Plan:
     accumulator: str
     block_k: int
     k_width: int = 1
+    depth: int | None = None
 
     @property
     def rule(self) -> Instruction | None:
         """The matrix instruction; None for fused multiply-adds."""
         if self.family == FMA:
             return None
-        return instruction(self.arch, self.family, self.operand, self.operand, self.accumulator)
+        return instruction(self.arch, self.family, self.operand, self.operand, self.accumulator, k=self.depth)
 
 
 def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, block_n: int, block_k: int, num_warps: int) -> Plan:
     """The plan of ``accumulator = tl.dot(a, b, accumulator)`` for operands in `dtype` on `arch` ("sm_90")."""
     accumulator = "int32" if dtype == "int8" else "fp32"
+    if is_amd(arch):
+        operand = "tf32" if (dtype, precision) == ("fp32", "tf32") else dtype
+        depth = mfma_depth(arch, operand, block_m=block_m, block_n=block_n, block_k=block_k)
+        return Plan(arch=arch, family=MFMA, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k, depth=depth)
     if dtype == "fp32" and precision == "ieee":
         return Plan(arch=arch, family=FMA, dtype=dtype, operand="fp32", accumulator=accumulator, block_k=block_k)
     chosen = family(arch, dtype, block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
@@ -84,6 +89,20 @@ def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, bl
     return Plan(
         arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k, k_width=32 // BITS[dtype]
     )
+
+
+def mfma_depth(arch: str, operand: str, *, block_m: int, block_n: int, block_k: int) -> int:
+    """K of the MFMA that Triton 3.9 picks for tiles of 32 rows and columns at least, whose shape is 32x32 (AccelerateAMDMatmul;
+    read in the programs of matmul's configurations). A thread holds the neighbours of one instruction, so K is taken as it ascends.
+    ValueError for smaller tiles, and for operands that it multiplies otherwise."""
+    if min(block_m, block_n) < 32:
+        raise ValueError(f"a tile of {block_m}x{block_n}: which MFMA {arch} takes below 32x32 is not known here")
+    deepest = {"fp16": 16, "bf16": 16, "int8": 32, "tf32": 4, "fp32": 2}
+    if operand not in deepest:
+        raise ValueError(f"operands in {operand}: what {arch} multiplies them by is not known here")
+    if operand in ("tf32", "fp32") or (arch == "gfx950" and block_k >= deepest[operand]):
+        return deepest[operand]
+    return deepest[operand] // (4 if (arch, operand) == ("gfx90a", "int8") else 2)
 
 
 def words_rest_on(rule: Instruction | None, how: str = "") -> str:
@@ -120,6 +139,8 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return answered(Asked(rule=None, a=np.pad(a, ((0, 0), (0, tail))), b=np.pad(b, ((0, tail), (0, 0)))))
     rule = plan.rule
     assert rule is not None
+    if plan.depth is not None:
+        return _by_instructions(plan, rule, a, b)
     if plan.dtype == "int8" and plan.family == "mma.sync" and k >= _NEVER_SATURATES:
         return _saturating(a, b)
     if k == 0 or not a.shape[0] or not b.shape[1]:
@@ -133,6 +154,21 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         a = np.pad(a, ((0, 0), (0, whole - k)))[:, order]  # (M, whole)
         b = np.pad(b, ((0, whole - k), (0, 0)))[order]  # (whole, N)
     return chained_product(rule, a, b)
+
+
+def _by_instructions(plan: Plan, rule: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """As `accumulator_words`, one MFMA after another: some of their rules count from the first product of each. The zeros of the
+    last K block are added too."""
+    missing = -a.shape[1] % plan.block_k
+    a, b = np.pad(a, ((0, 0), (0, missing))), np.pad(b, ((0, missing), (0, 0)))
+    found = np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)  # (M, N)
+    if not found.size:
+        return found
+    assert plan.depth is not None
+    for start in range(0, a.shape[1], plan.depth):
+        part = slice(start, start + plan.depth)
+        found = chained_product(rule, a[:, part], b[part], found)
+    return found
 
 
 def _saturating(a: np.ndarray, b: np.ndarray) -> np.ndarray:
