@@ -13,7 +13,8 @@ from bitverdict.harness.contracts.base.promised_work import cdiv, once
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, handed, launched
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, planned, product_opinion
+from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
 from bitverdict.harness.model.targets import Target
@@ -29,6 +30,7 @@ LARGEST = 2  # tiles along M and N, and blocks of K, of a drawn group
 
 class GroupedMatmulContract(KernelContract):
     conversions = frozenset()
+    by_mfma = True
     parameters = "(a, b, sizes, c=None, *, out_dtype=None, config=None)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
@@ -113,7 +115,7 @@ class GroupedMatmulContract(KernelContract):
         for number, group in enumerate(groups_of(p.sizes)):
             a, b = group.factors(operands["a"].codes, operands["b"].codes)  # (m, k), (k, n)
             asked = SimpleNamespace(m=group.m, n=group.n, k=group.k, dtype=p.dtype, out=p.out, activation="")
-            if case.launcher or not modelled(target.arch):
+            if case.launcher or not planned(target.arch):
                 by = launched_instructions(recorded)
                 made.append(bounded_product(asked, a, b, target.arch, name=_name(number), launched=by))
                 continue
@@ -127,6 +129,7 @@ class GroupedMatmulContract(KernelContract):
                     tile=(c.block_m, c.block_n),
                     k_block=c.block_k,
                     basis=words_rest_on(plan.rule),
+                    any_nan=is_amd(target.arch),
                     opinion=product_opinion(asked, words, a, b, target.arch, plan.family),
                 )
             )

@@ -80,6 +80,7 @@ class MatmulContract(Contract):
 
     stem = "matmul"
     requires = frozenset({Feature.MMA_SYNC})
+    by_mfma = True
     must_launch = True
     conversions = frozenset()
     claims = CLAIMS
@@ -87,10 +88,6 @@ class MatmulContract(Contract):
 
     def __init__(self, module: ModuleType, address: str) -> None:
         self.module, self.address = module, address
-
-    def lacking(self, target: Target) -> frozenset[Feature]:
-        """AMD's matrix instructions serve as well."""
-        return frozenset() if Feature.MFMA in target.features else super().lacking(target)
 
     def configurations(self, target: Target) -> tuple[Any, ...]:
         """Those that the kernel is tuned over on `target`."""
@@ -160,6 +157,8 @@ class MatmulContract(Contract):
             schedule = strategies.cycled(strategies.listed_schedules(target.emulated, place), turn)
             regime = strategies.cycled(regimes.REGIMES, turn)
             cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))
+        if is_amd(target.arch):
+            cases = [dataclasses.replace(each, regime=regimes.of_amd(each.regime, each.problem.dtype)) for each in cases]
         more = self._tutorial(target) + self._ungrouped(target) + self._described(target)
         return _interleaved(cases) + self._small(target) + more + self._far(target) + self._pairs(target) + self._refused()
 
@@ -461,7 +460,7 @@ class MatmulContract(Contract):
                 **how,
                 basis=words_rest_on(plan.rule),
                 any_nan=plan.family == MFMA,
-                opinion=None if plan.family == MFMA else product_opinion(p, words, a, b, target.arch, plan.family),
+                opinion=product_opinion(p, words, a, b, target.arch, plan.family),
             )
         ]
 

@@ -18,7 +18,8 @@ from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, planned, product_opinion
+from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -37,6 +38,7 @@ CONFIGS = (
 
 
 class SplitKMatmulContract(BlockedContract):
+    by_mfma = True
     parameters = "(a, b, c=None, *, out_dtype=None, config=None)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
@@ -45,6 +47,12 @@ class SplitKMatmulContract(BlockedContract):
             for dtype, out in (("fp16", "fp32"), ("bf16", "bf16"))
             for numbers in CONFIGS
         ]
+
+    def required(self, target: Target) -> list[Case]:
+        found = super().required(target)
+        if not is_amd(target.arch):
+            return found
+        return [dataclasses.replace(each, regime=regimes.of_amd(each.regime, each.problem.dtype)) for each in found]
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         """C's offsets are computed in another place where the last program adds the parts."""
@@ -107,7 +115,7 @@ class SplitKMatmulContract(BlockedContract):
         asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=p.out, activation="")
         how: dict[str, Any] = {"tile": (c.block_m, c.block_n), "k_block": c.block_k}
         added = c.split if c.reduction == ATOMICS else 0  # parts, by atomics
-        if case.launcher or added > MOST_IN_ANY_ORDER or not modelled(target.arch):
+        if case.launcher or added > MOST_IN_ANY_ORDER or not planned(target.arch):
             atomics = p.k if case.launcher else added  # a launcher may add any parts by them
             bound = bounded_product(asked, a, b, target.arch, launched=launched_instructions(recorded), atomics=atomics)
             return [dataclasses.replace(bound, **how)]
@@ -123,7 +131,7 @@ class SplitKMatmulContract(BlockedContract):
                 shape=(p.m, p.n),
                 words=words,
                 others=np.stack(others) if others else None,
-                any_nan=added > 0,
+                any_nan=added > 0 or is_amd(target.arch),
                 **how,
                 basis=words_rest_on(plan.rule, f"a chain a share of K, added by {order}"),
                 opinion=product_opinion(asked, words, a, b, target.arch, plan.family, atomics=added),

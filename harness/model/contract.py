@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # the harness draws and launches; a contract is read without 
     from bitverdict.harness.model.mathematics import Mathematics
     from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.case import _PLAIN, Case, Indices, Operand
+from bitverdict.kernels.features import Feature
 
 
 def case_from_record(contract: Contract, record: Mapping) -> Case:
@@ -146,6 +147,7 @@ class Contract:
     stem: str = ""
     address: str = ""
     requires: frozenset = frozenset()  # bitverdict.kernels.features.Feature
+    by_mfma: bool = False  # what AMD's matrix instructions make of its products is planned too
     either_row: bool = False  # of two rows that a case scatters to one place either may stay: elsewhere two that differ are a race
     pointers_in_memory: bool = False  # the kernel loads pointers: to operands, or to what its launcher allocated
     any_launcher: bool = False  # the launcher is a user's, of which nothing is known before its first launch
@@ -162,8 +164,9 @@ class Contract:
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
 
     def lacking(self, target: Target) -> frozenset:
-        """The features that the kernel requires and `target` has not."""
-        return frozenset(self.requires - target.features)
+        """The features that the kernel requires and `target` has not. MFMA stands in for mma.sync where `by_mfma`."""
+        able = {Feature.MMA_SYNC} if self.by_mfma and Feature.MFMA in target.features else set()
+        return frozenset(self.requires - target.features - able)
 
     def cases(self, target: Target) -> SearchStrategy[Case]:
         """Every legal case on `target`, plus the illegal ones whose expected outcome is a refusal."""

@@ -92,17 +92,19 @@ def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, bl
 
 
 def mfma_depth(arch: str, operand: str, *, block_m: int, block_n: int, block_k: int) -> int:
-    """K of the MFMA that Triton 3.9 picks for tiles of 32 rows and columns at least, whose shape is 32x32 (AccelerateAMDMatmul;
-    read in the programs of matmul's configurations). A thread holds the neighbours of one instruction, so K is taken as it ascends.
-    ValueError for smaller tiles, and for operands that it multiplies otherwise."""
-    if min(block_m, block_n) < 32:
-        raise ValueError(f"a tile of {block_m}x{block_n}: which MFMA {arch} takes below 32x32 is not known here")
+    """K of the MFMA that Triton 3.9 picks: of the shape 32x32, and 16x16 with twice the K for tiles below that.
+
+    AccelerateAMDMatmul, and what compiled programs say. A thread holds the neighbours of one instruction, so K is taken as it
+    ascends. ValueError for smaller tiles, and for operands that it multiplies otherwise."""
+    if min(block_m, block_n) < 16:
+        raise ValueError(f"a tile of {block_m}x{block_n}: which MFMA {arch} takes below 16x16 is not known here")
     deepest = {"fp16": 16, "bf16": 16, "int8": 32, "tf32": 4, "fp32": 2}
     if operand not in deepest:
         raise ValueError(f"operands in {operand}: what {arch} multiplies them by is not known here")
-    if operand in ("tf32", "fp32") or (arch == "gfx950" and block_k >= deepest[operand]):
-        return deepest[operand]
-    return deepest[operand] // (4 if (arch, operand) == ("gfx90a", "int8") else 2)
+    times = 1 if min(block_m, block_n) >= 32 else 2
+    if operand in ("tf32", "fp32") or (arch == "gfx950" and block_k >= times * deepest[operand]):
+        return times * deepest[operand]
+    return times * deepest[operand] // (4 if (arch, operand) == ("gfx90a", "int8") else 2)
 
 
 def words_rest_on(rule: Instruction | None, how: str = "") -> str:

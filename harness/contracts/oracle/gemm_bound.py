@@ -17,6 +17,7 @@ import numpy as np
 from bitverdict.harness.contracts.inputs.narrowed_inputs import narrowed
 from bitverdict.harness.contracts.oracle.allowed_results import allowed
 from bitverdict.harness.contracts.oracle.second_opinion import second_opinion
+from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.reference.error_bound import (
@@ -139,7 +140,9 @@ def product_opinion(
     atomics: int = 0,
 ) -> SecondOpinion | None:
     """What the bound says of `words` (M, N) in `problem.out`, of a product by instructions of `family`; operands and `atomics` as
-    for `bounded_product`."""
+    for `bounded_product`. None on AMD's, whose instructions are not among those that the bound is derived for."""
+    if is_amd(arch):
+        return None
 
     def bound(rows: np.ndarray, columns: np.ndarray) -> ExpectedOutput:
         some = SimpleNamespace(
@@ -150,6 +153,11 @@ def product_opinion(
         return bounded_product(some, left, right, arch, c=added, launched=frozenset({(family, "", "", "", "")}), atomics=atomics)
 
     return second_opinion(words, a.shape[1], bound)
+
+
+def planned(arch: str) -> bool:
+    """Whether a plan gives the words of a product on `arch`: the reference has its matrix instructions, MFMA among them."""
+    return is_amd(arch) or modelled(arch)
 
 
 def modelled(arch: str) -> bool:

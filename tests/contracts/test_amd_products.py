@@ -1,0 +1,109 @@
+"""Contract under test: products on AMD's emulated GPUs are held to a plan of MFMA instructions. Model only: no AMD GPU was run."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan, mfma_depth, mutated_model
+from bitverdict.harness.emulator import LaunchOptions, emulated
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.kernels.matmul import CONFIGS, Problem, matmul_configured
+from bitverdict.reference.tensor_core import product
+from tests.faults.mutants import Mutant, once, write_mutant
+
+HIP, WHERE = CONFIGS["hip"], target("emulated:gfx942")
+TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "int8": torch.int8, "fp32": torch.float32}
+
+
+def case(config: int = -1, k: int = 67, contract: str = "matmul", **fields: str) -> Case:
+    problem = Problem(**{"m": 33, "n": 40, "k": k, "out": "fp32"} | fields)  # type: ignore[arg-type]
+    return Case(contract=contract, problem=problem, config=HIP[config], regime="normal", data_seed=3)
+
+
+@pytest.mark.parametrize("config", range(len(HIP)), ids=[each.name for each in HIP])
+@pytest.mark.parametrize(("k", "activation"), [(64, "leaky_relu"), (67, "")])
+def test_each_hip_configuration_gives_the_words_of_its_plan(config: int, k: int, activation: str) -> None:
+    """K in whole blocks (EVEN_K) and not."""
+    verdict = judge(case(config, k, activation=activation, out="fp16"), WHERE)
+    assert (verdict.decision.value, verdict.words) == ("pass", 33 * 40), verdict.message
+    assert verdict.basis.startswith("words by")
+
+
+OF_TYPES = [("gfx942", "bf16"), ("gfx942", "int8"), ("gfx942", "fp32"), ("gfx90a", "bf16"), ("gfx950", "fp16")]
+
+
+@pytest.mark.parametrize(("arch", "dtype"), OF_TYPES)
+def test_each_type_gives_the_words_of_its_plan(arch: str, dtype: str) -> None:
+    precision = "tf32" if arch == "gfx942" else "ieee"
+    asked = case(dtype=dtype, precision=precision, out="int32" if dtype == "int8" else "fp32")
+    verdict = judge(asked, target(f"emulated:{arch}"))
+    assert (verdict.decision.value, verdict.words) == ("pass", 33 * 40), verdict.message
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
+def test_the_plan_takes_the_instruction_that_the_compiler_does(arch: str) -> None:
+    with emulated(arch, options=LaunchOptions(dry=True)) as device:
+        for config in (HIP[0], HIP[-1]):
+            for dtype, held in TYPES.items():
+                a, b = torch.zeros((70, 100), dtype=held), torch.zeros((100, 90), dtype=held)
+                out = torch.int32 if dtype == "int8" else torch.float32
+                matmul_configured(a, b, "", out, config, "ieee")
+                text = device.launches[-1].program
+                shape = re.search(r"instrShape = \[32, 32, (\d+)\]", text)
+                sides = {"block_m": config.block_m, "block_n": config.block_n, "block_k": config.block_k}
+                plan = dot_plan(arch, dtype, precision="ieee", num_warps=config.num_warps, **sides)
+                assert shape is not None and plan.depth == int(shape[1]), (config.name, dtype)
+                assert set(re.findall(r"kWidth = (\d+)", text)) == {str(plan.depth // 2)}
+
+
+def test_what_an_mfma_is_not_known_for_is_refused() -> None:
+    with pytest.raises(ValueError, match="a tile of 8x64: which MFMA gfx942 takes"):
+        mfma_depth("gfx942", "fp16", block_m=8, block_n=64, block_k=32)
+    with pytest.raises(ValueError, match="operands in e4m3: what gfx942 multiplies them by"):
+        mfma_depth("gfx942", "e4m3", block_m=64, block_n=64, block_k=32)
+
+
+DROPPED = Mutant(
+    name="last k of a tail dropped",
+    kernel="matmul",
+    edits=once("left = k - block * BLOCK_K", "left = k - block * BLOCK_K - 1"),
+    expected=("wrong words",),
+)
+
+
+def test_a_kernel_that_drops_the_last_k_fails(tmp_path: Path) -> None:
+    verdict = judge(case(contract=write_mutant(DROPPED, tmp_path)), WHERE)
+    assert (verdict.decision.value, verdict.outcome.value) == ("fail", "wrong words"), verdict
+
+
+def test_a_plan_with_one_bit_less_fails_right_words() -> None:
+    def narrower(rule, a: np.ndarray, b: np.ndarray, c: np.ndarray | None) -> np.ndarray:
+        return product(dataclasses.replace(rule, fraction_bits=rule.fraction_bits - 1), a, b, c)
+
+    with mutated_model(narrower):
+        assert judge(case(), WHERE).decision.value == "fail"
+
+
+@pytest.mark.parametrize("stem", ["grouped_matmul", "split_k_matmul"])
+def test_other_products_are_judged_too(stem: str) -> None:
+    found = [judge(each, WHERE, resolve(stem)) for each in CaseSource(stem, WHERE).required()[:3]]
+    assert [each.decision.value for each in found] == ["pass"] * 3 and sum(each.words for each in found)
+
+
+def test_required_cases_have_each_configuration_and_no_type_without_a_plan() -> None:
+    for arch in ("gfx90a", "gfx942", "gfx950"):
+        asked = CaseSource("matmul", target(f"emulated:{arch}")).required()
+        assert {each.config for each in asked} >= set(HIP)
+        assert "e4m3" not in {name for each in asked for name in (each.problem.dtype, each.problem.out)}
+        tf32 = [each for each in asked if (each.problem.dtype, each.problem.precision) == ("fp32", "tf32")]
+        assert bool(tf32) == (arch == "gfx942")
