@@ -69,6 +69,7 @@ TUTORIAL: dict[str, Any] = {
     "dtype, out": (("int8", "int8"), ("fp16", "fp16"), ("bf16", "bf16"), ("fp16", "fp32"), ("fp32", "fp32")),
 }
 """Of the tutorial's own test: sizes, and types of operands and result."""
+SMALLEST = 32 * 64  # elements of a tile that may go through more blocks of K in any case
 DEEP = 1 << 13  # elements of a tile up to which one case of a configuration has more blocks of K than stages
 EVERY_RUN = 1 << 21  # products of such a case that every run judges
 PAIRED = 256  # rows and columns of a product of every pair of 8-bit codes
@@ -147,10 +148,12 @@ class MatmulContract(Contract):
                 strategies.cycled((-1, 0, 1), turn // 3),
                 strategies.cycled((0, -1, 0, 1), place),
             ]
-            sizes = [tile[0] + around[0], tile[1] + around[1], tile[2] * (1 + place % 3) + around[2]]
+            blocks = 1 + place % 3 + 3 * (tile[0] * tile[1] == SMALLEST)  # of K: more than its stages hold
+            sizes = [tile[0] + around[0], tile[1] + around[1], tile[2] * blocks + around[2]]
             if turn % 2:
                 residues = [(5 * ragged + 3) % 16, ragged % 16, (3 * ragged + 1) % 16]  # each meets all sixteen
-                sizes = [16 * (1 + place % 5) + residues[0], 16 * (1 + place % 3) + residues[1], tile[2] + 16 + residues[2]]
+                whole = tile[2] * (ragged % 4 > 0)  # of each fourth not one block of K is
+                sizes = [16 * (1 + place % 5) + residues[0], 16 * (1 + place % 3) + residues[1], whole + 16 + residues[2]]
                 ragged += 1
             if place % len(KINDS) == place // len(KINDS) % len(KINDS) and tile[0] * tile[1] <= DEEP:  # one case a configuration
                 sizes[2] = tile[2] * (special["config"].num_stages + 1) + sizes[2] % tile[2]
