@@ -26,7 +26,7 @@ from bitverdict.reference.error_bound import (
     products_grid,
     raised_alignment,
 )
-from bitverdict.reference.formats import FORMATS, FP32, Format
+from bitverdict.reference.formats import FORMATS, FP32, Format, Rounding
 from bitverdict.reference.stored_sums import stored
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 from bitverdict.reference.tracing.accumulation import MARGIN
@@ -213,7 +213,15 @@ class Ways:
 
 @lru_cache(maxsize=1024)
 def ways(arch: str, left: frozenset[str], right: frozenset[str], output: str, ieee: bool, scaled: bool, k: int) -> Ways:
-    """By each instruction of `arch` that takes the formats, in blocks that hold one product each, and by fp32 multiply-adds."""
+    """By each instruction of `arch` that takes the formats, in blocks that hold one product each, and by fp32 multiply-adds. Of
+    AMD's MFMA as `bitverdict.reference.mfma_bound` has it: one addition a product, each of which may lose a last place of fp32."""
+    if arch.startswith("gfx"):
+        narrowed = "fp32" in (left | right) and arch == "gfx942" and not ieee
+        terms = max(k, 1) * (TF32_PRODUCTS if narrowed else 1)
+        added = Accumulation(
+            block=1, fraction_bits=23, rounding=Rounding.TOWARD_ZERO, output=FP32, output_fraction_bits=23, chains=terms
+        )
+        return Ways((added, plain_fp32()), narrowed)
     there = [rule for rule in INSTRUCTIONS if rule.arch == arch] or list(INSTRUCTIONS)
     output = output if output in ("fp16", "fp32") else "fp32"
     able, narrowed = [], False

@@ -11,14 +11,16 @@ import pytest
 import torch
 
 from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan, mfma_depth, mutated_model
+from bitverdict.harness.contracts.oracle.row_mathematics import traced
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.kernels.matmul import CONFIGS, Problem, matmul_configured
-from bitverdict.reference.tensor_core import product
+from bitverdict.reference.tensor_core import instruction, product
+from tests.faults.kernels.attention import MUTANTS
 from tests.faults.mutants import Mutant, once, write_mutant
 
 HIP, WHERE = CONFIGS["hip"], target("emulated:gfx942")
@@ -92,6 +94,31 @@ def test_a_plan_with_one_bit_less_fails_right_words() -> None:
 
     with mutated_model(narrower):
         assert judge(case(), WHERE).decision.value == "fail"
+
+
+FAULTS = [each for each in MUTANTS if each.name in ("causal from the first row", "columns behind the end count")]
+
+
+@pytest.mark.parametrize("fault", [None, *FAULTS], ids=lambda each: each.name if each else "right")
+def test_attention_is_held_to_a_bound(fault: Mutant | None, tmp_path: Path) -> None:
+    contract = resolve(write_mutant(fault, tmp_path) if fault else "attention")
+    asked = [each for each in contract.required(WHERE) if each.regime == "normal" and each.problem.m > 1]
+    shown = [judge(each, WHERE, contract) for each in asked if not fault or each.problem.causal == (fault.name[:2] == "ca")][:2]
+    assert {each.outcome.value for each in shown} == {"outside the bound" if fault else "pass"}, shown
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_words_of_an_mfma_lie_within_the_bound_of_a_launcher(seed: int) -> None:
+    """Of sums that cancel, too: rows of B come with both signs."""
+    rng = np.random.default_rng(seed)
+    a = rng.standard_normal((9, 40)).astype(np.float16)
+    b = np.concatenate([right := rng.standard_normal((20, 7)), -right * (1 + 2.0**-9)]).astype(np.float16)
+    words = product(instruction("gfx942", "mfma", "fp16", "fp16", "fp32", k=8), a.view(np.uint16), b.view(np.uint16))
+    given = [Operand(name=name, format="fp16", codes=each.view(np.uint16)) for name, each in (("a", a), ("b", b))]
+    (due,) = traced(lambda xp, a, b: xp.matmul(a, b), given, {"c": "fp32"}, "gfx942")
+    assert due.low is not None and due.high is not None
+    low, high, got = (each.view(np.float32) for each in (due.low, due.high, words))
+    assert ((low <= got) & (got <= high)).all() and (low < high).any()
 
 
 @pytest.mark.parametrize("stem", ["grouped_matmul", "split_k_matmul"])
