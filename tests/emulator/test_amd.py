@@ -52,6 +52,14 @@ def test_a_mask_that_reaches_one_element_too_far_is_a_fault() -> None:
     assert "amdg.buffer_load" in raised.value.details["operation"]
 
 
+def test_a_masked_load_gives_zero_as_the_hardware_does() -> None:
+    x, out = numbers(64), torch.ones(64)
+    with emulated("gfx942") as device:
+        amd_kernels.masked[(1,)](x, out, 40, 64)
+    assert torch.equal(out[:40], x[:40]) and not out[40:].any() and not device.advice
+    assert re.search(r"amdg.buffer_load\"\(%x, %\w+, %\w+\)", device.launches[-1].program)  # no `other`
+
+
 def test_an_offset_below_a_buffer_is_a_fault() -> None:
     x, out = numbers(64), torch.zeros(64)
     with emulated("gfx942"):

@@ -18,6 +18,12 @@ def shifted(x, out, BACK: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def masked(x, out, n, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(out + place, tl.load(x + place, mask=place < n, other=0.0))
+
+
+@triton.jit
 def summed(x, out, BLOCK: tl.constexpr):
     tl.store(out, tl.sum(tl.load(x + tl.arange(0, BLOCK)), 0))
 

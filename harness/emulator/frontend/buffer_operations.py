@@ -97,7 +97,18 @@ def _access(op: Operation, name: str, names: tuple[str, ...], taken: tuple[str, 
 
 
 def _load(op: Operation) -> list[Operation]:
-    return _access(op, "tt.load", _LOAD, ("pointer", "mask", "other"), ("isVolatile",))
+    """The compiler leaves a zero `other` out, because the hardware gives it: here it stands there again."""
+    found = _access(op, "tt.load", _LOAD, ("pointer", "mask", "other"), ("isVolatile",))
+    groups, load = op.named(*_LOAD), found[-1]
+    if not groups["mask"] or groups["other"]:
+        return found
+    zero, kind = f"{op.results[0]}~zero", op.result_types[0]
+    element = "0.000000e+00" if re.search(r"x(?:bf16|f\w+)(?:,|>)", kind) else "false" if "xi1," in kind else "0"
+    value = {"value": f"dense<{element}> : {kind}"}
+    load.operands.append(zero)
+    load.operand_types.append(kind)
+    load.attributes["operandSegmentSizes"] = "array<i32: 1, 1, 1>"
+    return [*found[:-1], _made("arith.constant", op, [zero], [], [], [kind], value), load]
 
 
 def _store(op: Operation) -> list[Operation]:
