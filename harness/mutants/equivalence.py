@@ -8,7 +8,7 @@ where nothing of it can be stored or decide a branch. Where the forms differ, th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from bitverdict.harness.emulator.faults import EmulatedFault
@@ -39,9 +39,9 @@ def equal_programs(right: str, mutant: str, arch: str, negative: Collection[str]
     told = tuple(sorted(negative))
     if right == mutant or _form(right, told) == _form(mutant, told):
         return SAME
-    plain, changed = _without_other(right), _without_other(mutant)
-    if (plain, changed) != (right, mutant) and _form(plain, told) == _form(changed, told) and not _undefined_reach(plain, arch):
-        return OTHER
+    for plain, changed in _without_others(right, mutant):
+        if _form(plain, told) == _form(changed, told) and not _undefined_reach(plain, arch):
+            return OTHER
     if _form(right, told, without_layouts=True) == _form(mutant, told, without_layouts=True):
         return LAYOUT
     if "ttng.inval_barrier" in right and _form(_without(right, _INVALIDATION), told) == _form(
@@ -106,11 +106,18 @@ def _form(text: str, negative: tuple[str, ...], *, without_layouts: bool = False
         return text
 
 
-def _without_other(text: str) -> str:
-    """The program in which no masked load says what it gives outside of its mask."""
-    if '"tt.load"' not in text and '"ttg.async_copy_global_to_local"' not in text:
-        return text
-    return "\n".join(map(_bare, text.split("\n")))
+def _without_others(right: str, mutant: str) -> Iterator[tuple[str, str]]:
+    """Both programs in which no masked load says what it gives outside of its mask; then those in which one of them does not."""
+    lines = [text.split("\n") for text in (right, mutant)]
+    bare = [[_bare(line) for line in text] for text in lines]
+    places = [[at for at, line in enumerate(text) if _bare(line) != line] for text in lines]
+    if any(places):
+        yield "\n".join(bare[0]), "\n".join(bare[1])
+    if len(places[0]) != len(places[1]) or len(places[0]) < 2:
+        return
+    for pair in zip(*places, strict=True):
+        one, other = ([*text[:at], _bare(text[at]), *text[at + 1 :]] for text, at in zip(lines, pair, strict=True))
+        yield "\n".join(one), "\n".join(other)
 
 
 def _bare(text: str) -> str:

@@ -109,6 +109,22 @@ def test_what_a_mask_leaves_out_may_be_anything_if_it_is_not_stored() -> None:
     assert equal_programs(stored, stored.replace("dense<0.000000e+00>", "dense<1.000000e+00>"), "sm_90") == ""
 
 
+def test_one_load_may_give_anything_where_another_may_not() -> None:
+    """What the first load gives outside of its mask is stored; of the second it is not."""
+    constant = f'    %1 = "arith.constant"() <{{value = dense<0.000000e+00> : {F}}}> : () -> {F} loc(#loc)\n'
+    second = f'    %w = "tt.load"(%at, %inside, %1) <{{isVolatile = false, {LOADED}}}> : ({P}, {M}, {F}) -> {F} loc(#loc)\n'
+    kept = f'    "tt.store"(%at, %w, %inside) : ({P}, {F}, {M}) -> () loc(#loc)\n'
+    stored = PROGRAM.replace(f"%at, %sum, %inside) : ({P}, {F}, {M})", f"%at, %sum) : ({P}, {F})")
+    both = stored.replace('    %4 = "arith', f'{constant}    %4 = "arith').replace('    "tt.store"', f'{second}{kept}    "tt.store"')
+    of_first, of_second = (
+        both.replace(f"%{name} = \"arith.constant\"() <{{value = dense<0.0", f"%{name} = \"arith.constant\"() <{{value = dense<1.0")
+        for name in "01"
+    )
+    assert len({both, of_first, of_second}) == 3
+    assert equal_programs(both, of_second, "sm_90") == OTHER
+    assert equal_programs(both, of_first, "sm_90") == ""
+
+
 GIVEN = f"%at, %inside, %0) <{{isVolatile = false, {LOADED}}}> : ({P}, {M}, {F})"
 BARE = f"%at, %inside) <{{isVolatile = false, {LOADED.replace('1, 1, 1', '1, 1, 0')}}}> : ({P}, {M})"
 
