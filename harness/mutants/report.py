@@ -24,7 +24,7 @@ def report(judged: Sequence[Judged], name: str, target: str, whose: str, seconds
         lines += ["", f"{whose} would miss {'this fault' if len(survivors) == 1 else f'these {len(survivors)} faults'}:"]
         lines += _listed(survivors)
     elif counts.live:
-        lines += ["", f"{whose} misses none of them"]
+        lines += ["", f"{whose} misses none of these"]
     if doubtful := _of(judged, End.DOUBTFUL):
         lines += ["", f"{len(doubtful)} doubtful: nobody has proved that they can be noticed", *_listed(doubtful)]
     if equivalent := _of(judged, End.EQUIVALENT):

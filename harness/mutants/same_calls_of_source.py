@@ -16,7 +16,7 @@ from bitverdict.harness.mutants.launched_contract import LaunchedContract
 from bitverdict.harness.mutants.program.right_launches import words_of
 from bitverdict.harness.mutants.record import GeneratedMutant
 from bitverdict.harness.mutants.right_source import RightCase
-from bitverdict.harness.mutants.small_calls import NO_CASE, TooLong, bases, domain, in_time, told
+from bitverdict.harness.mutants.small_calls import NO_CASE, InTime, TooLong, bases, domain, told
 from bitverdict.harness.mutants.source import both_values
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def same_calls(of: SourceMutants, mutant: GeneratedMutant, cases: Sequence[Case]
 def _same(
     of: SourceMutants, mutant: GeneratedMutant, both: GeneratedMutant | None, cases: Sequence[Case], verdict_on: Judge
 ) -> str:
+    in_time = InTime()
     touched = [case for case in cases if (right := of.cases.of(case)).passes and right.reaches(mutant, of.cases.entered)]
     regimes = list(dict.fromkeys(case.regime for case in cases))
     found = {

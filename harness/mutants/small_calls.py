@@ -62,13 +62,20 @@ class TooLong(Exception):
     """The calls of one mutant took more than `MOST_SECONDS`."""
 
 
-def in_time(cases: Iterable[Case]) -> Iterator[Case]:
-    """`cases`, one after the other. TooLong where that takes more than `MOST_SECONDS`."""
-    begun = time.monotonic()
-    for case in cases:
-        if time.monotonic() - begun > MOST_SECONDS:
-            raise TooLong
-        yield case
+class InTime:
+    """Hands out calls, from however many lists, until `MOST_SECONDS` are over since it was made: one for all calls of a mutant.
+
+    A worker that outlasts the campaign's own limit is ended, and that counts as a kill; a proof must not come near it."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + MOST_SECONDS
+
+    def __call__(self, cases: Iterable[Case]) -> Iterator[Case]:
+        """`cases`, one after the other. TooLong where the time is over."""
+        for case in cases:
+            if time.monotonic() > self._until:
+                raise TooLong
+            yield case
 
 
 def _sizes(contract: Contract, base: Case, whole: bool) -> Iterator[tuple[tuple[str, int], ...]]:
@@ -119,4 +126,4 @@ def told(calls: int, required: int) -> str:
     return f"{SAME_CALLS}: {calls:,} calls and {required:,} required cases" if calls >= LEAST_CALLS else ""
 
 
-__all__ = ["MOST_SECONDS", "NO_CASE", "SAME_CALLS", "TooLong", "bases", "domain", "in_time", "told"]
+__all__ = ["MOST_SECONDS", "NO_CASE", "SAME_CALLS", "InTime", "TooLong", "bases", "domain", "told"]

@@ -127,4 +127,4 @@ def test_the_report_names_what_a_test_would_miss_with_lines() -> None:
         "  k.py:9: mask dropped", "    - before 0", "    + after 0",
     ]  # fmt: skip
     assert "1 doubtful" in told and "1 equivalent" in told and "1 invalid" in told and "1 not judged" in told
-    assert "your test misses none of them" in report([judged(0, End.KILLED)], "k", "sm_90", "your test", 0)
+    assert "your test misses none of these" in report([judged(0, End.KILLED)], "k", "sm_90", "your test", 0)

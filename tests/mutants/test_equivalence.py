@@ -115,9 +115,11 @@ def test_one_load_may_give_anything_where_another_may_not() -> None:
     second = f'    %w = "tt.load"(%at, %inside, %1) <{{isVolatile = false, {LOADED}}}> : ({P}, {M}, {F}) -> {F} loc(#loc)\n'
     kept = f'    "tt.store"(%at, %w, %inside) : ({P}, {F}, {M}) -> () loc(#loc)\n'
     stored = PROGRAM.replace(f"%at, %sum, %inside) : ({P}, {F}, {M})", f"%at, %sum) : ({P}, {F})")
-    both = stored.replace('    %4 = "arith', f'{constant}    %4 = "arith').replace('    "tt.store"', f'{second}{kept}    "tt.store"')
+    both = stored.replace('    %4 = "arith', f'{constant}    %4 = "arith').replace(
+        '    "tt.store"', f'{second}{kept}    "tt.store"'
+    )
     of_first, of_second = (
-        both.replace(f"%{name} = \"arith.constant\"() <{{value = dense<0.0", f"%{name} = \"arith.constant\"() <{{value = dense<1.0")
+        both.replace(f'%{name} = "arith.constant"() <{{value = dense<0.0', f'%{name} = "arith.constant"() <{{value = dense<1.0')
         for name in "01"
     )
     assert len({both, of_first, of_second}) == 3

@@ -6,12 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.mutants import small_calls
+from bitverdict.harness.mutants.campaign import BACKSTOP
 from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.program.generate import site_of
 from bitverdict.harness.mutants.program.of_sizes import of_sizes
+from bitverdict.harness.mutants.program.right_launches import RightLaunches
+from bitverdict.harness.mutants.program.same_calls import SmallCalls
 from bitverdict.harness.mutants.record import End, GeneratedMutant
 from bitverdict.harness.mutants.source import both_values
 from bitverdict.harness.mutants.source.generate import generate
@@ -78,3 +82,28 @@ def test_an_expression_of_device_code_is_not_computed_twice() -> None:
     assert both_values.both(lambda: 5, lambda: 1 // 0, True) == 5 and both_values.NOTED.differed
     assert not both_values.NOTED.tested  # the condition always held
     assert both_values.both(lambda: 0, lambda: True, True) == 0 and both_values.NOTED.tested
+
+
+def test_one_mutant_has_one_limit_for_all_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker ended at the campaign's limit counts as a kill; three lists of calls had three limits once."""
+    now = [0.0]
+    monkeypatch.setattr(small_calls.time, "monotonic", lambda: now[0])
+    in_time, case = small_calls.InTime(), Case(contract="softmax", problem=None)
+    now[0] = small_calls.MOST_SECONDS * 0.6
+    assert list(in_time([case])) == [case]
+    now[0] = small_calls.MOST_SECONDS * 1.2
+    with pytest.raises(small_calls.TooLong):
+        list(in_time([case]))
+    assert list(small_calls.InTime()([case])) == [case]
+    assert 2 * small_calls.MOST_SECONDS < BACKSTOP
+
+
+def test_a_domain_that_took_too_long_is_not_waited_for_again(under: KernelUnderMutation, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = SmallCalls(under.right, RightLaunches(under.right, under.target))
+    case = under.right.required(under.target)[0]
+    monkeypatch.setattr(small_calls, "MOST_SECONDS", -1.0)
+    with pytest.raises(small_calls.TooLong):
+        calls._domain([case], ["normal"], small_calls.InTime())
+    monkeypatch.undo()
+    with pytest.raises(small_calls.TooLong):
+        calls._domain([case], ["normal"], small_calls.InTime())

@@ -16,7 +16,7 @@ from bitverdict.harness.mutants.program.generate import comes_to, site_of
 from bitverdict.harness.mutants.program.of_sizes import of_sizes
 from bitverdict.harness.mutants.program.right_launches import RightLaunches, words_of
 from bitverdict.harness.mutants.record import GeneratedMutant
-from bitverdict.harness.mutants.small_calls import NO_CASE, TooLong, bases, domain, in_time, told
+from bitverdict.harness.mutants.small_calls import NO_CASE, InTime, TooLong, bases, domain, told
 
 if TYPE_CHECKING:
     from bitverdict.harness.mutants.program.judging import Launched
@@ -27,7 +27,7 @@ class SmallCalls:
 
     def __init__(self, contract: Contract, right: RightLaunches) -> None:
         self.contract, self.right = contract, right
-        self._calls: dict[str, list[Case]] = {}
+        self._calls: dict[str, list[Case] | None] = {}
 
     def same(self, mutant: GeneratedMutant, launched: Launched, touched: Sequence[Case], cases: Sequence[Case]) -> str:
         """Why `mutant`, which passed those of `cases` that it `touched` with the right words, computes what the kernel computes;
@@ -38,8 +38,8 @@ class SmallCalls:
             return ""
 
     def _same(self, mutant: GeneratedMutant, launched: Launched, touched: Sequence[Case], cases: Sequence[Case]) -> str:
-        comes, calls = comes_to(mutant), 0
-        for case in in_time(self._domain(touched, list(dict.fromkeys(case.regime for case in cases)))):
+        comes, calls, in_time = comes_to(mutant), 0, InTime()
+        for case in in_time(self._domain(touched, list(dict.fromkeys(case.regime for case in cases)), in_time)):
             if not comes(self.right.of(case).programs):
                 continue
             verdict = launched.judge(case)
@@ -53,13 +53,17 @@ class SmallCalls:
         sites = [site for text in texts if (site := site_of(mutant, text)) is not None]
         return bool(sites) and all(of_sizes(site, mutant.operator) for site in sites)
 
-    def _domain(self, touched: Sequence[Case], regimes: Sequence[str]) -> list[Case]:
-        """The calls about the cheapest of the cases `touched` that the right kernel passes."""
+    def _domain(self, touched: Sequence[Case], regimes: Sequence[str], in_time: InTime) -> list[Case]:
+        """The calls about the cheapest of the cases `touched` that the right kernel passes. TooLong for a case about which
+        they once took too long: no later mutant waits for them again."""
         found: dict[str, Case] = {}
         for base in bases(touched, lambda case: self.right.of(case).operations):
             if base.key not in self._calls:
+                self._calls[base.key] = None
                 self._calls[base.key] = [case for case in in_time(domain(self.contract, base, regimes)) if self._passes(case)]
-            found |= {case.key: case for case in self._calls[base.key]}
+            if (calls := self._calls[base.key]) is None:
+                raise TooLong
+            found |= {case.key: case for case in calls}
         return list(found.values())
 
     def _passes(self, case: Case) -> bool:

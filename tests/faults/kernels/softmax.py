@@ -23,8 +23,8 @@ _TEXTS = (
     ),
     (
         "another order of the sum",
-        "gl.BlockedLayout([PER_THREAD], [32]",
-        "gl.BlockedLayout([2 * PER_THREAD], [32]",
+        "gl.BlockedLayout([PER_THREAD], [warp_threads()]",
+        "gl.BlockedLayout([2 * PER_THREAD], [warp_threads()]",
         ("wrong words",),
     ),
     ("rows of the result as far apart as those of x", "y + row * y_stride", "y + row * x_stride", ("wrong words", "stray write")),
