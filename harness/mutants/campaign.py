@@ -14,6 +14,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -205,7 +206,9 @@ def programs_in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
     kernel, cases = kernel_and_cases(given["kernel"], given["like"], target.name)
     path = Path(given["file"])
     part = path.with_suffix(".part")
-    made = (each for each in kernel.programs.generate(cases) if len(kernel.programs.touched(each, cases)) >= given["cases"])
+    least = given["cases"]
+    reached = lambda each: sum(1 for _ in islice(kernel.programs.touched(each, cases), least)) == least
+    made = filter(reached, kernel.programs.generate(cases))
     part.write_text("".join(json.dumps(each.to_json()) + "\n" for each in made))
     part.replace(path)
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS)

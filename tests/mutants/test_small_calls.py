@@ -59,7 +59,7 @@ def test_a_mutant_that_differs_in_one_call_is_not_equivalent(under: KernelUnderM
     made = [each for each in under.programs.generate(cases) if each.operator in ("mask off by one", "offset off by one")]
     for mutant in made:
         launched = under.programs.launched(mutant)
-        assert not under.programs.small_calls.same(mutant, launched, under.programs.touched(mutant, cases), cases)
+        assert not under.programs.small_calls.same(mutant, launched, list(under.programs.touched(mutant, cases)), cases)
 
 
 def test_a_launch_of_no_programs_is_seen_to_be_equivalent(under: KernelUnderMutation, few: None) -> None:

@@ -39,19 +39,22 @@ class ProgramMutants:
         programs = (text for case in cases if self.right.of(case).passes for text in self.right.of(case).programs)
         return of_programs(self.kernel, self.target.arch, programs)
 
-    def touched(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> list[Case]:
-        """Those of `cases` that the right kernel passes, and in which a launch comes to the place of `mutant`."""
+    def touched(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> Iterator[Case]:
+        """Those of `cases` that the right kernel passes, and in which a launch comes to the place of `mutant`; each when it is
+        asked for, so that a mutant that an early case fails costs no launch of the others."""
         comes = comes_to(mutant)
         found = ((case, self.right.of(case)) for case in cases)
-        return [case for case, right in found if right.passes and comes(right.programs)]
+        return (case for case, right in found if right.passes and comes(right.programs))
 
     def judged(self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True) -> MutantResult:
         """What came of `mutant`, judged by those of `cases` that it touches, in their order; by all where not `until_first`."""
-        launched, touched = self.launched(mutant), self.touched(mutant, cases)
+        launched = self.launched(mutant)
+        touched: list[Case] = []
         killed: MutantResult | None = None
         left_open: list[str] = []
         number, reason, same = 0, "", True
-        for number, case in enumerate(touched, 1):
+        for number, case in enumerate(self.touched(mutant, cases), 1):
+            touched.append(case)
             if number == FEW + 1 and killed is None:
                 reason = self.equivalent(mutant, cases)
                 if reason not in ("", SMALL):

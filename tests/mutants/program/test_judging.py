@@ -47,3 +47,14 @@ def test_a_mutant_has_a_limit_of_operations_by_the_right_launch(under_mutation: 
 def test_a_hazard_of_the_compilers_own_kills_a_mutant_of_its_program() -> None:
     named = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.COMPILER_FAULT)
     assert kills(named) and not kills(Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.NOT_MODELLED))
+
+
+def test_a_mutant_that_the_first_case_fails_costs_no_launch_of_the_others(
+    under_mutation: KernelUnderMutation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs, cases = under_mutation.programs, under_mutation.right.required(under_mutation.target)
+    mutant = next(each for each in programs.generate(cases[:1]) if each.operator == "mask dropped")
+    launched, of = [], programs.right.of
+    monkeypatch.setattr(programs.right, "of", lambda case: (launched.append(case.key), of(case))[1])
+    assert programs.judged(mutant, cases).cases_run == 1
+    assert {*launched} == {cases[0].key}
