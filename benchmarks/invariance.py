@@ -41,7 +41,7 @@ ALONE = frozenset(CHECKS) - {"configurations"}
 def work_of(stem: str, where: Target) -> list[tuple[Asked, Task]]:
     """The cases of one kernel, by turns: one in each configuration by itself, one of each type in all configurations."""
     contract = resolve(stem)
-    if contract.requires - where.features:
+    if contract.lacking(where):
         return []
     cases = of_each_configuration(contract, contract.required(where), where)
     alone = [(Asked(stem, case, where), task_of(case, ALONE, SIZES)) for case in cases]

@@ -102,12 +102,14 @@ def judge(arguments: argparse.Namespace) -> int:
     if arguments.worth:
         print(f"{by_every_case(arguments, plans)} judged now by every case")
         return 0
-    for each in judge_all(plans, out / "results.jsonl", jobs=arguments.jobs, seconds=arguments.seconds):
-        new += 1
-        if each.result.end not in (End.KILLED, End.INVALID):
-            print(f"{each.result.end}: {each.mutant.id} ({each.mutant.file}:{each.mutant.line}) {each.result.why}", flush=True)
-    if new:
-        noted(out, arguments.commit or head(), new)
+    try:
+        for each in judge_all(plans, out / "results.jsonl", jobs=arguments.jobs, seconds=arguments.seconds):
+            new += 1
+            if each.result.end not in (End.KILLED, End.INVALID):
+                print(f"{each.result.end}: {each.mutant.id} ({each.mutant.file}:{each.mutant.line}) {each.result.why}", flush=True)
+    finally:  # a run that Ctrl-C or a signal ends has judged too
+        if new:
+            noted(out, arguments.commit or head(), new)
     found = counted(read(out / "results.jsonl"))
     print(f"{new} judged now; of {found.live} live {found.killed} are killed: {share(found)}")
     return int(any(each.open for each in plans))

@@ -98,7 +98,7 @@ def kernels(candidate: Candidate, stems: list[str], most: int) -> tuple[int, int
             continue
         begun, judged = time.perf_counter(), 0
         for there in map(target, TARGETS):
-            if contract.requires - there.features:
+            if contract.lacking(there):
                 continue
             remote, local = candidate.launcher(address, arch=there.arch), load(address)
             asked = [case for each in contract.required(there) if (case := contract.for_launcher(each, address)) is not None]

@@ -44,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
         contract = resolve(arguments.what)
         if arguments.launcher:
             check_launcher(contract, arguments.launcher)
-        able = [each for each in targets() if each.emulated and (arguments.launcher or contract.requires <= each.features)]
+        able = [each for each in targets() if each.emulated and (arguments.launcher or not contract.lacking(each))]
         where = where or able[0]
         found = translations.of_launcher(arguments.what, where, arguments.launcher)
     if found is None or not found.found:

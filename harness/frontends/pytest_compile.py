@@ -62,6 +62,6 @@ def cases(asked: Iterable[Node]) -> Iterator[tuple[Case, Target]]:
     lists = []
     for node in asked:
         where, contract = gpus_called(node.target)[0], resolve(node.stem)
-        if not contract.requires - where.features:
+        if not contract.lacking(where):
             lists.append([(case, where) for case in contract.required(where)])
     return in_turns(lists)

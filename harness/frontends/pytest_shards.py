@@ -37,6 +37,6 @@ def shards_of(stem: str, target: str, workers: int) -> int:
     if workers < 2 or not target.startswith("cuda"):
         return 1
     where, contract = gpus_called(target)[0], resolve(stem)
-    if contract.requires - where.features:
+    if contract.lacking(where):
         return 1
     return max(1, min(workers, len(contract.required(where)) // CASES))

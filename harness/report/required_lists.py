@@ -33,7 +33,7 @@ def lists(stems: Sequence[str] | None = None, targets: Sequence[Target] | None =
     for stem in kernels_with_a_contract() if stems is None else stems:
         contract = resolve(stem)
         for where in [target(f"emulated:{arch}") for arch in BY_DEFAULT] if targets is None else targets:
-            if not contract.requires - where.features:
+            if not contract.lacking(where):
                 cases = contract.required(where)
                 found.setdefault(stem, {})[where.name] = [len(cases), digest(cases)]
     return found

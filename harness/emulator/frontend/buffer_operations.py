@@ -2,8 +2,8 @@
 
 `amdg.buffer_load %x[%offsets]` takes a base and offsets in elements, of 32 bits. Its lanes whose mask is False, and those whose
 offset lies beyond the buffer's record of 2^31 - 2 bytes, give zero and store nothing (CDNA3 ISA, "Buffer Addressing";
-BufferOpsEmitter of Triton's AMD backend). A record is longer than any tensor that the compiler makes buffer operations of, so it
-bounds nothing that a
+BufferOpsEmitter of Triton's AMD backend). The compiler makes them of tensors that a record holds, so no right access
+is cut off. Here an offset outside of its tensor is a fault, as elsewhere.
 """
 
 from __future__ import annotations

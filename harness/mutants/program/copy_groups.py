@@ -24,26 +24,19 @@ def without_a_commit(text: str) -> Iterator[str]:
     if COMMIT not in text:
         return
     program = parse_program(text)
-    holding = [function for function in program.functions.values() if any(_counts(op) for op in _inside(function.blocks))]
-    if len(holding) != 1 or any(op.regions or op.name == "tt.call" for block in holding[0].blocks for op in block.operations):
-        return  # groups are counted over one function without regions
+    function = program.entry
+    own = sum(_counts(op) for block in function.blocks for op in block.operations)
+    if own != sum(map(_counts, program.operations())):
+        return  # groups are counted over one function, not inside of regions or of what it calls
     lines = text.split("\n")
     used = {operand for op in program.operations() for operand in op.operands}
-    for block in holding[0].blocks:
+    for block in function.blocks:
         for place, op in enumerate(block.operations):
             second = _next_commit(block, place)
-            if op.name == COMMIT and second is not None and _suffices(holding[0], op, block.operations[second]):
+            if op.name == COMMIT and second is not None and _suffices(function, op, block.operations[second]):
                 yield "\n".join(
                     [*lines[: op.line], *_in_its_place(lines[op.line], not used.isdisjoint(op.results)), *lines[op.line + 1 :]]
                 )
-
-
-def _inside(blocks: list[Block]) -> Iterator[Operation]:
-    for block in blocks:
-        for op in block.operations:
-            yield op
-            for region in op.regions:
-                yield from _inside(region)
 
 
 def _counts(op: Operation) -> bool:

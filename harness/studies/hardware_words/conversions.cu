@@ -1,6 +1,7 @@
 // One conversion instruction on each of many words: result[i] = cvt(source[i]). A pair form is given the word in its low half and
 // zero in its high half; the result is the low half's.
 
+#include "from_chip.h"
 #include <cstdint>
 #include <cstring>
 #include <cuda_runtime.h>
@@ -31,23 +32,6 @@ namespace {
 #define TO_WORD(MNEMONIC) asm volatile(MNEMONIC " %0, %1;" : "=r"(out) : "f"(value))
 #define PAIR_TO_PAIR(MNEMONIC) uint16_t pair; asm volatile(MNEMONIC " %0, %1;" : "=h"(pair) : "r"(word)); out = pair & 0xFF
 #define PAIR_TO_WORD(MNEMONIC) asm volatile(MNEMONIC " %0, %1;" : "=r"(out) : "h"(uint16_t(word))); out &= 0xFFFF
-
-// A chip that lacks one gives no word but an error; `conversion_inputs.LEAST` asks for none of it.
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#define FROM_SM80(...) __trap()
-#else
-#define FROM_SM80(...) __VA_ARGS__
-#endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-#define FROM_SM89(...) __trap()
-#else
-#define FROM_SM89(...) __VA_ARGS__
-#endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
-#define FROM_SM90(...) __trap()
-#else
-#define FROM_SM90(...) __VA_ARGS__
-#endif
 
 // A name is the PTX instruction with its dots as underscores.
 FROM_F32(cvt_rn_f16_f32, TO_16("cvt.rn.f16.f32"))

@@ -16,7 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bitverdict.harness.model.gpu_probe import COMPUTE_CAPABILITY
+
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("instructions.cu", "conversions.cu"))
+INCLUDED = Path(__file__).with_name("from_chip.h")
 
 
 class CannotRecord(RuntimeError):
@@ -52,7 +55,7 @@ def present_arch() -> str:
         raise CannotRecord(f"no CUDA driver ({reason}): record runs on the GPU whose words are wanted") from None
     found = [ctypes.c_int(), ctypes.c_int()]
     status = driver.cuInit(0)
-    for attribute, value in zip((75, 76), found, strict=True):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, _MINOR
+    for attribute, value in zip(COMPUTE_CAPABILITY, found, strict=True):
         status = status or driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, 0)
     if status:
         raise CannotRecord(f"no CUDA device answers (CUresult {status}): record runs on the GPU whose words are wanted")
@@ -77,8 +80,8 @@ def build(into: Path, arch: str = "sm_90") -> Path:
 
 
 def source_digest() -> str:
-    """First 16 hexadecimal digits of the SHA-256 of the sources, one after the other."""
-    return hashlib.sha256(b"".join(source.read_bytes() for source in SOURCES)).hexdigest()[:16]
+    """First 16 hexadecimal digits of the SHA-256 of the sources and of what they include, one after the other."""
+    return hashlib.sha256(b"".join(source.read_bytes() for source in (*SOURCES, INCLUDED))).hexdigest()[:16]
 
 
 def driver_version() -> str:

@@ -14,6 +14,7 @@
 // 32-bit elements. The accumulator has columns 2 * t and 2 * t + 1 of rows g and g + 8, two halves a register for fp16.
 // wgmma m64n8: warp w holds rows 16 * w .. of the same fragment (PTX ISA, "Register Fragments and Shared Memory Matrix Layouts").
 
+#include "from_chip.h"
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -163,19 +164,6 @@ __global__ void wgmma_rows(Operands<typename Instruction::Word> o, int turn) {
 }
 
 // ------------------------------------------------------------------------------------------------ the instructions
-// FROM_SMnn(statement): what a chip before that lacks is no word there but an error. `Probe.least` asks for none of it.
-#define FROM_SM75(...) __VA_ARGS__
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
-#define FROM_SM80(...) __trap()
-#else
-#define FROM_SM80(...) __VA_ARGS__
-#endif
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 890
-#define FROM_SM89(...) __trap()
-#else
-#define FROM_SM89(...) __VA_ARGS__
-#endif
-
 #define ACC4(r) "+r"(r[0]), "+r"(r[1]), "+r"(r[2]), "+r"(r[3])
 #define ACC2(r) "+r"(r[0]), "+r"(r[1])
 

@@ -223,7 +223,7 @@ def memory_of(case: Case) -> int:
 def _large_row(case: Case, target: Target, products: int) -> Row:
     contract, row = resolve(case.contract), _row(case)
     m, n, k = large_operands.size_of(case.problem)
-    lacking = contract.requires - target.features
+    lacking = contract.lacking(target)
     if lacking:
         row.message = f"{target.name} lacks {', '.join(sorted(map(str, lacking)))}"
         return row

@@ -109,8 +109,8 @@ def main(arguments: list[str] | None = None) -> int:
     missing = 0
     for stem in given.stems or [each for each in kernels_with_a_contract() if each not in OTHERWISE]:
         contract = resolve(stem)
-        if contract.requires - where.features:
-            print(f"{stem}: not run, {where.name} lacks {', '.join(sorted(contract.requires - where.features))}")
+        if contract.lacking(where):
+            print(f"{stem}: not run, {where.name} lacks {', '.join(sorted(contract.lacking(where)))}")
             continue
         met = met_by(contract, contract.required(where), where)
         for what, count, of, required in lines(stem, met):

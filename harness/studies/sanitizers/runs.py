@@ -238,7 +238,7 @@ def chosen(address: str, machine: Target, count: int | None) -> list[Case]:
     Cases that leave the configuration to an autotuner are left out: it would have every candidate instrumented.
     """
     contract = resolve(address)
-    if contract.requires - machine.features:
+    if contract.lacking(machine):
         count = 1
     required = contract.required(machine)
     cases = [case for case in required if case.config is not None] or required
@@ -247,7 +247,7 @@ def chosen(address: str, machine: Target, count: int | None) -> list[Case]:
 
 def lacking(address: str, machine: Target) -> Verdict | None:
     """`not run`, with what is missing, where the kernel at `address` cannot run on `machine`."""
-    missing = resolve(address).requires - machine.features
+    missing = resolve(address).lacking(machine)
     return _not_run(f"{machine.arch} lacks {', '.join(sorted(map(str, missing)))}") if missing else None
 
 

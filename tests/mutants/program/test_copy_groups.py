@@ -16,6 +16,13 @@ def program(*body: str) -> str:
             lines.append(f'    %t{number} = "ttg.async_commit_group"() : () -> !ttg.async.token loc(#loc)')
         elif each.startswith("w"):
             lines.append(f'    %t{number} = "ttg.async_wait"() <{{num = {each[1:]} : i32}}> : () -> !ttg.async.token loc(#loc)')
+        elif each.startswith("("):  # an operation with a region
+            lines += [
+                '    "tt.reduce"() ({',
+                *([f'      "ttg.async_wait"() <{{num = {each[2]} : i32}}> : () -> () loc(#loc)'] if "w" in each else []),
+                '      "tt.reduce.return"() : () -> () loc(#loc)',
+                "    }) : () -> () loc(#loc)",
+            ]
         elif each.endswith(":"):
             lines.append(f"  {each}")
         else:
@@ -46,10 +53,11 @@ NEEDED = {
     "on one of two ways too few follow": ["c", "c", "^bb1, ^bb2", "^bb1:", "c", "^bb2", "^bb2:", "w1"],
     "a loop comes back with too few": ["^bb1", "^bb1:", "w1", "c", "c", "^bb1, ^bb2", "^bb2:"],
     "there is one": ["c", "w0"],
+    "a region waits": ["c", "c", "(w1)", "w0"],
 }
 
 
-@pytest.mark.parametrize("body", [["c", "c", "w0"], ["c", "c", "c", "w1"], ["c", "w63", "c", "w0"]])
+@pytest.mark.parametrize("body", [["c", "c", "w0"], ["c", "c", "c", "w1"], ["c", "w63", "c", "w0"], ["c", "()", "c", "w0"]])
 def test_a_commit_before_another_is_spared_where_no_wait_counts_it(body: list[str]) -> None:
     right = program(*body)
     first = next(line for line in right.split("\n") if "async_commit_group" in line)
