@@ -6,7 +6,7 @@ import pytest
 
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.rotation import ALWAYS, Rotation
+from bitverdict.harness.session.rotation import ALWAYS, Rotation, compiled_as, facts_of
 from tests.support import shares
 
 
@@ -33,6 +33,28 @@ def test_every_turn_has_each_type_and_regime_and_tells_the_rest() -> None:
         left = len(whole.required()) - len(part.required())
         assert part.left_out().startswith(f"{left} of {len(whole.required())} required cases")
     assert not whole.left_out()
+
+
+def test_cases_that_compile_alike_take_one_turn_together() -> None:
+    """But for those that a turn has for a class that its own cases lack."""
+    source = CaseSource("ampere_gemm", target("emulated:sm_80"))
+    every = source.required()
+    facts = facts_of(source.contract, source.target)
+    for turn in (Rotation(number, 3) for number in range(3)):
+        own, others = ({compiled_as(case) for case in every if turn.takes(case) is taken} for taken in (True, False))
+        assert own and others and not own & others
+        met = frozenset().union(*(facts(case) for case in every if turn.takes(case)))
+        lent = [case for case in turn.kept(every, facts) if not turn.takes(case)]
+        assert all(facts(case) - met for case in lent), "each brings a class"
+
+
+def test_what_compiles_a_required_case_takes_its_turn(monkeypatch) -> None:
+    monkeypatch.setenv("HARNESS_PROFILE", "ci")
+    monkeypatch.setenv("HARNESS_SHARE", "1")
+    monkeypatch.setattr(shares, "left_out", set())
+    cases = CaseSource("ampere_gemm", target("emulated:sm_80")).required()
+    kept = [case for place, case in enumerate(cases) if shares.in_this_turn(f"row {place}", case)]
+    assert kept == list(filter(Rotation(1, 3).takes, cases)) and len(shares.left_out) == len(cases) - len(kept) > 0
 
 
 def _classes(source: CaseSource) -> list[tuple[str, dict]]:

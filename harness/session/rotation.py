@@ -1,8 +1,9 @@
 """A part of the required cases of a contract, another one with each turn: what a commit's tests judge where the whole takes long.
 
-The first case of each type, regime, clause, format, kind of schedule and expected outcome belongs to every turn. The others take
-turns by their own keys, so that `of` turns one after the other judge all of them. What a turn leaves out is counted
-(`CaseSource.left_out`).
+Cases that compile alike (one configuration, one set of types and formats) take their turn together, by a key of that: most of a
+short case is its compilation, and of `of` turns each then compiles a part. `of` turns one after the other judge all cases. Each
+turn also has a case of each type, regime, clause, format, kind of schedule and expected outcome: where its own cases lack one, a
+case of another turn is judged in it too. What a turn leaves out is counted (`CaseSource.left_out`).
 """
 
 from __future__ import annotations
@@ -26,20 +27,34 @@ class Rotation:
     turn: int
     of: int
 
+    def takes(self, case: Case) -> bool:
+        """Whether the turn of `case`, and of all that compile alike, is this one."""
+        return crc32(compiled_as(case).encode()) % self.of == self.turn % self.of
+
     def kept(self, cases: Sequence[Case], facts: Callable[[Case], Facts]) -> list[Case]:
-        """Of `cases`, in their order: each that is the first with one of its `facts`, and of the others those whose turn it is."""
-        seen: set[tuple[str, object]] = set()
-        kept = []
-        for case in cases:
-            new = facts(case) - seen
-            if new or crc32(case.key.encode()) % self.of == self.turn % self.of:
-                kept.append(case)
-            seen |= new
-        return kept
+        """Of `cases`, in their order: each whose turn it is, and as few others as have the `facts` that these lack."""
+        told = [facts(case) for case in cases]
+        kinds = [compiled_as(case) for case in cases]
+        kept = {place for place, case in enumerate(cases) if self.takes(case)}
+        compiled = {kinds[place] for place in kept}
+        lacking = frozenset().union(*told) - frozenset().union(*(told[place] for place in kept))
+        while lacking:  # the first of those that bring most, and of them one that compiles nothing anew
+            best = max(range(len(cases)), key=lambda place: (len(told[place] & lacking), kinds[place] in compiled, -place))
+            kept.add(best)
+            compiled.add(kinds[best])
+            lacking -= told[best]
+        return [cases[place] for place in sorted(kept)]
+
+
+def compiled_as(case: Case) -> str:
+    """What decides most of how the kernel of `case` is compiled: its configuration, and the names and switches of its problem.
+    Sizes decide the rest (`case_source.SPECIALISED`)."""
+    named = {name: value for name, value in vars(case.problem).items() if isinstance(value, str | bool)}
+    return f"{case.config!r} {named!r}"
 
 
 def facts_of(contract: Contract, target: Target) -> Callable[[Case], Facts]:
-    """What a case on `target` is the first of: each dimension with its class."""
+    """What a case on `target` is one of: each dimension with its class."""
 
     def facts(case: Case) -> Facts:
         classes = contract.coverage(case, target)

@@ -40,6 +40,7 @@ from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.studies.pages.matmul_support import row
 from bitverdict.kernels.features import Feature, features_of
 from bitverdict.kernels.matmul import CONFIGS, HOPPER_CONFIGS, Config, Problem, View
+from tests.support.shares import in_this_turn
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"
@@ -113,6 +114,8 @@ def asked(arch: str, kind: tuple[str, str], config: Config) -> Case:
 def test_each_row_of_the_table_of_outcomes_is_what_the_compiler_makes(arch: str, kind: tuple[str, str]) -> None:
     for config in CONFIGS["cuda"]:
         case = asked(arch, kind, config)
+        if not in_this_turn(f"outcome of matmul {config.name}, {' '.join(kind)}, {arch}", case):
+            continue
         tensors = Guard(Poison.of(0)).upload_all(CONTRACT.operands(case), torch.device("cpu"))
         with own_cache(case), emulated(arch, options=LaunchOptions(dry=True)) as device:
             try:

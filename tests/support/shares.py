@@ -12,6 +12,7 @@ from zlib import crc32
 
 import pytest
 
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.session.rotation import Rotation
 from tests.faults.mutants import Mutant
 
@@ -40,6 +41,16 @@ def turn() -> Rotation | None:
     them, under any other profile, and where no share is asked for."""
     asked = os.environ.get("HARNESS_SHARE", "")
     return Rotation(int(asked), REQUIRED) if asked and _profile() == "ci" else None
+
+
+def in_this_turn(name: str, case: Case) -> bool:
+    """Whether what is called `name`, and compiles the kernel of the required `case`, belongs to the turn in which the case is
+    judged."""
+    now = turn()
+    belongs = now is None or now.takes(case)
+    if not belongs:
+        left_out.add(name)
+    return belongs
 
 
 def _told(name: str, of: int) -> bool:
