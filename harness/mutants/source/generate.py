@@ -13,9 +13,11 @@ import libcst as cst
 from bitverdict.harness.model.paths import shown
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import GeneratedMutant, Kind
+from bitverdict.harness.mutants.source.literals import Decided, decided
 from bitverdict.harness.mutants.source.operators import OPERATORS
 from bitverdict.harness.mutants.source.places import FILES_LEFT_OUT, File, Function, places, reached
 
+NOTHING = Decided()
 LONGEST = 160  # characters of a text that a person reads
 
 
@@ -25,21 +27,23 @@ def generate(kernel: Kernel) -> Iterator[GeneratedMutant]:
     files = [
         File(path, shown(path), path.read_text()) for path in paths if not (kernel.file is None and path.stem in FILES_LEFT_OUT)
     ]
-    for function in reached(files, kernel.root):
-        yield from of_function(kernel.address, function)
+    functions = reached(files, kernel.root)
+    settled = decided(files, functions)
+    for function in functions:
+        yield from of_function(kernel.address, function, settled.get(function, NOTHING))
 
 
-def of_function(kernel: str, function: Function) -> Iterator[GeneratedMutant]:
-    """The mutants of one function; of two with one text the first."""
+def of_function(kernel: str, function: Function, settled: Decided = NOTHING) -> Iterator[GeneratedMutant]:
+    """The mutants of one function; of two with one text the first, and none that changes nothing of what is `settled`."""
     numbers: Counter[str] = Counter()
     met: set[tuple[int, int, str]] = set()
-    for place in places(function):
+    for place in places(function, settled.dead):
         for each in OPERATORS.values():
             for change in each.changes(place):
                 start, end = function.file.span(change.node)
                 of = function.file.text[start:end]
                 by = _as_long(change.by, of)
-                if (start, end, change.by) in met or change.by == of:
+                if (start, end, change.by) in met or change.by in (of, settled.same.get(change.node)):
                     continue
                 met.add((start, end, change.by))
                 around = _statement(function.file, change.node)

@@ -7,11 +7,12 @@ preconditions (``require``, ``Problem``, ``Config``), what a device prints, and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import libcst as cst
+from libcst import matchers
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, ParentNodeProvider, PositionProvider
 
 LEFT_OUT = (
@@ -60,6 +61,8 @@ class File:
     shown: str
     text: str
     functions: dict[str, Function] = field(default_factory=dict)
+    imported: dict[str, str] = field(default_factory=dict)
+    """The last name of the module that each name is imported from, by ``from module import name``."""
 
     def __post_init__(self) -> None:
         self.wrapped = MetadataWrapper(cst.parse_module(self.text), unsafe_skip_copy=True)
@@ -69,6 +72,9 @@ class File:
         self._bytes = self.text.encode()
         self._ascii = len(self._bytes) == len(self.text)
         self._find(self.wrapped.module.body, "")
+        for each in matchers.findall(self.wrapped.module, matchers.ImportFrom()):
+            if isinstance(each, cst.ImportFrom) and each.module is not None and not isinstance(each.names, cst.ImportStar):
+                self.imported |= {name.evaluated_alias or name.evaluated_name: _last(each.module) for name in each.names}
 
     def _find(self, body: Sequence[cst.CSTNode], inside: str) -> None:
         for node in body:
@@ -174,14 +180,17 @@ def reached(files: Sequence[File], root: str = "") -> list[Function]:
 
 
 def _named(function: Function, files: Sequence[File]) -> list[Function]:
-    """The functions that `function` names: its file's own first, then those of other files that have the name."""
+    """The functions that `function` names: its file's own first, then those of the file that the name is imported from, else those
+    of every file that have the name."""
     names = _Names()
     function.node.body.visit(names)
     found = []
     for name in names.seen:
+        come_from = function.file.imported.get(name)
+        others = [file for file in files if file.path.stem == come_from] or files
         own = [each for each in function.file.functions.values() if name in (each.name, each.name.partition(".")[0])]
         found += own or [
-            each for file in files for each in file.functions.values() if name in (each.name, each.name.partition(".")[0])
+            each for file in others for each in file.functions.values() if name in (each.name, each.name.partition(".")[0])
         ]
     return found
 
@@ -197,9 +206,10 @@ class _Names(cst.CSTVisitor):
         self.seen[node.value] = None
 
 
-def places(function: Function) -> Iterator[Place]:
-    """Every node of `function` that may be edited, in the order of the text; of its decorators the heuristics."""
-    walked = _Walk(function)
+def places(function: Function, dead: Collection[cst.CSTNode] = ()) -> Iterator[Place]:
+    """Every node of `function` that may be edited, in the order of the text; of its decorators the heuristics. What is `dead`, or
+    stands inside such a node, is left out."""
+    walked = _Walk(function, dead)
     for each in function.node.decorators:
         if _last(each.decorator) == "heuristics":
             each.decorator.visit(walked)
@@ -208,10 +218,12 @@ def places(function: Function) -> Iterator[Place]:
 
 
 class _Walk(cst.CSTVisitor):
-    def __init__(self, function: Function) -> None:
-        self.function, self.found = function, list[Place]()
+    def __init__(self, function: Function, dead: Collection[cst.CSTNode]) -> None:
+        self.function, self.dead, self.found = function, dead, list[Place]()
 
     def on_visit(self, node: cst.CSTNode) -> bool:
+        if node in self.dead:
+            return False
         if isinstance(node, cst.Raise | cst.Assert | cst.Annotation | cst.FormattedString | cst.Decorator | cst.Comment):
             return False
         if isinstance(node, cst.Expr) and isinstance(node.value, cst.SimpleString | cst.ConcatenatedString):
