@@ -131,7 +131,7 @@ def _front_end_alone(source: Any, target: Any, options: Any, compiler: Any) -> N
 
 def _program(files: dict[str, str]) -> str:
     """The tile program, which stands where the machine code would: `kernel.asm` would make that first."""
-    (path,) = (path for name, path in files.items() if name.endswith(".cubin"))
+    (path,) = (path for name, path in files.items() if name.endswith((".cubin", ".hsaco")))
     return Path(path).read_bytes().decode()
 
 

@@ -43,6 +43,12 @@ def test_a_mutant_is_killed_by_the_first_case_that_fails(under_mutation: KernelU
     assert judge(cases[0], under_mutation.target).decision == "pass"
 
 
+def test_a_mutant_is_judged_on_an_amd_target() -> None:
+    where = KernelUnderMutation(Kernel("softmax"), target("emulated:gfx942"))
+    found = where.judge(mutant("mask=inside, other", "mask=column <= columns, other"), where.right.required(where.target)[:3])
+    assert (found.end, found.outcome) == (End.KILLED, "stray read")
+
+
 def test_what_does_not_compile_is_invalid(under_mutation: KernelUnderMutation) -> None:
     cases = under_mutation.right.required(under_mutation.target)[:1]
     found = under_mutation.judge(mutant("powers / total", "powers / nothing"), cases)
