@@ -32,13 +32,15 @@ def instruction_order(k: int, bits: int, k_width: int) -> np.ndarray:
 
 def mfma_order(k: int, groups: int, width: int, base: int) -> np.ndarray:
     """(k,) positions in the order in which the MFMA instructions of a product take them: `groups` groups of lanes hold `width`
-    neighbours each, of which one instruction takes `base`.
+    neighbours each, of which one instruction takes `base`; where it takes more, `base` / `width` repetitions of them.
 
-    ValueError where k is no multiple of groups * width, or width none of base. Source: Triton 3.9, MFMA.cpp of its AMD backend.
-    """
-    whole = groups * width
-    if k % whole or width % base:
-        rule = f"k must be a multiple of {whole} and {width} of {base}"
+    ValueError where k is no multiple of groups times the larger, or the larger none of the smaller. Source: Triton 3.9, MFMA.cpp of
+    its AMD backend; for the second case, LLVM IR of a chained product on gfx950."""
+    most, least = max(width, base), min(width, base)
+    if k % (groups * most) or most % least:
+        rule = f"k must be a multiple of {groups * most} and {most} of {least}"
         raise ValueError(f"k={k}, {groups} groups of {width}, {base} in an instruction: {rule}; pad k with zeros")
-    places = np.arange(k).reshape(k // whole, groups, width // base, base)  # (repetitions, groups, instructions, elements)
+    if base > width:  # (instructions, repetitions, groups, elements)
+        return np.arange(k).reshape(-1, base // width, groups, width).transpose(0, 2, 1, 3).reshape(k)
+    places = np.arange(k).reshape(-1, groups, width // base, base)  # (repetitions, groups, instructions, elements)
     return places.transpose(0, 2, 1, 3).reshape(k)  # (k,)

@@ -43,11 +43,6 @@ LISTED = (  # place in POOL, batch, heads, heads of K, rows of Q, rows of K, pad
     (1, 1, 1, 1, 1, 1, 16, "integers"),
     (3, 1, 2, 2, 129, 65, 16, "normal"),
 )
-NOT_KNOWN = {
-    "gfx90a": frozenset({"a bound that counts subnormal powers taken for zero"}),
-    "gfx950": frozenset({"a known order of K in chained products"}),
-}
-"""What there is lacking of attention on AMD's chips, where nothing public tells."""
 
 
 class AttentionContract(KernelContract):
@@ -82,10 +77,6 @@ class AttentionContract(KernelContract):
             problem, config = self.pool_of(place)
             pads = {"q_pad": pad, "kv_pad": 48 - problem["d"] % 16 - pad}
             yield problem | dict(zip(SIZES, sizes, strict=True)) | pads | {"backward": place == 1}, config
-
-    def lacking(self, target: Target) -> frozenset:
-        """What `NOT_KNOWN` says of AMD's chips besides."""
-        return super().lacking(target) | NOT_KNOWN.get(target.arch, frozenset())
 
     def required(self, target: Target) -> list[Case]:
         found = super().required(target)
@@ -190,9 +181,13 @@ class AttentionContract(KernelContract):
         of_keys = p.batch * p.heads * sum(-(-end // c.block_n) for end in ends)
         firsts = [max(start - behind, 0) // c.block_n if p.causal else 0 for start in range(0, p.n, c.block_m)]
         of_rows = p.batch * p.heads * sum(max(-(-p.m // c.block_n) - first, 0) for first in firsts)
-        blocks = {"attention_kernel": 2 * of_keys, "attention_dq_kernel": of_keys, "attention_dk_dv_kernel": of_rows}
-        option = f"causal={p.causal}"
-        return tuple(PromisedInstruction("executed math.exp2", count, option, kernel) for kernel, count in blocks.items())
+        option, powers = f"causal={p.causal}", "executed math.exp2"
+        peeled = 2 * p.batch * p.heads * sum(max(c.stages - 1 + -end // c.block_n, 0) for end in ends)
+        return (
+            PromisedInstruction(powers, 2 * of_keys, option, "attention_kernel", written=2, peeled=peeled),
+            PromisedInstruction(powers, of_keys, option, "attention_dq_kernel"),
+            PromisedInstruction(powers, of_rows, option, "attention_dk_dv_kernel"),
+        )
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         p = case.problem

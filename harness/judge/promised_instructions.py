@@ -31,19 +31,21 @@ def broken_promise(promised: Iterable[PromisedInstruction], launches: Iterable[A
 
 
 def _broken(promised: PromisedInstruction, launch: Any) -> str:
-    operation, rule = promised.operation, f"{promised.option} promises {promised.count}"
+    operation, count = promised.operation, promised.count
     found: int | None
     if operation == PROGRAMS:
         found, said, remedy = prod(launch.grid), "{} programs were launched", "launch as many programs as have something to do"
     elif operation.startswith(EXECUTED):
         name = operation.removeprefix(EXECUTED)
         found, said, remedy = launch.operations[name], f"it executed {{}} {name}", ONCE
+        if promised.peeled and count_of(name, launch.program) > promised.written:
+            count += promised.peeled
     elif operation.startswith(CONSTANT):
         name = operation.removeprefix(CONSTANT)
         found, said, remedy = launch.constants.get(name), f"{name} = {{}}", HAND_ON
     else:
         found, said, remedy = count_of(operation, launch.program), f"its tile program has {{}} {operation}", HAND_ON
-    return "" if found == promised.count else f"{said.format(found)}; {rule}; {remedy}"
+    return "" if found == count else f"{said.format(found)}; {promised.option} promises {count}; {remedy}"
 
 
 def count_of(operation: str, program: str) -> int:

@@ -133,12 +133,17 @@ class PromisedInstruction:
     """What an option of a case promises of each tile program that its launcher launches, or of those of `kernel` alone: `count`
     operations of the name `operation`, for instance "ttng.tmem_alloc". "barriers of ttng.tc_gen5_mma" counts the barriers that
     these operations name. "executed tt.store" counts how often all programs of a launch come to them, "programs" the programs.
-    "constant GROUP_M" is the integer that is compiled in for a parameter."""
+    "constant GROUP_M" is the integer that is compiled in for a parameter.
+
+    A compiler may peel the last steps of a loop, run them also where there are fewer, and drop what they give (AMD's, for gfx950).
+    Where a tile program has more than the `written` operations of the source, "executed" counts `peeled` more."""
 
     operation: str
     count: int
     option: str
     kernel: str = ""
+    written: int = 0
+    peeled: int = 0
 
 
 class Contract:

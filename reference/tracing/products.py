@@ -119,6 +119,8 @@ def _of_floats(trace: Trace, left: Traced, right: Traced, accumulation: str, pre
         lost = lost + (sizes[0] + cut[0]) @ cut[1] + cut[0] @ sizes[1]
         open_ = np.broadcast_to(strange[0].any(axis=-1)[..., :, None] | strange[1].any(axis=-2)[..., None, :], value.shape)
         open_ = open_ & ~np.isnan(value)
+    if trace.arch == "gfx90a":
+        lost = lost + _flushed_products(left, right, formats)
     lost = lost * (1 + (k + 8) * 2 * V)
     low_grid = grid if left.low is None and right.low is None and not left.scaled and not right.scaled else -4096
     alignment = raised_alignment(
@@ -192,6 +194,21 @@ def _narrowed(x: Traced) -> tuple[np.ndarray, np.ndarray]:
         cut = np.where(size == 0, 0.0, cut)
     growing = np.isfinite(size) & (size >= FP32.largest * (1 - 2.0**-11))
     return cut, growing | ~np.isfinite(size)
+
+
+def _flushed_products(left: Traced, right: Traced, formats: list[frozenset[str]]) -> np.ndarray:
+    """What MI200's MFMA may lose besides: operands of fp16 and bf16 that are subnormal count as zero, and so does each product and
+    each sum in fp32 that is ([MI200] of reference/SOURCES.md)."""
+    sizes, cuts = [], []
+    for x, fed in zip((left, right), formats, strict=True):
+        low, high = (np.where(np.isfinite(end), end, 0.0) for end in x.ends)
+        largest, least = np.maximum(np.abs(low), np.abs(high)), np.minimum(np.abs(low), np.abs(high))
+        least = np.where(np.signbit(low) != np.signbit(high), 0.0, least)  # zero lies between them
+        normal = max((FORMATS[name].smallest_normal for name in fed & {"fp16", "bf16"}), default=0.0)
+        sizes.append(largest)
+        cuts.append(np.where(least < normal, np.minimum(largest, normal), 0.0))
+    k = left.shape[-1]
+    return sizes[0] @ cuts[1] + cuts[0] @ sizes[1] + 2 * k * FP32.smallest_normal
 
 
 def _smallest_normal(x: Traced) -> float:

@@ -101,12 +101,32 @@ def test_a_plan_with_one_bit_less_fails_right_words() -> None:
 FAULTS = [each for each in MUTANTS if each.name in ("causal from the first row", "columns behind the end count")]
 
 
-@pytest.mark.parametrize("fault", [None, *FAULTS], ids=lambda each: each.name if each else "right")
-def test_attention_is_held_to_a_bound(fault: Mutant | None, tmp_path: Path) -> None:
-    contract = resolve(write_mutant(fault, tmp_path) if fault else "attention")
-    asked = [each for each in contract.required(WHERE) if each.regime == "normal" and each.problem.m > 1]
-    shown = [judge(each, WHERE, contract) for each in asked if not fault or each.problem.causal == (fault.name[:2] == "ca")][:2]
+@pytest.mark.parametrize(
+    ("fault", "arch"), [(None, "gfx90a"), (None, "gfx950"), *((fault, arch) for fault in FAULTS for arch in ("gfx942", "gfx90a"))],
+    ids=lambda each: each.name if isinstance(each, Mutant) else str(each or "right"),
+)  # fmt: skip
+def test_attention_is_held_to_a_bound(fault: Mutant | None, arch: str, tmp_path: Path) -> None:
+    contract, where = resolve(write_mutant(fault, tmp_path) if fault else "attention"), target(f"emulated:{arch}")
+    asked = [each for each in contract.required(where) if each.regime == "normal" and each.problem.m > 1]
+    shown = [judge(each, where, contract) for each in asked if not fault or each.problem.causal == (fault.name[:2] == "ca")][:2]
     assert {each.outcome.value for each in shown} == {"outside the bound" if fault else "pass"}, shown
+
+
+@pytest.mark.parametrize("factor", [2.0**-15, 1.0])
+def test_subnormal_factors_may_be_lost_on_gfx90a_alone(factor: float) -> None:
+    """Half of the products have a factor below 2^-14."""
+    rng = np.random.default_rng(5)
+    a, b = rng.uniform(0.5, 1, (8, 16)).astype(np.float16), rng.uniform(0.5, 1, (16, 8)).astype(np.float16)
+    a[:, ::2] *= np.float16(factor)
+    codes = [each.view(np.uint16) for each in (a, b)]
+    given = [Operand(name=name, format="fp16", codes=each) for name, each in zip("ab", codes, strict=True)]
+    inside = {}
+    for arch in ("gfx90a", "gfx942"):
+        words = product(instruction("gfx90a", "mfma", "fp16", "fp16", "fp32", k=16), *codes).view(np.float32)
+        (due,) = traced(lambda xp, a, b: xp.matmul(a, b), given, {"c": "fp32"}, arch)
+        assert due.low is not None and due.high is not None
+        inside[arch] = bool(((due.low.view(np.float32) <= words) & (words <= due.high.view(np.float32))).all())
+    assert inside == {"gfx90a": True, "gfx942": factor == 1.0}
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -197,6 +197,7 @@ def test_a_product_is_the_chain_of_its_mfma_instructions(kpack: int) -> None:
 
 def test_k_of_an_mfma_is_taken_by_groups_of_lanes() -> None:
     assert mfma_order(8, 2, 4, 2).tolist() == [0, 1, 4, 5, 2, 3, 6, 7]
+    assert mfma_order(16, 2, 2, 4).tolist() == [0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15]  # two repetitions in one
     with pytest.raises(ValueError, match="k must be a multiple of 16"):
         mfma_order(24, 2, 8, 4)
 
