@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program
 from bitverdict.harness.mutants.program import ranges
+from bitverdict.harness.mutants.program.float_classes import ORDERED, FloatClasses
 from bitverdict.harness.mutants.program.ranges import Range
 
 PURE = (
@@ -75,6 +76,7 @@ class Canonical:
         self.program, self.negative = program, negative
         self.without_layouts = without_layouts and free_of_layouts(program)
         self.without_other = without_other
+        self._floats = FloatClasses(program)
         self._kinds: dict[str, str] = {}
         self._zeros: set[str] = set()
         told = [f"{name} {self._function(function)}" for name, function in sorted(program.functions.items())]
@@ -198,6 +200,9 @@ class Canonical:
                 forms.sort()
             else:
                 attributes = [f"predicate={predicate}"]
+        if name == "arith.cmpf" and (same := ORDERED.get(op.integer("predicate"))):
+            if not any(map(self._floats.may_be_nan, op.operands)):
+                attributes = [f"predicate={same} : i64" if each.startswith("predicate=") else each for each in attributes]
         groups_told = op.attributes.get("operandSegmentSizes", "")
         if name in _MASKED:
             groups_told = ""  # the operands' number tells

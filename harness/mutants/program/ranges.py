@@ -71,6 +71,8 @@ def _found(op: Operation, given: Sequence[Range | None]) -> Range | None:
     known = [each for each in given if each is not None]
     if not known or len(known) < len(given):
         return None
+    if name == "tt.reduce" and len(known) == 1 and reduced_by(op) in ("arith.maxsi", "arith.minsi"):
+        return known[0]
     if name == "arith.select":
         return known[1].joined(known[2])
     if name == "arith.extui":
@@ -83,6 +85,15 @@ def _found(op: Operation, given: Sequence[Range | None]) -> Range | None:
     if len(known) == 2 and name in _BINARY:
         return _BINARY[name](*known)
     return None
+
+
+def reduced_by(op: Operation) -> str:
+    """The one operation that combines two elements of a ``tt.reduce``; empty where more than one does, or one on something else."""
+    inside = [each for region in op.regions for block in region for each in block.operations]
+    if len(inside) != 2 or len(op.regions) != 1 or inside[1].name != "tt.reduce.return":
+        return ""
+    both = {name for name, _ in op.regions[0][0].arguments}
+    return inside[0].name if set(inside[0].operands) == both and inside[1].operands == inside[0].results else ""
 
 
 def _boolean(kind: str) -> bool:
@@ -112,7 +123,16 @@ def _masked(a: Range, b: Range) -> Range | None:
     return Range(0, min(a.high, b.high)) if a.positive and b.positive else None
 
 
+def _shifted(a: Range, by: Range, *, left: bool) -> Range | None:
+    """By a known number of bits, below the 32 that PTX clamps at."""
+    if by.low != by.high or not 0 <= by.low < 32:
+        return None
+    return Range(a.low << by.low, a.high << by.low) if left else Range(a.low >> by.low, a.high >> by.low)
+
+
 _BINARY = {
+    "arith.shli": lambda a, b: _shifted(a, b, left=True),
+    "arith.shrsi": lambda a, b: _shifted(a, b, left=False),
     "arith.addi": lambda a, b: Range(a.low + b.low, a.high + b.high),
     "arith.subi": lambda a, b: Range(a.low - b.high, a.high - b.low),
     "arith.muli": _product,
@@ -150,4 +170,4 @@ def compared(predicate: int, a: Range | None, b: Range | None) -> bool | None:
     return True if always(a, b) else False if never(a, b) else None
 
 
-__all__ = ["ARGUMENTS", "MOST_PROGRAMS", "Range", "compared", "of", "whole"]
+__all__ = ["ARGUMENTS", "MOST_PROGRAMS", "Range", "compared", "of", "reduced_by", "whole"]

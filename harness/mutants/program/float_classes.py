@@ -1,0 +1,134 @@
+"""Which classes of numbers a float of a tile program can be of, as far as its operations tell: NaN, infinite, zero, other.
+
+What the operations give is IEEE 754's: infinity by zero, infinity over infinity and zero over zero are NaN, other products and
+quotients of numbers are none. A value that is chosen by a condition is of the classes that the condition leaves.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from bitverdict.harness.emulator.mlir_reader import Operation, Program
+from bitverdict.harness.emulator.mlir_types import parse_type
+from bitverdict.harness.mutants.program import ranges
+from bitverdict.harness.mutants.program.ranges import Range
+
+NAN, INFINITE, ZERO, OTHER = "nan", "infinite", "zero", "other"
+Classes = frozenset[str]
+ALL = frozenset({NAN, INFINITE, ZERO, OTHER})
+NUMBERS = ALL - {NAN}
+ORDERED = {8: 1, 9: 2, 10: 3, 11: 4, 12: 5, 13: 6, 14: 7}
+"""Predicates of arith.cmpf that a NaN makes true (uno is 14), by the one that says the same of all other numbers."""
+_INFINITY = 0x7F800000  # fp32's word; greater ones, but for the sign, are NaN
+_DEEPEST = 48  # operations that are followed, one from another
+_SAME_ELEMENTS = ("tt.expand_dims", "tt.broadcast", "tt.splat", "ttg.convert_layout", "arith.extf", "math.absf")
+_WRITTEN = {
+    ZERO: re.compile(r"(?:dense<)?-?0(?:\.0+e\+00)?(?:>| :|$)"),
+    OTHER: re.compile(r"(?:dense<)?-?\d+\.\d+e[+-]\d+(?:>| :|$)"),
+    INFINITE: re.compile(r"(?:dense<)?0x[7F]F800000(?:> : tensor<(?:\d+x)*f32\b| : f32\b)"),
+}
+
+
+class FloatClasses:
+    """The classes of the values of one program."""
+
+    def __init__(self, program: Program) -> None:
+        made: dict[str, list[Operation]] = {}
+        for op in program.operations():
+            for name in op.results:
+                made.setdefault(name, []).append(op)
+        self._made = {name: ops[0] for name, ops in made.items() if len(ops) == 1}  # regions may use a name again
+        self.of = cache(self._of)
+
+    def may_be_nan(self, value: str) -> bool:
+        """Whether nothing shows that no element of `value` is a NaN."""
+        return NAN in self.of(value, 0)
+
+    def _of(self, value: str, depth: int) -> Classes:
+        op = self._made.get(value)
+        if op is None or depth > _DEEPEST:
+            return ALL
+        given = lambda place: self.of(op.operands[place], depth + 1)
+        if op.name == "arith.constant":
+            said = op.attributes.get("value", "")
+            return next((frozenset({one}) for one, written in _WRITTEN.items() if written.match(said)), ALL)
+        if op.name in _SAME_ELEMENTS:
+            return given(0)
+        if op.name == "tt.bitcast":
+            return self._of_words(op, depth)
+        if op.name == "arith.mulf":
+            return _product(given(0), given(1))
+        if op.name in ("arith.divf", "tt.precise_divf"):
+            return _quotient(given(0), given(1))
+        if op.name == "arith.select":
+            return self._left(op.operands[0], op.operands[1], given(1)) | given(2)
+        return ALL
+
+    def _of_words(self, op: Operation, depth: int) -> Classes:
+        """Of integers that are taken for fp32."""
+        kind = parse_type(op.result_types[0])
+        words = self._range(op.operands[0], depth + 1)
+        if kind is None or kind.element != "f32" or words is None or words.low < 0 or words.high >= _INFINITY:
+            return ALL
+        return frozenset({OTHER, ZERO}) if words.low == 0 else frozenset({OTHER})
+
+    def _range(self, value: str, depth: int) -> Range | None:
+        op = self._made.get(value)
+        if op is None or depth > _DEEPEST:
+            return None
+        return ranges.of(op, [self._range(each, depth + 1) for each in op.operands])
+
+    def _left(self, condition: str, value: str, found: Classes) -> Classes:
+        """Those of `found`, the classes of `value`, that are left where `condition` holds."""
+        axes: list[int] = []
+        shape = self._shape(condition)
+        while (op := self._made.get(condition)) is not None and op.name in ("tt.expand_dims", "tt.broadcast", "ttg.convert_layout"):
+            if op.name == "tt.expand_dims":
+                axes.append(op.integer("axis"))
+            condition = op.operands[0]
+        if op is None or shape != self._shape(value):
+            return found
+        if op.name == "arith.cmpf" and not axes and value in op.operands and (predicate := op.integer("predicate")) in range(1, 7):
+            zeros = [self.of(each, 0) == {ZERO} for each in op.operands if each != value]
+            return found - {NAN} - ({ZERO} if zeros == [True] and predicate in (2, 4, 6) else set())
+        if op.name == "arith.cmpi" and op.integer("predicate") == 2 and self._largest_word(op.operands[0], value, axes):
+            bound = self._range(op.operands[1], 0)
+            if bound is not None and bound.high <= _INFINITY:
+                return found - {NAN, INFINITE}
+        return found
+
+    def _largest_word(self, largest: str, value: str, axes: list[int]) -> bool:
+        """Whether `largest` is the largest of the words of `value` without their signs along the axis that `axes` put back."""
+        op = self._made.get(largest)
+        if op is None or op.name != "tt.reduce" or ranges.reduced_by(op) != "arith.maxsi" or [op.integer("axis")] != axes:
+            return False
+        masked = self._made.get(op.operands[0])
+        if masked is None or masked.name != "arith.andi":
+            return False
+        mask = self._range(masked.operands[1], 0)
+        words = self._made.get(masked.operands[0])
+        return (
+            mask == Range(0x7FFFFFFF, 0x7FFFFFFF)
+            and words is not None
+            and words.name == "tt.bitcast"
+            and words.operands[0] == value
+        )
+
+    def _shape(self, value: str) -> tuple[int, ...] | None:
+        op = self._made.get(value)
+        kind = parse_type(op.result_types[0]) if op is not None else None
+        return tuple(kind.shape) if kind is not None and kind.shape else None
+
+
+def _product(a: Classes, b: Classes) -> Classes:
+    nan = NAN in a | b or (INFINITE in a and ZERO in b) or (ZERO in a and INFINITE in b)
+    return ALL if nan else NUMBERS
+
+
+def _quotient(a: Classes, b: Classes) -> Classes:
+    nan = NAN in a | b or (INFINITE in a and INFINITE in b) or (ZERO in a and ZERO in b)
+    return ALL if nan else NUMBERS
+
+
+__all__ = ["ORDERED", "FloatClasses"]
