@@ -19,7 +19,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from math import inf, nan
+from typing import cast
 
 import numpy as np
 
@@ -75,7 +77,7 @@ def block_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: Num
     products = [times(x.value, y.value) for x, y in pairs]
     if (special := special_sum([*products, c])) is not None:
         return special
-    terms = [Fraction(value) for value in (*products, c)]
+    terms = cast(list[Fraction], [*products, c])
     largest = max(*product_exponents(rule, pairs), accumulator_exponent(rule, c))  # E
     exact = sum((cut(term, largest - rule.fraction_bits) for term in terms), Fraction(0))
     return rounded(rule.output, exact, rule.output_fraction_bits, rule.rounding)
@@ -90,7 +92,7 @@ def grouped_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: N
     products = [times(x.value, y.value) for x, y in pairs]
     if (special := special_sum([*products, c])) is not None:
         return special
-    terms, start = [Fraction(value) for value in products], Fraction(c)
+    terms, start = cast(list[Fraction], products), cast(Fraction, c)
     groups = [sum(terms[k : k + 16], Fraction(0)) for k in range(0, len(terms), 16)]
     highest = product_exponents(rule, pairs)
     of_group = [max(highest[k : k + 16]) for k in range(0, len(terms), 16)]
@@ -130,7 +132,7 @@ def integer_element(rule: Instruction, a: Sequence[int], b: Sequence[int], c: in
 
 def cut(term: Fraction, place: int) -> Fraction:
     """`term` without its bits below 2^place: toward zero, for either sign."""
-    unit = Fraction(2) ** place
+    unit = power(place)
     return int(term / unit) * unit
 
 
@@ -154,9 +156,9 @@ def accumulator_exponent(rule: Instruction, c: Number) -> int:
 def rounded(output: Format, exact: Fraction, fraction_bits: int, rounding: Rounding) -> Number:
     """`exact` rounded once, subnormals included; what reaches 2^(largest exponent + 1) is infinite, truncated or not."""
     if exact:
-        unit = Fraction(2) ** (max(exponent_of(exact), output.smallest_exponent) - fraction_bits)
+        unit = power(max(exponent_of(exact), output.smallest_exponent) - fraction_bits)
         exact = (int(exact / unit) if rounding is Rounding.TOWARD_ZERO else round(exact / unit)) * unit  # round() ties to even
-    if abs(exact) >= Fraction(2) ** (output.bias + 1):
+    if abs(exact) >= power(output.bias + 1):
         return inf if exact > 0 else -inf
     return exact
 
@@ -187,8 +189,15 @@ def special_sum(values: Sequence[Number]) -> float | None:
 
 def exponent_of(value: Fraction) -> int:
     """floor(log2 |value|), of a value that is not zero."""
-    exponent = abs(value).numerator.bit_length() - value.denominator.bit_length()
-    return exponent if abs(value) >= Fraction(2) ** exponent else exponent - 1
+    above, below = abs(value.numerator), value.denominator
+    exponent = above.bit_length() - below.bit_length()
+    return exponent if above << max(-exponent, 0) >= below << max(exponent, 0) else exponent - 1
+
+
+@lru_cache(maxsize=4096)
+def power(exponent: int) -> Fraction:
+    """2^exponent."""
+    return Fraction(2) ** exponent
 
 
 def factors(rule: Instruction, name: str, codes: np.ndarray, scales: np.ndarray | None = None) -> list[Factor]:
@@ -197,24 +206,23 @@ def factors(rule: Instruction, name: str, codes: np.ndarray, scales: np.ndarray 
     The exponent field of a subnormal, of an element or of a scale, is that of the smallest normal number.
     """
     smallest = FORMATS[rule.widened or name].smallest_exponent
-    per = 1
-    of_scales: list[tuple[Number, int]] = [(Fraction(1), 0)] * len(codes)
+    per, of_scales = 1, [(1.0, 0)] * len(codes)
     if scales is not None and rule.scale is not None and rule.scale_block is not None:
-        per, of_scales = rule.scale_block, [scale_of(FORMATS[rule.scale], code) for code in scales]
-    found = []
-    for k, decoded in enumerate(decode(FORMATS[name], np.asarray(codes)).tolist()):
-        value, (scale, scale_exponent) = exact_value(decoded), of_scales[k // per]
-        scaled = times(value, scale)
-        finite = isinstance(value, Fraction) and isinstance(scaled, Fraction) and scaled
-        exponent = max(exponent_of(Fraction(value)), smallest) if finite else ZERO_EXPONENT
-        found.append(Factor(scaled, exponent + scale_exponent, scale_exponent))
-    return found
+        fmt = FORMATS[rule.scale]
+        per, of_scales = rule.scale_block, [(scale, fmt.smallest_exponent) for scale in decode(fmt, np.asarray(scales)).tolist()]
+    decoded = decode(FORMATS[name], np.asarray(codes)).tolist()
+    return [factor(value, smallest, *of_scales[k // per]) for k, value in enumerate(decoded)]
 
 
-def scale_of(fmt: Format, code: np.generic) -> tuple[Number, int]:
-    """Value and exponent field of one scale; the field of a zero or NaN is 0."""
-    value = exact_value(float(decode(fmt, np.array([code]))[0]))
-    return value, max(exponent_of(value), fmt.smallest_exponent) if isinstance(value, Fraction) and value else 0
+@lru_cache(maxsize=1 << 16)  # most operands have few codes
+def factor(decoded: float, smallest: int, scale_decoded: float, smallest_scale: int) -> Factor:
+    """The operand of value `decoded` under a scale of value `scale_decoded`, each with the smallest exponent of its format."""
+    value, scale = exact_value(decoded), exact_value(scale_decoded)
+    scale_exponent = max(exponent_of(scale), smallest_scale) if isinstance(scale, Fraction) and scale else 0  # of zero, NaN: 0
+    scaled = times(value, scale)
+    finite = isinstance(value, Fraction) and isinstance(scaled, Fraction) and scaled
+    exponent = max(exponent_of(Fraction(value)), smallest) if finite else ZERO_EXPONENT
+    return Factor(scaled, exponent + scale_exponent, scale_exponent)
 
 
 def exact_value(decoded: float) -> Number:

@@ -41,8 +41,8 @@ def _pruned(rule: Instruction, other: Instruction, *row: np.ndarray) -> tuple[np
     return a, b, c
 
 
-def powers(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """A few powers of two at the distances where something is cut or tied, c among them."""
+def powers(rng: np.random.Generator, rule: Instruction, rows: int = ROWS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """A few powers of two at the distances where something is cut or tied, c among them; the first `rows` of what is drawn."""
     k = 2 * rule.span
     p, f = rule.output_fraction_bits, rule.fraction_bits
     menu = np.array([0, 0, -1, -p, -p - 1, -f, -f - 1, 1 - f])
@@ -52,22 +52,24 @@ def powers(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.
     exponent = top + drop  # (R, K)
     present = rng.random((ROWS, k)) < 3 / k  # (R, K)
     half = exponent // 2  # (R, K)
-    a = _power_codes(FORMATS[rule.a], half, rng.choice([-1.0, 1.0], (ROWS, k)) * present)  # (R, K)
-    b = _power_codes(FORMATS[rule.b], exponent - half, np.ones((ROWS, k)))  # (R, K)
+    a = _power_codes(FORMATS[rule.a], half[:rows], (rng.choice([-1.0, 1.0], (ROWS, k)) * present)[:rows])  # (rows, K)
+    b = _power_codes(FORMATS[rule.b], (exponent - half)[:rows], np.ones((rows, k)))  # (rows, K)
     c_value = np.ldexp(rng.choice([-1.0, 1.0, 0.0], ROWS), top[:, 0] + rng.choice(menu, ROWS))  # (R,)
-    return a, b, encode(rule.output, c_value, overflow=Overflow.SATURATE)
+    return a, b, encode(rule.output, c_value[:rows], overflow=Overflow.SATURATE)
 
 
-def tiny(rng: np.random.Generator, rule: Instruction) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Powers of two around the smallest result and around the lowest cut there is; c zero or the smallest number."""
+def tiny(rng: np.random.Generator, rule: Instruction, rows: int = ROWS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Powers of two around the smallest result and around the lowest cut there is; c zero or the smallest number. The first `rows`
+    of what is drawn."""
     k = 2 * rule.span
     smallest, cut = rule.output.smallest_exponent - rule.output.mantissa_bits, rule.floor - rule.fraction_bits
     menu = np.array([smallest, smallest - 1, cut - 1, cut, cut + 1])
     exponent = rng.choice(menu, (ROWS, k))  # (R, K)
     half = exponent // 2  # (R, K)
-    a = _power_codes(FORMATS[rule.a], half, rng.choice([-1.0, 1.0], (ROWS, k)) * (rng.random((ROWS, k)) < 3 / k))  # (R, K)
-    b = _power_codes(FORMATS[rule.b], exponent - half, np.ones((ROWS, k)))  # (R, K)
-    return a, b, encode(rule.output, np.ldexp(rng.choice([-1.0, 1.0, 0.0], ROWS), smallest))
+    sign = rng.choice([-1.0, 1.0], (ROWS, k)) * (rng.random((ROWS, k)) < 3 / k)  # (R, K)
+    a = _power_codes(FORMATS[rule.a], half[:rows], sign[:rows])  # (rows, K)
+    b = _power_codes(FORMATS[rule.b], (exponent - half)[:rows], np.ones((rows, k)))  # (rows, K)
+    return a, b, encode(rule.output, np.ldexp(rng.choice([-1.0, 1.0, 0.0], ROWS)[:rows], smallest))
 
 
 def _power_codes(fmt: Format, exponent: np.ndarray, sign: np.ndarray) -> np.ndarray:

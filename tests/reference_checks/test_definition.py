@@ -91,8 +91,7 @@ def drawn(rule: Instruction, seed: int, rows: int) -> Iterator[tuple[np.ndarray,
         values = draw.normal(size=rows) * 2.0 ** draw.integers(-8 * reach, 8 * reach, rows) * (draw.random(rows) < 0.9)
         yield sides[0], sides[1], encode(rule.output, values)
     for menu in (settling_operands.powers, settling_operands.tiny):
-        a, b, c = menu(draw, rule)
-        yield a[:rows], b[:rows], c[:rows]
+        yield menu(draw, rule, rows)
 
 
 def drawn_scaled(
