@@ -21,6 +21,7 @@ from bitverdict.kernels.element_types import bits_of
 from bitverdict.kernels.features import Feature
 from bitverdict.kernels.quantize_mxfp import FORMATS, NEEDS_E4M3
 from bitverdict.reference.formats import FORMATS as NUMBERS
+from bitverdict.reference.formats.convert import FP8_BY_INTEGERS
 from bitverdict.reference.quantized_rows import quantized_rows
 
 KINDS = (
@@ -50,7 +51,7 @@ class QuantizeMxfpContract(RowContract):
     parameters = "(x, format='mxfp4', *, tensor_scale=1.0, block=1024, num_warps=4)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
-        """All kinds; of those that the target lacks, one. AMD's compiler has all; its conversions to fp8 are not known here."""
+        """All kinds; of those that the target lacks, one. AMD's compiler has all; gfx950's conversions to fp8 are not known."""
         kinds = [kind for kind in KINDS if has_format(kind[0], target)]
         if not is_amd(target.arch):
             kinds += [kind for kind in KINDS if kind not in kinds][:1]
@@ -150,7 +151,7 @@ def _scaled(problem: Fields, tensor_scale: float) -> Fields:
 def has_format(name: str, target: Target) -> bool:
     """Whether the target's compiler has the types of `name`, and its conversions are known."""
     if is_amd(target.arch):
-        return name == "mxfp4"
+        return name == "mxfp4" or target.arch in FP8_BY_INTEGERS
     return name not in NEEDS_E4M3 or Feature.FP8_E4M3 in target.features
 
 

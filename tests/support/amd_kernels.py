@@ -41,6 +41,19 @@ def powers(x, out, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def converted(x, out, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(out + place, tl.load(x + place).to(out.dtype.element_ty))
+
+
+@triton.jit
+def doubled(x, out, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    values = tl.load(x + place)
+    tl.store(out + place, (values + values).to(tl.float32).to(out.dtype.element_ty))
+
+
+@triton.jit
 def product(a, b, c, k, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr):
     row, depth = tl.arange(0, BLOCK), tl.arange(0, BLOCK_K)
     found = tl.zeros((BLOCK, BLOCK), tl.float32)

@@ -119,6 +119,11 @@ def _extreme(x: np.ndarray, y: np.ndarray, *, largest: bool, keep_nan: bool) -> 
 
 
 _TOWARD_ZERO, _NEAREST_EVEN = "0", "1"  # of tt.fp_to_fp (TritonAttrDefs)
+_OVERFLOW = (
+    "arith.truncf", "arith.addf", "arith.subf", "arith.mulf", "arith.divf", "arith.sitofp", "arith.uitofp", "math.", "tt.dot",
+    "tt.reduce", "tt.scan", "tt.fp_to_fp", "tt.precise_", "tt.extern_elementwise",
+)  # fmt: skip
+"""How operations begin whose results may be larger than fp16's largest number."""
 
 
 @lowers("arith.truncf", "arith.extf", "tt.fp_to_fp")
@@ -142,7 +147,17 @@ def convert(t: Translator, op: Operation) -> None:
         return
     if source.format is None or target.format is None:
         raise NotModelled(op, f"from {source.element} to {target.element}")
+    if t.amd and target.bits == 8:
+        _nothing_overflows_in_fp16(t, op)
     t.call(op, convert_float(source.format, target.format, t.arch))
+
+
+def _nothing_overflows_in_fp16(t: Translator, op: Operation) -> None:
+    """Where a program converts to fp8, Triton sets a mode (FP16_OVFL, CDNA3 ISA, "MODE register") in which fp16 has no overflow."""
+    for other in t.program.operations():
+        made = {each.element for each in other.outputs if each is not None}
+        if "f16" in made and other.name.startswith(_OVERFLOW):
+            raise NotModelled(op, f"to fp8 in a program that has {other.name} of f16: the mode for fp8 changes its overflow")
 
 
 @lowers("arith.sitofp", "arith.uitofp")
