@@ -52,8 +52,8 @@ class Accumulator:
 
     @gluon.jit
     def settle(self):
-        """Waits until every product issued so far is over; at once where there was none."""
-        mbarrier.wait(self.done, (self.issued + 1) & 1, pred=self.issued > 0)
+        """Waits until every product issued so far is over; at once where there was none: of a new barrier the phase before is."""
+        mbarrier.wait(self.done, (self.issued + 1) & 1)
 
     @gluon.jit
     def taken(self):

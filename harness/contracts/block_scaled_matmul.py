@@ -149,6 +149,10 @@ class BlockScaledMatmulContract(KernelContract):
         for load, where in (("5D", "host"), ("2D", "device")):
             wide = {"block_n": 256, "scale_load": load, "descriptors": where}
             yield self.sized(name, 20, 356, 160) | {"format": name, "out": "fp32"}, wide
+        # the tile of the first cover case, deeper than its ring; then one block of K whose second tile of scales does not exist
+        where = {"scale_load": "2D", "descriptors": "device"}
+        yield self.sized(names[0], 4, 8, 640) | {"format": names[0], "out": "fp32"}, where
+        yield self.sized(names[0], 4, 8, 128) | {"format": names[0], "out": "fp32"}, where | {"block_k": 256, "num_stages": 2}
 
     def _pads(self, place: int, load: str) -> Fields:
         pads = {"a_scale_pad": ROW_PADS[place % 4], "b_scale_pad": ROW_PADS[(place // 2 + 1) % 4]}

@@ -133,3 +133,29 @@ def test_a_constant_that_nothing_uses_has_no_mutant() -> None:
     program = TileProgram(text)
     (site,) = (each for each in program.sites.values() if "%9" in each.op.results)
     assert list(offers(site)) == []
+
+
+@pytest.mark.parametrize(
+    ("layout", "element", "made"),
+    [
+        ("#ttg.amd_mfma<{version = 3}>", "f32", 1),
+        ("#ttg.amd_mfma<{version = 3}>", "bf16", 0),
+        ("#ttg.nvidia_mma<{v = 2}>", "f32", 0),
+    ],
+)
+def test_only_amd_has_two_precisions_of_fp32_products(layout: str, element: str, made: int) -> None:
+    of, to = f"tensor<16x16x{element}, #of>", "tensor<16x16xf32, #mma>"
+    dot = '"tt.dot"(%x, %y, %z) <{inputPrecision = 0 : i32}>'
+    text = f"""#loc = loc("kernel.py":1:0)
+#mma = {layout}
+#of = #ttg.dot_op<{{opIdx = 0, parent = #mma}}>
+"builtin.module"() ({{
+  "tt.func"() <{{function_type = () -> (), sym_name = "k"}}> ({{
+  ^bb0(%x: {of} loc(#loc), %y: {of} loc(#loc), %z: {to} loc(#loc)):
+    %d = {dot} : ({of}, {of}, {to}) -> {to} loc(#loc)
+    "tt.return"() : () -> () loc(#loc)
+  }}) : () -> () loc(#loc)
+}}) : () -> () loc(#loc)
+"""
+    (site,) = (each for each in TileProgram(text).sites.values() if each.op.name == "tt.dot")
+    assert [each.operator for each in offers(site)].count("precision of a product") == made

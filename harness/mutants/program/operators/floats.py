@@ -175,6 +175,7 @@ def accumulator(site: Site) -> Iterator[Offer]:
     if told is None or not re.match(r"dense<0(\.0+e\+00)?>", told):
         yield offer(site, "accumulator begun anew", "accumulator", with_constant(site, 2, zero))
     precision = site.op.integer("inputPrecision")
-    if _element(site.op.operand_types[0].replace("!ttg.memdesc<", "tensor<")) == "f32":
+    of = _element(site.op.operand_types[0].replace("!ttg.memdesc<", "tensor<"))
+    if of == "f32" and "amd_mfma" in site.program.program.expand(site.op.result_types[0]):  # NVIDIA's have tf32 alone
         line = site.line.said(inputPrecision=f"{2 if precision == 0 else 0} : i32")
         yield offer(site, "precision of a product", "cast", in_place(site, line), floats=True)
