@@ -150,9 +150,9 @@ class BlockScaledMatmulContract(KernelContract):
             wide = {"block_n": 256, "scale_load": load, "descriptors": where}
             yield self.sized(name, 20, 356, 160) | {"format": name, "out": "fp32"}, wide
         # the tile of the first cover case, deeper than its ring; then one block of K whose second tile of scales does not exist
-        where = {"scale_load": "2D", "descriptors": "device"}
-        yield self.sized(names[0], 4, 8, 640) | {"format": names[0], "out": "fp32"}, where
-        yield self.sized(names[0], 4, 8, 128) | {"format": names[0], "out": "fp32"}, where | {"block_k": 256, "num_stages": 2}
+        device: Fields = {"scale_load": "2D", "descriptors": "device"}
+        yield self.sized(names[0], 4, 8, 640) | {"format": names[0], "out": "fp32"}, device
+        yield self.sized(names[0], 4, 8, 128) | {"format": names[0], "out": "fp32"}, device | {"block_k": 256, "num_stages": 2}
 
     def _pads(self, place: int, load: str) -> Fields:
         pads = {"a_scale_pad": ROW_PADS[place % 4], "b_scale_pad": ROW_PADS[(place // 2 + 1) % 4]}
