@@ -14,14 +14,14 @@ from bitverdict.harness.contracts.base.tiled_gemm import PAIRED, BlockedContract
 from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.inputs.regimes import EXACT, generator
 from bitverdict.harness.contracts.oracle import explained, row_mathematics
-from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan, one_chain, words_rest_on
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.reference.formats import convert
-from bitverdict.reference.scalar_arithmetic import fp32
+from bitverdict.reference.tensor_core.asked import Promoted, promoted_words
 
 SCALED = 128  # elements of K, and rows of B, that share a scale
 TILES = ((64, 64, 128, 4, 3), (128, 64, 128, 8, 2), (64, 128, 64, 4, 4), (32, 32, 128, 4, 2), (16, 64, 32, 2, 3))
@@ -127,13 +127,13 @@ def promoted(plan: Any, block_k: int, a: np.ndarray, b: np.ndarray, a_scale: np.
     of_rows, of_columns = a_scale.view(np.float32), b_scale.view(np.float32)  # (M, blocks), (blocks of N or N, blocks)
     if len(of_columns) != len(b):
         of_columns = np.repeat(of_columns, SCALED, axis=0)[: len(b)]  # (N, blocks)
-    total, step = np.zeros((a.shape[0], b.shape[0]), np.float32), min(block_k, SCALED)  # (M, N); one scale an inner sum
-    for start in range(0, a.shape[1], step):
-        taken, scale = slice(start, start + step), start // SCALED
-        inner = accumulator_words(plan, a[:, taken], b[:, taken].T).view(np.float32)  # (M, N)
-        scaled = fp32.multiply(inner, of_rows[:, scale, None])  # (M, N)
-        total = fp32.fma(scaled, of_columns[None, :, scale], total)  # (M, N)
-    return total.view(np.uint32)
+    if not len(a) or not len(b):
+        return np.zeros((len(a), len(b)), np.uint32)
+    step = min(block_k, SCALED)  # one scale an inner sum
+    taken = [slice(start, start + step) for start in range(0, a.shape[1], step)]
+    scaled = [each.start // SCALED for each in taken]  # (parts,)
+    parts = tuple(one_chain(plan, a[:, each], b[:, each].T) for each in taken)
+    return promoted_words(Promoted(parts=parts, of_rows=of_rows[:, scaled], of_columns=of_columns[:, scaled]))
 
 
 def scales(case: Case, name: str, shape: tuple[int, int]) -> Operand:

@@ -66,7 +66,7 @@ def _written(total, unit, special, MANTISSA: gl.constexpr, BIAS: gl.constexpr, K
     # a kept value of KEPT + 2 bits carries into the field, as it must; field 0 has the exponent of field 1
     field = gl.where((kept >> KEPT) != 0, place + KEPT + BIAS - 1, 0)
     word = (field << MANTISSA) + (kept.to(gl.int32) << (MANTISSA - KEPT))
-    word = gl.where((field > 2 * BIAS) | (word >= INFINITY), INFINITY, word) | (below_zero.to(gl.int32) << SIGN)
+    word = gl.where((field >= 2 * BIAS) | (word >= INFINITY), INFINITY, word) | (below_zero.to(gl.int32) << SIGN)
     word = gl.where(kept == 0, 0, word)  # what is rounded to zero is +0
     known = gl.where(special == 1, INFINITY, gl.where(special == 2, INFINITY - (1 << SIGN), (1 << SIGN) - 1))
     return gl.where(special == 0, word, known)

@@ -6,13 +6,13 @@ They take and give the same arrays. `reference.tensor_core.asked.answering(answe
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
 
-from bitverdict.harness.gpu_oracle import chain, grouped_chain, integer_chain, operands
-from bitverdict.reference.tensor_core.asked import Answer, Asked
+from bitverdict.harness.gpu_oracle import chain, grouped_chain, integer_chain, operands, promoted_sums
+from bitverdict.reference.tensor_core.asked import Answer, Asked, Promoted, PromotedAnswer
 from bitverdict.reference.tensor_core.record import ExponentFloor, InfiniteAccumulator, Instruction, ZeroTerms
 
 Product = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
@@ -70,6 +70,27 @@ def answer_on(device: torch.device | str) -> Answer:
         return scaled_on_gpu(device)(asked.rule, asked.a, asked.a_scales, asked.b, asked.b_scales, asked.c)
 
     return words
+
+
+def promoted_on(device: torch.device | str) -> PromotedAnswer:
+    """Promoted sums whole on `device`, where this implementation computes each inner product, else by the reference."""
+
+    def words_of(asked: Promoted) -> np.ndarray:
+        if not all(computes(part) and part.a_scales is None and min(*part.shape, part.depth) for part in asked.parts):
+            return asked.words()
+        with _launching:
+            rows, columns = (sent(scales.T.view(np.int32), device) for scales in (asked.of_rows, asked.of_columns))  # (parts, L)
+
+            def inners() -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
+                for place, part in enumerate(asked.parts):
+                    assert part.rule is not None
+                    given = None if part.c is None else sent(part.c, device)  # (M, N)
+                    yield words(part.rule, sent(part.a, device).t(), sent(part.b, device), given), rows[place], columns[place]
+
+            found = promoted_sums.promoted_total(inners())
+        return found.cpu().numpy().view(np.uint32)
+
+    return words_of
 
 
 def words(rule: Instruction, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = None) -> torch.Tensor:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from bitverdict.reference.fused_multiply_add import chain
+from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.tensor_core.block_scaled import scaled_product
 from bitverdict.reference.tensor_core.product import product
 from bitverdict.reference.tensor_core.record import Instruction
@@ -64,10 +65,34 @@ class Asked:
         )
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Promoted:
+    """Products of blocks of K, each from zero, added in fp32: total = fma(inner * scale of the row, scale of the column, total).
+
+    `parts`: the inner products, in order, all of one shape (M, N) with fp32 words. `of_rows` (M, parts) and `of_columns` (N, parts)
+    are the scales, float32. The product with the scale of the row is rounded."""
+
+    parts: tuple[Asked, ...]
+    of_rows: np.ndarray
+    of_columns: np.ndarray
+
+    def words(self) -> np.ndarray:
+        """fp32 codes (M, N). The inner products are asked as any other is (`answered`)."""
+        total = np.zeros(self.parts[0].shape, np.float32)  # (M, N)
+        for place, part in enumerate(self.parts):
+            scaled = fp32.multiply(answered(part).view(np.float32), self.of_rows[:, place, None])  # (M, N)
+            total = fp32.fma(scaled, self.of_columns[None, :, place], total)  # (M, N)
+        return total.view(np.uint32)
+
+
 Answer = Callable[[Asked], np.ndarray]
 """Words (M, N) of what was asked."""
 
+PromotedAnswer = Callable[[Promoted], np.ndarray]
+"""fp32 codes (M, N) of what was asked."""
+
 _answer: ContextVar[Answer] = ContextVar("answer", default=Asked.words)
+_promoted: ContextVar[PromotedAnswer] = ContextVar("promoted", default=Promoted.words)
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
@@ -76,17 +101,24 @@ def answered(asked: Asked) -> np.ndarray:
     return _answer.get()(asked)
 
 
+def promoted_words(asked: Promoted) -> np.ndarray:
+    """fp32 codes (M, N) of the promoted sum, by the reference or by what is entered (`answering`)."""
+    return _promoted.get()(asked)
+
+
 def words_alone() -> bool:
     """Whether nothing but the words is of use: a bound on them is not asked."""
     return _alone.get()
 
 
 @contextmanager
-def answering(model: Answer, *, alone: bool = False) -> Iterator[None]:
-    """While entered, what an oracle asks is answered by `model`. `alone`: it need not hold the words to a bound."""
-    tokens = _answer.set(model), _alone.set(alone)
+def answering(model: Answer, *, alone: bool = False, promoting: PromotedAnswer = Promoted.words) -> Iterator[None]:
+    """While entered, what an oracle asks is answered by `model`. `alone`: it need not hold the words to a bound. `promoting`
+    answers promoted sums whole; left out, `model` is asked for each of their products and the reference adds."""
+    tokens = _answer.set(model), _alone.set(alone), _promoted.set(promoting)
     try:
         yield
     finally:
         _answer.reset(tokens[0])
         _alone.reset(tokens[1])
+        _promoted.reset(tokens[2])

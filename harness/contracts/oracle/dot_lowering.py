@@ -136,17 +136,25 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     block step", 2), so there K is padded only where an order over whole groups is asked. In the chain of fused multiply-adds one
     such step shows: it turns the -0 of a negative product that underflowed into +0."""
     k = a.shape[1]
+    if plan.family != FMA:
+        if plan.depth is not None:
+            assert plan.rule is not None
+            return _by_instructions(plan, plan.rule, a, b)
+        if plan.dtype == "int8" and plan.family == "mma.sync" and k >= _NEVER_SATURATES:
+            return _saturating(a, b)
+        if k == 0 or not a.shape[0] or not b.shape[1]:
+            return np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)
+    return answered(one_chain(plan, a, b))
+
+
+def one_chain(plan: Plan, a: np.ndarray, b: np.ndarray) -> Asked:
+    """The product that `plan` asks of a (M, K), b (K, N) codes where it is one chain: no MFMA, and no int8 sum that is clamped."""
+    k = a.shape[1]
     if plan.family == FMA:
         tail = 1 if k % plan.block_k else 0
-        return answered(Asked(rule=None, a=np.pad(a, ((0, 0), (0, tail))), b=np.pad(b, ((0, tail), (0, 0)))))
-    rule = plan.rule
-    assert rule is not None
+        return Asked(rule=None, a=np.pad(a, ((0, 0), (0, tail))), b=np.pad(b, ((0, tail), (0, 0))))
     if plan.depth is not None:
-        return _by_instructions(plan, rule, a, b)
-    if plan.dtype == "int8" and plan.family == "mma.sync" and k >= _NEVER_SATURATES:
-        return _saturating(a, b)
-    if k == 0 or not a.shape[0] or not b.shape[1]:
-        return np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)
+        raise ValueError(f"{plan} is a chain of MFMA instructions, not one: ask accumulator_words")
     if plan.operand != plan.dtype and plan.operand == "fp16":
         a, b = _widened(a), _widened(b)
     if plan.k_width * BITS.get(plan.operand, 32) > 32:
@@ -155,7 +163,7 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         order = instruction_order(whole, BITS[plan.operand], plan.k_width)  # (whole,)
         a = np.pad(a, ((0, 0), (0, whole - k)))[:, order]  # (M, whole)
         b = np.pad(b, ((0, whole - k), (0, 0)))[order]  # (whole, N)
-    return chained_product(rule, a, b)
+    return Asked(rule=plan.rule, a=np.ascontiguousarray(a), b=np.ascontiguousarray(b))
 
 
 def _by_instructions(plan: Plan, rule: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.gpu_oracle.products import answer_on, computes
+from bitverdict.harness.gpu_oracle.products import answer_on, computes, promoted_on
 from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.model.case import Case
@@ -50,7 +50,7 @@ def over_blocks(hold: Callable[[Place], str], blocks: Iterable[Place], gpu: str)
     """What `hold` returns of each block, in order. With `gpu` the words that it asks for are computed there, and threads hold."""
     if not gpu:
         return [hold(place) for place in blocks]
-    with answering(answer_on(gpu), alone=True):
+    with answering(answer_on(gpu), alone=True, promoting=promoted_on(gpu)):
         threads = min(THREADS, len(os.sched_getaffinity(0)))
         if threads == 1:
             return [hold(place) for place in blocks]
