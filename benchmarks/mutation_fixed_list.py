@@ -43,7 +43,8 @@ def chosen(kernel: KernelUnderMutation, judged: list[Judged], case: Case, count:
     left = {Kind.SOURCE: OF_SOURCE, Kind.PROGRAM: count - OF_SOURCE}
     for mutant in drawn(each.mutant for each in judged if each.result.end is End.KILLED):
         if left[mutant.kind]:
-            result = kernel.judge(mutant, [case])
+            result = kernel.judge(mutant, [case], proofs=False)
+            print(f"  {result.seconds:.2f} s: {mutant.id}: {result.end}", flush=True)
             if result.end is End.KILLED:
                 left[mutant.kind] -= 1
                 yield mutant, result.outcome
@@ -70,7 +71,7 @@ def main() -> int:
         case = quickest(kernel, judged)
         found = [{"mutant": mutant.to_json(), "outcome": outcome} for mutant, outcome in chosen(kernel, judged, case, count)]
         listed.append({"kernel": name, "target": kernel.target.name, "case": case.to_json(), "mutants": found})
-        print(f"{name}: {len(found)} of {count}, {time.monotonic() - begun:.1f} s", flush=True)
+        print(f"{name}: {len(found)} of {count}, {time.monotonic() - begun:.1f} s in all", flush=True)
     LIST.write_text("[\n" + ",\n".join(map(lines_of, listed)) + "\n]\n")
     return 0
 

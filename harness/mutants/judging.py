@@ -32,14 +32,17 @@ class KernelUnderMutation:
     def __post_init__(self) -> None:
         self.right = self.kernel.contract()
 
-    def judge(self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True) -> MutantResult:
-        """What came of `mutant`, judged by `cases` in their order; by all of them where not `until_first`."""
+    def judge(
+        self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True, proofs: bool = True
+    ) -> MutantResult:
+        """What came of `mutant`, judged by `cases` in their order; by all of them where not `until_first`. Without `proofs`
+        one that they let live is a survivor, whether it is equivalent or not: to show that may take minutes."""
         begun = time.perf_counter()
         if mutant.kind is Kind.PROGRAM:
-            result = self.programs.judged(mutant, cases, until_first=until_first)
+            result = self.programs.judged(mutant, cases, until_first=until_first, proofs=proofs)
             return replace(result, seconds=round(time.perf_counter() - begun, 4))
         if self.target.emulated:
-            result = self.source.judged(mutant, cases, until_first=until_first)
+            result = self.source.judged(mutant, cases, until_first=until_first, proofs=proofs)
             return replace(result, seconds=round(time.perf_counter() - begun, 4))
         try:
             contract = self.contract(mutant)
@@ -87,7 +90,7 @@ def judged(
             if killed is None:
                 killed = _killed(mutant, case, target, verdict, clause_of(verdict, contract.expected_outcome(case, target)))
             else:
-                killed = replace(killed, also_killed_by=(*killed.also_killed_by, digest_of(case)))
+                killed = killed.and_by(case)
             if until_first:
                 break
         elif verdict.decision is Decision.ERROR:

@@ -9,7 +9,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,10 @@ class MutantResult:
     @property
     def live(self) -> bool:
         return self.end in LIVE
+
+    def and_by(self, case: Case) -> MutantResult:
+        """This one, with `case` among those that fail."""
+        return replace(self, also_killed_by=(*self.also_killed_by, digest_of(case)))
 
     def to_json(self) -> dict:
         return asdict(self) | {"also_killed_by": list(self.also_killed_by)}

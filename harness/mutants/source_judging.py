@@ -74,9 +74,11 @@ class SourceMutants:
         self.front_end = FrontEnd()
         self.cases = RightCases(kernel, right, target, kept, self.front_end)
 
-    def judged(self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True) -> MutantResult:
+    def judged(
+        self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True, proofs: bool = True
+    ) -> MutantResult:
         """What came of `mutant`, judged by those of `cases` that reach its edit: those that come first are the likeliest to fail.
-        By all of them where not `until_first`.
+        By all of them where not `until_first`. `proofs`: what no case fails is held to the rules of equivalence.
 
         It is invalid where the compiler refuses it before any case has passed; a refusal after that is a failure like any other.
         """
@@ -98,10 +100,10 @@ class SourceMutants:
                 return verdict
 
             result = self._by_cases(mutant, cases, verdict_on, until_first)
-            if result.end is End.SURVIVED and changed.alike and changed.pairs:
+            if proofs and result.end is End.SURVIVED and changed.alike and changed.pairs:
                 if why := all_equal(changed.pairs, self.target.arch, changed.negative):
                     return replace(result, end=End.EQUIVALENT, why=why)
-            if result.end is End.SURVIVED and not result.why and changed.words:
+            if proofs and result.end is End.SURVIVED and not result.why and changed.words:
                 if why := same_calls(self, mutant, cases, verdict_on):
                     return replace(result, end=End.EQUIVALENT, why=why)
         return result
@@ -128,7 +130,7 @@ class SourceMutants:
                 if killed is None:
                     killed = self._killed(mutant, case, verdict)
                 else:
-                    killed = replace(killed, also_killed_by=(*killed.also_killed_by, digest_of(case)))
+                    killed = killed.and_by(case)
                 if until_first:
                     break
             elif verdict.decision is Decision.ERROR:

@@ -46,8 +46,11 @@ class ProgramMutants:
         found = ((case, self.right.of(case)) for case in cases)
         return (case for case, right in found if right.passes and comes(right.programs))
 
-    def judged(self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True) -> MutantResult:
-        """What came of `mutant`, judged by those of `cases` that it touches, in their order; by all where not `until_first`."""
+    def judged(
+        self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True, proofs: bool = True
+    ) -> MutantResult:
+        """What came of `mutant`, judged by those of `cases` that it touches, in their order; by all where not `until_first`.
+        `proofs`: what no case fails is held to the rules of equivalence."""
         launched = self.launched(mutant)
         touched: list[Case] = []
         killed: MutantResult | None = None
@@ -55,7 +58,7 @@ class ProgramMutants:
         number, reason, same = 0, "", True
         for number, case in enumerate(self.touched(mutant, cases), 1):
             touched.append(case)
-            if number == FEW + 1 and killed is None:
+            if number == FEW + 1 and killed is None and proofs:
                 reason = self.equivalent(mutant, cases)
                 if reason not in ("", SMALL):
                     return self._result(mutant, End.EQUIVALENT, FEW, why=reason)
@@ -67,7 +70,7 @@ class ProgramMutants:
                 if killed is None:
                     killed = self._killed(mutant, case, verdict)
                 else:
-                    killed = replace(killed, also_killed_by=(*killed.also_killed_by, digest_of(case)))
+                    killed = killed.and_by(case)
                 if until_first:
                     break
             elif verdict.decision is Decision.ERROR:
@@ -76,9 +79,9 @@ class ProgramMutants:
                 left_open.append(f"{verdict.decision}: {verdict.message}"[:LONGEST])
         if killed is not None:
             return replace(killed, cases_run=number)
-        if touched and reason in ("", SMALL):
+        if touched and proofs and reason in ("", SMALL):
             reason = self.equivalent(mutant, cases, machine=True)
-        if reason in ("", SMALL) and touched and same and not left_open:
+        if reason in ("", SMALL) and touched and proofs and same and not left_open:
             reason = self.small_calls.same(mutant, launched, touched, cases) or reason
         if reason:
             return self._result(mutant, End.DOUBTFUL if reason == SMALL else End.EQUIVALENT, number, why=reason)

@@ -29,6 +29,8 @@ def test_mutants_of_the_program_are_killed_and_leave_no_trace(under_mutation: Ke
     ends = [result.end for result in found.values()]
     assert ends.count(End.KILLED) >= 0.8 * len(ends) and End.ERROR not in ends and End.INVALID not in ends
     assert judge(cases[0], under_mutation.target).decision == "pass"
+    equal = [each for each in made if found[each.id].end is End.EQUIVALENT]
+    assert equal and under_mutation.judge(equal[0], cases, proofs=False).end is End.SURVIVED
 
 
 def test_a_mutant_that_no_case_runs_survives_and_says_so(under_mutation: KernelUnderMutation) -> None:
