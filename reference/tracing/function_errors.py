@@ -6,7 +6,8 @@ at most 2 u of the result, u the unit of the type; of a subnormal one, 2 u of th
 - [CUDA]: CUDA C++ Programming Guide, "Mathematical Functions", maximum error of the functions of libdevice, fp32 and fp64.
 - [PTX]: PTX ISA, "Floating Point Instructions": `div.full` 2 ulp, `ex2.approx` 2 ulp, `sqrt.approx` 2^-23 of the result,
   `rsqrt.approx` 2^-22.9. What they compute on hardware is nearer (docs/special_functions.md): the bound takes what is promised.
-- [OpenCL]: OpenCL C Specification, "Relative Error as ULPs", for AMD's targets.
+- [OpenCL]: OpenCL C Specification, "Relative Error as ULPs", for AMD's targets. `tl.exp`, `tl.exp2` and `tl.sqrt` become
+  `v_exp_f32` and `v_sqrt_f32` there, which are nearer: LLVM, "User Guide for AMDGPU Backend", has 1 ulp for exp2.
 - [Triton]: which of them an operator becomes (reference/special_functions/sequences.py): `tl.exp(x)` is ex2.approx(x log2(e)).
 
 A row also allows the ordinary ways to write the same mathematics. Each names its derivation below.
@@ -106,8 +107,9 @@ FUNCTIONS: dict[str, Function] = {
 """By the standard's name, erf and erfc besides."""
 
 OPENCL: dict[str, float] = {
-    "log": 3, "log2": 3, "log10": 3, "log1p": 2, "expm1": 3, "sin": 4, "cos": 4, "tan": 5, "asin": 4, "acos": 4, "atan": 5,
-    "atan2": 6, "sinh": 4, "cosh": 4, "tanh": 5, "asinh": 4, "acosh": 4, "atanh": 5, "hypot": 4, "pow": 16, "erf": 16, "erfc": 16,
+    "exp": 3, "exp2": 3, "sqrt": 3, "log": 3, "log2": 3, "log10": 3, "log1p": 2, "expm1": 3, "sin": 4, "cos": 4, "tan": 5,
+    "asin": 4, "acos": 4, "atan": 5, "atan2": 6, "sinh": 4, "cosh": 4, "tanh": 5, "asinh": 4, "acosh": 4, "atanh": 5, "hypot": 4,
+    "pow": 16, "erf": 16, "erfc": 16,
 }  # fmt: skip
 """Units in the last place to the real result, of fp32 (OpenCL C Specification, "Relative Error as ULPs"; OCML is written to it)."""
 

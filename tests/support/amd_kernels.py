@@ -24,6 +24,18 @@ def masked(x, out, n, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def copied(x, out, n, BLOCK: tl.constexpr):
+    place = tl.arange(0, BLOCK)
+    tl.store(out + place, tl.load(x + place), mask=place < n)
+
+
+@triton.jit
+def counted(out, n, PLACES: tl.constexpr, MORE: tl.constexpr, BLOCK: tl.constexpr):
+    lane = tl.arange(0, BLOCK)
+    tl.atomic_add(out + lane % PLACES + MORE * (lane // (n - 1)), 1, mask=lane < n)
+
+
+@triton.jit
 def summed(x, out, BLOCK: tl.constexpr):
     tl.store(out, tl.sum(tl.load(x + tl.arange(0, BLOCK)), 0))
 

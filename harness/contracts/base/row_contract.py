@@ -45,7 +45,7 @@ class RowContract(KernelContract):
 
     def _decidable(self, case: Case, target: Target) -> Case:
         """`case` as a bound on `target` can decide it."""
-        if case.launcher or not self.bounded(case, target):
+        if case.launcher or not self.bounded(case, target) or not self.expected_outcome(case, target).result:
             return case
         forward = {"backward": False} if hasattr(case.problem, "backward") else {}
         asked = self.with_regime_of_a_launcher(normal_for(case, "wide", "subnormals"))
