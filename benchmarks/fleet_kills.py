@@ -4,10 +4,14 @@
 
 One undisturbed run without Ray judges numbered cases, faults of all kinds among them. Then runs on Ray's own test cluster judge
 the same cases. In each of them a Ray worker, a node and the driver are killed and a raylet is stopped past the cluster's limit, in
-an order drawn from the seed. A driver that was killed goes on with ``run --resume --on ray``. Each run is held to the undisturbed
-one in everything but times, and its journal to its results: one verdict a case, none judged again after it
-(`benchmarks.injected_faults.books`). Writes DIR/fleet_kills.json, and ends with status 1 where something does not hold. Needs
-``pip install 'bitverdict[ray]'``.
+an order drawn from the seed. A driver that was killed goes on with ``run --resume --on ray``.
+
+``--kinds head head`` ends the cluster's head instead: first its GCS alone, then its whole node. The run must stop by itself and
+name the remedy. It goes on with ``run --resume --on ray`` on a new cluster.
+
+Each run is held to the undisturbed one in everything but times, and its journal to its results: one verdict a case, none judged
+again after it (`benchmarks.injected_faults.books`). Writes DIR/fleet_kills.json, and ends with status 1 where something does not
+hold. Needs ``pip install 'bitverdict[ray]'``.
 """
 
 from __future__ import annotations
@@ -30,6 +34,8 @@ from bitverdict.harness.workers.journal import records
 
 NODES = 3
 KINDS = ("worker", "node", "driver", "raylet")
+HEAD = "head"  # killed where it is asked for: a new cluster takes up the run
+REMEDY = "then run --resume"  # what a run says whose head, or whose node, ended
 BETWEEN = 20  # verdicts at least between two kills
 STORE = 80 << 20  # bytes of a node's object store: 75 MiB is the least that Ray takes
 TIMEOUT = "30"  # seconds of a case: a node that begins while others judge on two cores takes long over its first one
@@ -49,14 +55,19 @@ def cluster(nodes: int = NODES) -> Iterator[Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 0, "include_dashboard": False, "object_store_memory": STORE, "_system_config": HEALTH}
-    made = Cluster(initialize_head=True, head_node_args=head)
+    made = Cluster()
     try:
-        for _ in range(nodes):
-            node(made)
+        start(made, nodes)
         yield made
     finally:
         made.shutdown()
+
+
+def start(made: Any, nodes: int) -> None:
+    """Start the head of a cluster that has none, then its nodes."""
+    made.add_node(num_cpus=0, include_dashboard=False, object_store_memory=STORE, _system_config=HEALTH)
+    for _ in range(nodes):
+        node(made)
 
 
 def node(made: Any) -> Any:
@@ -107,7 +118,9 @@ class Killed:
     def __init__(self, made: Any, cases: int, draw: random.Random, out: Path) -> None:
         self.made, self.cases, self.draw, self.out = made, cases, draw, out
         self.done: list[str] = []
-        self.process = run([*asked(cases, out), "--on", "ray", "--jobs", str(NODES)], out)
+        self.wrong: list[str] = []
+        self.seconds: list[float] = []  # from the end of a head to that of the command
+        self.process = run([*asked(cases, out), "--on", "ray", "--jobs", str(len(made.worker_nodes))], out)
 
     def over(self) -> bool:
         return self.process.poll() is not None
@@ -151,11 +164,31 @@ class Killed:
         os.kill(stopped, signal.SIGCONT)  # it finds itself dead, and ends
         self.made.remove_node(of, allow_graceful=False)
 
+    def head(self) -> None:
+        """End the head, see that the command says so, and go on with it on a new cluster."""
+        processes = self.made.head_node.all_processes
+        whole, nodes = len(self.done) % 2 == 1, len(self.made.worker_nodes)
+        for name in ("gcs_server", "raylet") if whole else ("gcs_server",):
+            os.kill(processes[name][0].process.pid, signal.SIGKILL)
+        begun = time.monotonic()
+        status = self.process.wait(WITHIN)
+        self.seconds.append(round(time.monotonic() - begun, 1))
+        said = (self.out / "stdout.txt").read_text() + (self.out / "stderr.txt").read_text()
+        decided = {each["verdict"]["decision"] for each in records(journal_of(self.out)) if each["event"] == "end"}
+        if status != (1 if "fail" in decided else 3) or REMEDY not in said:
+            self.wrong.append(f"status {status} without its remedy after the end of the head: {said[-500:]}")
+        for of in list(self.made.worker_nodes):
+            self.made.remove_node(of, allow_graceful=False)
+        self.made.remove_node(self.made.head_node, allow_graceful=False)
+        start(self.made, nodes)
+        os.environ["RAY_ADDRESS"] = self.made.address
+        self.process = run([*command(self.cases, self.out, "--resume"), "--on", "ray"], self.out)
+
     def alive(self) -> list[dict]:
         return [each for each in self.made.global_state.node_table() if each["Alive"]]
 
 
-def kills(count: int, seed: int, cases: int, out: Path) -> dict:
+def kills(count: int, seed: int, cases: int, out: Path, kinds: tuple[str, ...] = KINDS, nodes: int = NODES) -> dict:
     """An undisturbed run, then runs with a kill of each kind, until there were `count` kills."""
     import ray
 
@@ -163,20 +196,23 @@ def kills(count: int, seed: int, cases: int, out: Path) -> dict:
     wrong = books(out / "undisturbed")
     print(f"seed {seed}; undisturbed, without Ray: {undisturbed['table'][-1]}", flush=True)
     draw, told, number, begun = random.Random(seed), Counter[str](), 0, time.monotonic()
-    with cluster() as made:
-        os.environ["RAY_ADDRESS"] = made.address
+    silent: list[float] = []
+    with cluster(nodes) as made:
         while told.total() < count and number < count:
-            place = out / f"run-{number}"
+            place, os.environ["RAY_ADDRESS"] = out / f"run-{number}", made.address
             one = Killed(made, cases, draw, place)
-            for kind in draw.sample(KINDS, len(KINDS)):
+            for kind in draw.sample(kinds, len(kinds)):
                 if told.total() < count:
+                    before = len(one.done)
                     one.kill(kind)
-                    told.update(line.split()[0] for line in one.done[-1:] if line.split()[0] == kind)
-            differs = differences(undisturbed, results(place, one.process.wait(WITHIN)), place)
+                    told[kind] += len(one.done) - before
+            differs = [*one.wrong, *differences(undisturbed, results(place, one.process.wait(WITHIN)), place)]
+            silent += one.seconds
             wrong += [f"run {number} ({'; '.join(one.done)}): {what}" for what in differs]
             print(f"run {number}: {'; '.join(one.done)}: {'; '.join(differs) or 'the same'}", flush=True)
             number += 1
-    found = {"ray": ray.__version__, "nodes": NODES, "seed": seed, "cases": cases, "runs": number, "kills": dict(told)}
+    found = {"ray": ray.__version__, "nodes": nodes, "seed": seed, "cases": cases, "runs": number, "kills": dict(told)}
+    found |= {"seconds until the command said that its head ended": silent} if silent else {}
     return found | {"seconds": round(time.monotonic() - begun), "undisturbed": undisturbed["table"][-1], "wrong": wrong}
 
 
@@ -185,11 +221,13 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--cases", type=int, default=600, help="of a run")
+    parser.add_argument("--kinds", nargs="+", choices=[*KINDS, HEAD], default=[*KINDS], help="what is killed in each run")
+    parser.add_argument("--nodes", type=int, default=NODES)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     out = given.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    found = kills(given.kills, given.seed, given.cases, out)
+    found = kills(given.kills, given.seed, given.cases, out, tuple(given.kinds), given.nodes)
     (out / "fleet_kills.json").write_text(json.dumps(found, indent=1) + "\n")
     print(json.dumps(found, indent=1))
     return 1 if found["wrong"] else 0

@@ -29,6 +29,7 @@ from bitverdict.harness.workers import ray_node
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.process import STARTED_WITHIN
+from bitverdict.harness.workers.ray_head import Head
 from bitverdict.harness.workers.slot import RECYCLED_AFTER, SLICE, Cancelled
 from bitverdict.harness.workers.start import PLAIN, Start
 from bitverdict.harness.workers.task import Task, timeout_of
@@ -62,6 +63,7 @@ class Cluster:
             raise UsageError(
                 f"--on ray: RAY_ADDRESS={address!r} must name a running cluster of the same Ray ({said}); see `ray status`"
             ) from error
+        self.head = Head(self.ray.get_runtime_context().gcs_address)
         self._types: dict[str, str] = {}  # target -> Ray's resource of its model
         self._kept = self.ray.remote(max_calls=RECYCLED_AFTER, max_retries=RETRIES, num_cpus=1)(ray_node.judged)
 
@@ -186,7 +188,7 @@ class RaySlot:
         self, work: Case | Task, tick: Callable[[], None] = lambda: None, again: Callable[[Verdict], None] = lambda first: None
     ) -> Verdict:
         """The verdict on a case or a task. An error where Ray lost its worker more than `RETRIES` times; UsageError where a node
-        cannot judge for this run; MachineFault where this machine's own node ended."""
+        cannot judge for this run; MachineFault where this machine's own node ended, or the cluster's head."""
         ray = self.pool.cluster.ray
         timeout = timeout_of(work, self.pool.timeout)
         asked = self.pool.asked | {"work": work.to_json(), "target": asdict(self.target), "timeout": timeout}
@@ -199,6 +201,8 @@ class RaySlot:
         except ray.exceptions.RayError as error:
             if self._ended.is_set():
                 raise Cancelled from None
+            if not self.pool.cluster.head.listens():
+                raise self.pool.cluster.head.ended() from error
             return lost(f"Ray gave the case up after {RETRIES} retries ({_last(error)}); see `ray status`, then run --resume")
         if "refused" in answer:
             raise UsageError(f"--on ray: {answer['refused']}")
@@ -219,6 +223,7 @@ class RaySlot:
             try:
                 while time.monotonic() - begun < limit:
                     tick()
+                    cluster.head.check()
                     if self._ended.is_set():
                         raise Cancelled
                     if cluster.ray.wait([reference], timeout=SLICE)[0]:

@@ -4,7 +4,9 @@ Ray is a fake with the functions that the pool uses; tests/workers/test_ray_clus
 
 from __future__ import annotations
 
+import socket
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +22,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.session.resume import past
-from bitverdict.harness.workers import ray_node, ray_pool
+from bitverdict.harness.workers import ray_head, ray_node, ray_pool
 from bitverdict.harness.workers.journal import records
 from bitverdict.harness.workers.ray_pool import Cluster, RayPool
 from tests.support.vector_add import ADDRESS, HOST, Problem
@@ -51,12 +53,17 @@ class FakeRay:
         self.asked: list[dict] = []
         self.placed: list[dict] = []
         self.cancelled: list[Any] = []
+        self.listening = socket.create_server(("127.0.0.1", 0))
+        self.head = "127.0.0.1:{1}".format(*self.listening.getsockname())
 
     def init(self, **how: Any) -> None:
         self.how = how
 
     def shutdown(self) -> None:
         pass
+
+    def get_runtime_context(self) -> Any:
+        return SimpleNamespace(gcs_address=self.head)
 
     def cluster_resources(self) -> dict[str, float]:
         return self.resources
@@ -135,6 +142,45 @@ def test_the_end_of_this_machines_node_ends_the_run_not_each_case() -> None:
     with pool_of(FakeRay(NodeEnded("raylet died"))) as pool, pytest.raises(MachineFault, match=r"raylet died.*--resume"):
         pool.judge(case(), HOST)
     assert events(pool) == ["begin"], "the case has no end, so --resume judges it"
+
+
+def test_the_end_of_the_head_ends_the_run_before_ray_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_head, "EVERY", 0.01)
+    monkeypatch.setenv(ray_head.LIMIT, "0.4")
+    ray = FakeRay(None, answer(PASS))
+    with pool_of(ray) as pool:
+        ray.listening.close()
+        with pytest.raises(MachineFault, match=rf"head of the Ray cluster, {ray.head}, .*set RAY_ADDRESS.*run --resume --on ray"):
+            pool.judge(case(), HOST)
+    assert events(pool) == ["begin"] and len(ray.asked) == 1, "the case has no end, so --resume judges it"
+
+
+def test_a_head_that_comes_back_in_time_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ray_head, "EVERY", 0.0)
+    ray = FakeRay()
+    head = ray_head.Head(ray.head)
+    ray.listening.close()
+    head.check()
+    with socket.create_server(("127.0.0.1", int(ray.head.rpartition(":")[2]))):
+        monkeypatch.setattr(head, "patience", 0.01)
+        head.check()
+    with pytest.raises(MachineFault):
+        until_it_raises(head.check)
+
+
+def until_it_raises(check: Callable[[], None]) -> None:
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        check()
+
+
+def test_a_case_that_ray_gives_up_for_want_of_a_head_ends_the_run() -> None:
+    ray = FakeRay(Lost("GCS is gone"))
+    with pool_of(ray) as pool:
+        ray.listening.close()
+        with pytest.raises(MachineFault, match="head of the Ray cluster"):
+            pool.judge(case(), HOST)
+    assert events(pool) == ["begin"]
 
 
 @pytest.mark.parametrize("said", [{"refused": "node b: code is 1"}, Raised("No module named 'bitverdict'")])
