@@ -43,6 +43,19 @@ def test_each_hip_configuration_gives_the_words_of_its_plan(config: int, k: int,
     assert verdict.basis.startswith("words by")
 
 
+def test_block_ping_pong_gives_the_words_of_its_plan() -> None:
+    """Two groups of four warps take turns, by barriers of half of the warps."""
+    asked = case(k=192)
+    config = dataclasses.replace(HIP[0], block_m=256, block_n=256, block_k=64, num_warps=8, num_stages=2)
+    with emulated("gfx942", options=LaunchOptions(dry=True)) as device:
+        a, b = torch.zeros((48, 192), dtype=torch.float16), torch.zeros((192, 48), dtype=torch.float16)
+        matmul_configured(a, b, "", torch.float32, config, "ieee")
+        assert device.launches[-1].program.count('"amdg.cond_barrier"') == 2
+    problem = dataclasses.replace(asked.problem, m=48, n=48)
+    verdict = judge(dataclasses.replace(asked, config=config, problem=problem), WHERE)
+    assert (verdict.decision.value, verdict.words) == ("pass", 48 * 48), verdict.message
+
+
 OF_TYPES = [("gfx942", "bf16"), ("gfx942", "int8"), ("gfx942", "fp32"), ("gfx90a", "bf16"), ("gfx950", "fp16")]
 
 
