@@ -140,7 +140,7 @@ def fp8_blockwise_matmul_kernel(
         )  # (BLOCK_K, BLOCK_N)
         scale = block * BLOCK_K // SCALED
         of_rows = tl.load(a_scale + rows * scales + scale, mask=rows < m, other=0.0)  # (BLOCK_M,)
-        of_columns = tl.load(b_scale + columns // SCALED * scales + scale, mask=columns < n, other=0.0)  # (BLOCK_N,)
+        of_columns = tl.load(b_scale + columns // SCALED * scales + scale, mask=columns < n)  # (BLOCK_N,)
         total += tl.dot(left, right) * of_rows[:, None] * of_columns[None, :]
     places = rows[:, None] * c_stride + columns[None, :]  # (BLOCK_M, BLOCK_N)
     tl.store(c + places, total.to(c.dtype.element_ty), mask=(rows < m)[:, None] & (columns < n)[None, :])

@@ -74,7 +74,7 @@ def rms_norm_kernel(x, w, y, r, columns, x_stride, y_stride, share, eps, BLOCK: 
     column = gl.arange(0, BLOCK, layout)  # (BLOCK,)
     inside = column < columns  # (BLOCK,)
     values = gl.load(x + row * x_stride + column, mask=inside, other=0.0).to(gl.float32)  # (BLOCK,)
-    scale = gl.load(w + column, mask=inside, other=0.0).to(gl.float32)  # (BLOCK,)
+    scale = gl.load(w + column, mask=inside).to(gl.float32)  # (BLOCK,)
     inverse = gl.rsqrt(gl.sum(values * values, 0) * share + eps)
     gl.store(r + row, inverse)
     gl.store(y + row * y_stride + column, (values * inverse * scale).to(y.dtype.element_ty), mask=inside)

@@ -174,7 +174,7 @@ def split_k_matmul_kernel(
         right = b_tiles.load([block * BLOCK_K, tile_column * BLOCK_N])  # (BLOCK_K, BLOCK_N)
         accumulator = tl.dot(left, right, accumulator)
     rows = (tile_row * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)  # (BLOCK_M,)
-    columns = (tile_column * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)  # (BLOCK_N,)
+    columns = tile_column * BLOCK_N + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
     inside = (rows < m)[:, None] & (columns < n)[None, :]  # (BLOCK_M, BLOCK_N)
     results = c + rows[:, None] * c_stride + columns[None, :]  # (BLOCK_M, BLOCK_N)
     if REDUCTION == "atomics":

@@ -40,7 +40,7 @@ class Allocation(NamedTuple):
         blocks = down * across
         if self.block_rows == 64:  # two blocks of 64 rows share columns, whether they are neighbours down or across
             blocks = -(-blocks // 2)
-        return max(blocks * self.block_columns * self.column_stride * self.bits // 32, 1)
+        return blocks * self.block_columns * self.column_stride * self.bits // 32
 
 
 def allocated_columns(allocations: list[Allocation]) -> int:
