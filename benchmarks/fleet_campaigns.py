@@ -30,6 +30,7 @@ from benchmarks.fleet_kills import STORE
 from benchmarks.injected_faults import CHECKOUT, timeless
 
 TESTS, PROBLEMS = "docs/examples/your_kernels/test_softmax.py:test_softmax", "tests/support/kernelbench"
+PLUGIN = "bitverdict.harness.frontends.pytest_plugin"  # an installed bitverdict loads it by itself
 SECONDS = 300.0  # of one command
 SHARDS = 2
 RUNS = {
@@ -144,7 +145,19 @@ def on_redis(out: Path) -> dict:
     url = f"redis://127.0.0.1:{port}/0"
     with running(words, out / "redis.txt", port):
         given = os.environ | {"HARNESS_STATE": str(out / "state")}
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--harness-database", url, str(file)]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "-p",
+            PLUGIN,
+            "--harness-database",
+            url,
+            str(file),
+        ]
         told = [subprocess.run(command, cwd=CHECKOUT, env=given, capture_output=True, text=True, timeout=SECONDS) for _ in range(2)]
         keys = len(redis.Redis.from_url(url).keys())
     return {"statuses": [each.returncode for each in told], "keys on the server": keys}

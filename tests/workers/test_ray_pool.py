@@ -228,6 +228,22 @@ def test_the_command_line_says_what_a_fleet_cannot_do(monkeypatch: pytest.Monkey
     assert main(words) == 2 and "--on ray --sealed: " in capsys.readouterr().err
 
 
+def test_a_case_of_a_users_file_is_the_same_with_ray_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray puts a folder of its own into sys.path, which is part of such a case: here and on Ray they would be two cases."""
+    there = tmp_path / "ray" / "_private"
+    there.mkdir(parents=True)
+    (tmp_path / "ray" / "__init__.py").write_text(f"import sys; sys.path.insert(0, {str(there)!r})")
+    for name in ("__init__.py", "worker.py"):
+        (there / name).write_text("")
+    for name in ("ray", "ray._private", "ray._private.worker"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = list(sys.path)
+    assert Path(ray_pool.imported().__file__).is_relative_to(tmp_path) and sys.path == before
+    for name in ("ray", "ray._private", "ray._private.worker"):
+        monkeypatch.delitem(sys.modules, name)
+
+
 def asked(**more: Any) -> dict:
     given = {"work": case().to_json(), "target": vars(HOST), "timeout": 5.0, "directory": str(Path.cwd()), "knobs": {}}
     return given | {"deciding": ray_node.deciding(), "files": {}} | more
