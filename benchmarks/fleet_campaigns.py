@@ -30,7 +30,8 @@ from benchmarks.fleet_kills import STORE
 from benchmarks.injected_faults import CHECKOUT, timeless
 
 TESTS, PROBLEMS = "docs/examples/your_kernels/test_softmax.py:test_softmax", "tests/support/kernelbench"
-PLUGIN = "bitverdict.harness.frontends.pytest_plugin"  # an installed bitverdict loads it by itself
+PLUGINS = ("-p", "bitverdict.harness.frontends.pytest_options", "-p", "bitverdict.harness.frontends.pytest_plugin")
+"""An installed bitverdict loads them by itself."""
 SECONDS = 300.0  # of one command
 SHARDS = 2
 RUNS = {
@@ -152,28 +153,30 @@ def on_redis(out: Path) -> dict:
             "-q",
             "-p",
             "no:cacheprovider",
-            "-p",
-            PLUGIN,
+            *PLUGINS,
             "--harness-database",
             url,
             str(file),
         ]
         told = [subprocess.run(command, cwd=CHECKOUT, env=given, capture_output=True, text=True, timeout=SECONDS) for _ in range(2)]
         keys = len(redis.Redis.from_url(url).keys())
+    (out / "pytest.txt").write_text("".join(each.stdout + each.stderr for each in told))
     return {"statuses": [each.returncode for each in told], "keys on the server": keys}
 
 
 WRONG = """import bitverdict as bv
 import torch, triton, triton.language as tl
 
+SIZES = range(20, 60, 3)  # of drawn cases, not of required ones, which no database keeps
+
 @triton.jit
-def double(x, y, n, BLOCK: tl.constexpr):
+def double(x, y, n, wrong, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(y + at, tl.load(x + at, mask=at < n, other=0.0) * 2, mask=at < n - 1)
+    tl.store(y + at, tl.load(x + at, mask=at < n, other=0.0) * 2, mask=at < n - wrong)
 
 def doubled(x):
     y = torch.zeros_like(x)
-    double[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), 64)
+    double[(triton.cdiv(x.numel(), 64),)](x, y, x.numel(), int(x.numel() in SIZES), 64)
     return y
 
 @bv.judged(reference=lambda xp, x: x * 2)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ BEFORE = 1 << 35  # bytes: an offset that wraps at 32 bits lies at most 2^31 ele
 NORESERVE = 0x4000  # MAP_NORESERVE of Linux (asm-generic/mman.h), which Python names from 3.13 on
 MARGIN = 1 << 30  # bytes of a GPU that stay free beside the far operands and results of a case
 PATIENCE = 60.0  # seconds for another process's far case
+_ALONE: ContextVar[bool] = ContextVar("alone", default=False)  # a study admits a case whole, and then launches it
 
 
 def mapped(size: int) -> torch.Tensor:
@@ -90,13 +92,15 @@ class Islands:
 
 
 @contextmanager
-def admitted(needed: int, target: Target, *, what: str = "far operands and results", wait: float | None = None) -> Iterator[str]:
+def admitted(needed: int, target: Target, *, what: str = "operands and results", wait: float | None = None) -> Iterator[str]:
     """Room for `needed` bytes of operands and results while entered, held by one process of a machine at a time on a GPU, which
     others await for `wait` seconds (None: `PATIENCE`).
 
+    Where this thread has been admitted already, it has room.
+
     Yields why there is none, in a sentence that says `what` needs the room, or an empty text.
     """
-    if not needed:
+    if not needed or _ALONE.get():
         yield ""
         return
     asked = f"{needed / 2**30:.1f} GiB of {what}"
@@ -116,7 +120,9 @@ def admitted(needed: int, target: Target, *, what: str = "far operands and resul
         free_memory()
         free, total = torch.cuda.mem_get_info(device_of(target))
         short = free < needed + MARGIN
+        token = _ALONE.set(True)
         try:
             yield f"{asked}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free on {target.name}" if short else ""
         finally:
+            _ALONE.reset(token)
             free_memory()  # what torch keeps of it is nobody else's

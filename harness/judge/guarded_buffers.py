@@ -218,6 +218,11 @@ def far_bytes(operands: Iterable[Operand]) -> int:
     return found
 
 
+def near_bytes(operands: Iterable[Operand]) -> int:
+    """Bytes that those of `operands` span which are not far, without their guard bands."""
+    return sum(0 if (place := _placed(operand)).far else place.span for operand in operands)
+
+
 def _placed(operand: Operand) -> _Place:
     dtype, codes = torch_dtype(operand.format), operand.codes
     if codes.dtype.itemsize != dtype.itemsize:

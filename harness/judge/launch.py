@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.judge.bounds_check import OutOfBounds, place_in
+from bitverdict.harness.judge.case_memory import memory_of
 from bitverdict.harness.judge.classify import Seen, outcome_of
 from bitverdict.harness.judge.clock import WAITED, Clock
 from bitverdict.harness.judge.devices import device_of, entered
@@ -52,11 +53,10 @@ def launch(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
     entering: Callable[..., AbstractContextManager[Any]] = entered, allocations: Allocations = AS_EVER,
 ) -> Seen:  # fmt: skip
-    """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. Far operands
-    (`bitverdict.harness.judge.far_views`) need room first: without it the outcome is "not run". `entering` is `entered`, or one
-    that also sees the device."""
-    far = far_bytes(operands.values())
-    with admitted(far and far + contract.result_bytes(case), target) as short:
+    """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. A case that
+    needs much memory (`bitverdict.harness.judge.case_memory`) needs room first: without it the outcome is "not run". `entering` is
+    `entered`, or one that also sees the device."""
+    with admitted(memory_of(case, target, contract, operands.values()), target) as short:
         if short:
             return Seen(Outcome.NOT_RUN, "machine", short)
         seen = _launch_once(case, target, contract, launcher, operands, clock, entering, allocations)

@@ -13,14 +13,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from bitverdict.harness.judge.case_memory import COUNTED
 from bitverdict.harness.judge.machine_lock import POLL, Place, _directory, _locked
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.usage import UsageError
 
-NEED = 3 << 30
-"""Bytes of GPU memory that a worker may come to hold: the CUDA contexts of its process and of a standby worker (0.6 GB each on an
-H200), and the largest case: 8192 x 8192 in fp32, three matrices of 256 MiB, guard bands, and as much again for an autotuner's
-flushing of the cache and for the allocator's rest."""
+NEED = COUNTED
 PREFERRED = "HARNESS_GPU_PLACES"
 
 

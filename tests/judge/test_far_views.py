@@ -214,14 +214,14 @@ def test_memory_that_cannot_be_mapped_is_said(monkeypatch: pytest.MonkeyPatch) -
         assert none == here == ""
     monkeypatch.setattr(far_views, "mapped", refuse)
     with admitted(5 << 30, target("emulated:sm_90")) as why:
-        assert why.startswith("5.0 GiB of far operands and results: this machine does not map so much address space (Cannot")
+        assert why.startswith("5.0 GiB of operands and results: this machine does not map so much address space (Cannot")
 
 
 @pytest.mark.parametrize(("free", "fits"), [(14 << 30, True), (12 << 30, False)])
 def test_a_gpu_must_have_room_before_a_far_case_is_launched(free: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80 << 30))
     with admitted(12 << 30, GPU) as why:
-        assert why == ("" if fits else "12.0 GiB of far operands and results: 12.0 of 80.0 GiB are free on cuda:0")
+        assert why == ("" if fits else "12.0 GiB of operands and results: 12.0 of 80.0 GiB are free on cuda:0")
 
 
 def test_one_far_case_at_a_time_is_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
