@@ -110,8 +110,6 @@ def imported() -> Any:
         told: Any = importlib.import_module("ray._private.worker")
     except ImportError as error:
         raise UsageError(f"--on ray: Ray cannot be imported ({error}); pip install 'bitverdict[ray]' on each machine") from error
-    with contextlib.suppress(ImportError):
-        importlib.import_module("psutil")  # Ray's own copy of it may be all there is
     sys.path[:] = before  # Ray puts its copies in front, and a case of a user's file holds the path
     if hasattr(told, "print_to_stdstream"):  # standard output is the report's, and Ray has no setting for what it tells there
         told.print_to_stdstream = _tell
