@@ -33,6 +33,8 @@ PRELOADED = [
 WHEN_IDLE = "torch.distributed.tensor"
 """torch imports it, 0.45 s, at a process's first operation on a tensor of the emulated GPU. Most first cases can do without, so the
 server imports it `IDLE_AFTER` the others."""
+FIRST_WHEN_IDLE = ("hypothesis", "bitverdict.harness.emulator.frontend.lowerings")
+"""What the server imports before it: almost every contract imports the first, and a launch on an emulated GPU the second."""
 IDLE_AFTER = 0.5  # seconds
 COLLECTED_AFTER = (10_000, 10, 10)
 """A worker's `gc.set_threshold`. Python's own first figure is 700 or 2000 objects that were made and not freed."""

@@ -1,7 +1,7 @@
 """Imported by the forkserver alone, last: what it does besides forking workers.
 
-While nobody asks for a worker it imports what only some cases need (`WHEN_IDLE`). At its end it removes its socket: where
-the run was killed nobody else does.
+While nobody asks for a worker it imports what only some cases need (`FIRST_WHEN_IDLE`, `WHEN_IDLE`). At its end it removes its
+socket: where the run was killed nobody else does.
 """
 
 from __future__ import annotations
@@ -14,14 +14,15 @@ from contextlib import suppress
 from importlib import import_module
 from multiprocessing import forkserver
 
-from bitverdict.harness.workers.forkserver import IDLE_AFTER, WHEN_IDLE, collect_again
+from bitverdict.harness.workers.forkserver import FIRST_WHEN_IDLE, IDLE_AFTER, WHEN_IDLE, collect_again
 
 
 def _when_idle(*of_the_signal: object) -> None:
     """In the server's only thread, between two forks: a worker that is asked for meanwhile waits for it."""
     gc.disable()
-    with suppress(ImportError):  # a torch that has none does not import it either
-        import_module(WHEN_IDLE)
+    for name in (*FIRST_WHEN_IDLE, WHEN_IDLE):
+        with suppress(ImportError):  # a torch that has no WHEN_IDLE does not import it either
+            import_module(name)
     collect_again()
 
 

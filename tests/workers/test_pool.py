@@ -166,8 +166,8 @@ def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Pa
 def test_the_forkserver_never_touches_cuda() -> None:
     """It takes Triton's digest for its workers."""
     check = (
-        "from bitverdict.harness.workers.slot import PRELOADED; import importlib, torch; "
-        "[importlib.import_module(m) for m in PRELOADED]; from triton.runtime.cache import triton_key; "
+        "from bitverdict.harness.workers.forkserver import FIRST_WHEN_IDLE, PRELOADED; import importlib, torch; "
+        "[importlib.import_module(m) for m in (*PRELOADED, *FIRST_WHEN_IDLE)]; from triton.runtime.cache import triton_key; "
         "print(torch.cuda.is_initialized(), triton_key.cache_info().currsize)"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
@@ -177,24 +177,31 @@ def test_the_forkserver_never_touches_cuda() -> None:
 FIRST_CASES = """
 import importlib, sys
 from dataclasses import replace
-from bitverdict.harness.workers.forkserver import PRELOADED
+from bitverdict.harness.workers.forkserver import FIRST_WHEN_IDLE, PRELOADED
 for name in PRELOADED:
     importlib.import_module(name)
+before = set(sys.modules)
+for name in FIRST_WHEN_IDLE:
+    importlib.import_module(name)
+idle = set(sys.modules)
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
 contract, where = resolve("matmul"), target("emulated:sm_90")
 case = contract.required(where)[0]
-before = set(sys.modules)
 print(judge(case, where).decision, judge(replace(case, calls=2), where).decision)
 print([name for name in set(sys.modules) - before if name.split(".")[0] in ("torch", "sympy")])
+print([name for name in set(sys.modules) - idle if name.split(".")[-1] in ("hypothesis", "lowerings")])
 """
 
 
 def test_a_worker_imports_no_more_of_torch_for_its_first_case() -> None:
-    """Nor for a second call, which keeps a copy of the first one's result."""
+    """Nor for a second call, which keeps a copy of the first one's result.
+
+    Nor hypothesis or the lowerings, once its server was idle.
+    """
     done = subprocess.run([sys.executable, "-c", FIRST_CASES], capture_output=True, text=True, check=True, cwd=CHECKOUT)
-    assert done.stdout == "pass pass\n[]\n"
+    assert done.stdout == "pass pass\n[]\n[]\n"
 
 
 def test_a_worker_of_a_run_that_has_ended_ends_without_a_word(tmp_path: Path) -> None:
