@@ -148,7 +148,7 @@ def launch_metadata(grid: Any, kernel: Any, args: dict) -> dict:
 
 # fmt: off
 @triton.jit
-def load_scales(base, rows, columns, stride_row, stride_tile, stride_lane, stride_quarter, tile_row, tile_column,
+def load_scales(base, rows, columns, stride_row, stride_tile, tile_row, tile_column,
                 TILES: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, ONE: tl.constexpr, FLAT: tl.constexpr):
     """Scales (128 * TILES, 4 * STEPS) of the tiles from (tile_row, tile_column) on, of a matrix with `rows` x `columns` of them."""
     places = base + tile_column.to(tl.int64) * stride_tile
@@ -170,7 +170,7 @@ def load_scales(base, rows, columns, stride_row, stride_tile, stride_lane, strid
         lane = tl.arange(0, 32)  # (32,)
         four = tl.arange(0, 4)  # (4,)
         places = (places + tile[:, None, None, None, None] * stride_row + step[None, :, None, None, None] * stride_tile
-                  + lane[None, None, :, None, None] * stride_lane + four[None, None, None, :, None] * stride_quarter
+                  + lane[None, None, :, None, None] * 16 + four[None, None, None, :, None] * 4
                   + four[None, None, None, None, :])  # (TILES, STEPS, 32, 4, 4)
         if not WHOLE:
             read = there[:, None] & ((tile_column + step) * 4 < columns)[None, :]  # (TILES, STEPS)
@@ -208,9 +208,9 @@ def multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, 
             b = b_desc.load([block * BLOCK_K, column * BLOCK_N])  # (BLOCK_K, BLOCK_N)
         else:
             b = b_desc.load([column * BLOCK_N, block * (BLOCK_K // B_PACKED)]).T  # (BLOCK_K / B_PACKED, BLOCK_N)
-        scale_a = load_scales(a_scale, m, columns, a_strides[0], a_strides[1], a_strides[2], a_strides[3],
+        scale_a = load_scales(a_scale, m, columns, a_strides[0], a_strides[1],
                               row * (BLOCK_M // 128), block * STEPS, BLOCK_M // 128, STEPS, WHOLE, ONE, FLAT)
-        scale_b = load_scales(b_scale, n, columns, b_strides[0], b_strides[1], b_strides[2], b_strides[3],
+        scale_b = load_scales(b_scale, n, columns, b_strides[0], b_strides[1],
                               column * (BLOCK_N // 128), block * STEPS, BLOCK_N // 128, STEPS, WHOLE, ONE, FLAT)
         accumulator = tl.dot_scaled(a, scale_a, A, b, scale_b, B, accumulator)
     c_desc.store([row * BLOCK_M, column * BLOCK_N], accumulator.to(c_desc.dtype))
@@ -218,7 +218,7 @@ def multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, 
 
 @triton.jit(launch_metadata=launch_metadata)
 def block_scaled_matmul_kernel(
-    a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides,  # strides of the scales: (row, tile, lane, quarter)
+    a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides,  # strides of the scales: (row, tile)
     A: tl.constexpr, B: tl.constexpr, BLOCK_SIZE: tl.constexpr, ONE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE: tl.constexpr, B_ALONG_N: tl.constexpr,
 ):
@@ -296,7 +296,7 @@ def _launch(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: to
     b = b.T if p.b_order == "row" else b  # what follows each other lies last
     meta["WHOLE"] = triton.cdiv(p.k, f.block_size) % (c.block_k // f.block_size) == 0
     grid = (triton.cdiv(p.m, c.block_m) * triton.cdiv(p.n, c.block_n),)
-    tail = (p.m, p.n, p.k, a_scale.stride()[:4], b_scale.stride()[:4])
+    tail = (p.m, p.n, p.k, a_scale.stride()[:2], b_scale.stride()[:2])
     if c.descriptors == "device":  # they lie in memory that Triton asks its host for
         triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=a.device))
         strides = a.stride(0), b.stride(0), output.stride(0)

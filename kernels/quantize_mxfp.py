@@ -113,7 +113,7 @@ def quantize_mxfp_kernel(
     values = tl.where(finite[:, None], values, 0.0)  # (BLOCKS, SIZE)
     if FORMAT == "nvfp4":
         top = tl.where(finite, largest, 0).to(tl.float32, bitcast=True)  # (BLOCKS,)
-        scale = tl.minimum(tl.div_rn(top, 6.0 * tensor_scale), 448.0).to(tl.float8e4nv)  # (BLOCKS,)
+        scale = tl.div_rn(top, 6.0 * tensor_scale).to(tl.float8e4nv)  # (BLOCKS,) saturates
         divisor = scale.to(tl.float32) * tensor_scale  # (BLOCKS,)
         divisor = tl.where(divisor > 0, divisor, float("inf"))  # (BLOCKS,) zeros of the values' signs
         scaled = tl.div_rn(values, tl.broadcast_to(divisor[:, None], (BLOCKS, SIZE)))  # (BLOCKS, SIZE)

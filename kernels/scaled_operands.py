@@ -89,7 +89,7 @@ def matrices(problem: Problem, config: object) -> list[Matrix]:
 
 def runs_along_n(b: torch.Tensor) -> bool:
     """Whether the elements of B (n, k) that follow each other in memory are those along N."""
-    return b.dim() == 2 and b.stride(0) == 1 and b.stride(1) != 1
+    return b.dim() == 2 and b.stride(0) == 1 != b.stride(1)
 
 
 def problem_of(

@@ -98,6 +98,7 @@ class TmemCopyContract(KernelContract):
             PromisedInstruction("ttng.tmem_copy", int(copied), f"filled_by={filled_by}"),
             PromisedInstruction("ttng.tmem_store", 0 if copied else parts, f"filled_by={filled_by}, parts={parts}"),
             PromisedInstruction("ttng.tmem_load", parts, f"parts={parts}"),
+            PromisedInstruction("programs", 1, "a tile"),
         )
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
