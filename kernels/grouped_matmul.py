@@ -138,7 +138,7 @@ def grouped_matmul_kernel(
         tiles = tl.cdiv(m, BLOCK_M) * tiles_n
         while tile < passed + tiles:
             row = (tile - passed) // tiles_n * BLOCK_M
-            column = (tile - passed) % tiles_n * BLOCK_N
+            column = tile % tiles_n * BLOCK_N  # the tiles of a row follow each other: each column once, from whichever on
             rows, columns = row + in_m < m, column + in_n < n  # (BLOCK_M,), (BLOCK_N,) whether there is such a one
             left = a + tl.multiple_of(a_at + row.to(tl.int64) * k, ALIGNED)  # the tile's first element
             right = b + tl.multiple_of(b_at + column, ALIGNED)
