@@ -14,6 +14,53 @@ from bitverdict.harness.mutants.record import GeneratedMutant
 NOTHING, NOT_JUDGED = "nothing to see", "not judged"
 ARGUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
     (
+        f"{NOT_JUDGED}: it tells of rows of more than 32 chunks, which no required case has",
+        ("pointer_gather_scatter_matmul/copied/constant changed/0",),
+    ),
+    (
+        f"{NOT_JUDGED}: a fence behind the initialisation of a barrier in a loop; the emulator asks for none there",
+        ("block_scaled_matmul/block_scaled_matmul_device_kernel/sm_100 fence dropped/7",),
+    ),
+    (
+        f"{NOT_JUDGED}: both conditions hold on sm_100, where the mutants of this kernel are judged",
+        ("block_scaled_matmul/_config/and for or/0",),
+    ),
+    (
+        f"{NOTHING}: bytes are expected of loads that are not begun, behind the last tile; nobody waits for them",
+        ("fused_gather_scatter_matmul/load_block/predicate dropped/0",),
+    ),
+    (
+        f"{NOT_JUDGED}: m n leaves 32 bits in a workspace of 2^31 elements, which the launcher allocates whole",
+        ("split_k_matmul/split_k_matmul_kernel/cast dropped/1",),
+    ),
+    (
+        f"{NOTHING}: a masked element of B meets a masked one of A, which is zero, or is of a column that is not stored",
+        ("fp8_blockwise_matmul/fp8_blockwise_matmul_kernel/constant changed/2",),
+    ),
+    (
+        f"{NOTHING}: C is copied onto itself",
+        ("blocked_matmul_pipelined/blocked_matmul_pipelined/choice forced/1",),
+    ),
+    (
+        f"{NOTHING}: blocks of the accumulator as wide as BLOCK_K: every element is the same chain over K",
+        ("small_mma/small_mma_kernel/tile index swapped/1",),
+    ),
+    (
+        f"{NOTHING}: what C held is carried over, and each word of it is stored anew",
+        ("blocked_matmul/store_target/branch forced/2",),
+    ),
+    (
+        f"{NOT_JUDGED}: one row whose stride is below its columns; a case has no negative padding",
+        (
+            "tma_gather/row_padding/minimum for maximum/1",
+            "tma_scatter/row_padding/minimum for maximum/1",
+        ),
+    ),
+    (
+        f"{NOTHING}: a masked key's scores are minus infinity, and past D it meets zeros of the query",
+        ("attention/attention_kernel/sm_90 other value changed/1",),
+    ),
+    (
         f"{NOTHING}: the next commit takes the copies along, and every wait is for none in flight",
         (
             "attention/attention_dk_dv_kernel/sm_90 commit dropped/1",

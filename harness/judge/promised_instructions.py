@@ -17,6 +17,7 @@ BARRIERS, CONSTANT, EXECUTED, PROGRAMS = "barriers of ", "constant ", "executed 
 ONCE = "take each tile once, and no block that adds nothing"
 HAND_ON = "let the launcher hand the option on to the kernel as it was given"
 _SEGMENTS = r'"{}"\([^)]*\) <\{{[^}}]*operandSegmentSizes = array<i32: ([^>]*)>'
+_AMD = 'ttg.target = "hip:'
 _BARRIER_SEGMENT = 6  # of ttng.tc_gen5_mma: a, b, d, token, accumulate, predicate, barriers, their predicates
 
 
@@ -38,7 +39,7 @@ def _broken(promised: PromisedInstruction, launch: Any) -> str:
     elif operation.startswith(EXECUTED):
         name = operation.removeprefix(EXECUTED)
         found, said, remedy = launch.operations[name], f"it executed {{}} {name}", ONCE
-        if promised.peeled and count_of(name, launch.program) > promised.written:
+        if promised.peeled and _AMD in launch.program and count_of(name, launch.program) > promised.written:
             count += promised.peeled
     elif operation.startswith(CONSTANT):
         name = operation.removeprefix(CONSTANT)

@@ -135,8 +135,8 @@ class PromisedInstruction:
     these operations name. "executed tt.store" counts how often all programs of a launch come to them, "programs" the programs.
     "constant GROUP_M" is the integer that is compiled in for a parameter.
 
-    A compiler may peel the last steps of a loop, run them also where there are fewer, and drop what they give (AMD's, for gfx950).
-    Where a tile program has more than the `written` operations of the source, "executed" counts `peeled` more."""
+    AMD's compiler may peel the last steps of a loop, run them also where there are fewer, and drop what they give (for gfx950).
+    Where a tile program of its has more than the `written` operations of the source, "executed" counts `peeled` more."""
 
     operation: str
     count: int

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +14,9 @@ from bitverdict.harness.contracts import fused_gather_scatter_matmul, small_mma,
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launch import launch
-from bitverdict.harness.judge.promised_instructions import count_of
+from bitverdict.harness.judge.promised_instructions import broken_promise, count_of
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import PromisedInstruction
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision, Outcome
 
@@ -106,3 +109,13 @@ def test_operations_and_their_barriers_are_counted_by_name() -> None:
     assert count_of("ttng.tc_gen5_mma", program) == 2
     assert count_of("barriers of ttng.tc_gen5_mma", program) == 1
     assert count_of("ttng.tc_gen5_commit", program) == 0
+
+
+@pytest.mark.parametrize(
+    ("chip", "executed", "kept"), [("hip:gfx950", 7, True), ("hip:gfx950", 4, False), ("cuda:100", 4, True), ("cuda:100", 7, False)]
+)
+def test_only_amds_compiler_peels_steps_that_it_drops(chip: str, executed: int, kept: bool) -> None:
+    promised = PromisedInstruction("executed math.exp2", 4, "causal=True", "k", written=1, peeled=3)
+    program = f'"math.exp2"(%a) "math.exp2"(%b) {{ttg.target = "{chip}"}}'
+    launched = SimpleNamespace(name="k", program=program, operations=Counter({"math.exp2": executed}))
+    assert (broken_promise([promised], [launched]) == "") is kept
