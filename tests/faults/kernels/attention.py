@@ -20,7 +20,8 @@ _TEXTS = (
     ("powers rounded before the sum", "tl.sum(powers, 1))", "tl.sum(powers.to(v.dtype.element_ty).to(tl.float32), 1))", _WRONG),
     ("no row meets itself", _MASK, _MASK.replace("<=", "<"), _WRONG),
     ("causal from the first row", _MASK, "met & (columns[None, :] <= rows[:, None])", _WRONG),
-    ("causal blocks end too early", "tl.minimum(n, behind + n - m)", "tl.minimum(n, behind)", _WRONG),
+    ("causal blocks end too early", "tl.minimum(n, behind + n - m)", "tl.minimum(n, behind)",
+     (*_WRONG, "other instructions than promised")),  # of more rows than columns it takes too many
     ("a row that meets nothing is NaN", "tl.where(higher == -float(\"inf\"), 0.0, higher)", "higher", _WRONG),
     ("columns behind the end count", "met = (columns < n)[None, :]", "met = (columns < n + 64)[None, :]", _WRONG),
     ("heads of K in turn", _HEAD_OF_K, _HEAD_OF_K.replace("head // group", "head % (heads // group)"), _WRONG),
