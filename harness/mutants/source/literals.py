@@ -122,7 +122,9 @@ class _Targets(cst.CSTVisitor):
         self.name, self.met = name, False
 
     def on_visit(self, node: cst.CSTNode) -> bool:
-        if isinstance(node, cst.Lambda | cst.FunctionDef | cst.NamedExpr | cst.Del | cst.Global | cst.Nonlocal | cst.CompFor):
+        if isinstance(
+            node, cst.Lambda | cst.FunctionDef | cst.NamedExpr | cst.Del | cst.Global | cst.Nonlocal | cst.CompFor | cst.Match
+        ):
             self.met = self.met or any(each == self.name for each in _names(node))
         if isinstance(node, cst.AssignTarget | cst.AnnAssign | cst.AugAssign | cst.For | cst.AsName):
             target = node.name if isinstance(node, cst.AsName) else node.target

@@ -69,6 +69,7 @@ def test_the_arm_that_no_call_takes_is_no_code(call: str) -> None:
         {"more": "_target(*out)"},
         {"first": "keep = out > 3"},
         {"first": "for keep in out: pass"},
+        {"first": "match out:\n        case [keep]: pass"},
         {"first": "f = lambda keep: keep"},
     ],
     ids=str,
