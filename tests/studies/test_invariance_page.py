@@ -14,13 +14,14 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import ROOT, kernels_with_a_contract
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.studies.invariance.campaign import Examined
+from bitverdict.harness.studies.invariance.cases import of_each_configuration
 from bitverdict.harness.studies.invariance.condensed import condensed, deciding, together
 from bitverdict.harness.studies.invariance.page import COLUMNS, MARK, page, read
 from bitverdict.harness.studies.invariance.tasks import verdict_on
 from bitverdict.harness.studies.invariance.told import line, report
 from bitverdict.harness.studies.pages.printed import INVARIANCE
 
-MADE = {"target": "cuda:0", "arch": "sm_90", "machine": "a GPU", "date": "2026-11-22", "commit": "abc", "torch": "2", "triton": "3",
+MADE = {"target": "cuda:0", "arch": "sm_90", "machine": "NVIDIA H100 80GB", "date": "2026-11-22", "commit": "abc", "torch": "2", "triton": "3",
         "planned": 2}  # fmt: skip
 
 
@@ -56,7 +57,7 @@ def test_a_new_run_takes_the_place_of_one_on_its_machine(examined: Examined, tmp
     old = condensed([json.dumps(MADE | {"commit": "old"}), line(examined)])
     stored.write_text(json.dumps({"runs": [old, old | {"machine": "emulated"}]}))
     new.write_text(f"{json.dumps(MADE | {'machine': 'emulated'})}\n{line(examined)}\n")
-    assert [(run["machine"], run["commit"]) for run in together([stored, new])] == [("a GPU", "old"), ("emulated", "abc")]
+    assert [(run["machine"], run["commit"]) for run in together([stored, new])] == [("NVIDIA H100 80GB", "old"), ("emulated", "abc")]
 
 
 def test_a_table_has_a_row_for_each_kernel_and_basis(examined: Examined) -> None:
@@ -64,11 +65,11 @@ def test_a_table_has_a_row_for_each_kernel_and_basis(examined: Examined) -> None
     text = page(f"by hand\n\n{MARK}an old table\n", [run, run | {"machine": "emulated"}])
     assert text.startswith(f"by hand\n\n{MARK}\nPrinted from `tests/hardware_words/invariance.json`")
     assert "an old table" not in text
-    assert "| real sm_90 | a GPU | 2026-11-22, abc | 3, 2 | 2 of 2 | 128 |" in text
-    row = "| softmax | real sm_90 | 1 | FAILS 2 times: 32 words | m; other words: n | - | k | other words by `block_k` (4 of 6) |"
-    assert row in text and row.replace("real", "emulated") in text
-    assert "- softmax on real sm_90, graph: a CUDA graph: it races" in text
-    assert "- softmax on real sm_90, batch n: n = 1 for 8, from 0: BLOCK 2 -> 4" in text
+    assert "| real sm_90 (H100) | NVIDIA H100 80GB | 2026-11-22, abc | 3, 2 | 2 of 2 | 128 |" in text
+    row = "| softmax | real sm_90 (H100) | 1 | FAILS 2 times: 32 words | m; other words: n | - | k | other words by `block_k` (4 of 6) |"
+    assert row in text and row.replace("real sm_90 (H100)", "emulated sm_90") in text
+    assert "- softmax on real sm_90 (H100), graph: a CUDA graph: it races" in text
+    assert "- softmax on real sm_90 (H100), batch n: n = 1 for 8, from 0: BLOCK 2 -> 4" in text
 
 
 @pytest.mark.parametrize(
@@ -104,6 +105,22 @@ def test_the_stored_runs_have_every_kernel_on_its_targets() -> None:
     printed = (ROOT / "docs" / "invariance.md").read_text().partition(MARK)[2].splitlines()
     table = [each for each in printed if each.count(" | ") == len(COLUMNS) - 1]
     assert len(table) == 2 + sum(len(run["kernels"]) for run in runs)
+
+
+def test_the_stored_runs_have_every_configuration_of_a_kernel() -> None:
+    missing = [
+        (name, run["arch"], has, asked)
+        for run in read(ROOT / INVARIANCE)
+        if run["machine"] == "emulated"
+        for where in [target(run["target"])]
+        for name in kernels_with_a_contract()
+        for contract in [resolve(name)]
+        if not contract.lacking(where)
+        for asked in [len({case.config for case in of_each_configuration(contract, contract.required(where), where)})]
+        for has in [run["kernels"].get(name, {"configurations": 0})["configurations"]]
+        if has < asked
+    ]
+    assert not missing, "run `python -m benchmarks.invariance --target` of these anew"
 
 
 @pytest.mark.parametrize(

@@ -65,8 +65,11 @@ LEGEND = (
 
 
 def basis(run: Mapping[str, Any]) -> str:
-    """What a run rests on: "emulated sm_90", "real sm_90"."""
-    return f"{'emulated' if run['machine'] == 'emulated' else 'real'} {run['arch']}"
+    """What a run rests on: "emulated sm_90", "real sm_90 (H100)"."""
+    if run["machine"] == "emulated":
+        return f"emulated {run['arch']}"
+    model, _, _ = run["machine"].removeprefix("NVIDIA ").partition(" ")
+    return f"real {run['arch']} ({model})"
 
 
 def row(name: str, run: Mapping[str, Any], kernel: Mapping[str, Any]) -> list[str]:
