@@ -21,8 +21,16 @@ from bitverdict.harness.studies.invariance.tasks import verdict_on
 from bitverdict.harness.studies.invariance.told import line, report
 from bitverdict.harness.studies.pages.printed import INVARIANCE
 
-MADE = {"target": "cuda:0", "arch": "sm_90", "machine": "NVIDIA H100 80GB", "date": "2026-11-22", "commit": "abc", "torch": "2", "triton": "3",
-        "planned": 2}  # fmt: skip
+MADE = {
+    "target": "cuda:0",
+    "arch": "sm_90",
+    "machine": "NVIDIA H200",
+    "date": "2026-11-22",
+    "commit": "abc",
+    "torch": "2",
+    "triton": "3",
+    "planned": 2,
+}
 
 
 def finding(check: str, end: End = End.SAME, **rest: Any) -> Finding:
@@ -57,7 +65,7 @@ def test_a_new_run_takes_the_place_of_one_on_its_machine(examined: Examined, tmp
     old = condensed([json.dumps(MADE | {"commit": "old"}), line(examined)])
     stored.write_text(json.dumps({"runs": [old, old | {"machine": "emulated"}]}))
     new.write_text(f"{json.dumps(MADE | {'machine': 'emulated'})}\n{line(examined)}\n")
-    assert [(run["machine"], run["commit"]) for run in together([stored, new])] == [("NVIDIA H100 80GB", "old"), ("emulated", "abc")]
+    assert [(run["machine"], run["commit"]) for run in together([stored, new])] == [("NVIDIA H200", "old"), ("emulated", "abc")]
 
 
 def test_a_table_has_a_row_for_each_kernel_and_basis(examined: Examined) -> None:
@@ -65,11 +73,12 @@ def test_a_table_has_a_row_for_each_kernel_and_basis(examined: Examined) -> None
     text = page(f"by hand\n\n{MARK}an old table\n", [run, run | {"machine": "emulated"}])
     assert text.startswith(f"by hand\n\n{MARK}\nPrinted from `tests/hardware_words/invariance.json`")
     assert "an old table" not in text
-    assert "| real sm_90 (H100) | NVIDIA H100 80GB | 2026-11-22, abc | 3, 2 | 2 of 2 | 128 |" in text
-    row = "| softmax | real sm_90 (H100) | 1 | FAILS 2 times: 32 words | m; other words: n | - | k | other words by `block_k` (4 of 6) |"
-    assert row in text and row.replace("real sm_90 (H100)", "emulated sm_90") in text
-    assert "- softmax on real sm_90 (H100), graph: a CUDA graph: it races" in text
-    assert "- softmax on real sm_90 (H100), batch n: n = 1 for 8, from 0: BLOCK 2 -> 4" in text
+    assert "| real sm_90 (H200) | NVIDIA H200 | 2026-11-22, abc | 3, 2 | 2 of 2 | 128 |" in text
+    row = "| softmax | real sm_90 (H200) | 1 | FAILS 2 times: 32 words | m; other words: n | - | k | "
+    row += "other words by `block_k` (4 of 6) |"
+    assert row in text and row.replace("real sm_90 (H200)", "emulated sm_90") in text
+    assert "- softmax on real sm_90 (H200), graph: a CUDA graph: it races" in text
+    assert "- softmax on real sm_90 (H200), batch n: n = 1 for 8, from 0: BLOCK 2 -> 4" in text
 
 
 @pytest.mark.parametrize(
