@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
@@ -47,3 +49,9 @@ def test_a_refusal_that_is_expected_tells_less_than_a_result() -> None:
 def test_what_a_chosen_case_tells_counts_less_in_the_next_choice() -> None:
     first, alike, other = product("normal", 1), product("normal", 2), product("integers", 3, dtype="bf16")
     assert preferred([first, alike, other], 2, before=[]) == [first, other]
+
+
+@pytest.mark.parametrize("regime", ["planted", "subnormals"])
+def test_rounded_sums_of_special_values_tell_what_normal_ones_tell(regime: str) -> None:
+    special, plain = marks(product(regime, 1)), marks(product("normal", 2))
+    assert plain < special and [subject for subject, _ in special - plain] == [f"values of {regime}"]
