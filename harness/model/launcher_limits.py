@@ -15,7 +15,8 @@ import functools
 import inspect
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
 from bitverdict.harness.model.addresses import load
@@ -68,6 +69,20 @@ FAR = "far"
 """The claim of a launcher whose offsets may pass 2^31 elements; without it none is asked of it."""
 FAR_CLAIM = {FAR: "rows so far apart that offsets pass 2^31 elements"}
 FAR_PAD = 1 << 20  # elements after each row, from which on a case is far
+
+
+def is_far(problem: Any) -> bool:
+    """Whether a field of `problem`, or of a dataclass inside it, puts rows of an operand so far apart that offsets may pass 2^31
+    elements."""
+    return max(_integers(problem), default=0) >= FAR_PAD
+
+
+def _integers(record: Any) -> Iterator[int]:
+    for value in vars(record).values() if is_dataclass(record) else ():
+        if is_dataclass(value):
+            yield from _integers(value)
+        elif type(value) is int:
+            yield value
 
 
 def unlimited(*operands: Any) -> None:

@@ -25,7 +25,7 @@ from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
 from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, MutantResult, append, digest_of, read
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult, append, digest_of, read
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import MEASURED, Task, measured
 
@@ -161,7 +161,7 @@ def _judged(pool: WorkerPool, place: int, plan: Planned, mutant: GeneratedMutant
         "kernel": plan.kernel.address,
         "like": plan.kernel.like,
         "mutant": mutant.to_json(),
-        "first": [case for case, _ in plan.kills.most_common()],
+        "kills": plan.kills.most_common(),
         "until_first": plan.until_first,
     }
     task = Task(function=f"{__name__}:in_worker", contract=plan.kernel.contract_address, given=given)
@@ -179,8 +179,10 @@ def _judged(pool: WorkerPool, place: int, plan: Planned, mutant: GeneratedMutant
 def in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
     """The task of a worker: the result of one mutant, judged by its kernel's cases."""
     kernel, cases = kernel_and_cases(given["kernel"], given["like"], target.name)
-    asked = ordered(cases, given["first"])
-    result = kernel.judge(GeneratedMutant.from_json(given["mutant"]), asked, until_first=given["until_first"])
+    mutant, killed = GeneratedMutant.from_json(given["mutant"]), Counter(dict(given["kills"]))
+    if mutant.kind is Kind.SOURCE:
+        kernel.kills |= killed
+    result = kernel.judge(mutant, ordered(cases, list(killed)), until_first=given["until_first"])
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: result.to_json()})
 
 

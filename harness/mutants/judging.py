@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -28,6 +29,8 @@ class KernelUnderMutation:
     kernel: Kernel
     target: Target
     kept: Kept = field(default_factory=Kept)
+    kills: Counter[str] = field(default_factory=Counter)
+    """Case, by its digest -> source mutants that it failed, as far as this process knows: they decide which case comes first."""
 
     def __post_init__(self) -> None:
         self.right = self.kernel.contract()
@@ -61,7 +64,7 @@ class KernelUnderMutation:
     @cached_property
     def source(self) -> SourceMutants:
         """The mutants of the kernel's source, on an emulated target."""
-        return SourceMutants(self.kernel, self.right, self.target, self.kept)
+        return SourceMutants(self.kernel, self.right, self.target, self.kept, self.kills)
 
     def contract(self, mutant: GeneratedMutant) -> Contract:
         """The contract that launches the source `mutant`. Raises what the edited file raises where it is imported."""

@@ -1,8 +1,9 @@
 """A source mutant against cases, in this process.
 
 Cases that do not reach the edited statement are left out: they cannot tell. A mutant of device code is not executed where all its
-tile programs are the right kernel's. Of the cases that are known the one comes next that has killed most for what it costs, so the
-smallest and those of one compilation come together. What a mutant may take is held to what the right kernel took.
+tile programs are the right kernel's. Of the cases that are known the one comes next that has killed the largest share of its
+mutants for what it costs, so the smallest and those of one compilation come together. What a mutant may take is held to what the
+right kernel took.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import os
 import re
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -22,6 +24,7 @@ from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.launcher_limits import is_far
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
@@ -39,6 +42,7 @@ from bitverdict.harness.mutants.same_calls_of_source import same_calls
 LONGER = 16  # times the operations of the right launches, or its seconds of a processor, after which a mutant does not end
 LEAST_OPERATIONS, LEAST_SECONDS = 20_000, 5.0  # that it has in any case
 LONGEST = 300  # characters of a text of a result
+UNTRIED = 0.1  # kills that each case is credited with: it decides an order alone, and no verdict
 NOT_COMPILED = ("front end", "verifier", "ptxas")
 """Layers that refuse a mutant before anything of it runs."""
 NO_INSTRUCTION = re.compile(r"\b(?:sm_\w+|cuda:\S+) \S+ has no .+ with scale .+; there are: ")
@@ -69,8 +73,12 @@ class _Changed:
 class SourceMutants:
     """The source mutants of one kernel on one target; what they share in a process."""
 
-    def __init__(self, kernel: Kernel, right: Contract, target: Target, kept: Kept) -> None:
+    def __init__(self, kernel: Kernel, right: Contract, target: Target, kept: Kept, kills: Counter[str] | None = None) -> None:
         self.kernel, self.right, self.target, self.kept = kernel, right, target, kept
+        self.kills: Counter[str] = Counter() if kills is None else kills
+        """Case, by its digest -> mutants that it failed, here or in another process."""
+        self.let_live: Counter[str] = Counter()
+        """The same -> mutants that it did not fail, here."""
         self.front_end = FrontEnd()
         self.cases = RightCases(kernel, right, target, kept, self.front_end)
 
@@ -121,6 +129,7 @@ class SourceMutants:
         for case, right in self.chosen(mutant, cases):
             number += 1
             verdict = verdict_on(case, right)
+            (self.kills if verdict is not None and verdict.failed else self.let_live)[digest_of(case)] += 1
             if verdict is None:
                 same, passed = same + 1, passed + 1
             elif verdict.failed:
@@ -150,7 +159,7 @@ class SourceMutants:
 
     def chosen(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> Iterator[tuple[Case, RightCase]]:
         """Those of `cases` that the right kernel passes and that reach the edit, each when it is to be judged."""
-        worth = {case.key: 1 / (place + 1) for place, case in enumerate(cases)}
+        worth = {case.key: self._share_killed(mutant, case) for case in cases}
         compiled: set[tuple[str, ...]] = set()
         known = [case for case in cases if case in self.cases]
         asked = [case for case in cases if case not in self.cases]
@@ -168,6 +177,13 @@ class SourceMutants:
             if right.passes and right.reaches(mutant, self.cases.entered):
                 compiled.add(right.programs)
                 yield case, right
+
+    def _share_killed(self, mutant: GeneratedMutant, case: Case) -> float:
+        """The share of its mutants that `case` killed. A case that has judged none is credited with a part of a kill. A far one is
+        credited with a whole where `mutant` changes a cast: many are there for offsets past 2^31 alone."""
+        name = digest_of(case)
+        credit = 1.0 if mutant.family == "cast" and is_far(case.problem) else UNTRIED
+        return (self.kills[name] + credit) / (self.kills[name] + self.let_live[name] + 1)
 
     def _verdict(self, contract: Contract, case: Case, right: RightCase, directory: str, changed: _Changed) -> Verdict | None:
         """The verdict on `case`; None where all its tile programs are the right kernel's."""

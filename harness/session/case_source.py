@@ -11,7 +11,7 @@ import hashlib
 import unittest
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ from bitverdict.harness.judge.first_launch import Shown
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.launcher_limits import FAR_PAD, UNLIMITED, claimed, narrowed_by
+from bitverdict.harness.model.launcher_limits import UNLIMITED, claimed, is_far, narrowed_by
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.preferred import more, preferred
 from bitverdict.harness.session.rotation import Rotation, facts_of
@@ -244,7 +244,7 @@ def _called_again(cases: list[Case]) -> list[Case]:
     called = []
     for case in cases:
         kind = (_kind_of_sizes(case), *(value for value in vars(case.problem).values() if isinstance(value, str)))
-        far = max(_integers(case.problem), default=0) >= FAR_PAD  # two of them would take twice the memory
+        far = is_far(case.problem)  # two of them would take twice the memory
         plain = kind in met or far or 0 in _sizes(case)[:3] or getattr(case.problem, "k_of_b", None) is not None
         called.append(case if plain else replace(case, calls=2))
         met |= set() if plain else {kind}
@@ -259,15 +259,6 @@ def _kind_of_sizes(case: Case) -> str:
 
 def _sizes(case: Case) -> list[int]:
     return [value for value in vars(case.problem).values() if type(value) is int]
-
-
-def _integers(record: Any) -> Iterator[int]:
-    """The integers of a dataclass, of those inside it too."""
-    for value in vars(record).values():
-        if is_dataclass(value):
-            yield from _integers(value)
-        elif type(value) is int:
-            yield value
 
 
 class WalkEnded(unittest.SkipTest):

@@ -57,7 +57,7 @@ class FakePool:
 
     def judge(self, task: Task, target: Target, *, place: int) -> Verdict:
         mutant = task.given["mutant"]
-        self.asked.append((mutant["id"], task.given["first"]))
+        self.asked.append((mutant["id"], [case for case, _ in task.given["kills"]]))
         if mutant["before"] == "t":
             return Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message="no answer")
         if mutant["before"] == "e":

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.launcher_limits import FAR_PAD
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.mutants import source_judging
 from bitverdict.harness.mutants.front_end import FrontEnd, without_places
 from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
-from bitverdict.harness.mutants.record import End, GeneratedMutant
+from bitverdict.harness.mutants.record import End, GeneratedMutant, digest_of
+from bitverdict.harness.mutants.right_source import RightCase
 from bitverdict.harness.mutants.source.generate import generate
 from bitverdict.reference.tensor_core.lookup import instruction
 
@@ -22,6 +28,26 @@ MUTANTS = {each.id.partition("/")[2]: each for each in generate(Kernel("softmax"
 @pytest.fixture(scope="module")
 def under() -> Iterator[KernelUnderMutation]:
     yield KernelUnderMutation(Kernel("softmax"), target("emulated:sm_90"))
+
+
+MUTANT = replace(MUTANTS["softmax/grid too small/0"], edit=MUTANTS["softmax/grid too small/0"].edit | {"device": "constexpr"})
+"""One that every case reaches."""
+
+
+def case_of(pad: int) -> Case:
+    matmul: Any = resolve("matmul")
+    return Case(
+        contract="matmul",
+        problem=matmul.module.Problem(m=8, n=8, k=8, a=matmul.module.View(pad=pad)),
+        config=None,
+        regime="normal",
+        data_seed=1,
+    )
+
+
+def right_case(seconds: float) -> RightCase:
+    nothing: Any = frozenset()
+    return RightCase(True, "", ("one",), ("one",), nothing, 1, {}, nothing, nothing, seconds, seconds)
 
 
 def edited(name: str, by: str) -> GeneratedMutant:
@@ -52,6 +78,31 @@ def test_a_statement_that_no_case_reaches_is_a_survivor_with_that_reason(under: 
     found = under.judge(never, cases)
     assert reached.end is End.KILLED
     assert (found.end, found.why, found.cases_run) == (End.SURVIVED, source_judging.UNREACHED, 0)
+
+
+def test_the_case_that_killed_the_largest_share_for_its_cost_comes_first() -> None:
+    under = KernelUnderMutation(Kernel("matmul"), target("emulated:sm_90"))
+    one, two, far = (case_of(pad) for pad in (0, 8, FAR_PAD))
+    for case in (one, two, far):
+        under.source.cases._known[case.key] = right_case(seconds=1.0)
+    assert next(under.source.chosen(MUTANT, [one, two, far]))[0] is one
+    under.kills |= Counter({digest_of(two): 1})
+    assert next(under.source.chosen(MUTANT, [one, two, far]))[0] is two
+    under.source.let_live[digest_of(two)] = 20
+    assert [case for case, _ in under.source.chosen(MUTANT, [one, two, far])] == [one, far, two]
+    under.source.cases._known[one.key] = right_case(seconds=9.0)
+    assert [case for case, _ in under.source.chosen(MUTANT, [one, two, far])] == [far, two, one]
+
+
+def test_a_far_case_comes_first_where_a_mutant_changes_a_cast() -> None:
+    under = KernelUnderMutation(Kernel("matmul"), target("emulated:sm_90"))
+    near, far = case_of(0), case_of(FAR_PAD)
+    for case in (near, far):
+        under.source.cases._known[case.key] = right_case(seconds=1.0)
+    assert next(under.source.chosen(MUTANT, [near, far]))[0] is near
+    assert next(under.source.chosen(replace(MUTANT, family="cast"), [near, far]))[0] is far
+    under.source.let_live[digest_of(far)] = 20
+    assert next(under.source.chosen(replace(MUTANT, family="cast"), [near, far]))[0] is near
 
 
 def test_a_launcher_that_does_not_end_is_killed(under: KernelUnderMutation, monkeypatch: pytest.MonkeyPatch) -> None:

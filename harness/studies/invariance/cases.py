@@ -10,7 +10,7 @@ from typing import Any
 from bitverdict.harness.contracts.inputs.regimes import REGIMES
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.launcher_limits import FAR_PAD
+from bitverdict.harness.model.launcher_limits import is_far
 from bitverdict.harness.model.targets import Target
 
 PLAIN = "normal"  # numbers whose sums are rounded: of whole ones every order gives the same word
@@ -21,7 +21,7 @@ def chosen(contract: Contract, cases: Sequence[Case], target: Target, most: int 
     """Of `cases` the largest of each kind: configuration, types and layouts. `most`: so many, which cover the values of as many of
     those as they can, and smaller ones where there are fewer kinds; 0 is for one of each kind."""
     kinds: dict[tuple, Case] = {}
-    legal = (case for case in cases if contract.expected_outcome(case, target).result and not _is_far(case))
+    legal = (case for case in cases if contract.expected_outcome(case, target).result and not is_far(case.problem))
     by_size = sorted((plain(case) for case in legal if _size(contract, case)), key=lambda case: -_size(contract, case))
     for case in by_size:
         kinds.setdefault(kind_of(contract, case), case)
@@ -67,10 +67,6 @@ def kind_of(contract: Contract, case: Case) -> tuple:
         return (*config, *((entry.value, entry.dtype) for entry in draws if entry.kind != "size"))
     sizes = contract.sizes(case)
     return (*config, *(value for name, value in vars(case.problem).items() if name not in sizes))
-
-
-def _is_far(case: Case) -> bool:
-    return any(type(value) is int and value >= FAR_PAD for value in getattr(case.problem, "__dict__", {}).values())
 
 
 def _size(contract: Contract, case: Case) -> int:

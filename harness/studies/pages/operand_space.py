@@ -18,7 +18,7 @@ from bitverdict.harness.contracts.inputs.all_codes import codes_met, met_alone
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.launcher_limits import FAR_PAD
+from bitverdict.harness.model.launcher_limits import is_far
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import leave
 from bitverdict.harness.model.targets import Target, target
@@ -58,7 +58,7 @@ def met_by(contract: Contract, cases: Iterable[Case], where: Target) -> Met:
     """What `cases` meet, those that expect a result on `where`."""
     found = Met()
     for case in cases:
-        if contract.expected_outcome(case, where).result and not _is_far(case):
+        if contract.expected_outcome(case, where).result and not is_far(case.problem):
             found.add(contract, case)
     return found
 
@@ -94,10 +94,6 @@ def told(kind: str, code: int) -> str:
     from bitverdict.reference.formats import decode
 
     return f"{code:#04x} ({decode(FORMATS[kind], np.array([code], np.uint8))[0]:g})"
-
-
-def _is_far(case: Case) -> bool:
-    return any(type(value) is int and value >= FAR_PAD for value in getattr(case.problem, "__dict__", {}).values())
 
 
 def main(arguments: list[str] | None = None) -> int:
