@@ -3,7 +3,8 @@
 A contract names the features its kernel requires; a target names those it has. An architecture is one line of `_FEATURES` and
 one of `_SHARED_MEMORY`; the rest of its record is in `bitverdict.harness.model.architectures`.
 Sources: PTX ISA 9.0, "Target ISA notes" of each instruction; Triton 3.9 where the compiler and not the chip decides
-(`FP8_E4M3`: front end; `BLOCK_SCALED_MMA` counts only the instruction, not the compiler's emulation).
+(`FP8_E4M3`: front end, which takes it for each AMD chip; `BLOCK_SCALED_MMA` counts only the instruction, not the compiler's
+emulation).
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Feature(StrEnum):
     BLOCK_SCALED_MMA = "block-scaled MMA"
     CLUSTERS = "thread block clusters"
     MFMA = "MFMA"
+    F8F6F4_MODEL = "a public model of MFMA f8f6f4"  # of no chip yet: only contracts ask for it
 
 
 _AMPERE = frozenset({Feature.MMA_SYNC, Feature.CP_ASYNC})
@@ -35,7 +37,7 @@ _SM90 = _ADA | {Feature.MBARRIER, Feature.TMA, Feature.CLUSTERS}
 _TCGEN05 = frozenset({Feature.TCGEN05, Feature.TENSOR_MEMORY, Feature.TMA_GATHER, Feature.TMA_SCATTER, Feature.BLOCK_SCALED_MMA})
 _SM120 = _SM90 | {Feature.TMA_GATHER, Feature.BLOCK_SCALED_MMA}  # gather4 without scatter4, no tcgen05
 
-_CDNA = frozenset({Feature.MFMA})
+_CDNA = frozenset({Feature.MFMA, Feature.FP8_E4M3})
 
 _FEATURES: dict[str, frozenset[Feature]] = {
     "sm_80": _AMPERE,

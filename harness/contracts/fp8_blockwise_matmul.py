@@ -14,14 +14,15 @@ from bitverdict.harness.contracts.base.tiled_gemm import PAIRED, BlockedContract
 from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.inputs.regimes import EXACT, generator
 from bitverdict.harness.contracts.oracle import explained, row_mathematics
-from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan, one_chain, words_rest_on
+from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, one_chain, without_a_model, words_rest_on
+from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.reference.formats import convert
-from bitverdict.reference.tensor_core.asked import Promoted, promoted_words
+from bitverdict.reference.tensor_core.asked import Promoted, promoted_sum, promoted_words
 
 SCALED = 128  # elements of K, and rows of B, that share a scale
 TILES = ((64, 64, 128, 4, 3), (128, 64, 128, 8, 2), (64, 128, 64, 4, 4), (32, 32, 128, 4, 2), (16, 64, 32, 2, 3))
@@ -30,7 +31,12 @@ NAMES = ("block_m", "block_n", "block_k", "num_warps", "stages")
 
 class Fp8BlockwiseMatmulContract(BlockedContract):
     always_transposed = True
+    by_mfma = True
     parameters = "(a, b, a_scale, b_scale, c=None, *, out_dtype=torch.bfloat16, config=None)"
+
+    def lacking(self, target: Target) -> frozenset:
+        """Its program of gfx950 multiplies by f8f6f4 alone."""
+        return super().lacking(target) | without_a_model(target.arch)
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         return [({"out": out}, dict(zip(NAMES, tile, strict=True))) for out in ("bf16", "fp32", "fp16") for tile in TILES]
@@ -43,7 +49,8 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
     def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         pool = self.pool(target)
         yield self.sized({"out": "fp32"}, 17, 131, 2 * SCALED + 1), {"block_k": 64}  # three scales of a row, two of B
-        yield self.sized({}, 18, 135, 3 * SCALED), {"block_m": 16, "block_n": 256}  # a tile that spans two scales of B
+        stages = {"stages": 2} if is_amd(target.arch) else {}  # what 64 KiB hold
+        yield self.sized({}, 18, 135, 3 * SCALED), {"block_m": 16, "block_n": 256} | stages  # a tile that spans two scales of B
         yield from self.corners([*pool[1 : len(TILES)], pool[2 * len(TILES)]])
 
     def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
@@ -100,6 +107,7 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
                 tile=(c.block_m, c.block_n),
                 k_block=c.block_k,
                 basis=words_rest_on(plan.rule, "a chain a block of K, promoted by fp32 multiply-adds"),
+                any_nan=is_amd(target.arch),
             )
         ]
 
@@ -132,8 +140,11 @@ def promoted(plan: Any, block_k: int, a: np.ndarray, b: np.ndarray, a_scale: np.
     step = min(block_k, SCALED)  # one scale an inner sum
     taken = [slice(start, start + step) for start in range(0, a.shape[1], step)]
     scaled = [each.start // SCALED for each in taken]  # (parts,)
+    of_rows, of_columns = of_rows[:, scaled], of_columns[:, scaled]  # (M, parts), (N, parts)
+    if plan.depth is not None:
+        return promoted_sum((accumulator_words(plan, a[:, each], b[:, each].T) for each in taken), of_rows, of_columns)
     parts = tuple(one_chain(plan, a[:, each], b[:, each].T) for each in taken)
-    return promoted_words(Promoted(parts=parts, of_rows=of_rows[:, scaled], of_columns=of_columns[:, scaled]))
+    return promoted_words(Promoted(parts=parts, of_rows=of_rows, of_columns=of_columns))
 
 
 def scales(case: Case, name: str, shape: tuple[int, int]) -> Operand:

@@ -6,7 +6,7 @@ is a record, so that a part of it can be asked again under another rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -78,11 +78,16 @@ class Promoted:
 
     def words(self) -> np.ndarray:
         """fp32 codes (M, N). The inner products are asked as any other is (`answered`)."""
-        total = np.zeros(self.parts[0].shape, np.float32)  # (M, N)
-        for place, part in enumerate(self.parts):
-            scaled = fp32.multiply(answered(part).view(np.float32), self.of_rows[:, place, None])  # (M, N)
-            total = fp32.fma(scaled, self.of_columns[None, :, place], total)  # (M, N)
-        return total.view(np.uint32)
+        return promoted_sum(map(answered, self.parts), self.of_rows, self.of_columns)
+
+
+def promoted_sum(parts: Iterable[np.ndarray], of_rows: np.ndarray, of_columns: np.ndarray) -> np.ndarray:
+    """As `Promoted` adds fp32 words (M, N) of its `parts`: fp32 codes (M, N)."""
+    total = np.zeros((len(of_rows), len(of_columns)), np.float32)  # (M, N)
+    for place, part in enumerate(parts):
+        scaled = fp32.multiply(part.view(np.float32), of_rows[:, place, None])  # (M, N)
+        total = fp32.fma(scaled, of_columns[None, :, place], total)  # (M, N)
+    return total.view(np.uint32)
 
 
 Answer = Callable[[Asked], np.ndarray]

@@ -18,8 +18,10 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.kernels.features import Feature
 from bitverdict.kernels.matmul import CONFIGS, Problem, matmul_configured
 from bitverdict.reference.tensor_core import instruction, product
+from tests.faults.kernels import fp8_blockwise_matmul
 from tests.faults.kernels.attention import MUTANTS
 from tests.faults.mutants import Mutant, once, write_mutant
 
@@ -160,6 +162,22 @@ def test_words_of_an_mfma_lie_within_the_bound_of_a_launcher(seed: int) -> None:
 def test_other_products_are_judged_too(stem: str) -> None:
     found = [judge(each, WHERE, resolve(stem)) for each in CaseSource(stem, WHERE).required()[:3]]
     assert [each.decision.value for each in found] == ["pass"] * 3 and sum(each.words for each in found)
+
+
+E4M3_FAULTS = [each for each in fp8_blockwise_matmul.MUTANTS if each.name in ("scale of B left out", "scales multiplied first")]
+
+
+@pytest.mark.parametrize("fault", [None, *E4M3_FAULTS], ids=lambda each: each.name if each else "right")
+def test_blocks_of_e4m3_are_widened_and_promoted(fault: Mutant | None, tmp_path: Path) -> None:
+    contract = resolve(write_mutant(fault, tmp_path) if fault else "fp8_blockwise_matmul")
+    verdict = judge(contract.required(WHERE)[0], WHERE, contract)
+    assert verdict.outcome.value == ("wrong words" if fault else "pass") and (fault or verdict.words == 17 * 131), verdict
+
+
+def test_fp8_products_of_gfx950_name_the_feature_that_is_missing() -> None:
+    assert CaseSource("fp8_blockwise_matmul", target("emulated:gfx950")).lacking == [Feature.F8F6F4_MODEL]
+    with pytest.raises(ValueError, match="operands in e4m3: what gfx950 multiplies them by is not known here"):
+        dot_plan("gfx950", "e4m3", block_m=64, block_n=64, block_k=128, num_warps=4)
 
 
 def test_required_cases_have_each_configuration_and_no_type_without_a_plan() -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitverdict.harness.model.architectures import architecture, is_amd
+from bitverdict.kernels.features import Feature
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, instruction
 from bitverdict.reference.tensor_core.asked import Asked, answered, answering
@@ -76,6 +77,8 @@ def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, bl
     accumulator = "int32" if dtype == "int8" else "fp32"
     if is_amd(arch):
         operand = "tf32" if (dtype, precision) == ("fp32", "tf32") else dtype
+        if operand == "e4m3" and arch != "gfx950":  # OCP's, which no MFMA before CDNA 4 takes: the compiler widens
+            operand = "fp16"
         depth = mfma_depth(arch, operand, block_m=block_m, block_n=block_n, block_k=block_k)
         return Plan(arch=arch, family=MFMA, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k, depth=depth)
     if dtype == "fp32" and precision == "ieee":
@@ -105,6 +108,11 @@ def mfma_depth(arch: str, operand: str, *, block_m: int, block_n: int, block_k: 
     if operand in ("tf32", "fp32") or (arch == "gfx950" and block_k >= times * deepest[operand]):
         return times * deepest[operand]
     return times * deepest[operand] // (4 if (arch, operand) == ("gfx90a", "int8") else 2)
+
+
+def without_a_model(arch: str) -> frozenset[Feature]:
+    """What `arch` lacks for products of fp8 and fp4: Triton 3.9 makes them of f8f6f4 on gfx950, whose sum nobody has published."""
+    return frozenset({Feature.F8F6F4_MODEL} if arch == "gfx950" else ())
 
 
 def words_rest_on(rule: Instruction | None, how: str = "") -> str:
@@ -169,6 +177,8 @@ def one_chain(plan: Plan, a: np.ndarray, b: np.ndarray) -> Asked:
 def _by_instructions(plan: Plan, rule: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """As `accumulator_words`, one MFMA after another: some of their rules count from the first product of each. The zeros of the
     last K block are added too."""
+    if plan.operand != plan.dtype and plan.operand == "fp16":
+        a, b = _widened(a), _widened(b)
     missing = -a.shape[1] % plan.block_k
     a, b = np.pad(a, ((0, 0), (0, missing))), np.pad(b, ((0, missing), (0, 0)))
     found = np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)  # (M, N)
