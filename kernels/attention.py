@@ -43,7 +43,7 @@ from triton.experimental.gluon import language as gl
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import dtype_clause, is_power_of_two, positive_clause, same_place, same_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN
+from bitverdict.kernels.row_tiles import AS_WRITTEN, warp_threads
 
 REQUIRES = frozenset({Feature.MMA_SYNC})
 DTYPES = ("fp16", "bf16")
@@ -230,7 +230,7 @@ def output_products_kernel(
     o, do, delta, heads, m, do_batch, do_head, do_row, D: gl.constexpr, BLOCK_D: gl.constexpr, ROWS: gl.constexpr
 ):  # fmt: skip
     """delta[h, i] = O[h, i, :] . dO[h, i, :], eight neighbours of a row in one thread, BLOCK_D / 8 threads a row."""
-    layout: gl.constexpr = gl.BlockedLayout([1, 8], [256 // BLOCK_D, BLOCK_D // 8], [gl.num_warps(), 1], [1, 0])
+    layout: gl.constexpr = gl.BlockedLayout([1, 8], [8 * warp_threads() // BLOCK_D, BLOCK_D // 8], [gl.num_warps(), 1], [1, 0])
     line = gl.program_id(1).to(gl.int64)
     row = gl.program_id(0) * ROWS + gl.arange(0, ROWS, gl.SliceLayout(1, layout))  # (ROWS,)
     depth = gl.arange(0, BLOCK_D, gl.SliceLayout(0, layout))  # (BLOCK_D,)

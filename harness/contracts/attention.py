@@ -4,7 +4,6 @@ row sums in the order of the product's fragments."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from types import ModuleType
 from typing import Any
@@ -87,9 +86,8 @@ class AttentionContract(KernelContract):
         return found.map(self._bounded) if is_amd(target.arch) else found
 
     def _bounded(self, case: Case) -> Case:
-        """`case` as a bound decides it, which holds for the forward pass alone."""
-        asked = normal_for(self.with_regime_of_a_launcher(case), "wide", "subnormals", "planted")
-        return replace(asked, problem=replace(case.problem, backward=False))
+        """`case` as a bound decides it."""
+        return normal_for(self.with_regime_of_a_launcher(case), "wide", "subnormals", "planted")
 
     def far(self) -> Iterable[tuple[Fields, Fields]]:
         """Rows of Q far apart within a batch; of K and V whole batches, whose stride fits 32 bits."""
@@ -138,8 +136,11 @@ class AttentionContract(KernelContract):
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if case.launcher or is_amd(target.arch):
             p, given = case.problem, [operands[name] for name in ("q", "k", "v")]
-            named = {"scale": p.scale, "causal": p.causal, "dtype": p.dtype}
-            outputs = row_mathematics.traced(row_mathematics.attention, given, {"o": p.dtype, "lse": "fp32"}, target.arch, **named)
+            named, formats = {"scale": p.scale, "causal": p.causal, "dtype": p.dtype}, {"o": p.dtype, "lse": "fp32"}
+            if p.backward and not case.launcher:
+                given, formats = [*given, operands["do"]], formats | dict.fromkeys(("dq", "dk", "dv"), p.dtype)
+                return row_mathematics.traced(row_mathematics.attention_with_gradients, given, formats, target.arch, **named)
+            outputs = row_mathematics.traced(row_mathematics.attention, given, formats, target.arch, **named)
             return outputs[:1] if case.launcher else outputs
         p, (tiles, basis) = case.problem, _tiles(case, target.arch)
         q, k, v = (np.ascontiguousarray(operands[name].codes) for name in ("q", "k", "v"))

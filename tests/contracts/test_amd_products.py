@@ -127,6 +127,17 @@ def test_attention_is_held_to_a_bound(fault: Mutant | None, arch: str, tmp_path:
     assert {each.outcome.value for each in shown} == {"outside the bound" if fault else "pass"}, shown
 
 
+GRADIENT_FAULTS = [each for each in MUTANTS if each.name in ("delta of O alone", "dK not scaled")]
+
+
+@pytest.mark.parametrize("fault", [None, *GRADIENT_FAULTS], ids=lambda each: each.name if each else "right")
+def test_gradients_of_attention_are_held_to_a_bound(fault: Mutant | None, tmp_path: Path) -> None:
+    contract = resolve(write_mutant(fault, tmp_path) if fault else "attention")
+    asked = next(each for each in contract.required(WHERE) if each.problem.backward and each.problem.causal)
+    verdict = judge(asked, WHERE, contract)
+    assert verdict.outcome.value == ("outside the bound" if fault else "pass") and (fault or verdict.words == 35692), verdict
+
+
 @pytest.mark.parametrize("factor", [2.0**-15, 1.0])
 def test_subnormal_factors_may_be_lost_on_gfx90a_alone(factor: float) -> None:
     """Half of the products have a factor below 2^-14."""

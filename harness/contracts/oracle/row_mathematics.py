@@ -97,6 +97,34 @@ def attention(xp: Any, q: Array, k: Array, v: Array, *, scale: float | None, cau
     return o, xp.where(some, lse, -np.inf)
 
 
+def attention_with_gradients(
+    xp: Any, q: Array, k: Array, v: Array, do: Array, *, scale: float | None, causal: bool, dtype: str
+) -> tuple[Array, ...]:
+    """o and lse as `attention` has them, then dq (batch, heads, m, D), dk and dv (batch, kv_heads, n, D). do is as o.
+
+    Powers are taken of scores less lse, and delta of o as it is stored. They and their slopes may be kept in `dtype`."""
+    o, lse = attention(xp, q, k, v, scale=scale, causal=causal, dtype=dtype)
+    (batch, heads, m, d), (kv_heads, n) = q.shape, k.shape[1:3]
+    keys, values = (xp.repeat(each, heads // kv_heads, axis=1) for each in (k, v))  # (batch, heads, n, D) each
+    size = 1 / xp.sqrt(xp.asarray(float(d))) if scale is None else scale
+    met = np.arange(n) <= (np.arange(m) + n - m)[:, None] if causal else np.ones((m, n), bool)  # (m, n)
+    some = xp.asarray(met.any(axis=1))  # (m,)
+    base = xp.expand_dims(xp.where(some, lse, 0.0), axis=3)  # (batch, heads, m, 1)
+    scores = xp.matmul(q, xp.matrix_transpose(keys)) * (size * float(np.log2(np.e)))  # (batch, heads, m, n)
+    powers = xp.where(xp.asarray(met), xp.exp2(xp.where(xp.asarray(met), scores - base, 0.0)), 0.0)  # (batch, heads, m, n)
+    delta = xp.sum(xp.round_to(o, dtype) * do, axis=3, keepdims=True)  # (batch, heads, m, 1)
+    slopes = xp.kept_in(powers * (xp.matmul(do, xp.matrix_transpose(values)) - delta), dtype)  # (batch, heads, m, n)
+    dq = xp.matmul(slopes, keys) * size  # (batch, heads, m, D)
+
+    def of_group(x: Array) -> Array:
+        """(batch, kv_heads, rows of the group's heads, columns)."""
+        return xp.reshape(x, (batch, kv_heads, heads // kv_heads * m, x.shape[3]))
+
+    dk = xp.matmul(xp.matrix_transpose(of_group(slopes)), of_group(q)) * size  # (batch, kv_heads, n, D)
+    dv = xp.matmul(xp.matrix_transpose(of_group(xp.kept_in(powers, dtype))), of_group(do))  # (batch, kv_heads, n, D)
+    return o, lse, dq, dk, dv
+
+
 def scaled_blocks(xp: Any, a: Array, b: Array, a_scale: Array, b_scale: Array) -> Array:
     """(M, N): the sum over blocks of K of products of a (M, K) and b (N, K), each times the scales of its block: a_scale (M,
     blocks), b_scale (blocks of N, blocks)."""
