@@ -149,6 +149,8 @@ class Canonical:
     def _pure(self, op: Operation, values: _Values) -> None:
         given = [values.ranges.get(name) for name in op.operands]
         found = ranges.of(op, given)
+        if op.name == "arith.select":
+            found = ranges.chosen(op, self._floats.made, values.ranges.get) or found
         same = self._same(op, values, given)
         form = self._folded(op, found) or same or self._form(op, values, given)
         if op.name == "arith.constant" and _ZERO.match(op.attributes.get("value", "")):

@@ -38,7 +38,7 @@ class FloatClasses:
         for op in program.operations():
             for name in op.results:
                 made.setdefault(name, []).append(op)
-        self._made = {name: ops[0] for name, ops in made.items() if len(ops) == 1}  # regions may use a name again
+        self.made = {name: ops[0] for name, ops in made.items() if len(ops) == 1}  # regions may use a name again
         self.of = cache(self._of)
 
     def may_be_nan(self, value: str) -> bool:
@@ -46,7 +46,7 @@ class FloatClasses:
         return NAN in self.of(value, 0)
 
     def _of(self, value: str, depth: int) -> Classes:
-        op = self._made.get(value)
+        op = self.made.get(value)
         if op is None or depth > _DEEPEST:
             return ALL
         given = lambda place: self.of(op.operands[place], depth + 1)
@@ -74,7 +74,7 @@ class FloatClasses:
         return frozenset({OTHER, ZERO}) if words.low == 0 else frozenset({OTHER})
 
     def _range(self, value: str, depth: int) -> Range | None:
-        op = self._made.get(value)
+        op = self.made.get(value)
         if op is None or depth > _DEEPEST:
             return None
         return ranges.of(op, [self._range(each, depth + 1) for each in op.operands])
@@ -83,7 +83,7 @@ class FloatClasses:
         """Those of `found`, the classes of `value`, that are left where `condition` holds."""
         axes: list[int] = []
         shape = self._shape(condition)
-        while (op := self._made.get(condition)) is not None and op.name in ("tt.expand_dims", "tt.broadcast", "ttg.convert_layout"):
+        while (op := self.made.get(condition)) is not None and op.name in ("tt.expand_dims", "tt.broadcast", "ttg.convert_layout"):
             if op.name == "tt.expand_dims":
                 axes.append(op.integer("axis"))
             condition = op.operands[0]
@@ -100,14 +100,14 @@ class FloatClasses:
 
     def _largest_word(self, largest: str, value: str, axes: list[int]) -> bool:
         """Whether `largest` is the largest of the words of `value` without their signs along the axis that `axes` put back."""
-        op = self._made.get(largest)
+        op = self.made.get(largest)
         if op is None or op.name != "tt.reduce" or ranges.reduced_by(op) != "arith.maxsi" or [op.integer("axis")] != axes:
             return False
-        masked = self._made.get(op.operands[0])
+        masked = self.made.get(op.operands[0])
         if masked is None or masked.name != "arith.andi":
             return False
         mask = self._range(masked.operands[1], 0)
-        words = self._made.get(masked.operands[0])
+        words = self.made.get(masked.operands[0])
         return (
             mask == Range(0x7FFFFFFF, 0x7FFFFFFF)
             and words is not None
@@ -116,7 +116,7 @@ class FloatClasses:
         )
 
     def _shape(self, value: str) -> tuple[int, ...] | None:
-        op = self._made.get(value)
+        op = self.made.get(value)
         kind = parse_type(op.result_types[0]) if op is not None else None
         return tuple(kind.shape) if kind is not None and kind.shape else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -85,6 +85,47 @@ def _found(op: Operation, given: Sequence[Range | None]) -> Range | None:
     if len(known) == 2 and name in _BINARY:
         return _BINARY[name](*known)
     return None
+
+
+def chosen(op: Operation, made: Mapping[str, Operation], known: Callable[[str], Range | None]) -> Range | None:
+    """Of the ``arith.select`` `op`, whose condition leaves each arm some of the numbers that it compares. `made`: what a value
+    comes of, by its name; `known`: its range. None where the condition compares nothing with one number."""
+    asked = made.get(op.operands[0])
+    if asked is None or asked.name != "arith.cmpi" or (predicate := asked.integer("predicate")) not in _LEFT:
+        return None
+    compared, limit = asked.operands[0], known(asked.operands[1])
+    every = known(compared)
+    if limit is None or limit.low != limit.high or every is None:
+        return None
+    arms = [
+        _left_in(arm, compared, left, made, known)
+        for arm, left in zip(op.operands[1:], _LEFT[predicate](every, limit.low), strict=True)
+    ]
+    return arms[0].joined(arms[1]) if arms[0] is not None and arms[1] is not None else None
+
+
+_LEFT: dict[
+    int, Callable[[Range, int], tuple[Range, Range]]
+] = {  # what is left of a range where the predicate holds, and where not
+    2: lambda every, by: (Range(every.low, min(every.high, by - 1)), Range(max(every.low, by), every.high)),
+    3: lambda every, by: (Range(every.low, min(every.high, by)), Range(max(every.low, by + 1), every.high)),
+    4: lambda every, by: (Range(max(every.low, by + 1), every.high), Range(every.low, min(every.high, by))),
+    5: lambda every, by: (Range(max(every.low, by), every.high), Range(every.low, min(every.high, by - 1))),
+}
+
+
+def _left_in(
+    arm: str, compared: str, left: Range, made: Mapping[str, Operation], known: Callable[[str], Range | None]
+) -> Range | None:
+    """Of `arm`, a value that may be `compared` or its complement, of which `left` is left."""
+    if left.low > left.high:
+        return None
+    if arm == compared:
+        return left
+    op = made.get(arm)
+    if op is not None and op.name == "arith.xori" and op.operands[0] == compared and known(op.operands[1]) == Range(-1, -1):
+        return Range(-1 - left.high, -1 - left.low)
+    return known(arm)
 
 
 def reduced_by(op: Operation) -> str:
@@ -170,4 +211,4 @@ def compared(predicate: int, a: Range | None, b: Range | None) -> bool | None:
     return True if always(a, b) else False if never(a, b) else None
 
 
-__all__ = ["ARGUMENTS", "MOST_PROGRAMS", "Range", "compared", "of", "reduced_by", "whole"]
+__all__ = ["ARGUMENTS", "MOST_PROGRAMS", "Range", "chosen", "compared", "of", "reduced_by", "whole"]
