@@ -50,13 +50,6 @@ ARGUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("blocked_matmul/store_target/branch forced/2",),
     ),
     (
-        f"{NOT_JUDGED}: one row whose stride is below its columns; a case has no negative padding",
-        (
-            "tma_gather/row_padding/minimum for maximum/1",
-            "tma_scatter/row_padding/minimum for maximum/1",
-        ),
-    ),
-    (
         f"{NOTHING}: a masked key's scores are minus infinity, and past D it meets zeros of the query",
         ("attention/attention_kernel/sm_90 other value changed/1",),
     ),
@@ -137,11 +130,7 @@ ARGUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("blocked_matmul_pipelined/problem_of/choice forced/1",),
     ),
     (
-        f"{NOTHING}: the word is not negative behind the choice that inverts negative ones",
-        ("dropout/dropout_kernel/sm_80 cast exchanged/0",),
-    ),
-    (
-        f"{NOTHING}: the product of a 32-bit constant by 1 has no upper half, as by 0",
+        f"{NOT_JUDGED}: the upper word of an element's number tells in 2^32 elements; elsewhere a product has no upper half",
         ("dropout/dropout_kernel/sm_80 constant changed/27",),
     ),
     (

@@ -49,6 +49,7 @@ from bitverdict.kernels.descriptor_rules import (
     positive_clause,
     require_bases,
     row_padding,
+    row_strides,
     same_place,
     same_type,
     store_target,
@@ -212,7 +213,7 @@ def blocked_matmul_kernel(a_matrix, b_matrix, c_matrix, TRANSPOSE_B: gl.constexp
 def described(tensor: torch.Tensor, box: list[int]) -> TensorDescriptor:
     """The descriptor of `tensor` in boxes of `box`, with the widest swizzle that the box allows."""
     layout = gl.NVMMASharedLayout.get_default_for(box, element_type(tensor.dtype).gluon)
-    return TensorDescriptor.from_tensor(tensor, box, layout)
+    return TensorDescriptor(tensor, list(tensor.shape), row_strides(tensor), box, layout)
 
 
 def problem_of(kernel: str, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, *, transpose_b: bool = False) -> Problem:

@@ -43,6 +43,12 @@ def row_padding(tensor: torch.Tensor) -> int:
     return max(tensor.stride(0) - tensor.shape[1], 0)
 
 
+def row_strides(tensor: torch.Tensor) -> list[int]:
+    """The strides of a row-major matrix as a descriptor takes them, in elements. One row may have any stride in PyTorch, and no
+    program reads it: one below its columns is that of contiguous rows here."""
+    return [tensor.shape[1] + row_padding(tensor), 1]
+
+
 def whole_units(columns: int, dtype: str) -> int:
     """`columns` rounded up to whole units of 16 bytes: as far as a TMA store into a row that ends inside a unit may write."""
     unit = 8 * ALIGNMENT_BYTES // bits_of(dtype)

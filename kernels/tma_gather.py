@@ -38,6 +38,7 @@ from bitverdict.kernels.descriptor_rules import (
     misalignment,
     positive_clause,
     row_padding,
+    row_strides,
     same_place,
     same_type,
     stride_clause,
@@ -60,7 +61,7 @@ class Problem:
     offsets: int
     column_offset: int = 0
     dtype: str = "bf16"
-    table_pad: int = 0  # elements after each row of the table
+    table_pad: int = 0  # elements after each row of the table; of one row any number
     gathered_pad: int = 0  # elements after each row of the result
     table_offset: int = 0  # elements past a 16-byte boundary
 
@@ -185,7 +186,7 @@ def row_offsets_of(kernel: str, row_offsets: torch.Tensor) -> int:
 def described_rows(table: torch.Tensor, block_x: int, block_y: int) -> TensorDescriptor:
     """The table in boxes of one row; the swizzle is that of the (block_x, block_y) tile in shared memory."""
     layout = gl.NVMMASharedLayout.get_default_for([block_x, block_y], element_type(table.dtype).gluon)
-    return TensorDescriptor.from_tensor(table, [1, block_y], layout)
+    return TensorDescriptor(table, list(table.shape), row_strides(table), [1, block_y], layout)
 
 
 def tma_gather(

@@ -59,7 +59,7 @@ class Problem:
     offsets: int
     column_offset: int = 0
     dtype: str = "bf16"
-    table_pad: int = 0  # elements after each row of the table
+    table_pad: int = 0  # elements after each row of the table; of one row any number
     table_offset: int = 0  # elements past a 16-byte boundary
     source_pad: int = 0  # elements after each row of the source
 

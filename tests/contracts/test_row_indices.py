@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -141,3 +142,18 @@ def test_a_launcher_that_asks_for_distinct_rows_is_given_each_once() -> None:
 def test_hypothesis_reaches_the_same_lists_on_gpus_of_one_architecture() -> None:
     one, other = (CaseSource("tma_gather", Target(f"cuda:{index}", "sm_100", index)).drawn(20) for index in (0, 1))
     assert one == other
+
+
+def test_rows_of_a_table_that_overlap_are_refused_and_one_row_has_any_stride() -> None:
+    gather: Any = resolve("tma_gather")
+    one = gather.case(
+        {"table_rows": 1, "table_columns": 64, "offsets": 8, "table_pad": -63},
+        {"block_x": 8, "block_y": 64},
+        regime="normal",
+        data_seed=1,
+    )
+    assert gather.case_from_json(one.to_json()) == one
+    assert gather.expected_outcome(one, BLACKWELL).result
+    two = replace(one, problem=replace(one.problem, table_rows=2))
+    with pytest.raises(UsageError, match=r"case\.problem\.table_pad = -63: rows must not overlap; take at least 0"):
+        gather.case_from_json(two.to_json())

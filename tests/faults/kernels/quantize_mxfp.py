@@ -16,7 +16,7 @@ _TEXTS = (
     ("NaN elements", "values = tl.where(finite[:, None], values, 0.0)", "values = values", _WRONG),
     ("no scale's NaN", "tl.where(finite, exponent, 0xFF)", "exponent", _WRONG),
     ("an fp8 scale without the tensor's", "scale.to(tl.float32) * tensor_scale", "scale.to(tl.float32)", _WRONG),
-    ("a quotient of two ulp", "tl.div_rn(top, 6.0 * tensor_scale)", "top / (6.0 * tensor_scale)", _WRONG),
+    ("a quotient of two ulp", "tl.div_rn(top, 6.0 * tensor_scale)", "(top / (6.0 * tensor_scale))", _WRONG),
     ("a product with the reciprocal", "tl.div_rn(values, tl.broadcast_to(divisor[:, None], (BLOCKS, SIZE)))",
      "values * (1.0 / divisor)[:, None]", _WRONG),
     ("a divisor of zero", "tl.where(divisor > 0, divisor, float(\"inf\"))", "divisor", _WRONG),

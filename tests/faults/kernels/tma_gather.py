@@ -80,8 +80,8 @@ _TEXTS = (
     ),
     (
         "box of half a row",
-        "TensorDescriptor.from_tensor(table, [1, block_y], layout)",
-        "TensorDescriptor.from_tensor(table, [1, block_y // 2], layout)",
+        "row_strides(table), [1, block_y], layout)",
+        "row_strides(table), [1, block_y // 2], layout)",
         ("wrong words", "refused", "launcher error"),
     ),
 )
