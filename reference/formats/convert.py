@@ -117,6 +117,8 @@ def _on_amd(source: str, destination: str, arch: str) -> tuple[Step, ...]:
             return (Step(source, destination, "integer operations", saturated_by_integers),)
         case "e4m3", ("fp32" | "fp16") if arch in FP8_BY_INTEGERS:
             return (Step(source, destination, "integer operations", rounded),)
+        case "e4m3", "bf16" if arch in FP8_BY_INTEGERS:
+            return (Step(source, destination, "integer operations", rescaled),)
     raise ValueError(f"{arch}: what Triton 3.9 makes of a conversion from {source} to {destination} is not known here: try fp32")
 
 
@@ -233,6 +235,13 @@ def rebiased(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     magnitude = (codes & 0x7F).astype(np.uint16) << 5  # (...) an e5m2 exponent in bf16's place, 112 too low
     sign = (codes & 0x80).astype(np.uint16) << 8  # (...)
     return encode(_FORMATS[destination], decode(_FORMATS[destination], magnitude) * 2.0**112) | sign
+
+
+def rescaled(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
+    """e4m3 read with a longer exponent's bias and multiplied by a power of two: what is a NaN comes out as 480."""
+    magnitude = codes & 0x7F  # (...)
+    values = np.where(magnitude == 0x7F, 480.0, decode(_FORMATS[source], np.minimum(magnitude, 0x7E)))  # (...)
+    return encode(_FORMATS[destination], values) | (codes & 0x80).astype(np.uint16) << 8
 
 
 def truncated_into_range(source: str, destination: str, codes: np.ndarray) -> np.ndarray:

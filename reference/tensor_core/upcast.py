@@ -24,6 +24,7 @@ class ScaleModel(Enum):
     """How an E8M0 code becomes bf16."""
 
     REPAIRED = "2^-127 for code 0 and NaN for 0xFF (Triton 3.9.0, as compiled)"
+    CUT = "as REPAIRED; a NaN of e4m3 counts as 480, and products are cut to bf16 (Triton 3.9.0 for gfx90a and gfx942, as compiled)"
     SHIFTED = "code << 7: zero for code 0 and infinity for 0xFF (a bare shift)"
 
 
@@ -57,16 +58,36 @@ def upcast_by_definition(
     if scale == "e8m0":
         words = scales.astype(np.uint16) << np.uint16(7)  # (L, blocks)
         factor = decode(BF16, words)  # (L, blocks)
-        if model is ScaleModel.REPAIRED:
+        if model is not ScaleModel.SHIFTED:
             factor = decode(BF16, np.maximum(words, np.uint16(64)))  # (L, blocks)
             factor[np.isinf(factor)] = np.nan
     elif scale in ("e4m3", "ue4m3"):
-        factor = decode(E4M3, scales)  # (L, blocks) the sign bit counts here
+        factor = finite_e4m3(scales) if model is ScaleModel.CUT else decode(E4M3, scales)  # (L, blocks) the sign bit counts here
     else:
         raise ValueError(f"no upcast model for scales in {scale}; there are e8m0 and e4m3")
     spread = np.repeat(factor, scale_block, axis=1)[:, : codes.shape[1]]  # (L, K)
+    if model is ScaleModel.CUT:
+        return cut_product(element, codes, encode(BF16, spread))  # (L, K)
     with np.errstate(invalid="ignore"):
         return encode(BF16, decode(FORMATS[element], codes) * spread)  # (L, K) the product is exact, then rounded once
+
+
+def finite_e4m3(codes: np.ndarray) -> np.ndarray:
+    """Numbers (float64) of e4m3 `codes` of any shape as Triton 3.9.0 reads them for gfx90a and gfx942: the code of a NaN is 480, as
+    if e4m3 went on."""
+    magnitude = codes & np.uint8(0x7F)
+    found = np.where(magnitude == 0x7F, 480.0, decode(E4M3, np.minimum(magnitude, np.uint8(0x7E))))
+    return np.where(codes & np.uint8(0x80), -found, found)
+
+
+def cut_product(element: str, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
+    """bf16 codes of `codes` in `element` ("e4m3", "e2m1") times bf16 `scales` of the same shape: an fp32 product, whose low half is
+    dropped. A NaN stays one."""
+    values = finite_e4m3(codes) if element == "e4m3" else decode(FORMATS[element], codes)
+    with np.errstate(invalid="ignore", over="ignore", under="ignore"):
+        found = values.astype(np.float32) * decode(BF16, scales).astype(np.float32)
+    words = (found.view(np.uint32) >> np.uint32(16)).astype(np.uint16)
+    return np.where(np.isnan(found), np.uint16(0x7FC0), words)
 
 
 def upcast_product(

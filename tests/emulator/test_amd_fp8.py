@@ -22,6 +22,7 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
 from bitverdict.reference.formats import FORMATS, convert
 from bitverdict.reference.formats.convert import rounded
+from bitverdict.reference.tensor_core.upcast import cut_product
 from tests.faults.kernels.quantize_mxfp import MUTANTS
 from tests.faults.mutants import Mutant, write_mutant
 from tests.support import amd_kernels
@@ -83,6 +84,11 @@ def executed(text: str, words: np.ndarray) -> np.ndarray:
             held[name] = held.get(found[1], words)
         elif found := re.fullmatch(r"insertelement <2 x i8> <i8 0, i8 poison>, i8 ([\w%.]+), i64 1", told):
             held[name] = held[found[1]].astype(np.uint16) << np.uint16(8)  # the upper byte of a word
+        elif found := re.fullmatch(r"insertelement <4 x i8> <i8 0, i8 poison, [^>]*>, i8 ([\w%.]+), i64 1", told):
+            held[name] = held[found[1]].astype(np.uint32) << np.uint32(8)
+        elif found := re.fullmatch(r"fmul (?:nnan )?float ([\w%.]+), f0x(\w+)", told):
+            factor = np.uint32(int(found[2], 16)).view(np.float32)
+            held[name] = (held[found[1]].view(np.float32) * factor).view(np.uint32)
         elif found := re.fullmatch(r"fpext half ([\w%.]+) to float", told):
             held[name] = held[found[1]].view(np.float16).astype(np.float32).view(np.uint32)
         else:
@@ -114,6 +120,38 @@ def test_e4m3_is_widened_exactly(wide: str) -> None:
     codes = words_of("e4m3")
     found, due = executed(compiled("gfx942", "e4m3", wide), codes), convert("e4m3", wide, codes, "gfx942")
     assert codes[found != due].tolist() == [0x7F, 0xFF]  # which NaN comes out is open
+
+
+def test_a_nan_of_e4m3_becomes_480_in_bf16() -> None:
+    codes = words_of("e4m3")
+    for arch in ("gfx90a", "gfx942"):
+        found = executed(compiled(arch, "e4m3", "bf16"), codes)
+        assert (found == convert("e4m3", "bf16", codes, arch)).all()
+        assert found[[0x7F, 0xFF]].tolist() == [0x43F0, 0xC3F0]
+
+
+SCALED_FP8 = (
+    r"and <2 x i8> %\w+, splat \(i8 127\)", r"shl nuw nsw <2 x i32> %\w+, splat \(i32 20\)",
+    r"fmul nnan <2 x float> %\w+, splat \(float f0x7B800000\)", r"and <2 x i8> %\w+, splat \(i8 -128\)",
+    r"shl nuw <2 x i32> %\w+, splat \(i32 24\)", "or disjoint <2 x i32>", "fmul <2 x float>",
+    r"lshr <2 x i32> %\w+, splat \(i32 16\)",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942"])
+def test_e4m3_times_its_scale_is_the_compiled_program_s(arch: str) -> None:
+    """LLVM IR of `amdg.scaled_upcast_fp8`, carried out on every element with every scale."""
+    types = dict.fromkeys(("a", "b"), "*fp8e4nv") | dict.fromkeys(("a_scale", "b_scale"), "*u8") | {"c": "*fp32", "K": "constexpr"}
+    asked = ASTSource(amd_kernels.scaled_product, types, {(5,): 64})
+    text = triton.compile(asked, target=GPUTarget("hip", arch, 64), options={"num_warps": 1}).asm["llir"]
+    assert re.search("[^\n]*\n(?:.*(?:bitcast|zext|insertelement|shufflevector).*\n)*.*".join(SCALED_FP8), text)
+    codes, scales = np.arange(256, dtype=np.uint8)[:, None], np.arange(1 << 16, dtype=np.uint16)[None, ::64]
+    magnitude = ((codes & 127).astype(np.uint32) << 20).view(np.float32) * np.float32(2.0**120)
+    signed = (magnitude.view(np.uint32) | (codes & np.uint8(128)).astype(np.uint32) << 24).view(np.float32)
+    with np.errstate(invalid="ignore", over="ignore"):
+        product = signed * (scales.astype(np.uint32) << 16).view(np.float32)
+    due, found = (product.view(np.uint32) >> 16).astype(np.uint16), cut_product("e4m3", *np.broadcast_arrays(codes, scales))
+    assert (found == due)[~np.isnan(product)].all() and (found[np.isnan(product)] == 0x7FC0).all()
 
 
 def test_triton_makes_nan_of_fp16_that_e4m3_would_saturate() -> None:

@@ -75,3 +75,12 @@ def product(a, b, c, k, BLOCK: tl.constexpr, BLOCK_K: tl.constexpr):
         right = tl.load(b + (block * BLOCK_K + depth[:, None]) * BLOCK + row[None, :], mask=inside[:, None], other=0.0)
         found = tl.dot(left, right, found)
     tl.store(c + row[:, None] * BLOCK + row[None, :], found)
+
+
+@triton.jit
+def scaled_product(a, a_scale, b, b_scale, c, K: tl.constexpr):
+    line, inner, block = tl.arange(0, 32), tl.arange(0, K), tl.arange(0, K // 32)
+    left, right = tl.load(a + line[:, None] * K + inner[None, :]), tl.load(b + line[None, :] * K + inner[:, None])
+    of_rows = tl.load(a_scale + line[:, None] * (K // 32) + block[None, :])
+    of_columns = tl.load(b_scale + line[:, None] * (K // 32) + block[None, :])
+    tl.store(c + line[:, None] * 32 + line[None, :], tl.dot_scaled(left, of_rows, "e4m3", right, of_columns, "e4m3"))

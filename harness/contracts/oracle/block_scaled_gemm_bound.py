@@ -13,6 +13,7 @@ from bitverdict.harness.contracts.inputs.block_scaled_inputs import Side
 from bitverdict.harness.contracts.oracle.allowed_results import allowed
 from bitverdict.harness.contracts.oracle.gemm_bound import Launched, accumulations, bound_rests_on, chosen, of_arch
 from bitverdict.harness.contracts.oracle.second_opinion import second_opinion
+from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
 from bitverdict.kernels.scaled_operands import ScaledFormat
 from bitverdict.reference.error_bound import accumulated_sums, field_powers, products_grid, raised_alignment
@@ -50,7 +51,9 @@ def bounded_scaled_product(
 
 def scaled_opinion(f: ScaledFormat, out: str, words: np.ndarray, a: Side, b: Side, arch: str, family: str) -> SecondOpinion | None:
     """What the bound says of `words` (M, N) in `out` of a product by instructions of `family`; sides as for
-    `bounded_scaled_product`."""
+    `bounded_scaled_product`. None on AMD's chips, whose instructions are not among those that the bound is derived for."""
+    if is_amd(arch):
+        return None
 
     def bound(rows: np.ndarray, columns: np.ndarray) -> ExpectedOutput:
         left, right = (Side(side.codes[some], side.scales[some]) for side, some in ((a, rows), (b, columns)))

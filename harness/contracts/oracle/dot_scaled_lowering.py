@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, words_rest_on
-from bitverdict.harness.model.architectures import Feature, architecture
+from bitverdict.harness.contracts.oracle.dot_lowering import Plan, accumulator_words, chained_product, dot_plan, words_rest_on
+from bitverdict.harness.model.architectures import Feature, architecture, is_amd
 from bitverdict.reference.formats import FORMATS, convert
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, upcast_operand
 from bitverdict.reference.tensor_core.asked import Asked, answered
+from bitverdict.reference.tensor_core.upcast import ScaleModel
 
 MMA_SYNC_WIDTH = 8  # bf16 a thread of mma.sync holds of widened operands, four times what one instruction reads
 _KINDS = {("e2m1", "e2m1", "e8m0"): "mxf4", ("e2m1", "e2m1", "ue4m3"): "mxf4nvf4"}  # all others: mxf8f6f4
@@ -25,7 +26,8 @@ _KINDS = {("e2m1", "e2m1", "e8m0"): "mxf4", ("e2m1", "e2m1", "ue4m3"): "mxf4nvf4
 
 @dataclass(frozen=True, kw_only=True)
 class ScaledPlan:
-    """One ascending chain from zero over all of K. `widened`: the scales are multiplied in before `rule`, in bf16."""
+    """One ascending chain from zero over all of K. `widened`: the scales are multiplied in before `rule`, in bf16. `chain`: the
+    instructions one after another, on AMD."""
 
     rule: Instruction
     a: str
@@ -33,6 +35,7 @@ class ScaledPlan:
     scale: str
     block_size: int
     widened: bool
+    chain: Plan | None = None
 
     @property
     def family(self) -> str:
@@ -46,6 +49,10 @@ class ScaledPlan:
 
 def scaled_plan(arch: str, a: str, b: str, scale: str, block_size: int) -> ScaledPlan:
     """The plan for elements in formats `a` and `b` with one scale for `block_size` of them."""
+    if is_amd(arch):
+        chain = dot_plan(arch, "bf16", block_m=128, block_n=128, block_k=128, num_warps=4)  # larger tiles have the same instruction
+        assert chain.rule is not None
+        return ScaledPlan(rule=chain.rule, a=a, b=b, scale=scale, block_size=block_size, widened=True, chain=chain)
     families, fp4 = architecture(arch).families, (a == "e2m1", b == "e2m1")
     if takes_scales(arch) and fp4[0] == fp4[1]:
         kind = "mxf4nvf4" if all(fp4) else "mxf8f6f4"
@@ -68,7 +75,9 @@ def result_words(
     plan: ScaledPlan, out: str, arch: str, a: np.ndarray, a_scales: np.ndarray, b: np.ndarray, b_scales: np.ndarray
 ) -> np.ndarray:
     """Words (M, N) in `out`: codes a (M, K) and b (N, K), scale codes (M, blocks) and (N, blocks)."""
-    if plan.widened:
+    if plan.chain is not None:
+        sums = accumulator_words(plan.chain, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales).T)  # (M, N)
+    elif plan.widened:
         sums = chained_product(plan.rule, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales).T)  # (M, N)
     else:
         asked = Asked(rule=plan.rule, a=a, b=np.ascontiguousarray(b.T), a_scales=a_scales, b_scales=b_scales)
@@ -80,6 +89,8 @@ def element_words(
     plan: ScaledPlan, out: str, arch: str, a: np.ndarray, a_scales: np.ndarray, b: np.ndarray, b_scales: np.ndarray
 ) -> np.ndarray:
     """Words (P,) of chosen elements: row p of `a` with row p of `b`, (P, K) each, and their scales (P, blocks)."""
+    if plan.chain is not None:
+        raise ValueError(f"{plan.rule.name}: chosen elements of a chain of MFMA are not computed alone: ask result_words")
     if plan.widened:
         sums = elements(plan.rule, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales))  # (P,)
     else:
@@ -89,7 +100,8 @@ def element_words(
 
 def _widened(plan: ScaledPlan, element: str, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """bf16 codes (L, K'), in the order the instruction takes K."""
-    wide = upcast_operand(element, codes, plan.scale, scales, plan.block_size)  # (L, K)
+    model = ScaleModel.REPAIRED if plan.chain is None else ScaleModel.CUT
+    wide = upcast_operand(element, codes, plan.scale, scales, plan.block_size, model)  # (L, K)
     if plan.family != "mma.sync":
         return wide
     group = 8 * MMA_SYNC_WIDTH

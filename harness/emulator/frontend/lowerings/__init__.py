@@ -2,6 +2,7 @@
 
 from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     amd_registers,
+    amd_scaled_operands,
     assembly,
     atomics,
     barriers,
