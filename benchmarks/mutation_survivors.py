@@ -146,14 +146,6 @@ ARGUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ("fused_gather_scatter_matmul/GroupedTiles.tile/another operation/1",),
     ),
     (
-        f"{NOTHING}: ALIGNED tells of sizes and offsets, which hold wherever an operand begins",
-        ("grouped_matmul/grouped_matmul/comparison inverted/0",),
-    ),
-    (
-        f"{NOTHING}: the columns of a row of tiles are gone through in another order, as `tiles_n` tiles follow each other",
-        ("grouped_matmul/grouped_matmul_kernel/term dropped/7",),
-    ),
-    (
         f"{NOT_JUDGED}: a tile's first row times k leaves 32 bits in an A of 2^31 elements: each tile of it is computed",
         ("grouped_matmul/grouped_matmul_kernel/cast dropped/0",),
     ),
