@@ -1,13 +1,13 @@
 """Which classes of numbers a float of a tile program can be of, as far as its operations tell: NaN, infinite, zero, other.
 
 What the operations give is IEEE 754's: infinity by zero, infinity over infinity and zero over zero are NaN, other products and
-quotients of numbers are none. A value that is chosen by a condition is of the classes that the condition leaves.
+quotients of numbers are none, and a largest number is none where one of the two is a number. A value that is chosen by a condition
+is of the classes that the condition leaves; one that a loop carries is of those that it begins with and that a turn gives it.
 """
 
 from __future__ import annotations
 
 import re
-from functools import cache
 
 from bitverdict.harness.emulator.mlir_reader import Operation, Program
 from bitverdict.harness.emulator.mlir_types import parse_type
@@ -39,36 +39,55 @@ class FloatClasses:
             for name in op.results:
                 made.setdefault(name, []).append(op)
         self.made = {name: ops[0] for name, ops in made.items() if len(ops) == 1}  # regions may use a name again
-        self.of = cache(self._of)
+        """What a value comes of, by its name; none of a name that is used twice."""
+        self._carried = {name: ways for name, ways in carried(program).items() if name not in made}
+        self._found: dict[str, Classes] | None = None
 
     def may_be_nan(self, value: str) -> bool:
         """Whether nothing shows that no element of `value` is a NaN."""
-        return NAN in self.of(value, 0)
+        return NAN in self.of(value)
 
-    def _of(self, value: str, depth: int) -> Classes:
-        op = self.made.get(value)
-        if op is None or depth > _DEEPEST:
-            return ALL
-        given = lambda place: self.of(op.operands[place], depth + 1)
+    def of(self, value: str) -> Classes:
+        if self._found is None:
+            self._found = dict.fromkeys((*self.made, *self._carried), frozenset[str]())
+            self._find(self._found)
+        return self._found.get(value, ALL)
+
+    def _find(self, found: dict[str, Classes]) -> None:
+        """Of each value the classes that the operations give it, from none of any on until no operation gives another."""
+        grows = True
+        while grows:
+            grows = False
+            for name in found:
+                op = self.made.get(name)
+                given = self._given(op) if op is not None else frozenset[str]().union(*map(self.of, self._carried[name]))
+                if not given <= found[name]:
+                    found[name], grows = found[name] | given, True
+
+    def _given(self, op: Operation) -> Classes:
+        """Of what `op` gives."""
+        given = lambda place: self.of(op.operands[place])
         if op.name == "arith.constant":
             said = op.attributes.get("value", "")
             return next((frozenset({one}) for one, written in _WRITTEN.items() if written.match(said)), ALL)
         if op.name in _SAME_ELEMENTS:
             return given(0)
         if op.name == "tt.bitcast":
-            return self._of_words(op, depth)
+            return self._of_words(op)
         if op.name == "arith.mulf":
             return _product(given(0), given(1))
         if op.name in ("arith.divf", "tt.precise_divf"):
             return _quotient(given(0), given(1))
+        if op.name in ("arith.maxnumf", "arith.minnumf"):
+            return given(0) | given(1) if NAN in given(0) & given(1) else (given(0) | given(1)) - {NAN}
         if op.name == "arith.select":
             return self._left(op.operands[0], op.operands[1], given(1)) | given(2)
         return ALL
 
-    def _of_words(self, op: Operation, depth: int) -> Classes:
+    def _of_words(self, op: Operation) -> Classes:
         """Of integers that are taken for fp32."""
         kind = parse_type(op.result_types[0])
-        words = self._range(op.operands[0], depth + 1)
+        words = self._range(op.operands[0], 0)
         if kind is None or kind.element != "f32" or words is None or words.low < 0 or words.high >= _INFINITY:
             return ALL
         return frozenset({OTHER, ZERO}) if words.low == 0 else frozenset({OTHER})
@@ -90,7 +109,7 @@ class FloatClasses:
         if op is None or shape != self._shape(value):
             return found
         if op.name == "arith.cmpf" and not axes and value in op.operands and (predicate := op.integer("predicate")) in range(1, 7):
-            zeros = [self.of(each, 0) == {ZERO} for each in op.operands if each != value]
+            zeros = [self.of(each) == {ZERO} for each in op.operands if each != value]
             return found - {NAN} - ({ZERO} if zeros == [True] and predicate in (2, 4, 6) else set())
         if op.name == "arith.cmpi" and op.integer("predicate") == 2 and self._largest_word(op.operands[0], value, axes):
             bound = self._range(op.operands[1], 0)
@@ -119,6 +138,20 @@ class FloatClasses:
         op = self.made.get(value)
         kind = parse_type(op.result_types[0]) if op is not None else None
         return tuple(kind.shape) if kind is not None and kind.shape else None
+
+
+def carried(program: Program) -> dict[str, list[str]]:
+    """Arguments of blocks that branches go to -> the values that those hand over. None of a name that two blocks use."""
+    found: dict[str, list[list[str]]] = {}
+    for function in program.functions.values():
+        ends = [block.operations[-1] for block in function.blocks if block.operations]
+        for block in function.blocks:
+            ways = [
+                given for end in ends for label, given in zip(end.successors, end.handed(), strict=True) if label == block.label
+            ]
+            for place, (name, _) in enumerate(block.arguments):
+                found.setdefault(name, []).append([given[place] for given in ways])
+    return {name: blocks[0] for name, blocks in found.items() if len(blocks) == 1 and blocks[0]}
 
 
 def _product(a: Classes, b: Classes) -> Classes:
