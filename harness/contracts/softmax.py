@@ -8,6 +8,7 @@ from types import ModuleType
 import bitverdict.kernels.softmax
 from bitverdict.harness.contracts.base.row_contract import RowContract, normal_for, output, row_sum, widened
 from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.contracts.inputs.regimes import HUNDREDS
 from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
@@ -19,6 +20,7 @@ from bitverdict.reference.row_functions import softmax
 class SoftmaxContract(RowContract):
     parameters = "(x, *, per_thread=4, num_warps=4)"
     approximates = True
+    for_wide = HUNDREDS  # a shift by another number than the largest shows where powers overflow alone
 
     def draw_rest(self, draw: Callable) -> Fields:
         from hypothesis import strategies as st

@@ -32,6 +32,9 @@ class RowContract(KernelContract):
     """The kernel takes a function whose words no public model of AMD's gives: there its outputs are held to a bound, and gradients,
     whose mathematics is not written down, are not asked for."""
 
+    for_wide: str = "normal"
+    """The regime that stands for wide and subnormal numbers where a bound decides."""
+
     def bounded(self, case: Case, target: Target) -> bool:
         """Whether `case` is held to a bound on `target`."""
         return bool(case.launcher) or (self.approximates and is_amd(target.arch))
@@ -48,7 +51,7 @@ class RowContract(KernelContract):
         if case.launcher or not self.bounded(case, target) or not self.expected_outcome(case, target).result:
             return case
         forward = {"backward": False} if hasattr(case.problem, "backward") else {}
-        asked = self.with_regime_of_a_launcher(normal_for(case, "wide", "subnormals"))
+        asked = self.with_regime_of_a_launcher(normal_for(case, "wide", "subnormals", by=self.for_wide))
         return dataclasses.replace(asked, problem=dataclasses.replace(case.problem, **forward))
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
@@ -93,9 +96,10 @@ class RowContract(KernelContract):
         yield {"rows": 2, "columns": LONGEST + 1}, {}
 
 
-def normal_for(case: Case, *regimes: str) -> Case:
-    """`case` with normal numbers for those of `regimes`. Exponentials of wide numbers' differences hang on float64's last bits."""
-    return dataclasses.replace(case, regime="normal") if case.regime in regimes else case
+def normal_for(case: Case, *regimes: str, by: str = "normal") -> Case:
+    """`case` with normal numbers, or those of the regime `by`, for those of `regimes`. Exponentials of wide numbers' differences hang
+    on float64's last bits."""
+    return dataclasses.replace(case, regime=by) if case.regime in regimes else case
 
 
 def widened(operand: Operand, arch: str) -> np.ndarray:

@@ -31,7 +31,11 @@ TENTH = "tenth"
 MODERATE = "moderate"
 """A regime of its own, of described kernels: any mantissa, exponents from -4 to 3."""
 
-KNOWN = (*REGIMES, EXACT, TENTH, MODERATE, PAIRS, ALL_CODES)
+HUNDREDS = "hundreds"
+"""A regime of its own: deviates of standard deviation 100, whose exponentials overflow, and of whose differences a bound decides
+them."""
+
+KNOWN = (*REGIMES, EXACT, TENTH, MODERATE, HUNDREDS, PAIRS, ALL_CODES)
 
 INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
 WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
@@ -76,7 +80,7 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
             return _largest(fmt, shape, rng)
         case "planted":
             return _with_specials(fmt, _normal(fmt, shape, rng), rng)
-    return _normal(fmt, shape, rng, 0.1 if regime == TENTH else 1.0)
+    return _normal(fmt, shape, rng, {TENTH: 0.1, HUNDREDS: 100.0}.get(regime, 1.0))
 
 
 def factor(
