@@ -107,6 +107,9 @@ class CrossEntropyContract(RowContract):
         if self.bounded(case, target):
             given, formats = [operands["x"], operands["targets"]], {"loss": "fp32", "lse": "fp32"}
             named = {"smoothing": case.problem.smoothing, "ignore_index": case.problem.ignore_index}
+            if case.problem.backward and not case.launcher:
+                given, formats = [*given, operands["g"]], formats | {"dx": case.problem.dtype}
+                return row_mathematics.traced(row_mathematics.cross_entropy_with_gradient, given, formats, target.arch, **named)
             return row_mathematics.traced(row_mathematics.cross_entropy, given, formats, target.arch, **named)
         p, c = case.problem, case.config
         x, targets = widened(operands["x"], target.arch), operands["targets"].codes

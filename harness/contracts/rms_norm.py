@@ -64,6 +64,11 @@ class RmsNormContract(RowContract):
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if self.bounded(case, target):
             given, formats = [operands["x"], operands["w"]], {"y": case.problem.dtype, "r": "fp32"}
+            if case.problem.backward and not case.launcher:
+                given, formats = [*given, operands["dy"]], formats | {"dx": case.problem.dtype, "dw": "fp32"}
+                return row_mathematics.traced(
+                    row_mathematics.rms_norm_with_gradients, given, formats, target.arch, eps=self.module.EPS
+                )
             return row_mathematics.traced(row_mathematics.rms_norm, given, formats, target.arch, eps=self.module.EPS)
         x, w, dy = (widened(operands[name], target.arch) for name in ("x", "w", "dy"))
         order = row_sum(case.problem.columns, case.config, target.arch)

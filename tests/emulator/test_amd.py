@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,6 +23,8 @@ from bitverdict.reference.reduction_order import AMD as AMD_PAIRS
 from bitverdict.reference.reduction_order import Layout, reduction_order
 from bitverdict.reference.row_functions import RowSum
 from bitverdict.reference.tracing.function_errors import FUNCTIONS, function_error
+from tests.faults.kernels import cross_entropy, rms_norm
+from tests.faults.mutants import Mutant, once, write_mutant
 from tests.support import amd_kernels
 
 AMD = tuple(name for name in EMULATED if is_amd(name))
@@ -263,6 +266,30 @@ def test_kernels_on_rows_pass_on_gfx942(stem: str) -> None:
     refused = [case for case in required if not contract.expected_outcome(case, where).result]
     found = [judge(case, where, contract) for case in (*required[:4], *refused)]
     assert {each.decision.value for each in found} == {"pass"} and sum(each.words for each in found) and refused
+
+
+SHIFTED = Mutant(
+    kernel="softmax",
+    name="a shift the wrong way",
+    edits=once("values - gl.max", "values + gl.max"),
+    expected=("outside the bound",),
+)
+FAULTS = [
+    SHIFTED,
+    *(
+        each
+        for each in (*rms_norm.MUTANTS, *cross_entropy.MUTANTS)
+        if each.name in ("dx without the mean", "a gradient of weight one")
+    ),
+]
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each.name)
+def test_a_bound_on_gfx942_tells_powers_that_overflow_and_wrong_gradients(fault: Mutant, tmp_path: Path) -> None:
+    where, contract = target("emulated:gfx942"), resolve(write_mutant(fault, tmp_path))
+    wanted = "hundreds" if fault is SHIFTED else "normal"
+    asked = [each for each in contract.required(where) if each.regime == wanted and getattr(each.problem, "backward", True)]
+    assert {judge(each, where, contract).outcome.value for each in asked[1:3]} == {"outside the bound"}
 
 
 def test_a_layout_of_32_threads_is_refused_on_gfx942() -> None:

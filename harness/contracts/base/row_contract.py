@@ -29,8 +29,7 @@ class RowContract(KernelContract):
     pads: tuple[str, ...] = ("x_pad",)
     """Fields of Problem: the elements that follow each row of an operand."""
     approximates: bool = False
-    """The kernel takes a function whose words no public model of AMD's gives: there its outputs are held to a bound, and gradients,
-    whose mathematics is not written down, are not asked for."""
+    """The kernel takes a function whose words no public model of AMD's gives: there its outputs are held to a bound."""
 
     for_wide: str = "normal"
     """The regime that stands for wide and subnormal numbers where a bound decides."""
@@ -50,9 +49,7 @@ class RowContract(KernelContract):
         """`case` as a bound on `target` can decide it."""
         if case.launcher or not self.bounded(case, target) or not self.expected_outcome(case, target).result:
             return case
-        forward = {"backward": False} if hasattr(case.problem, "backward") else {}
-        asked = self.with_regime_of_a_launcher(normal_for(case, "wide", "subnormals", by=self.for_wide))
-        return dataclasses.replace(asked, problem=dataclasses.replace(case.problem, **forward))
+        return self.with_regime_of_a_launcher(normal_for(case, "wide", "subnormals", by=self.for_wide))
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         return [({"dtype": d}, {"per_thread": p, "num_warps": w}) for d in DTYPES for p, w in LAYOUTS]
@@ -97,8 +94,8 @@ class RowContract(KernelContract):
 
 
 def normal_for(case: Case, *regimes: str, by: str = "normal") -> Case:
-    """`case` with normal numbers, or those of the regime `by`, for those of `regimes`. Exponentials of wide numbers' differences hang
-    on float64's last bits."""
+    """`case` with normal numbers, or those of the regime `by`, for those of `regimes`. Exponentials of wide numbers' differences
+    hang on float64's last bits."""
     return dataclasses.replace(case, regime=by) if case.regime in regimes else case
 
 

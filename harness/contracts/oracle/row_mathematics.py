@@ -44,6 +44,14 @@ def rms_norm(xp: Any, x: Array, w: Array, *, eps: float) -> tuple[Array, Array]:
     return x * r * w, xp.squeeze(r, axis=1)
 
 
+def rms_norm_with_gradients(xp: Any, x: Array, w: Array, dy: Array, *, eps: float) -> tuple[Array, ...]:
+    """y and r as `rms_norm` has them, then dx (rows, columns) and dw (columns,)."""
+    y, r = rms_norm(xp, x, w, eps=eps)
+    inverse, scaled = xp.expand_dims(r, axis=1), dy * w  # (rows, 1), (rows, columns)
+    dx = inverse * (scaled - x * (inverse * inverse * xp.mean(scaled * x, axis=1, keepdims=True)))  # (rows, columns)
+    return y, r, dx, xp.sum(dy * x * inverse, axis=0)
+
+
 def swiglu(xp: Any, a: Array, b: Array) -> Array:
     """a / (1 + exp(-a)) b."""
     return a / (1 + xp.exp(-a)) * b
@@ -75,6 +83,18 @@ def cross_entropy(xp: Any, x: Array, targets: Array, *, smoothing: float, ignore
     if smoothing:
         loss = (1 - smoothing) * loss + smoothing * (lse - xp.sum(x, axis=1) / columns)  # (rows,)
     return xp.where(counted, loss, 0.0), lse
+
+
+def cross_entropy_with_gradient(
+    xp: Any, x: Array, targets: Array, g: Array, *, smoothing: float, ignore_index: int
+) -> tuple[Array, Array, Array]:
+    """loss and lse as `cross_entropy` has them, then dx (rows, columns) for the gradients g (rows,) of the losses."""
+    loss, lse = cross_entropy(xp, x, targets, smoothing=smoothing, ignore_index=ignore_index)
+    columns, given = x.shape[1], xp.expand_dims(targets, axis=1)  # (rows, 1)
+    at = xp.asarray(np.arange(columns)[None, :]) == given  # (rows, columns)
+    weights = smoothing / columns + xp.where(at, 1 - smoothing, 0.0)  # (rows, columns)
+    dx = (xp.exp(x - xp.expand_dims(lse, axis=1)) - weights) * xp.expand_dims(g, axis=1)  # (rows, columns)
+    return loss, lse, xp.where(given != ignore_index, dx, 0.0)
 
 
 def attention(xp: Any, q: Array, k: Array, v: Array, *, scale: float | None, causal: bool, dtype: str) -> tuple[Array, Array]:
