@@ -21,6 +21,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from benchmarks import one_wrong_word
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.frontends import cli_large
 from bitverdict.harness.model.addresses import resolve
@@ -375,3 +376,15 @@ def test_a_case_whose_words_cost_more_has_more_time() -> None:
     whole = large_cases.timeout_of(case, 1 << 50)
     assert whole == large_cases.task_of(case, 4096**3).timeout
     assert whole > 4096**3 / 1e8, "an arithmetic model of a hundred million products a second"
+
+
+def test_the_command_damages_one_word_and_says_whether_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    row, why = one_wrong_word.found(small(), HOPPER, np.random.default_rng(3))
+    assert (row.decision, row.differ, row.words, why) == (Decision.FAIL, 1, row.of, "")
+    row, why = one_wrong_word.found(small(), target("emulated:sm_80"), np.random.default_rng(4))
+    assert (row.differ, why) == (1, "")
+    judged = large_cases.large_row
+    monkeypatch.setattr(one_wrong_word, "large_row", lambda *asked: replace(judged(*asked), decision=Decision.PASS))
+    assert "damaged (" in one_wrong_word.found(small(), HOPPER, np.random.default_rng(3))[1]
+    monkeypatch.setattr(one_wrong_word, "large_row", lambda *asked: replace(judged(*asked), words=1))
+    assert "damaged (" in one_wrong_word.found(small(), HOPPER, np.random.default_rng(3))[1]
