@@ -1,6 +1,6 @@
 """``bitverdict ci [JOURNAL]``: what journals say, as annotations, a summary, SARIF and JUnit; it judges nothing.
 
-Exit status: that of the runs: 0 all right, 1 fail, 3 too much inconclusive, an error or a run that was cut, 5 nothing ran.
+Exit status: that of the runs: 0 all right, 1 fail, 3 inconclusive, an error or a run that was cut, 5 nothing ran.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 FILE | promote FILE | targets | certify STEM | verify PACK | invariance STEM | crosscheck STEM | order KERNEL | large | record |
 compile | pages | translate KERNEL``.
 
-Exit status: 0 all right, 1 fail, 2 usage, 3 too much inconclusive, an error or cancelled, 5 nothing ran.
+Exit status: 0 all right, 1 fail, 2 usage, 3 inconclusive, an error or cancelled, 5 nothing ran.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from bitverdict.harness.session.reproducers import write_atomically
 from bitverdict.harness.session.result_files import FREE
 
 HERE = Path(__file__).parent
-STATUS = {0: "all pass", 1: "failed", 3: "open: an error, too much inconclusive, or a required case not decided", 5: "nothing ran"}
+STATUS = {0: "all pass", 1: "failed", 3: "open: an error, or a case that is not decided", 5: "nothing ran"}
 
 
 def page(told: Mapping[str, Any], header: Mapping[str, Any]) -> str:

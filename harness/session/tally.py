@@ -1,8 +1,9 @@
 """What a run counts and shows: the table of verdicts with what each rests on, the required cases, the exit status.
 
-Everything here reads verdicts and is inconclusive but the exit status: 0 all right, 1 fail, 3 an error, too much inconclusive or
-a required case not decided, 5 nothing ran (2, usage, is the command line's). Command line and pytest take it from `Tally.status`.
-It holds each contract on each target to one rule: what one of them leaves open is not outweighed by the others.
+Everything here reads verdicts and decides nothing but the exit status: 0 all right, 1 fail, 3 an error or a case that is
+inconclusive, 5 nothing ran (2, usage, is the command line's). Command line and pytest take it from `Tally.status`. No number of
+decided cases outweighs one that is not. A case that tells nothing apart is the exception: it asks what others ask too, and is open
+only where no other case of its contract on its target compared words.
 """
 
 from __future__ import annotations
@@ -19,7 +20,6 @@ from bitverdict.harness.session.completeness import Completeness
 from bitverdict.harness.session.scope import Scope
 from bitverdict.harness.session.told_apart import ToldApart
 
-MOST_INCONCLUSIVE = 0.05  # of the cases of one contract on one target that ran; beyond it they have not been judged
 OWN_BUCKETS = (
     "transfer",
     "harness",
@@ -185,7 +185,7 @@ class Tally:
                 said.append(f"none of {quiet} cases of {contract} on {target} tells anything apart")
             inconclusive -= quiet  # what such a case is asked for, the others are too
             required = self.open_required[contract, target]
-            if required or inconclusive > MOST_INCONCLUSIVE * ran:
+            if inconclusive:
                 of_them = f", {required} of them of the required cases" if required else ""
                 said.append(f"{inconclusive} of {ran} cases of {contract} on {target} are inconclusive{of_them}")
         return said + self.completeness.open()

@@ -33,7 +33,7 @@ R, C, U, N, E = Decision.PASS, Decision.FAIL, Decision.INCONCLUSIVE, Decision.NO
 
 @pytest.mark.parametrize(
     ("decisions", "status"),
-    [([R], 0), ([R, C], 1), ([C, U, N], 1), ([R] * 19 + [U], 0), ([R] * 18 + [U], 3), ([U], 3), ([N, N], 5), ([], 5), ([R, N], 0),
+    [([R], 0), ([R, C], 1), ([C, U, N], 1), ([R] * 10_000 + [U], 3), ([U], 3), ([N, N], 5), ([], 5), ([R, N], 0),
      ([E], 3), ([R, E], 3), ([C, E], 1), ([N, E], 3)],
 )  # fmt: skip
 def test_the_status_follows_from_the_decisions(decisions: list[Decision], status: int) -> None:
@@ -133,7 +133,7 @@ def test_a_required_case_that_is_inconclusive_is_not_right() -> None:
     assert "0/1" in report.text_of(report.table(tally))
     other = counted(*[R] * 100)
     other.count(case(500), "add", "host", {}, Verdict(decision=U, outcome=Outcome.NOT_MODELLED, message="tt.x"))
-    assert other.status() == 0  # drawn, and one in a hundred
+    assert other.status() == 3  # a drawn one too: no share of them is small enough
 
 
 def test_what_one_contract_leaves_open_is_not_outweighed_by_another() -> None:

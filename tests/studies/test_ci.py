@@ -16,6 +16,7 @@ import pytest
 import yaml
 
 from bitverdict.harness.frontends.main import main
+from bitverdict.harness.model.certificate import TELLS_NOTHING
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.studies.ci.findings import read
 from bitverdict.harness.studies.ci.forms import commands
@@ -85,6 +86,8 @@ def wrong(location: str = "", outcome: Outcome = Outcome.STRAY_READ) -> Verdict:
 
 
 PASSED = Verdict(decision=Decision.PASS, outcome=Outcome.PASS, words=7)
+OPEN = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.NOT_MODELLED, message="tt.x")
+QUIET = Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, details={TELLS_NOTHING: True})
 BROKEN = Verdict(decision=Decision.ERROR, outcome=Outcome.ERROR, message="the emulator raised")
 
 
@@ -154,9 +157,10 @@ def test_a_log_that_is_no_sarif_is_noticed(place: Path) -> None:
 
 @pytest.mark.parametrize(
     ("verdicts", "status"),
-    [([PASSED], 0), ([PASSED, BROKEN], 3), ([PASSED, wrong()], 1), ([], 5)],
-    ids=["pass", "error", "fail", "-"],
-)
+    [([PASSED], 0), ([PASSED, BROKEN], 3), ([PASSED, wrong()], 1), ([], 5), ([PASSED] * 99 + [OPEN], 3), ([PASSED, QUIET], 0),
+     ([QUIET], 3)],
+    ids=["pass", "error", "fail", "-", "one is open", "one tells nothing", "none tells anything"],
+)  # fmt: skip
 def test_the_status_of_ci_is_that_of_its_journals(tmp_path: Path, verdicts: list[Verdict], status: int) -> None:
     path = tmp_path / "1.jsonl"
     path.touch()

@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bitverdict.harness.model.certificate import TELLS_NOTHING
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
-from bitverdict.harness.session.tally import FAIL, INCONCLUSIVE, MOST_INCONCLUSIVE, NOTHING_RAN, PASS, RAN
+from bitverdict.harness.session.tally import FAIL, INCONCLUSIVE, NOTHING_RAN, PASS, RAN
 from bitverdict.harness.workers.journal import records
 
 ERROR = "no verdict, by an error that is no fault of the kernel"
@@ -67,18 +68,19 @@ class Found:
     statuses: list[int] = field(default_factory=list)
 
     def status(self) -> int:
-        """The exit status, by the rules of a run, as far as journals tell: pytest's do not say which cases are required."""
-        places: dict[tuple[str, str], Counter[Decision]] = {}
-        for each in self.judged:
-            places.setdefault((each.name, each.target), Counter())[each.verdict.decision] += 1
-        total = sum(places.values(), Counter[Decision]())
+        """The exit status, by the rules of a run, as far as journals tell: they do not name required cases that were not judged."""
+        total = Counter(each.verdict.decision for each in self.judged)
         if total[Decision.FAIL] or FAIL in self.statuses:
             return FAIL
-        ran = {place: sum(counts[decision] for decision in RAN) for place, counts in places.items()}
-        doubtful = any(counts[Decision.INCONCLUSIVE] > MOST_INCONCLUSIVE * ran[place] for place, counts in places.items())
+        told = {(each.name, each.target) for each in self.judged if each.verdict.decision is Decision.PASS and each.verdict.words}
+        doubtful = any(
+            each.verdict.decision is Decision.INCONCLUSIVE
+            and (TELLS_NOTHING not in each.verdict.details or (each.name, each.target) not in told)
+            for each in self.judged
+        )
         if total[Decision.ERROR] or doubtful or self.unended or INCONCLUSIVE in self.statuses:
             return INCONCLUSIVE
-        return PASS if sum(ran.values()) else NOTHING_RAN
+        return PASS if any(total[decision] for decision in RAN) else NOTHING_RAN
 
 
 def journals(paths: Iterable[Path]) -> list[Path]:
