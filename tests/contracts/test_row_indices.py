@@ -144,7 +144,7 @@ def test_hypothesis_reaches_the_same_lists_on_gpus_of_one_architecture() -> None
     assert one == other
 
 
-def test_rows_of_a_table_that_overlap_are_refused_and_one_row_has_any_stride() -> None:
+def test_overlapping_rows_are_refused_and_one_row_has_any_stride() -> None:
     gather: Any = resolve("tma_gather")
     one = gather.case(
         {"table_rows": 1, "table_columns": 64, "offsets": 8, "table_pad": -63},
