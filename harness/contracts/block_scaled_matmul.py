@@ -17,6 +17,7 @@ from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.contracts.oracle.block_scaled_gemm_bound import bounded_scaled_product, scaled_opinion
 from bitverdict.harness.contracts.oracle.dot_lowering import without_a_model
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import result_words, scaled_plan
+from bitverdict.harness.contracts.oracle.expected_refusals import beyond_shared_memory, without_e4m3
 from bitverdict.harness.contracts.oracle.gemm_bound import launched_instructions, planned
 from bitverdict.harness.model import addresses as contracts
 from bitverdict.harness.model.architectures import architecture, is_amd
@@ -234,14 +235,9 @@ class BlockScaledMatmulContract(KernelContract):
         if clause:
             return ExpectedOutcome(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
         if not has_format(p.format, p.out, target):
-            return ExpectedOutcome(
-                result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3"
-            )
+            return without_e4m3(target.arch)
         needed, limit = shared_bytes(p, config, target.arch) if config else 0, architecture(target.arch).shared_memory
-        if needed > limit:
-            return ExpectedOutcome(result=False, outcome="out of resources", layer="capacity", message="shared memory",
-                        reason=f"{needed} bytes of shared memory, {target.arch} has {limit}")  # fmt: skip
-        return ExpectedOutcome()
+        return beyond_shared_memory(needed, limit, target.arch) or ExpectedOutcome()
 
     def operands(self, case: Case) -> list[Operand]:
         p, f = case.problem, FORMATS[case.problem.format]

@@ -12,6 +12,7 @@ from bitverdict.harness.contracts.base.row_contract import RowContract, widened
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, launched
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.inputs.near_ties import TIES, near_ties
+from bitverdict.harness.contracts.oracle.expected_refusals import without_e4m3
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
@@ -105,9 +106,7 @@ class QuantizeMxfpContract(RowContract):
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         found = super().expected_outcome(case, target)
         if found.result and case.problem.rows and not has_format(case.problem.format, target):
-            return ExpectedOutcome(
-                result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3"
-            )
+            return without_e4m3(target.arch)
         return found
 
     def operands(self, case: Case) -> list[Operand]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.contracts.inputs import regimes
+from bitverdict.harness.contracts.oracle.expected_refusals import beyond_shared_memory, without_e4m3
 from bitverdict.harness.model.architectures import architecture
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
 from bitverdict.harness.model.case_fields import check_indices, check_record
@@ -210,19 +211,9 @@ class KernelContract(Contract):
         if clause:
             return ExpectedOutcome(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
         if case.launcher and getattr(case.problem, "dtype", "") == "e4m3" and Feature.FP8_E4M3 not in target.features:
-            return ExpectedOutcome(
-                result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3"
-            )
+            return without_e4m3(target.arch)
         limit, needed = architecture(target.arch).shared_memory, self.shared_bytes(case)
-        if needed > limit:
-            return ExpectedOutcome(
-                result=False,
-                outcome="out of resources",
-                layer="capacity",
-                message="shared memory",
-                reason=f"{needed} bytes of shared memory, {target.arch} has {limit}",
-            )
-        return ExpectedOutcome()
+        return beyond_shared_memory(needed, limit, target.arch) or ExpectedOutcome()
 
     def case_from_json(self, record: Mapping) -> Case:
         if record.get("version") != CASE_VERSION:

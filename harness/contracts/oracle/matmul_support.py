@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan
+from bitverdict.harness.contracts.oracle.expected_refusals import beyond_shared_memory, without_e4m3
 from bitverdict.harness.model.architectures import ARCHITECTURES, is_amd
 from bitverdict.harness.model.contract import ExpectedOutcome
 from bitverdict.kernels.features import Feature
@@ -28,20 +29,11 @@ def outcome(problem: Any, config: Any, target: Target) -> ExpectedOutcome:
     if 0 in (problem.m, problem.n):
         return ExpectedOutcome()
     if not (has_type(problem.dtype, target) and has_type(problem.out, target)):
-        return ExpectedOutcome(
-            result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{target.arch} has no e4m3"
-        )
+        return without_e4m3(target.arch)
     needed = shared_bytes(problem, config, target.arch) if config is not None else 0
     known = ARCHITECTURES.get(target.arch)  # none of AMD's
-    if known and needed > (limit := known.shared_memory):
-        return ExpectedOutcome(
-            result=False,
-            outcome="out of resources",
-            layer="capacity",
-            message="shared memory",
-            reason=f"{needed} bytes of shared memory, {target.arch} has {limit}",
-        )
-    return ExpectedOutcome()
+    beyond = beyond_shared_memory(needed, known.shared_memory, target.arch) if known else None
+    return beyond or ExpectedOutcome()
 
 
 def shared_bytes(problem: Any, config: Any, arch: str) -> int:
