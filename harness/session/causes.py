@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from bitverdict.harness.model.verdict import Verdict
 
-AGREED = 0.75  # of the cases that name a cause
+AGREED = 0.75  # of the cases that name a cause; picked, not derived: it decides whether a cause is told, and no verdict or status
 
 
 @dataclass

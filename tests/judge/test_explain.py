@@ -13,6 +13,7 @@ from bitverdict.harness.judge.explain.advised import probable_cause
 from bitverdict.harness.judge.explain.cause import ZEROS, Cause, cause_of, chosen
 from bitverdict.harness.judge.explain.evaluation import evaluated, operations, written
 from bitverdict.harness.judge.explain.evidence import Evidence, Finding, Fit
+from bitverdict.harness.judge.explain.places import moved
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Outcome
@@ -168,6 +169,29 @@ def test_two_predictions_are_one_where_they_are_stored_as_one() -> None:
         made = (("a", ones), ("b", ones * (1.0 + step)))
         found = chosen([Finding(kind, kind, Fit(99.0, "", all_), each) for kind, each in made], evidence)
         assert (found.sentence if found is not None else "") == ("a, or b" if alike else "")
+
+
+def stored(exact: np.ndarray, came: np.ndarray, name: str) -> Evidence:
+    """Evidence of words of the format `name` alone, each wrong, none off before it was stored."""
+    words, whole = decode(FORMATS[name], encode(FORMATS[name], came)), np.ones(exact.shape, bool)
+    return Evidence(name="c", format=name, exact=exact, seen=words, words=words, differs=whole, decided=whole, there=whole,
+                    magnitude=np.abs(exact), noise=0.0, sharp=False)  # fmt: skip
+
+
+def test_a_factor_is_told_where_the_store_rounds_by_more_than_a_little() -> None:
+    """e4m3 stores 3.135 to 3.195 as 3.25: 1.7 to 3.7 % off, which is not a factor of its own."""
+    exact = np.linspace(1.045, 1.065, 41)
+    evidence = stored(exact, 3 * exact, "e4m3")
+    assert [said for _, said, made in moved(evidence) if evidence.fit(made)] == ["equals the result times 3"]
+
+
+def test_a_word_is_as_predicted_within_half_a_unit_and_no_further() -> None:
+    """Nor is a large number near a larger prediction: that one is stored as the largest, or as infinity."""
+    largest = FORMATS["fp16"].largest
+    for word, prediction, near in ((1.0, 1 + 2.0**-11, True), (1.0, 1 + 1.0005 * 2.0**-11, False), (largest, 2 * largest, True),
+                                   (0.995 * largest, 2 * largest, False), (largest, largest + 16, True)):  # fmt: skip
+        one = np.array([prediction])
+        assert stored(one, np.array([word]), "fp16").near(one).all() == near, (word, prediction)
 
 
 def test_one_element_of_a_sharp_result_is_enough() -> None:

@@ -3,6 +3,9 @@
 A hypothesis predicts every element. It holds where each wrong element is as predicted, and each right one too: of the whole output,
 or of a part of it that has a name (a tile, rows, columns). What it tells is counted in bits: a prediction that comes within a
 slack s of an element that is d off would do so by chance once in d / s.
+
+The numbers below were picked, not derived: they say when an explanation is worth a sentence. None of them decides a verdict or a
+status; a cause is told beside a failure that `compare` has decided (docs/causes.md).
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from bitverdict.reference.formats import FORMATS
 
 ENOUGH = 26.0  # bits: of the few hundred hypotheses that are tested none holds by chance
 MOST_BITS = 40.0  # that one element counts
-EPSILON = 2.0**-47  # float64's rounding of a few hundred sums, of their magnitude
+EPSILON = 2.0**-47  # 64 roundings of float64, of their magnitude: what a prediction may be off itself
 SAMPLED = 8  # wrong elements that a prediction is tried on first
 WILD_BITS = 2.0  # that each NaN or infinity counts, where others are none
 MOST_LISTED = 4  # rows, columns or tiles that are named one by one
@@ -74,7 +77,7 @@ class Evidence:
             larger = np.maximum(self.magnitude[at], np.abs(prediction))
             if self.sharp:
                 return noise + EPSILON * larger
-            return noise * larger + 1.001 * half_ulp(self.format, prediction)
+            return (noise + EPSILON) * larger + half_ulp(self.format, prediction)
 
     def near(self, prediction: np.ndarray, at: Any = ...) -> np.ndarray:
         """Which elements are as predicted; NaN and infinities alike, and what a format may make of a value beyond it."""
@@ -84,8 +87,8 @@ class Evidence:
             found = close | (seen == prediction) | (np.isnan(seen) & np.isnan(prediction))
             if not self.sharp and self.format in FORMATS:
                 largest = FORMATS[self.format].largest
-                beyond = np.abs(prediction) >= largest * (1 - 2.0**-12)
-                kept = (np.sign(seen) == np.sign(prediction)) & (np.abs(seen) >= 0.99 * largest)
+                beyond = np.abs(prediction) + self.slack(prediction, at) >= largest
+                kept = (np.sign(seen) == np.sign(prediction)) & (np.abs(seen) >= largest)
                 found |= beyond & (kept | np.isnan(seen))
         return found
 

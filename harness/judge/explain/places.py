@@ -39,12 +39,11 @@ def _factor(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
     if wrong.sum() < 2:
         return
     ratio = float(np.median(evidence.seen[wrong] / evidence.exact[wrong]))
-    if ratio == -1 or abs(ratio + 1) < 1e-3:
+    if ratio < 0:
         yield "sign", "equals the result with the other sign", -evidence.exact
-        return
-    for number, said in _numbers(evidence):
-        if abs(ratio / number - 1) < 2e-2:
-            yield "factor", f"equals the result times {said}", evidence.exact * number
+    elif ratio > 0:  # the number nearest to it: whether it is the factor, the prediction has to show
+        number, said = min(_numbers(evidence), key=lambda each: abs(np.log(ratio / each[0])))
+        yield "factor", f"equals the result times {said}", evidence.exact * number
 
 
 def _each(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:

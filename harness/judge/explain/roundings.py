@@ -1,5 +1,8 @@
 """The hypotheses that the mathematics is right and something was rounded that should not be, or in another way: the store, the
-accumulator, an operand, one operation."""
+accumulator, an operand, one operation.
+
+`ALIKE` and `FEW_ULP` were picked, not derived: they say how far a simulated rounding may miss a word and still be told as the
+cause. They decide no verdict and no status: only the sentence beside a failure."""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ COARSE = ("tf32", "fp16", "bf16", "e4m3", "e5m2")
 ACCUMULATORS = ("fp16", "bf16")
 OF_TWO = ("add", "subtract", "multiply", "divide", "true_divide")
 ALIKE = 0.97  # of the elements: an fp32 sum beside a tie may round the other way
-FEW_ULP = 4
+FEW_ULP = 4  # how far an element that rounded the other way may be off
 MOST_STEPS = 64  # blocks of K whose sums are rounded one after another
 MOST_OPERATIONS = 40
 
