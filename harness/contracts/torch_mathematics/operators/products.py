@@ -1,0 +1,64 @@
+"""Products of matrices, convolutions, and windows that pool."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from bitverdict.harness.contracts.torch_mathematics import windows
+from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
+from bitverdict.harness.contracts.torch_mathematics.operators.normalisation import by_channel
+from bitverdict.harness.contracts.torch_mathematics.operators.rules import Array, rule
+
+
+@rule("mm", "bmm", "matmul", "mv", "dot")
+def _mm(xp: Any, a: Array, b: Array) -> Array:
+    return xp.matmul(a, b)
+
+
+@rule("addmm", "baddbmm", "addmv")
+def _addmm(xp: Any, c: Array, a: Array, b: Array, *, beta: float = 1, alpha: float = 1) -> Array:
+    product = xp.matmul(a, b)
+    return (c if beta == 1 else c * beta) + (product if alpha == 1 else product * alpha)
+
+
+@rule("convolution")
+def _convolution(
+    xp: Any,
+    x: Array,
+    weight: Array,
+    bias: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    transposed: bool,
+    output_padding: Any,
+    groups: int,
+) -> Array:
+    if transposed:
+        x, weight, padding = windows.transposed(xp, x, weight, stride, padding, dilation, output_padding, groups)
+        stride = [1] * len(stride)
+    made = windows.convolution(xp, x, weight, stride, padding, dilation, groups)
+    return made if bias is None else made + by_channel(xp, bias, made)
+
+
+@rule("avg_pool2d", "avg_pool1d", "avg_pool3d")
+def _avg_pool(
+    xp: Any, x: Array, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor: int | None = None,
+) -> Array:  # fmt: skip
+    if ceil_mode:
+        raise NoRule("no rule for avg_pool with ceil_mode")
+    sums = windows.pooled(xp, x, size, stride, padding, None, 0.0, xp.sum)
+    if divisor is not None or count_include_pad:
+        return sums / (divisor or math.prod(windows.listed(size, sums.ndim - 2)))
+    return sums / windows.pooled(xp, xp.ones_like(x), size, stride, padding, None, 0.0, xp.sum)
+
+
+@rule("max_pool2d_with_indices", "max_pool3d_with_indices")
+def _max_pool(
+    xp: Any, x: Array, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> tuple[Array, Any]:
+    if ceil_mode:
+        raise NoRule("no rule for max_pool with ceil_mode")
+    return windows.pooled(xp, x, size, stride, padding, dilation, -math.inf, xp.max), None

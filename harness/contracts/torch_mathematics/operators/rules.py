@@ -1,0 +1,38 @@
+"""The table of rules, and numbers beside arrays as the rules take them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+Array = Any
+RULES: dict[str, Callable] = {}
+
+
+def rule(*names: str) -> Callable[[Callable], Callable]:
+    """Enters a function into `RULES` as the rule of the ATen operators `names`, without namespace and overload."""
+
+    def kept(function: Callable) -> Callable:
+        RULES.update({f"aten.{name}": function for name in names})
+        return function
+
+    return kept
+
+
+def arrays_of(xp: Any, given: Sequence[Any]) -> list[Array]:
+    """`given` as arrays: numbers take the dtype of the first array."""
+    first = next((each for each in given if is_array(each)), None)
+    return [each if is_array(each) else xp.asarray(each, dtype=dtype_of(xp, each, first)) for each in given]
+
+
+def is_array(value: Any) -> bool:
+    """Whether `value` is an array of some namespace, not a number."""
+    return hasattr(value, "shape")
+
+
+def dtype_of(xp: Any, number: Any, like: Any) -> Any:
+    """The dtype that `number` takes beside the array `like`, as torch promotes; None for the default of `xp`."""
+    floating = like is not None and xp.isdtype(like.dtype, "real floating")
+    if isinstance(number, bool):
+        return xp.bool
+    return like.dtype if like is not None and (floating or isinstance(number, int)) else None
