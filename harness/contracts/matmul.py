@@ -20,7 +20,7 @@ from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.oracle.dot_lowering import FMA, MFMA, accumulator_words, dot_plan, words_rest_on
 from bitverdict.harness.contracts.oracle.explained import decoded, product_mathematics
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
-from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_type, outcome
+from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_operands, has_type, outcome
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
@@ -128,7 +128,8 @@ class MatmulContract(Contract):
         configs = self.configurations(target)
         pairs = [(kind, config) for config in configs for kind in KINDS]
         if is_amd(target.arch):
-            return [_special(kind, config, rng, target) for kind, config in pairs if kind in _amd_kinds(target)]
+            known = sorted((pair for pair in pairs if pair[0] in _amd_kinds(target)), key=lambda pair: pair[0][0] == "e4m3")
+            return [_special(kind, config, rng, target) for kind, config in known]
         lacking = [pair for pair in pairs if not has_type(pair[0][0], target)]
         pairs = [pair for pair in pairs if pair not in lacking[2:]]
         return [_special(kind, config, rng, target) for kind, config in pairs]
@@ -179,7 +180,7 @@ class MatmulContract(Contract):
                 data_seed=place,
             )
             for place, (dtype, out, config) in enumerate(asked)
-            if has_type(dtype, target)
+            if has_operands(dtype, target)
         ]
 
     def _tutorial(self, target: Target) -> list[Case]:
@@ -566,8 +567,8 @@ def _multiplies_tf32(target: Target) -> bool:
 
 
 def _amd_kinds(target: Target) -> list[tuple[str, str]]:
-    """Of `KINDS` those whose words are known on one of AMD's chips: not e4m3, which its compiler converts first."""
-    return [kind for kind in KINDS if kind[0] != "e4m3" and (kind != ("fp32", "tf32") or _multiplies_tf32(target))]
+    """Of `KINDS` those whose words are known on one of AMD's chips."""
+    return [kind for kind in KINDS if has_operands(kind[0], target) and (kind != ("fp32", "tf32") or _multiplies_tf32(target))]
 
 
 def _special(kind: tuple[str, str], config: Any, rng: random.Random, target: Target) -> dict:

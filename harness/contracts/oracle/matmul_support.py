@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan
+from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan, without_a_model
 from bitverdict.harness.contracts.oracle.expected_refusals import beyond_shared_memory, without_e4m3
 from bitverdict.harness.model.architectures import ARCHITECTURES, is_amd
 from bitverdict.harness.model.contract import ExpectedOutcome
@@ -20,15 +20,22 @@ KINDS = (("fp16", "tf32"), ("bf16", "tf32"), ("e4m3", "tf32"), ("int8", "tf32"),
 
 
 def has_type(name: str, target: Target) -> bool:
-    """Whether matmul is asked for type `name` on `target`: of AMD's chips its table has no fp8."""
+    """Whether a result may be in type `name` on `target`. Not in fp8 on AMD: the mode for such conversions changes fp16."""
     return name not in ("e4m3", "e5m2") or (Feature.FP8_E4M3 in target.features and not is_amd(target.arch))
+
+
+def has_operands(name: str, target: Target) -> bool:
+    """Whether operands may be in type `name` on `target`: on AMD where the product that e4m3 is given to has a model."""
+    if is_amd(target.arch) and name == "e4m3":
+        return not without_a_model(target.arch)
+    return has_type(name, target)
 
 
 def outcome(problem: Any, config: Any, target: Target) -> ExpectedOutcome:
     """The expected outcome of a legal problem: the table of `docs/matmul_support.md`, as a rule."""
     if 0 in (problem.m, problem.n):
         return ExpectedOutcome()
-    if not (has_type(problem.dtype, target) and has_type(problem.out, target)):
+    if not (has_operands(problem.dtype, target) and has_type(problem.out, target)):
         return without_e4m3(target.arch)
     needed = shared_bytes(problem, config, target.arch) if config is not None else 0
     known = ARCHITECTURES.get(target.arch)  # none of AMD's
