@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.architectures import CHIPS, EMULATED
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
@@ -96,6 +97,17 @@ def told(verdicts: Counter[Decision], words: int) -> str:
     return f"{', '.join(counts)}; {words:,} words"
 
 
+def parts(stems: list[str], whole: set[Cell]) -> Iterator[str]:
+    """Rows of what a target lacks for a part of a kernel, of the cells that are not lacking as a `whole`: targets alike in one."""
+    for stem in stems:
+        found: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for arch in EMULATED:
+            if (stem, arch) not in whole:
+                for what, missing in resolve(stem).lacking_in_part(target(f"emulated:{arch}")).items():
+                    found[what, ", ".join(sorted(map(str, missing)))].append(arch)
+        yield from (f"| {stem} | {what} | {', '.join(archs)} | {missing} |" for (what, missing), archs in found.items())
+
+
 def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cell, str]) -> str:
     """The page: kernels by targets, then the evidence that each target's numbers rest on."""
     cells = judged | {cell: f"needs {what}" for cell, what in lacking.items()}
@@ -111,6 +123,14 @@ def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cel
         f"| kernel | {' | '.join(EMULATED)} |",
         f"| --- | {' | '.join('---' for _ in EMULATED)} |",
         *(f"| {stem} | {' | '.join(cells.get((stem, arch), 'not judged') for arch in EMULATED)} |" for stem in stems),
+        "",
+        "What no case asks of a target, though the kernel can do it elsewhere, and the feature that is missing. "
+        "On NVIDIA's the refusal",
+        "of a type is judged in its place:",
+        "",
+        "| kernel | what | target | needs |",
+        "| --- | --- | --- | --- |",
+        *parts(stems, set(lacking)),
         "",
         "What the numbers of each target's matrix instructions rest on ([arithmetic.md](arithmetic.md)):",
         "",

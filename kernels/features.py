@@ -28,7 +28,9 @@ class Feature(StrEnum):
     BLOCK_SCALED_MMA = "block-scaled MMA"
     CLUSTERS = "thread block clusters"
     MFMA = "MFMA"
-    F8F6F4_MODEL = "a public model of MFMA f8f6f4"  # of no chip yet: only contracts ask for it
+    XF32 = "MFMA xf32"
+    F8F6F4_MODEL = "a public model of MFMA f8f6f4"  # this and the next are no chip's yet: contracts name them
+    FP8_MODE_RULE = "a public rule of overflow in the mode FP16_OVFL"
 
 
 _AMPERE = frozenset({Feature.MMA_SYNC, Feature.CP_ASYNC})
@@ -51,7 +53,7 @@ _FEATURES: dict[str, frozenset[Feature]] = {
     "sm_120": _SM120,
     "sm_121": _SM120,
     "gfx90a": _CDNA,
-    "gfx942": _CDNA,
+    "gfx942": _CDNA | {Feature.XF32},
     "gfx950": _CDNA,
 }
 

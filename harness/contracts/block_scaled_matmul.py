@@ -59,6 +59,12 @@ class BlockScaledMatmulContract(KernelContract):
         """Its program of gfx950 multiplies by f8f6f4 alone, and of nvfp4 there is none: Triton 3.9.0 makes an invalid layout."""
         return super().lacking(target) | without_a_model(target.arch)
 
+    def lacking_in_part(self, target: Target) -> dict[str, frozenset]:
+        names = [name for name in FORMATS if not has_format(name, "fp32", target)]
+        if has_format("mxfp4", "e4m3", target):
+            return {}
+        return {", ".join([*names, "results in e4m3"]): frozenset({Feature.FP8_E4M3})}
+
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         """Every format with every way to load; outputs and tiles go round. A format the target lacks stays in by one case."""
         made: list[tuple[Fields, Fields]] = []

@@ -17,7 +17,7 @@ import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.base.single_config import EXACT_SIZES, aligned_pad, edges
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.inputs.all_codes import PAIRS
-from bitverdict.harness.contracts.oracle.dot_lowering import FMA, MFMA, accumulator_words, dot_plan, words_rest_on
+from bitverdict.harness.contracts.oracle.dot_lowering import FMA, MFMA, accumulator_words, dot_plan, without_a_model, words_rest_on
 from bitverdict.harness.contracts.oracle.explained import decoded, product_mathematics
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_operands, has_type, outcome
@@ -120,6 +120,18 @@ class MatmulContract(Contract):
             )
 
         return drawn()
+
+    def lacking_in_part(self, target: Target) -> dict[str, frozenset]:
+        found = {}
+        if not has_operands("e4m3", target):
+            found["operands in e4m3"] = without_a_model(target.arch) or frozenset({Feature.FP8_E4M3})
+        if not has_type("e4m3", target):
+            found["results in e4m3"] = frozenset({Feature.FP8_MODE_RULE if is_amd(target.arch) else Feature.FP8_E4M3})
+        if is_amd(target.arch) and not _multiplies_tf32(target):
+            found["fp32 through tf32"] = frozenset({Feature.XF32})
+        if not self.described(target):
+            found["tiles by tensor maps"] = frozenset({Feature.TMA})
+        return found
 
     def pool(self, target: Target, seed: int) -> list[dict]:
         """The specialisations of a run: each kind with each configuration, the other dimensions drawn from `seed`. A type that
@@ -563,7 +575,7 @@ def _accepted(launcher: Callable, problem: Any, out_dtype: torch.dtype) -> dict:
 
 def _multiplies_tf32(target: Target) -> bool:
     """Whether one of AMD's chips has a matrix instruction for tf32 (`xf32`)."""
-    return target.arch == "gfx942"
+    return Feature.XF32 in target.features
 
 
 def _amd_kinds(target: Target) -> list[tuple[str, str]]:

@@ -58,6 +58,11 @@ class QuantizeMxfpContract(RowContract):
             kinds += [kind for kind in KINDS if kind not in kinds][:1]
         return [({"format": f, "dtype": d}, {"block": b, "num_warps": w}) for f, d, b, w in kinds]
 
+    def lacking_in_part(self, target: Target) -> dict[str, frozenset]:
+        names = sorted({kind[0] for kind in KINDS if not has_format(kind[0], target)})
+        missing = Feature.FP8_MODE_RULE if is_amd(target.arch) else Feature.FP8_E4M3
+        return {", ".join(names): frozenset({missing})} if names else {}
+
     def draw_problem(self, draw: Callable, problem: Fields, config: object, target: Target) -> Fields:
         from hypothesis import strategies as st
 

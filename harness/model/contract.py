@@ -173,6 +173,10 @@ class Contract:
         able = {Feature.MMA_SYNC} if self.by_mfma and Feature.MFMA in target.features else set()
         return frozenset(self.requires - target.features - able)
 
+    def lacking_in_part(self, target: Target) -> dict[str, frozenset]:
+        """What no case has of `target`, though the kernel can do it elsewhere, in words; and the features that are missing."""
+        return {}
+
     def cases(self, target: Target) -> SearchStrategy[Case]:
         """Every legal case on `target`, plus the illegal ones whose expected outcome is a refusal."""
         raise TypeError(f"{type(self).__name__} has no cases")
