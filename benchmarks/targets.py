@@ -105,7 +105,7 @@ def parts(stems: list[str], whole: set[Cell]) -> Iterator[str]:
             if (stem, arch) not in whole:
                 for what, missing in resolve(stem).lacking_in_part(target(f"emulated:{arch}")).items():
                     found[what, ", ".join(sorted(map(str, missing)))].append(arch)
-        yield from (f"| {stem} | {what} | {', '.join(archs)} | {missing} |" for (what, missing), archs in found.items())
+        yield from (f"| {what} | {stem} | {', '.join(archs)} | {missing} |" for (what, missing), archs in found.items())
 
 
 def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cell, str]) -> str:
@@ -128,7 +128,7 @@ def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cel
         "On NVIDIA's the refusal",
         "of a type is judged in its place:",
         "",
-        "| kernel | what | target | needs |",
+        "| part of a kernel | kernel | target | needs |",
         "| --- | --- | --- | --- |",
         *parts(stems, set(lacking)),
         "",

@@ -20,7 +20,7 @@ from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.oracle.dot_lowering import FMA, MFMA, accumulator_words, dot_plan, without_a_model, words_rest_on
 from bitverdict.harness.contracts.oracle.explained import decoded, product_mathematics
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
-from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_operands, has_type, outcome
+from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_operands, has_pair, has_type, outcome
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
@@ -125,8 +125,9 @@ class MatmulContract(Contract):
         found = {}
         if not has_operands("e4m3", target):
             found["operands in e4m3"] = without_a_model(target.arch) or frozenset({Feature.FP8_E4M3})
-        if not has_type("e4m3", target):
-            found["results in e4m3"] = frozenset({Feature.FP8_MODE_RULE if is_amd(target.arch) else Feature.FP8_E4M3})
+        if not has_pair("e4m3", "e4m3", target):
+            rule = frozenset({Feature.FP8_MODE_RULE if is_amd(target.arch) else Feature.FP8_E4M3})
+            found["operands and results in e4m3" if has_type("e4m3", target) else "results in e4m3"] = rule
         if is_amd(target.arch) and not _multiplies_tf32(target):
             found["fp32 through tf32"] = frozenset({Feature.XF32})
         if not self.described(target):
@@ -366,7 +367,7 @@ class MatmulContract(Contract):
         exact = [
             Case(contract=self.address, problem=self.module.Problem(m=m, n=n, k=k, dtype=dtype, out=dtype), regime=regimes.EXACT)
             for dtype in bitverdict.kernels.matmul.OUTPUTS
-            if dtype != "int8" and has_type(dtype, target)
+            if dtype != "int8" and has_pair(dtype, dtype, target)
             for m, n, k in EXACT_SIZES
         ]
         return at_edges + exact
@@ -594,7 +595,7 @@ def _special(kind: tuple[str, str], config: Any, rng: random.Random, target: Tar
         }
         for _ in "ab"
     ]
-    outputs = [name for name in bitverdict.kernels.matmul.OUTPUTS[dtype] if has_type(name, target)] or [dtype]
+    outputs = [name for name in bitverdict.kernels.matmul.OUTPUTS[dtype] if has_pair(dtype, name, target)] or [dtype]
     out = rng.choice([outputs[0] if dtype not in outputs else dtype, *outputs])
     activation = rng.choice(("", "leaky_relu")) if dtype != "int8" else ""
     return {

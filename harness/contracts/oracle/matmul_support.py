@@ -11,6 +11,7 @@ from bitverdict.harness.contracts.oracle.expected_refusals import beyond_shared_
 from bitverdict.harness.model.architectures import ARCHITECTURES, is_amd
 from bitverdict.harness.model.contract import ExpectedOutcome
 from bitverdict.kernels.features import Feature
+from bitverdict.reference.formats.convert import FP8_BY_INTEGERS
 
 if TYPE_CHECKING:
     from bitverdict.harness.model.targets import Target
@@ -20,8 +21,9 @@ KINDS = (("fp16", "tf32"), ("bf16", "tf32"), ("e4m3", "tf32"), ("int8", "tf32"),
 
 
 def has_type(name: str, target: Target) -> bool:
-    """Whether a result may be in type `name` on `target`. Not in fp8 on AMD: the mode for such conversions changes fp16."""
-    return name not in ("e4m3", "e5m2") or (Feature.FP8_E4M3 in target.features and not is_amd(target.arch))
+    """Whether a result may be in type `name` on `target`: in fp8 on AMD where its conversions are known."""
+    known = not is_amd(target.arch) or target.arch in FP8_BY_INTEGERS
+    return name not in ("e4m3", "e5m2") or (Feature.FP8_E4M3 in target.features and known)
 
 
 def has_operands(name: str, target: Target) -> bool:
@@ -29,6 +31,11 @@ def has_operands(name: str, target: Target) -> bool:
     if is_amd(target.arch) and name == "e4m3":
         return not without_a_model(target.arch)
     return has_type(name, target)
+
+
+def has_pair(operands: str, result: str, target: Target) -> bool:
+    """Whether `operands` may give a `result`. On AMD e4m3 is widened to fp16, whose overflow the mode for fp8 results changes."""
+    return has_type(result, target) and not (is_amd(target.arch) and operands == result == "e4m3")
 
 
 def outcome(problem: Any, config: Any, target: Target) -> ExpectedOutcome:
