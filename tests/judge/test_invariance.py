@@ -106,6 +106,17 @@ def test_zeros_that_change_the_order_of_a_sum_are_told_so() -> None:
     assert first.cause == f"the sums are made in another order: {OF_PARTS}"
 
 
+def test_no_zeros_are_put_behind_an_operand_that_repeats_one_row() -> None:
+    """Its rows are one in memory: the zeros of one would be those of all, and the product zero."""
+    contract = resolve("matmul")
+    case = next(each for each in contract.required(SM_90) if each.problem.b.broadcast == "rows" and each.problem.k > 1)
+    (zeros,) = (each for each in examined(case, SM_90, contract, None, frozenset({"zeros"})) if each.check == "zeros k")
+    assert (zeros.end, zeros.reason) == (
+        End.NOT_APPLICABLE,
+        "b has stride 0 along k: zeros behind it would be all of it",
+    )
+
+
 def test_a_promise_is_judged_in_each_case_of_a_run() -> None:
     contract, case = case_of("promised")
     assert judge(case, SM_90, contract).outcome is Outcome.PASS

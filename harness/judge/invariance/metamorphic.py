@@ -49,6 +49,9 @@ def padded(caller: Caller, first: Call, batch: Batch) -> Finding:
         codes = np.zeros_like(like.codes)
         if any(small > large for small, large in zip(first.operands[name].codes.shape, codes.shape, strict=True)):
             return relation.not_asked(f"{name} of the longer case is smaller")
+        longer = [small < large for small, large in zip(first.operands[name].codes.shape, codes.shape, strict=True)]
+        if like.strides is not None and any(grown and stride == 0 for grown, stride in zip(longer, like.strides, strict=True)):
+            return relation.not_asked(f"{name} has stride 0 along {batch.name}: zeros behind it would be all of it")
         codes[tuple(slice(size) for size in first.operands[name].codes.shape)] = first.operands[name].codes
         operands[name] = replace(like, codes=codes)
     found = held(relation, caller, first, caller.call(case, operands))
