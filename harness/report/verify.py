@@ -29,8 +29,10 @@ from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.first_launches import shown_by
 from bitverdict.harness.session.replay import Judges
 
-SHARE = 0.1  # of the cases that can be judged here
-LEAST = 8
+SHARE, LEAST = 0.1, 8
+"""Of the cases on each machine that is here, the share that is judged again where the user names none (`--share`), and how many at
+least. Picked, not derived: one false record among n cases is missed with probability 1 - k / n where k are drawn; of a share of 1
+none is. Everything else of a pack is computed again whole."""
 SHIPPED = "kernels/"  # before the name of a shipped kernel among the sources
 RAN = (Decision.PASS, Decision.FAIL)
 

@@ -4,6 +4,9 @@ A parameter counts only where nobody but the kernel's own code calls its functio
 literal or leaves the parameter to the same default, and the function never sets it. A function that is passed around, or that a
 user may call (a public function of the kernel's own file), has no such parameter. The partitions of a ``warp_specialize`` are
 called with the tuple beside them.
+
+Only True and False are read, bare or behind `not`. A condition on a number or a text is left undecided, so its arms stay among the
+mutants: it can only cost a survivor, never hide one.
 """
 
 from __future__ import annotations
