@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import product
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,6 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
 
@@ -42,7 +40,8 @@ TUTORIAL: dict[str, Any] = {
 
 class TmaGatherContract(RowsContract):
     parameters = "(table, row_offsets, column_offset, block_x, block_y, *, num_warps=4)"
-    signed = frozenset({"column_offset", "table_pad"})  # of one row any stride, which no program reads
+    signed = frozenset({"column_offset"})
+    rows_of = MappingProxyType({"table_pad": "table_rows"})
     tutorial_regime = f"normal/{SPANNED}"
     tutorial_parameters = TUTORIAL
 
@@ -156,23 +155,7 @@ class TmaGatherContract(RowsContract):
         one_row = self.case(table | {"table_rows": 1, "table_pad": 1 - table["table_columns"]}, block, regime="normal", data_seed=7)
         return [*super().required(target), one_row, *past]
 
-    def for_launcher(self, case: Case, launcher: str) -> Case | None:
-        """Of another's launcher the rows of a table lie apart, or follow each other."""
-        return super().for_launcher(self.with_rows_apart(case), launcher)
-
-    def with_rows_apart(self, case: Case) -> Case:
-        """`case` with the stride that a descriptor has of its table: where one row has a smaller one, that of contiguous rows."""
-        p = case.problem
-        return replace(case, problem=replace(p, table_pad=0)) if p.table_rows == 1 and p.table_pad < 0 else case
-
-    def check_indices(self, case: Case) -> None:
-        super().check_indices(case)
-        p = case.problem
-        if p.table_rows > 1 and p.table_pad < 0:
-            raise UsageError(f"case.problem.table_pad = {p.table_pad}: rows must not overlap; take at least 0, or one row")
-
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
-        case = self.with_rows_apart(case)
         if not unchecked(case):
             return super().expected_outcome(case, target)
         return self.fault(case, target) or ExpectedOutcome()

@@ -155,5 +155,5 @@ def test_overlapping_rows_are_refused_and_one_row_has_any_stride() -> None:
     assert gather.case_from_json(one.to_json()) == one
     assert gather.expected_outcome(one, BLACKWELL).result
     two = replace(one, problem=replace(one.problem, table_rows=2))
-    with pytest.raises(UsageError, match=r"case\.problem\.table_pad = -63: rows must not overlap; take at least 0"):
+    with pytest.raises(UsageError, match=r"problem\.table_pad = -63: rows must not overlap; take at least 0, or table_rows = 1"):
         gather.case_from_json(two.to_json())

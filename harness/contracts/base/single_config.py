@@ -11,7 +11,7 @@ import dataclasses
 import inspect
 import itertools
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,6 +46,9 @@ class KernelContract(Contract):
     must_launch = True
     claims = FAR_CLAIM
     signed: frozenset[str] = frozenset()  # fields of Problem and Config that may be negative
+    rows_of: Mapping[str, str] = MappingProxyType({})
+    """Field of a gap behind rows -> field of how many there are. Of one row PyTorch lets the stride be anything, and no program
+    reads it: there the gap may be negative."""
     tutorial_regime = "normal"  # what the tutorial's own test feeds the kernel
 
     def __init__(self, module: ModuleType, stem: str) -> None:
@@ -192,6 +195,7 @@ class KernelContract(Contract):
         """`case` as a user's launcher is asked it: as it is, configuration too (the launcher is handed what of it it accepts); None
         where its `requires`, a predicate over fields of Problem and Config, does not hold, and of a far case that it does not
         claim."""
+        case = self.with_rows_apart(case)
         if self.is_far(case.problem) and not claims_far(launcher):
             return None
         fields = vars(case.config or self.module.Config()) | vars(case.problem)
@@ -206,8 +210,15 @@ class KernelContract(Contract):
         """`case` in a regime that a bound can decide, for contracts whose launchers are held to one."""
         return dataclasses.replace(case, regime=regimes.of_a_launcher(case.regime))
 
+    def with_rows_apart(self, case: Case) -> Case:
+        """`case` as a launcher takes it: one row whose stride is below its columns has that of rows without a gap."""
+        apart = {
+            pad: 0 for pad, rows in self.rows_of.items() if getattr(case.problem, rows) == 1 and getattr(case.problem, pad) < 0
+        }
+        return dataclasses.replace(case, problem=dataclasses.replace(case.problem, **apart)) if apart else case
+
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
-        clause = broken(self.module.CLAUSES, case.problem, case.config)
+        clause = broken(self.module.CLAUSES, self.with_rows_apart(case).problem, case.config)
         if clause:
             return ExpectedOutcome(result=False, outcome="refused", layer="launcher", message=clause[0].rule, reason=clause[0].cost)
         if case.launcher and getattr(case.problem, "dtype", "") == "e4m3" and Feature.FP8_E4M3 not in target.features:
@@ -229,8 +240,11 @@ class KernelContract(Contract):
             raise UsageError(
                 f"case of {self.stem}: {error}: it must have the fields of Problem, Config and Case; write it with Case.to_json"
             ) from error
-        check_record(problem, "problem", self.signed)
+        check_record(problem, "problem", self.signed | set(self.rows_of))
         check_record(config, "config", self.signed)
+        for pad, rows in self.rows_of.items():
+            if getattr(problem, pad) < 0 and getattr(problem, rows) != 1:
+                raise UsageError(f"problem.{pad} = {getattr(problem, pad)}: rows must not overlap; take at least 0, or {rows} = 1")
         check_indices(listed := record.get("indices", {}))
         indices = tuple((name, tuple(numbers)) for name, numbers in listed.items())
         case = Case(contract=record.get("contract", self.address), problem=problem, config=config, indices=indices, **rest)

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from types import ModuleType, SimpleNamespace
+from types import MappingProxyType, ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -40,9 +40,15 @@ class BlockedContract(KernelContract):
     """`family` multiplies; B lies as (N, K) where the problem says so, or always where `always_transposed`."""
 
     conversions = frozenset()
+    rows_of = MappingProxyType({"a_pad": "m"})
     family = "tcgen05"
     always_transposed = False
     every_run = 4 * BUDGET  # products of a case of `tutorial` that every run judges whole
+
+    def required(self, target: Target) -> list[Case]:
+        problem, config = self.pool(target)[0]
+        one_row = self.sized(problem, 1, 24, 40) | {"a_pad": 1 - 40}  # a stride of one element
+        return [*super().required(target), self.case(one_row, config, regime=self.regime(0), data_seed=4)]
 
     def cut(self, problem: Fields, config: Fields) -> Fields:
         from bitverdict.harness.contracts.inputs import strategies
