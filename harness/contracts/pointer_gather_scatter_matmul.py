@@ -55,7 +55,7 @@ class PointerFusedContract(FusedContract):
                 config["block_k"] * (1 + place % 4) - place % 2,
             )
             yield self.sized(problem, rows, n, k, 1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
-        yield self.sized({}, 15, 17, 256 + 9, 20, 30), SMALL | {"block_k": 256, "stages": 1}  # a row of X for each warp
+        yield self.sized({}, 15, 17, 512 + 9, 20, 30), SMALL | {"block_k": 512, "stages": 1}  # two turns of a warp for a row of X
 
     def ring(self) -> Iterable[tuple[Fields, Fields]]:
         """K blocks for a ring of three: fewer than stages, as many, more; with and without a remainder."""
