@@ -77,6 +77,18 @@ ARGUMENTS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     (
+        f"{NOTHING}: the last turn brings a block of K and V to a stage that nobody reads",
+        ("attention/attention_kernel/sm_90 term dropped/36",),
+    ),
+    (
+        f"{NOTHING}: rows of K past N are not stored, and past D it meets zeros of the query",
+        ("attention/attention_dk_dv_kernel/sm_90 other value changed/0",),
+    ),
+    (
+        f"{NOTHING}: of a partition of two warps one thread is elected for each instruction, as of one",
+        ("warp_specialized_matmul/warp_specialized_matmul_kernel/constant changed/9",),
+    ),
+    (
         f"{NOTHING}: where the sum is NaN a power is, so each product of the row is NaN, by either share",
         ("attention/attention_kernel/sm_90 comparison of NaN/1",),
     ),

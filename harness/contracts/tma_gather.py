@@ -152,7 +152,8 @@ class TmaGatherContract(RowsContract):
             self.case(table | changed, block, regime=f"normal/{UNCHECKED}", data_seed=place)
             for place, changed in enumerate(self.faulting())
         ]
-        one_row = self.case(table | {"table_rows": 1, "table_pad": 1 - table["table_columns"]}, block, regime="normal", data_seed=7)
+        sizes = table | {"table_rows": 1, "table_pad": 1 - table["table_columns"]}
+        one_row = self.case(sizes, self.pool(target)[0][1], regime="normal", data_seed=7)
         return [*super().required(target), one_row, *past]
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
