@@ -5,7 +5,8 @@ Packages are installed by name and version below FOLDER, without their dependenc
 Nothing of them is part of this repository: `benchmarks/corpus_*.py` say how they are called and what the result should be.
 
 Each entry runs in a process of its own with a time limit, on the emulated GPU and in Triton's interpreter. `--results FILE` keeps
-each outcome as a line of JSON, and goes on where a run was ended; `--again` runs those once more that were not right.
+each outcome as a line of JSON, and goes on where a run was ended; `--again` runs those once more that were not right. `--shard I/N`
+runs each Nth entry, from the Ith on; the result files of all shards, one behind the other (`cat`), are that of one run.
 
 A result is *right* where it is within the package's own tolerance of the reference in float64, rounded to the result's type; one of
 integers, and what is only moved, must be equal. `--page` prints `docs/coverage.md` from the results, of `--tests` too
@@ -28,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.corpus_entry import Entry, Package
 from benchmarks.corpus_run import INTERPRETER, RIGHT, Outcome, run_package
+from bitverdict.harness.session.shard import Shard
 
 SECONDS = 60.0
 
@@ -82,6 +84,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="entries whose name has TEXT in it")
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--on", action="append", metavar="PLACE", help=f"the target, or {INTERPRETER}; by default both")
+    parser.add_argument("--shard", type=Shard.called, default=Shard(), metavar="I/N", help="each Nth entry, from the Ith on")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit of an entry")
     parser.add_argument("--results", type=Path, metavar="FILE", help="one JSON record a line: kept, and gone on with")
     parser.add_argument("--again", action="store_true", help="what was not right is run once more")
@@ -91,7 +94,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--times", type=Path, metavar="FILE", help="results of a run whose times alone the page shows")
     parser.add_argument("--of", default="", metavar="TEXT", help="the commits at which the tests were run, for the page")
     given = parser.parse_args(arguments)
-    wanted = [e for e in entries() if given.only in e.name and (not given.package or e.package.name in given.package)]
+    chosen = [e for e in entries() if given.only in e.name and (not given.package or e.package.name in given.package)]
+    wanted = given.shard.share(chosen)
     if given.list:
         print("\n".join(f"{entry.package.name}: {entry.name}" for entry in wanted))
         return 0

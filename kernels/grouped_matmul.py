@@ -122,7 +122,7 @@ def grouped_matmul_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr,
-    ALIGNED: tl.constexpr,  # UNIT where every row of every group begins on so many elements, else 1
+    ALIGNED: tl.constexpr,  # UNIT where every row of every group lies so many elements behind its base, else 1
 ):
     in_m, in_n, in_k = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)  # (BLOCK_M,), (BLOCK_N,), (BLOCK_K,)
     tile = tl.program_id(0)
@@ -198,7 +198,7 @@ def grouped_matmul(
             )
     tiles = sum(triton.cdiv(m, config.block_m) * triton.cdiv(n, config.block_n) for m, n, k in listed)
     if tiles:
-        aligned = UNIT if all(n % UNIT == k % UNIT == 0 for m, n, k in listed) else 1  # of offsets: of bases Triton knows
+        aligned = UNIT if all(n % UNIT == k % UNIT == 0 for m, n, k in listed) else 1
         grouped_matmul_kernel[(min(config.programs or multiprocessors(), tiles),)](
             a,
             b,

@@ -153,7 +153,7 @@ class TmaGatherContract(RowsContract):
             for place, changed in enumerate(self.faulting())
         ]
         sizes = table | {"table_rows": 1, "table_pad": 1 - table["table_columns"]}
-        one_row = self.case(sizes, self.pool(target)[0][1], regime="normal", data_seed=7)
+        one_row = self.case(sizes, self.pool(target)[0][1], regime=self.regime(0), data_seed=7)
         return [*super().required(target), one_row, *past]
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:

@@ -177,3 +177,13 @@ def test_the_corpus_has_a_hundred_operations_of_four_packages(capsys: pytest.Cap
     packages = {each.package.name for each in entries()}
     assert len(entries()) >= 100 and len(packages) >= 4
     assert all(each.package.version or each.package.name == "torch" for each in entries())
+
+
+def test_the_shards_of_the_corpus_have_each_entry_once(capsys: pytest.CaptureFixture) -> None:
+    shares = []
+    for shard in ("1/3", "2/3", "3/3"):
+        assert main(["unused", "--list", "--shard", shard]) == 0
+        shares.append(capsys.readouterr().out.splitlines())
+    assert main(["unused", "--list"]) == 0
+    assert sorted(sum(shares, [])) == sorted(capsys.readouterr().out.splitlines())
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
