@@ -185,5 +185,5 @@ def test_the_shards_of_the_corpus_have_each_entry_once(capsys: pytest.CaptureFix
         assert main(["unused", "--list", "--shard", shard]) == 0
         shares.append(capsys.readouterr().out.splitlines())
     assert main(["unused", "--list"]) == 0
-    assert sorted(sum(shares, [])) == sorted(capsys.readouterr().out.splitlines())
+    assert sorted(entry for share in shares for entry in share) == sorted(capsys.readouterr().out.splitlines())
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
