@@ -41,7 +41,7 @@ TUTORIAL: dict[str, Any] = {
 class TmaGatherContract(RowsContract):
     parameters = "(table, row_offsets, column_offset, block_x, block_y, *, num_warps=4)"
     signed = frozenset({"column_offset"})
-    rows_of = MappingProxyType({"table_pad": "table_rows"})
+    rows_of = MappingProxyType({"table_pad": ("table_rows", "table_columns")})
     tutorial_regime = f"normal/{SPANNED}"
     tutorial_parameters = TUTORIAL
 

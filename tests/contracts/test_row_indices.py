@@ -154,6 +154,8 @@ def test_overlapping_rows_are_refused_and_one_row_has_any_stride() -> None:
     )
     assert gather.case_from_json(one.to_json()) == one
     assert gather.expected_outcome(one, BLACKWELL).result
-    two = replace(one, problem=replace(one.problem, table_rows=2))
-    with pytest.raises(UsageError, match=r"problem\.table_pad = -63: rows must not overlap; take at least 0, or table_rows = 1"):
-        gather.case_from_json(two.to_json())
+    for changed, least in (({"table_rows": 2}, "0"), ({"table_pad": -64}, "-63")):
+        other = replace(one, problem=replace(one.problem, **changed))
+        with pytest.raises(UsageError, match=rf"rows must not overlap, and a stride is at least 1; take at least {least}, or 0"):
+            gather.case_from_json(other.to_json())
+    assert gather.resized(one, "table_columns", 24).problem.table_pad == -23, "a stride of one element"

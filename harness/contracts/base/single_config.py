@@ -46,9 +46,9 @@ class KernelContract(Contract):
     must_launch = True
     claims = FAR_CLAIM
     signed: frozenset[str] = frozenset()  # fields of Problem and Config that may be negative
-    rows_of: Mapping[str, str] = MappingProxyType({})
-    """Field of a gap behind rows -> field of how many there are. Of one row PyTorch lets the stride be anything, and no program
-    reads it: there the gap may be negative."""
+    rows_of: Mapping[str, tuple[str, str]] = MappingProxyType({})
+    """Field of a gap behind rows -> fields of how many rows and columns there are. Of one row PyTorch lets the stride be anything,
+    and no program reads it: there the gap may be negative, down to a stride of one element."""
     tutorial_regime = "normal"  # what the tutorial's own test feeds the kernel
 
     def __init__(self, module: ModuleType, stem: str) -> None:
@@ -176,6 +176,8 @@ class KernelContract(Contract):
         """`case` with another size. Where a clause forbids it as it is, rows keep their distance: gaps make up for the size."""
         p, config = case.problem, case.config or self.module.Config()
         made = dataclasses.replace(p, **{name: value})
+        for pad, (_, columns) in self.rows_of.items():  # of one row, whose stride stays positive
+            made = dataclasses.replace(made, **{pad: max(getattr(made, pad), min(1 - getattr(made, columns), 0))})
         if broken(self.module.CLAUSES, made, config) and not broken(self.module.CLAUSES, p, config):
             step = getattr(p, name) - value
             pads = {each: getattr(p, each) + step for each in vars(p) if each.endswith("_pad") and getattr(p, each) + step >= 0}
@@ -212,9 +214,8 @@ class KernelContract(Contract):
 
     def with_rows_apart(self, case: Case) -> Case:
         """`case` as a launcher takes it: one row whose stride is below its columns has that of rows without a gap."""
-        apart = {
-            pad: 0 for pad, rows in self.rows_of.items() if getattr(case.problem, rows) == 1 and getattr(case.problem, pad) < 0
-        }
+        p = case.problem
+        apart = {pad: 0 for pad, (rows, _) in self.rows_of.items() if getattr(p, rows) == 1 and getattr(p, pad) < 0}
         return dataclasses.replace(case, problem=dataclasses.replace(case.problem, **apart)) if apart else case
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
@@ -242,9 +243,11 @@ class KernelContract(Contract):
             ) from error
         check_record(problem, "problem", self.signed | set(self.rows_of))
         check_record(config, "config", self.signed)
-        for pad, rows in self.rows_of.items():
-            if getattr(problem, pad) < 0 and getattr(problem, rows) != 1:
-                raise UsageError(f"problem.{pad} = {getattr(problem, pad)}: rows must not overlap; take at least 0, or {rows} = 1")
+        for pad, (rows, columns) in self.rows_of.items():
+            least = 1 - getattr(problem, columns) if getattr(problem, rows) == 1 else 0
+            if getattr(problem, pad) < min(least, 0):
+                said = f"problem.{pad} = {getattr(problem, pad)}: rows must not overlap, and a stride is at least 1"
+                raise UsageError(f"{said}; take at least {min(least, 0)}, or 0")
         check_indices(listed := record.get("indices", {}))
         indices = tuple((name, tuple(numbers)) for name, numbers in listed.items())
         case = Case(contract=record.get("contract", self.address), problem=problem, config=config, indices=indices, **rest)

@@ -40,7 +40,7 @@ class BlockedContract(KernelContract):
     """`family` multiplies; B lies as (N, K) where the problem says so, or always where `always_transposed`."""
 
     conversions = frozenset()
-    rows_of = MappingProxyType({"a_pad": "m"})
+    rows_of = MappingProxyType({"a_pad": ("m", "k")})
     family = "tcgen05"
     always_transposed = False
     every_run = 4 * BUDGET  # products of a case of `tutorial` that every run judges whole
