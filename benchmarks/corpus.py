@@ -7,6 +7,7 @@ Nothing of them is part of this repository: `benchmarks/corpus_*.py` say how the
 Each entry runs in a process of its own with a time limit, on the emulated GPU and in Triton's interpreter. `--results FILE` keeps
 each outcome as a line of JSON, and goes on where a run was ended; `--again` runs those once more that were not right. `--shard I/N`
 runs each Nth entry, from the Ith on; the result files of all shards, one behind the other (`cat`), are that of one run.
+`--ray` gives the entries to the Ray cluster at RAY_ADDRESS, by batches (docs/fleets.md).
 
 A result is *right* where it is within the package's own tolerance of the reference in float64, rounded to the result's type; one of
 integers, and what is only moved, must be equal. `--page` prints `docs/coverage.md` from the results, of `--tests` too
@@ -16,11 +17,12 @@ integers, and what is only moved, must be equal. `--page` prints `docs/coverage.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import multiprocessing
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
@@ -44,16 +46,20 @@ def entries() -> tuple[Entry, ...]:
 
 
 def install(packages: Iterable[Package], folder: Path) -> None:
-    """Each package in a folder of its own below `folder`, once."""
+    """Each package in a folder of its own below `folder`, once, whichever of several processes comes first."""
     for package in packages:
         to = folder / package.name
         said = to / "installed"
-        if not package.installed or (said.exists() and said.read_text().split() == [*package.installed]):
+        if not package.installed:
             continue
-        print(f"installing {' '.join(package.installed)}", file=sys.stderr, flush=True)
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", str(to), *package.installed]
-        subprocess.run(command, check=True)
-        said.write_text("\n".join(package.installed))
+        with (folder / f"{package.name}.lock").open("w") as one:
+            fcntl.flock(one, fcntl.LOCK_EX)
+            if said.exists() and said.read_text().split() == [*package.installed]:
+                continue
+            print(f"installing {' '.join(package.installed)}", file=sys.stderr, flush=True)
+            command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--upgrade", "--target", str(to)]
+            subprocess.run([*command, *package.installed], check=True)
+            said.write_text("\n".join(package.installed))
 
 
 def keep(outcome: Outcome, file: Path | None, done: dict[tuple, Outcome]) -> None:
@@ -67,8 +73,12 @@ def keep(outcome: Outcome, file: Path | None, done: dict[tuple, Outcome]) -> Non
 
 
 def read(file: Path) -> dict[tuple, Outcome]:
-    """The last outcome of each entry that a run kept in `file`."""
-    found = [Outcome(**json.loads(line)) for line in file.read_text().splitlines()]
+    """The last outcome of each entry that a run kept in `file`; a line that was cut off is left out, and taken away."""
+    text = file.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        file.write_text(whole)
+    found = [Outcome(**json.loads(line)) for line in whole.splitlines()]
     return {each.key: replace(each, kernels=tuple(each.kernels)) for each in found}
 
 
@@ -82,9 +92,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where packages are installed")
     parser.add_argument("--package", action="append", metavar="NAME", help="this package; by default all")
     parser.add_argument("--only", default="", metavar="TEXT", help="entries whose name has TEXT in it")
+    parser.add_argument("--entry", action="append", metavar="NAME", help="this entry, by its whole name; by default all")
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--on", action="append", metavar="PLACE", help=f"the target, or {INTERPRETER}; by default both")
     parser.add_argument("--shard", type=Shard.called, default=Shard(), metavar="I/N", help="each Nth entry, from the Ith on")
+    parser.add_argument("--ray", action="store_true", help="by the Ray cluster at RAY_ADDRESS, not by this machine alone")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit of an entry")
     parser.add_argument("--results", type=Path, metavar="FILE", help="one JSON record a line: kept, and gone on with")
     parser.add_argument("--again", action="store_true", help="what was not right is run once more")
@@ -95,6 +107,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--of", default="", metavar="TEXT", help="the commits at which the tests were run, for the page")
     given = parser.parse_args(arguments)
     chosen = [e for e in entries() if given.only in e.name and (not given.package or e.package.name in given.package)]
+    if given.entry:
+        chosen = [e for e in chosen if e.name in given.entry]
     wanted = given.shard.share(chosen)
     if given.list:
         print("\n".join(f"{entry.package.name}: {entry.name}" for entry in wanted))
@@ -108,28 +122,40 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    packages = list(dict.fromkeys(entry.package.name for entry in wanted))
-    by_name = {entry.package.name: entry.package for entry in wanted}
-    install(by_name.values(), folder)
-    on = given.on or [given.target, INTERPRETER]
-    context, at = multiprocessing.get_context("spawn"), commit()
+    packages = {entry.package.name: entry.package for entry in wanted}
+    left: dict[tuple[str, str], list[str]] = {}
     for name in packages:
-        for place in on:
-            left = [e.name for e in wanted if e.package.name == name and _is_left(done.get((name, e.name, place)), given.again)]
-            if not left:
-                continue
-            receiver, sender = context.Pipe(duplex=False)
-            settled = (sender, str(folder), by_name[name].name, left, [place], given.target, given.seconds)
-            process = context.Process(target=run_package, args=settled)
-            process.start()
-            sender.close()
-            try:
-                while (outcome := receiver.recv()) is not None:
-                    keep(replace(outcome, commit=at), given.results, done)
-            except EOFError:
-                print(f"{name}: the process that imported it ended", file=sys.stderr)
-            process.join()
-    return int(any(done[e.package.name, e.name, place].state != RIGHT for e in wanted for place in on))
+        for place in given.on or [given.target, INTERPRETER]:
+            of = [e.name for e in wanted if e.package.name == name and _is_left(done.get((name, e.name, place)), given.again)]
+            if of:
+                left[name, place] = of
+    if given.ray:
+        from benchmarks.corpus_fleet import batches, on_ray
+
+        outcomes = on_ray(batches(left), folder, given.target, given.seconds)
+    else:
+        install(packages.values(), folder)
+        outcomes = here(left, folder, given.target, given.seconds)
+    for outcome in outcomes:
+        keep(outcome, given.results, done)
+    asked = [(e.package.name, e.name, place) for e in wanted for place in given.on or [given.target, INTERPRETER]]
+    return int(any(key not in done or done[key].state != RIGHT for key in asked))
+
+
+def here(left: Mapping[tuple[str, str], list[str]], folder: Path, target: str, seconds: float) -> Iterator[Outcome]:
+    """The outcomes of what is left, from this machine: of each package at each place in one process."""
+    context, at = multiprocessing.get_context("spawn"), commit()
+    for (name, place), names in left.items():
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=run_package, args=(sender, str(folder), name, names, [place], target, seconds))
+        process.start()
+        sender.close()
+        try:
+            while (outcome := receiver.recv()) is not None:
+                yield replace(outcome, commit=at)
+        except EOFError:
+            print(f"{name}: the process that imported it ended", file=sys.stderr)
+        process.join()
 
 
 def _is_left(outcome: Outcome | None, again: bool) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -71,6 +72,7 @@ def attempt(entry: Entry, device: Any, on: str) -> Outcome:
         if state == FAIL and on == INTERPRETER:
             outcome, said = type(error).__name__, " ".join(str(error).split())[:200]
         taken = taken or time.monotonic() - begun
+        said = re.sub(r" at 0x[0-9a-f]+", "", said)  # an address of this process: no other run has it
         return replace(blank, state=state, outcome=outcome, said=said, where=where, seconds=taken, **watched.seen)
 
 

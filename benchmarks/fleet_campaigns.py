@@ -4,7 +4,8 @@
 
 The cluster is started as docs/fleets.md says: ``ray start --head``, ``ray start --address HOST:PORT``, ``RAY_ADDRESS=HOST:PORT``
 (with ``--block``, ports of their own and one processor each, so that both nodes end with this command). A campaign is `exhaustive`,
-a test of a user's, a problem of a corpus with the interface of KernelBench, or mutants. ``pytest --harness-database`` keeps a
+a test of a user's, a problem of a corpus with the interface of KernelBench, mutants, or entries of the corpus of published
+packages, which are installed from the registry below DIR. ``pytest --harness-database`` keeps a
 failing case on ``redis-server --port``, and a second session judges it first.
 
 Writes DIR/fleet_campaigns.json, and ends with status 1 where something differs. Needs
@@ -39,6 +40,7 @@ RUNS = {
     "a user's test": ["run", TESTS, "--max-cases", "8"],
     "a corpus's problem": f"kernelbench {PROBLEMS}/problems/relu.py {PROBLEMS}/candidates/relu.py --unsealed --max-cases 8".split(),
 }
+CORPUS = ["--package", "xformers"]
 MUTANTS = "mutate softmax --source --count 6 --seed 1 --target emulated:sm_90".split()
 
 
@@ -87,6 +89,32 @@ def three_ways(name: str, words: list[str], out: Path, address: str) -> dict:
     same = verdicts(here) == verdicts(there) == verdicts(merged) and status == fleet == whole.returncode
     counts = [len(verdicts(path)) for path in (here, there, *shards, merged)]
     return {"campaign": name, "here, ray, shards, merged": counts, "status": [status, fleet, whole.returncode], "the same": same}
+
+
+def corpus_three_ways(out: Path, address: str) -> dict:
+    """Entries of published packages here, on the cluster, and there in shards, whose files one behind the other are merged."""
+
+    def run(place: str, *more: str) -> tuple[Path, int]:
+        (at := out / place).mkdir(parents=True, exist_ok=True)
+        given = os.environ | {"HARNESS_STATE": str(at / "state"), "RAY_ADDRESS": address}
+        command = [sys.executable, str(CHECKOUT / "benchmarks" / "corpus.py"), str(out / "packages"), *CORPUS]
+        command += ["--results", str(at / "results.jsonl"), *more]
+        ended = subprocess.run(command, cwd=CHECKOUT, env=given, capture_output=True, text=True, timeout=2 * SECONDS)
+        if not (at / "results.jsonl").exists():
+            raise SystemExit(f"corpus, {place}: status {ended.returncode}: {ended.stderr[-600:]}")
+        return at / "results.jsonl", ended.returncode
+
+    def outcomes(file: Path) -> list[str]:
+        rows = map(json.loads, file.read_text().splitlines())
+        return sorted(json.dumps({**row, "seconds": 0, "launching": 0}, sort_keys=True) for row in rows)
+
+    (here, status), (there, fleet) = run("here"), run("ray", "--ray")
+    shards = [run(f"shard-{n}", "--ray", "--shard", f"{n}/{SHARDS}")[0] for n in range(1, SHARDS + 1)]
+    merged = out / "merged.jsonl"
+    merged.write_text("".join(each.read_text() for each in shards))
+    same = outcomes(here) == outcomes(there) == outcomes(merged) and status == fleet
+    counts = [len(outcomes(path)) for path in (here, there, *shards, merged)]
+    return {"campaign": "corpus", "here, ray, shards, merged": counts, "status": [status, fleet], "the same": same}
 
 
 # --- the cluster and the server, as the pages say
@@ -188,18 +216,21 @@ def test_doubled(draw):
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", default=[], help="campaigns by name, and redis")
+    parser.add_argument("--only", nargs="+", default=[], help="campaigns by name, corpus, and redis")
     given = parser.parse_args()
     out = given.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     asked = {name: words for name, words in (RUNS | {"mutants": MUTANTS}).items() if not given.only or name in given.only}
     found: dict = {"campaigns": []}
-    if asked:
+    if asked or "corpus" in given.only:
         with cluster(out) as address:
             for number, (name, words) in enumerate(asked.items()):
                 row = three_ways(name, words, out / str(number), address)
                 print(json.dumps(row), flush=True)
                 found["campaigns"].append(row)
+            if not given.only or "corpus" in given.only:
+                found["campaigns"].append(corpus_three_ways(out / "corpus", address))
+                print(json.dumps(found["campaigns"][-1]), flush=True)
     if not given.only or "redis" in given.only:
         found["redis"] = on_redis(out)
         print(json.dumps(found["redis"]), flush=True)

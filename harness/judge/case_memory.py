@@ -1,11 +1,16 @@
 """How much of a GPU's memory a case may come to hold. A worker is counted for `COUNTED`; a case that needs more is judged while no
-other such case is on its GPU, once that much is free (`bitverdict.harness.judge.far_views.admitted`)."""
+other such case is on its GPU, once that much is free (`bitverdict.harness.judge.far_views.admitted`).
+
+What is known before the launch is `memory_of`. What a launcher allocates, a workspace say, is counted as it comes (`Room`):
+the allocation that goes past `COUNTED` waits for its turn."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
+from bitverdict.harness.judge.far_views import admitted
 from bitverdict.harness.judge.guarded_buffers import far_bytes, near_bytes
 
 if TYPE_CHECKING:
@@ -26,7 +31,7 @@ def memory_of(case: Case, target: Target, contract: Contract, operands: Collecti
     """Bytes that must be free for `case` alone on `target`; 0 where what a worker is counted for is enough.
 
     Far operands and results are counted once, and only they. Of near ones, the operands and what the contract says of results
-    (`Contract.result_bytes`); what a launcher allocates beside them is not known before it runs.
+    (`Contract.result_bytes`); what a launcher allocates beside them is not known before it runs (`Room`).
     """
     results = contract.result_bytes(case)
     if far := far_bytes(operands):
@@ -35,3 +40,39 @@ def memory_of(case: Case, target: Target, contract: Contract, operands: Collecti
         return 0
     needed = OPERANDS * near_bytes(operands) + RESULTS * results
     return needed if needed > COUNTED else 0
+
+
+class NoRoom(Exception):
+    """A GPU has no room for what a launcher asked for."""
+
+
+class Room(ExitStack):
+    """What one case holds on the real GPU `target`. A context manager, which gives the case's turn back.
+
+    `short` says why there is no room, in a sentence; empty while there is. `needed` are the bytes that are known before the launch
+    (`memory_of`), and `operands` those of near operands.
+    """
+
+    def __init__(self, target: Target, needed: int, operands: int) -> None:
+        super().__init__()
+        self.target, self.needed, self.operands = target, needed, operands
+        self.short, self._allocated = "", 0
+
+    def __enter__(self) -> Room:
+        self.short = self.enter_context(admitted(self.needed, self.target))
+        return self
+
+    def begin(self) -> None:
+        """A launch begins: nothing is allocated."""
+        self._allocated = 0
+
+    def take(self, size: int) -> None:
+        """Room for `size` bytes more that a launcher asks for. NoRoom where the GPU has none."""
+        self._allocated += size
+        needed = OPERANDS * self.operands + RESULTS * self._allocated
+        if self.needed or self.target.emulated or needed <= COUNTED:
+            return
+        self.needed, held = needed, self._allocated - size
+        self.short = self.enter_context(admitted(needed - held, self.target, what="operands and what the launcher allocates"))
+        if self.short:
+            raise NoRoom(self.short)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,13 +99,15 @@ class Guard:
     """Everything handed out for one case. Not thread-safe: one case, one guard.
 
     `on_device`: whether inputs share an arena and comparisons are made where the tensors are. None: on a GPU yes, on a CPU no.
-    `zeroed`: the name of an allocation that holds zeros in the place of poison.
+    `zeroed`: the name of an allocation that holds zeros in the place of poison. `asked` is told the bytes of each allocation of a
+    launcher before it is made, and may raise.
     """
 
     poison: Poison
     buffers: list[Buffer] = field(default_factory=list)
     on_device: bool | None = None
     zeroed: str = ""
+    asked: Callable[[int], None] = lambda size: None
 
     def upload(self, operand: Operand, device: torch.device) -> torch.Tensor:
         """The operand as a tensor on `device`, strided and offset as it says, inside guard bands."""
@@ -129,6 +131,7 @@ class Guard:
         device = like.device if device is None else device
         band = GUARD_BYTES[device.type]
         place, poison = _Place.of(like.shape, like.stride(), 0, like.dtype), 0 if name == self.zeroed else self.poison.output
+        self.asked(2 * band + place.span)
         if place.far:
             storage, view, islands = self._far(place, device, poison)
             if keep_values:

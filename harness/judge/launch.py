@@ -14,12 +14,11 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.judge.bounds_check import OutOfBounds, place_in
-from bitverdict.harness.judge.case_memory import memory_of
+from bitverdict.harness.judge.case_memory import Room, memory_of
 from bitverdict.harness.judge.classify import Seen, outcome_of
 from bitverdict.harness.judge.clock import WAITED, Clock
 from bitverdict.harness.judge.devices import device_of, entered
-from bitverdict.harness.judge.far_views import admitted
-from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
+from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, near_bytes, poison_word, words
 from bitverdict.harness.judge.launched_instructions import Instructions, of_products, remember, watched
 from bitverdict.harness.judge.out_of_memory import free_memory
 from bitverdict.harness.judge.promised_instructions import broken_promise
@@ -56,25 +55,28 @@ def launch(
     """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. A case that
     needs much memory (`bitverdict.harness.judge.case_memory`) needs room first: without it the outcome is "not run". `entering` is
     `entered`, or one that also sees the device."""
-    with admitted(memory_of(case, target, contract, operands.values()), target) as short:
-        if short:
-            return Seen(Outcome.NOT_RUN, "machine", short)
-        seen = _launch_once(case, target, contract, launcher, operands, clock, entering, allocations)
-        if seen.outcome is Outcome.OUT_OF_MEMORY:
+    with Room(target, memory_of(case, target, contract, operands.values()), near_bytes(operands.values())) as room:
+        for last in (False, True):
+            if not room.short:
+                room.begin()
+                seen = _launch_once(case, target, contract, launcher, operands, clock, entering, allocations, room)
+            if room.short:
+                return Seen(Outcome.NOT_RUN, "machine", room.short)
+            if seen.outcome is not Outcome.OUT_OF_MEMORY or last:
+                break
             forget()
             free_memory()
-            seen = _launch_once(case, target, contract, launcher, operands, clock, entering, allocations)
         return seen
 
 
 def _launch_once(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
-    entering: Callable[..., AbstractContextManager[Any]], allocations: Allocations,
+    entering: Callable[..., AbstractContextManager[Any]], allocations: Allocations, room: Room,
 ) -> Seen:  # fmt: skip
     import torch
 
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
-    guard = Guard(allocations.poison or Poison.of(case.data_seed), zeroed=allocations.zeroed)
+    guard = Guard(allocations.poison or Poison.of(case.data_seed), zeroed=allocations.zeroed, asked=room.take)
     followed = {"allocated": lambda: _allocated(guard)} if allocations.followed else {}
     device: Any = None
     launched: list[Instructions | None] = []

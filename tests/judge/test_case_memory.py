@@ -1,5 +1,5 @@
 """Contract under test: a case is admitted to a GPU by its own need of memory. Two that need more than a worker is counted for are
-never on one GPU at a time; small ones are."""
+never on one GPU at a time; small ones are. What a launcher allocates counts as it comes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ import torch
 
 from bitverdict.harness.judge import case_memory, far_views
 from bitverdict.harness.judge import launch as launching
-from bitverdict.harness.judge.case_memory import COUNTED, memory_of
+from bitverdict.harness.judge.case_memory import COUNTED, NoRoom, Room, memory_of
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations
 from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Outcome
@@ -47,16 +48,19 @@ def test_the_need_of_a_case_follows_from_its_operands_and_results() -> None:
 
 
 @pytest.fixture
-def together(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], int]]:
-    """How many of two cases with operands of a size are launched at a time, on a GPU of 80 GiB."""
+def together(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
+    """How many of two cases with operands of a size are launched at a time, on a GPU of 80 GiB, where the launcher takes so many
+    bytes besides."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 << 30, 80 << 30))
 
-    def most(side: int) -> int:
+    def most(side: int, workspace: int = 0) -> int:
         both, lock = threading.Barrier(2), threading.Lock()
         now, seen = 0, list[int]()
 
         def once(*given: Any) -> Seen:
             nonlocal now
+            if workspace:
+                given[-1].take(workspace)
             with lock:
                 now += 1
                 seen.append(now)
@@ -83,13 +87,52 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[int], int]]:
     yield most
 
 
-def test_two_large_cases_take_turns_on_a_gpu_and_small_ones_do_not(together: Callable[[int], int]) -> None:
+def test_two_large_cases_take_turns_on_a_gpu_and_small_ones_do_not(together: Callable[..., int]) -> None:
     assert (together(1 << 15), together(64)) == (1, 2)
 
 
-def test_a_need_that_is_one_number_for_all_cases_is_noticed(
-    together: Callable[[int], int], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_launcher_allocates_counts_as_it_comes(together: Callable[..., int]) -> None:
+    assert (together(64, 2 << 30), together(64, 1 << 30)) == (1, 2)
+
+
+def test_the_mutant_that_counts_no_workspace_is_noticed(together: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Room, "take", lambda room, size: None)
+    assert together(64, 2 << 30) == 2
+
+
+def test_a_case_whose_launcher_finds_no_room_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the launcher takes the exception and goes on without."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4 << 30, 80 << 30))
+
+    def once(*given: Any) -> Seen:
+        with pytest.raises(NoRoom):
+            given[-1].take(1 << 30)
+            given[-1].take(1 << 30)
+        return Seen(Outcome.PASS)
+
+    monkeypatch.setattr(launching, "_launch_once", once)
+    seen = launching.launch(None, GPU, contract(), None, operands(64), Clock())  # type: ignore[arg-type]
+    assert seen.outcome is Outcome.NOT_RUN
+    assert seen.message.startswith("3.0 GiB of operands and what the launcher allocates: 4.0 of 80.0 GiB are free on cuda:0")
+
+
+def test_a_second_launch_counts_anew_and_a_guard_asks_before_it_allocates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 << 30, 80 << 30))
+    asked: list[int] = []
+    with guarded_allocations(Guard(Poison.of(1), asked=asked.append)):
+        assert torch.empty(1 << 20).numel() and torch.zeros(3).numel()
+    assert len(asked) == 2 and 1 << 22 <= asked[0] < 1 << 24 and asked[1] < asked[0]
+    with Room(GPU, 0, 0) as room:
+        for _ in range(3):
+            room.begin()
+            room.take(1 << 30)
+        with pytest.raises(NoRoom):
+            room.take(1 << 30)
+    with Room(target("emulated:sm_90"), 0, 0) as room:
+        room.take(1 << 40)
+
+
+def test_a_need_that_is_one_number_for_all_cases_is_noticed(together: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutants: each case counted as what a worker is counted for, and each as a large one."""
     for constant, wrong in ((0, (2, 2)), (COUNTED + 1, (1, 1))):
         monkeypatch.setattr(launching, "memory_of", lambda *given, constant=constant: constant)

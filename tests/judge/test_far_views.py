@@ -240,7 +240,7 @@ def test_a_far_case_without_memory_is_not_run_with_the_reason(monkeypatch: pytes
     def none(needed: int, where: Target) -> Iterator[str]:
         yield f"{needed >> 30} GiB are not here" if needed else ""
 
-    monkeypatch.setattr("bitverdict.harness.judge.launch.admitted", none)
+    monkeypatch.setattr("bitverdict.harness.judge.case_memory.admitted", none)
     contract, where = resolve("tma_gather"), target("emulated:sm_100")
     (far,) = far_cases(contract, where)
     near = contract.required(where)[0]

@@ -13,6 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
+from benchmarks import corpus_fleet
 from benchmarks.corpus import entries, keep, main, read
 from benchmarks.corpus_entry import Compared, Entry, Given, Package, by_type, compared, on_cpu, with_gradients, wrong
 from benchmarks.corpus_page import page, was_executed
@@ -20,6 +21,11 @@ from benchmarks.corpus_run import INTERPRETER, RIGHT, WRONG, Outcome, attempt, o
 from benchmarks.forked_runs import forked
 from benchmarks.tutorial_cases import FAIL, LIMIT, NOT_RUN, REFUSED
 from bitverdict.harness.emulator import LaunchOptions, emulated
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.model.verdict import Outcome as Ending
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.task import Task, measured
 
 OURS = Package("ours", "1")
 
@@ -148,6 +154,69 @@ def test_outcomes_are_kept_and_the_last_of_an_entry_counts(tmp_path: Path, capsy
     keep(replace(first, state=RIGHT), file, done)
     assert read(file) == done == {("ours", "right", "sm_90"): replace(first, state=RIGHT)}
     assert "refused" in capsys.readouterr().err
+
+
+def test_a_line_that_was_cut_off_is_run_again(tmp_path: Path) -> None:
+    file, done = tmp_path / "results.jsonl", {}
+    keep(Outcome("ours", "1", "right", "sm_90", RIGHT), file, done)
+    whole = file.read_text()
+    file.write_text(whole + whole[:20])
+    assert read(file) == done and file.read_text() == whole
+
+
+def test_what_an_error_says_has_no_address_of_its_process() -> None:
+    def call(x: torch.Tensor) -> torch.Tensor:
+        raise ValueError(f"not {object()}")
+
+    with emulated("sm_90") as device:
+        said = attempt(entry("raises", call=call), device, "sm_90").said
+    assert "not <object object>" in said
+
+
+def test_batches_of_a_fleet_have_each_entry_once_in_its_order() -> None:
+    names = [str(n) for n in range(2 * corpus_fleet.ENTRIES + 1)]
+    made = list(corpus_fleet.batches({("ours", "sm_90"): names, ("ours", INTERPRETER): names[:1]}))
+    assert [len(each.entries) for each in made] == [corpus_fleet.ENTRIES, corpus_fleet.ENTRIES, 1, 1]
+    assert [name for each in made[:3] for name in each.entries] == names
+    assert {each.on for each in made[:3]} == {"sm_90"} and made[3].on == INTERPRETER
+
+
+def test_a_batch_of_a_fleet_comes_to_the_outcomes_of_this_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pool is this machine's: tests/workers/test_ray_pool.py holds that Ray's gives the same verdicts."""
+    kept = tmp_path / "results.jsonl"
+    monkeypatch.setattr(corpus_fleet.fleet, "cluster", lambda on: None)
+    asked = [str(tmp_path), "--package", "torch", "--on", "sm_90", "--results", str(kept)]
+    assert main([*asked, "--ray"]) == 0
+    (found,) = read(kept).values()
+    assert (found.package, found.entry, found.on, found.state) == ("torch", "scatter_mm", "sm_90", RIGHT)
+    assert found.launches and found.commit and isinstance(found.kernels, tuple)
+
+
+def test_a_batch_that_came_to_nothing_leaves_its_entries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def lost(pool: WorkerPool, work: Task, *_: object, **__: object) -> Verdict:
+        return Verdict(decision=Decision.ERROR, outcome=Ending.ERROR, message="its node is gone")
+
+    monkeypatch.setattr(corpus_fleet.fleet, "cluster", lambda on: None)
+    monkeypatch.setattr(WorkerPool, "judge", lost)
+    asked = [str(tmp_path), "--package", "torch", "--on", "sm_90", "--results", str(tmp_path / "results.jsonl")]
+    assert main([*asked, "--ray"]) == 1
+    assert "torch: 1 entries came to nothing: its node is gone" in capsys.readouterr().err
+    assert not (tmp_path / "results.jsonl").exists()
+
+
+def test_a_batch_without_an_outcome_is_an_error_of_the_harness(tmp_path: Path) -> None:
+    given = {
+        "folder": str(tmp_path),
+        "target": "sm_90",
+        "on": "nowhere",
+        "seconds": 5.0,
+        "package": "torch",
+        "entries": ["no such"],
+    }
+    with pytest.raises(RuntimeError, match="no outcome"):
+        measured(corpus_fleet.judged(target("emulated:sm_90"), given))
 
 
 def test_the_page_counts_the_executed_and_names_each_that_is_not_right() -> None:
