@@ -21,19 +21,22 @@ from tests.support.honest_launchers.listed import listed
 
 IDIOMS = {name: test for name, test in vars(described).items() if hasattr(test, "__contract__")}
 DRAWN = random.Random(1122).sample(sorted(IDIOMS), 3)
-SM_90 = target("emulated:sm_90")
+ASKED = [*((name, "sm_90") for name in DRAWN), (DRAWN[0], "gfx942")]
 
 
-@pytest.mark.parametrize("name", DRAWN)
-def test_an_honest_launcher_gives_the_same_words_from_its_own_process(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+@pytest.mark.parametrize(("name", "arch"), ASKED)
+def test_an_honest_launcher_gives_the_same_words_from_its_own_process(
+    monkeypatch: pytest.MonkeyPatch, name: str, arch: str
+) -> None:
+    where = target(f"emulated:{arch}")
     address = IDIOMS[name].__contract__.description.launcher
     monkeypatch.syspath_prepend(Path(address.rpartition(":")[0]).parent)
     contract = resolve(f"{described.__file__}:{name}")
-    case = replace(CaseSource(f"{described.__file__}:{name}", SM_90).required()[0], calls=1)
+    case = replace(CaseSource(f"{described.__file__}:{name}", where).required()[0], calls=1)
     operands = {operand.name: operand for operand in contract.operands(case)}
     with forked_candidate() as candidate:
-        there = launch(case, SM_90, contract, candidate.launcher(address), operands, Clock())
-    here = launch(case, SM_90, contract, load(address), operands, Clock())
+        there = launch(case, where, contract, candidate.launcher(address), operands, Clock())
+    here = launch(case, where, contract, load(address), operands, Clock())
     assert here.outcome is None and there.outcome is None, there
     assert there.recorded["digests"] == here.recorded["digests"]
     assert there.launches == here.launches > 0
