@@ -14,6 +14,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Before anything imports NumPy or torch, which read this once.
     for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(_name, "1")
+    gc.disable()  # a third of the time of importing the tests; `pytest_collection_finish` turns it on
 
 pytest_plugins = ["bitverdict.harness.frontends.pytest_options", "bitverdict.harness.frontends.pytest_plugin"]
 
@@ -24,6 +25,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         gc.collect()
         gc.freeze()
         gc.set_threshold(10_000, 10, 10)  # objects that were made and not freed
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

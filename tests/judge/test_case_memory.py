@@ -22,12 +22,19 @@ from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Outcome
 
+pytestmark = pytest.mark.usefixtures("no_gpu_to_tidy")
 GPU = Target("cuda:0", "sm_90", index=0, uuid="of no GPU, for cases")
 
 
 def operands(side: int) -> dict[str, Operand]:
     """A matrix (side, side) of fp16 that takes no memory here."""
     return {"x": Operand(name="x", format="fp16", codes=np.broadcast_to(np.uint16(0), (side, side)))}
+
+
+@pytest.fixture
+def no_gpu_to_tidy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Collecting all garbage takes most of a second late in a session, and frees nothing here."""
+    monkeypatch.setattr(far_views, "free_memory", lambda: None)
 
 
 def contract(results: int = 0) -> Any:
