@@ -21,6 +21,7 @@ from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allo
 from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Outcome
+from tests.support.vector_add import CONTRACT, case
 
 pytestmark = pytest.mark.usefixtures("no_gpu_to_tidy")
 GPU = Target("cuda:0", "sm_90", index=0, uuid="of no GPU, for cases")
@@ -121,6 +122,23 @@ def test_a_case_whose_launcher_finds_no_room_is_not_run(monkeypatch: pytest.Monk
     seen = launching.launch(None, GPU, contract(), None, operands(64), Clock())  # type: ignore[arg-type]
     assert seen.outcome is Outcome.NOT_RUN
     assert seen.message.startswith("3.0 GiB of operands and what the launcher allocates: 4.0 of 80.0 GiB are free on cuda:0")
+
+
+def test_a_launch_tells_its_room_what_the_launcher_allocates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without room for it the case is not run, and its launcher gets no tensor."""
+    where, asked = target("emulated:sm_90"), list[int]()
+
+    def launched(taken: Callable[[Room, int], None]) -> Seen:
+        monkeypatch.setattr(Room, "take", taken)
+        given = {each.name: each for each in CONTRACT.operands(case(5))}
+        return launching.launch(case(5), where, CONTRACT, None, given, Clock())
+
+    def none(room: Room, size: int) -> None:
+        room.short = "no room at all"
+        raise NoRoom(room.short)
+
+    assert launched(lambda room, size: asked.append(size)).outcome is None and len(asked) == 1, "the one result"
+    assert (found := launched(none)).outcome is Outcome.NOT_RUN and found.message == "no room at all"
 
 
 def test_a_second_launch_counts_anew_and_a_guard_asks_before_it_allocates(monkeypatch: pytest.MonkeyPatch) -> None:
