@@ -31,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from benchmarks.corpus_entry import Entry, Package
 from benchmarks.corpus_run import INTERPRETER, RIGHT, Outcome, run_package
+from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session.shard import Shard
 
 SECONDS = 60.0
@@ -74,11 +75,15 @@ def keep(outcome: Outcome, file: Path | None, done: dict[tuple, Outcome]) -> Non
 
 def read(file: Path) -> dict[tuple, Outcome]:
     """The last outcome of each entry that a run kept in `file`; a line that was cut off is left out, and taken away."""
-    text = file.read_text()
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        file.write_text(whole)
-    found = [Outcome(**json.loads(line)) for line in whole.splitlines()]
+    lines = file.read_text().splitlines(keepends=True)
+    if lines and not lines[-1].endswith("\n"):
+        try:
+            json.loads(lines[-1])
+            lines[-1] += "\n"
+        except ValueError:
+            lines.pop()
+        file.write_text("".join(lines))
+    found = [Outcome(**json.loads(line)) for line in lines]
     return {each.key: replace(each, kernels=tuple(each.kernels)) for each in found}
 
 
@@ -123,9 +128,10 @@ def main(arguments: list[str] | None = None) -> int:
     folder = given.folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
     packages = {entry.package.name: entry.package for entry in wanted}
+    on = given.on or [given.target, INTERPRETER]
     left: dict[tuple[str, str], list[str]] = {}
     for name in packages:
-        for place in given.on or [given.target, INTERPRETER]:
+        for place in on:
             of = [e.name for e in wanted if e.package.name == name and _is_left(done.get((name, e.name, place)), given.again)]
             if of:
                 left[name, place] = of
@@ -136,9 +142,12 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         install(packages.values(), folder)
         outcomes = here(left, folder, given.target, given.seconds)
-    for outcome in outcomes:
-        keep(outcome, given.results, done)
-    asked = [(e.package.name, e.name, place) for e in wanted for place in given.on or [given.target, INTERPRETER]]
+    try:
+        for outcome in outcomes:
+            keep(outcome, given.results, done)
+    except UsageError as error:
+        parser.error(str(error))
+    asked = [(e.package.name, e.name, place) for e in wanted for place in on]
     return int(any(key not in done or done[key].state != RIGHT for key in asked))
 
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from contextlib import ExitStack
+from contextvars import copy_context
 from typing import TYPE_CHECKING
 
-from bitverdict.harness.judge.far_views import admitted
+from bitverdict.harness.judge.far_views import admitted, is_admitted
 from bitverdict.harness.judge.guarded_buffers import far_bytes, near_bytes
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Room(ExitStack):
         self.short, self._allocated = "", 0
 
     def __enter__(self) -> Room:
+        self._has_turn = bool(self.needed) or is_admitted()
         self.short = self.enter_context(admitted(self.needed, self.target))
         return self
 
@@ -67,12 +69,14 @@ class Room(ExitStack):
         self._allocated = 0
 
     def take(self, size: int) -> None:
-        """Room for `size` bytes more that a launcher asks for. NoRoom where the GPU has none."""
+        """Room for `size` bytes more that a launcher asks for, in any thread: autograd's allocate too. NoRoom where the GPU has
+        none."""
         self._allocated += size
         needed = OPERANDS * self.operands + RESULTS * self._allocated
-        if self.needed or self.target.emulated or needed <= COUNTED:
+        if self._has_turn or self.target.emulated or needed <= COUNTED:
             return
-        self.needed, held = needed, self._allocated - size
-        self.short = self.enter_context(admitted(needed - held, self.target, what="operands and what the launcher allocates"))
+        self._has_turn, held = True, self._allocated - size
+        turn = admitted(needed - held, self.target, what="operands and what the launcher allocates")
+        self.short = copy_context().run(self.enter_context, turn)  # this thread is not the one that leaves
         if self.short:
             raise NoRoom(self.short)

@@ -91,6 +91,11 @@ class Islands:
         return np.concatenate([np.arange(low, high) for low, high in self.runs])
 
 
+def is_admitted() -> bool:
+    """Whether this thread has been admitted to a GPU."""
+    return _ALONE.get()
+
+
 @contextmanager
 def admitted(needed: int, target: Target, *, what: str = "operands and results", wait: float | None = None) -> Iterator[str]:
     """Room for `needed` bytes of operands and results while entered, held by one process of a machine at a time on a GPU, which
@@ -120,9 +125,9 @@ def admitted(needed: int, target: Target, *, what: str = "operands and results",
         free_memory()
         free, total = torch.cuda.mem_get_info(device_of(target))
         short = free < needed + MARGIN
-        token = _ALONE.set(True)
+        _ALONE.set(True)
         try:
             yield f"{asked}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free on {target.name}" if short else ""
         finally:
-            _ALONE.reset(token)
+            _ALONE.set(False)  # as it was, or this thread would have been here no more; and a thread may enter for another
             free_memory()  # what torch keeps of it is nobody else's

@@ -56,17 +56,16 @@ def launch(
     needs much memory (`bitverdict.harness.judge.case_memory`) needs room first: without it the outcome is "not run". `entering` is
     `entered`, or one that also sees the device."""
     with Room(target, memory_of(case, target, contract, operands.values()), near_bytes(operands.values())) as room:
-        for last in (False, True):
-            if not room.short:
-                room.begin()
-                seen = _launch_once(case, target, contract, launcher, operands, clock, entering, allocations, room)
-            if room.short:
-                return Seen(Outcome.NOT_RUN, "machine", room.short)
-            if seen.outcome is not Outcome.OUT_OF_MEMORY or last:
-                break
+
+        def once() -> Seen:
+            room.begin()
+            return _launch_once(case, target, contract, launcher, operands, clock, entering, allocations, room)
+
+        if not room.short and (seen := once()).outcome is Outcome.OUT_OF_MEMORY and not room.short:
             forget()
             free_memory()
-        return seen
+            seen = once()
+        return Seen(Outcome.NOT_RUN, "machine", room.short) if room.short else seen
 
 
 def _launch_once(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -139,6 +140,21 @@ def test_a_launch_tells_its_room_what_the_launcher_allocates(monkeypatch: pytest
 
     assert launched(lambda room, size: asked.append(size)).outcome is None and len(asked) == 1, "the one result"
     assert (found := launched(none)).outcome is Outcome.NOT_RUN and found.message == "no room at all"
+
+
+def test_a_thread_of_autograds_may_be_the_one_that_allocates(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The turn that it took ends with the case, and it has none in the next."""
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 << 30, 80 << 30))
+    monkeypatch.setattr(far_views, "PATIENCE", 0.2)
+    with ThreadPoolExecutor(1) as engine:
+        for _ in range(2):
+            with Room(GPU, 0, 0) as room:
+                engine.submit(room.take, 2 << 30).result()
+                with Room(GPU, 0, 0) as other, pytest.raises(NoRoom, match="another process judged"):
+                    other.take(2 << 30)
+        assert not engine.submit(far_views.is_admitted).result() and not far_views.is_admitted()
+        with far_views.admitted(8 << 30, GPU), Room(GPU, 0, 0) as room:  # a study's: its engine waits for nobody
+            engine.submit(room.take, 2 << 30).result()
 
 
 def test_a_second_launch_counts_anew_and_a_guard_asks_before_it_allocates(monkeypatch: pytest.MonkeyPatch) -> None:

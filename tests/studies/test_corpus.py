@@ -22,6 +22,7 @@ from benchmarks.forked_runs import forked
 from benchmarks.tutorial_cases import FAIL, LIMIT, NOT_RUN, REFUSED
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.model.verdict import Outcome as Ending
 from bitverdict.harness.workers.pool import WorkerPool
@@ -162,6 +163,20 @@ def test_a_line_that_was_cut_off_is_run_again(tmp_path: Path) -> None:
     whole = file.read_text()
     file.write_text(whole + whole[:20])
     assert read(file) == done and file.read_text() == whole
+    file.write_text(whole.rstrip())  # the right twin: a whole record without its newline
+    assert read(file) == done and file.read_text() == whole
+
+
+def test_a_cluster_that_is_not_there_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    def none(on: str) -> None:
+        raise UsageError("--on ray: RAY_ADDRESS='' names no running cluster")
+
+    monkeypatch.setattr(corpus_fleet.fleet, "cluster", none)
+    with pytest.raises(SystemExit) as ended:
+        main([str(tmp_path), "--package", "torch", "--ray"])
+    assert ended.value.code == 2 and "names no running cluster" in capsys.readouterr().err
 
 
 def test_what_an_error_says_has_no_address_of_its_process() -> None:
