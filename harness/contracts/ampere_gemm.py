@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import product
 from types import ModuleType
 from typing import Any
 
@@ -68,8 +69,10 @@ class AmpereGemmContract(BlockedContract):
                     yield self.sized({}, 40, 33, 16 * blocks + rest), {"stages": 4, "fragments": fragments}
 
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        for sizes in TUTORIAL["m, n, k"]:
-            yield self.sized({"dtype": "bf16"}, *sizes), {}
+        """Each size in both ways to load fragments; by ld.shared, as the tutorial's own kernel does, on its chip and on any GPU."""
+        fragments = FRAGMENTS if target.arch == "sm_80" or not target.emulated else FRAGMENTS[:1]
+        for name, sizes in product(fragments, TUTORIAL["m, n, k"]):
+            yield self.sized({"dtype": "bf16"}, *sizes), {"fragments": name}
 
     def whole(self, target: Target) -> list[Case]:
         """On a real GPU every size. Emulated: on the tutorial's chip alone, and below 4096 cubed, which takes twenty minutes of a

@@ -91,11 +91,15 @@ class BlockScaledMatmulContract(KernelContract):
         ]
 
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        """The tutorial's tile of each format, in whole tiles: four blocks of K in a ring of four, of e2m1 two that are as deep."""
-        for name in (name for name in FORMATS if has_format(name, "fp32", target)):
-            tile = bitverdict.kernels.block_scaled_matmul.configurations(name, block_scaled_mma=True)[0]
-            config = {"block_m": tile.block_m, "block_n": tile.block_n, "block_k": tile.block_k, "num_stages": tile.num_stages}
-            yield self.sized(name, tile.block_m, tile.block_n, 512) | {"format": name, "out": "fp16"}, config
+        """The tutorial's tile of each format, in whole tiles: four blocks of K in a ring of four, of e2m1 two that are as deep.
+        Then two tiles of rows and of columns, by descriptors of the device, which the tutorial makes room for where B is mixed."""
+        names = [name for name in FORMATS if has_format(name, "fp32", target)]
+        for tiles, depth, where in ((1, 512, "host"), (2, 256, "device")):
+            for name in names:
+                tile = bitverdict.kernels.block_scaled_matmul.configurations(name, block_scaled_mma=True)[0]
+                config = {"block_m": tile.block_m, "block_n": tile.block_n, "block_k": tile.block_k, "num_stages": tile.num_stages}
+                sizes = self.sized(name, tiles * tile.block_m, tiles * tile.block_n, depth)
+                yield sizes | {"format": name, "out": "fp16"}, config | {"descriptors": where}
 
     def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
         from hypothesis import strategies as st
