@@ -110,6 +110,8 @@ def outcome_of(error: BaseException) -> Seen:
         return Seen(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
     if room := raised_by(error):
         return Seen(Outcome.ERROR, room, _raised(room, error), *place_of(error))
+    if isinstance(error, ValueError) and _of_triton_back_end(error):
+        return Seen(Outcome.REFUSED, "front end", _one_line(text), where, details)
     if isinstance(error, ValueError | TypeError) and not isinstance(error, UnicodeError):
         refusal = isinstance(error, ValueError)
         return Seen(
@@ -162,6 +164,12 @@ def raised_by(error: BaseException) -> str:
             continue
         return room
     return ""
+
+
+def _of_triton_back_end(error: BaseException) -> bool:
+    """Whether Triton raised it for an option of a launch, num_ctas for one, that the architecture does not have."""
+    file = next((code.co_filename for code, _ in reversed(list(_frames(error)))), "")
+    return is_foreign(Path(file)) and "/triton/backends/" in Path(file).as_posix()
 
 
 def for_the_launcher(function: Callable, /, *args: Any, **kwargs: Any) -> Any:

@@ -26,7 +26,7 @@ from bitverdict.harness.judge.explain.unwritten_reads import Again, nobody_wrote
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.launch import AS_EVER, Allocations
-from bitverdict.harness.judge.missing_features import missing_feature
+from bitverdict.harness.judge.missing_features import COMPILER, held_to_features, not_run
 from bitverdict.harness.judge.sealed import beside as beside_sealed
 from bitverdict.harness.judge.sealed.ahead import meanwhile
 from bitverdict.harness.judge.sealed.asking import Sealed, launch
@@ -35,9 +35,8 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Undecided
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import REFUSED_BY, Basis, Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
-COMPILER = ("emulator", "verifier", "ptxas")  # layers that refuse what an architecture does not have
 FEW_DIGITS = "those of the reference to within half a unit of the floats that the launcher passes, in the format of the parameter"
 MOST_SECONDS = 3.0  # that a launch took which is repeated for an explanation: the limit of a case is far
 NO_KERNEL = "no Triton kernel was launched: what was judged is no kernel, so its right words say nothing about one"
@@ -50,23 +49,15 @@ def judge(case: Case, target: Target, contract: Contract | None = None, *, expla
     contract = contract if contract is not None else resolve(case.contract)
     lacking = ", ".join(sorted(str(feature) for feature in contract.lacking(target)))
     if lacking and not case.launcher:
-        return replace(_not_run(f"{target.name} lacks {lacking}"), seconds=clock.seconds())
+        return replace(not_run(f"{target.name} lacks {lacking}"), seconds=clock.seconds())
     with own_instrumentation(case.launcher or case.contract):
         verdict = _of_its_calls(case, target, contract, clock, explained)
-    layer = verdict.details.get("layer") if verdict.outcome is Outcome.REFUSED else None
-    needs_it = layer in (*COMPILER, "launcher")
-    if lacking and verdict.failed and needs_it:  # a user's launcher may need what the shipped kernel does, or may not
-        verdict = _not_run(f"{target.name} lacks {lacking}: {verdict.message}", refused_by=layer)
-    elif contract.any_launcher and verdict.failed and layer in (*COMPILER, "front end"):
-        feature = missing_feature(verdict, target.features)
-        if feature is not None:
-            verdict = _not_run(f"{target.name} lacks {feature}: {verdict.message}", refused_by=layer)
+    if case.launcher or contract.any_launcher:
+        layer = verdict.details.get("layer") if verdict.outcome is Outcome.REFUSED else None
+        if lacking and verdict.failed and layer in (*COMPILER, "launcher"):  # it may need what the shipped kernel does, or may not
+            verdict = not_run(f"{target.name} lacks {lacking}: {verdict.message}", refused_by=layer)
+        verdict = held_to_features(verdict, target)
     return replace(verdict, seconds=clock.seconds())
-
-
-def _not_run(why: str, *, refused_by: str | None = None) -> Verdict:
-    details = {REFUSED_BY: refused_by} if refused_by else {}
-    return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, basis=Basis.NOTHING, message=why, details=details)
 
 
 def _undecided(why: str) -> Verdict:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import ROOT
-from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.model.verdict import NAMELESS, Decision, Verdict
 from bitverdict.harness.session.case_line import describe
 
 SHADES = " ·░▒▓█"
@@ -32,6 +32,7 @@ TOLD_ELSEWHERE |= {
     "written",
     "status",
     "layer",
+    NAMELESS,
 }
 """Details that are part of the message or of the picture, or for a program only."""
 

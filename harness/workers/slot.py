@@ -30,10 +30,11 @@ from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.classify import room_of
 from bitverdict.harness.judge.compile_errors import named_by_compiler, says_nothing
 from bitverdict.harness.judge.deaths import of_status
+from bitverdict.harness.judge.missing_features import held_to_features
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import source_line
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import DEVICE_FAULTS, Basis, Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import DEVICE_FAULTS, NAMELESS, Basis, Decision, Outcome, Verdict
 from bitverdict.harness.workers.forkserver import PRELOADED
 from bitverdict.harness.workers.process import SLICE, UNKNOWN, Worker, WorkerDied
 from bitverdict.harness.workers.standby import STARTS, Standbys
@@ -143,7 +144,9 @@ class WorkerSlot:
             elif "status" in verdict.details:  # of the executor, or of the candidate's process: the worker ends with it
                 self._lost()
             else:
-                verdict = named_by_compiler(verdict, worker.said()) if says_nothing(verdict) else verdict
+                if says_nothing(verdict):
+                    named = named_by_compiler(verdict, worker.said())
+                    verdict = held_to_features(named, self.target) if NAMELESS in verdict.details else named
                 self.standbys.addresses[work.contract] = None
         return (_with_start(verdict, worker.start_seconds) if before == 0 else verdict), before
 
