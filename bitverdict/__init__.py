@@ -7,7 +7,12 @@ The names below are what a contract of one's own, a test and a notebook need; ea
         kernel[grid](...)
 """
 
-from __future__ import annotations
+import sys
+
+if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
+    # `python -m` looks in the current folder before its own library: whatever lies there would stand for a module of Python's
+    if any(word.removeprefix("-m").partition(".")[0] == "bitverdict" for word in sys.orig_argv):
+        sys.path[:] = [folder for folder in sys.path if folder != sys.path[0]] + sys.path[:1]  # an empty `PYTHONPATH` names it too
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -61,6 +66,7 @@ __all__ = ["__version__", *_HOME]
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"bitverdict has no {name}; it has {', '.join(sorted(_HOME))}")
+    import_module("bitverdict.harness.model.trusted_imports").begin()  # pytest puts the folder of a test file before Python's own
     return getattr(import_module(f"bitverdict.{_HOME[name]}"), name)
 
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 from bitverdict.harness.judge.machine_faults import MachineFault, machine_fault
 from bitverdict.harness.judge.out_of_memory import out_of_memory
+from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervised
 from bitverdict.harness.model.usage import UsageError, did_you_mean
@@ -114,6 +115,8 @@ def main(words: list[str] | None = None) -> int:
     words = sys.argv[1:] if words is None else words
     arguments = parser(words).parse_args(words)
     command = COMMANDS[arguments.command]
+    if getattr(arguments, "sealed", False):
+        trusted_imports.begin(always=True)
     does = command.find(command.does)
 
     import bitverdict.harness.judge.devices  # noqa: F401  (what torch.cuda says to a user's file)
@@ -172,6 +175,7 @@ def run_targets(arguments: argparse.Namespace) -> int:
 
 def entry() -> NoReturn:
     """What ``bitverdict`` and ``python -m bitverdict`` run."""
+    trusted_imports.begin()
     if "--in-process" in sys.argv:  # for a debugger, which holds the process that it started
         leave(main())
     os._exit(supervised(_ahead))

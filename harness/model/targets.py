@@ -17,6 +17,7 @@ from functools import cache
 
 from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED, is_amd
 from bitverdict.harness.model.paths import IMPORTED_FROM
+from bitverdict.harness.model.trusted_imports import environment_of_a_child
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.kernels.features import Feature, features_of
 
@@ -104,7 +105,8 @@ def _gpus() -> tuple[Target, ...]:
         return ()
     try:
         ask = [sys.executable, "-m", "bitverdict.harness.model.gpu_probe"]
-        asked = subprocess.run(ask, cwd=IMPORTED_FROM, capture_output=True, text=True, timeout=60, check=True)
+        given = environment_of_a_child()
+        asked = subprocess.run(ask, cwd=IMPORTED_FROM, env=given, capture_output=True, text=True, timeout=60, check=True)
         return _named(json.loads(asked.stdout.splitlines()[-1]))
     except (subprocess.SubprocessError, ValueError, IndexError) as error:
         print(f"looking for GPUs failed ({error}); going on with the emulated targets", file=sys.stderr)

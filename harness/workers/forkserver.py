@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from multiprocessing import forkserver, resource_tracker
 from typing import Any
 
-from bitverdict.harness.model.paths import IMPORTED_FROM
+from bitverdict.harness.model.trusted_imports import SAFE_PATH, environment_of_a_child
 from bitverdict.harness.workers.one_thread import one_thread
 
 PRELOADED = [
@@ -51,9 +51,9 @@ def _forkserver() -> Iterator[Any]:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([*PRELOADED, "bitverdict.harness.workers.server"])
-    main, path = sys.modules["__main__"], os.environ.get("PYTHONPATH")
+    main, before = sys.modules["__main__"], {name: os.environ.get(name) for name in ("PYTHONPATH", SAFE_PATH)}
     sys.modules["__main__"] = types.ModuleType("__main__")
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(IMPORTED_FROM), *([path] if path else [])])
+    os.environ.update(environment_of_a_child())  # multiprocessing starts Python by `-c`, which looks in the current folder first
     try:
         with one_thread():
             resource_tracker.ensure_running()  # by itself: it lets SIGINT through again
@@ -62,7 +62,8 @@ def _forkserver() -> Iterator[Any]:
             yield context
     finally:
         sys.modules["__main__"] = main
-        os.environ.pop("PYTHONPATH", None) if path is None else os.environ.__setitem__("PYTHONPATH", path)
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
 
 
 @contextlib.contextmanager

@@ -27,6 +27,7 @@ from bitverdict.harness.judge import hang_report
 from bitverdict.harness.judge.classify import failure
 from bitverdict.harness.judge.instrumentation import read_again
 from bitverdict.harness.judge.machine_faults import writing
+from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.supervision import end_forks
@@ -220,9 +221,11 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
     for name in [name for name in os.environ if name.startswith(PASSED_ON)]:
         del os.environ[name]
     os.environ.update(variables)
+    from bitverdict.harness.workers.sealed.jails import JAIL
     from bitverdict.harness.workers.sealed.trio import install
     from bitverdict.harness.workers.warmup import settled, warm
 
+    trusted_imports.begin(always=JAIL in variables)
     read_again()
     failed, dead = "", False
     try:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
+from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.workers.process import serve
 from bitverdict.harness.workers.start import connected
 
 if __name__ == "__main__":
+    trusted_imports.begin()
+    trusted_imports.forget_safe_path()
     connection = connected(sys.argv[1])
     serve(connection, *connection.recv())

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.model.paths import IMPORTED_FROM
+from bitverdict.harness.model.trusted_imports import environment_of_a_child
 from bitverdict.harness.workers.one_thread import VARIABLES
 
 
@@ -56,9 +57,8 @@ class Program:
         address = f"{folder.name}/s"
         listening.bind(address)
         listening.listen(1)
-        paths = [str(IMPORTED_FROM), *filter(None, [os.environ.get("PYTHONPATH")])]
         # what the libraries read when they are loaded is set here: before a line of ours runs in the program
-        environment = os.environ | dict.fromkeys(VARIABLES, "1") | arguments[2] | {"PYTHONPATH": os.pathsep.join(paths)}
+        environment = environment_of_a_child() | dict.fromkeys(VARIABLES, "1") | arguments[2]
         with log.open("ab") as out:
             self._process = subprocess.Popen(
                 [*around, sys.executable, "-m", "bitverdict.harness.workers.program", address],

@@ -21,6 +21,7 @@ from typing import Any
 
 from bitverdict.harness.judge.offline_driver import Kept, compiling, shared_limit
 from bitverdict.harness.model.paths import IMPORTED_FROM
+from bitverdict.harness.model.trusted_imports import environment_of_a_child
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.studies.offline_compile.expectations import Row, rows
 
@@ -209,6 +210,7 @@ def compile_rows(wanted: list[Row], workers: int = 0) -> list[Compiled]:
                     stderr=subprocess.DEVNULL,
                     text=True,
                     cwd=IMPORTED_FROM,
+                    env=environment_of_a_child(),
                 )
             assert worker.stdin and worker.stdout
             worker.stdin.write(f"{names[id(wanted[index])]}\n")

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from bitverdict.harness.model.paths import IMPORTED_FROM
+from bitverdict.harness.model.trusted_imports import environment_of_a_child
 from bitverdict.harness.studies.tma_limits.contract import CONTRACT, case_of
 from bitverdict.harness.studies.tma_limits.points import Point
 
@@ -26,7 +27,13 @@ def by_compiler(grid: list[Point], arch: str, *, worker: Sequence[str] = WORKER)
     left = [key(point) for point in grid]
     while left:
         ended = subprocess.run(
-            [*worker, arch], input="\n".join(left), capture_output=True, text=True, errors="replace", cwd=IMPORTED_FROM
+            [*worker, arch],
+            input="\n".join(left),
+            capture_output=True,
+            text=True,
+            errors="replace",
+            cwd=IMPORTED_FROM,
+            env=environment_of_a_child(),
         )
         answers = [json.loads(line) for line in ended.stdout.splitlines() if line.startswith('{"outcome"')]
         found |= dict(zip(left, answers, strict=False))
