@@ -271,6 +271,22 @@ def test_a_reference_is_given_operands_in_order_and_draws_by_name() -> None:
     assert list(operands) == ["w", "x", "y"] and [codes.size for _, codes in given[:3]] == [1, 2, 4]
     assert given[3:] == [3, 0.5] and not named
 
+    def takes_any_name(xp: Any, x: Any, y: Any, /, k: int, **named: Any) -> Any:
+        return x
+
+    given, named = (other := described(body, takes_any_name)).arguments(case, {each.name: each for each in other.operands(case)})
+    assert [codes.size for _, codes in given[:2]] == [1, 4] and given[2:] == [3]
+    assert named.pop("w")[1].size == 2 and named == {"eps": 0.5, "unknown": 1}
+
+
+def test_a_name_of_a_parameter_that_takes_none_is_no_other_argument() -> None:
+    """`**named` would take the name again."""
+    body = lambda draw: (draw.size(3, 8, name="xp"), draw.tensor("fp16", 2, name="x"))
+    contract = described(body, lambda xp, x, /, **named: x)
+    case = contract.case(contract.drawn(decisions.Simplest()))
+    given, named = contract.arguments(case, {each.name: each for each in contract.operands(case)})
+    assert len(given) == 1 and not named
+
 
 WRONG = [
     (lambda draw: draw.size(5, 2), "low must be at least 0 and at most high"),

@@ -74,6 +74,7 @@ def first_of(test: Any, where: bv.Target = SM_90, *, cases: tuple[int, ...] = (4
 KINDS = {
     "scale": {Outcome.WRONG_MATHEMATICS, Outcome.OUTSIDE_BOUND},
     "named": {Outcome.WRONG_MATHEMATICS, Outcome.OUTSIDE_BOUND},
+    "by_name": {Outcome.WRONG_MATHEMATICS, Outcome.OUTSIDE_BOUND},
     "into": {Outcome.WRONG_MATHEMATICS, Outcome.OUTSIDE_BOUND, Outcome.INCONCLUSIVE},
     "best": {Outcome.WRONG_WORDS},
     "count": {Outcome.WRONG_WORDS},

@@ -157,6 +157,23 @@ def test_named_wrong(draw):
     return rows(draw)
 
 
+def by_name(xp, x, **named):
+    return x * named["w"] if named["twice"] is False else x * named["w"] * 2
+
+
+@bv.judged(reference=by_name)
+def test_by_name(draw):
+    x, n = draw.tensor("fp16", (3, draw.size(1, 150, around=64))), draw.flag(name="twice")
+    y = scale(x, draw.tensor("fp16", x.shape[1], name="w"))
+    return y + y if n else y
+
+
+@bv.judged(reference=by_name)
+def test_by_name_wrong(draw):
+    x, n = draw.tensor("fp16", (3, draw.size(1, 150, around=64))), draw.flag(name="twice")
+    return scale(x, draw.tensor("fp16", x.shape[1], name="w"))
+
+
 @bv.judged(reference=lambda xp, x, w: x * w)
 def test_into(draw):
     x, w = rows(draw)

@@ -1,7 +1,7 @@
 """Which draw goes to which parameter of a reference.
 
-A draw with a name goes to the parameter of that name. The other operands go to the parameters that are left, in the order in which
-they are drawn. Sizes and choices without a name are not given: the reference sees shapes.
+A draw with a name goes to the parameter of that name, or into ``**named``. The other operands go to the parameters that are left,
+in the order in which they are drawn. Sizes and choices without a name are not given: the reference sees shapes.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ def assign(reference: Callable[..., Any], entries: Sequence[Entry]) -> Assigned:
     rest = listed[0 if listed[0].kind is kinds.VAR_POSITIONAL else 1 :]
     positional = tuple(each.name for each in rest if each.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD))
     known = {*positional, *(each.name for each in rest if each.kind is kinds.KEYWORD_ONLY)}
+    if any(each.kind is kinds.VAR_KEYWORD for each in rest):
+        by_place = {each.name for each in listed if each.kind is kinds.POSITIONAL_ONLY} | {listed[0].name}
+        known |= {entry.name for entry in entries if entry.name} - by_place
     by_name = {entry.name: place for place, entry in enumerate(entries) if entry.name in known and entry.kind != "output"}
     unnamed = [place for place, entry in enumerate(entries) if entry.kind in OPERANDS and place not in by_name.values()]
     free = [name for name in positional if name not in by_name]
