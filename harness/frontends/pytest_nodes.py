@@ -186,6 +186,9 @@ class NodeJudge:
         session = Session(self.pool, self.profile, observers=(told,))
         failed = session.first_failure(source, share=node.shard, shares=node.shards, database=self.database)
         status = session.tally.status()
+        properties.append(("drawn", session.tally.drawn))
+        if session.tally.few_drawn:
+            properties.append(("few drawn", f"{node.stem} on {node.target}: {session.tally.few_drawn}"))
         if self.certificate:
             properties.append(("told apart", json.dumps(session.tally.told_apart.to_json())))
         if self.certificate == "cases":

@@ -34,6 +34,7 @@ def tallied(rows: Iterable[list]) -> str:
 def lines(reports: Iterable[Any]) -> Iterator[str]:
     """The lines, of the reports of all nodes, whatever came of them. Only words of nodes that passed are said to agree."""
     passed, not_run, failed = [], Counter[str](), 0
+    reports = list(reports)
     for report in reports:
         properties = report.user_properties
         told = [row for name, value in properties if name == "tally" for row in json.loads(value)]
@@ -41,6 +42,7 @@ def lines(reports: Iterable[Any]) -> Iterator[str]:
             passed += told
         failed += report.failed and any(name == "judged" for name, _ in properties)
         not_run.update(value for name, value in properties if name == "not_run")
+    yield from drawn_lines(reports)
     rows = json.loads(tallied(passed))
     if rows:
         yield "output words compared and equal, by kernel and type (those with K of 4,096 or more):"
@@ -56,6 +58,19 @@ def lines(reports: Iterable[Any]) -> Iterator[str]:
         )
     for sentence, nodes in sorted(not_run.items()):
         yield f"not run: {sentence}" + (f" ({nodes} nodes)" if nodes > 1 else "")
+
+
+def drawn_lines(reports: Iterable[Any]) -> Iterator[str]:
+    """How many cases the nodes that passed judged because they are required, and how many because Hypothesis drew them."""
+    told = [dict(report.user_properties) for report in reports if report.passed]
+    nodes = [properties for properties in told if "drawn" in properties and "cases" in properties]
+    if nodes:
+        drawn = sum(properties["drawn"] for properties in nodes)
+        required = sum(properties["cases"] for properties in nodes) - drawn
+        yield f"{len(nodes)} nodes that passed judged {required:,} required cases and {drawn:,} drawn ones"
+    for properties in nodes:
+        if "few drawn" in properties:
+            yield f"few drawn: {properties['few drawn']}"
 
 
 def certificate_lines(reports: Iterable[Any]) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.begun = time.perf_counter()
+        self.processor_begun = _processor()
         self.buckets: dict[str, float] = {}
 
     @contextmanager
@@ -24,6 +26,10 @@ class Clock:
         finally:
             self.buckets[bucket] = self.buckets.get(bucket, 0.0) + time.perf_counter() - begun
 
+    def processor(self) -> float:
+        """Seconds of the processor since it was made, of this process and of those that it started and that ended."""
+        return round(_processor() - self.processor_begun, 6)
+
     def seconds(self) -> dict[str, float]:
         total = time.perf_counter() - self.begun
         compiling = min(self.buckets.get("compile", 0.0), self.buckets.get("launch", 0.0))
@@ -32,3 +38,8 @@ class Clock:
         shown |= {WAITED: waited} if WAITED in self.buckets else {}
         shown["harness"] = total - sum(shown.values())
         return {name: round(spent, 6) for name, spent in shown.items()} | {"total": round(total, 6)}
+
+
+def _processor() -> float:
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime

@@ -57,7 +57,7 @@ def judge(case: Case, target: Target, contract: Contract | None = None, *, expla
         if lacking and verdict.failed and layer in (*COMPILER, "launcher"):  # it may need what the shipped kernel does, or may not
             verdict = not_run(f"{target.name} lacks {lacking}: {verdict.message}", refused_by=layer)
         verdict = held_to_features(verdict, target)
-    return replace(verdict, seconds=clock.seconds())
+    return replace(verdict, seconds=clock.seconds(), processor=clock.processor())
 
 
 def _undecided(why: str) -> Verdict:

@@ -120,6 +120,7 @@ class Verdict:
     details: dict = field(default_factory=dict)
     advice: tuple[str, ...] = ()
     seconds: dict = field(default_factory=dict)
+    processor: float = 0.0  # seconds of the processor, which other work on the machine does not change
     certificate: dict = field(default_factory=dict)  # `harness.model.certificate.Certificate`, where it is asked
     recorded: dict = field(default_factory=dict)  # what only the run knew: the autotuner's winner, digests, instructions seen
 

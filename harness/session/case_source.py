@@ -278,15 +278,18 @@ def walk(
 
     `phases` are Hypothesis's: "reuse" visits what `database` keeps of this case source instead, with or without "generate" after
     it; "shrink" has Hypothesis shrink what was raised, and raise the smallest. A case that raises is saved in `database`, and one
-    that no longer does is dropped from it."""
+    that no longer does is dropped from it; the case that ends the walk is not saved."""
     import hypothesis
     from hypothesis import HealthCheck, Phase, Verbosity
     from hypothesis.control import current_build_context
 
+    from bitverdict.harness.session.saved_failures import SavedFailures
+
     base = source.seed if source.secret is None else source.secret.number("draws")
+    saved = SavedFailures(database) if database is not None else None
     settings = hypothesis.settings(
         max_examples=count if source.keeps is None else DRAWN_FOR_ONE * count,
-        database=database,
+        database=saved,
         deadline=None,
         derandomize=False,
         phases=[Phase[name] for name in phases],
@@ -306,7 +309,12 @@ def walk(
         if ready is not None and source.is_kept(ready):
             if asked == prepared:  # or its choices draw it with another seed
                 _choices[source.target.name, ready.key] = current_build_context().data.choices
-            visit(ready)
+            try:
+                visit(ready)
+            except WalkEnded:
+                if saved is not None:
+                    saved.closed = True
+                raise
 
     # Hypothesis would know all case sources by this one function; and without a key of ours it keeps nothing where a seed is given.
     key = hashlib.sha256("\0".join([source.address, source.drawn_as, source.launcher]).encode()).digest()

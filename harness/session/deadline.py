@@ -52,6 +52,39 @@ class LiveDeadline:
         return done >= self.least and self.seconds is not None and self.clock() - self.begun > self.seconds
 
 
+@dataclass
+class NodeDeadline:
+    """When a pytest node has drawn enough: once `seconds` have gone by since the first drawn case was ready to be judged (None:
+    never), and no fewer than `least`. Where the processor spent more than `most` seconds on them, fewer are enough."""
+
+    seconds: float | None
+    least: int
+    most: float
+    clock: Clock = time.monotonic
+    drawn: int = 0
+    processor: float = 0.0
+    begun: float | None = None
+
+    def enough(self) -> bool:
+        """Asked before each drawn case; the first answer begins the time, so that setting Hypothesis up takes none of it."""
+        if self.begun is None:
+            self.begun = self.clock()
+        owes = self.drawn < self.least and self.processor <= self.most
+        return not owes and self.seconds is not None and self.clock() - self.begun > self.seconds
+
+    def count(self, processor: float) -> None:
+        """One more was judged, in so many seconds of the processor."""
+        self.drawn += 1
+        self.processor += processor
+
+    def shortfall(self) -> str:
+        """Why fewer than `least` were drawn; empty where they were not."""
+        if self.drawn >= self.least:
+            return ""
+        long = f"they took {self.processor:.1f} s of the processor, and {self.most:g} s are enough"
+        return long if self.processor > self.most else "there are no more that differ"
+
+
 @dataclass(frozen=True)
 class ReplayedDeadline:
     """Enough after as many as it was the first time."""

@@ -23,7 +23,7 @@ from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource, WalkEnded, in_turns, walk
-from bitverdict.harness.session.deadline import Clock, Deadlines, LiveDeadline
+from bitverdict.harness.session.deadline import Clock, Deadlines, NodeDeadline
 from bitverdict.harness.session.first_launches import as_shown, first_launch
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import Profile
@@ -224,11 +224,18 @@ class Session:
             if cache(case).failed:
                 raise failure_class(cache(case).signature)
 
+        draws = len(range(share, self.profile.draws, shares))
+        parts = shares if source.rotation is None else shares * source.rotation.of  # which deal what is asked of a node together
+        least = min(len(range(share, self.profile.node_least, parts)), draws)
+        deadline = NodeDeadline(self.profile.node_seconds, least, self.profile.node_processor_seconds, self.clock)
+
         def visit_in_time(case: Case) -> None:
             """Past the time only what is judged already: Hypothesis runs a case that failed once more, and it must fail again. The
             first other case ends the draws."""
-            if case.key not in cache.known and time_is_over.enough(0):
-                raise WalkEnded("the time of the node is over")
+            if case.key not in cache.known:
+                if deadline.enough():
+                    raise WalkEnded("the time of the node is over")
+                deadline.count(cache(case).processor)
             visit(case)
 
         try:
@@ -236,10 +243,9 @@ class Session:
                 walk(source, 1, visit, phases=("reuse",), database=database)
             for case in required:
                 visit(case)
-            time_is_over = LiveDeadline.from_now(self.profile.node_seconds, self.clock)
-            draws = len(range(share, self.profile.draws, shares))
             if draws:
                 walk(source, draws, visit_in_time, database=database)
+            self.tally.draw(deadline.drawn, deadline.least, deadline.shortfall())
         except KernelFailed as failed:
             return self.bugs[source.address, source.target.name, failed.signature]
         return None

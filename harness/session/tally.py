@@ -99,6 +99,8 @@ class Tally:
     completeness: Completeness = field(default_factory=Completeness)
     told_apart: ToldApart = field(default_factory=ToldApart)
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
+    drawn: int = 0  # cases that a pytest node drew
+    few_drawn: str = ""  # why they are fewer than its profile asks for
     cancelled: bool = False
     missing: str = ""  # which shards, of a run that is merged of them
     stopped: str = ""  # by what, where the machine did not let the run go on
@@ -108,6 +110,11 @@ class Tally:
     def require(self, contract: str, target: str, cases: list[Case]) -> None:
         keys = self.required[contract, target] = {case.key for case in cases}
         self.asked[contract, target] = len(keys)
+
+    def draw(self, drawn: int, least: int, shortfall: str) -> None:
+        """A pytest node drew so many cases, of the `least` that its profile asks for."""
+        self.drawn = drawn
+        self.few_drawn = f"{drawn} of {least} cases drawn: {shortfall}" if shortfall else ""
 
     def count(self, case: Case, contract: str, target: str, classes: dict, verdict: Verdict) -> None:
         self.wall = time.perf_counter() - self.begun

@@ -336,6 +336,15 @@ def test_the_last_lines_count_words_of_passed_nodes_and_name_the_rest() -> None:
     assert list(lines([report("passed")])) == []
 
 
+def test_the_last_lines_count_required_and_drawn_cases_and_say_where_few_were_drawn() -> None:
+    def report(**told: object) -> SimpleNamespace:
+        return SimpleNamespace(passed=True, failed=False, user_properties=list(told.items()))
+
+    few = "test_x.py:test_x on emulated:sm_90: 3 of 10 cases drawn: they took 12.0 s of the processor, and 10 s are enough"
+    said = list(lines([report(cases=20, drawn=10), report(cases=13, drawn=3, **{"few drawn": few})]))
+    assert said == ["2 nodes that passed judged 20 required cases and 13 drawn ones", f"few drawn: {few}"]
+
+
 def test_a_long_session_says_where_its_time_went_and_a_short_one_nothing() -> None:
     def report(file: str, duration: float, when: str = "call", **told: str) -> SimpleNamespace:
         return SimpleNamespace(nodeid=f"tests/{file}::test_it", duration=duration, when=when, user_properties=list(told.items()))

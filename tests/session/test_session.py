@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.database import InMemoryExampleDatabase
 
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
 from bitverdict.harness.judge.judge import judge
@@ -18,6 +19,7 @@ from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.session import session as session_module
 from bitverdict.harness.session import tally
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.observer import Observer
@@ -311,6 +313,56 @@ def test_a_node_generates_for_its_time_once_its_required_cases_are_judged() -> N
         assert session.first_failure(source) is None
         new = len(pool.asked) - len(source.required())
         assert new == generated if seconds is not None else new > generated
+
+
+def test_the_time_of_a_node_begins_at_its_first_drawn_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Setting Hypothesis up takes longer than a node has, on a loaded machine."""
+    clock = FakeClock()
+    plain = session_module.walk
+
+    def slow(*arguments: object, **named: object) -> None:
+        clock.now += 60.0
+        plain(*arguments, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(session_module, "walk", slow)
+    source = CaseSource(ADDRESS, HOST)
+    pool = FakePool(judged=lambda case, where: verdict(Decision.PASS), clock=clock)
+    assert Session(pool, replace(PLAIN, draws=40, node_seconds=2.5), clock=clock).first_failure(source) is None
+    assert len(pool.asked) - len(source.required()) == 3
+
+
+def test_a_node_deals_its_least_however_slow_the_machine_is() -> None:
+    """A second a case, and a quarter of a second for the node: other work on the machine makes no case fewer."""
+    source, clock = CaseSource(ADDRESS, HOST), FakeClock()
+    passed = replace(verdict(Decision.PASS), processor=0.01)
+    pool = FakePool(judged=lambda case, where: passed, clock=clock)
+    profile = replace(PLAIN, draws=40, node_seconds=0.25, node_least=10, node_processor_seconds=10.0)
+    session = Session(pool, profile, clock=clock)
+    assert session.first_failure(source) is None
+    assert session.tally.drawn == len(pool.asked) - len(source.required()) == 10 and not session.tally.few_drawn
+
+
+def test_a_node_deals_fewer_where_its_cases_are_long_and_says_so() -> None:
+    source, clock = CaseSource(ADDRESS, HOST), FakeClock()
+    pool = FakePool(judged=lambda case, where: replace(verdict(Decision.PASS), processor=4.0), clock=clock)
+    profile = replace(PLAIN, draws=40, node_seconds=0.25, node_least=10, node_processor_seconds=10.0)
+    session = Session(pool, profile, clock=clock)
+    assert session.first_failure(source) is None
+    assert session.tally.drawn == 3
+    assert session.tally.few_drawn == "3 of 10 cases drawn: they took 12.0 s of the processor, and 10 s are enough"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_node_saves_in_hypothesis_database_what_failed_alone(fails: bool) -> None:
+    """Its time ends the walk by an exception, and Hypothesis saves the choices of whatever raises."""
+    source, clock, database = CaseSource(ADDRESS, HOST), FakeClock(), InMemoryExampleDatabase()
+    required = {case.key for case in source.required()}
+    pool = FakePool(
+        judged=lambda case, where: verdict(Decision.FAIL if fails and case.key not in required else Decision.PASS), clock=clock
+    )
+    bug = Session(pool, replace(PLAIN, draws=40, node_seconds=2.5), clock=clock).first_failure(source, database=database)
+    assert (bug is not None) == fails
+    assert bool(any(database.data.values())) == fails
 
 
 def test_nothing_is_drawn_once_the_time_of_a_node_is_over() -> None:
