@@ -1,6 +1,7 @@
 """``bitverdict certify STEM | FILE:FUNCTION --target T -o PACK`` writes a conformance pack; ``verify PACK`` trusts nothing in one.
 
-Exit status of certify: 0 every required case passes or is a known failure, 1 some fail, 2 usage. Of verify: 0 verified, 1 rejected.
+Exit status of certify: 0 every required case passes or is a known failure, 1 some fail, 2 usage. Of verify: 0 verified, 1 rejected,
+2 usage, 3 nothing of it could be computed here.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from pathlib import Path
 
 from bitverdict.harness.frontends.cli_run import checked, defaults
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
+from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.targets import targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.report import pack, verify
 from bitverdict.harness.report.certify import certified, open_points
+from bitverdict.harness.session import tally
 from bitverdict.harness.session.result_files import FREE
 from bitverdict.harness.workers.forkserver import collect_again
 from bitverdict.harness.workers.pool import WorkerPool
@@ -76,6 +79,8 @@ def run_verify(arguments: argparse.Namespace) -> int:
         raise UsageError("--signers and --signer: belong together; give the file of allowed signers and one of its names")
     if not 0 <= arguments.share <= 1:
         raise UsageError(f"--share {arguments.share}: must be from 0 to 1")
+    if not arguments.pack.is_file():
+        raise UsageError(f"{arguments.pack}: there is no such file; give a pack, which bitverdict certify writes")
     try:
         held = pack.read(arguments.pack)
     except UsageError as error:
@@ -84,12 +89,13 @@ def run_verify(arguments: argparse.Namespace) -> int:
     if arguments.signers and (why := pack.signature_holds(held, arguments.signers, arguments.signer)):
         print(f"REJECTED: {why}")
         return 1
+    trusted_imports.begin(always=True)
     seed = secrets.randbits(64) if arguments.seed is None else arguments.seed
     collect_again()
     with tempfile.TemporaryDirectory() as directory, WorkerPool(timeout=arguments.timeout) as pool:
         try:
             placed = verify.unpacked(held, Path(directory))
-        except (UsageError, KeyError, TypeError, AttributeError) as error:
+        except (UsageError, KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError) as error:
             print(f"REJECTED: the pack cannot be read as one: {error}")
             return 1
         found = verify.verified(placed, pool, {each.name: each for each in targets()}, seed, arguments.share)
@@ -97,4 +103,4 @@ def run_verify(arguments: argparse.Namespace) -> int:
         print(said)
     signed = f"signed by {arguments.signer}" if arguments.signers else "signature not asked for" if held.signature else "not signed"
     print(f"{found.sentence}; drawn by seed {seed}; {signed}")
-    return int(bool(found.wrong))
+    return int(bool(found.wrong)) if found.wrong or found.is_verified else tally.INCONCLUSIVE

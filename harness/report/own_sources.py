@@ -5,18 +5,21 @@ A file stands in a pack at the path by which Python imports it (``ops/norm.py`` 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping
+from importlib import invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bitverdict.harness.model.addresses import look_in, package_of
+from bitverdict.harness.model.addresses import package_of
 from bitverdict.harness.model.imported_names import imported_names
 from bitverdict.harness.model.paths import is_foreign, is_ours
 from bitverdict.harness.model.usage import UsageError
 
-OF_THE_HARNESS = frozenset({"bitverdict", "torch", "triton", "numpy", "hypothesis", "pytest"})
+OF_THE_HARNESS = frozenset({"bitverdict", "harness", "reference", "torch", "triton", "numpy", "hypothesis", "pytest"})
 """Packages that are no file of the user's wherever they lie: who works on Triton imports it from a checkout."""
+DEEPEST = 32  # folders of a path in a pack
 PARTS = ("contract", "launcher")  # of a case, and of what a pack is about: addresses
 
 
@@ -73,13 +76,15 @@ def packed(about: dict[str, Any], cases: Iterable[dict[str, Any]]) -> dict[str, 
 def placed(about: dict[str, Any], cases: Iterable[dict[str, Any]], sources: Mapping[str, str], directory: Path) -> None:
     """Write `sources` below `directory`, and have `about` and `cases` name them there.
 
-    UsageError for a name that leads out of it, and for an address of a file that is none of `sources`: nothing else is imported.
+    UsageError for a name that leads out of it, or that is of an installed module, for files of which no address is there, and for
+    an address of a file that is none of `sources`: nothing else is imported.
     """
     directory = directory.resolve()
+    if sources and not any(about.get(part, "").rpartition(":")[0].endswith(".py") for part in PARTS):
+        raise UsageError(f"source {next(iter(sources))!r}: is of no kernel of the pack, which is of a shipped one; nobody needs it")
     for name, text in sources.items():
+        _check_name(name)
         path = PurePosixPath(name)
-        if path.is_absolute() or ".." in path.parts or path.suffix != ".py":
-            raise UsageError(f"source {name!r}: must be a relative path of a Python file")
         (directory / path).parent.mkdir(parents=True, exist_ok=True)
         (directory / path).write_text(text)
     for record in (about, *(each["case"] for each in cases)):
@@ -92,4 +97,27 @@ def placed(about: dict[str, Any], cases: Iterable[dict[str, Any]], sources: Mapp
                 if place not in sources:
                     raise UsageError(f"{part} {record[part]!r}: is no file of the pack's sources")
                 record[part] = f"{directory / place}:{name}"
-    look_in([str(directory)])
+    sys.path.append(str(directory))
+    invalidate_caches()
+
+
+def _check_name(name: str) -> None:
+    """UsageError for the path of a source that no user's file can have, or by which it would stand for an installed module."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or path.suffix != ".py" or "\0" in name or len(path.parts) > DEEPEST:
+        raise UsageError(f"source {name[:200]!r}: must be a relative path of a Python file, of at most {DEEPEST} folders")
+    top = path.parts[0].removesuffix(".py")
+    if top in OF_THE_HARNESS or top in sys.stdlib_module_names or _is_installed(top):
+        raise UsageError(
+            f"source {name!r}: {top} is a module of Python's, of this project's or of an installed package; rename the file"
+        )
+
+
+def _is_installed(name: str) -> bool:
+    """Whether the top-level `name` leads to an installed package here."""
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError, AttributeError):
+        return False
+    places = [spec.origin, *(spec.submodule_search_locations or ())] if spec is not None else []
+    return any(is_foreign(Path(place).resolve()) for place in places if place)

@@ -122,7 +122,16 @@ def read(path: Path) -> Pack:
             raise UsageError(f"{path}: its members are not those of its manifest; it was damaged or changed")
         sources = {name: members[member].decode() for name, member in manifest["sources"].items()}
         about, cases = json.loads(members[ABOUT]), json.loads(members[CASES])
-    except (OSError, zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError) as error:
+    except (
+        OSError,
+        zipfile.BadZipFile,
+        KeyError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        RecursionError,
+        NotImplementedError,
+    ) as error:
         if isinstance(error, UsageError):
             raise
         raise UsageError(f"{path}: is no pack ({type(error).__name__}: {error}); make one by bitverdict certify") from None

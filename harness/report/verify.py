@@ -48,8 +48,15 @@ class Verified:
     rejudged: int = 0
 
     @property
+    def is_verified(self) -> bool:
+        """Whether anything was computed or judged here, and all of it is as the pack says."""
+        return not self.wrong and bool(self.recomputed or self.rejudged)
+
+    @property
     def sentence(self) -> str:
-        came = "REJECTED" if self.wrong else "verified"
+        came = (
+            "REJECTED" if self.wrong else "verified" if self.is_verified else "NOT VERIFIED, nothing of it could be computed here"
+        )
         return f"{came}: {self.recomputed} cases with expected words computed again, {self.rejudged} cases judged again"
 
 
@@ -66,7 +73,7 @@ def verified(pack: Pack, judges: Judges, here: Mapping[str, Target], seed: int, 
     found = Verified()
     try:
         _verify(pack, judges, here, random.Random(seed), share, found)
-    except (UsageError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except (UsageError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError) as error:
         found.wrong.append(f"the pack cannot be read as one: {type(error).__name__}: {error}")
     return found
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.frontends.cli_run import checked, defaults
+from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import look_in
 from bitverdict.harness.model.case import Case
@@ -261,7 +262,74 @@ def test_a_tampered_pack_of_a_user_is_rejected(name: str, of_a_user: pack.Pack, 
     try:
         assert verified(placed(held), here={}).wrong
     except UsageError as error:
-        assert "must be a relative path" in str(error) or "is no file of the pack's sources" in str(error)
+        reasons = ("must be a relative path", "is no file of the pack's sources", "is of no kernel of the pack")
+        assert any(reason in str(error) for reason in reasons)
+
+
+@pytest.mark.parametrize("name", ["torch.py", "json.py", "rich/console.py", "bitverdict/harness.py", "harness/x.py", "_pytest.py"])
+def test_no_source_stands_for_a_module_that_is_installed(name: str, of_a_user: pack.Pack, placed: Callable) -> None:
+    held = copy.deepcopy(of_a_user)
+    held.sources[name] = "raise SystemExit(0)"
+    with pytest.raises(UsageError, match="is a module of Python's, of this project's or of an installed package"):
+        placed(held)
+
+
+@pytest.mark.parametrize("name", ["/".join("x" * 3000) + ".py", "a\0b.py"])
+def test_a_path_that_no_file_has_is_refused(name: str, of_a_user: pack.Pack, placed: Callable) -> None:
+    held = copy.deepcopy(of_a_user)
+    held.sources[name] = ""
+    with pytest.raises(UsageError, match="must be a relative path"):
+        placed(held)
+
+
+def zeroed(held: pack.Pack) -> None:
+    for record in held.cases:
+        record["got"] = dict.fromkeys(record["got"], "0" * 16)
+        for each in record["expected"].values():
+            each |= {"digest": "0" * 64} | ({"words": "0" * 16} if "words" in each else {})
+
+
+def by_command(held: pack.Pack, path: Path, capsys: pytest.CaptureFixture) -> tuple[int, str]:
+    pack.write(path, held)
+    return main(["verify", str(path), "--share", "0"]), capsys.readouterr().out
+
+
+def test_a_pack_of_a_shipped_kernel_runs_none_of_its_sources(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
+    """With zeroed digests, and a `torch.py` that has everything verified; and with any other source."""
+    source = CaseSource("softmax", target(SM_90))
+    honest = certified([replace(source, only=tuple(source.required()[:2]))], Here())
+    for name in ("torch.py", "mine.py"):
+        held = copy.deepcopy(honest)
+        zeroed(held)
+        held.sources[name] = f"open({str(tmp_path / 'ran')!r}, 'w')"
+        status, said = by_command(held, tmp_path / "pack.zip", capsys)
+        assert status == 1 and "is of no kernel of the pack" in said and not (tmp_path / "ran").exists()
+
+
+def test_a_pack_of_which_nothing_was_computed_is_not_verified(made: pack.Pack) -> None:
+    held = copy.deepcopy(made)
+    held.cases = []
+    held.about |= {"counts": counts([]), "clauses": [], "targets": []}
+    found = verified(held)
+    assert found.wrong == [] and not found.is_verified
+    assert found.sentence.startswith("NOT VERIFIED, nothing of it could be computed here")
+
+
+def test_a_pack_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture) -> None:
+    assert main(["verify", "nothere.zip"]) == 2
+    assert "there is no such file" in capsys.readouterr().err
+
+
+def test_deep_json_is_no_pack(made: pack.Pack, tmp_path: Path) -> None:
+    whole = tmp_path / "add.zip"
+    pack.write(whole, made)
+    with zipfile.ZipFile(whole) as packed:
+        members = {each: packed.read(each) for each in packed.namelist()} | {pack.MANIFEST: b"[" * 100_000}
+    with zipfile.ZipFile(whole, "w") as packed:
+        for name, data in members.items():
+            packed.writestr(name, data)
+    with pytest.raises(UsageError, match="is no pack"):
+        pack.read(whole)
 
 
 def test_a_users_kernel_changed_in_the_pack_shows_when_judged_again(of_a_user: pack.Pack, placed: Callable) -> None:

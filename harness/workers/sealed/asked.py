@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,4 +20,4 @@ def told(target: Target, given: Mapping[str, Any]) -> Verdict:
         found: Any = asking.description(address, folders)
     else:
         found = asking.taken(address, folders, given["fields"])
-    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: json.dumps(found)})
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: found})

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import json
 import os
 import shutil
 import tempfile
@@ -49,7 +48,7 @@ class Standing:
             said = f"{address}: its process says nothing within {ANSWERED_WITHIN:g} s; mend the file"
             told = f"{address}: {ended}" if ended else verdict.message if verdict is not None else said
             raise UsageError(told)
-        return json.loads(measured(verdict))
+        return measured(verdict)
 
     def _told(self, start: Start, address: str, given: Mapping[str, Any]) -> Verdict | None:
         worker = self._workers.get(start.name) or Worker(nearest_emulated(ARCH), self._directory, (), start)

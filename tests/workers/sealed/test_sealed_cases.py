@@ -139,6 +139,13 @@ def test_a_candidate_says_in_its_own_process_what_it_takes(sealed: str) -> None:
         import tests.support.sealed_vectors  # noqa: F401
 
 
+def test_answers_of_any_number_come_whole(sealed: str) -> None:
+    """A text of a verdict is cut at 4,000 characters. What `requires` says of a thousand cases is longer."""
+    standing.begin(sealed)
+    said = load(sealed).requires.ask([{"n": number, "stride": 1} for number in range(1000)])
+    assert said == [number % 8 == 0 for number in range(1000)]
+
+
 def test_a_candidate_that_was_imported_here_cannot_be_sealed(sealed: str, tmp_path: Path) -> None:
     (file := tmp_path / "trusted.py").write_text("def f(a, b):\n    return a\n")
     assert load(f"{file}:f")
