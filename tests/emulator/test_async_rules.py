@@ -36,6 +36,7 @@ from tests.emulator.ordering import test_idioms as idioms
 from tests.emulator.ordering.test_hazards import EVERY, failure_report
 from tests.faults.mutants import Mutant, SourceEdit, replaced_once
 from tests.support.emulated_launches import KERNELS, load, source_of
+from tests.support.tutorial_facts import holds
 
 ROOM = "bitverdict.harness.emulator."
 SCHEDULES = ("eager", "latest")
@@ -191,6 +192,7 @@ EDITS = [
 ]
 
 
+@holds("order of products")
 @pytest.mark.parametrize("edit", EDITS, ids=str)
 def test_an_edit_of_a_record_changes_what_is_found(edit: Edit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = changed(edit.name, edit.texts, tmp_path)
@@ -266,3 +268,25 @@ def test_every_kind_has_an_idiom_that_passes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(Flights, "issue", noted)
     assert {outcome(idiom, load(idioms.source_of(idiom)), "eager") for idiom in idioms.IDIOMS} == {"passed"}
     assert issued == set(KINDS)
+
+
+BEFORE, AFTER = "    tcgen05_mma(a_tile, b_tile, spare, use_acc=False)\n", "    mbarrier.wait(done, 0)\n"
+WRITTEN = "    a_tile.store(a_tile.load(gl.BlockedLayout([1, 1], [1, 32], [4, 1], [1, 0])))\n"
+
+
+@holds("fence before the product")
+@holds("no fence after the product")
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_product_wants_a_fence_before_it_and_none_after_it(schedule: str, tmp_path: Path) -> None:
+    """The operand is written before the product, with the compiler's fence and without it; after the wait; and between both."""
+    name, found = "product_commits_once_for_two", {}
+    for place, edit in {
+        "before": (BEFORE, WRITTEN + BEFORE),
+        "after": (AFTER, AFTER + WRITTEN),
+        "in flight": (AFTER, WRITTEN + AFTER),
+    }.items():
+        (tmp_path / place).mkdir()
+        found[place] = outcome(name, changed(name, (edit,), tmp_path / place), schedule)
+        found[f"{place}, unfenced"] = outcome(name, changed(name, (edit,), tmp_path / place), schedule, FENCE)
+    assert (found["before"], found["before, unfenced"]) == ("passed", "race")
+    assert (found["after"], found["in flight"]) == ("passed", "race")

@@ -23,6 +23,7 @@ from tests.faults.timing.tensor_memory import BY_NUMBER, MUTANTS
 from tests.support import ordered_kernels as ordered
 from tests.support import tile_kernels as kernels
 from tests.support.emulated_launches import load
+from tests.support.tutorial_facts import holds
 
 MULTIPROCESSORS = {"sm_80": 108, "sm_90": 132, "sm_100": 148}  # A100, H100 SXM, B200
 
@@ -72,6 +73,7 @@ def test_programs_of_a_multiprocessor_are_limited_by_what_is_scarce(arch, shared
     assert f"3 multiprocessors of {arch} hold {each} each by their {scarce}" == found.reason
 
 
+@holds("occupancy of tensor memory", columns_in_all=512)
 @pytest.mark.parametrize(("columns", "holders"), [(32, 8), (64, 8), (128, 4), (256, 2), (512, 1)])
 def test_tensor_memory_limits_who_holds_it_and_not_who_is_resident(columns, holders):
     found = residency("sm_100", 3, shared=0, warps=4, columns=columns, registers=Registers(64, "told"))
@@ -177,6 +179,7 @@ def chained(module, programs: int, columns: int, schedule: str) -> list[int]:
     return sums.tolist()
 
 
+@holds("allocation blocks")
 @pytest.mark.parametrize("programs", [2, 4, 12])  # of 512 columns each of two multiprocessors has one program at a time
 def test_programs_that_number_themselves_may_wait_in_tensor_memory(programs):
     for schedule in TWO:

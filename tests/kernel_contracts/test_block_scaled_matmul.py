@@ -24,6 +24,7 @@ from bitverdict.kernels.block_scaled_matmul import CLAUSES, Config, Problem, blo
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.scaled_operands import FORMATS, packing, problem_of, scale_shape
 from tests.contracts.test_strategies import drawn
+from tests.support.tutorial_facts import holds
 
 KINDS = {"mxfp4": "mxf4", "nvfp4": "mxf4nvf4", "mxfp8": "mxf8f6f4", "mixed": "mxf8f6f4"}
 
@@ -160,6 +161,7 @@ def test_every_clause_is_broken_by_a_required_case() -> None:
     assert unbroken == {"format", "largest sizes", "whole bytes"}  # no tensor poses them: held just below
 
 
+@holds("other formats")
 @pytest.mark.parametrize(("fields", "name"), [({"format": "mxfp6"}, "format"), ({"m": 0}, "sizes"), ({"n": 2**31}, "largest sizes"),
                                               ({"k": 33}, "whole bytes")])  # fmt: skip
 def test_the_clauses_that_no_tensor_poses_hold_all_the_same(fields: dict, name: str) -> None:
@@ -167,6 +169,7 @@ def test_the_clauses_that_no_tensor_poses_hold_all_the_same(fields: dict, name: 
     assert [clause.name for clause in broken(CLAUSES, problem, Config())] == [name]
 
 
+@holds("metrics")
 @pytest.mark.parametrize("name", FORMATS)
 def test_the_metadata_names_format_and_sizes_and_counts_operations(name: str) -> None:
     f = FORMATS[name]

@@ -41,6 +41,7 @@ from bitverdict.harness.studies.pages.matmul_support import row
 from bitverdict.kernels.features import Feature, features_of
 from bitverdict.kernels.matmul import CONFIGS, HOPPER_CONFIGS, Config, Problem, View
 from tests.support.shares import in_this_turn
+from tests.support.tutorial_facts import holds
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TUTORIAL = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"
@@ -56,6 +57,7 @@ def case(**fields) -> Case:
     return Case(contract="matmul", problem=Problem(**fields), config=SMALL)
 
 
+@holds("EVEN_K")
 @pytest.mark.parametrize("arch", BY_DEFAULT)
 def test_the_required_cases_meets_every_class_of_every_dimension(arch: str) -> None:
     where = target(f"emulated:{arch}")
@@ -174,6 +176,7 @@ def test_an_empty_result_is_returned_without_a_launch(sizes: tuple[int, int, int
     assert not device.launches
 
 
+@holds("best configuration")
 def test_the_autotuned_launch_records_its_winner_and_expects_its_words() -> None:
     where = target("emulated:sm_90")
     drawn = Case(contract="matmul", problem=Problem(m=40, n=33, k=48, dtype="e4m3", out="fp32"), regime="wide")
@@ -190,6 +193,7 @@ def test_the_autotuned_launch_records_its_winner_and_expects_its_words() -> None
     assert not np.array_equal(expected_outcome, not_expected), "the winner decides bits: a record of another one would fail"
 
 
+@holds("key of the tuner")
 def test_the_autotuner_tunes_again_for_another_layout_or_type() -> None:
     keys = bitverdict.kernels.matmul._tuner("cuda").keys
     assert {"m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION"} <= set(keys)
@@ -241,6 +245,7 @@ def test_the_configurations_follow_the_target_and_not_this_machine() -> None:
         bitverdict.kernels.matmul.configurations("xpu")
 
 
+@holds("offsets on HIP")
 @pytest.mark.parametrize("config", CONFIGS["hip"], ids=lambda config: config.name.replace(" ", "-"))
 def test_each_amd_configuration_compiles_with_wrapped_offsets(config: Config, tmp_path: Path, monkeypatch) -> None:
     """It compiles to machine code. The tutorial's AMD branch has no modulo and reads past a ragged operand; here there is one path,

@@ -7,16 +7,19 @@ with that layout: a legal one compiles to as many gather4 as the verdict says, a
 from __future__ import annotations
 
 import re
+from contextlib import nullcontext
 
 import pytest
 import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import mbarrier, tma
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from bitverdict.harness.judge.offline_driver import compiling
 from bitverdict.kernels.offset_layout import linear_layout, offset_layout, offset_verdict
 from bitverdict.kernels.tma_gather import described_rows
+from tests.support.tutorial_facts import holds
 
 SPREAD = gl.SliceLayout(0, gl.BlockedLayout([1, 4], [32, 1], [1, 4], [1, 0]))
 TRANSPOSED = gl.SliceLayout(1, gl.BlockedLayout([4, 1], [1, 32], [4, 1], [0, 1]))
@@ -28,6 +31,19 @@ TWO_LANES = gl.SliceLayout(0, gl.BlockedLayout([1, 4], [16, 2], [1, 4], [1, 0]))
 ROWS = 256
 
 
+@holds(
+    "layouts",
+    bases={
+        "slice": {"registers": [[1], [2], [16], [32], [64], [128]], "lanes": [[0], [0], [0], [0], [0]], "warps": [[4], [8]]},
+        "one warp": {
+            "registers": [[1], [2], [4], [8], [16], [32], [64], [128]],
+            "lanes": [[0], [0], [0], [0], [0]],
+            "warps": [[0], [0]],
+        },
+        "illegal": {"registers": [[1], [2]], "lanes": [[4], [8], [16], [32], [64]], "warps": [[128], [0]]},
+    },
+)
+@holds("transposed layout")
 def test_the_three_layouts_of_the_prose_have_its_bases_and_verdicts() -> None:
     spread = linear_layout(SPREAD, [ROWS])
     assert spread.registers == ((1,), (2,), (16,), (32,), (64,), (128,))
@@ -46,6 +62,7 @@ def test_the_three_layouts_of_the_prose_have_its_bases_and_verdicts() -> None:
     ]
 
 
+@holds("instructions of a gather", counts=[64, 16])
 def test_spreading_costs_a_quarter_of_the_instructions_of_one_warp() -> None:
     assert offset_verdict(SPREAD, ROWS).instructions_per_warp == 16
     assert offset_verdict(IN_ONE_WARP, ROWS).instructions_per_warp == 64
@@ -98,3 +115,16 @@ def test_a_verdict_names_what_is_wrong_with_a_layout() -> None:
     assert "lane" in offset_verdict(BY_LANES, ROWS).reason
     assert "register" in offset_verdict(PAIRS, ROWS).reason
     assert "at least 8" in offset_verdict(SPREAD, 4).reason
+
+
+@holds("block of the descriptor")
+def test_a_descriptor_with_blocks_of_several_rows_is_refused(capfd: pytest.CaptureFixture[str]) -> None:
+    """By Triton itself, where one row a block compiles."""
+    table = torch.zeros(64, 32, dtype=torch.bfloat16)
+    layout = described_rows(table, 8, 32).layout
+    for block in ([1, 32], [2, 32]):
+        box = TensorDescriptor.from_tensor(table, block, layout)
+        refused = nullcontext() if block[0] == 1 else pytest.raises(RuntimeError)
+        with refused, compiling("sm_100"):
+            gather_with[(1,)](box, torch.zeros(8, dtype=torch.int32), SPREAD, 8, num_warps=4)
+        assert ("must have exactly 1 row" in capfd.readouterr().err) == (block[0] == 2)

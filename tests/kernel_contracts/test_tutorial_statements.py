@@ -13,23 +13,30 @@ import torch
 from bitverdict.harness.contracts.fused_gather_scatter_matmul import CONTRACT as FUSED
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.architectures import CHIPS
 from bitverdict.harness.model.targets import target
+from bitverdict.harness.studies.offline_compile.compile_all import compile_row
+from bitverdict.harness.studies.offline_compile.expectations import LOCAL, rows
 from bitverdict.kernels import ampere_gemm, blocked_matmul_pipelined, tensor_memory
+from bitverdict.kernels.features import Feature
 from bitverdict.kernels.fused_gather_scatter_matmul import fused_gather_scatter_matmul
 from bitverdict.kernels.tensor_memory import Allocation, allocated_columns
-from tests.kernel_contracts.tutorial_rows import ROWS
+from tests.kernel_contracts.tutorial_rows import DOCUMENTS, ROWS
+from tests.support.tutorial_facts import holds
 
 ROW: dict[str, dict[str, Any]] = {row["id"]: row for row in ROWS}
 HALF, BF16 = torch.float16, torch.bfloat16
 
 
+@holds("tensor memory")
 def test_tensor_memory_has_128_rows_and_512_columns_of_32_bits() -> None:
     has = CHIPS["sm_100"].multiprocessors
     assert (max(tensor_memory.BLOCK_ROWS), has.columns, tensor_memory.COLUMNS) == (128, 512, 512)
     assert 128 * has.columns == has.registers
 
 
+@holds("allocation", range=[32, 512])
 def test_tensor_memory_is_allocated_in_powers_of_two_from_32_to_512() -> None:
     least, most = ROW["allocation"]["range"]
     asked = (1, 2, 16, 31, 32, 33, 64, 100, 128, 129, 256, 257, 511, 512)
@@ -49,6 +56,8 @@ def pipelined(k: int, **tile: int) -> Any:
     return device.launches[-1]
 
 
+@holds("occupancy at BLOCK_K 64")
+@holds("shared memory of the pipelined kernel", kib=192)
 def test_the_pipelined_kernel_takes_192_kib_at_a_block_k_of_128() -> None:
     kib, shared = ROW["shared memory of the pipelined kernel"]["kib"], {}
     for block_k in (64, 128):
@@ -58,6 +67,7 @@ def test_the_pipelined_kernel_takes_192_kib_at_a_block_k_of_128() -> None:
     assert shared[64] * 2 < 227 * 1024 < shared[128] * 2, "two programs a multiprocessor at 64, one at 128"
 
 
+@holds("loads to products", ratio=[3, 2])
 @pytest.mark.parametrize("blocks", [2, 3, 6])
 def test_the_pipelined_kernel_loads_three_tiles_for_two_products(blocks: int) -> None:
     done = pipelined(32 * blocks, block_m=64, block_n=32, block_k=32).operations
@@ -80,11 +90,13 @@ def products_of_the_ampere_program() -> int:
     return count
 
 
+@holds("instruction of the Ampere product", count=8)
 def test_a_warp_of_the_ampere_product_issues_eight_instructions_a_step() -> None:
     issued = re.findall(r"mma\.sync\S*m16n8k16\S*f32\.bf16\.bf16\.f32", assembly_of_the_ampere_product())
     assert len(issued) == ROW["instruction of the Ampere product"]["count"] * products_of_the_ampere_program()
 
 
+@holds("bytes of a thread", bytes=16)
 def test_a_thread_of_the_ampere_product_copies_16_bytes_a_stage() -> None:
     bytes_of_each = {
         int(size, 0) for size in re.findall(r"cp\.async\.cg\S* \[[^]]*\], \[[^]]*\], (\w+)", assembly_of_the_ampere_product())
@@ -94,6 +106,7 @@ def test_a_thread_of_the_ampere_product_copies_16_bytes_a_stage() -> None:
     assert config.block_m * config.block_k * 2 == 32 * config.num_warps * ROW["bytes of a thread"]["bytes"]
 
 
+@holds("shared memory of the Ampere product", bytes=[2048, 8192])
 def test_the_ampere_product_stages_2048_bytes_an_operand() -> None:
     an_operand, in_all = ROW["shared memory of the Ampere product"]["bytes"]
     config = ampere_gemm.Config()
@@ -101,6 +114,7 @@ def test_the_ampere_product_stages_2048_bytes_an_operand() -> None:
     assert ampere_gemm.shared_bytes(config) == in_all
 
 
+@holds("persistent programs", programs=148)
 def test_the_largest_fused_product_takes_148_persistent_programs() -> None:
     largest = max(FUSED.whole(target("emulated:sm_100")), key=lambda case: case.problem.k)
     rows, n, k, config = largest.problem.rows, largest.problem.n, largest.problem.k, largest.config
@@ -113,3 +127,25 @@ def test_the_largest_fused_product_takes_148_persistent_programs() -> None:
     programs = ROW["persistent programs"]["programs"]
     assert device.launches[-1].grid == (programs, 1, 1)
     assert -(-rows // config.block_m) * -(-n // config.block_n) > 6 * programs, "several turns a program"
+
+
+@holds("fragments stay in registers")
+@pytest.mark.parametrize("fragments", ["ldmatrix", "ld.shared"])
+def test_no_form_of_the_ampere_product_spills(fragments: str) -> None:
+    """No byte of local memory at the tutorial's tile; a row that allowed some would say so."""
+    wanted = {"config": {} if fragments == "ldmatrix" else {"fragments": fragments}, "arch": "sm_80"}
+    (row,) = (row for row in rows("ampere_gemm") if {name: getattr(row, name) for name in wanted} == wanted)
+    assert row.most_stack == 0 and set(LOCAL) <= set(row.must_not)
+    made = compile_row(row)
+    assert (made.verdict, made.stack) == ("pass", 0)
+
+
+@holds("Blackwell alone, tcgen05")
+@holds("Blackwell alone, gathers")
+def test_a_kernel_for_blackwell_is_not_run_elsewhere_by_the_feature_it_lacks() -> None:
+    """In the place of a skip."""
+    kernels = [*DOCUMENTS["tcgen05"]["kernels"].values(), "tma_gather", "tma_scatter", "fused_gather_scatter_matmul"]
+    for kernel in kernels:
+        contract = resolve(kernel)
+        assert not contract.lacking(target("emulated:sm_100"))
+        assert contract.lacking(target("emulated:sm_90")) & {Feature.TENSOR_MEMORY, Feature.TMA_GATHER, Feature.TMA_SCATTER}

@@ -25,6 +25,7 @@ from bitverdict.harness.workers.pool import WorkerPool
 from tests.faults.corpus import COLLECTIONS
 from tests.faults.mutants import Mutant, mutant_contract
 from tests.support.shares import in_this_run
+from tests.support.tutorial_facts import holds
 
 BLACKWELL = target("emulated:sm_100")
 FAULTS = {"tma_gather": 3, "tma_scatter": 6, "fused_gather_scatter_matmul": 1}
@@ -48,6 +49,7 @@ def faulting(kernel: str) -> Case:
     return next((case for case in cases if case.regime.endswith("/negative")), cases[0])
 
 
+@holds("iisan")
 @pytest.mark.parametrize("kernel", [kernel for kernel in FAULTS if in_this_run(f"iisan {kernel}", 4, in_ci=3)])
 def test_the_whole_required_list_passes_under_iisan(kernel: str, iisan: None) -> None:
     contract = resolve(kernel)
@@ -99,6 +101,7 @@ def test_the_variable_instruments_a_worker_as_the_knob_does(monkeypatch: pytest.
 LAUNCHER = """from triton import knobs
 
 import bitverdict.kernels.tma_gather as kernel
+from tests.support.tutorial_facts import holds
 
 AT_IMPORT
 

@@ -10,34 +10,48 @@ stands for it here:
     out of resources  a required case that expects to be too large
     throughput        a row of `benchmarks/throughput.py` for every size or configuration
     large             a case of `bitverdict large`
-    mutant            a mutant of the kernel, which its tests see fail
-    test              a file of tests, or one test of it
+    mutant            mutants that their tests see fail; `edits` is what of the source they change, so that it is about this fact
+    test              tests that say so themselves, by `holds` above them, with the row's figures
     not run, choice   a reason
+
+What else a row states in figures (`stated`) is held too: by the mark of its test, by the clause that it bounds, by the case of
+the fault, by what a regime draws; of what is not run, by its own words. What is transcribed is pinned, row by row: `digest`.
 """
 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import json
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from benchmarks.tutorial_figures import TABLES
+from bitverdict.harness.contracts.inputs import block_scaled_inputs, regimes
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.studies.large_gemm.cases import cases as large_cases
 from bitverdict.kernels.clauses import broken
+from bitverdict.kernels.element_types import bits_of
+from bitverdict.reference.formats import FORMATS, decode
 from tests.faults.corpus import COLLECTIONS
+from tests.faults.mutants import FunctionEdit, ProgramEdit, SourceEdit
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 TRANSCRIPTION = json.loads((CHECKOUT / "tests" / "tutorial_parameters.json").read_text())
-DOCUMENTS: dict[str, dict[str, str]] = TRANSCRIPTION["documents"]
+DOCUMENTS: dict[str, dict[str, Any]] = TRANSCRIPTION["documents"]
 ROWS: list[dict[str, Any]] = TRANSCRIPTION["rows"]
 TYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float8_e4m3fn": "e4m3"}  # the tutorials' name -> ours
+PINS: dict[str, str] = json.loads((CHECKOUT / "tests" / "tutorial_pins.json").read_text())
+STRUCTURE = {"id", "document", "kind", "lists", "fact", "held", "chip", "size", "columns", "figures", "rows_and_columns"}
+LARGEST = 1024  # no bound of a clause is above
 UNAVAILABLE = ("no Blackwell GPU", "no A100", "no AMD GPU")  # what a row may say that it is not run for
 TABLE = ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_warps")  # the columns of a table of figures that say how it was launched
 
@@ -47,10 +61,29 @@ Fields = dict[str, Any]
 
 def missing(row: Row) -> list[str]:
     """What of `row` nothing holds; empty where all of it is held."""
-    if len(row["held"]) != 1:
+    if len(row["held"]) != 1 or not set(row["held"]) <= set(_HOLDERS):
         return [f"held by {sorted(row['held'])}: must be one of {', '.join(_HOLDERS)}"]
     ((kind, held),) = row["held"].items()
-    return _HOLDERS[kind](row, held) if kind in _HOLDERS else [f"held by {kind!r}: must be one of {', '.join(_HOLDERS)}"]
+    kernels = {part["kernel"] for part in _listed(held) if isinstance(part, dict)}
+    if strange := kernels - set(DOCUMENTS[row["document"]]["kernels"].values()):
+        return [f"held by {', '.join(sorted(strange))}: no kernel of the document {row['document']!r}"]
+    return _HOLDERS[kind](row, held) + _unheld_figures(row, kind, held)
+
+
+def stated(row: Row) -> Fields:
+    """The figures that a row states beside its lists and tables."""
+    return {name: value for name, value in row.items() if name not in STRUCTURE}
+
+
+def digest(row: Row) -> str:
+    """Of all that a row transcribes, its holder left out."""
+    transcribed = {name: value for name, value in row.items() if name != "held"}
+    return f"{zlib.crc32(json.dumps(transcribed, sort_keys=True).encode()):08x}"
+
+
+def differing(rows: list[dict[str, Any]]) -> set[str]:
+    """The rows that are missing, more, or another than the pins in `tests/tutorial_pins.json` say."""
+    return {row for row, _ in PINS.items() ^ {row["id"]: digest(row) for row in rows}.items()}
 
 
 def combinations(row: Row) -> Iterator[Fields]:
@@ -170,19 +203,114 @@ def _by_large(row: Row, held: Row) -> list[str]:
     return told
 
 
-def _by_test(row: Row, node: str) -> list[str]:
-    file, _, name = node.partition("::")
-    path = CHECKOUT / file
-    names = (
-        {each.name for each in ast.parse(path.read_text()).body if isinstance(each, ast.FunctionDef)} if path.is_file() else set()
-    )
-    tests = {each for each in names if each.startswith("test_")}
-    return [] if (name in tests if name else tests) else [f"no test {node}"]
+def _by_test(row: Row, held: str | list[str]) -> list[str]:
+    nodes = [held] if isinstance(held, str) else held
+    return [
+        f"{node}: must be a test with @holds({row['id']!r}, {stated(row)})"
+        for node in nodes
+        if marks().get((row["id"], node)) != stated(row)
+    ]
 
 
-def _by_mutant(row: Row, held: Row) -> list[str]:
-    known = {(mutant.kernel, mutant.name) for mutant in COLLECTIONS["kernels"]}
-    return [] if (held["kernel"], held["name"]) in known else [f"no mutant {held}"]
+@cache
+def marks() -> dict[tuple[str, str], Fields]:
+    """(row, test) -> figures, of each mark `holds` above a test of this checkout."""
+    made = {}
+    for path in sorted((CHECKOUT / "tests").rglob("test_*.py")):
+        if "@holds(" not in (text := path.read_text()):
+            continue
+        for test in ast.parse(text).body:
+            if not isinstance(test, ast.FunctionDef) or not test.name.startswith("test_"):
+                continue
+            for mark in test.decorator_list:
+                if isinstance(mark, ast.Call) and isinstance(mark.func, ast.Name) and mark.func.id == "holds":
+                    figures = {str(given.arg): ast.literal_eval(given.value) for given in mark.keywords}
+                    made[ast.literal_eval(mark.args[0]), f"{path.relative_to(CHECKOUT)}::{test.name}"] = figures
+    return made
+
+
+def unclaimed_marks(rows: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Marks above tests that the row does not name as its holder, or whose row is not there."""
+    named = {(row["id"], node) for row in rows if "test" in row["held"] for node in _listed(row["held"]["test"])}
+    return set(marks()) - named
+
+
+def _listed(held: Any) -> list:
+    return held if isinstance(held, list) else [held]
+
+
+def _by_mutant(row: Row, held: Row | list[Row]) -> list[str]:
+    return [f"no mutant {named}" for named in _listed(held) if not any(_is(mutant, named) for mutant in _mutants())]
+
+
+@cache
+def _mutants() -> tuple[Any, ...]:
+    return (*COLLECTIONS["kernels"], *COLLECTIONS["timing"])
+
+
+def _is(mutant: Any, named: Row) -> bool:
+    if (mutant.kernel, mutant.name, mutant.kind) != (named["kernel"], named["name"], named.get("kind", "")):
+        return False
+    return any(named["edits"] in _text_before(edit) for edit in mutant.edits)
+
+
+def _text_before(edit: Any) -> str:
+    match edit:
+        case SourceEdit():
+            return edit.replace
+        case ProgramEdit():
+            return edit.pattern
+        case FunctionEdit():
+            return edit.function.__name__
+    return ""
+
+
+def _unheld_figures(row: Row, kind: str, held: Any) -> list[str]:
+    """The figures of `row` that neither its holder nor its own words have."""
+    if kind == "test":  # with its mark
+        return []
+    words = row.get("fact", "")
+    return [f"nothing holds {name} = {value}" for name, value in stated(row).items() if not _figure(name, value, row, held, words)]
+
+
+def _figure(name: str, value: Any, row: Row, held: Any, words: str) -> bool:
+    if "refused" in row["held"]:
+        return _bound(name, held) == value
+    if "fault" in row["held"]:
+        return value in held["fields"].values()
+    if name == "deviation":
+        drawn = decode(FORMATS["fp32"], regimes.draw("fp32", (400, 400), regimes.TENTH, regimes.generator(1, "a")))
+        return abs(float(np.std(drawn)) / value - 1) < 0.02
+    if name == "epsilon":
+        return value == block_scaled_inputs.EPSILON
+    return all(str(part) in words for part in _listed(value))
+
+
+def _bound(name: str, held: Row) -> Any:
+    """What the clause takes of the one field that the refused case breaks: the least, the ends, all; a unit in bytes."""
+    contract, ((field, _),) = resolve(held["kernel"]), held["fields"].items()
+    clause = next(clause for clause in contract.module.CLAUSES if clause.name == held["clause"])
+    case = next(case for case, had in judged(held["kernel"], held["on"], "run") if _has(had, held["fields"]))
+    changed = {"dtype": "fp16"} if name.endswith("_in_fp16") else {}
+    changed |= {size: LARGEST for size in ("m", "n") if size in vars(case.problem)}  # no clause then bounds a block by its tensor
+    case = dataclasses.replace(case, problem=dataclasses.replace(case.problem, **changed))
+    asked = ((value, _with(case, field, value)) for value in range(1, LARGEST + 1))
+    taken = [value for value, made in asked if clause.holds(made.problem, made.config)]
+    if not taken:
+        return None
+    match name:
+        case "allowed":
+            return taken
+        case "range":
+            return [taken[0], taken[-1]]
+        case "unit":
+            return taken[0] * bits_of(case.problem.dtype) // 8
+    return taken[0]
+
+
+def _with(case: Case, field: str, value: Any) -> Case:
+    part = "config" if hasattr(case.config, field) else "problem"
+    return dataclasses.replace(case, **{part: dataclasses.replace(getattr(case, part), **{field: value})})
 
 
 def _by_machine(row: Row, reason: str) -> list[str]:

@@ -11,6 +11,7 @@ from bitverdict.reference.activation import leaky_relu, leaky_relu_value
 from bitverdict.reference.formats import FP32, decode, encode
 from tests.faults import reference_modules as corpus
 from tests.faults.mutants import Mutant, mutant_module
+from tests.support.tutorial_facts import holds
 
 NAN = 0x7FFFFFFF
 BY_HAND = {
@@ -32,6 +33,7 @@ def drawn() -> np.ndarray:
     return np.concatenate([rng.integers(0, 1 << 32, 4000).astype(np.uint32), near.astype(np.float32).view(np.uint32)])
 
 
+@holds("activation", slope=0.01)
 def test_words_by_hand() -> None:
     got = leaky_relu(np.array(list(BY_HAND), np.uint32))
     assert [f"{word:08x}" for word in got] == [f"{word:08x}" for word in BY_HAND.values()]

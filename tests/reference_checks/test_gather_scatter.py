@@ -11,6 +11,7 @@ import pytest
 from bitverdict.reference import gather_scatter
 from bitverdict.reference.gather_scatter import Request
 from bitverdict.reference.tiled_copy import Direction
+from tests.support.tutorial_facts import holds
 
 ROWS, COLUMNS = 24, 40
 TABLE = np.arange(1, ROWS * COLUMNS + 1, dtype=np.float32).reshape(ROWS, COLUMNS)
@@ -23,6 +24,7 @@ def request(direction: Direction = Direction.LOAD, **changes: object) -> Request
     return Request(direction=direction, **(legal | changes))
 
 
+@holds("out of bounds")
 @pytest.mark.parametrize("column_offset", [*range(-48, 64, 4), -(2**31) + 16, 2**31 - 64])
 def test_a_gather_has_data_inside_and_zeros_outside(column_offset: int) -> None:
     """For every row and column."""
@@ -44,6 +46,7 @@ def test_a_gather_from_an_empty_table_is_zeros() -> None:
     assert not gather_scatter.gather(np.ones((0, 8)), np.arange(4), 0, 8).any()
 
 
+@holds("out of bounds")
 @pytest.mark.parametrize("column_offset", [0, 4, 24, 36, 40, 48, 2**31 - 64])
 def test_a_scatter_writes_what_is_inside_and_leaves_the_rest_untouched(column_offset: int) -> None:
     rows = np.array([3, 0, 23, 24, 1000, 2**31 - 1, 7, 8])
@@ -153,6 +156,7 @@ def test_each_architecture_has_or_refuses_the_instruction(arch: str, gathers: bo
         assert fault is None or fault.outcome == "refused"
 
 
+@holds("fewest columns in every width")
 @pytest.mark.parametrize(("element_bytes", "smallest"), [(1, 32), (2, 16), (4, 8)])
 def test_a_block_below_eight_rows_or_32_bytes_is_refused(element_bytes: int, smallest: int) -> None:
     narrow = request(block_columns=smallest - 1, element_bytes=element_bytes)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from bitverdict.kernels.scaled_operands import FORMATS
 from bitverdict.reference import scale_layout
 from bitverdict.reference.scale_layout import WrongLayout
+from tests.support.tutorial_facts import holds
 
 SIZES = [(1, 1), (128, 4), (129, 5), (127, 3), (300, 13), (256, 8), (32, 4), (33, 1), (640, 2), (5, 40)]
 
@@ -36,6 +38,7 @@ def test_cublas_own_inverse_of_the_formula_agrees_inside_a_tile() -> None:
     assert (column == byte % 4).all()
 
 
+@holds("packed scales", tile=[32, 4, 4])
 @pytest.mark.parametrize(("rows", "columns"), SIZES)
 def test_formula_and_permutation_agree_and_invert_each_other(rows: int, columns: int) -> None:
     scales = scales_of(rows, columns)
@@ -115,3 +118,8 @@ def test_errors_carry_the_sizes_and_the_remedy() -> None:
         scale_layout.pack(np.zeros(4))
     with pytest.raises(ValueError, match="not negative"):
         scale_layout.packed_shape(-1, 4)
+
+
+@holds("elements a scale", sizes={"nvfp4": 16, "mxfp4": 32, "mxfp8": 32, "mixed": 32})
+def test_a_scale_is_of_as_many_elements_as_the_tutorial_says() -> None:
+    assert {name: record.block_size for name, record in FORMATS.items()} == {"nvfp4": 16, "mxfp4": 32, "mxfp8": 32, "mixed": 32}

@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from bitverdict.reference.tile_order import blocks_loaded, grouped, row_major
+from tests.support.tutorial_facts import holds
 
 SIZES = [(m, n, group) for m in range(1, 13) for n in range(1, 8) for group in (1, 2, 3, 5, 8, 13)]
 
 
+@holds("blocks loaded", blocks=[90, 54])
 def test_nine_tiles_of_nine_by_nine_load_90_blocks_and_54_grouped() -> None:
     """The first nine tiles, row by row, and grouped by three."""
     first = np.arange(9)

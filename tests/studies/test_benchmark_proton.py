@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from benchmarks import block_scaled_matmul as benchmark
+from tests.support.tutorial_facts import holds
 
 
 class Recorder:
@@ -50,6 +51,8 @@ def profiler(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return made
 
 
+@holds("repetitions", repetitions=10000)
+@holds("session of the profiler", hook="triton")
 def test_the_session_is_active_around_the_counted_launches_alone(profiler: Recorder) -> None:
     with benchmark.profiled("told"):
         profiler.launch()
@@ -75,6 +78,7 @@ def test_without_a_name_nothing_is_profiled(profiler: Recorder) -> None:
     assert benchmark.parsed(["--proton", "told"]).repetitions == 10_000
 
 
+@holds("metrics")
 def test_the_tree_shows_rate_time_and_launches_with_all_below(tmp_path: Path) -> None:
     def node(name: str, metrics: dict, *children: dict) -> dict:
         return {"frame": {"name": name, "type": "function"}, "metrics": metrics, "children": list(children)}
@@ -182,6 +186,7 @@ def test_without_a_gpu_it_says_what_it_needs_and_writes_nothing(
     assert "needs a CUDA GPU" in capsys.readouterr().out and not list(tmp_path.iterdir())
 
 
+@holds("depth that is timed", multiple=128)
 def test_each_k_of_a_range_is_counted_in_one_session(profiler: Recorder, monkeypatch: pytest.MonkeyPatch) -> None:
     from bitverdict.harness.emulator import emulated
 
@@ -208,3 +213,10 @@ def test_each_k_of_a_range_is_counted_in_one_session(profiler: Recorder, monkeyp
     with emulated("sm_100"), benchmark.profiled("told"):
         assert [benchmark.measured(given, k, "sm_100", "cpu") for k in benchmark.depths(given)] == [0, 0]
     assert counted == [3, 3] and [what for what, *_ in profiler.asked] == ["start", "deactivate", "finalize"]
+
+
+@holds("options of the script", default_format="nvfp4", default_k=512, default_step=512, default_bench=True)
+def test_the_options_and_their_defaults_are_the_tutorials() -> None:
+    given = benchmark.parsed([])
+    assert (given.format, given.K, given.K_step, given.bench) == ("nvfp4", 512, 512, True)
+    assert benchmark.parsed(["--K_range", "512", "8192"]).K_range == [512, 8192]

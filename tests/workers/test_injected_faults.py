@@ -17,10 +17,12 @@ from bitverdict.harness.workers.journal import Journal, records
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.process import Worker
 from tests.faults.crashes.injected import CONTRACT, EVERY, NAMES, fault_of, kinds
+from tests.support.tutorial_facts import holds
 
 CASES = 2 * EVERY
 
 
+@holds("one fault a process")
 def test_every_kind_of_fault_has_its_name_and_the_case_after_it_is_right(tmp_path: Path) -> None:
     where, benign = target("emulated:sm_90"), CONTRACT.case(0)
     with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:

@@ -25,6 +25,7 @@ overflow and vanish; a large scale meets a small one in three lines of four, as 
 few NaN scales, and NaN elements where the format has them. layer: weights and activations of a small transformer layer, quantized.
 ``cover a``, ``cover b``: see `bitverdict.harness.contracts.inputs.operand_coverage`."""
 
+EPSILON = 1e-8  # what the tutorial adds to each scale
 UNIFORM = "uniform"
 """A regime of its own, what the tutorial feeds its kernel: every e2m1 code alike often, exact in e4m3 where the format has that;
 scales uniform in (0, 1) with 1e-8 added, an e8m0 scale rounded down, a ue4m3 scale to nearest."""
@@ -73,7 +74,7 @@ def draw(regime: str, element: str, scale: str, block_size: int, rows: int, k: i
 def _uniform(element: str, scale: str, shape: tuple[int, int], blocks: int, rng: np.random.Generator) -> Side:
     pairs = rng.integers(0, 16, shape).astype(np.uint8)  # (rows, k)
     codes = pairs if element == "e2m1" else encode(FORMATS[element], decode(FORMATS["e2m1"], pairs))  # (rows, k)
-    scales = rng.random((shape[0], blocks)) + 1e-8  # (rows, blocks)
+    scales = rng.random((shape[0], blocks)) + EPSILON  # (rows, blocks)
     rounding = Rounding.TOWARD_ZERO if scale == "e8m0" else Rounding.NEAREST_EVEN
     return Side(codes, encode(FORMATS[scale], scales, rounding=rounding, overflow=Overflow.SATURATE))
 

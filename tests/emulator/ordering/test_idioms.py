@@ -13,6 +13,7 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from tests.faults.mutants import replaced_once
 from tests.support.emulated_launches import SCHEDULES, described, load, matrix
+from tests.support.tutorial_facts import holds
 
 IDIOMS = Path(__file__).resolve().parents[2] / "faults" / "idioms"
 SOURCES = [IDIOMS / f"gluon_{kind}_idioms.py" for kind in ("copy", "product", "partition")]
@@ -210,6 +211,7 @@ def run(module, idiom: str) -> None:
         assert ((out.double() - a.double() @ b.double()).abs() < 0.1).all()
 
 
+@holds("order of products")
 @pytest.mark.parametrize("idiom", IDIOMS)
 def test_what_is_legal_but_looks_wrong_passes_under_every_schedule(idiom):
     module = load(source_of(idiom))
