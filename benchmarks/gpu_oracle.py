@@ -129,7 +129,7 @@ def accumulator(rule: Instruction, shape: tuple[int, int], draw: str, rng: np.ra
 
 def hold(arguments: argparse.Namespace) -> int:
     """Every instruction against the reference."""
-    rules = [place for place, rule in enumerate(INSTRUCTIONS) if not rule.saturates]
+    rules = [place for place, rule in enumerate(INSTRUCTIONS) if not rule.saturates and arguments.only in rule.name]
     asked = [(place, arguments.words // len(rules) + 1, arguments.target, -(-arguments.defined // len(rules))) for place in rules]
     begun, words, wrong, defined = time.monotonic(), 0, 0, 0
     with ProcessPoolExecutor(arguments.jobs, get_context("spawn")) as pool:
@@ -225,6 +225,7 @@ def main() -> int:
     parser.add_argument("--words", type=int, default=110_000_000)
     parser.add_argument("--defined", type=int, default=10_000, help="words of `hold` that are asked of the definition too")
     parser.add_argument("--size", type=int, default=8192)
+    parser.add_argument("--only", default="", metavar="TEXT", help="instructions of `hold` whose name has TEXT in it")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--target", default="cuda:0", help="where the integer chain runs: cuda:0, or emulated:sm_90")
     parser.add_argument("--verbose", action="store_true")

@@ -1,6 +1,6 @@
 """Problems in KernelBench's form: right candidates pass, and constant outputs (zero, the mean of the right output) fail on each.
 
-    python benchmarks/kernelbench.py [--target emulated:sm_90] [--cases 8]
+    python benchmarks/kernelbench.py [--target emulated:sm_90] [--cases 8] [PROBLEM ...]
 
 Judges required cases in this process: of a right candidate all of them, of a constant one until it fails. Beside each verdict
 stands what `torch.allclose` with KernelBench's tolerance (1e-2) says of the same constant, on the problem's own sizes.
@@ -61,9 +61,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--target", default="emulated:sm_90")
     parser.add_argument("--cases", type=int, default=8)
+    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="names of files below problems/ (default: all)")
     arguments = parser.parse_args()
     where, began, wrong, tricked = target(arguments.target), time.perf_counter(), 0, 0
     problems = sorted((HERE / "problems").glob("*.py"))
+    problems = [problem for problem in problems if not arguments.problems or problem.stem in arguments.problems]
     print(f"{'problem':<26} {'candidate':<24} " + " ".join(f"{number:<42}" for number in NUMBERS))
     with tempfile.TemporaryDirectory() as folder:
         for problem in problems:

@@ -59,6 +59,7 @@ def lines_of(listed: dict) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of benchmarks.mutation_score")
+    parser.add_argument("--into", type=Path, default=LIST, metavar="FILE", help="the list (default: that of the suite)")
     arguments = parser.parse_args()
     by_kernel: dict[str, list[Judged]] = defaultdict(list)
     for each in read(arguments.out / "results.jsonl"):
@@ -72,7 +73,7 @@ def main() -> int:
         found = [{"mutant": mutant.to_json(), "outcome": outcome} for mutant, outcome in chosen(kernel, judged, case, count)]
         listed.append({"kernel": name, "target": kernel.target.name, "case": case.to_json(), "mutants": found})
         print(f"{name}: {len(found)} of {count}, {time.monotonic() - begun:.1f} s in all", flush=True)
-    LIST.write_text("[\n" + ",\n".join(map(lines_of, listed)) + "\n]\n")
+    arguments.into.write_text("[\n" + ",\n".join(map(lines_of, listed)) + "\n]\n")
     return 0
 
 

@@ -55,9 +55,7 @@ def main(arguments: list[str] | None = None) -> int:
                 ask.row.part, ask.row.kernel, ask.row.dtype, ask.row.size, ask.row.timed, *(named(c) for c in ask.configs), sep="  "
             )
         return 0
-    from bitverdict.harness.judge.launch import (
-        _own_cache,  # the harness's place for compiled kernels: what is judged finds what was timed
-    )
+    from bitverdict.harness.judge.launch import own_cache  # the place of compiled kernels: what is judged finds what was timed
     from bitverdict.harness.model.targets import target
 
     try:
@@ -73,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"compiled in {time.monotonic() - begun:.0f} s", flush=True)
     for ask in asks:
         try:
-            with _own_cache(ask.case):
+            with own_cache(ask.case):
                 measure(ask, hardware, given.rounds, given.seconds)
         except Exception as error:  # a row that fails must not lose the others
             ask.row.not_run = f"{type(error).__name__}: {error}".splitlines()[0][:200]
@@ -135,7 +133,7 @@ def variants(asks: list[Ask]) -> list[tuple[int, int]]:
 def compile_one(sizes: list[str], parts: list[str], place: int, number: int, device: str = "cuda:0") -> None:
     """Launch one configuration of one row, on a small problem of the same divisibility. An autotuner's configurations are compiled
     as it compiles them: as the only one that it has."""
-    from bitverdict.harness.judge.launch import _own_cache
+    from bitverdict.harness.judge.launch import own_cache
     from bitverdict.kernels import matmul
 
     ask = list(asked([size_of(text) for text in sizes], parts))[place]
@@ -148,7 +146,7 @@ def compile_one(sizes: list[str], parts: list[str], place: int, number: int, dev
         config = None
     else:
         config = ask.configs[number]
-    with _own_cache(ask.case):
+    with own_cache(ask.case):
         launcher(replace(ask.case, config=config, problem=problem), device)()
 
 

@@ -1,12 +1,12 @@
 """Tile programs that no compiler made: valid ones with tokens changed, handed to an emulated GPU as a sealed run hands them over.
 
-Run: `python benchmarks/untrusted_programs.py [seconds] [data_seed]` (240 seconds). Each is executed in a process of its own, on the
-tensors of the launch that it was made from, where programs are not trusted (`harness/emulator/untrusted.py`). It must end as a
-result, as a fault of the emulated GPU, or as what a driver raises to its launcher. Every second one skips the compiler's own
-verifier, as if that had a hole: so more reach the translation, the layouts and the execution.
+Run: `python benchmarks/untrusted_programs.py [seconds] [data_seed] [STEM ...]` (240 seconds). Each is executed in a process of
+its own, on the tensors of the launch that it was made from, where programs are not trusted (`harness/emulator/untrusted.py`). It
+must end as a result, as a fault of the emulated GPU, or as what a driver raises to its launcher. Every second one skips the
+compiler's own verifier, as if that had a hole: so more reach the translation, the layouts and the execution.
 
-Exit status 1 where one ends in any other way: another exception, a process that dies, a file that is opened for writing, a program
-that is started, code that is compiled and is no translation."""
+Exit status 1 where one ends in any other way: another exception, a process that dies, a file that is opened for writing, a
+program that is started, code that is compiled and is no translation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -59,8 +59,8 @@ class Launched(NamedTuple):
     given: tuple[Any, ...]  # metadata, grid, names, values, constants
 
 
-def launches() -> list[Launched]:
-    """Those of the first cases of `STEMS` on each emulated target."""
+def launches(stems: Sequence[str]) -> list[Launched]:
+    """Those of the first cases of `stems` on each emulated target."""
     found: list[Launched] = []
     own = Device.run
 
@@ -70,7 +70,7 @@ def launches() -> list[Launched]:
 
     Device.run = run  # type: ignore[method-assign]
     try:
-        for stem in STEMS:
+        for stem in stems:
             for target in (each for each in targets() if each.emulated):
                 source = CaseSource(stem, target)
                 for case in [] if source.lacking else source.required()[:CASES]:
@@ -173,10 +173,11 @@ def _child(launch: Launched, text: bytes, writes: int) -> NoReturn:
 def main() -> int:
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
     draw = random.Random(int(sys.argv[2]) if len(sys.argv) > 2 else SEED)
+    stems = sys.argv[3:] or STEMS
     with tempfile.TemporaryDirectory() as folder:
-        taken = launches()
+        taken = launches(stems)
         texts = [each.program.decode() for each in taken]
-        print(f"{len(taken)} programs of {len(STEMS)} kernels", flush=True)
+        print(f"{len(taken)} programs of {len(stems)} kernels", flush=True)
         os.chdir(folder)
         counts, bad, until = Counter[str](), 0, time.monotonic() + seconds
         while time.monotonic() < until:
