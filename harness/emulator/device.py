@@ -36,6 +36,7 @@ from bitverdict.harness.emulator.frontend.hints import hinted, untrue_arguments
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, language_of
 from bitverdict.harness.emulator.frontend.translate import Translated, translate
+from bitverdict.harness.emulator.launch_witness import LaunchWitness
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.provenance import Origins, Provenance
 from bitverdict.harness.emulator.memory.real_access import RealAccess
@@ -113,6 +114,8 @@ class LaunchOptions:
     """What is executed in the place of the programs that the compiler made: mutants."""
     recorder: Recorder | None = None
     """Is told each event on the chip and each store, for a picture. Programs run one by one."""
+    witness: LaunchWitness | None = None
+    """Is shown each launch whole, and its memory before and after it."""
     step_limit: int = 0
     """Operations of one program of a launch, after which it is a timeout; 0: `STEP_LIMIT`."""
 
@@ -290,7 +293,8 @@ class Device:
         """Execute `program` over `grid`. Raises EmulatedFault for whatever fails it. `constants` are kept with the launch."""
         launch = Launch(metadata.name, grid, metadata._asdict(), "", constants=constants or {})
         try:
-            self._run(launch, program, metadata, grid, names, values)
+            with self._witnessed():
+                self._run(launch, program, metadata, grid, names, values)
         except EmulatedFault as fault:
             self.found(fault)
             raise
@@ -299,6 +303,16 @@ class Device:
                 raise
             self.findings.append(found)
             raise found from error
+
+    @contextmanager
+    def _witnessed(self) -> Iterator[None]:
+        """A launch, whose witness is told what ends it early."""
+        try:
+            yield
+        except BaseException as error:
+            if self.options.witness is not None:
+                self.options.witness.fails(error)
+            raise
 
     def found(self, fault: EmulatedFault) -> EmulatedFault:
         """`fault`, which is kept whether its launcher catches it or not."""
@@ -356,6 +370,8 @@ class Device:
         )
         if self.options.real_values is not None:
             self.reals.begin(memory.regions)
+        if self.options.witness is not None:
+            self.options.witness.begins(program, memory.regions)
         computed, passing, ran = {}, None, False
         if self.origins is not None:
             computed = self.origins.begin(memory.regions)
@@ -404,6 +420,8 @@ class Device:
                     passing.settle(self._repeated(launch, program, metadata, grid, names) if ran else None)
             if self.options.real_values is not None:
                 self.reals.end(memory.regions, lost=context.reals.lost)
+        if self.options.witness is not None:
+            self.options.witness.ends(launch, memory.regions, self.enclosed)
 
     def _memory(self, launch: Launch, whole: bool) -> GlobalMemory:
         """The global memory of a `launch`: with a recorder one that tells it who stores."""
@@ -416,7 +434,7 @@ class Device:
         self, launch: Launch, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str]
     ) -> Callable[[Sequence[Any]], None]:
         """What executes the `launch` again with other values of its arguments, and leaves no trace of it but memory."""
-        options = replace(self.options, provenance=False, allocated=None, real_values=None, recorder=None)
+        options = replace(self.options, provenance=False, allocated=None, real_values=None, recorder=None, witness=None)
         twin = Device(self.arch, f"eager on {self.multiprocessors}", options)
         twin.reachable, twin.step_limit = self.reachable, max(sum(launch.operations.values()), 1)
         return lambda values: twin.run(program, metadata, grid, names, values)

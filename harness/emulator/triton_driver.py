@@ -96,6 +96,8 @@ class _Launcher:
         with torch._C.DisableTorchFunction():  # what the emulator itself asks of torch is nobody's allocation
             if (fault := compiled_in(self.source, values)) is not None:
                 raise device.found(fault)
+            if device.options.witness is not None:
+                device.options.witness.asked(self.source, self.metadata, (x, y, z), values)
             names, given_values = [name for name, _ in given], [value for _, value in given]
             device.run(self.program, self.metadata, (x, y, z), names, given_values, self._constants())
 

@@ -1,6 +1,6 @@
 """The command line: ``bitverdict run | merge JOURNAL... | ci | watch | mutate ADDRESS | kernelbench PROBLEM CANDIDATE | replay
 FILE | promote FILE | targets | certify STEM | verify PACK | invariance STEM | crosscheck STEM | order KERNEL | large | record |
-compile | pages | translate KERNEL``.
+replay-launches TASK... | compile | pages | translate KERNEL``.
 
 Exit status: 0 all right, 1 fail, 2 usage, 3 inconclusive, an error or cancelled, 5 nothing ran.
 """
@@ -66,6 +66,7 @@ COMMANDS = {
     ),
     "crosscheck": Command("hold a GPU's words against the plan's and the emulated GPU's", "frontends.cli_crosscheck"),
     "large": Command("large products on a GPU, bit for bit at chosen elements", "frontends.cli_large"),
+    "replay-launches": Command("what scripts launch on the emulated GPU, again on a real one", "frontends.cli_replay_launches"),
     "compile": Command("compile every kernel for every GPU it is for, without one", "studies.offline_compile.compile_all"),
     "record": Command("write hardware words of an instruction or a kernel", "studies.hardware_words.record"),
     "tma-limits": Command("where the legality of TMA operations ends", "frontends.cli_tma_limits"),

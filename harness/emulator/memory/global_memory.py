@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 BY_KERNEL = {size: kind.type(int.from_bytes(bytes([KERNEL]) * size, "little")) for size, kind in UNSIGNED.items()}
 """By bytes of a word: what the origins of one that a kernel stored are, as one number."""
 
+WRITTEN = {size: kind.type(int.from_bytes(b"\1" * size, "little")) for size, kind in UNSIGNED.items()}
+"""By bytes of a word: one that a kernel has written, each of its bytes marked."""
+
 
 @dataclass(eq=False)
 class Region:
@@ -43,6 +46,7 @@ class Region:
     marks: Marks | None = None
     shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
     origins: np.ndarray | None = None  # (bytes,) uint8: the number of each byte's origin, where provenance is followed
+    written: np.ndarray | None = None  # (bytes,) uint8: 1 for each that the launch has stored, where a witness counts them
 
     def __post_init__(self) -> None:
         self.end = self.base + self.raw.size
@@ -57,6 +61,8 @@ class Region:
 
     def stored(self, places: slice | np.ndarray, size: int) -> None:
         """A kernel has stored the words of `size` bytes at `places` (their numbers)."""
+        if self.written is not None:
+            self.written[: self.written.size // size * size].view(UNSIGNED[size])[places] = WRITTEN[size]
         if self.origins is not None:
             self.origins[: self.origins.size // size * size].view(UNSIGNED[size])[places] = BY_KERNEL[size]
 

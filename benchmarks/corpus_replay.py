@@ -1,0 +1,132 @@
+"""The corpus (`benchmarks/corpus.py`) on the emulated GPU and again on a real one, launch by launch, byte for byte.
+
+Run: `python benchmarks/corpus_replay.py FOLDER --on cuda:0 --jobs N --results FILE [--page FILE]`. FOLDER is that of `corpus.py`,
+with the packages installed; what is not there is left out by name. Beside the entries of the corpus it launches operations of
+FlagGems on `LARGE` elements, for words, and the probes (`benchmarks/replay_probes.py`), for what is known to be hard: sums and
+scans of products, carried sums, rows of flash decoding.
+
+`--whole S` ends the run in time; a run with the same results file goes on where that ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
+
+import torch
+
+from benchmarks.corpus import entries
+from benchmarks.corpus_entry import Entry, Given, Package
+from bitverdict.harness.emulator import LaunchOptions, emulated
+from bitverdict.harness.frontends.cli_replay_launches import arch_of, progress
+from bitverdict.harness.studies.launch_replay.campaign import FIRST, Run, Task, carry_out, read
+from bitverdict.harness.studies.launch_replay.page import page
+from bitverdict.harness.studies.launch_replay.summary import lines, summed
+
+LARGE = 1 << 23
+ONE = "abs neg exp sigmoid tanh relu sqrt rsqrt reciprocal silu gelu square ceil cos erf log".split()
+TWO = "add sub mul true_divide maximum minimum sigmoid_backward tanh_backward".split()
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+CORPUS, OPERATIONS, PROBES = "corpus", "large", "probes"
+
+
+def ready(package: Package, folder: Path) -> bool:
+    """Whether the package can be imported, from its own folder or the environment; it is, and made ready."""
+    if package.installed and not (folder / package.name / "installed").exists():
+        return False
+    if package.installed:
+        sys.path.insert(0, str(folder / package.name))
+    for name, value in package.environment.items():
+        os.environ[name] = value.format(folder=folder)
+    package.prepare()
+    return True
+
+
+def of_entry(entry: Entry) -> str:
+    """Run an entry; what it computes is held to its reference elsewhere."""
+    for _ in entry.run(Given(entry.name)):
+        pass
+    return ""
+
+
+def operation(name: str, dtype: torch.dtype, operands: int) -> None:
+    """A pointwise operation of FlagGems on LARGE elements: the same values over and over, each at another place."""
+    import flag_gems
+
+    given = Given(f"{name} {dtype}")
+    some = [given.uniform(0.01, 4.0, 4099, dtype=dtype) for _ in range(operands)]
+    getattr(flag_gems, name)(*(each.repeat(LARGE // 4099 + 1)[:LARGE] for each in some))
+
+
+def tasks(folder: Path, of: list[str], only: str) -> Iterator[Task]:
+    """What is run: the longest first."""
+    found: dict[str, bool] = {}
+    for package in {entry.package.name: entry.package for entry in entries()}.values():
+        try:
+            found[package.name] = ready(package, folder)
+        except Exception as error:
+            found[package.name] = False
+            print(f"{package.name}: {type(error).__name__}: {error}", file=sys.stderr)
+        if not found[package.name]:
+            print(f"{package.name} {package.version}: is not here, and left out", file=sys.stderr, flush=True)
+    listed: list[tuple[str, str, Callable[[], Any]]] = []
+    if PROBES in of:
+        from benchmarks.replay_probes import PROBES as probes
+
+        listed += [("probe", name, run) for name, run in probes.items()]
+    if CORPUS in of:
+        listed += [(e.package.name, e.name, partial(of_entry, e)) for e in entries() if found[e.package.name]]
+    if OPERATIONS in of and found["flag_gems"]:
+        for dtype in DTYPES:
+            for names, operands in ((ONE, 1), (TWO, 2)):
+                for name in names:
+                    run = partial(operation, name, dtype, operands)
+                    listed.append(("flag_gems", f"{name}, {str(dtype).removeprefix('torch.')}, {LARGE} elements", run))
+    for package_name, name, run in listed:
+        if only in f"{package_name}: {name}":
+            yield Task(f"{package_name}: {name}", run)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the packages of corpus.py are installed")
+    parser.add_argument("--on", default="cuda:0", metavar="MACHINE", help="cuda:N, or emulated:sm_NN to try it out")
+    parser.add_argument("--arch", default="", metavar="sm_NN", help="of the emulated GPU; by default that of the machine")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
+    parser.add_argument("--configurations", nargs="+", default=[FIRST, "1", "3"], metavar="C")
+    parser.add_argument("--seconds", type=float, default=120.0, metavar="S", help="the limit of a task")
+    parser.add_argument("--whole", type=float, default=0.0, metavar="S", help="the limit of the run")
+    parser.add_argument("--what", nargs="+", default=[OPERATIONS, PROBES, CORPUS], choices=(OPERATIONS, PROBES, CORPUS))
+    parser.add_argument("--only", default="", metavar="TEXT", help="tasks whose name has TEXT in it")
+    parser.add_argument("--results", type=Path, metavar="FILE", help="one JSON record a line: kept, and gone on with")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="write the page from the results, of a run that was made, and end"
+    )
+    parser.add_argument("--of", default="", metavar="TEXT", help="the commit, the machine and the date, for the page")
+    given = parser.parse_args(arguments)
+    if given.page:
+        given.page.write_text(page(given.page.read_text(), summed(read(given.results)), given.of))
+        return 0
+    torch.set_num_threads(1)
+    sys.modules.setdefault("transformers", None)  # type: ignore[arg-type]  # docs/coverage.md is measured without it
+    folder = given.folder.resolve()
+    arch = given.arch or arch_of(given.on)
+    options = LaunchOptions(takes_cpu_tensors=False, whole_storages=True)
+    run = Run(arch, given.on, given.jobs, given.seconds, given.whole, given.configurations, given.results, options, progress)
+    with emulated(arch, options=options):  # what packages ask of torch.cuda when they are imported
+        listed = list(tasks(folder, given.what, given.only))
+    told = summed(carry_out(listed, run))
+    print("\n".join(lines(told)))
+    return 0 if told.is_equal else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
