@@ -66,33 +66,40 @@ def operation(name: str, dtype: torch.dtype, operands: int) -> None:
     getattr(flag_gems, name)(*(each.repeat(LARGE // 4099 + 1)[:LARGE] for each in some))
 
 
-def tasks(folder: Path, of: list[str], only: str) -> Iterator[Task]:
-    """What is run: the longest first."""
+def here(folder: Path, run: Run) -> dict[str, bool]:
+    """Whether each package is here. Those that are have been imported, as on the emulated GPU."""
     found: dict[str, bool] = {}
-    for package in {entry.package.name: entry.package for entry in entries()}.values():
-        try:
-            found[package.name] = ready(package, folder)
-        except Exception as error:
-            found[package.name] = False
-            print(f"{package.name}: {type(error).__name__}: {error}", file=sys.stderr)
-        if not found[package.name]:
-            print(f"{package.name} {package.version}: is not here, and left out", file=sys.stderr, flush=True)
+    with emulated(run.arch, options=run.options):
+        for package in {entry.package.name: entry.package for entry in entries()}.values():
+            try:
+                found[package.name] = ready(package, folder)
+            except Exception as error:
+                found[package.name] = False
+                print(f"{package.name}: {type(error).__name__}: {error}", file=sys.stderr)
+            if not found[package.name]:
+                print(f"{package.name} {package.version}: is not here, and left out", file=sys.stderr, flush=True)
+    return found
+
+
+def tasks(folder: Path, of: list[str], only: str, run: Run) -> Iterator[Task]:
+    """What is run: the longest first. It is asked when no GPU is seen any more: whatever a package asks of one, none is used."""
+    found = here(folder, run)
     listed: list[tuple[str, str, Callable[[], Any]]] = []
     if PROBES in of:
         from benchmarks.replay_probes import PROBES as probes
 
-        listed += [("probe", name, run) for name, run in probes.items()]
+        listed += [("probe", name, probe) for name, probe in probes.items()]
     if CORPUS in of:
         listed += [(e.package.name, e.name, partial(of_entry, e)) for e in entries() if found[e.package.name]]
     if OPERATIONS in of and found["flag_gems"]:
         for dtype in DTYPES:
             for names, operands in ((ONE, 1), (TWO, 2)):
                 for name in names:
-                    run = partial(operation, name, dtype, operands)
-                    listed.append(("flag_gems", f"{name}, {str(dtype).removeprefix('torch.')}, {LARGE} elements", run))
-    for package_name, name, run in listed:
+                    call = partial(operation, name, dtype, operands)
+                    listed.append(("flag_gems", f"{name}, {str(dtype).removeprefix('torch.')}, {LARGE} elements", call))
+    for package_name, name, call in listed:
         if only in f"{package_name}: {name}":
-            yield Task(f"{package_name}: {name}", run)
+            yield Task(f"{package_name}: {name}", call)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -121,9 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     arch = given.arch or arch_of(given.on)
     options = LaunchOptions(takes_cpu_tensors=False, whole_storages=True)
     run = Run(arch, given.on, given.jobs, given.seconds, given.whole, given.configurations, given.results, options, progress)
-    with emulated(arch, options=options):  # what packages ask of torch.cuda when they are imported
-        listed = list(tasks(folder, given.what, given.only))
-    told = summed(carry_out(listed, run))
+    told = summed(carry_out(tasks(folder, given.what, given.only, run), run))
     print("\n".join(lines(told)))
     return 0 if told.is_equal else 1
 
