@@ -22,6 +22,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch._library.triton
 import torch.utils._device as default_device
 
 from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, Placement, on_gpu, unanswered
@@ -178,6 +179,28 @@ class Stream:
         _streams.pop()
 
 
+class ExternalStream(Stream):
+    """A stream that another library made, by its pointer."""
+
+    def __init__(self, stream_ptr: int, device: Any = None, **_: Any) -> None:
+        super().__init__(device, stream_ptr=stream_ptr)
+
+
+class _StreamContext:
+    """`torch.cuda.stream` and `torch.cuda.StreamContext`: None enters no stream."""
+
+    def __init__(self, stream: Stream | None) -> None:
+        self.stream = stream
+
+    def __enter__(self) -> None:
+        if self.stream is not None:
+            self.stream.__enter__()
+
+    def __exit__(self, *_: Any) -> None:
+        if self.stream is not None:
+            self.stream.__exit__()
+
+
 _streams: list[Stream] = []
 
 
@@ -316,11 +339,11 @@ _CUDA: dict[str, Any] = {
     "can_device_access_peer": _answer(False),
     "synchronize": lambda device=None: _check(device),
     "Stream": Stream,
-    "ExternalStream": lambda stream_ptr, device=None: Stream(device, stream_ptr=stream_ptr),
-    "get_stream_from_external": lambda data_ptr, device=None: Stream(device, stream_ptr=data_ptr),
+    "ExternalStream": ExternalStream,
+    "get_stream_from_external": ExternalStream,
     "Event": Event,
-    "stream": lambda stream: nullcontext() if stream is None else stream,
-    "StreamContext": lambda stream: nullcontext() if stream is None else stream,
+    "stream": _StreamContext,
+    "StreamContext": _StreamContext,
     "set_stream": _set_stream,
     "current_stream": _current_stream,
     "default_stream": _default_stream,
@@ -425,6 +448,11 @@ class _Profile(torch.profiler.profile):
         super().__init__(activities=activities, **given)
 
 
+def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+    """What allocates in each wrapper that `torch.compile` prints."""
+    return torch.empty_strided(size, stride, dtype=dtype, device=CUDA)
+
+
 _ELSEWHERE: tuple[tuple[Any, str, Any], ...] = (
     (torch.version, "cuda", CUDA_VERSION),
     (torch.backends.cuda, "is_built", _answer(True)),
@@ -442,6 +470,8 @@ _ELSEWHERE: tuple[tuple[Any, str, Any], ...] = (
     (torch._C, "_cuda_exchangeDevice", _answer(0)),
     (torch._C, "_cuda_getDeviceCount", _answer(1)),
     (torch._C, "_cuda_synchronize", _nothing),
+    (torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided),
+    (torch._library.triton, "is_wrap_triton_enabled", _answer(False)),  # a kernel launches itself: nothing is traced here
 )
 """What torch's own Python functions, and generated code, ask beside `torch.cuda`."""
 
@@ -457,7 +487,7 @@ def _replacements(module: ModuleType) -> dict[str, Any]:
             if name not in _PASSING:
                 found[name] = _refusing(f"{module.__name__}.{name}")
         elif name in _UNANSWERED_CLASSES:
-            found[name] = _refusing(f"{module.__name__}.{name}")
+            found[name] = _refusing_class(module.__name__, name)
     return found
 
 
@@ -466,6 +496,15 @@ def _refusing(call: str) -> Callable[..., Any]:
         raise unanswered(call)
 
     return refuse
+
+
+def _refusing_class(module: str, name: str) -> type:
+    """A class in place of `name`, for annotations and isinstance: no object is of it, because it refuses to make one."""
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise unanswered(f"{module}.{name}")
+
+    return type(name, (), {"__new__": refuse, "__module__": module})
 
 
 _prepared: list[tuple[ModuleType, dict[str, Any]]] = []  # made once a process

@@ -159,6 +159,7 @@ class CudaTensor(torch.Tensor):
 
     inner: torch.Tensor
     allocation: Allocation
+    has_bytes = True  # not of one that torch traces with (FakeTensor), or of the device "meta"
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
@@ -182,23 +183,33 @@ class CudaTensor(torch.Tensor):
             device=inner.device,
         )
         made.inner = inner.detach() if inner.requires_grad else inner
-        if not ELSEWHERE:
-            made.allocation = Allocation(made.inner.untyped_storage())
+        torch._C._set_neg(made, inner.is_neg())  # type: ignore[attr-defined]  # so that torch negates, and we see it
+        torch._C._set_conj(made, inner.is_conj())  # type: ignore[attr-defined]
+        if ELSEWHERE:
+            return made
+        made.allocation = Allocation(made.inner.untyped_storage())
+        made.has_bytes = made.allocation.storage.device == CPU
+        if made.has_bytes:
             _live.add(made.allocation)
-        if WATCHING:
-            WATCHING[-1].placed(made.inner)
+            if WATCHING:
+                WATCHING[-1].placed(made.inner)
         return made
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
+        if torch.is_inference_mode_enabled() and func.is_view and not args[0].is_inference():
+            with torch.inference_mode(False):  # a view of an ordinary tensor is one too, and shares its version
+                return cls.__torch_dispatch__(func, types, args, kwargs)
         written = written_by(func)
         if (defined := OPDEFS.get(func._schema.name)) is not None and (own := _on_cuda(defined)) is not None:
             return _as_written(own, args, kwargs)
         if ELSEWHERE:
             return ELSEWHERE[-1].run(func, args, kwargs, written)
+        if func in _COPIES and _is_negated(source := args[_COPIES[func]]):  # its bytes are those of the other sign
+            args = tuple(torch.neg(torch._neg_view(each)) if each is source else each for each in args)
         given, named = tuple(map(inside, args)), {name: inside(value) for name, value in kwargs.items()}
-        if WATCHING and not _gives_views(func):
+        if WATCHING and not _gives_views(func) and all(each.has_bytes for each in args if type(each) is CudaTensor):
             into = [given[place] if place < len(given) else named[name] for place, name in written]
             made = WATCHING[-1].run(func, given, named, into, lambda: for_the_launcher(func, *given, **named))
         else:
@@ -209,6 +220,8 @@ class CudaTensor(torch.Tensor):
             with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
                 func(*args, **kwargs)
         found = [args[place] if place < len(args) else kwargs[name] for place, name in written]
+        for each in found:
+            _follow_size(each)
         return found[0] if len(found) == 1 else tuple(found)
 
     # what it says of itself
@@ -313,6 +326,21 @@ class CudaTensor(torch.Tensor):
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
         return CudaTensor, (self.inner,)
+
+
+def _follow_size(tensor: Any) -> None:
+    """Give the wrapper the sizes of what it wraps: torch resizes an empty result that it is given (`out=`)."""
+    if type(tensor) is CudaTensor and tensor.shape != tensor.inner.shape:
+        with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
+            torch.ops.aten.resize_.default(tensor, tensor.inner.shape)
+
+
+_COPIES = {torch.ops.aten.clone.default: 0, torch.ops.aten.copy_.default: 1}
+"""Operators that torch hands a tensor with the mark of `Tensor.is_neg`: its place. Torch negates it for the others."""
+
+
+def _is_negated(value: Any) -> bool:
+    return type(value) is CudaTensor and value.is_neg()
 
 
 def _left(tensor: CudaTensor, what: str) -> None:
@@ -462,6 +490,8 @@ class Placement(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
+        if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:  # type: ignore[attr-defined]
+            return func(*args, **kwargs)  # which makes tensors without bytes, on any device
         special = _SPECIAL.get(func)
         if special is not None:
             return special(self, func, args, kwargs)
@@ -483,7 +513,8 @@ def _constructed(func: Any, args: tuple, kwargs: dict, held: bool) -> Any:
         gpu = held
     else:
         gpu = on_gpu(default_device.CURRENT_DEVICE if device is None else device)
-    kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}  # the emulated GPU copies as fast without
+    pinned = bool(kwargs.get("pin_memory"))
+    kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
     if gpu:
         kwargs["device"] = CPU
     if func in (torch.as_tensor, torch.asarray) and args and isinstance(args[0], CudaTensor):
@@ -499,7 +530,37 @@ def _constructed(func: Any, args: tuple, kwargs: dict, held: bool) -> Any:
             WATCHING[-1].made(made, func.__name__, args, kwargs)
     if isinstance(out, torch.Tensor):
         return out
+    if pinned and not gpu:
+        return _pinned(made)
     return outside(made) if gpu else made
+
+
+_pins: dict[int, Any] = {}  # where the storage of a pinned tensor begins -> a weak reference to it
+
+
+def _pinned(tensor: torch.Tensor) -> torch.Tensor:
+    """`tensor` (CPU), which a kernel may be given: the host's memory is the device's here."""
+    for base in [base for base, storage in _pins.items() if storage.expired()]:
+        del _pins[base]
+    if tensor.numel():
+        from torch.multiprocessing.reductions import StorageWeakRef
+
+        _pins[tensor.untyped_storage().data_ptr()] = StorageWeakRef(tensor.untyped_storage())
+    return tensor
+
+
+def is_pinned(tensor: torch.Tensor) -> bool:
+    """Whether `tensor` lies in pinned memory of the host."""
+    if type(tensor) is CudaTensor or tensor.device.type != "cpu":
+        return False
+    storage = _pins.get(tensor.untyped_storage().data_ptr())
+    return storage is not None and not storage.expired()
+
+
+def _pin_memory(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor:
+    if isinstance(args[0], CudaTensor):
+        raise_for_the_launcher(RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned"))
+    return args[0] if is_pinned(args[0]) else _pinned(args[0].clone())
 
 
 def _holds(values: Any) -> bool:
@@ -553,7 +614,8 @@ _SPECIAL: dict[Any, Callable[[Placement, Any, tuple, dict], Any]] = {
     torch.Tensor.type: _type,
     torch.Tensor.type_as: lambda mode, func, args, kwargs: _to(args[0], args[1:], {}),
     torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
-    torch.Tensor.pin_memory: lambda mode, func, args, kwargs: args[0].clone(),
+    torch.Tensor.pin_memory: _pin_memory,
+    torch.Tensor.is_pinned: lambda mode, func, args, kwargs: is_pinned(args[0]),
 }
 _LIKE = {
     torch.empty_like,
@@ -591,4 +653,17 @@ def _constructors() -> set:
     return default_device._device_constructors()
 
 
-__all__ = ["CPU", "CUDA", "ELSEWHERE", "CudaTensor", "Elsewhere", "Placement", "inside", "moved", "on_gpu", "outside", "unanswered"]
+__all__ = [
+    "CPU",
+    "CUDA",
+    "ELSEWHERE",
+    "CudaTensor",
+    "Elsewhere",
+    "Placement",
+    "inside",
+    "is_pinned",
+    "moved",
+    "on_gpu",
+    "outside",
+    "unanswered",
+]

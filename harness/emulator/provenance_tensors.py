@@ -78,7 +78,9 @@ class ProvenanceTensors(Watches):
         made = call()
         if into:
             for place, each in enumerate(into):
-                if self.provenance.knows(each):
+                if before and before[place].shape[0] != each.numel():  # it was resized, as empty results are: all of it is new
+                    self.provenance.allocated(each, self.provenance.now(Kind.TORCH, plain, given))
+                elif self.provenance.knows(each):
                     self._changed(plain, each, args, before[place] if before else None, given)
                 elif sources:
                     self.provenance.left(sources[0], name)
@@ -184,7 +186,7 @@ def _is_zero(value: Any) -> bool:
 
 def _bytes(tensor: torch.Tensor) -> np.ndarray:
     """(elements, bytes of one) of `tensor` (CPU), copied."""
-    return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().reshape(tensor.numel(), -1).copy()
+    return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().reshape(tensor.numel(), tensor.element_size()).copy()
 
 
 __all__ = ["MOVES", "PICKS", "ProvenanceTensors"]

@@ -113,7 +113,7 @@ def _launch_once(
                     tensors = {name: device.place(tensor) for name, tensor in tensors.items()}
                 if contract.pointers_in_memory:
                     device.reach(lambda: {buffer.name: buffer.view for buffer in guard.buffers})
-            outputs = dict(contract.launch(case, tensors, launcher))
+            outputs = {name: _with_words(output) for name, output in dict(contract.launch(case, tensors, launcher)).items()}
         with clock.on("transfer"):
             between = contract.between_calls()
             again = between["memory"] if between else returned_before(outputs, tensors.values())
@@ -153,6 +153,13 @@ def _launch_once(
     return seen
 
 
+def _with_words(output: Any) -> Any:
+    """What a launcher returned, so that its bytes are its values: torch negates some tensors only when they are read."""
+    from torch import Tensor
+
+    return output.resolve_neg() if isinstance(output, Tensor) and output.is_neg() else output
+
+
 def _returned(outputs: dict[str, Any]) -> Seen:
     """The words of what a launcher returned; anything but tensors is an outcome of its own."""
     from torch import Tensor
@@ -160,6 +167,11 @@ def _returned(outputs: dict[str, Any]) -> Seen:
     for name, output in outputs.items():
         if not isinstance(output, Tensor):
             said = f"{name}: the launcher returned a {type(output).__name__}: it must return a tensor"
+            return Seen(Outcome.WRONG_SHAPE, message=said)
+        if output.is_meta:
+            said = (
+                f"{name}: the launcher returned a tensor of the device meta, which has no words: return one of the operands' device"
+            )
             return Seen(Outcome.WRONG_SHAPE, message=said)
     dtypes = {name: str(tensor.dtype) for name, tensor in outputs.items()}
     return Seen(outputs={name: words(tensor).copy() for name, tensor in outputs.items()}, dtypes=dtypes)

@@ -82,6 +82,119 @@ def test_an_operation_gives_the_cpu_s_values_strides_and_stays_there(operation: 
     assert torch.equal(got.cpu(), expected)
 
 
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_inference_mode_gives_the_same(operation: str) -> None:
+    """A view of an ordinary tensor is an ordinary one, which shares its version."""
+    x, run = torch.arange(6.0).reshape(2, 3), OPERATIONS[operation]
+    with emulated("sm_90"):
+        y = x.cuda()
+        with torch.inference_mode():
+            got = run(y)
+    with torch.inference_mode():
+        expected = run(x)
+    assert got.device == torch.device("cuda", 0) and (expected.is_inference() or not got.is_inference())
+    assert (got.shape, got.stride()) == (expected.shape, expected.stride()) and torch.equal(got.cpu(), expected)
+
+
+LAZY = {
+    "negated": lambda x: torch._neg_view(x),
+    "imaginary part of a conjugate": lambda x: torch.complex(x, -x).conj().imag,
+    "real part of a conjugate": lambda x: torch.complex(x, x).conj().real,
+    "sum of a negated": lambda x: torch._neg_view(x) + 1,
+    "copy of a negated": lambda x: torch.empty_like(x).copy_(torch._neg_view(x)),
+    "written negated": lambda x: (y := x.clone(), torch._neg_view(y).add_(5), y)[-1],
+    "conjugate product": lambda x: (torch.complex(x, x).conj() * 2).real,
+}
+
+
+@pytest.mark.parametrize("operation", LAZY)
+def test_what_torch_negates_and_conjugates_lazily_has_its_values(operation: str) -> None:
+    x, run = torch.arange(6.0).reshape(2, 3), LAZY[operation]
+    with emulated("sm_90", options=LaunchOptions(real_values=frozenset())) as device:
+        got = run(x.cuda())
+        assert got.is_neg() == run(x).is_neg()
+        resolved = got.resolve_neg().contiguous()
+        launched = double(resolved)
+        real = device.real_values(resolved)
+    assert torch.equal(got.cpu(), run(x)) and torch.equal(launched.cpu(), 2 * run(x))
+    assert real is None or torch.equal(torch.from_numpy(real.value), run(x).double())
+
+
+def test_a_result_that_torch_resizes_has_the_new_sizes() -> None:
+    x = torch.arange(6.0).reshape(2, 3)
+    with emulated("sm_90"):
+        out = torch.empty(0, device="cuda")
+        torch.mm(x.cuda(), x.cuda().T, out=out)
+        assert out.shape == (2, 2) and torch.equal(double(out.view(-1)).cpu().view(2, 2), 2 * (x @ x.T))
+
+
+def test_a_kernel_takes_pinned_memory_of_the_host_and_no_other() -> None:
+    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False)):
+        x = torch.arange(100.0)
+        pinned, made = x.pin_memory(), torch.empty(100, pin_memory=True)
+        assert pinned.is_pinned() and made.is_pinned() and not (x.is_pinned() or pinned.is_cuda or x.cuda().is_pinned())
+        for each in (pinned, made.copy_(pinned)):
+            y = torch.empty(100, device="cuda")
+            doubled[(2,)](each, y, 100, BLOCK=64)
+            assert torch.equal(y.cpu(), 2 * x)
+        with pytest.raises(ValueError, match="cannot be accessed from Triton"):
+            double(x)
+        with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
+            x.cuda().pin_memory()
+        kept = pinned.data_ptr()
+        del pinned
+        assert not torch.frombuffer(bytearray(400), dtype=torch.float32).is_pinned() and kept
+
+
+def test_tensors_without_bytes_are_torch_s_own() -> None:
+    """Of the device "meta", and those that torch traces with."""
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+    with emulated("sm_90") as device:
+        with FakeTensorMode():
+            fake = torch.empty(4, 4, device="cuda")
+            assert isinstance(fake @ fake, FakeTensor) and fake.device == torch.device("cuda", 0)
+        x = torch.ones(4, device="cuda")
+        meta = torch.empty_like(x, device="meta")
+        assert (meta + 1).is_meta and x.to("meta").is_meta and torch.equal(double(x).cpu(), torch.full((4,), 2.0))
+        assert len(device.launches) == 1
+
+
+def test_classes_of_torch_cuda_stay_classes_that_refuse_when_made() -> None:
+    """Annotations and isinstance of them are evaluated while a library is imported."""
+    with emulated("sm_90"):
+        from torch.cuda.graphs import CUDAGraph
+
+        for name in ("CUDAGraph", "MemPool", "ExternalStream", "StreamContext", "GreenContext", "CUDAPluggableAllocator", "graph"):
+            kind = getattr(torch.cuda, name)
+            assert isinstance(kind, type) and (kind | None) and not isinstance(3, kind), name
+            if name not in ("ExternalStream", "StreamContext"):
+                with pytest.raises(EmulatedFault, match=f"torch.cuda.*{name}: the emulated GPU does not answer this call"):
+                    type("Own", (kind,), {})()
+        assert CUDAGraph is torch.cuda.graphs.CUDAGraph
+        stream = torch.cuda.ExternalStream(5)
+        with torch.cuda.stream(stream), torch.cuda.StreamContext(None):
+            assert isinstance(stream, torch.cuda.Stream) and torch.cuda.current_stream() == stream
+        assert torch.cuda.current_stream().cuda_stream == 0
+
+
+def test_what_generated_wrappers_allocate_lies_on_the_emulated_gpu() -> None:
+    with emulated("sm_90"):
+        y = torch._C._dynamo.guards._empty_strided_cuda((2, 3), (3, 1), torch.float32)
+        torch._C._dynamo.guards.assert_size_stride(y, (2, 3), (3, 1))
+        assert y.is_cuda and y.dtype == torch.float32
+
+
+def test_a_kernel_wrapped_for_tracing_is_launched() -> None:
+    """torch.library.wrap_triton, outside of a triton_op too."""
+    wrapped = torch.library.wrap_triton(doubled)  # as a module does while it is imported
+    with emulated("sm_90") as device:
+        x, y = torch.arange(100.0, device="cuda"), torch.empty(100, device="cuda")
+        for each in (wrapped, torch.library.wrap_triton(doubled)):
+            each[(1,)](x, y, 100, BLOCK=128)
+        assert torch.equal(y.cpu(), 2 * torch.arange(100.0)) and len(device.launches) == 2
+
+
 def test_a_kernel_s_own_backward_runs_on_the_gpu() -> None:
     seen = []
 

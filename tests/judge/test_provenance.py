@@ -45,6 +45,7 @@ def judged(launcher: str) -> Verdict:
         "summed_in_two_parts",
         "reads_the_greatest",
         "cleared_first",
+        "product_into_an_empty_result",
     ],
 )
 def test_an_honest_launcher_passes(launcher: str) -> None:
@@ -66,6 +67,7 @@ def test_an_honest_launcher_passes(launcher: str) -> None:
         ("last_three_by_torch", 3, "torch neg"),
         ("one_argument_an_element", N, "the host float argument of any_kernel, after a read by the host"),
         ("two_arguments_an_element", N, "the host float arguments of any_kernel, after a read by the host"),
+        ("negated_lazily", N, "torch neg"),
         ("sent_by_the_host", N, "the host to"),
     ],
 )

@@ -146,3 +146,16 @@ def reads_the_greatest(a, b):
 def cleared_first(a, b):
     out = torch.zeros(a.shape, device=a.device)
     return _launched(a, b, a, SUM, 1.0, out)
+
+
+def product_into_an_empty_result(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """Torch gives `out` its sizes; nothing of it reaches the kernel."""
+    out = torch.empty(0, device=a.device)
+    torch.mm(a[:, None], b[None], out=out)
+    assert out.shape == (*a.shape, *b.shape)
+    return _launched(a, b, b, SUM)
+
+
+def negated_lazily(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """A view whose bytes have the other sign: torch negates them where they are read."""
+    return torch._neg_view(_launched(-a, -b, b, SUM))

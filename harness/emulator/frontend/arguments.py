@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from triton.runtime.jit import TensorWrapper
 
-from bitverdict.harness.emulator.cuda_tensors import inside
+from bitverdict.harness.emulator.cuda_tensors import inside, is_pinned
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault, raise_for_the_launcher
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor, PixelBox
@@ -68,7 +68,7 @@ def refuse_cpu_tensors(values: Sequence[Any]) -> None:
     for place, value in enumerate(values):
         while isinstance(value, TensorWrapper) or hasattr(value, "block_shape"):
             value = value.base
-        if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.numel():
+        if isinstance(value, torch.Tensor) and value.device.type == "cpu" and value.numel() and not is_pinned(value):
             said = f"Pointer argument (at {place}) cannot be accessed from Triton (cpu tensor?)"
             raise_for_the_launcher(ValueError(said))
 

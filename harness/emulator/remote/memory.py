@@ -158,6 +158,7 @@ class Distant:
         """It is as `said` now."""
         self.dtype = DTYPES[said["dtype"]]
         self.shape, self.strides, self.offset = torch.Size(said["size"]), tuple(said["stride"]), said["offset"]
+        self.marks = tuple(said.get("marks", (False, False)))
         self._placed: tuple[int, Storage] | None = (said["address"], self.memory.storage(*said["storage"]))
 
     @classmethod
@@ -166,6 +167,7 @@ class Distant:
         made = cls.__new__(cls)
         made.memory, made.number, made._placed, made.dtype = memory, number, None, lying.dtype
         made.shape, made.strides, made.offset = lying.shape, lying.stride(), lying.storage_offset()
+        made.marks = lying.is_neg(), lying.is_conj()
         return made
 
     @property
@@ -180,8 +182,18 @@ class Distant:
     def meta(self) -> torch.Tensor:
         """One that lies as this does, and has no bytes."""
         reach = self.offset + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True)) + 1
-        made = torch.empty(max(reach, self.offset), dtype=self.dtype, device="meta")
-        return made.as_strided(self.shape, self.strides, self.offset)
+        made = torch.empty(max(reach, self.offset), dtype=self.dtype, device="meta").as_strided(
+            self.shape, self.strides, self.offset
+        )
+        torch._C._set_neg(made, self.marks[0])  # type: ignore[attr-defined]
+        torch._C._set_conj(made, self.marks[1])  # type: ignore[attr-defined]
+        return made
+
+    def is_neg(self) -> bool:
+        return self.marks[0]
+
+    def is_conj(self) -> bool:
+        return self.marks[1]
 
     def __del__(self) -> None:
         self.memory.link.released.append(self.number)

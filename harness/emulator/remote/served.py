@@ -425,7 +425,7 @@ def _lying(tensor: CudaTensor) -> dict[str, Any]:
         "offset": inner.storage_offset(),
         "address": inner.data_ptr(),
         "storage": [storage._cdata, storage.nbytes(), storage.data_ptr()],
-    }
+    } | ({"marks": [inner.is_neg(), inner.is_conj()]} if inner.is_neg() or inner.is_conj() else {})
 
 
 def _launchers(error: BaseException) -> bool:
