@@ -185,8 +185,9 @@ def _is_zero(value: Any) -> bool:
 
 
 def _bytes(tensor: torch.Tensor) -> np.ndarray:
-    """(elements, bytes of one) of `tensor` (CPU), copied."""
-    return tensor.detach().contiguous().view(-1).view(torch.uint8).numpy().reshape(tensor.numel(), tensor.element_size()).copy()
+    """(elements, bytes of one) of `tensor` (CPU), copied: torch resizes no storage that NumPy has seen."""
+    copied = tensor.detach().contiguous().view(-1).view(torch.uint8).clone()
+    return copied.numpy().reshape(tensor.numel(), tensor.element_size())
 
 
 __all__ = ["MOVES", "PICKS", "ProvenanceTensors"]
