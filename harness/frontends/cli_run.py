@@ -12,7 +12,7 @@ from pathlib import Path
 from bitverdict.harness.frontends import fleet
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.frontends.sealing import protection, source_of
-from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache
+from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, missing_tools
 from bitverdict.harness.model.addresses import load, look_in, resolve
 from bitverdict.harness.model.found_again import root_of
 from bitverdict.harness.model.launcher_limits import check_launcher
@@ -186,6 +186,8 @@ def run(arguments: argparse.Namespace) -> int:
         if secret is not None:
             secret_draws.commit(secret, journal)
     shown = tables.console()
+    if missing := missing_tools():
+        shown.print(missing, markup=False, soft_wrap=True)
     if protected:
         shown.print(protected, markup=False, soft_wrap=True)
     if secret is not None:

@@ -22,6 +22,7 @@ _SAYS = re.compile("|".join(os.strerror(number) for number in sorted(FULL | {err
 _NO_TOOL = re.compile(
     r"Failed to find C compiler|No usable temporary directory|^Cannot find (?:ptxas(?:-blackwell)?|cuobjdump|nvdisasm)$"
 )
+_TOOLS = ("ptxas", "nvdisasm", "cuobjdump")
 _READS_THE_CACHE = (("triton", "runtime", "cache.py"), ("triton", "compiler", "compiler.py"))
 
 
@@ -51,6 +52,22 @@ def check_compiler_cache() -> None:
         with tempfile.NamedTemporaryFile(dir=place, prefix=".bitverdict-") as file:
             file.write(b"x" * 4096)
             file.flush()
+
+
+def missing_tools() -> str:
+    """What of Triton's own tools is not here, in one sentence to say before the first case; empty where all are."""
+    from triton import knobs
+
+    tools = {name: vars(type(knobs.nvidia))[name] for name in _TOOLS}  # to ask for one itself starts it, to learn its version
+    places = {name: (os.environ.get(tool.key, ""), tool.default_path) for name, tool in tools.items()}
+    missing = [name for name, paths in places.items() if not any(os.access(path, os.X_OK) for path in paths)]
+    if not missing:
+        return ""
+    variables = ", ".join(f"TRITON_{name.upper()}_PATH" for name in missing)
+    return (
+        f"Triton's {' and '.join(missing)} cannot be found: where the machine code of an emulated NVIDIA GPU's case is read "
+        f"it ends in an error; install Triton's whole wheel, or set {variables}"
+    )
 
 
 def machine_fault(error: BaseException) -> str:

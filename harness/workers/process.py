@@ -52,6 +52,17 @@ class WorkerDied(Exception):
     """The worker ended without an answer."""
 
 
+class WorkerStopped(Exception):
+    """The worker was stopped from outside for as long as a case may take."""
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether the process is stopped by a signal or a tracer (proc_pid_stat(5), states T and t)."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "Tt"
+    return False
+
+
 class Worker:
     """One process for one target. `addresses` are contracts to have imported when it is ready.
 
@@ -110,15 +121,24 @@ class Worker:
         self.out = True
 
     def answer(self, timeout: float, tick: Callable[[], None] = lambda: None) -> Verdict | None:
-        """The verdict on the case that is out, None after `timeout` seconds. Gone when the worker died."""
+        """The verdict on the case that is out, None after `timeout` seconds. WorkerDied when the worker died, WorkerStopped when
+        somebody else stopped it (SIGSTOP, a debugger) for as long: that time is not the case's."""
+        spent = stopped = 0.0
         begun = time.perf_counter()
         try:
             answered = self.connection.poll(min(SLICE, timeout))
-            while not answered and time.perf_counter() - begun < timeout:
+            while not answered:
+                before, begun = begun, time.perf_counter()
+                if is_stopped(self.pid):
+                    stopped += begun - before
+                else:
+                    spent += begun - before
+                if stopped >= timeout:
+                    raise WorkerStopped
+                if spent >= timeout:
+                    return None
                 tick()
                 answered = self.connection.poll(SLICE)
-            if not answered:
-                return None
             verdict = Verdict.from_json(self.connection.recv())
             self.out = False
             return verdict

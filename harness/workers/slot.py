@@ -36,7 +36,7 @@ from bitverdict.harness.model.paths import source_line
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import DEVICE_FAULTS, NAMELESS, Basis, Decision, Outcome, Verdict
 from bitverdict.harness.workers.forkserver import PRELOADED
-from bitverdict.harness.workers.process import SLICE, UNKNOWN, Worker, WorkerDied
+from bitverdict.harness.workers.process import SLICE, UNKNOWN, Worker, WorkerDied, WorkerStopped
 from bitverdict.harness.workers.standby import STARTS, Standbys
 from bitverdict.harness.workers.start import PLAIN, Start
 from bitverdict.harness.workers.task import Task, timeout_of
@@ -44,6 +44,9 @@ from bitverdict.harness.workers.task import Task, timeout_of
 __all__ = ["PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "WorkerSlot", "asserted"]
 
 RECYCLED_AFTER = 1000  # cases of one worker: the compiler's and the emulator's caches grow with each specialisation
+
+
+STOPPED = "stopped process"  # in the details of a case whose worker was stopped from outside
 
 
 class Cancelled(Exception):
@@ -128,6 +131,9 @@ class WorkerSlot:
             verdict = worker.answer(timeout, tick)
         except WorkerDied:
             verdict = self._died(worker, time.perf_counter() - begun)
+        except WorkerStopped:
+            verdict = _stopped(worker.pid, timeout, time.perf_counter() - begun)
+            self._lost()
         except BaseException:  # a tick that ends the run: what this worker answers later is no answer to the next case
             self.close()
             raise
@@ -203,8 +209,8 @@ def may_be_anothers(verdict: Verdict, before: int, target: Target) -> bool:
 
 
 def _from_outside(verdict: Verdict) -> bool:
-    """Whether it may be a kill that was meant for nobody, or for the forkserver."""
-    return verdict.outcome is Outcome.KILLED or verdict.details.get("status") == UNKNOWN
+    """Whether it may be a kill that was meant for nobody, or for the forkserver; or a stop."""
+    return verdict.outcome is Outcome.KILLED or verdict.details.get("status") == UNKNOWN or STOPPED in verdict.details
 
 
 def after_retry(first: Verdict, before: int, alone: Verdict) -> Verdict:
@@ -230,6 +236,20 @@ def _hung(timeout: float, seconds: float, where: dict[str, str], said: list[str]
         location=where.get("location", ""),
         basis=Basis.OBSERVED_FAULT,
         details=details,
+        seconds={"total": seconds},
+    )
+
+
+def _stopped(process: int, timeout: float, seconds: float) -> Verdict:
+    said = (
+        f"the machine failed: process {process} was stopped (SIGSTOP or a debugger) for {timeout:g} s, as long as a case may take"
+    )
+    return Verdict(
+        decision=Decision.ERROR,
+        outcome=Outcome.ERROR,
+        message=f"{said}; leave workers running, or give --timeout more",
+        basis=Basis.NOTHING,
+        details={"layer": "machine", STOPPED: process},
         seconds={"total": seconds},
     )
 

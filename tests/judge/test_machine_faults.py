@@ -13,11 +13,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from triton import knobs
 
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.judge.machine_faults import MachineFault, writing
+from bitverdict.harness.judge.machine_faults import MachineFault, missing_tools, writing
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.harness.session import reproducers
@@ -253,3 +254,20 @@ def test_a_reproducer_on_a_full_disk_leaves_no_part_of_itself(tmp_path: Path, mo
     with pytest.raises(MachineFault, match=r"cannot be written \(No space left on device\)"):
         reproducers.write(seed, tmp_path / "failures")
     assert not list((tmp_path / "failures").iterdir())
+
+
+def test_a_tool_of_triton_s_that_is_missing_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    """Before the first case, and not of each."""
+    assert missing_tools() == ""
+    for name in ("nvdisasm", "cuobjdump"):
+        monkeypatch.setattr(vars(type(knobs.nvidia))[name], "default_path", str(tmp_path / name))
+    said = missing_tools()
+    assert said.startswith("Triton's nvdisasm and cuobjdump cannot be found: ")
+    assert said.endswith("set TRITON_NVDISASM_PATH, TRITON_CUOBJDUMP_PATH")
+    assert main([*TORCH, "--max-cases", "2"]) == 0
+    out = capsys.readouterr().out
+    assert out.count(said) == 1 and out.index(said) < out.index("Verdicts")
+    monkeypatch.setenv("TRITON_NVDISASM_PATH", sys.executable)
+    assert missing_tools().startswith("Triton's cuobjdump cannot be found: ")

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -80,6 +83,12 @@ def in_time(a, b):
     return add_by_torch(a, b)
 
 
+def stops_itself(a, b):
+    """In each process that is asked; what stops it lies outside of the case as far as anyone can see."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return add_by_torch(a, b)
+
+
 @pytest.fixture
 def pool(tmp_path: Path) -> Iterator[WorkerPool]:
     with WorkerPool(timeout=60, journal=Journal(tmp_path / "j.jsonl")) as pool:
@@ -107,6 +116,27 @@ def test_a_launcher_that_hangs_is_told_with_its_line(pool: WorkerPool, launcher:
 def test_a_launcher_that_ends_in_time_is_judged(pool: WorkerPool) -> None:
     pool.slots[0, "host"].timeout = 20.0
     assert pool.judge(case(launcher=f"{__name__}:in_time"), HOST).decision is Decision.PASS
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_a_worker_that_is_stopped_is_no_hang_of_the_kernel(pool: WorkerPool, goes_on: bool) -> None:
+    """The time in which it was stopped is not the case's. One that is never let go on is lost, and its case judged again."""
+    slot = pool.slots[0, "host"]
+    slot.timeout, stopped = 1.0, slot.process.pid
+    os.kill(stopped, signal.SIGSTOP)
+    if goes_on:
+        threading.Timer(0.9, os.kill, (stopped, signal.SIGCONT)).start()
+    verdict = pool.judge(case(launcher=f"{__name__}:in_time"), HOST)
+    assert verdict.decision is Decision.PASS, verdict
+    assert (slot.process.pid == stopped) is goes_on
+    assert ("was stopped" in verdict.details.get("collateral fault", "")) is not goes_on
+
+
+def test_a_case_whose_every_worker_is_stopped_is_the_machines_error(pool: WorkerPool) -> None:
+    pool.slots[0, "host"].timeout = 1.0
+    verdict = pool.judge(case(launcher=f"{__name__}:stops_itself"), HOST)
+    assert (verdict.decision, verdict.outcome, kind_of(verdict)) == (Decision.ERROR, Outcome.ERROR, "machine")
+    assert "was stopped (SIGSTOP or a debugger) for 1 s" in verdict.message
 
 
 def test_a_kernel_that_hangs_is_told_with_the_line_of_its_loop(tmp_path: Path) -> None:
