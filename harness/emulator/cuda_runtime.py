@@ -31,6 +31,7 @@ from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, named
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.device import Device
+    from bitverdict.harness.emulator.memory.provenance import Provenance
 
 CUDA_VERSION = "12.8"  # what `torch.version.cuda` says: the first that knows sm_100
 LAUNCH = 1000.0  # milliseconds that a launch takes by the events of the emulated GPU: long, so that benchmarks repeat little
@@ -58,6 +59,11 @@ def is_entered() -> bool:
 def entered_device() -> Device:
     """The emulated GPU that is entered, the innermost. EmulatedFault where there is none."""
     return _device()
+
+
+def followed_origins() -> Provenance | None:
+    """The origins that the innermost emulated GPU follows; None where it follows none, or none is entered."""
+    return _active[-1].origins if _active else None
 
 
 def reach(*tensors: torch.Tensor) -> None:

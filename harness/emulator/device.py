@@ -375,10 +375,11 @@ class Device:
         computed, passing, ran = {}, None, False
         if self.origins is not None:
             computed = self.origins.begin(memory.regions)
+            self.origins.steps.append((launch.name, grid, *map(_chosen, values)))
             if self.origins.reads or self.origins.tells(computed):
                 from bitverdict.harness.emulator.passed_words import Launched
 
-                passing = Launched(self.origins, launch.name, memory.regions, values)
+                passing = Launched(self.origins, launch.name, memory.regions, values, launch.program)
         resident = self._residency(ready, metadata, prod(grid))
         programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
         context.cancel = programs.cancel
@@ -492,6 +493,13 @@ class Device:
             taken = registers(program.text, self.capability, fused=bool(metadata.enable_fp_fusion))
             return held(Registers(taken, "by the machine code"))
         return found
+
+
+def _chosen(value: Any) -> Any:
+    """What of an argument of a launch its host has chosen: a number, or a place in a tensor and its sizes."""
+    if hasattr(value, "data_ptr") and hasattr(value, "stride"):
+        return value.storage_offset(), tuple(value.shape), tuple(value.stride())
+    return value if isinstance(value, int) else None
 
 
 def _read_by(fault: EmulatedFault, reader: Any) -> EmulatedFault:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from bitverdict.harness.emulator.access_types import AccessTypes
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_memory import BY_KERNEL
 from bitverdict.harness.emulator.memory.onchip import UNSIGNED
@@ -64,11 +65,14 @@ class Words:
 class Launched:
     """One launch that may pass words on: made before it runs, settled when it has."""
 
-    def __init__(self, provenance: Provenance, kernel: str, regions: Sequence[Region], values: Sequence[Any]) -> None:
+    def __init__(
+        self, provenance: Provenance, kernel: str, regions: Sequence[Region], values: Sequence[Any], program: str = ""
+    ) -> None:
+        self.types = AccessTypes(program)
         self.provenance, self.kernel, self.regions, self.values = provenance, kernel, regions, values
         self.held = [provenance.known(region.keep) for region in regions]
         self.scalars = [place for place, value in enumerate(values) if isinstance(value, float)] if provenance.reads else []
-        if self.scalars or any(held.numbers.max(initial=0) >= COMPUTED for held in self.held):
+        if self.scalars or provenance.steers or any(held.numbers.max(initial=0) >= COMPUTED for held in self.held):
             self.before = [region.raw.copy() for region in regions]
             self.numbers = [held.numbers.copy() for held in self.held]
         else:
@@ -79,7 +83,7 @@ class Launched:
     def settle(self, again: Callable[[Sequence[Any]], None] | None) -> None:
         """The launch has run: give what it stored an origin. `again` executes it with other float arguments; None: it failed, and
         what it stored is the kernel's."""
-        given = self._given()
+        given = self.computed()
         stored = [region.origins for region in self.regions]
         for region, held, fresh in zip(self.regions, self.held, stored, strict=True):
             assert fresh is not None
@@ -90,20 +94,33 @@ class Launched:
         if self.provenance.reads and not any(region.taken for region in self.regions):
             self._constants(stored)
             return
-        if not given:
+        if not given and not self.provenance.steers:
             return
-        after = [region.raw.copy() for region in self.regions]
-        try:
-            self._mark(self._passed(given, self._stored(stored), again))
-            if left := self._stored(stored):
-                from bitverdict.harness.emulator.restored_words import restored
+        from bitverdict.harness.emulator.restored_words import restored, steered
 
+        after = [region.raw.copy() for region in self.regions]
+        asks: list[Callable[[list[Words]], list[Words]]] = []
+        for choice in self._choices(given):
+            asks.append(lambda left, choice=choice: self._passed(choice, left, again))
+            asks.append(lambda left, choice=choice: restored(self, choice, left, again))
+        if self.provenance.steers:
+            asks.append(lambda left: steered(self, left, again))
+        for ask in asks:
+            try:
+                if left := self._stored(stored):
+                    self._mark(ask(left))
+            finally:
                 for region, raw in zip(self.regions, after, strict=True):
                     region.raw[:] = raw
-                self._mark(restored(self, given, left, again))
-        finally:
-            for region, raw in zip(self.regions, after, strict=True):
-                region.raw[:] = raw
+
+    def _choices(self, given: list[Words]) -> list[list[Words]]:
+        """`given` in each way in which the launch took its bytes: of a storage that it took in two ways once by the one, once by
+        the other."""
+        by_region: dict[int, list[Words]] = {}
+        for each in given:
+            by_region.setdefault(id(each.region), []).append(each)
+        most = max((len(each) for each in by_region.values()), default=0)
+        return [[each[min(number, len(each) - 1)] for each in by_region.values()] for number in range(most)]
 
     def _mark(self, found: list[Words]) -> None:
         """Give the words that were `found` their origins."""
@@ -114,24 +131,30 @@ class Launched:
 
     def operands(self) -> list[Words]:
         """The floats that the launch was given and that neither torch nor the host computed, constants left out."""
+        return [each for each in self.loaded() if each.dtype.is_floating_point]
+
+    def loaded(self) -> list[Words]:
+        """What the launch was given, and may have loaded, that neither torch nor the host computed, constants left out."""
         found = []
         for region, held, before in zip(self.regions, self.held, self.numbers, strict=True):
-            numbers = _as_bytes(before, held.first, held.dtype).max(-1, initial=0)
-            places = np.flatnonzero((numbers < BLIND) & (numbers != UNWRITTEN) & (numbers != FILLED))
-            if region.taken and held.dtype.is_floating_point and places.size:
-                found.append(Words(region, held.dtype, held.first, places, numbers[places]))
+            for dtype, first in self.types.of(region, held) if region.taken else ():
+                numbers = _as_bytes(before, first, dtype).max(-1, initial=0)
+                places = np.flatnonzero((numbers < BLIND) & (numbers != UNWRITTEN) & (numbers != FILLED))
+                if places.size:
+                    found.append(Words(region, dtype, first, places, numbers[places]))
         return found
 
-    def _given(self) -> list[Words]:
+    def computed(self) -> list[Words]:
         """What the launch was given that torch or the host computed; float arguments too, once the host has read memory. Blind
         words too, where others may say which of them to take: a table of all words."""
         found = []
         for region, held in zip(self.regions, self.held, strict=True):
             if not region.taken or held.numbers.max(initial=0) < BLIND:
                 continue
-            numbers = _as_bytes(held.numbers, held.first, held.dtype).max(-1, initial=0)
-            if (places := np.flatnonzero(numbers >= BLIND)).size:
-                found.append(Words(region, held.dtype, held.first, places, numbers[places]))
+            for dtype, first in self.types.of(region, held):
+                numbers = _as_bytes(held.numbers, first, dtype).max(-1, initial=0)
+                if (places := np.flatnonzero(numbers >= BLIND)).size:
+                    found.append(Words(region, dtype, first, places, numbers[places]))
         if not self.scalars and all((each.numbers < COMPUTED).all() for each in found):
             return []
         if self.scalars:
@@ -144,11 +167,12 @@ class Launched:
         found = []
         for region, held, fresh in zip(self.regions, self.held, stored, strict=True):
             assert fresh is not None
-            of_a_kernel = BY_KERNEL[held.dtype.itemsize]
-            mine = as_words(held.numbers, held.first, held.dtype) == of_a_kernel
-            places = np.flatnonzero(mine & (as_words(fresh, held.first, held.dtype) == of_a_kernel))
-            if places.size:
-                found.append(Words(region, held.dtype, held.first, places, np.full(places.size, KERNEL, np.uint8)))
+            for dtype, first in self.types.of(region, held):
+                of_a_kernel = BY_KERNEL[dtype.itemsize]
+                mine = as_words(held.numbers, first, dtype) == of_a_kernel
+                places = np.flatnonzero(mine & (as_words(fresh, first, dtype) == of_a_kernel))
+                if places.size:
+                    found.append(Words(region, dtype, first, places, np.full(places.size, KERNEL, np.uint8)))
         return found
 
     def _constants(self, stored: Sequence[np.ndarray | None]) -> None:
@@ -243,7 +267,7 @@ class _Search:
     @property
     def open(self) -> bool:
         """Whether another launch may clear a word that is left."""
-        bits = [_entropy(each.dtype) for each, left in zip(self.stored, self.left, strict=True) if left.size]
+        bits = [entropy(each.dtype) for each, left in zip(self.stored, self.left, strict=True) if left.size]
         return bool(bits) and self.launches <= max(len(_TURNS), ceil(self.chance / min(bits)))
 
     def drop(self, given: set[int]) -> None:
@@ -301,7 +325,7 @@ def _is_integer(dtype: torch.dtype) -> bool:
     return not dtype.is_floating_point and not dtype.is_complex
 
 
-def _entropy(dtype: torch.dtype) -> int:
+def entropy(dtype: torch.dtype) -> int:
     """The bits by which two drawn words of the type differ for certain: those of the mantissa."""
     if dtype is torch.bool:
         return 1
@@ -346,4 +370,4 @@ def _mixed(hashes: np.ndarray, bits: np.ndarray) -> np.ndarray:
     return mixed ^ (mixed >> np.uint64(32))
 
 
-__all__ = ["Launched", "Words", "as_words", "bits_of", "drawn"]
+__all__ = ["Launched", "Words", "as_words", "bits_of", "drawn", "entropy"]

@@ -3,7 +3,8 @@
 Views change nothing: origins lie beside storages. `MOVES` are the operators that put elements where sizes and numbers in the call
 say, and round them at most: an element keeps its origin. `PICKS` put them where data say. That is work: what a kernel had written
 is torch's then. An operand's words stay copies of an operand's, since no kernel had made them. What any other operator makes is
-computed by it.
+computed by it, and so is what it writes without saying so. Once the host has read what may tell of a result, parts of tensors that
+are joined are work too: the host has chosen them.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ class ProvenanceTensors(Watches):
         into = [*tensors_in(written)]
         before = [_bytes(each) for each in into] if into and plain not in ("copy", "zero", "fill") else []
         sources = [each for each in given if self.provenance.knows(each)]
+        held = self._held(plain, sources, into)
         made = call()
+        self._undeclared(name, held, given)
         if into:
             for place, each in enumerate(into):
                 if before and before[place].shape[0] != each.numel():  # it was resized, as empty results are: all of it is new
@@ -93,6 +96,24 @@ class ProvenanceTensors(Watches):
             if result.numel() and result.untyped_storage().data_ptr() not in bases:
                 self._new(plain, function, result, args, kwargs)
         return made
+
+    def _held(self, name: str, sources: list[torch.Tensor], into: list[torch.Tensor]) -> dict[int, tuple[torch.Tensor, np.ndarray]]:
+        """By where they begin, the storages of `sources` that the operator `name` does not say it writes, with their bytes."""
+        written = {each.untyped_storage().data_ptr() for each in into}
+        if name in MOVES or name in PICKS or name in UNFILLED:
+            return {}
+        return {
+            base: (each, _storage(each).copy())
+            for each in sources
+            if (base := each.untyped_storage().data_ptr()) not in written and each.untyped_storage().nbytes()
+        }
+
+    def _undeclared(self, name: str, held: dict[int, tuple[torch.Tensor, np.ndarray]], given: list[torch.Tensor]) -> None:
+        """What an operator wrote and its schema does not declare is torch's: `native_batch_norm` writes its running mean."""
+        for each, before in held.values():
+            now = _storage(each)
+            if now.size == before.size and not np.array_equal(now, before):
+                self.provenance.known(each).numbers[now != before] = self.provenance.now(Kind.TORCH, name, given)
 
     # -- what an operation gives --------------------------------------------------------------------------------------------
     def _new(self, name: str, function: Any, result: torch.Tensor, args: tuple, kwargs: dict) -> None:
@@ -130,9 +151,14 @@ class ProvenanceTensors(Watches):
                 rest[1:] = [self._constant(value, name, whole=True)]
             moved_by = {key: value for key, value in kwargs.items() if key not in (*_ELSEWHERE, "value")}
             found = function(numbers if several else numbers[0], *rest, **moved_by).numpy()
-        if name in PICKS:
+        if name in PICKS or (several and len(first) > 1 and self._chosen(first)):
             return self._picked(name, found)
         return found
+
+    def _chosen(self, pieces: list[torch.Tensor]) -> bool:
+        """Whether some of `pieces` are parts of tensors, which the host may have chosen by what it has read."""
+        known = self.provenance
+        return known.steers and any(each.numel() and not (known.knows(each) and known.is_whole(each)) for each in pieces)
 
     def _constant(self, value: Any, by: str, *, whole: bool) -> int:
         """The number of the origin of elements that all get one `value` of the host's, in a `whole` tensor or a part of it. Before
@@ -170,6 +196,8 @@ class ProvenanceTensors(Watches):
                 numbers: int | np.ndarray = self._of(source, name)
                 if not known.copied(source, target):
                     numbers = self._copied(name, numbers)
+                if not known.is_whole(target) and self._chosen([source]):
+                    numbers = self._picked(name, numbers)
             else:
                 numbers = self._constant(source, name, whole=known.is_whole(target))
             known.put(target, numbers)
@@ -188,6 +216,11 @@ def _bytes(tensor: torch.Tensor) -> np.ndarray:
     """(elements, bytes of one) of `tensor` (CPU), copied: torch resizes no storage that NumPy has seen."""
     copied = tensor.detach().contiguous().view(-1).view(torch.uint8).clone()
     return copied.numpy().reshape(tensor.numel(), tensor.element_size())
+
+
+def _storage(tensor: torch.Tensor) -> np.ndarray:
+    """(bytes,) the storage of `tensor` (CPU)."""
+    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy()
 
 
 __all__ = ["MOVES", "PICKS", "ProvenanceTensors"]

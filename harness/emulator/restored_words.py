@@ -16,6 +16,7 @@ tensors that torch quantized. Not seen is what a kernel restores by a function t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,7 +24,7 @@ import torch
 
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.provenance import COMPUTED, Kind, Origin
-from bitverdict.harness.emulator.passed_words import Words, as_words, bits_of, drawn
+from bitverdict.harness.emulator.passed_words import RESOLUTION, Words, as_words, bits_of, drawn, entropy
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.passed_words import Launched
@@ -34,11 +35,64 @@ _EPS32 = 2.0**-23
 
 def restored(launched: Launched, given: list[Words], stored: list[Words], again: Callable[[Sequence[Any]], None]) -> list[Words]:
     """Of what was `stored` what is no kernel's work by the rule above, with the origins of that; `given` is what torch or the host
-    computed. Nothing is found where a repeated launch faults."""
+    computed. What cannot be repeated is not cleared: where a launch faults on drawn words, and on its own in another order, its
+    words are no kernel's."""
+    repeats = _Repeats(launched, given, stored, again)
     try:
-        return _Repeats(launched, given, stored, again).found()
-    except EmulatedFault:
+        return repeats.found()
+    except EmulatedFault as fault:
+        said = f"what {launched.kernel} was given, and no other words ({fault.outcome} on others)"
+        number = launched.provenance.number(Origin(Kind.HOST, said))
+        return [each.of(number) for each in repeats.left]
+
+
+def steered(launched: Launched, stored: list[Words], again: Callable[[Sequence[Any]], None]) -> list[Words]:
+    """Of what was `stored` what depends on nothing that the launch loads, where the host has read what may tell of a result: then
+    it has chosen these words, by integers, by the grid, by places, or by which kernel it launched."""
+    given = launched.loaded() + [each for each in launched.computed() if each.region is not None]
+    if not given:
         return []
+    generator, left = np.random.default_rng(2), stored
+    kept = [each.bits(each.region.raw) for each in left if each.region is not None]
+    left, kept = _only([bits != 0 for bits in kept], left, kept)
+    bits = min((entropy(each.dtype) for each in left), default=1)
+    enough = ceil(
+        (RESOLUTION + log2(max(sum(each.places.size for each in left), 1))) / bits
+    )  # an equal word by chance is less likely
+    for turn in range(1, enough + 1):
+        if not left:
+            break
+        try:
+            _drawn_anew(launched, given, generator, turn, integers=True)
+            again(launched.values)
+        except EmulatedFault:
+            try:
+                _drawn_anew(launched, given, generator, turn, integers=False)
+                again(launched.values)
+            except EmulatedFault:
+                break
+        now = [each.bits(each.region.raw) for each in left if each.region is not None]
+        left, kept = _only([one == other for one, other in zip(now, kept, strict=True)], left, kept)
+    number = launched.provenance.number(Origin(Kind.HOST, f"choices of {launched.kernel}'s launch, after a read by the host"))
+    return [each.of(number) for each in left]
+
+
+def _only(chosen: list[np.ndarray], words: list[Words], bits: list[np.ndarray]) -> tuple[list[Words], list[np.ndarray]]:
+    kept = [(each.only(some), now[some]) for some, each, now in zip(chosen, words, bits, strict=True) if some.any()]
+    return [each for each, _ in kept], [now for _, now in kept]
+
+
+def _drawn_anew(launched: Launched, given: list[Words], generator: np.random.Generator, turn: int, *, integers: bool) -> None:
+    """Memory as before the launch, but for the floats of `given`, which are drawn, and the integers, which are put in another order
+    if `integers` says so: others may lead to no memory."""
+    launched.rewind()
+    for each in given:
+        assert each.region is not None
+        there = as_words(each.region.raw, each.first, each.dtype)
+        if each.dtype.is_floating_point:
+            there[each.places] = drawn(each.dtype, each.places.size, generator, turn)
+        elif integers:
+            there[each.places] = generator.permutation(there[each.places])
 
 
 class _Repeats:
@@ -67,10 +121,22 @@ class _Repeats:
         self, *, computed: np.ndarray | None = None, values: np.ndarray | None = None, scalars: bool = False
     ) -> list[np.ndarray]:
         """The bits of the words that are left, after a launch with other operands; where `computed` (elements,) with `values` of
-        those elements, drawn ones where there are none; with other float arguments if `scalars`."""
+        those elements, drawn ones where there are none; with other float arguments if `scalars`. Where it faults on drawn operands,
+        after one with their own words in another order."""
+        try:
+            return self._launched(drawn_operands=True, computed=computed, values=values, scalars=scalars)
+        except EmulatedFault:
+            return self._launched(drawn_operands=False, computed=computed, values=values, scalars=scalars)
+
+    def _launched(
+        self, *, drawn_operands: bool, computed: np.ndarray | None, values: np.ndarray | None, scalars: bool
+    ) -> list[np.ndarray]:
         self.launched.rewind()
         for each in self.operands:
-            self._put(each, np.ones(each.places.size, np.bool_), drawn(each.dtype, each.places.size, self.generator))
+            assert each.region is not None
+            own = each.bits(each.region.raw)
+            bits = drawn(each.dtype, each.places.size, self.generator) if drawn_operands else self.generator.permutation(own)
+            self._put(each, np.ones(each.places.size, np.bool_), bits)
         first = 0
         for each in self.given if computed is not None else ():
             here = slice(first, first := first + each.places.size)

@@ -17,7 +17,8 @@ What shows, by name:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import itertools
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,7 @@ from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 if TYPE_CHECKING:
     import torch
 
+    from bitverdict.harness.emulator.memory.provenance import Provenance
     from bitverdict.harness.model.targets import Target
 
 
@@ -57,6 +59,9 @@ class Between:
     """Of a later call, with the words of the first one's."""
     differ: list[str] = field(default_factory=list)
     """Of the third call, with other words than the second one's on the same contents."""
+    steered: str = ""
+    """How the launches of the second call differ from those of the first, which had other contents alone: where the host has read
+    what may tell of a result, and what differs could hold all of it."""
     drew: bool = False
     """Whether torch drew random numbers: equal contents may come to other words."""
 
@@ -69,6 +74,7 @@ class CalledAgain(Contract):
         self.either_row, self.must_launch = inner.either_row, inner.must_launch
         self.pointers_in_memory, self.any_launcher, self.remedy = inner.pointers_in_memory, inner.any_launcher, inner.remedy
         self.between = Between()
+        self.steps: list[list[tuple]] = []  # of each call that returned, what the host chose of its launches
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
         return self.inner.expected_outcome(case, target)
@@ -98,6 +104,7 @@ class CalledAgain(Contract):
 
         first, other = _parted(tensors, _last(case))
         inside = case.calls == 3 and _alike(first, other)
+        self.steps = []
         self.between, drawn = Between(calls=3 if inside else 2), torch.get_rng_state()
         calls = [self._called(case, first, launcher, "")]
         if inside:
@@ -116,17 +123,22 @@ class CalledAgain(Contract):
             own = [name for name in copies if not lies_in(before[name], given)]
             self.between.changed += [name for name in own if not _equal(before[name], copies[name])]
         self.between.same = [name for _, copies in later for name in _equal_ones(copies, kept)]
+        if inside and (steers := _followed()) is not None and steers.steers:
+            self.between.steered = _steered(self.steps[0], self.steps[1], calls[1][1].values())
         if inside:
             equal = _equal_ones(calls[2][1], calls[1][1])
             self.between.differ = [name for name in calls[2][1] if name not in equal]
 
     def _called(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None, suffix: str) -> _Call:
         self.inner.again = self.between.returned > 0
+        if (origins := _followed()) is not None:
+            origins.steps = []
         try:
             came = {name + suffix: output for name, output in self.inner.launch(case, tensors, launcher).items()}
         finally:
             self.inner.again = False
         self.between.returned += 1
+        self.steps.append([] if origins is None else origins.steps)
         with _untold():
             self.between.memory += returned_before(came, tensors.values())
             return came, {name: _copied(output) for name, output in came.items() if hasattr(output, "clone")}
@@ -171,6 +183,8 @@ class CalledAgain(Contract):
         if verdict.decision is Decision.PASS and between.differ and ordered and not between.drew:
             said = f"{between.differ[0]}: other words than those of the second call, on the same contents in other storage"
             return replace(verdict, decision=Decision.FAIL, outcome=Outcome.STATE_KEPT, message=said, words=0)
+        if verdict.decision is Decision.PASS and between.steered:
+            return replace(verdict, decision=Decision.INCONCLUSIVE, outcome=Outcome.COMPUTED_ON_HOST, message=between.steered)
         later = any(suffix in verdict.message for suffix in (SECOND, THIRD)) or 0 < between.returned < between.calls
         if not verdict.failed or not later or verdict.outcome in (Outcome.MEMORY_RETURNED, Outcome.WORDS_CHANGED):
             return verdict
@@ -181,6 +195,32 @@ class CalledAgain(Contract):
             return verdict
         said = f"{verdict.outcome} in a later call alone: {verdict.message}; the same operands are right in a first call"
         return replace(verdict, outcome=Outcome.STATE_KEPT, message=said)
+
+
+def _followed() -> Provenance | None:
+    """The origins that the emulated GPU of this launch follows, where it does."""
+    from bitverdict.harness.emulator.cuda_runtime import followed_origins
+
+    return followed_origins()
+
+
+def _steered(first: list[tuple], second: list[tuple], outputs: Iterable[Any]) -> str:
+    """What the launches of a call say, beside those of a call on other contents in the same storage; empty where what differs has
+    fewer bits than the `outputs`."""
+    pairs = itertools.zip_longest(first, second, fillvalue=())
+    differ = sum(one != other for a, b in pairs for one, other in itertools.zip_longest(_flat_of(a), _flat_of(b)))
+    words = [output for output in outputs if hasattr(output, "element_size")]
+    bits = sum(8 * output.element_size() * output.numel() for output in words)
+    if not differ or 64 * differ < bits:
+        return ""
+    return (
+        f"the host has read the GPU's memory, and chose {differ:,} kernels, grids, places and integers of {len(second):,} launches "
+        f"otherwise for other contents: these may be the {bits // 8:,} bytes of the result"
+    )
+
+
+def _flat_of(step: Any) -> list[Any]:
+    return [each for part in step for each in _flat_of(part)] if isinstance(step, tuple) else [step]
 
 
 _Call = tuple[dict[str, Any], dict[str, Any]]

@@ -34,6 +34,57 @@ def launched(x, index, scale=None, more=None, low=float("-inf"), dtype=torch.flo
     return out
 
 
+@triton.jit(do_not_specialize=["number"])
+def word_kernel(x, out, number, ONLY: tl.constexpr):
+    """What the host says, and a load that comes to nothing; or what is loaded, where the host allows it."""
+    if ONLY:
+        tl.store(out, number.to(tl.float32) + 0.0 * tl.load(x))
+    else:
+        tl.store(out, number.to(tl.float32) + tl.load(x))
+
+
+@triton.jit(do_not_specialize=["key"])
+def locked_kernel(x, words, out, n, key, BLOCK: tl.constexpr):
+    """Twice the words; their address is one of memory's only where the first word of x is the one that the host names."""
+    at = tl.arange(0, BLOCK)
+    far = (tl.load(x).to(tl.int32, bitcast=True) != key).to(tl.int64) << 40
+    tl.store(out + at, 2 * tl.load(words + at + far, mask=at < n), mask=at < n)
+
+
+@triton.jit
+def cast_kernel(words, out, n, BLOCK: tl.constexpr):
+    """Twice the words, by pointers that are cast in the kernel."""
+    at = tl.arange(0, BLOCK)
+    found = tl.load(words.to(tl.pointer_type(tl.float32), bitcast=True) + at, mask=at < n)
+    tl.store(out.to(tl.pointer_type(tl.float32), bitcast=True) + at, 2 * found, mask=at < n)
+
+
+def viewed(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """The words of x in memory that was allocated as another type."""
+    held = torch.empty(4 * N // dtype.itemsize, dtype=dtype, device="cuda")
+    held = torch.view_as_real(held).reshape(-1) if dtype.is_complex else held.view(torch.float32)
+    return held.copy_(x)
+
+
+def by_integers(x: torch.Tensor, y: torch.Tensor, only: bool) -> torch.Tensor:
+    out = torch.empty(N, dtype=torch.float32, device="cuda")
+    for place, word in enumerate((x * y).tolist()):
+        word_kernel[(1,)](x[place:], out[place:], int(1000 * word) | 1, ONLY=only)
+    return out
+
+
+def locked(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    out = torch.empty(N, dtype=torch.float32, device="cuda")
+    locked_kernel[(1,)](x, x * y, out, N, x.view(torch.int32)[0].item(), BLOCK=64)
+    return out
+
+
+def cast(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    out = torch.empty(4 * N, dtype=torch.uint8, device="cuda")
+    cast_kernel[(1,)](viewed(x * y, torch.uint8).view(torch.uint8), out, N, BLOCK=64)
+    return out.view(torch.float32)
+
+
 def product(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return (x.view(8, 6) @ y.view(6, 8))[:6].reshape(-1)  # (N,)
 
@@ -57,6 +108,8 @@ HONEST: dict[str, Launcher] = {
     "two factors of torch's": lambda x, y, i: launched(x / 3, 0, y / 5),
     "the result of an earlier kernel": lambda x, y, i: launched(launched(x, 0, y).flip(0).clone(), 0).flip(0),
     "indices that the host made": lambda x, y, i: launched(x, torch.tensor(i.tolist(), device="cuda")),
+    "a sum with what the host chose": lambda x, y, i: by_integers(x, y, only=False),
+    "operands in memory of bytes": lambda x, y, i: launched(viewed(x, torch.uint8), 0, viewed(y, torch.complex64)),
 }
 PASSED: dict[str, tuple[Launcher, str]] = {
     "copied": (lambda x, y, i: launched(x * y, 0), "torch mul"),
@@ -70,6 +123,21 @@ PASSED: dict[str, tuple[Launcher, str]] = {
     "shifted": (lambda x, y, i: launched(x * y + 3, 0, None, torch.full((N,), -3.0, device="cuda")), "torch add"),
     "rounded on the way": (lambda x, y, i: launched(x * y, 0, dtype=torch.float16), "torch mul"),
     "by another kernel": (lambda x, y, i: launched(launched(x * y, 0).clone(), 0), "torch mul"),
+    "out of bytes": (lambda x, y, i: launched(viewed(x * y, torch.uint8), 0), "torch mul"),
+    "out of complex numbers": (lambda x, y, i: launched(viewed(x * y, torch.complex64), 0), "torch mul"),
+    "out of integers": (
+        lambda x, y, i: launched(viewed((x * y) / 2, torch.int64), 0, torch.ones(N, device="cuda") * 2),
+        "torch div",
+    ),
+    "by pointers of another type": (lambda x, y, i: cast(x, y), "torch mul"),
+    "by integers": (
+        lambda x, y, i: by_integers(x, y, only=True),
+        "the host choices of word_kernel's launch, after a read by the host",
+    ),
+    "under a lock": (
+        lambda x, y, i: locked(x, y),
+        "the host what locked_kernel was given, and no other words (illegal address on others)",
+    ),
     "added to nothing of an operand": (lambda x, y, i: launched(x, 0, torch.zeros(N, device="cuda"), x * y), "torch mul"),
 }
 
@@ -92,7 +160,7 @@ def test_what_a_kernel_computes_is_its_own(name: str) -> None:
 @pytest.mark.parametrize("name", PASSED)
 def test_what_a_kernel_passes_on_or_restores_is_not(name: str) -> None:
     launcher, by = PASSED[name]
-    assert origins(launcher) == ({by}, 2 if name == "by another kernel" else 1)
+    assert origins(launcher) == ({by}, {"by another kernel": 2, "by integers": N}.get(name, 1))
 
 
 def test_memory_is_as_the_launch_left_it() -> None:

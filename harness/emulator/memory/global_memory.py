@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,6 +47,7 @@ class Region:
     shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
     origins: np.ndarray | None = None  # (bytes,) uint8: the number of each byte's origin, where provenance is followed
     written: np.ndarray | None = None  # (bytes,) uint8: 1 for each that the launch has stored, where a witness counts them
+    accessed: set[np.dtype] = field(default_factory=set)  # as what elements the launch loads and stores it, by NumPy's types
 
     def __post_init__(self) -> None:
         self.end = self.base + self.raw.size
@@ -284,6 +285,7 @@ class GlobalMemory:
         if (run := self._run(op, addresses, mask, size)) is not None:
             region, where, count = run
             region.taken = True
+            region.accessed.add(dtype)
             if region.changes and kind is not None:
                 self.order.read(op, agent, region, where, None, size, kind)
             there = region.raw[where].view(dtype)
@@ -296,6 +298,7 @@ class GlobalMemory:
         result: np.ndarray | None = None
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, agent=agent):
             region.taken = True
+            region.accessed.add(dtype)
             if region.changes and kind is not None:
                 self.order.read(op, agent, region, offsets, inside, size, kind)
             found = region.raw[: region.raw.size // size * size].view(dtype).take(offsets // size if size > 1 else offsets)
@@ -351,6 +354,7 @@ class GlobalMemory:
         words = values.view(UNSIGNED[size])
         if words.shape == addresses.shape and (run := self._run(op, addresses, mask, size)) is not None:
             region, where, count = run
+            region.accessed.add(values.dtype)
             given = words.reshape(-1)[:count]
             self.order.write(op, agent, region, where, None, given)
             region.raw[where].view(given.dtype)[:] = given
@@ -359,6 +363,7 @@ class GlobalMemory:
             region.carry(whole, size, None if carried is None else carried.reshape(-1)[:count])
             return
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent):
+            region.accessed.add(values.dtype)
             self.order.write(op, agent, region, offsets, inside, words)
             places = offsets // size if size > 1 else offsets
             self._put(op, region, places, words, inside, agent, carried)
@@ -410,6 +415,7 @@ class GlobalMemory:
         size = values.dtype.itemsize
         words = values.view(UNSIGNED[size])
         for each in landings:
+            each.region.accessed.add(values.dtype)
             self.order.bulk_lands(each.event, each.access, each.earlier, words.reshape(-1))
             places = each.offsets // size if size > 1 else each.offsets
             for row in rows:
@@ -436,6 +442,7 @@ class GlobalMemory:
         for each in landings:
             self.order.update_lands(each.event, each.access)
             each.region.taken = True
+            each.region.accessed.add(values.dtype)
             memory = each.region.raw[: each.region.raw.size // size * size].view(values.dtype)
             places = (each.offsets // size if size > 1 else each.offsets).reshape(-1)
             lanes = np.arange(places.size) if each.inside is None else np.flatnonzero(each.inside)
@@ -470,6 +477,7 @@ class GlobalMemory:
         before = found.reshape(-1)
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=values is not None, agent=agent):
             region.taken = True
+            region.accessed.add(dtype)
             access = self.order.before_atomic(op, agent, region, offsets, inside, size, sem, scope)
             memory = region.raw[: region.raw.size // size * size].view(dtype)
             places = (offsets // size if size > 1 else offsets).reshape(-1)

@@ -128,6 +128,8 @@ class Provenance:
         self.inputs: dict[ComputedInput, None] = {}  # as they came
         self.reads: dict[HostRead, None] = {}
         self.offered: set[int] = set()  # where storages begin that a launch may have written
+        self.steers = False  # the host has read what may tell of a result, and may choose by it
+        self.steps: list[tuple[Any, ...]] = []  # of each launch of the call that goes on, what the host chose of it
         self.where = launcher_line
 
     # -- origins ----------------------------------------------------------------------------------------------------------
@@ -285,6 +287,8 @@ class Provenance:
     def left(self, tensor: torch.Tensor, by: str) -> None:
         """The host sees the words of `tensor` by a call."""
         found = np.unique(self.of(tensor)).tolist()
+        plain = (UNWRITTEN, FILLED) if self.known(tensor).dtype.is_floating_point else (UNWRITTEN, FILLED, OPERAND)
+        self.steers |= not all(number in plain or BLIND <= number < COMPUTED for number in found)
         self.reads[HostRead(by, self.where(), tuple(self.origins[number] for number in found))] = None
 
 

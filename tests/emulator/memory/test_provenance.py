@@ -236,3 +236,23 @@ def test_origins_beyond_the_numbers_share_one() -> None:
     numbers = [known.number(Origin(Kind.TORCH, f"operator {n}")) for n in range(300)]
     assert len(set(numbers)) == 176 and max(numbers) == 255 and known.origins[255] == Origin(Kind.TORCH, "other calls")
     assert known.number(Origin(Kind.COPIED, "clone")) == 4
+
+
+def test_what_an_operator_writes_without_saying_so_is_torchs(device: Device) -> None:
+    """`native_batch_norm` writes its running statistics, which its schema does not declare; what it only reads stays a kernel's."""
+    x, mean, spread = by_kernel(device, 8, 3), by_kernel(device, 3), by_kernel(device, 3)
+    torch.ops.aten.native_batch_norm(x, None, None, mean, spread, True, 1.0, 1e-5)
+    assert set(kinds(device, mean)) == set(kinds(device, spread)) == {"torch native_batch_norm"}
+    assert set(kinds(device, x)) == {"a kernel's store"}
+
+
+def test_parts_that_the_host_may_have_chosen_are_torchs_once_they_are_joined(device: Device) -> None:
+    """After it has read floats; whole tensors, and parts after a look at nothing that tells of a result, stay a kernel's."""
+    table, other = by_kernel(device, 8), by_kernel(device, 8)
+    assert set(kinds(device, torch.cat([table[2:3], table[5:6]]))) == {"a kernel's store"}
+    other.sum().item()
+    assert set(kinds(device, torch.cat([table, other]))) == {"a kernel's store"}
+    assert set(kinds(device, torch.cat([table[2:3], table[5:6]]))) == {"torch cat"}
+    whole = torch.empty(2, device="cuda")
+    whole[:1].copy_(table[5:6])
+    assert kinds(device, whole)[0] == "torch copy"
