@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, log2
 from typing import TYPE_CHECKING, Any
 
@@ -101,10 +102,9 @@ class Launched:
         after = [region.raw.copy() for region in self.regions]
         asks: list[Callable[[list[Words]], list[Words]]] = []
         for choice in self._choices(given):
-            asks.append(lambda left, choice=choice: self._passed(choice, left, again))
-            asks.append(lambda left, choice=choice: restored(self, choice, left, again))
+            asks += [partial(self._passed, choice, again=again), partial(restored, self, choice, again=again)]
         if self.provenance.steers:
-            asks.append(lambda left: steered(self, left, again))
+            asks.append(partial(steered, self, again=again))
         for ask in asks:
             try:
                 if left := self._stored(stored):
