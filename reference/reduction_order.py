@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 
@@ -188,8 +189,24 @@ def scan_order(layout: Layout, shape: Sequence[int], axis: int) -> ScanOrder:
     return ScanOrder(contiguous[axis], lanes, warps)
 
 
-def scanned(parts: Parts, axis: int, order: ScanOrder, combine: Combine, *, reverse: bool = False) -> Parts:
-    """Prefixes of `parts` along `axis`; from the end with `reverse`.
+class Elements(Protocol):
+    """How elements that are more than words are combined: products, which a sum may take in before they are rounded."""
+
+    def first(self, *sides: np.ndarray) -> Parts:
+        """Two elements: the parts of the left one, then those of the right one."""
+
+    def behind(self, before: np.ndarray, element: Parts, flag: int = 3, /) -> Parts:
+        """The word `before` and an element; `flag` is the part of the element that says whether it is taken in."""
+
+
+LATER = 4  # the part of an element for the sum that puts what stands before its group in front of it
+
+
+def scanned(
+    parts: Parts, axis: int, order: ScanOrder, combine: Combine, *, reverse: bool = False, elements: Elements | None = None
+) -> Parts:
+    """Prefixes of `parts` along `axis`; from the end with `reverse`. With `elements` the first part has the words, and the others
+    what else an element has.
 
     A thread combines its neighbours one after another. The last of each group goes on through the lanes of the warp by distances
     1, 2, 4, ... What stands before a warp's chunk is one chain over the chunks, and is combined with the last of each group. The
@@ -199,12 +216,22 @@ def scanned(parts: Parts, axis: int, order: ScanOrder, combine: Combine, *, reve
     if reverse:
         found = tuple(part[::-1] for part in found)
     split = tuple(part.reshape(-1, order.lanes, order.contiguous, *part.shape[1:]) for part in found)
-    own = [tuple(part[:, :, 0] for part in split)]  # each (chunks, lanes, ...)
+    words = slice(0, 1 if elements else None)
+    own = [tuple(part[:, :, 0] for part in split[words])]  # each (chunks, lanes, ...)
     for i in range(1, order.contiguous):
-        own.append(combine(*own[-1], *(part[:, :, i] for part in split)))
+        element = tuple(part[:, :, i] for part in split)
+        if elements is None:
+            own.append(combine(*own[-1], *element))
+        elif i == 1:
+            own.append(elements.first(*(part[:, :, 0] for part in split), *element))
+        else:
+            own.append(elements.behind(own[-1][0], element))
     last, step = own[-1], 1
     while step < order.lanes:
-        joined = combine(*(part[:, :-step] for part in last), *(part[:, step:] for part in last))
+        if elements and order.contiguous == step == 1:
+            joined = elements.behind(last[0][:, :-1], tuple(part[:, 1:, 0] for part in split))
+        else:
+            joined = combine(*(part[:, :-step] for part in last), *(part[:, step:] for part in last))
         last, step = tuple(np.concatenate([p[:, :step], j], 1) for p, j in zip(last, joined, strict=True)), 2 * step
     if (chunks := len(last[0])) > 1:
         before = [tuple(part[:1, -1] for part in last)]  # each (1, ...): what stands before chunk 1, 2, ...
@@ -220,7 +247,11 @@ def scanned(parts: Parts, axis: int, order: ScanOrder, combine: Combine, *, reve
         mine = flat
         if i < order.contiguous - 1:
             mine = tuple(part.reshape(-1, *part.shape[2:]) for part in own[i])
-            joined = combine(*(part[:-1] for part in flat), *(part[1:] for part in mine))
+            if elements and i == 0:
+                first = tuple(part[:, :, 0].reshape(-1, *part.shape[3:])[1:] for part in split)
+                joined = elements.behind(flat[0][:-1], first, LATER)
+            else:
+                joined = combine(*(part[:-1] for part in flat), *(part[1:] for part in mine))
             mine = tuple(np.concatenate([p[:1], j]) for p, j in zip(mine, joined, strict=True))
         for into, part in zip(whole, mine, strict=True):
             into[:, i] = part

@@ -11,7 +11,7 @@ import torch
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.frontend.amd_assembly import instructions
-from bitverdict.harness.emulator.frontend.contraction import origins
+from bitverdict.harness.emulator.frontend.float_instructions import origins
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.architectures import EMULATED, is_amd

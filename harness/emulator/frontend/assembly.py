@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
@@ -29,7 +30,7 @@ from triton.backends.nvidia.compiler import (
 )
 
 from bitverdict.harness.emulator.compiler_process import NotAssembled, apart
-from bitverdict.harness.emulator.frontend.stop_compiler import CONVERSION, TO_LLVM, read_back
+from bitverdict.harness.emulator.frontend.stop_compiler import CONVERSION, TO_LLVM, converted, read_back
 from bitverdict.harness.emulator.machine_code import cubin_resources
 
 _TRIPLE = "nvptx64-nvidia-cuda"
@@ -83,10 +84,69 @@ def ptx_beside_scalars(program: str, capability: int) -> tuple[str, str | None]:
     return text, backend.make_ptx(_llvm(program, capability, options, packs=False), {}, options, capability)
 
 
+@apart
+def marked_ptx(program: str, capability: int) -> tuple[str, str]:
+    """The tile program `program` in LLVM's dialect, and its PTX with fusion. Each operation of the dialect has a column of its own
+    under its line, and the PTX has the same columns. NotAssembled where the compiler refuses."""
+    backend, options = _backend(capability, True)
+    version = get_ptx_version_from_options(options, capability)
+    try:
+        dialect = _with_columns(converted(_placed(program), capability, version))
+        module = read_back(dialect)
+        manager = ir.pass_manager(module.context)
+        for _, place, name, told in TO_LLVM:
+            getattr(place, name)(manager, *((capability, version) if told else ()))
+        manager.run(module, "assembly")
+    except RuntimeError as error:
+        raise NotAssembled(f"sm_{capability}: {error}") from error
+    return dialect, backend.make_ptx(_optimized(module, options, capability, capability != 80), {}, options, capability)
+
+
+_ALIAS = re.compile(r'^#(loc\d*) = loc\("tile program":(\d+):1\)', re.M)
+_NAMED = re.compile(r" loc\(#(loc\d*)\)$")
+_MOST_COLUMNS = 65_000  # LLVM has 16 bits
+
+
+def _with_columns(dialect: str) -> str:
+    """LLVM's dialect, each operation under its line with its number there."""
+    lines, counts, found = {name: int(line) for name, line in _ALIAS.findall(dialect)}, Counter[int](), []
+    for raw in dialect.split("\n"):
+        if " = " in raw and (name := _NAMED.search(raw)) and (line := lines.get(name[1])) is not None:
+            counts[line] += 1
+            if counts[line] < _MOST_COLUMNS:
+                raw = f'{raw[: name.start()]} loc("tile program":{line}:{counts[line] + 1})'
+        found.append(raw)
+    return "\n".join(found)
+
+
+def placed_columns(text: str) -> tuple[str, dict[int, tuple[int, int]]]:
+    """PTX with numbers for lines, and the line and column (from 1) of each number, which is one less as `instructions` counts."""
+    numbers: dict[tuple[int, int], int] = {}
+    found = []
+    for raw in text.splitlines():
+        if place := _COLUMN.match(raw):
+            number = numbers.setdefault((int(place[2]), int(place[3])), len(numbers) + 1)
+            raw = f"{place[1]}{number} 1"
+        elif raw.startswith("$") and raw.rstrip().partition("//")[0].rstrip().endswith(":"):
+            found.append(f"\t{LABEL} \t;")
+        found.append(raw)
+    return "\n".join(found) + "\n", {number - 1: mark for mark, number in numbers.items()}
+
+
+LABEL = "label"
+"""The instruction, of no PTX, that `placed_columns` puts where a label stands."""
+_COLUMN = re.compile(r"(\s*\.loc\s+\d+ )(\d+) (\d+)")
+
+
+def _placed(program: str) -> str:
+    """A tile program, each operation under the line of the text that it ends on, from 1."""
+    return "\n".join(_PLACE.sub(f' loc("tile program":{n}:1)', line) for n, line in enumerate(program.split("\n"), 1))
+
+
 def _llvm(program: str, capability: int, options: Any, *, packs: bool = True) -> str:
     """Optimised LLVM IR of a tile program's text. NotAssembled where the compiler refuses."""
     version = get_ptx_version_from_options(options, capability)
-    placed = "\n".join(_PLACE.sub(f' loc("tile program":{n}:1)', line) for n, line in enumerate(program.split("\n"), 1))
+    placed = _placed(program)
     try:
         module = read_back(placed)
         manager = ir.pass_manager(module.context)

@@ -20,7 +20,7 @@ from triton import knobs
 from triton.runtime.cache import get_cache_manager
 
 from bitverdict.harness.emulator.frontend import assembly
-from bitverdict.harness.emulator.frontend.contraction import origins
+from bitverdict.harness.emulator.frontend.float_instructions import origins
 from bitverdict.harness.emulator.mlir_types import element_dtype
 from bitverdict.harness.emulator.ptx.lanes import Program
 from bitverdict.harness.emulator.ptx.text import parse_module

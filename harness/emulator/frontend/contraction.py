@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -35,11 +34,23 @@ from bitverdict.harness.emulator.frontend.assembly import (
     numbered,
     ptx_beside_scalars,
 )
+from bitverdict.harness.emulator.frontend.float_instructions import (
+    ADDED,
+    JOINED,
+    Definitions,
+    adds,
+    doubles,
+    is_open_product,
+    multiplies,
+    one_line,
+    origins,
+    parts_of,
+    placed,
+)
+from bitverdict.harness.emulator.frontend.fold_sums import FoldSums, fold_sums
 from bitverdict.harness.emulator.frontend.same_programs import same_lines
 from bitverdict.harness.emulator.mlir_reader import Program
 
-Definitions = dict[str, list[Instruction]]  # register -> who writes it
-_FORMATS = ("f32", "f16", "bf16", "f64")
 _OWN_SUMS = (
     "arith.addf", "arith.subf", "arith.truncf", "math.", "tt.dot", "tt.fp_to_fp", "arith.sitofp", "arith.uitofp", "tt.extern",
     "tt.precise", "ttng.packed_arith",
@@ -47,14 +58,9 @@ _OWN_SUMS = (
 """Operations whose lines may hold additions and fused multiply-adds of their own."""
 _OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.extern", "arith.sitofp", "arith.uitofp", "tt.fp_to_fp")
 """Operations that AMD's compiler writes out in sums and products of its own."""
-_JOINED = re.compile(r"U?[FHD]FMA(?!.*(RZ\b|, -?1,))")
-"""A fused multiply-add of machine code; with RZ or one in it, it is a move, a product or a sum that ptxas writes so."""
-_ADDED = re.compile(r"U?[FHD]ADD")
-_ONE = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
-_MINUS_ZERO = {0x8000, 0x80008000}
 _MOST_HERE = 256  # entries of one process
 _here: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
-_KEPT = "15"  # changes when what is kept on disk does
+_KEPT = "17"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -147,6 +153,26 @@ class Contraction:
             return set(lines)
         return set(lines) | {line for each in self.machine_lines for line in each if line >= UNPLACED}
 
+    def fold(self, last_line: int) -> FoldSums:
+        """Of the reduction or scan that ends at `last_line` and whose region is one sum: which products its sums take in.
+        NotAssembled where the compiler does not take the program."""
+        return self._folds[last_line]
+
+    @cached_property
+    def _folds(self) -> dict[int, FoldSums]:
+        asked = {
+            op.last_line: (op.regions[0][0].operations[0].line, op.last_line, op.inputs[0].element)
+            for op in self.program.operations()
+            if op.name in ("tt.reduce", "tt.scan") and len(op.operands) == 1 and op.inputs[0] is not None
+        }
+
+        def found() -> list:
+            sums = fold_sums(self.program.text, self.capability, asked.values())
+            return [[list(each.first), list(each.later), each.open] for each in sums]
+
+        kept = self._kept("folds", found)
+        return {line: FoldSums(tuple(first), tuple(later), open_) for line, (first, later, open_) in zip(asked, kept, strict=True)}
+
     @property
     def fates(self) -> dict[int, Fate]:
         """By line of the program's text; -1 has what stands under no sum's line."""
@@ -173,7 +199,7 @@ class Contraction:
 
         def found() -> list[list[int]]:
             code = machine_code(numbered(self._texts[0]), self.capability)
-            return [[line for line, listed in code.items() if any(map(each.match, listed))] for each in (_JOINED, _ADDED)]
+            return [[line for line, listed in code.items() if any(map(each.match, listed))] for each in (JOINED, ADDED)]
 
         joined, added = self._kept("machine", found)
         return set(joined), set(added)
@@ -274,69 +300,32 @@ def fates_of(
     own = set(_own_lines(program))
     found: dict[int, Fate] = {}
     for instruction in listed:
-        kind, modifiers, form = _parts(instruction.opcode)
-        if not form or kind not in ("fma", "add", "sub") or _multiplies(instruction, defined):
+        kind, modifiers, form = parts_of(instruction.opcode)
+        if not form or kind not in ("fma", "add", "sub") or multiplies(instruction, defined):
             continue
-        line = renamed.get((instruction.writes[0], _placed(instruction.line)), instruction.line)
-        if line not in own and _doubles(instruction, defined):
+        line = renamed.get((instruction.writes[0], placed(instruction.line)), instruction.line)
+        if line not in own and doubles(instruction, defined):
             continue
         fate = found.setdefault(line if line in own else -1, Fate())
         fate.formats.add(form)
-        if kind == "fma" and not _adds(instruction, defined):
+        if kind == "fma" and not adds(instruction, defined):
             fate.fused += 1
             made = origins(instruction.reads[2:], defined)
-            fate.addends.add(frozenset(_placed(each.line) for each in made if _multiplies(each, defined)))
-            first, second = sorted(_one_line(name, defined) for name in instruction.reads[:2])
+            fate.addends.add(frozenset(placed(each.line) for each in made if multiplies(each, defined)))
+            first, second = sorted(one_line(name, defined) for name in instruction.reads[:2])
             fate.multiplied.add((first, second))
         else:
             fate.plain += 1
             made = origins(instruction.reads, defined)
-            fate.added.update(_placed(each.line) for each in made if _multiplies(each, defined))
+            fate.added.update(placed(each.line) for each in made if multiplies(each, defined))
             if "rn" not in modifiers:
-                open_ = [each.line for each in made if _may_be_joined(each)]
+                open_ = [each.line for each in made if is_open_product(each)]
                 divided = [each.line for each in made if each.opcode == "div.full.f32"]
-                fate.open.update(map(_placed, open_))
-                fate.quotients.update(map(_placed, divided))
+                fate.open.update(map(placed, open_))
+                fate.quotients.update(map(placed, divided))
                 if (open_ or divided) and max(line, *open_, *divided) >= UNPLACED:
                     fate.unplaced.add((line, *sorted({*open_, *divided})))
     return found
-
-
-def _placed(line: int) -> int:
-    """The line of an instruction; -1 for one that has a number in its place."""
-    return -1 if line >= UNPLACED else line
-
-
-def _doubles(instruction: Instruction, defined: Definitions) -> bool:
-    """Whether `instruction` is what LLVM makes of a product by two: x + x, and of a * b * 2 the fused a * b + (a * b). Its words
-    are those of the product: it is off by no more than the rounding of a * b was, less than half a unit of the result."""
-    first, second = instruction.reads[0], instruction.reads[1]
-    if instruction.opcode.startswith("add."):
-        return first == second
-    made = defined.get(instruction.reads[-1], [])
-    return (
-        instruction.opcode.startswith("fma.")
-        and len(made) == 1
-        and made[0].opcode.startswith("mul.")
-        and sorted(made[0].reads) == sorted((first, second))
-    )
-
-
-def _one_line(name: str, defined: Definitions) -> int:
-    """The line of the one instruction whose result the register `name` holds, its sign changed perhaps; -1 where it is not one, as
-    of what a loop carries, or it has no line. A load that is guarded has what it leaves in place written before it."""
-    while True:
-        made = defined.get(name, [])
-        if len(made) == 2 and made[0].opcode.startswith("mov.") and made[1].opcode.startswith("ld."):
-            return _placed(made[1].line)
-        if len(made) != 1:
-            return -1
-        changes_sign = made[0].opcode.startswith("xor.b") and not made[0].reads[-1].startswith("%")
-        if not made[0].opcode.startswith(("mov.", "neg.")) and not changes_sign:
-            return _placed(made[0].line)
-        if len(made[0].writes) != 1 or len([read for read in made[0].reads if read.startswith("%")]) != 1:
-            return -1
-        name = made[0].reads[0]
 
 
 def _own_lines(program: Program) -> Iterable[int]:
@@ -349,63 +338,6 @@ def _own_lines(program: Program) -> Iterable[int]:
                 yield op.last_line  # of the sums of packed pairs
             for region in op.regions:
                 waiting += region
-
-
-def _may_be_joined(instruction: Instruction) -> bool:
-    """Whether ptxas may contract this product: it has no rounding modifier."""
-    kind, modifiers, form = _parts(instruction.opcode)
-    return kind == "mul" and "rn" not in modifiers and bool(form)
-
-
-def _parts(opcode: str) -> tuple[str, list[str], str]:
-    """ "fma.rn.f32x2" as ("fma", ["rn", "f32x2"], "f32"): the first type is that of the result ("add.rn.f32.bf16" on sm_100)."""
-    kind, *modifiers = opcode.split(".")
-    return kind, modifiers, next((each.removesuffix("x2") for each in modifiers if each.removesuffix("x2") in _FORMATS), "")
-
-
-def _adds(instruction: Instruction, defined: Definitions) -> bool:
-    """Whether a fused multiply-add of bf16 multiplies by one: what a sum is where there is no instruction for it (sm_80)."""
-    return instruction.opcode.startswith("fma.rn.bf16") and any(_is(name, _ONE, defined) for name in instruction.reads[:2])
-
-
-def _multiplies(instruction: Instruction, defined: Definitions) -> bool:
-    """Whether `instruction` is a product: of bf16 a fused multiply-add on -0 where there is no other (sm_80)."""
-    return instruction.opcode.startswith("mul.") or (
-        instruction.opcode.startswith("fma.rn.bf16") and _is(instruction.reads[2], _MINUS_ZERO, defined)
-    )
-
-
-def _is(name: str, values: set[int], defined: Definitions) -> bool:
-    """Whether register `name` holds one of the immediate `values`, in both halves if it is packed."""
-    waiting, seen = [name], set[str]()
-    while waiting:
-        at = waiting.pop()
-        if at.startswith("%"):
-            sources = defined.get(at, [])
-            if at in seen or not sources or not all(source.opcode.startswith("mov.") for source in sources):
-                return False
-            seen.add(at)
-            waiting += [read for source in sources for read in source.reads]
-        elif not re.fullmatch(r"-?(0x)?[0-9A-Fa-f]+", at) or not {int(at, 0) & 0xFFFF, int(at, 0) & 0xFFFFFFFF} & values:
-            return False
-    return True
-
-
-def origins(names: Iterable[str], defined: Definitions) -> list[Instruction]:
-    """The instructions whose results the registers `names` hold, seen through moves, packing and changes of sign."""
-    found, seen, waiting = [], set[str](), list(names)
-    while waiting:
-        name = waiting.pop()
-        if name in seen:
-            continue
-        seen.add(name)
-        for source in defined.get(name, ()):
-            changes_sign = source.opcode.startswith("xor.b") and not source.reads[-1].startswith("%")
-            if source.opcode.startswith(("mov.", "neg.")) or changes_sign:
-                waiting += [read for read in source.reads if read.startswith("%")]
-            else:
-                found.append(source)
-    return found
 
 
 __all__ = ["Contraction", "Fate", "NotAssembled", "fates"]

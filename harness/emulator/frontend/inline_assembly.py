@@ -15,7 +15,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.frontend.assembly import Instruction, instructions
 from bitverdict.harness.emulator.frontend.compiled_operations import OPEN_PRODUCT, OPEN_SUM, words_of
-from bitverdict.harness.emulator.frontend.contraction import origins
+from bitverdict.harness.emulator.frontend.float_instructions import origins
 from bitverdict.harness.emulator.mlir_types import ELEMENTS, element_dtype
 from bitverdict.harness.emulator.ptx.lanes import LANES, Program
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode

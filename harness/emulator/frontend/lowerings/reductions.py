@@ -15,7 +15,7 @@ from bitverdict.harness.emulator.execution.program_batches import OneByOne
 from bitverdict.harness.emulator.execution.threads import bases
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.regions import lifted, seen_inside
-from bitverdict.harness.emulator.frontend.lowerings.sums import fused_leaves, may_be_product, sums_in_doubt
+from bitverdict.harness.emulator.frontend.lowerings.sums import Taking, may_be_product, sums_in_doubt, taken_products
 from bitverdict.harness.emulator.frontend.shared_stores import SharedStores
 from bitverdict.harness.emulator.frontend.thread_copies import Place, spread
 from bitverdict.harness.emulator.frontend.thread_copies import reduced as reduced_copies
@@ -55,13 +55,23 @@ def fold(t: Translator, op: Operation) -> None:
         return
     name = _combination(t, op, op.regions[0])
     if op.name == "tt.scan":
-        _assign(t, op, t.apply(_scan, name, operands, axis, scanning(t, op), op.flag("reverse")))
+        _scanned(t, op, name, operands)
     else:
         _reduction(t, op, name, operands)
     if t.scratch(op):
         t.meet()  # values go from warp to warp behind a barrier
     else:
         t.meet(warps=True)
+
+
+def _scanned(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
+    axis, order, alone = op.integer("axis") + t.leading, scanning(t, op), only(op)
+    taking = None
+    if alone is not None and alone.name == "arith.addf" and (found := taken_products(t, op, op, alone)):
+        taking, operands = found
+        if t.leading:  # some of the factors may be the same for all programs
+            operands = t.apply(np.broadcast_arrays, *operands)
+    _assign(t, op, t.apply(_scan, name, operands, axis, order, op.flag("reverse"), taking))
 
 
 def _assign(t: Translator, op: Operation, found: Any, *more: str) -> None:
@@ -124,8 +134,8 @@ def _order(
     pairs = alone is not None and alone.name in _PACKED and vectorised(layout, axis, str(kind.format), sm=_sm(t))
     order = reduction_order(layout, axis, pairs=pairs, single=alone is not None)
     if alone is not None and alone.name == "arith.addf" and (order.thread or order.lanes):
-        if leaves := fused_leaves(t, op, alone, bool(order.thread)):
-            return layout, order, *leaves
+        if found := taken_products(t, op, source, alone, order.thread[0] if order.thread else None):
+            return layout, order, found[0].first, found[1]
     return layout, order, None, operands
 
 
@@ -308,5 +318,12 @@ def scanning(t: Translator, op: Operation) -> ScanOrder:
     return scan_order(layout_of(t, op), kind.shape, op.integer("axis"))
 
 
-def _scan(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, order: ScanOrder, reverse: bool) -> tuple:
-    return scanned(arrays, axis, order, combine, reverse=reverse)
+def _scan(
+    combine: Combine,
+    arrays: tuple[np.ndarray, ...],
+    axis: int,
+    order: ScanOrder,
+    reverse: bool,
+    taking: Taking | None,
+) -> tuple:
+    return scanned(arrays, axis, order, combine, reverse=reverse, elements=taking)

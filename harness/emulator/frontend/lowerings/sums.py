@@ -10,14 +10,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.execution.threads import slots
 from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
 from bitverdict.harness.emulator.frontend.enclosing import OpenChoice
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.functions import factors, factors_by_constant, folds
+from bitverdict.harness.emulator.frontend.thread_copies import held as thread_elements
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
@@ -108,40 +111,101 @@ def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: T
     t.emit("{} = {}", t.value(result), t.apply(run, left, right, other))
 
 
-def fused_leaves(t: Translator, op: Operation, inner: Operation, held: bool) -> tuple[Callable, tuple[Any, ...]] | None:
-    """Where the compiled reduction `op`, whose region is the sum `inner`, takes products into its first sums: that first step on
-    the factors, and the factors. None where it only adds. `held`: a thread holds both sides of a first sum."""
+@dataclass(frozen=True)
+class Taking:
+    """The sums of a reduction or scan of products that take some of them in unrounded. An element is its word, the two factors
+    whose product it is, and whether the sum that it first goes into takes it in; of a scan also whether the sum does that puts
+    what stands before it in front of it. Further on there are only words."""
+
+    add: Callable
+    multiply_add: Callable
+
+    def first(self, *sides: np.ndarray) -> tuple[np.ndarray]:
+        """The sum of two elements; the left one is taken in where both might be."""
+        half = len(sides) // 2
+        left, right = sides[:half], sides[half:]
+        (found,) = self.behind(left[0], right)
+        if left[3].any():
+            found = np.where(left[3], self.multiply_add(left[1], left[2], right[0]), found)
+        return (found,)
+
+    def behind(self, before: np.ndarray, element: tuple[np.ndarray, ...], flag: int = 3) -> tuple[np.ndarray]:
+        """The sum of the words `before` and of elements, by their first sum (flag 3) or their later one (4)."""
+        taken = element[flag]
+        found = self.add(before, element[0])
+        return (np.where(taken, self.multiply_add(element[1], element[2], before), found) if taken.any() else found,)
+
+
+def taken_products(
+    t: Translator, op: Operation, source: Operation, inner: Operation, bit: int | None = None
+) -> tuple[Taking, tuple[Any, ...]] | None:
+    """Where the compiled reduction or scan `source`, whose region is the sum `inner`, takes products into its sums: how, and the
+    arrays that its elements are (of the operand of `op`, which has the copies of all threads where it is not `source`). None
+    where it only adds. `bit`: of the place along the axis, by which elements differ that a thread adds first."""
     if not t.fused or not may_be_product(t, op.operands[0], divided=True):
         return None
-    kind = t.typed(op, op.inputs[0])
+    if t.amd:
+        return _taken_products_of_amd(t, op, source, inner, bit)
+    kind, place = t.typed(source, source.inputs[0]), t.lane_words.place(t.operand(source, 0))
     try:
-        fate = _joint([t.contraction.fates.get(line) for line in (inner.line, op.last_line)]) or t.contraction.fate(inner.line)
-        joined = t.contraction.joined_by_ptxas(inner.line, fate)
+        found = t.contraction.fold(source.last_line)  # type: ignore[union-attr]
     except NotAssembled as error:
         raise NotModelled(op, f"a sum that takes a product, in a program that the compiler does not take: {error}") from error
-    if joined:
-        raise _unclear(op, "leaves it to ptxas, which fuses it in some steps of the loop that it unrolls")
+    if found.open:
+        raise _unclear(op, found.open)
+    if not found.fuses:
+        return None
+    product = _product(t, op.operands[0])
+    held = slots(place.shape, place.layout)  # (threads, registers)
+    if product is None or product.split or len(found.first) != held.shape[1]:
+        raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
+    flags = []
+    for each in (found.first, found.later)[: 2 if source.name == "tt.scan" else 1]:
+        flat = np.zeros(prod(place.shape), bool)
+        flat[held[:, np.array(each)]] = True
+        if (flat[held] != np.array(each)).any():
+            raise _unclear(op, "fuses it in one copy of an element and not in another")
+        flags.append(flat.reshape(place.shape) if op is source else flat[thread_elements(place)])
+    return _taking(t, op, kind, product, flags)
+
+
+def _taking(t: Translator, op: Operation, kind: Type, product: _Product, flags: list[np.ndarray]) -> tuple[Taking, tuple[Any, ...]]:
+    left, right = (_moved(t, product, name) for name in product.factors)
+    if product.negative:
+        left = t.apply(negative(kind.format), left)
+    multiply_add = fma64 if kind.format is None else fma if kind.format == "fp32" else narrow_fma(kind.format)
+    taking = Taking(binary(np.add, kind.format), multiply_add)
+    return taking, (t.value(op.operands[0]), left, right, *(t.constant(each, "taken") for each in flags))
+
+
+def _taken_products_of_amd(
+    t: Translator, op: Operation, source: Operation, inner: Operation, bit: int | None
+) -> tuple[Taking, tuple[Any, ...]] | None:
+    """As `taken_products`, by the lines of the machine code: one fate for all registers."""
+    kind, place = t.typed(op, op.inputs[0]), t.lane_words.place(t.operand(source, 0))
+    axis, held = source.integer("axis"), bit is not None
+    try:
+        fate = _joint([t.contraction.fates.get(line) for line in (inner.line, op.last_line)]) or t.contraction.fate(inner.line)
+    except NotAssembled as error:
+        raise NotModelled(op, f"a sum that takes a product, in a program that the compiler does not take: {error}") from error
     if not fate.fused:
         return None
     if fate.formats != {kind.element}:
         raise NotModelled(op, f"a sum that takes a product, where the compiler computes it in {', '.join(sorted(fate.formats))}")
     product = _product(t, op.operands[0])
     own = {-1, inner.line, op.last_line} | (product.lines | {move.line for move in product.moves} if product else set())
-    if product is None or product.split or fate.added or any(bool(lines) != held or not lines <= own for lines in fate.addends):
+    if (
+        source.name == "tt.scan"
+        or product is None
+        or product.split
+        or fate.added
+        or any(bool(lines) != held or not lines <= own for lines in fate.addends)
+    ):
         raise _unclear(op, "fuses only some products into the first sums, or one that reaches them through a branch or a select")
-    left, right = (_moved(t, product, name) for name in product.factors)
-    multiply_add = fma64 if kind.format is None else fma if kind.format == "fp32" else narrow_fma(kind.format)
-    multiply, minus, negated = binary(np.multiply, kind.format), negative(kind.format), product.negative
-
-    def first_sums(a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray) -> tuple[np.ndarray]:
-        """a * b + c * d; LLVM writes -(a * b) + -(c * d) as c * -d - a * b, but for what comes from another lane."""
-        if negated:
-            a, c = minus(a), minus(c)
-        if negated and held:
-            a, b, c, d = c, d, a, b
-        return (multiply_add(a, b, multiply(c, d)),)
-
-    return first_sums, (left, right)
+    index = np.arange(place.shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(place.shape))])
+    chosen = index >> bit & 1 == product.negative if bit is not None else True  # of -(a * b) + -(c * d) the right one
+    flags = np.array(np.broadcast_to(chosen, place.shape))
+    return _taking(t, op, kind, product, [flags if op is source else flags.reshape(-1)[thread_elements(place)]])
 
 
 def sums_in_doubt(t: Translator, body: list[Operation]) -> bool:

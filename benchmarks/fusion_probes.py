@@ -1,0 +1,251 @@
+"""Scans and sums of products on the emulated GPU, held word for word to their PTX or to a real GPU.
+
+    python benchmarks/fusion_probes.py [--arch sm_90] [--kind "scan"] [--share 8] [--jobs 2]
+    python benchmarks/fusion_probes.py --device cuda:0 [--jobs 12] [--words 4096]
+    python benchmarks/fusion_probes.py --launch cuda
+
+Which product a sum takes in is the compiler's choice, register by register. Every kind of `tests/support/fusion_kernels.py` is
+launched in each shape, type and number of warps below. Without a device, one program of each: its PTX is executed for all threads
+(`--share n`: every n-th of them). With one, the words of emulated sm_90 are held to those of the device, `--words` a launch. With
+`--launch` the kernels are launched on that device and nothing is compared, as a recorder of launches wants it.
+
+A word that the emulated GPU encloses is counted apart: it must lie inside. Exit status 1 where a word differs or lies outside.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator.numerics.enclosures import keys
+from tests.support import fusion_kernels
+from tests.support.ptx_threads import Threads, VerdictCache
+from tests.support.reduction_words import as_bytes, drawn
+
+SCANS = (
+    "scan", "scan of columns", "scan from the end", "scan, chosen", "scan, and one", "scan, negated", "scan of a row's product",
+    "scan of pairs", "kept, and taken away",
+)  # fmt: skip
+OF_COLUMNS = (
+    "sum of rows", "sum of weighted rows", "sum of rows, weights negated", "sum, chosen", "sum of products of sums",
+    "carried, of rows",
+)  # fmt: skip
+OF_ROWS = (
+    "sum of columns", "sum of weighted columns", "sum of columns, weights negated", "two sums", "carried", "variance",
+)  # fmt: skip
+ATTENTION = ("flash decoding", "layer norm backward")  # one word a column, computed in fp32
+KINDS = (*SCANS, *OF_COLUMNS, *OF_ROWS, *ATTENTION)
+SHAPES = ((1, 64), (2, 64), (4, 32), (4, 128), (8, 64), (16, 16), (16, 64), (32, 32), (64, 16), (1, 1024))
+TYPES = (torch.float32, torch.float16, torch.bfloat16)
+WARPS = (1, 4)
+STEPS = 3
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a probe, of any number of programs."""
+
+    kind: str
+    rows: int
+    columns: int
+    dtype: torch.dtype
+    warps: int
+    arch: str = "sm_90"
+
+    def __str__(self) -> str:
+        name = str(self.dtype).removeprefix("torch.")
+        return f"{self.kind}, {self.rows} x {self.columns} of {name}, {self.warps} warps, {self.arch}"
+
+    @property
+    def left(self) -> int:
+        """Words that one program stores."""
+        return self.rows * self.columns if self.kind in SCANS else self.rows if self.kind in OF_ROWS else self.columns
+
+    @property
+    def output(self) -> torch.dtype:
+        return torch.float32 if self.kind in ATTENTION else self.dtype
+
+    def tensors(self, programs: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        count = (programs + 1) * self.rows * self.columns + STEPS * self.columns
+        return drawn((count,), self.dtype, 1), drawn((count,), self.dtype, 2), torch.zeros(programs * self.left, dtype=self.output)
+
+    def constants(self) -> dict[str, Any]:
+        return {"ROWS": self.rows, "COLUMNS": self.columns, "KIND": self.kind}
+
+    def run(self, tensors: tuple[torch.Tensor, ...], programs: int) -> Any:
+        options = {"num_warps": self.warps, "enable_fp_fusion": True}
+        return fusion_kernels.probe[(programs,)](*tensors, STEPS, **self.constants(), **options)
+
+
+@dataclass
+class Words:
+    """What the emulated GPU gave: bytes of the words, the ends of their enclosures as bytes of int64 keys, or why it refused; and
+    the PTX, where it is asked for."""
+
+    words: bytes = b""
+    low: bytes = b""
+    high: bytes = b""
+    refused: str = ""
+    text: str = ""
+
+
+@dataclass
+class Tally:
+    """Launches, words, and those that differ, lie inside an enclosure or outside of it, by kind."""
+
+    launches: Counter[str] = field(default_factory=Counter)
+    words: Counter[str] = field(default_factory=Counter)
+    differing: Counter[str] = field(default_factory=Counter)
+    inside: Counter[str] = field(default_factory=Counter)
+    outside: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def add(self, launch: Launch, ours: Words, theirs: bytes) -> None:
+        got, size = np.frombuffer(ours.low, np.int64), launch.output.itemsize
+        due, mine = (np.frombuffer(each, f"u{size}") for each in (theirs, ours.words))
+        self.launches[launch.kind] += 1
+        self.words[launch.kind] += due.size
+        open_ = np.zeros(due.size, bool)
+        if got.size:
+            low, high, at = got, np.frombuffer(ours.high, np.int64), keys(due)
+            open_ = low < high
+            within = (low <= at) & (at <= high)
+            self.inside[launch.kind] += int((open_ & within).sum())
+            self.outside[launch.kind] += int((open_ & ~within).sum())
+        wrong = int(((due != mine) & ~open_).sum())
+        self.differing[launch.kind] += wrong
+        if wrong:
+            print(f"{wrong} of {due.size} words differ: {launch}", flush=True)
+
+    def told(self, where: str, began: float) -> int:
+        """Print it; the exit status."""
+        for kind in sorted(self.launches):
+            print(
+                f"{kind:32} {self.launches[kind]:4} launches {self.words[kind]:9,} words, {self.differing[kind]} differ, "
+                f"{self.inside[kind]} inside an enclosure, {self.outside[kind]} outside"
+            )
+        for reason, count in self.refused.most_common():
+            print(f"{count} refused: {reason}")
+        total = [each.total() for each in (self.launches, self.words, self.differing, self.inside, self.outside)]
+        print("{}: {} launches, {:,} words, {} differ, {} inside an enclosure, {} outside".format(where, *total), end="")
+        print(f", {self.refused.total()} refused, {time.perf_counter() - began:.0f} s")
+        return int(bool(self.differing.total() or self.outside.total()))
+
+
+def launches(arch: str, kinds: tuple[str, ...] = KINDS) -> Iterator[Launch]:
+    """All probes for `arch`."""
+    for kind in kinds:
+        for rows, columns in SHAPES:
+            for dtype in TYPES:
+                yield from (Launch(kind, rows, columns, dtype, warps, arch) for warps in WARPS)
+
+
+def on_the_emulator(launch: Launch, programs: int, with_text: bool = False) -> Words:
+    """The words of all programs, and their enclosures."""
+    warnings.simplefilter("ignore")
+    tensors = launch.tensors(programs)
+    try:
+        with emulated(launch.arch) as device:
+            made = launch.run(tensors, programs)
+            text = made.asm["ptx"] if with_text else ""
+    except EmulatedFault as error:
+        return Words(refused=str(error).partition(" [")[0])
+    words, ends = as_bytes(tensors[-1]).tobytes(), device.enclosure(tensors[-1])
+    if ends is None:
+        return Words(words, text=text)
+    low, high = (keys(each).tobytes() for each in ends)
+    return Words(words, low, high, text=text)
+
+
+def by_ptx(launch: Launch) -> tuple[Words, bytes]:
+    """The words of one program both ways."""
+    ours = on_the_emulator(launch, 1, with_text=True)
+    if ours.refused:
+        return ours, b""
+    room = [as_bytes(each).copy() for each in launch.tensors(1)]
+    addresses = [each.__array_interface__["data"][0] for each in room]
+    threads = Threads(ours.text, [*addresses, STEPS], VerdictCache(*room), 32 * launch.warps)
+    try:
+        threads.run()
+    except NotImplementedError as error:
+        return Words(refused=f"not executed: {error}"), b""
+    return ours, room[-1].tobytes()
+
+
+def on_the_device(launch: Launch, programs: int, device: str) -> bytes:
+    """The words of all programs on a real GPU."""
+    warnings.simplefilter("ignore")
+    tensors = tuple(each.to(device) for each in launch.tensors(programs))
+    launch.run(tensors, programs)
+    return as_bytes(tensors[-1].cpu()).tobytes()
+
+
+def held_to_the_ptx(listed: list[Launch], jobs: int) -> int:
+    tally, began = Tally(), time.perf_counter()
+    pool = ProcessPoolExecutor(jobs, get_context("spawn")) if jobs > 1 else None
+    for launch, (ours, theirs) in zip(listed, pool.map(by_ptx, listed) if pool else map(by_ptx, listed), strict=True):
+        if ours.refused:
+            tally.refused[f"{launch.kind}: {ours.refused}"] += 1
+        else:
+            tally.add(launch, ours, theirs)
+    return tally.told("PTX", began)
+
+
+def held_to_the_device(listed: list[Launch], device: str, jobs: int, words: int) -> int:
+    """A third of the processes compile and launch, so that the emulated GPU and the compiler share the cores."""
+    tally, began, real, started = Tally(), time.perf_counter(), max(jobs // 3, 1), get_context("spawn")
+    with ProcessPoolExecutor(max(jobs - real, 1), started) as emulators, ProcessPoolExecutor(real, started) as gpus:
+
+        def both(pools: tuple[Executor, Executor], launch: Launch) -> tuple[Future, Future]:
+            count = max(words // launch.left, 1)
+            return pools[0].submit(on_the_emulator, launch, count), pools[1].submit(on_the_device, launch, count, device)
+
+        answers = [both((emulators, gpus), launch) for launch in listed]
+        for launch, (ours, theirs) in zip(listed, answers, strict=True):
+            found = ours.result()
+            if found.refused:
+                tally.refused[f"{launch.kind}: {found.refused}"] += 1
+            else:
+                tally.add(launch, found, theirs.result())
+    return tally.told(torch.cuda.get_device_name(device), began)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", choices=("sm_80", "sm_90", "sm_100"), default="sm_90")
+    parser.add_argument("--kind", choices=KINDS, action="append")
+    parser.add_argument("--share", type=int, default=1)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--device")
+    parser.add_argument("--launch", metavar="DEVICE")
+    parser.add_argument("--words", type=int, default=1 << 12)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    listed = list(launches("sm_90" if options.device else options.arch, tuple(options.kind or KINDS)))[:: options.share]
+    if options.launch:
+        for launch in listed:
+            on_the_device(launch, max(options.words // launch.left, 1), options.launch)
+        print(f"{len(listed)} launches")
+        return 0
+    if options.device:
+        return held_to_the_device(listed, options.device, options.jobs, options.words)
+    return held_to_the_ptx(listed, options.jobs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,527 @@
+"""Which product each sum inside a `tt.reduce` or `tt.scan` takes in, register by register, read off the compiled program.
+
+Triton writes such an operation out in LLVM's dialect as one addition a register and step. Which of them becomes a fused
+multiply-add, and of which of two products, LLVM decides for each: its SLP vectoriser may swap the operands of single lanes, and a
+negated product is none. So the additions are followed down to the PTX. Every instruction of the dialect is given a column of its
+own (a *mark*) under its line of the tile program; LLVM carries it along. Where the vectoriser put several under one mark, or a mark
+is lost, an addition is known by what it sums: the bytes that were loaded which it depends on (*sources*). They are told from the
+dialect and from the PTX alike, whatever was done to the arithmetic between.
+
+What PTX leaves to ptxas (a product and a sum without `.rn`) is read off the machine code. What cannot be told is *open*.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bitverdict.harness.emulator.frontend.assembly import (
+    LABEL,
+    UNPLACED,
+    Instruction,
+    instructions,
+    machine_code,
+    marked_ptx,
+    placed_columns,
+)
+from bitverdict.harness.emulator.frontend.float_instructions import (
+    JOINED,
+    Definitions,
+    adds,
+    form_of,
+    is_open_product,
+    multiplies,
+    origins,
+)
+
+Source = tuple[int, int, int]  # line and column of what loads, and the byte of the result
+Mark = tuple[int, int]  # line and column
+Path = tuple[tuple[int, int], ...]  # which part of a value: (index, bytes of a part), the outermost first
+_STATEMENT = re.compile(r'\s*(%[\w.$#-]+)(?::\d+)? = (?:llvm\.)?([\w.]+)\s*(.*?) loc\((?:"tile program":(\d+):(\d+)\)$|[#"])')
+_NAME = re.compile(r"%[\w.$-]+")
+_BLOCK = re.compile(r"\s*(\^\w+)(?:\((.*)\))?:")
+_HANDED = re.compile(r"(\^\w+)(?:\(([^:)]*) : )?")
+_BYTES = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8, "ptr": 8}
+_LOADS = ("inline_asm", "load", "nvvm.ldmatrix", "atomicrmw", "cmpxchg", "nvvm.")
+_ARITHMETIC = ("fadd", "fsub", "fmul", "fdiv", "intr.fma", "intr.fmuladd")
+_CONSTANT = re.compile(r"(-?\d+) :")
+_WHOLE: Path = ()
+_CAST = "builtin.unrealized_conversion_cast"
+
+
+@dataclass(frozen=True)
+class FoldSums:
+    """Of one reduction or scan, by register of its operand: whether the sum that register first goes into takes in its product
+    (`first`), and whether the sum that puts what stands before it in front of it does (`later`, of a scan). `open`: why this is
+    not known, empty where it is."""
+
+    first: tuple[bool, ...] = ()
+    later: tuple[bool, ...] = ()
+    open: str = ""
+
+    @property
+    def fuses(self) -> bool:
+        return any(self.first) or any(self.later)
+
+
+@dataclass
+class _Sum:
+    """One addition of the dialect: its mark, and of each of its lanes the registers that its two sides are (None for none) and what
+    each side depends on."""
+
+    mark: Mark
+    lanes: list[tuple[tuple[int | None, int | None], tuple[frozenset[Source], frozenset[Source]]]]
+    products: tuple[frozenset[Mark], frozenset[Mark]]  # the multiplications that the sides are
+    names: tuple[str, str]  # the values that the sides are
+
+    @property
+    def sources(self) -> frozenset[Source]:
+        return frozenset().union(*(side for _, sides in self.lanes for side in sides))
+
+
+class _Dialect:
+    """The values of a module in LLVM's dialect, by name."""
+
+    def __init__(self, text: str) -> None:
+        self.made: dict[str, tuple[str, str, Mark]] = {}  # operation, what stands behind it, mark
+        self.order: list[str] = []
+        self.handed: dict[str, list[str]] = defaultdict(list)  # argument of a block -> what branches give it
+        arguments: dict[str, list[str]] = {}
+        branches: list[tuple[str, list[str]]] = []
+        self.known: dict[tuple[str, Path], frozenset[Source]] = {}
+        for line in text.splitlines():
+            if found := _STATEMENT.match(line):
+                self.made[found[1]] = (found[2], found[3], (int(found[4] or 0), int(found[5] or 0)))
+                self.order.append(found[1])
+            elif found := _BLOCK.match(line):
+                arguments[found[1]] = re.findall(r"(%[\w.$-]+): ", found[2] or "")
+            elif "llvm.br " in line or "llvm.cond_br " in line:
+                branches += [(to, _NAME.findall(given or "")) for to, given in _HANDED.findall(line)]
+        for to, given in branches:
+            for argument, name in zip(arguments.get(to, ()), given, strict=False):
+                self.handed[argument].append(name)
+
+    def sources(self, name: str, path: Path = _WHOLE, near: bool = False) -> frozenset[Source]:
+        """What the part `path` of the value `name` depends on; `near`: by the fewest operations."""
+        if near:
+            return _nearest([(name, path)], self._step, lambda at: self.made.get(at[0], ("",))[0] in _ARITHMETIC)
+        if (name, path) in self.known:
+            return self.known[name, path]
+        found, seen, waiting = set[Source](), set[tuple[str, Path]](), [(name, path)]
+        while waiting:
+            at = waiting.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            if at in self.known:
+                found |= self.known[at]
+                continue
+            made, taken = self._step(*at)
+            found |= made
+            waiting += taken
+        self.known[name, path] = frozenset(found)
+        return self.known[name, path]
+
+    def _step(self, name: str, path: Path) -> tuple[set[Source], list[tuple[str, Path]]]:
+        if name not in self.made:
+            return set(), [(each, path) for each in self.handed.get(name, ())]
+        operation, rest, mark = self.made[name]
+        names = _NAME.findall(rest.partition(" : ")[0])
+        if operation == "extractvalue":
+            return set(), [(names[0], ((self._index(rest), self._struct_part(rest)), *path))]
+        if operation == "insertvalue":
+            value, into = names
+            if not path:
+                return set(), [(value, path), (into, path)]
+            return set(), [(value, path[1:]) if path[0][0] == self._index(rest) else (into, path)]
+        if operation == "extractelement":
+            return set(), [(names[0], (*self._element(names[1], rest), *path))]
+        if operation == "insertelement":
+            value, into, where = names
+            if not path or (index := self._number(where)) is None:
+                return set(), [(value, _WHOLE), (into, path)]
+            return set(), [(value, path[1:]) if path[0][0] == index else (into, path)]
+        if operation.startswith(_LOADS) and not operation.startswith("nvvm.read"):
+            return {(*mark, sum(index * size for index, size in path))}, []
+        if operation == "select":
+            names = names[1:]
+        if operation in ("bitcast", "freeze", _CAST) or operation.startswith("f"):
+            return set(), [(each, path) for each in names]  # lane by lane
+        return set(), [(each, path if operation in ("select",) else _WHOLE) for each in names]
+
+    def _struct_part(self, rest: str) -> int:
+        part = rest.rpartition("struct<(")[2].partition(",")[0].rstrip(">) ")
+        return _BYTES.get(part, 4)
+
+    def _index(self, rest: str) -> int:
+        found = re.search(r"\[(\d+)\]", rest)
+        return int(found[1]) if found else 0
+
+    def _element(self, where: str, rest: str) -> Path:
+        found = re.search(r"vector<(\d+)x(\w+)>", rest)
+        count, size = (int(found[1]), _BYTES.get(found[2], 4)) if found else (1, 4)
+        index = self._number(where)
+        return () if count == 1 or index is None else ((index, size),)
+
+    def _number(self, name: str) -> int | None:
+        operation, rest, _ = self.made.get(name, ("", "", (0, 0)))
+        found = _CONSTANT.search(rest.replace("(", "")) if operation == "mlir.constant" else None
+        return int(found[1]) if found else None
+
+    def products(self, name: str, path: Path = _WHOLE) -> frozenset[Mark]:
+        """The multiplications that the value `name` is, its sign changed perhaps."""
+        found, seen, waiting = set[Mark](), set[tuple[str, Path]](), [(name, path)]
+        while waiting:
+            at = waiting.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            operation, _, mark = self.made.get(at[0], ("", "", (0, 0)))
+            if operation == "fmul":
+                found.add(mark)
+            elif not operation or operation in ("fneg", "bitcast", _CAST) or operation.startswith(("extract", "insert")):
+                waiting += self._step(*at)[1]
+        return frozenset(found)
+
+    def register_of(self, name: str, registers: dict[str, int]) -> list[int | None]:
+        """The register that each lane of the value `name` is; None where it is none."""
+        if name in registers:
+            return [registers[name]]
+        operation, rest, _ = self.made.get(name, ("", "", (0, 0)))
+        if operation != "insertelement":
+            return [None]
+        found = re.search(r"vector<(\d+)x", rest)
+        lanes: list[int | None] = [None] * (int(found[1]) if found else 1)
+        while operation == "insertelement":
+            value, name, where = _NAME.findall(rest.partition(" : ")[0])
+            index = self._number(where)
+            if index is not None and index < len(lanes) and lanes[index] is None:
+                lanes[index] = registers.get(value)
+            operation, rest, _ = self.made.get(name, ("", "", (0, 0)))
+        return lanes
+
+    def sums(self, lines: tuple[int, int]) -> tuple[int, list[_Sum]]:
+        """How many registers the operand of the reduction or scan has, whose sum stands at the first of `lines` and which ends at
+        the second, and its additions."""
+        struct, registers = "", dict[str, int]()
+        found: list[_Sum] = []
+        for name in self.order:
+            operation, rest, mark = self.made[name]
+            if mark[0] == lines[1] and operation == "extractvalue" and not found:
+                (source,) = _NAME.findall(rest.partition(" : ")[0])
+                struct = struct or source
+                if source == struct:
+                    registers[name] = self._index(rest)
+            elif operation == "fadd" and mark[0] in lines:
+                left, right = _NAME.findall(rest.partition(" : ")[0])[:2]
+                sides = [self.register_of(each, registers) for each in (left, right)]
+                count = max(map(len, sides))
+                lanes = []
+                for lane in range(count):
+                    path: Path = ((lane, 0),) if count > 1 else _WHOLE
+                    one, other = (side[lane] if len(side) == count else None for side in sides)
+                    lanes.append(((one, other), (self.sources(left, path), self.sources(right, path))))
+                found.append(_Sum(mark, lanes, (self.products(left), self.products(right)), (left, right)))
+        return len(set(registers.values())), found
+
+
+def _nearest(start: list, step: Callable[..., tuple[set[Source], list]], counts: Callable[[Any], bool]) -> frozenset[Source]:
+    """The sources that `step` leads to from `start` by the fewest of the operations that `counts` names."""
+    layer, seen = list(start), set[Any]()
+    while layer:
+        found, later, waiting = set[Source](), list[Any](), layer
+        while waiting:
+            at = waiting.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            made, taken = step(*at)
+            found |= made
+            (later if counts(at) else waiting).extend(taken)
+        if found:
+            return frozenset(found)
+        layer = later
+    return frozenset()
+
+
+@dataclass
+class _Code:
+    """The PTX: its instructions with their marks, and what registers depend on. What an instruction reads that its block wrote
+    before is named after that ("%r1@17")."""
+
+    listed: list[tuple[Instruction, Mark]]
+    defined: Definitions
+    marks: dict[int, Mark]  # of an instruction, by identity
+    known: dict[tuple[str, int | None], frozenset[Source]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, text: str) -> _Code:
+        coded, marks = placed_columns(text)
+        listed, defined, here = list[tuple[Instruction, Mark]](), defaultdict[str, list[Instruction]](list), dict[str, str]()
+        last: dict[str, Instruction] = {}  # by register, what writes it last in this block
+
+        def leave() -> None:
+            for name, instruction in last.items():
+                defined[name].append(instruction)
+            here.clear()
+            last.clear()
+
+        for number, given in enumerate(instructions(coded)):
+            if given.opcode == LABEL:
+                leave()
+                continue
+            instruction = replace(given, reads=tuple(here.get(each, each) for each in given.reads))
+            listed.append((instruction, marks[given.line] if given.line >= 0 else (0, 0)))
+            for name in given.writes:
+                here[name] = f"{name}@{number}"
+                defined[here[name]], last[name] = [instruction], instruction
+            if given.opcode.startswith("bra"):
+                leave()
+        leave()
+        return cls(listed, dict(defined), {id(each): mark for each, mark in listed})
+
+    def sources(self, name: str, half: int | None = None) -> frozenset[Source]:
+        """What register `name`, or one `half` of it, depends on."""
+        if (name, half) in self.known:
+            return self.known[name, half]
+        found, seen, waiting = set[Source](), set[tuple[str, int | None]](), [(name, half)]
+        while waiting:
+            at = waiting.pop()
+            if at in seen:
+                continue
+            seen.add(at)
+            if at in self.known:
+                found |= self.known[at]
+                continue
+            makers = self.defined.get(at[0], [])
+            loads = [each for each in makers if each.opcode.startswith(("ld", "atom", "mma", "wgmma", "tcgen05"))]
+            for maker in [each for each in loads if not each.opcode.startswith("ld.param")] or makers:
+                made, taken = self._step(maker, *at)
+                found |= made
+                waiting += taken
+        self.known[name, half] = frozenset(found)
+        return self.known[name, half]
+
+    def nearest(self, names: Iterable[str], half: int | None) -> frozenset[Source]:
+        """What the product of the registers `names`, or of one `half` of them, depends on by the fewest operations."""
+
+        def step(at: tuple[str, int | None]) -> tuple[set[Source], list[tuple[str, int | None]]]:
+            found, more = set[Source](), list[tuple[str, int | None]]()
+            makers = self.defined.get(at[0], [])
+            loads = [each for each in makers if each.opcode.startswith("ld") and not each.opcode.startswith("ld.param")]
+            for maker in loads or makers:
+                made, taken = self._step(maker, *at)
+                found |= made
+                more += taken
+            return found, more
+
+        def counts(at: tuple[str, int | None]) -> bool:
+            return any(each.opcode.partition(".")[0] in ("add", "sub", "mul", "fma", "div") for each in self.defined.get(at[0], []))
+
+        return _nearest([(name, half) for name in names], lambda *at: step(at), counts)
+
+    def _step(self, maker: Instruction, name: str, half: int | None) -> tuple[set[Source], list[tuple[str, int | None]]]:
+        kind, name = maker.opcode.partition(".")[0], name.partition("@")[0]
+        reads = [each for each in maker.reads if each.startswith("%")]
+        if kind in ("ld", "atom", "mma", "wgmma", "tcgen05", "ldmatrix", "shfl"):
+            if maker.opcode.startswith("ld.param"):
+                return set(), []
+            size = _bits(maker.opcode) // 8
+            return {(*self.marks[id(maker)], maker.writes.index(name) * size + (half or 0) * 2)}, []
+        if kind == "mov" and len(maker.writes) == 2 and len(reads) == 1:
+            return set(), [(reads[0], maker.writes.index(name))]
+        if kind == "mov" and len(maker.reads) == 2:
+            picked = maker.reads if half is None else (maker.reads[half],)
+            return set(), [(each, None) for each in picked if each.startswith("%")]
+        if kind in ("shl", "shr", "and") and half is None and len(reads) == 1 and maker.opcode.endswith("32"):
+            amount = maker.reads[1]
+            if (kind, amount) in (("shl", "16"), ("and", "65535")):
+                return set(), [(reads[0], 0)]
+            if (kind, amount) in (("shr", "16"), ("and", "-65536")):
+                return set(), [(reads[0], 1)]
+        if kind == "selp":
+            reads = [each for each in maker.reads[:2] if each.startswith("%")]
+        if kind == "cvt" and maker.opcode.endswith("16"):
+            half = 0 if maker.opcode == "cvt.u16.u32" else None
+        packed = maker.opcode.endswith("x2") or kind in ("mov", "selp")
+        return set(), [(each, half if packed or kind == "cvt" else None) for each in reads]
+
+
+def _bits(opcode: str) -> int:
+    found = re.search(r"[bfsu](\d+)$", opcode)
+    return int(found[1]) if found else 32
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    """What one instruction makes of a sum: None where it adds, 0 or 1 where it takes in the product that this side is, -1 where
+    that is not known. `reached`: products and divisions that ptxas may still take in."""
+
+    side: int | None
+    place: int  # of the instruction among those of floats
+    reached: bool
+
+
+def fold_sums(program: str, capability: int, folds: Iterable[tuple[int, int, str]]) -> list[FoldSums]:
+    """Of each of the `folds` (the line of its sum, the line that ends it, the element type) of the tile program `program`."""
+    dialect_text, text = marked_ptx(program, capability)
+    dialect, code = _Dialect(dialect_text), _Code.of(text)
+    joined: list[set[int]] = []
+
+    def machine() -> set[int]:
+        if not joined:
+            joined.append(_machine_places(text, capability))
+        return joined[0]
+
+    return [_read((one + 1, last + 1), form, dialect, code, machine) for one, last, form in folds]
+
+
+def _read(lines: tuple[int, int], form: str, dialect: _Dialect, code: _Code, machine: Callable[[], set[int]]) -> FoldSums:
+    count, sums = dialect.sums(lines)
+    here = [(place, each, mark) for place, each, mark in _float_sums(code) if mark[0] in lines]
+    forms = {form_of(each.opcode) for _, each, _ in here}
+    if forms - {form}:
+        return FoldSums(open=f"computes it in {', '.join(sorted(forms))}")
+    first, later = [False] * count, [False] * count
+    touched = set[int]()
+    direct = [each for each in sums if any(register is not None for sides, _ in each.lanes for register in sides)]
+    if not direct:
+        return FoldSums(open="" if not any(each.opcode.startswith("fma.") for _, each, _ in here) else "fuses it in another way")
+    if not any(each.opcode.startswith("fma.") and not adds(each, code.defined) for _, each, _ in here):
+        reached = {place for place, each, _ in here if _is_reached(each, code)}
+        if reached and reached & machine():
+            return FoldSums(open="leaves it to ptxas, which takes in a product")
+        return FoldSums(tuple(first), tuple(later))
+    used = set[int]()
+    for each in direct:
+        outcomes = []
+        for lane in range(len(each.lanes)):
+            found = _instructions_of(each, lane, here, code, sums)
+            used.update(place for place, *_ in found)
+            outcomes += [_outcome(each, lane, *one, dialect, code) for one in found]
+        sides = set()
+        for outcome in outcomes:
+            side = outcome.side
+            if side is None and outcome.reached:
+                if outcome.place in machine():
+                    return FoldSums(open="leaves it to ptxas, which takes in a product")
+            sides.add(side)
+        if not sides:
+            return FoldSums(open="keeps nothing of one of its sums that could be read")
+        if len(sides) > 1 or -1 in sides:
+            return FoldSums(open="fuses it in one place and not in another")
+        (side,) = sides
+        for registers, _ in each.lanes:
+            for which, register in enumerate(registers):
+                if register is None:
+                    continue
+                flags = later if register in touched else first
+                flags[register] = side == which
+            touched.update(register for register in registers if register is not None)
+    left = [
+        each for place, each, _ in here if place not in used and each.opcode.startswith("fma.") and not adds(each, code.defined)
+    ]
+    if left:
+        return FoldSums(open="fuses a product into it that reaches it through a branch, a loop or a select")
+    return FoldSums(tuple(first), tuple(later))
+
+
+def _float_sums(code: _Code) -> Iterator[tuple[int, Instruction, Mark]]:
+    """Additions and fused multiply-adds, each with its place among the instructions that `_machine_places` numbers."""
+    place = -1
+    for instruction, mark in code.listed:
+        kind = instruction.opcode.partition(".")[0]
+        if not form_of(instruction.opcode) or kind not in ("add", "sub", "mul", "fma", "div"):
+            continue
+        place += 1
+        if kind in ("add", "sub", "fma") and not multiplies(instruction, code.defined):
+            yield place, instruction, mark
+
+
+def _instructions_of(
+    each: _Sum, lane: int, here: list[tuple[int, Instruction, Mark]], code: _Code, sums: list[_Sum]
+) -> list[tuple[int, Instruction, int | None]]:
+    """The instructions that compute one lane of the addition `each`, with the half that does: those of its mark that depend on what
+    it does; else those of another mark, where no other addition depends on the same."""
+    due = frozenset().union(*each.lanes[lane][1])
+
+    def halves(instruction: Instruction) -> list[int | None]:
+        packed = instruction.opcode.endswith("x2")
+        asked: tuple[int | None, ...] = ((lane,) if len(each.lanes) > 1 else (0, 1)) if packed else (None,)
+        return [half for half in asked if frozenset().union(*(code.sources(name, half) for name in instruction.reads)) == due]
+
+    matching = [(place, instruction, half, mark) for place, instruction, mark in here for half in halves(instruction)]
+    if same := [(place, instruction, half) for place, instruction, half, mark in matching if mark == each.mark]:
+        return same
+    others = [(place, instruction, half) for place, instruction, half, _ in matching]
+    if others and all(_same_sides(other, each) for other in sums if other.sources == each.sources):
+        return others
+    mine = [(place, instruction) for place, instruction, mark in here if mark == each.mark]
+    half = lane if len(each.lanes) > 1 else None
+    if len(mine) != 1 or others or (half is None and mine[0][1].opcode.endswith("x2")):
+        return []
+    return [(*mine[0], half if mine[0][1].opcode.endswith("x2") else None)]
+
+
+def _same_sides(one: _Sum, other: _Sum) -> bool:
+    return {sides for _, sides in one.lanes} == {sides for _, sides in other.lanes}
+
+
+def _outcome(
+    each: _Sum, lane: int, place: int, instruction: Instruction, half: int | None, dialect: _Dialect, code: _Code
+) -> _Outcome:
+    registers, sources = each.lanes[lane]
+    if not instruction.opcode.startswith("fma.") or adds(instruction, code.defined):
+        return _Outcome(None, place, _is_reached(instruction, code))
+    leaves = [which for which, register in enumerate(registers) if register is not None]
+    if len(leaves) == 1:
+        return _Outcome(leaves[0], place, False)
+    if each.products[0] == each.products[1] and sources[0] == sources[1]:
+        return _Outcome(0, place, False)  # a product and itself
+    added = {code.marks[id(one)] for one in origins(instruction.reads[2:], code.defined) if multiplies(one, code.defined)}
+    taken = frozenset().union(*(code.sources(name, half) for name in instruction.reads[:2]))
+    rest = code.sources(instruction.reads[2], half)
+    alone = (sources[0] - sources[1], sources[1] - sources[0])
+    for which, other in ((0, 1), (1, 0)):
+        clear = not taken & alone[other] and not rest & alone[which]
+        if clear and (taken & alone[which] or rest & alone[other]):
+            return _Outcome(which, place, False)
+    near = [dialect.sources(name, ((lane, 0),) if len(each.lanes) > 1 else _WHOLE, near=True) for name in each.names]
+    product = code.nearest(instruction.reads[:2], half)
+    if near[0] != near[1] and product in near:
+        return _Outcome(near.index(product), place, False)
+    for which in (0, 1):
+        if len(each.lanes) == 1 and added and added <= each.products[1 - which] and not added & each.products[which]:
+            return _Outcome(which, place, False)
+    return _Outcome(-1, place, False)
+
+
+def _is_reached(instruction: Instruction, code: _Code) -> bool:
+    """Whether ptxas may take a product or a quotient into the addition `instruction`."""
+    made = origins(instruction.reads, code.defined)
+    return "rn" not in instruction.opcode.split(".") and any(
+        is_open_product(each) or each.opcode == "div.full.f32" for each in made
+    )
+
+
+def _machine_places(text: str, capability: int) -> set[int]:
+    """The places of the float instructions of PTX that are fused multiply-adds in the machine code."""
+    found, count, within = [], UNPLACED, False
+    for raw in text.splitlines():
+        if raw.lstrip().startswith(".loc"):
+            within = True
+            continue
+        if within and re.match(
+            r"\s*(?:@!?%\w+\s+)?(?:add|sub|mul|fma|div)\.(?:\w+\.)*(?:f32|f32x2|f16|f16x2|bf16|bf16x2|f64)\s", raw
+        ):
+            found.append(f"\t.loc\t1 {count + 1} 1")
+            count += 1
+        found.append(raw)
+    code = machine_code("\n".join(found) + "\n", capability)
+    return {line - UNPLACED for line, listed in code.items() if line >= UNPLACED and any(map(JOINED.match, listed))}
+
+
+__all__ = ["FoldSums", "fold_sums"]

@@ -1,0 +1,98 @@
+"""Kernels in which the compiler may take a product into a sum: scans, sums, sums that a loop carries, rows of attention.
+
+Each program has a tile of ROWS x COLUMNS of its own in `x` and `y`, and stores `words_of` words to `out`."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _decayed(decay_a, value_a, decay_b, value_b):
+    return decay_a * decay_b, value_a * decay_b + value_b
+
+
+@triton.jit
+def probe(x, y, out, steps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, KIND: tl.constexpr):
+    """One scan or sum of the kind `KIND`; `steps` is how often a loop runs."""
+    row, column = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
+    places = row[:, None] * COLUMNS + column[None, :] + tl.program_id(0) * (ROWS * COLUMNS)
+    a, b = tl.load(x + places), tl.load(y + places)
+    p = tl.load(y + tl.program_id(0) * (ROWS * COLUMNS) + row)  # [ROWS]
+    q = tl.load(y + tl.program_id(0) * (ROWS * COLUMNS) + column)  # [COLUMNS]
+    if KIND == "scan":
+        found = tl.cumsum(a * b, 1)
+    elif KIND == "scan of columns":
+        found = tl.cumsum(a * b, 0)
+    elif KIND == "scan from the end":
+        found = tl.cumsum(a * b, 1, reverse=True)
+    elif KIND == "scan, chosen":
+        found = tl.cumsum(tl.where(a > 0, a * b, 0.0).to(a.dtype), 1)
+    elif KIND == "scan, and one":
+        found = tl.cumsum(a * b + 1, 1)
+    elif KIND == "scan, negated":
+        found = tl.cumsum(-(a * b), 1)
+    elif KIND == "scan of a row's product":
+        found = tl.cumsum(a * p[:, None], 1)
+    elif KIND == "scan of pairs":
+        _decay, found = tl.associative_scan((b, a), 1, _decayed)
+    elif KIND == "sum of rows":
+        found = tl.sum(a * b, 0)
+    elif KIND == "sum of columns":
+        found = tl.sum(a * b, 1)
+    elif KIND == "sum of weighted rows":
+        found = tl.sum(p[:, None] * a, 0)
+    elif KIND == "sum of rows, weights negated":
+        found = tl.sum((-p)[:, None] * a, 0)
+    elif KIND == "sum of weighted columns":
+        found = tl.sum(a * q[None, :], 1)
+    elif KIND == "sum of columns, weights negated":
+        found = tl.sum(a * (-q)[None, :], 1)
+    elif KIND == "sum, chosen":
+        found = tl.sum(tl.where(a > 0, a * b, 0.0).to(a.dtype), 0)
+    elif KIND == "two sums":
+        found = tl.sum(a * b, 1) + tl.sum(a * a, 1)
+    elif KIND == "sum of products of sums":
+        found = tl.sum((a + b) * (a - b), 0)
+    elif KIND == "kept, and taken away":
+        found = a - b * tl.sum(a * b, 1, keep_dims=True)
+    elif KIND == "carried":
+        carried = tl.zeros([ROWS, COLUMNS], a.dtype)
+        for step in range(steps):
+            carried = carried * b + tl.load(x + places + step)
+        found = tl.sum(carried * a, 1)
+    elif KIND == "carried, of rows":
+        carried = tl.zeros([ROWS, COLUMNS], a.dtype)
+        for step in range(steps):
+            carried = carried * b + tl.load(x + places + step)
+        found = tl.sum(carried * p[:, None], 0)
+    elif KIND == "flash decoding":
+        most = tl.full([], -1e30, tl.float32)
+        total = tl.zeros([], tl.float32)
+        found = tl.zeros([COLUMNS], tl.float32)
+        for step in range(steps):
+            keys = tl.load(x + places + step).to(tl.float32)
+            scores = tl.sum(q[None, :].to(tl.float32) * keys, 1) * 0.125
+            now = tl.maximum(most, tl.max(scores, 0))
+            weights, kept = tl.exp(scores - now), tl.exp(most - now)
+            values = tl.load(y + places + step).to(tl.float32)
+            found = found * kept + tl.sum(weights[:, None] * values, 0)
+            total = total * kept + tl.sum(weights, 0)
+            most = now
+        found = found / total
+    elif KIND == "layer norm backward":
+        scale = tl.load(y + tl.program_id(0) * (ROWS * COLUMNS) + column).to(tl.float32)
+        found = tl.zeros([COLUMNS], tl.float32)
+        for step in range(steps):
+            line = tl.program_id(0) * (ROWS * COLUMNS) + step * COLUMNS + column
+            given, seen = tl.load(x + line).to(tl.float32), tl.load(y + line).to(tl.float32)
+            weighted, hat = scale * given, (seen - 0.25) * 1.5
+            first, second = tl.sum(hat * weighted, 0) / COLUMNS, tl.sum(weighted, 0) / COLUMNS
+            found += (weighted - (hat * first + second)) * 1.5
+    elif KIND == "variance":
+        centred = a - tl.sum(a, 1, keep_dims=True) / COLUMNS
+        found = tl.sum(centred * centred, 1)
+    if found.shape == places.shape:
+        tl.store(out + places, found)
+    else:
+        LEFT: tl.constexpr = found.shape[0]
+        tl.store(out + tl.program_id(0) * LEFT + tl.arange(0, LEFT), found)
