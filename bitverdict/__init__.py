@@ -15,6 +15,7 @@ if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
         sys.path[:] = [folder for folder in sys.path if folder != sys.path[0]] + sys.path[:1]  # an empty `PYTHONPATH` names it too
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.verdict import Verdict as Verdict
 
 __version__ = "0.1.0"
+_here = Path(__path__[0])
+if not (_here / "harness" / "__init__.py").is_file():
+    __path__.insert(0, str(_here.parent))  # a zip, or a checkout that lost its links: the rooms lie beside this folder
 _HOME = {
     "Case": "harness.model.case",
     "Contract": "harness.model.contract",

@@ -22,6 +22,7 @@ from bitverdict.harness.judge.out_of_memory import out_of_memory
 from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervised
+from bitverdict.harness.model.triton_release import problem_of_release
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.harness.workers.forkserver import end_early, start_early
 
@@ -114,6 +115,9 @@ def main(words: list[str] | None = None) -> int:
     """Run one command; returns its exit status. Anything asked that cannot be is told in one line, with status 2."""
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
     words = sys.argv[1:] if words is None else words
+    if words and words[0] in COMMANDS and (problem := problem_of_release()):  # before a command's modules import Triton's own
+        print(f"error: {problem}", file=sys.stderr)
+        return USAGE
     arguments = parser(words).parse_args(words)
     command = COMMANDS[arguments.command]
     if getattr(arguments, "sealed", False):
@@ -185,7 +189,11 @@ def entry() -> NoReturn:
 def _ahead() -> int:
     """`main`, with the server of the workers started before anything else: it imports at the same time as this process does."""
     words = sys.argv[1:]
-    if not (words and words[0] in COMMANDS and COMMANDS[words[0]].forks) or not {"-h", "--help"}.isdisjoint(words):
+    if (
+        not (words and words[0] in COMMANDS and COMMANDS[words[0]].forks)
+        or not {"-h", "--help"}.isdisjoint(words)
+        or problem_of_release()
+    ):
         return main()
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     start_early()

@@ -149,4 +149,8 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Before xdist counts its workers, which the plugin has a say in."""
     if early_config.known_args_namespace.bitverdict or early_config.getini("bitverdict"):
+        from bitverdict.harness.model.triton_release import problem_of_release
+
+        if problem := problem_of_release():  # before the plugin imports what only a release that is taken has
+            raise pytest.UsageError(problem)
         early_config.pluginmanager.import_plugin(PLUGIN)

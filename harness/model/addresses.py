@@ -51,25 +51,9 @@ def resolve(address: str) -> Contract:
     return found
 
 
-# modules of addresses in stored cases: names of version 1 -> names now
-_EARLIER = {
-    "harness.frontier.contract": "bitverdict.harness.studies.tma_limits.contract",
-    "tests.harness_checks.sanitizer_bait": "tests.faults.sanitizer_bait",
-    "tests.harness_checks.injected_faults": "tests.faults.crashes.injected",
-}
-
-
-def current(address: str) -> str:
-    """The address that a stored case means: modules had other names in version 1. Others come back as they are."""
-    place, colon, name = address.rpartition(":")
-    if place.partition(".")[0] in ("harness", "kernels", "reference") and place not in _EARLIER and not place.endswith(".py"):
-        place = f"bitverdict.{place}"
-    return f"{_EARLIER.get(place, place)}{colon}{name}" if colon else address
-
-
 def place_of(address: str) -> str:
     """The module or the absolute path that `address` leads to; a kernel's stem is its own place."""
-    place = current(address).rpartition(":")[0] or address
+    place = address.rpartition(":")[0] or address
     return str(Path(place).resolve()) if place.endswith(".py") else place
 
 
@@ -115,7 +99,7 @@ def load(address: str, *, unwrapped: bool = True) -> Any:
 
 
 def _load(address: str) -> Any:
-    place, _, name = current(address).rpartition(":")
+    place, _, name = address.rpartition(":")
     if not place or not name:
         raise UsageError(f"address {address!r}: must be package.module:NAME or path/file.py:NAME")
     if place.endswith(".py"):

@@ -139,7 +139,7 @@ class Verdict:
 
     @classmethod
     def from_json(cls, record: dict) -> Verdict:
-        record = of_version_1(record) if "ruling" in record else dict(record)
+        record = dict(record)
         record["decision"] = Decision(record["decision"])
         record["outcome"] = Outcome(record["outcome"])
         record["advice"] = tuple(record.get("advice", ()))
@@ -168,18 +168,3 @@ def normalised(message: str) -> str:
     message = re.sub(r"0x[0-9a-fA-F]+", "#", message)
     message = re.sub(r"[-+]?\d+(\.\d+)?(e[-+]?\d+)?", "#", message)
     return re.sub(r"\s+", " ", message).strip()
-
-
-_VERSION_1 = {"right": "pass", "convicted": "fail", "undecided": "inconclusive"}
-
-
-def of_version_1(record: dict) -> dict:
-    """The record of a verdict as version 1 wrote it, as this version writes it."""
-    renamed = {"ruling": "decision", "rests_on": "basis"}
-    found = {renamed.get(name, name): value for name, value in record.items()}
-    return found | {name: word_of_version_1(found[name]) for name in ("decision", "outcome") if name in found}
-
-
-def word_of_version_1(word: str) -> str:
-    """A decision or an outcome by the word of this version; anything else as it is."""
-    return _VERSION_1.get(word, word) if isinstance(word, str) else word

@@ -22,7 +22,6 @@ from pathlib import Path
 from bitverdict import __version__
 from bitverdict.harness.judge.instrumentation import read_again
 from bitverdict.harness.judge.machine_faults import writing
-from bitverdict.harness.model import verdict as verdicts
 from bitverdict.harness.model.addresses import look_in, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.case_fields import check_case
@@ -138,11 +137,10 @@ def read(path: Path) -> Reproducer:
         raise UsageError(f"reproducer {path}: is not JSON ({error}); it was cut or edited: take it from its run again") from None
     if not isinstance(record, dict) or not isinstance(record.get("version"), int):
         raise UsageError(f"reproducer {path}: has no version; a reproducer is a JSON object with {', '.join(sorted(_FIELDS))}")
-    if record["version"] not in range(1, VERSION + 1):
+    if record["version"] != VERSION:
         writer = record.get("versions", {}).get("harness", "unknown") if isinstance(record.get("versions"), dict) else "unknown"
         raise UsageError(
-            f"reproducer {path}: version {record['version']}, this checkout reads versions 1 to {VERSION}; replay it with the "
-            f"checkout "
+            f"reproducer {path}: version {record['version']}, this checkout reads version {VERSION}; replay it with the checkout "
             f"that wrote it ({writer}), or run again here"
         )
     missing = _FIELDS - set(record)
@@ -160,8 +158,6 @@ def read(path: Path) -> Reproducer:
         given = record.get(name, {})
         if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
             raise UsageError(f"reproducer {path}: {name} is {given!r:.100}: must be an object of JSON with texts in it")
-    if record["version"] == 1:
-        record = of_version_1(record)
     known = {name: record[name] for name in Reproducer.__dataclass_fields__ if name in record}
     return Reproducer(**known | {"signature": tuple(record["signature"])})
 
@@ -245,14 +241,3 @@ def versions() -> dict[str, str]:
 def _sources(record: dict) -> dict[str, str]:
     places = {record.get(part, "").rpartition(":")[0] for part in ("contract", "launcher")}
     return {place: Path(place).read_text() for place in sorted(places) if place.endswith(".py") and Path(place).is_file()}
-
-
-def of_version_1(record: dict) -> dict:
-    """The record of a reproducer as version 1 wrote it, as this version writes it."""
-    found = dict(record, version=VERSION, verdict=verdicts.of_version_1(record["verdict"]))
-    outcome, message, location = record["signature"]
-    found["signature"] = [verdicts.word_of_version_1(outcome), message.replace("ran, but owes:", "ran, but expects:"), location]
-    if (owed := found.pop("owed", None)) is not None:
-        renamed = {"ruling": "decision"}
-        found["expected_outcome"] = {renamed.get(name, name): verdicts.word_of_version_1(value) for name, value in owed.items()}
-    return found

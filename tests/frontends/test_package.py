@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tomllib
+import zipfile
 from importlib.metadata import EntryPoint
 from pathlib import Path
 
@@ -16,6 +17,7 @@ import bitverdict
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROJECT = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
+ROOMS = ("bitverdict", "harness", "kernels", "reference")
 EVERYTHING = """
 import importlib, json, pkgutil, sys
 import bitverdict
@@ -69,12 +71,6 @@ def test_the_bare_name_of_a_room_is_refused_with_the_right_one(name: str) -> Non
     done = python("-c", f"import {name}", cwd=CHECKOUT)
     top = name.partition(".")[0]
     assert f"ImportError: {top}: is called bitverdict.{top}; import it by that name" in done.stderr
-
-
-def test_the_old_command_says_the_new_name_and_does_what_it_does() -> None:
-    old, new = (python("-m", name, "targets", cwd=CHECKOUT, CUDA_VISIBLE_DEVICES="-1") for name in ("harness", "bitverdict"))
-    assert (old.returncode, old.stdout) == (new.returncode, new.stdout) and "emulated:sm_90" in new.stdout
-    assert "is called bitverdict now" in old.stderr and not new.stderr
 
 
 def test_each_public_name_is_there_and_no_other() -> None:
@@ -135,3 +131,49 @@ def test_the_plugin_works_where_pytest_xdist_is_not(tmp_path: Path) -> None:
     """An installation brings pytest alone: each hook of pytest-xdist's must be optional."""
     done = run_pytest(tmp_path, "--bitverdict", "-p", "no:xdist")
     assert done.returncode == 0 and "plugin True" in done.stdout, done.stdout + done.stderr
+
+
+def faked_triton(folder: Path, version: str) -> str:
+    """A search path in front of which Triton's distribution says that it is `version`."""
+    told = folder / "fake" / f"triton-{version}.dist-info"
+    told.mkdir(parents=True)
+    (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: triton\nVersion: {version}\n")
+    return os.pathsep.join((str(told.parent), str(CHECKOUT)))
+
+
+@pytest.mark.parametrize(
+    "words", [("bitverdict", "run", "softmax"), ("pytest", "--bitverdict", "--rootdir", ".")], ids=lambda words: words[0]
+)
+def test_a_release_of_triton_that_is_not_taken_is_one_sentence(words: tuple[str, ...], tmp_path: Path) -> None:
+    path, more = faked_triton(tmp_path, "3.6.0"), {"PYTEST_PLUGINS": "bitverdict.harness.frontends.pytest_options"}
+    done = python("-m", *words, cwd=tmp_path, PYTHONPATH=path, **more)
+    assert done.returncode == (2 if words[0] == "bitverdict" else 4)
+    (line,) = done.stderr.strip().splitlines()
+    assert line.lower() == "error: triton 3.6.0 is installed: must be one of 3.9.x; install 'triton>=3.9,<3.10'"
+
+
+def test_a_release_of_triton_that_is_taken_goes_on(tmp_path: Path) -> None:
+    done = python("-m", "bitverdict", "run", "no_such_kernel", cwd=tmp_path, PYTHONPATH=faked_triton(tmp_path, "3.9.7"))
+    assert "no_such_kernel" in done.stderr and "is installed" not in done.stderr
+
+
+def test_what_may_be_installed_is_what_is_taken() -> None:
+    from bitverdict.harness.model.triton_release import REMEDY
+
+    (line,) = (each for each in PROJECT["project"]["dependencies"] if each.startswith("triton"))
+    assert f"'{line}'" in REMEDY
+    (line,) = (each for each in (CHECKOUT / "requirements.txt").read_text().splitlines() if each.startswith("triton"))
+    assert f"'{line.split()[0]}'" in REMEDY
+
+
+def test_an_unpacked_zip_judges_a_case(tmp_path: Path) -> None:
+    """Python's zipfile writes a link as a file that holds its text, as a Windows checkout does."""
+    if not (CHECKOUT / ".git").exists():
+        pytest.skip("no git checkout to archive")
+    subprocess.run(["git", "archive", "--format=zip", "-o", tmp_path / "it.zip", "HEAD", *ROOMS], cwd=CHECKOUT, check=True)
+    with zipfile.ZipFile(tmp_path / "it.zip") as archive:
+        archive.extractall(tmp_path / "it")
+    assert (tmp_path / "it" / "bitverdict" / "harness").is_file()
+    words = ("-m", "bitverdict", "run", "small_mma", "--max-cases", "1", "--target", "emulated:sm_100")
+    done = python(*words, cwd=tmp_path, PYTHONPATH=str(tmp_path / "it"), HARNESS_STATE=str(tmp_path / "state"))
+    assert done.returncode == 0 and "1 pass" in done.stdout, done.stdout + done.stderr

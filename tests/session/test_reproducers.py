@@ -109,9 +109,10 @@ def test_a_launcher_whose_file_is_gone_is_judged_from_the_stored_text(tmp_path: 
         ('{"case": {}}', "has no version"),
         (
             '{"version": 99, "versions": {"harness": "abc"}}',
-            r"version 99, this checkout reads versions 1 to 2; .* that wrote it \(abc\)",
+            r"version 99, this checkout reads version 2; .* that wrote it \(abc\)",
         ),
-        ('{"version": 1, "case": {}}', "lacks signature, target, verdict"),
+        ('{"version": 1, "case": {}}', "version 1, this checkout reads version 2"),
+        ('{"version": 2, "case": {}}', "lacks signature, target, verdict"),
     ],
 )
 def test_a_broken_file_or_one_of_another_version_is_refused(tmp_path: Path, text: str, said: str) -> None:

@@ -24,6 +24,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -71,9 +72,12 @@ class _NotWritten(Exception):
 # -- functions ----------------------------------------------------------------------------------------------------------
 @cache
 def _codes(module: str) -> dict[tuple[str, int], list[types.CodeType]]:
-    """All code of `module`'s source by qualified name and first line."""
-    spec = importlib.import_module(module).__spec__
-    whole = spec.loader.get_code(module) if spec is not None and spec.loader is not None else None  # type: ignore[attr-defined]
+    """All code of `module`'s source by qualified name and first line.
+
+    Read by Python's own loader: under pytest the module's loader may be one that rewrites assertions, which has no `get_code`.
+    """
+    file = importlib.import_module(module).__file__
+    whole = SourceFileLoader(module, file).get_code(module) if file is not None else None
     listed: dict[tuple[str, int], list[types.CodeType]] = {}
     waiting = [whole] if whole is not None else []
     while waiting:

@@ -16,11 +16,11 @@ import triton
 from triton._C.libtriton import amd, ir, nvidia, passes
 
 from bitverdict.harness.emulator.mlir_reader import places, unescaped
+from bitverdict.harness.model.triton_release import REMEDY, SUPPORTED
 
 FENCE = "ttng.fence_async_shared"
 WRITTEN = "// fences before lowering: "  # first line of a tile program's text
 LANGUAGE = "// written in: "  # second line
-SUPPORTED = ("3.9.",)
 _SEMICOLON = "\\3B"  # as MLIR would write it between quotes
 _UNVERIFIED = {"cuda": "nvvm.kernel", "hip": "rocdl.kernel"}  # an attribute that no module may have
 _PASSES: tuple[tuple[str, Any, str, str], ...] = (
@@ -73,7 +73,7 @@ def check_release() -> None:
         raise RuntimeError(
             f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED)}"
             + (f"; this one lacks {', '.join(missing)}" if missing else "")
-            + "; install triton 3.9.0"
+            + f"; {REMEDY}"
         )
 
 

@@ -16,9 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bitverdict.harness.judge.classify import told_by_device
-from bitverdict.harness.model.addresses import current
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Outcome, word_of_version_1
+from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.studies.sanitizers import runs
 from bitverdict.harness.studies.sanitizers.known_differences import EXPLAINED, meant
 
@@ -104,7 +103,6 @@ def read(path: Path) -> dict:
     try:
         found = json.loads(path.read_text())
         if found["version"] == VERSION and all(len(row) == 7 for row in found["rows"]):
-            found["rows"] = [[*row[:3], word_of_version_1(row[3]), *row[4:]] for row in found["rows"]]
             return found
         problem = f"version {found['version']}: this checkout reads version {VERSION}"
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -228,7 +226,7 @@ def _counts(held: dict) -> Iterator[str]:
 def title(case: dict, number: int) -> str:
     """A case's name in the tables."""
     name = (
-        current(case["contract"])
+        case["contract"]
         .removesuffix(":CONTRACT")
         .removesuffix(".py")
         .replace("bitverdict.harness.studies.tma_limits.contract", "tma_limits")

@@ -19,7 +19,6 @@ from typing import Any
 from bitverdict.harness.model.architectures import BY_DEFAULT, emulated_with
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import word_of_version_1
 from bitverdict.harness.studies.tma_limits.contract import MODES, case_of
 from bitverdict.harness.studies.tma_limits.point_key import key
 from bitverdict.harness.studies.tma_limits.points import Point, points, rule
@@ -130,11 +129,6 @@ def _listed(texts: list[str]) -> str:
     return ",\n".join(f"  {text}" for text in texts)
 
 
-def _today(answer: dict) -> dict:
-    """An answer kept before outcomes had the words of today."""
-    return answer | {"outcome": word_of_version_1(answer["outcome"])}
-
-
 def read(path: Path) -> dict[str, Any]:
     """{"origin", "columns"} of a file that `write` left. ValueError for anything else, with what is wrong with it."""
     try:
@@ -142,7 +136,7 @@ def read(path: Path) -> dict[str, Any]:
         version = found["version"]
         if version == VERSION:
             keys = [key(Point(**fields)) for fields in found["points"]]
-            answers = [_today(dict(zip(FIELDS, row, strict=True))) for row in found["answers"]]
+            answers = [dict(zip(FIELDS, row, strict=True)) for row in found["answers"]]
             found["columns"] = {
                 arch: {name: {keys[point]: answers[answer] for point, answer in pairs} for name, pairs in columns.items()}
                 for arch, columns in found["columns"].items()

@@ -9,6 +9,7 @@ import io
 import linecache
 import pickle
 import re
+import sys
 import traceback
 import zlib
 from collections.abc import Callable, Iterator
@@ -220,3 +221,19 @@ def test_a_launch_that_executes_nothing_keeps_its_translation_apart(store: Path,
     with emulated("sm_90"):
         tile_kernels.copy[(1,)](x, x, 64, 60, BLOCK=64)
     assert len(made) == 1
+
+
+class _WithoutCode:
+    """A loader as pytest's `AssertionRewritingHook` is one: it executes modules, and gives no code of theirs."""
+
+
+def test_a_module_whose_loader_gives_no_code_goes_to_disk_all_the_same(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an environment with the wheel pytest loads all of bitverdict with such a loader."""
+    kept_translations._codes.cache_clear()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("bitverdict.harness.emulator.frontend.") and module.__spec__ is not None:
+            monkeypatch.setattr(module.__spec__, "loader", _WithoutCode())
+    made, _ = product()
+    assert not kept_translations.left_out and made.any()
+    later(monkeypatch)
+    assert torch.equal(product()[0], made)
