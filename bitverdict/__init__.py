@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.contracts.described.draw import Draw as Draw
     from bitverdict.harness.emulator import EmulatedFault as EmulatedFault
     from bitverdict.harness.emulator import emulated as emulated
+    from bitverdict.harness.frontends import strategies as strategies
     from bitverdict.harness.frontends.public import assert_right as assert_right
     from bitverdict.harness.frontends.public import judged as judged
     from bitverdict.harness.frontends.public import load_tests as load_tests
@@ -64,12 +65,15 @@ _HOME = {
     "target": "harness.model.targets",
     "targets": "harness.model.targets",
 }
-__all__ = ["__version__", *_HOME]
+_MODULES = {"strategies": "harness.frontends.strategies"}
+__all__ = ["__version__", *_HOME, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"bitverdict.{_MODULES[name]}")
     if name not in _HOME:
-        raise AttributeError(f"bitverdict has no {name}; it has {', '.join(sorted(_HOME))}")
+        raise AttributeError(f"bitverdict has no {name}; it has {', '.join(sorted(__all__))}")
     import_module("bitverdict.harness.model.trusted_imports").begin()  # pytest puts the folder of a test file before Python's own
     return getattr(import_module(f"bitverdict.{_HOME[name]}"), name)
 

@@ -142,7 +142,7 @@ def test_no_form_of_the_ampere_product_spills(fragments: str) -> None:
 
 @holds("Blackwell alone, tcgen05")
 @holds("Blackwell alone, gathers")
-def test_a_kernel_for_blackwell_is_not_run_elsewhere_by_the_feature_it_lacks() -> None:
+def test_a_blackwell_kernel_is_not_run_elsewhere_by_what_it_lacks() -> None:
     """In the place of a skip."""
     kernels = [*DOCUMENTS["tcgen05"]["kernels"].values(), "tma_gather", "tma_scatter", "fused_gather_scatter_matmul"]
     for kernel in kernels:
