@@ -27,7 +27,7 @@ _FLOATS = {
 """By their names in a tile program."""
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _NAMED = re.compile(r"\b(?:[0-9]+x)*(f16|bf16|f32|f64|f8E4M3FN|f8E5M2)\b")
-_BITCAST = re.compile(r"bitcast .*->\s*tensor<[0-9x]*(f16|bf16|f32|f64|f8E4M3FN|f8E5M2)\b|bitcast .*\bto\b.*?(f16|bf16|f32|f64)\b")
+_BITCAST = re.compile(r"bitcast\b.*(?:->|\bto)\s*(?:tensor<[0-9x]*)?(f16|bf16|f32|f64|f8E4M3FN|f8E5M2)\b")
 
 
 class AccessTypes:
@@ -35,8 +35,7 @@ class AccessTypes:
 
     def __init__(self, program: str) -> None:
         self.named = {_FLOATS[name] for name in _NAMED.findall(program)}
-        found = [first or second for first, second in _BITCAST.findall(program)]
-        self.made_of_bits = {_FLOATS[name] for name in found}
+        self.made_of_bits = {_FLOATS[name] for name in _BITCAST.findall(program)}
 
     def of(self, region: Region, memory: Memory) -> list[tuple[torch.dtype, int]]:
         """(type, first byte) of each way in which the launch took the elements of `region`, floats last; that of the allocation
@@ -46,7 +45,7 @@ class AccessTypes:
         for access in region.accessed:
             found += [own] if _is_access_of(own, access) else self._by(access)
             if access.kind in "iu":
-                found += [each for each in self.made_of_bits if each.itemsize == access.itemsize and each is not own]
+                found += [each for each in self.made_of_bits if each.itemsize == access.itemsize]
         kinds = list(dict.fromkeys(found)) or [own]
         kinds.sort(key=lambda each: each.is_floating_point)
         return [(each, memory.first if each is own else region.low % each.itemsize) for each in kinds]

@@ -59,6 +59,20 @@ def cast_kernel(words, out, n, BLOCK: tl.constexpr):
     tl.store(out.to(tl.pointer_type(tl.float32), bitcast=True) + at, 2 * found, mask=at < n)
 
 
+@triton.jit
+def bits_kernel(words, out, n, BLOCK: tl.constexpr):
+    """Twice the words, which it loads and stores as integers."""
+    at = tl.arange(0, BLOCK)
+    found = tl.load(words + at, mask=at < n).to(tl.float32, bitcast=True)
+    tl.store(out + at, (2 * found).to(tl.int32, bitcast=True), mask=at < n)
+
+
+def as_bits(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    out = torch.empty(N, dtype=torch.float32, device="cuda")
+    bits_kernel[(1,)]((x * y).view(torch.int32), out.view(torch.int32), N, BLOCK=64)
+    return out
+
+
 def viewed(x: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The words of x in memory that was allocated as another type."""
     held = torch.empty(4 * N // dtype.itemsize, dtype=dtype, device="cuda")
@@ -130,6 +144,7 @@ PASSED: dict[str, tuple[Launcher, str]] = {
         "torch div",
     ),
     "by pointers of another type": (lambda x, y, i: cast(x, y), "torch mul"),
+    "as bits": (lambda x, y, i: as_bits(x, y), "torch mul"),
     "by integers": (
         lambda x, y, i: by_integers(x, y, only=True),
         "the host choices of word_kernel's launch, after a read by the host",

@@ -356,6 +356,104 @@ AS_MODEL = tuple(
     )
 )
 
+DTYPE_VIEWS = _of(
+    "dtype_views",
+    (HOST, FAILS),
+    KERNEL_TOOK_IT,
+    result_of_bytes=("own",),
+    result_of_long_integers=("own",),
+    result_of_wider_floats=("own",),
+    source_of_bytes=("own",),
+    source_of_complex_numbers=("own",),
+    imaginary_part=("own",),
+    both_of_bytes=("own",),
+    pointers_cast_in_the_kernel=("own",),
+    words_doubled_as_bits=("own",),
+    doubled_out_of_bytes=("own",),
+)
+UNDECLARED_WRITES = _of(
+    "undeclared_writes",
+    (HOST, FAILS),
+    NO_STORE,
+    running_mean=("own",),
+    running_mean_of_half_words=("own",),
+    running_mean_by_function=("own",),
+    running_mean_of_instances=("own",),
+    running_mean_of_a_module=("own",),
+    running_variance=("own",),
+    by_out=("own",),
+    by_list_of_tensors=("own",),
+)
+HOST_STEERED = tuple(
+    Cheat(
+        family="host_steered",
+        name=name,
+        sources=("own",),
+        ends=(HOST, FAILS),
+        task=DESCRIBED,
+        why="the host chose what the kernels store",
+    )
+    for name in (
+        "slices_joined",
+        "slices_stacked",
+        "slices_copied_into_their_places",
+        "integers_and_a_load",
+        "four_integers_a_launch",
+        "number_of_programs",
+        "sides_of_the_grid",
+        "distance_of_pointers",
+        "order_of_launches",
+        "table_and_integers",
+        "table_and_places",
+        "constants_and_a_load",
+    )
+)
+UNREPEATABLE = _of(
+    "unrepeatable",
+    (HOST, FAILS),
+    "what cannot be repeated on other words is not cleared",
+    address_by_a_word=("own",),
+    address_by_a_word_of_torchs=("own",),
+    stored_by_a_word=("own",),
+    asserted_word=("own",),
+    loop_by_a_word=("own",),
+    address_by_a_sum=("own",),
+)
+PLANTED_NAMES = _of(
+    "planted_names",
+    (FAILS,),
+    "no process that judges looks where a candidate writes",
+    beside_itself=("own",),
+    in_the_current_folder=("own",),
+    in_the_temporary_folder=("own",),
+    as_packages=("own",),
+    site_customised=("own",),
+    path_file=("own",),
+    pytest_settings=("own",),
+    compiled_beside_the_source=("own",),
+    search_path=("own",),
+    in_the_names_of_started_programs=("own",),
+)
+AROUND_THE_JAIL = _of(
+    "around_the_jail",
+    (FAILS, HOST),
+    "the jail has no other process, and no handle of one",
+    memory_of_others=("own",),
+    environment_of_others=("own",),
+    processes_traced=("own",),
+    memory_read_across=("own",),
+    descriptors_of_others=("own",),
+    own_descriptors=("own",),
+    signals_to_all=("own",),
+    sockets_by_name=("own",),
+    shared_memory=("own",),
+    libraries_before_others=("own",),
+    told_by_time=("own",),
+    forked_after_the_end=("own",),
+    links_in_scratch=("own",),
+    limits_raised=("own",),
+)
+
 BELIEVED = "pass"
 TWINS = (
     *(
@@ -375,7 +473,8 @@ TWINS = (
 
 CHEATS: tuple[Cheat, ...] = (
     *TORCH_BESIDE, *LAUNDERED, *REMEMBERED, *MEMORY_FOUND, *LAZY, *PATCHED, *PROCESSES, *FILES, *SEEN_THROUGH, *CAUGHT, *FORGED,
-    *CLAIMED, *MISLEADING, *GUESSED, *RESOURCES, *AS_MODEL,
+    *CLAIMED, *MISLEADING, *GUESSED, *RESOURCES, *AS_MODEL, *DTYPE_VIEWS, *UNDECLARED_WRITES, *HOST_STEERED, *UNREPEATABLE,
+    *PLANTED_NAMES, *AROUND_THE_JAIL,
 )  # fmt: skip
 
 NOT_OURS = (
