@@ -185,6 +185,25 @@ def test_what_the_compiler_decides_out_of_sight_is_refused(name: str, folder: Pa
         by_emulator(kernel([expression] * 3, folder, "refused", before), "sm_90", words()[:, :64], 3)
 
 
+def test_a_quotient_by_what_a_loop_of_unknown_length_counts_is_that_of_any_number(folder: Path) -> None:
+    """The compiler cannot know how often the loop runs, so ptxas computes no quotient itself."""
+    steps = "(tl.load(given) != tl.load(given)).to(tl.int32) + 9"
+    before = f"count = tl.full([], 0.0, tl.float32)\n    for i in range({steps}): count += 1.7"
+    given = words()[:, :LANES]
+    made = kernel(["x / count"], folder, "counted", before)
+    times = np.float32(0)
+    for _ in range(9):
+        times += np.float32(1.7)
+    got = by_emulator(made, "sm_90", given, 1)[0]
+    assert (got == sequences.divide(given[0], np.full(LANES, times).view(np.uint32))).all()
+
+
+def test_a_quotient_by_what_a_loop_of_known_length_counts_is_refused(folder: Path) -> None:
+    before = "count = tl.full([], 0.0, tl.float32)\n    for i in range(0, 9): count += 1.7"
+    with pytest.raises(EmulatedFault, match="once it has unrolled the loop"):
+        by_emulator(kernel(["x / count"], folder, "known", before), "sm_90", words()[:, :LANES], 1)
+
+
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_of_two_divisions_stored_too_the_sum_is_enclosed(arch: str, folder: Path) -> None:
     """ptxas takes the last product of one of them into the sum."""

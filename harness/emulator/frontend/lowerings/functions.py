@@ -14,6 +14,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.amd_functions import approximated, divided
+from bitverdict.harness.emulator.frontend.natural_loops import loop_of
 from bitverdict.harness.emulator.frontend.translate import LOWERINGS, NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.reference.scalar_arithmetic import fp64
@@ -119,13 +120,27 @@ def _run(t: Translator, op: Operation, function: Callable) -> None:
 
 
 def folds(t: Translator, op: Operation, name: str) -> bool:
-    """Whether ptxas knows the value `name` that `op` takes: it is a constant. NotModelled where it may, once a loop is unrolled."""
+    """Whether ptxas knows the value `name` that `op` takes: it is a constant. NotModelled where it may, once a loop is unrolled.
+
+    What a loop carries out is known only where it is known how often the loop runs."""
     at: Operation | None = t.defined.get(name)
     while at is not None and at.name in _MOVES:
         at = t.defined.get(at.operands[0])
     if at is not None and at.name == "arith.constant":
         return True
-    seen, waiting = set[str](), [name]
+    carried = _carried_by_constants(t, name)
+    if carried is None:
+        return False
+    for argument in carried:
+        loop = loop_of(t.program, argument, op)
+        if loop is not None and not loop.holds(op) and any(_carried_by_constants(t, each) is None for each in loop.conditions):
+            return False
+    raise NotModelled(op, "of a number that the compiler knows once it has unrolled the loop; ptxas may compute it itself")
+
+
+def _carried_by_constants(t: Translator, name: str) -> list[str] | None:
+    """The arguments of blocks through which the value `name` is computed of constants alone; None where it is of something else."""
+    seen, waiting, carried = set[str](), [name], list[str]()
     while waiting:
         name = waiting.pop()
         if name in seen:
@@ -134,10 +149,11 @@ def folds(t: Translator, op: Operation, name: str) -> bool:
         if (at := t.defined.get(name)) is not None:
             given = [] if at.name == "arith.constant" else at.operands
             if not given and at.name != "arith.constant":
-                return False
+                return None
         else:
             given = t.incoming.get(name, [])
             if not given:
-                return False
+                return None
+            carried.append(name)
         waiting += given
-    raise NotModelled(op, "of a number that the compiler knows once it has unrolled the loop; ptxas may compute it itself")
+    return carried
