@@ -56,7 +56,7 @@ test_{number} = bv.test({address!r}, like={like!r}{sealed})
 )
 _DESCRIBED = """
 
-@bv.judged(reference=lambda xp, a, b: a @ b, launcher={address!r}{sealed})
+@bv.judged(reference=lambda xp, a, b: a @ b, launcher={address!r}{sealed}, strides="contiguous")
 def test_{number}(draw):
     m, n, k = draw.size(1, 6), draw.size(1, 6), draw.size(1, 40)
     return draw.tensor("fp16", (m, k)), draw.tensor("fp16", (k, n))

@@ -452,7 +452,7 @@ def time_section(runs: dict[str, list[dict]]) -> list[str]:
     runs = {name: run for name, run in runs.items() if len(run) == 2 and run[1].get("event") == "summary"}
     if not runs:
         return [*made, "Not run. `bitverdict run --target cuda:0 --json FILE`", ""]
-    names = sorted({name for run in runs.values() for name in run[1]["seconds"] if name != "total"})
+    names = sorted({name for run in runs.values() for name in run[1]["seconds"] if name not in ("total", "processor")})
     table = []
     for name, (first, last) in runs.items():
         wall, total = last["time"] - first["time"], sum(last["seconds"].get(bucket, 0.0) for bucket in names)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bitverdict.harness.contracts.described.contract import Description
+from bitverdict.harness.contracts.described.draw import STRIDES, STRIDES_TOLD
 from bitverdict.harness.contracts.described.dtypes import format_of
 from bitverdict.harness.contracts.described.gradients import contract_of
 from bitverdict.harness.contracts.described.operands import check_regimes
@@ -59,6 +60,7 @@ def judged(
     batch_invariant: str | Sequence[str] = (),
     deterministic: bool = False,
     recover_order: bool = False,
+    strides: str | None = None,
 ) -> Callable[[Callable[[Draw], Any]], Test]:
     """Make a test of a function that draws operands, launches a kernel on them, and returns what it returned.
 
@@ -78,7 +80,8 @@ def judged(
     sizes: along them a row's bits depend on the row alone, whatever the batch and wherever in it the row lies. `deterministic`: the
     same call gives the same bits in any order of atomics (docs/invariance.md). `recover_order`: the
     order of the kernel's sums is recovered for each case by launches of their own, and words are expected by it
-    (docs/order_of_sums.md).
+    (docs/order_of_sums.md). `strides`: how tensors lie that say nothing of it (`draw.tensor`): "contiguous" for a kernel that takes
+    no others, which its launcher does not refuse.
 
     The function may depend on its draws alone: it runs up to its first use of a tensor in this process, and whole in a worker.
     UsageError (value, rule, remedy) for anything asked that cannot be.
@@ -89,6 +92,8 @@ def judged(
         raise UsageError(f"judged(reference={reference!r:.100}): must be a function of xp and the operands")
     formats = formats_of(returns)
     check_regimes(regimes)
+    if strides not in STRIDES:
+        raise UsageError(f"judged(strides={strides!r:.100}): must be {STRIDES_TOLD}")
 
     def decorated(body: Callable[[Draw], Any]) -> Test:
         if not callable(body) or len(inspect.signature(body).parameters) != 1:
@@ -108,6 +113,7 @@ def judged(
             batch_invariant=(batch_invariant,) if isinstance(batch_invariant, str) else tuple(batch_invariant),
             deterministic=deterministic,
             recover_order=recover_order,
+            strides=strides,
         )
         where = FoundAgain(body.__globals__, lambda: made, f"bv.judged of {body.__name__}")
         contract = contract_of(description, where)

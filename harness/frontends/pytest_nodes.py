@@ -26,7 +26,7 @@ from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.model.verdict import PROCESSOR, Decision, Verdict
 from bitverdict.harness.session import reproducers, secret_draws, tables, tally
 from bitverdict.harness.session.case_source import CaseSource, derived_seed
 from bitverdict.harness.session.observer import Observer
@@ -69,7 +69,7 @@ class Told(Observer):
         self.certificates: list[str] = []
 
     def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
-        self.spent.update(verdict.seconds)
+        self.spent.update({name: spent for name, spent in verdict.seconds.items() if name != PROCESSOR})
         self.certificates += lines_of(case, name, target, verdict)
         self.cases += 1
         self.words += verdict.words

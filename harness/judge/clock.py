@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from bitverdict.harness.model.verdict import PROCESSOR
+
 WAITED = "compiled elsewhere"  # the bucket of seconds in which another process compiled the kernel
 
 
@@ -26,10 +28,6 @@ class Clock:
         finally:
             self.buckets[bucket] = self.buckets.get(bucket, 0.0) + time.perf_counter() - begun
 
-    def processor(self) -> float:
-        """Seconds of the processor since it was made, of this process and of those that it started and that ended."""
-        return round(_processor() - self.processor_begun, 6)
-
     def seconds(self) -> dict[str, float]:
         total = time.perf_counter() - self.begun
         compiling = min(self.buckets.get("compile", 0.0), self.buckets.get("launch", 0.0))
@@ -37,9 +35,13 @@ class Clock:
         shown = dict(self.buckets, compile=compiling - waited, launch=self.buckets.get("launch", 0.0) - compiling)
         shown |= {WAITED: waited} if WAITED in self.buckets else {}
         shown["harness"] = total - sum(shown.values())
-        return {name: round(spent, 6) for name, spent in shown.items()} | {"total": round(total, 6)}
+        return {name: round(spent, 6) for name, spent in shown.items()} | {
+            "total": round(total, 6),
+            PROCESSOR: round(_processor() - self.processor_begun, 6),
+        }
 
 
 def _processor() -> float:
+    """Seconds of the processor that this process had, and those that it started and that ended."""
     ended = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + ended.ru_utime + ended.ru_stime

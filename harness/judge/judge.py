@@ -57,7 +57,18 @@ def judge(case: Case, target: Target, contract: Contract | None = None, *, expla
         if lacking and verdict.failed and layer in (*COMPILER, "launcher"):  # it may need what the shipped kernel does, or may not
             verdict = not_run(f"{target.name} lacks {lacking}: {verdict.message}", refused_by=layer)
         verdict = held_to_features(verdict, target)
-    return replace(verdict, seconds=clock.seconds(), processor=clock.processor())
+    if verdict.failed and (asked := contract.asked_by_default(case)):
+        verdict = _told_what_is_asked(verdict, asked)
+    return replace(verdict, seconds=clock.seconds())
+
+
+def _told_what_is_asked(verdict: Verdict, asked: str) -> Verdict:
+    """Of a failure where operands lie as nobody claimed: what the launcher itself refuses loudly is not run; what it takes and gets
+    wrong fails, and says how to exclude it."""
+    if verdict.details.get("layer") == "launcher":
+        return not_run(f"the launcher excludes {asked}: {verdict.message}")
+    remedy = f'{asked}, as a test asks that says nothing of strides; for a kernel that takes no others say strides="contiguous"'
+    return replace(verdict, details=verdict.details | {"asked by default": f"{remedy} (docs/your_kernel.md)"})
 
 
 def _undecided(why: str) -> Verdict:

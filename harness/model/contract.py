@@ -275,6 +275,14 @@ class Contract:
         """The operands of row numbers that a case of this shape can write out."""
         return ()
 
+    def asked_by_default(self, case: Case) -> str:
+        """How operands of `case` lie that a launcher is asked though nobody claims it, in words; empty where they do not."""
+        return ""
+
+    def left_out(self, target: Target) -> list[str]:
+        """What required cases should ask on `target` and cannot, a sentence each."""
+        return []
+
     def indices(self, case: Case) -> Indices:
         """The row numbers that `case` is fed, whether it writes them out or draws them from its seed."""
         return ()

@@ -102,12 +102,17 @@ class Basis(StrEnum):
     NOTHING = "nothing"
 
 
+PROCESSOR = "processor"  # of a verdict's seconds: those of the processor, which other work on the machine does not change
+BESIDE_BUCKETS = ("total", PROCESSOR)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     """One case judged on one target.
 
     `message` is one sentence with the values; `location` is ``file:line`` or empty; `details` is what a person reads next
-    (first words that differ, clusters, both ends of a race, the executed IR); `seconds` says where the time went.
+    (first words that differ, clusters, both ends of a race, the executed IR); `seconds` says where the
+    time went (`BESIDE_BUCKETS` are no parts of it).
     """
 
     decision: Decision
@@ -120,7 +125,6 @@ class Verdict:
     details: dict = field(default_factory=dict)
     advice: tuple[str, ...] = ()
     seconds: dict = field(default_factory=dict)
-    processor: float = 0.0  # seconds of the processor, which other work on the machine does not change
     certificate: dict = field(default_factory=dict)  # `harness.model.certificate.Certificate`, where it is asked
     recorded: dict = field(default_factory=dict)  # what only the run knew: the autotuner's winner, digests, instructions seen
 

@@ -168,7 +168,7 @@ class CaseSource:
 
     def _tuned(self, cases: list[Case], *, runs: bool = True) -> list[Case]:
         """`cases` with what autotuners take: each configuration in turn, over again from the first case where there are more of
-        them than cases; with `runs` the second case once more, with its tuning runs."""
+        them than cases; with `runs` one case once more, with its tuning runs."""
         if not self.is_a_users or not cases:
             return cases
         if self.tuning:
@@ -179,7 +179,8 @@ class CaseSource:
         more = range(len(cases), configurations if runs else 0)
         asked = [*enumerate(cases), *((place, replace(cases[place % len(cases)], calls=1)) for place in more)]
         tuned = [replace(case, tuning=f"config {place}") for place, case in asked]
-        return [*tuned, replace(cases[min(1, len(cases) - 1)], calls=1, tuning="runs")] if runs else tuned
+        first = cases[min(1, len(cases) - 1)] if self.launcher else cases[0]  # the second of a described kernel is its smallest
+        return [*tuned, replace(first, calls=1, tuning="runs")] if runs else tuned
 
     def plain(self) -> list[Case]:
         """The required cases of a launcher that says nothing of itself; none where the cases are chosen by name."""
@@ -191,6 +192,7 @@ class CaseSource:
     def narrowed(self) -> list[str]:
         """What the launcher's `claims` and `requires` leave out, a sentence each."""
         said = [f"asked for {self.selected}: {len(self.required())} cases that are always judged"] if self.selected else []
+        said += self.contract.left_out(self.target)
         if not self.launcher:
             return said
         more, waived = self.contract.claims, self.contract.waives

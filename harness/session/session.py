@@ -18,7 +18,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import BodyError, UsageError
-from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import PROCESSOR, Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_line import describe
@@ -235,7 +235,7 @@ class Session:
             if case.key not in cache.known:
                 if deadline.enough():
                     raise WalkEnded("the time of the node is over")
-                deadline.count(cache(case).processor)
+                deadline.count(cache(case).seconds.get(PROCESSOR, 0.0))
             visit(case)
 
         try:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision
 from bitverdict.harness.session.tally import OWN_BUCKETS, Row, Tally, own_share
 
 FOLDED_FROM = 24  # lines of the table
@@ -129,7 +129,7 @@ def not_run_lines(tally: Tally) -> list[str]:
 
 def time_line(tally: Tally) -> str:
     """Cases a second of the wall, and where the time of the workers went: summed over all of them, with the harness's own share."""
-    spent = {name: seconds for name, seconds in tally.bucket_seconds.items() if name != "total"}
+    spent = {name: seconds for name, seconds in tally.bucket_seconds.items() if name not in BESIDE_BUCKETS}
     parts = [f"{name} {seconds:.1f} s" for name, seconds in sorted(spent.items(), key=lambda item: -item[1]) if seconds >= 0.05]
     if not parts:
         return ""

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.certificate import TELLS_NOTHING
-from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision, Verdict
 from bitverdict.harness.session.completeness import Completeness
 from bitverdict.harness.session.scope import Scope
 from bitverdict.harness.session.told_apart import ToldApart
@@ -248,5 +248,5 @@ class Tally:
 
 def own_share(seconds: Mapping[str, float]) -> float:
     """The share of the harness's own buckets in the sum of all, 0 to 1."""
-    spent = {name: value for name, value in seconds.items() if name != "total"}
+    spent = {name: value for name, value in seconds.items() if name not in BESIDE_BUCKETS}
     return sum(spent.get(name, 0.0) for name in OWN_BUCKETS) / max(sum(spent.values()), 1e-9)

@@ -18,7 +18,7 @@ from bitverdict.reference.tracing.outputs import Operands, Reference, TracedOutp
 from bitverdict.reference.tracing.state import Trace
 from bitverdict.reference.tracing.untraceable import Untraceable
 
-__all__ = ["Traced", "TracedOutput", "Untraceable", "declared_formats", "trace"]
+__all__ = ["Traced", "TracedOutput", "Untraceable", "declared_formats", "rounding_operations", "trace"]
 
 
 def trace(
@@ -40,6 +40,13 @@ def trace(
         return evaluated(function, other, operands, dict(named or {}))[place]
 
     return [TracedOutput(each, partial(again, place), record) for place, each in enumerate(found)]
+
+
+def rounding_operations(function: Reference, operands: Operands, named: Mapping[str, Any] | None = None) -> frozenset[str]:
+    """Names of the operations of the reference that round: "exp", "matmul", "sum" ..."""
+    record = Trace(places={})
+    evaluated(function, record, operands, dict(named or {}))
+    return frozenset(name for name, _ in record.places or ())
 
 
 def declared_formats(function: Reference, operands: Operands, named: Mapping[str, Any] | None = None) -> frozenset[str]:

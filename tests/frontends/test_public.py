@@ -18,7 +18,8 @@ import pytest
 import torch
 
 import bitverdict as bv
-from bitverdict.harness.contracts.described import contract as described
+from bitverdict.harness.contracts.described import required
+from bitverdict.harness.contracts.described.decisions import Sizes
 from bitverdict.harness.frontends import called_test, one_launch
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_nodes import NodeJudge
@@ -56,16 +57,16 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
     monkeypatch.setenv("HARNESS_PROFILE", "whole")
     monkeypatch.setattr(called_test, "targets", lambda: [SM_90])
-    monkeypatch.setattr(described, "REQUIRED", 3)
+    monkeypatch.setattr(required, "sizes_of", lambda count: [Sizes(alike=number) for number in range(3)])
     return tmp_path
 
 
 def first_of(test: Any, where: bv.Target = SM_90, *, cases: tuple[int, ...] = (4, 0)) -> Verdict:
     """The verdict on the first of some required cases that is no pass, and tells something apart; else that on the last."""
     contract = test.__contract__
-    required = contract.required(where)
+    asked = contract.required(where)
     for place in cases:
-        verdict = judge(required[place], where, contract)
+        verdict = judge(asked[place], where, contract)
         if verdict.decision is not Decision.PASS and TELLS_NOTHING not in verdict.details:
             return verdict
     return verdict

@@ -59,7 +59,7 @@ def test_a_kernel_whose_words_depend_on_the_row_alone_passes_each_check() -> Non
 @pytest.mark.parametrize(
     ("kernel", "check", "changed", "cause"),
     [
-        ("kept_state", "repeat", "a second call", OF_PARTS),
+        ("kept_state", "repeat", "a second call", OF_PARTS_EITHER),
         ("unwritten_memory", "neighbours", "other bytes beside the operands (1)", OF_PARTS),
         ("neighbour_row", "neighbours", "other bytes beside the operands (1)", OF_PARTS),
         ("alignment", "alignment", "each operand 32 bytes further", OF_PARTS),
@@ -69,11 +69,13 @@ def test_a_kernel_whose_words_depend_on_the_row_alone_passes_each_check() -> Non
         ("small_constant", "scale", "x times 4: out times 2^4", "2^4 times as much is due; the kernel adds or compares with"),
     ],
 )
-def test_each_dependence_fails_with_its_first_word_and_cause(kernel: str, check: str, changed: str, cause: str) -> None:
+def test_each_dependence_fails_with_its_first_word_and_cause(
+    kernel: str, check: str, changed: str, cause: str | tuple[str, ...]
+) -> None:
     first = next(differing(found(kernel, check)))
     assert first.end is End.DIFFERS and first.fails, first.told
     assert (first.changed, first.output) == (changed, "out")
-    assert first.cause.startswith(cause)
+    assert first.cause.startswith(cause)  # one, or one of several
     assert first.got != first.other and 0 < first.differing <= first.compared
 
 
@@ -89,7 +91,7 @@ def test_each_dependence_fails_with_its_first_word_and_cause(kernel: str, check:
 def test_what_is_not_promised_is_information(kernel: str, check: str, promises: Promises, cause: str) -> None:
     first = next(differing(found(kernel, check, promises=promises)))
     assert (first.end, first.fails) == (End.DIFFERS, promises.deterministic)
-    assert first.cause.startswith(cause)
+    assert first.cause.startswith(cause)  # one, or one of several
 
 
 def test_what_the_mathematics_does_not_imply_is_not_asked() -> None:

@@ -334,7 +334,7 @@ def test_the_time_of_a_node_begins_at_its_first_drawn_case(monkeypatch: pytest.M
 def test_a_node_deals_its_least_however_slow_the_machine_is() -> None:
     """A second a case, and a quarter of a second for the node: other work on the machine makes no case fewer."""
     source, clock = CaseSource(ADDRESS, HOST), FakeClock()
-    passed = replace(verdict(Decision.PASS), processor=0.01)
+    passed = replace(verdict(Decision.PASS), seconds={"processor": 0.01})
     pool = FakePool(judged=lambda case, where: passed, clock=clock)
     profile = replace(PLAIN, draws=40, node_seconds=0.25, node_least=10, node_processor_seconds=10.0)
     session = Session(pool, profile, clock=clock)
@@ -344,7 +344,7 @@ def test_a_node_deals_its_least_however_slow_the_machine_is() -> None:
 
 def test_a_node_deals_fewer_where_its_cases_are_long_and_says_so() -> None:
     source, clock = CaseSource(ADDRESS, HOST), FakeClock()
-    pool = FakePool(judged=lambda case, where: replace(verdict(Decision.PASS), processor=4.0), clock=clock)
+    pool = FakePool(judged=lambda case, where: replace(verdict(Decision.PASS), seconds={"processor": 4.0}), clock=clock)
     profile = replace(PLAIN, draws=40, node_seconds=0.25, node_least=10, node_processor_seconds=10.0)
     session = Session(pool, profile, clock=clock)
     assert session.first_failure(source) is None

@@ -78,9 +78,9 @@ add_by_eight_warps = add_beside_copy(by_eight_warps)
 
 @bv.judged(reference=lambda xp, x: x)
 def test_copy(draw):
-    return copied(through_tensor_memory, draw.tensor("fp32", (ROWS, COLUMNS)))
+    return copied(through_tensor_memory, draw.tensor("fp32", (ROWS, COLUMNS), strides="contiguous"))
 
 
 @bv.judged(reference=lambda xp, x: x)
 def test_copy_by_eight_warps(draw):
-    return copied(by_eight_warps, draw.tensor("fp32", (ROWS, COLUMNS)))
+    return copied(by_eight_warps, draw.tensor("fp32", (ROWS, COLUMNS), strides="contiguous"))

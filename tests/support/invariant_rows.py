@@ -63,7 +63,7 @@ def sum_of_squares(xp, x):
 
 def drawn(draw):
     rows = draw.size(1, 40, name="rows")
-    return draw.tensor("fp32", (rows, draw.size(1, BLOCK, around=BLOCK, name="columns")))
+    return draw.tensor("fp32", (rows, draw.size(1, BLOCK, around=BLOCK, name="columns")), strides="contiguous")
 
 
 @bv.judged(reference=sum_of_squares)

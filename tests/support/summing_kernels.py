@@ -180,7 +180,7 @@ def _out(x, dtype=torch.float32):
 
 def _row_case(draw, dtype="fp32", low=2, high=100, around=64):
     m, n = draw.size(1, 4096, around=64, name="m"), draw.size(low, high, around=around, name="n")
-    return m, n, draw.tensor(dtype, (m, n))
+    return m, n, draw.tensor(dtype, (m, n), strides="contiguous")
 
 
 @bv.judged(reference=summed)
@@ -268,7 +268,7 @@ def cumulative(draw):
 @bv.judged(reference=dotted)
 def products(draw):
     m, n, x = _row_case(draw, "fp32", 2, 100, 64)
-    w, y = draw.tensor("fp32", (m, n)), _out(x)
+    w, y = draw.tensor("fp32", (m, n), strides="contiguous"), _out(x)
     _products[(m,)](x, w, y, n, triton.next_power_of_2(n), num_warps=1)
     return y
 
@@ -276,7 +276,7 @@ def products(draw):
 @bv.judged(reference=dotted)
 def fused_multiply_adds(draw):
     m, n, x = _row_case(draw, "fp32", 2, 64, 33)
-    w, y = draw.tensor("fp32", (m, n)), _out(x)
+    w, y = draw.tensor("fp32", (m, n), strides="contiguous"), _out(x)
     _chained_products[(m,)](x, w, y, n, num_warps=1)
     return y
 
@@ -284,7 +284,7 @@ def fused_multiply_adds(draw):
 def _product_case(draw, dtype):
     m, n = draw.size(1, 512, around=64, name="m"), draw.size(1, 512, around=64, name="n")
     k = draw.size(16, 300, around=64, name="k")
-    return m, n, k, draw.tensor(dtype, (m, k)), draw.tensor(dtype, (k, n))
+    return m, n, k, draw.tensor(dtype, (m, k), strides="contiguous"), draw.tensor(dtype, (k, n), strides="contiguous")
 
 
 def _multiplied(a, b, how, out=torch.float32, tile=(16, 16, 32), warps=1):

@@ -17,7 +17,7 @@ import triton.language as tl
 def scale_kernel(x, w, y, n, stride, BLOCK: tl.constexpr, LEFT_OUT: tl.constexpr):
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     mask = at < n - LEFT_OUT
-    a = tl.load(x + tl.program_id(0) * stride + at, mask=mask)
+    a = tl.load(x + tl.program_id(0).to(tl.int64) * stride + at, mask=mask)
     b = tl.load(w + at, mask=mask)
     tl.store(y + tl.program_id(0) * n + at, a * b, mask=mask)
 
@@ -47,6 +47,7 @@ def best_kernel(x, value, index, n, OFF: tl.constexpr, BLOCK: tl.constexpr):
 
 
 def best(x, off=0):
+    x = x.contiguous()
     value = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
     index = torch.empty(x.shape[0], dtype=torch.int32, device=x.device)
     best_kernel[(x.shape[0],)](x, value, index, x.shape[1], off, BLOCK=128)
@@ -106,6 +107,7 @@ def gather_kernel(table, rows, out, columns, CLAMP: tl.constexpr, BLOCK: tl.cons
 
 
 def gather(table, rows, clamp=False):
+    assert table.is_contiguous()
     out = torch.empty((rows.shape[0], table.shape[1]), dtype=table.dtype, device=table.device)
     gather_kernel[(rows.shape[0],)](table, rows, out, table.shape[1], clamp, BLOCK=64)
     return out

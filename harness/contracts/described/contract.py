@@ -8,19 +8,24 @@ an implementation that sums in the accumulation type, in any order.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bitverdict.harness.contracts.described import decisions
+import numpy as np
+
+from bitverdict.harness.contracts.described import asked_values, decisions
 from bitverdict.harness.contracts.described.arguments import assign, check_arguments
 from bitverdict.harness.contracts.described.before_launch import Used, nothing_is_launched
 from bitverdict.harness.contracts.described.draw import Discarded, Draw, of_a_draw, operands_of
 from bitverdict.harness.contracts.described.dtypes import format_of, torch_dtype
-from bitverdict.harness.contracts.described.operands import PLAIN, SPECIAL, operand
+from bitverdict.harness.contracts.described.operands import ASKED, PLAIN, SPECIAL, operand
 from bitverdict.harness.contracts.described.outputs import expected_output
 from bitverdict.harness.contracts.described.record import OPERANDS, Drawn, Entry
+from bitverdict.harness.contracts.described.required import asked_by_default, listing
 from bitverdict.harness.contracts.described.returned import Returned, ReturningContract
+from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import explained
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, Undecided
@@ -33,9 +38,6 @@ if TYPE_CHECKING:
 
     from bitverdict.harness.model.targets import Target
 
-REQUIRED = 10  # cases besides those that a regime or a choice adds
-MOST_REQUIRED = 24
-
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
@@ -47,7 +49,7 @@ class Description:
     `recover_order`: expect words by the order of sums that launches show (docs/order_of_sums.md).
     `specials`: feed NaN, infinities, subnormals and the whole range of exponents too. `gradient`: judge the backward pass too
     (`described.gradients`). `sealed`: each case is, whoever asks for it. `batch_invariant` and `deterministic`: what the kernel
-    promises (`Contract.batch_invariant`).
+    promises (`Contract.batch_invariant`). `strides`: of tensors that say none, as `Draw.tensor` takes them.
     """
 
     body: Callable[[Draw], Any]
@@ -64,6 +66,7 @@ class Description:
     batch_invariant: tuple[str, ...] = ()
     deterministic: bool = False
     recover_order: bool = False
+    strides: str | None = None
 
 
 class DescribedContract(ReturningContract):
@@ -76,6 +79,7 @@ class DescribedContract(ReturningContract):
     def __init__(self, description: Description, where: Callable[[], tuple[str, tuple[str, ...]]]) -> None:
         super().__init__()
         self.description, self.where = description, where
+        self._required: dict[str, tuple[list[Case], list[str]]] = {}  # by target, with what is left out
         self._declared: tuple[Case, frozenset[str] | None] | None = None  # of the last case that was asked for
         self.batch_invariant, self.deterministic = description.batch_invariant, description.deterministic
 
@@ -111,31 +115,106 @@ class DescribedContract(ReturningContract):
         return drawn()
 
     def required(self, target: Target) -> list[Case]:
+        if target.name not in self._required:
+            self._required[target.name] = self._listed(target)
+        return list(self._required[target.name][0])
+
+    def left_out(self, target: Target) -> list[str]:
+        """What required cases should ask and cannot, a sentence each."""
+        self.required(target)
+        return list(self._required[target.name][1])
+
+    def _listed(self, target: Target) -> tuple[list[Case], list[str]]:
+        """The required cases and what they leave out."""
         from bitverdict.harness.contracts.inputs import strategies
 
         schedules = strategies.listed_schedules(target.emulated, 1)
         found: dict[str, Case] = {}
-        entries: tuple[Entry, ...] = ()
-        number = asked = 0
-        while number < max(REQUIRED, asked) and number < MOST_REQUIRED:
-            problem = self.drawn(decisions.Listed(number))
-            if problem is not None:
-                entries = entries or problem.draws
-                asked = max([len(self.regimes), *(len(entry.asked) for entry in entries if entry.kind == "choice")])
-                case = self.case(
-                    problem,
-                    regime=self.regimes[len(found) % len(self.regimes)],
-                    data_seed=number,
-                    schedule=strategies.cycled(schedules, number),
-                    calls=1 if found else 2,
-                )
-                found.setdefault(dataclasses.replace(case, data_seed=0, schedule="eager").key, case)
-            number += 1
-        return list(found.values())
+        listed = listing(self.drawn, len(self.regimes))
+
+        def take(problem: Drawn, regime: str) -> None:
+            case = self.case(
+                problem,
+                regime=regime,
+                data_seed=len(found),
+                schedule=strategies.cycled(schedules, len(found)),
+                calls=1 if found else 2,
+            )
+            found.setdefault(dataclasses.replace(case, data_seed=0, schedule="eager", calls=1).key, case)
+
+        for problem, number in listed.draws:
+            take(problem, self.regimes[number])
+        plain = list(found.values())
+        for problem in listed.laid_out:
+            take(problem, self.regimes[0])
+        left_out = list(listed.left_out)
+        for problem, regime in self._asked_by_the_reference(target, plain, left_out) if not self.description.regimes else ():
+            take(problem, regime)
+        return list(found.values()), left_out
+
+    def _asked_by_the_reference(self, target: Target, cases: Sequence[Case], left_out: list[str]) -> Iterator[tuple[Drawn, str]]:
+        """Draws and regimes that the operations of the reference ask for (`described.asked_values`); `left_out` is told what is not
+        asked."""
+        from bitverdict.reference.tracing import rounding_operations
+
+        if not cases:
+            return
+        entries: tuple[Entry, ...] = cases[0].problem.draws
+        try:
+            given, named = self.arguments(cases[0], {each.name: each for each in self.operands(cases[0])})
+            operations = rounding_operations(self.description.reference, given, named)
+        except Exception:
+            return  # of the reference, which each case that is judged says
+        if asked_values.follow_the_regime(entries):
+            largest = sorted(cases, key=lambda case: -_elements_of(case))
+            for regime, first, what in (
+                (asked_values.large_regime(operations), cases[: decisions.ALIKE], "values of which exponentials overflow"),
+                (asked_values.exact_regime(operations), largest[: decisions.ALIKE], "sums that fp32 holds and fp16 does not"),
+            ):
+                if not regime or (self.description.gradient and regime != regimes.EIGHTHS):
+                    continue  # nothing is known of whether a gradient is decided
+                chosen = next((case for case in first if self._decides(dataclasses.replace(case, regime=regime), target)), None)
+                if chosen is None:
+                    left_out.append(f"{what}: not asked, because the reference itself is not decided there")
+                else:
+                    yield chosen.problem, regime
+        if asked_values.may_leave_some_unread(entries, assign(self.description.reference, entries).by_name):
+            for case in cases[: asked_values.MOST_TRIED]:
+                operands = self.operands(case)
+                if asked_values.plants_nan(operands, self._unread(case, operands)):
+                    yield case.problem, regimes.UNREAD
+                    break
+
+    def _decides(self, case: Case, target: Target) -> bool:
+        """Whether the reference says of each element of each output what it may be."""
+        from bitverdict.reference.tracing import trace
+
+        try:
+            given, named = self.arguments(case, {each.name: each for each in self.operands(case)})
+            how = self.description.accumulation
+            with np.errstate(all="ignore"):
+                outputs = trace(self.description.reference, given, named, arch=target.arch, accumulation=how)
+                return asked_values.decided(outputs)
+        except Exception:
+            return False
+
+    def _unread(self, case: Case, operands: list[Operand]) -> list[Operand]:
+        """`operands` with NaN where the reference reads nothing."""
+        from bitverdict.reference.tracing import trace
+
+        def evaluated(operands: Mapping[str, Operand]) -> list[np.ndarray]:
+            given, named = self.arguments(case, operands)
+            with np.errstate(all="ignore"):
+                return [each.value for each in trace(self.description.reference, given, named)]
+
+        try:
+            return asked_values.with_nan_unread(operands, evaluated)
+        except Exception:
+            return operands  # the reference's own: judging the case says so
 
     def drawn(self, source: decisions.Source) -> Drawn | None:
         """What the body draws where `source` decides; None where it leaves the case out."""
-        draw = Draw(source)
+        draw = Draw(source, strides=self.description.strides)
         with nothing_is_launched():
             try:
                 self.description.body(draw)
@@ -220,8 +299,8 @@ class DescribedContract(ReturningContract):
                 "the one that wrote it"
             )
         rest = {name: record[name] for name in ("contract", "regime", "data_seed", "schedule", "launcher") if name in record}
-        if rest.get("regime", self.regimes[0]) not in (*PLAIN, *SPECIAL, *self.regimes):
-            raise UsageError(f"case.regime is {rest['regime']!r:.100}: must be one of {', '.join((*PLAIN, *SPECIAL))}")
+        if rest.get("regime", self.regimes[0]) not in (*PLAIN, *SPECIAL, *ASKED, *self.regimes):
+            raise UsageError(f"case.regime is {rest['regime']!r:.100}: must be one of {', '.join((*PLAIN, *SPECIAL, *ASKED))}")
         return Case(problem=Drawn.from_json(record.get("problem") or {}), **({"contract": self.address} | rest))
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
@@ -242,7 +321,12 @@ class DescribedContract(ReturningContract):
 
     def operands(self, case: Case) -> list[Operand]:
         names = self.names(case.problem.draws)
-        return [operand(case, entry, place, names[place]) for place, entry in operands_of(case.problem.draws)]
+        fed = asked_values.of_plain_values(case) if case.regime == regimes.UNREAD else case
+        operands = [operand(fed, entry, place, names[place]) for place, entry in operands_of(case.problem.draws)]
+        return operands if fed is case else self._unread(fed, operands)
+
+    def asked_by_default(self, case: Case) -> str:
+        return asked_by_default(case.problem.draws)
 
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, Any]:
         import torch
@@ -259,7 +343,7 @@ class DescribedContract(ReturningContract):
             outputs.append(torch.empty(entry.shape or (), dtype=torch_dtype(entry.dtype), device=device))  # entry.shape
             return outputs[-1]
 
-        draw = Draw(decisions.Recorded(entries), tensor_of)
+        draw = Draw(decisions.Recorded(entries), tensor_of, self.description.strides)
         made = self.description.body(draw)
         if len(draw.entries) != len(entries):
             raise BodyError(
@@ -338,6 +422,11 @@ class DescribedContract(ReturningContract):
             place: entry.name or parameters.get(place, "") or f"operand_{number}"
             for number, (place, entry) in enumerate(operands_of(entries))
         }
+
+
+def _elements_of(case: Case) -> int:
+    """Of all operands together."""
+    return sum(math.prod(entry.shape or ()) for _, entry in operands_of(case.problem.draws))
 
 
 def _sizes(entries: Sequence[Entry]) -> dict[str, int]:

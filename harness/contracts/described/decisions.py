@@ -6,7 +6,7 @@ A draw asks for one of three things: an integer between two ends, a number betwe
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,12 +39,19 @@ class Between:
     def simplest(self) -> int:
         return -(-self.low // self.multiple_of) * self.multiple_of
 
+    @property
+    def middle(self) -> int:
+        """Neither end, where there is another: above `around`, or halfway."""
+        beside = (self.around if self.around is not None else (self.low + self.high) // 2) // self.multiple_of + 1
+        return min(max(beside * self.multiple_of, self.simplest), self.high // self.multiple_of * self.multiple_of)
+
     def edges(self) -> list[int]:
         """The values that are worth most: the smallest, below, at and above `around`, the largest; then others, ascending."""
         middle = [] if self.around is None else [self.around + step * self.multiple_of for step in (1, 0, -1)]
         powers = [1 << power for power in range(self.high.bit_length() + 1)]
         near = [times * DIVISOR + step for times in (1, 2, 3, 5) for step in (-1, 0, 1)]
-        others = sorted({*powers, *PRIMES, *near, *(power - 1 for power in powers), *(power + 1 for power in powers)})
+        whole = [times * self.multiple_of for times in (3, 5, 7, *PRIMES)] if self.multiple_of > 1 else []  # no power of two
+        others = sorted({*powers, *PRIMES, *near, *whole, *(power - 1 for power in powers), *(power + 1 for power in powers)})
         largest = self.high // self.multiple_of * self.multiple_of
         listed = [self.simplest, *middle, largest, *others]
         return [value for value in dict.fromkeys(listed) if self.fits(value)]
@@ -59,9 +66,15 @@ class Between:
 
 @dataclass(frozen=True)
 class OneOf:
-    """One of `values`, the plainest first."""
+    """One of `values`, the plainest first. The last `rare` of them are required cases' alone."""
 
     values: tuple[Value, ...]
+    rare: int = 0
+
+    @property
+    def common(self) -> tuple[Value, ...]:
+        """The values that are drawn."""
+        return self.values[: len(self.values) - self.rare]
 
     def fits(self, value: Value) -> bool:
         return any(value == each and type(value) is type(each) for each in self.values)
@@ -127,25 +140,30 @@ class Simplest:
         return options.simplest
 
 
-class Listed:
-    """The draws of required case number `number`: all sizes smallest, then below, at and above what they are drawn around, largest,
-    and then each of its own; choices in turns."""
+@dataclass(frozen=True)
+class Sizes:
+    """Which sizes a required case has: number `alike` of `ALIKE`, all the same; or, of a `corner`, the size of that number at its
+    least or at its `most` and the others in their middle; or else each another of its own edges, by `number`."""
 
-    def __init__(self, number: int) -> None:
-        self.number, self.turns = number, dict[str, int]()
+    number: int = 0
+    alike: int | None = None
+    corner: int | None = None
+    most: bool = False
 
-    def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
-        turn = self.turns[kind] = self.turns.get(kind, -1) + 1
-        if isinstance(options, OneOf):
-            return options.values[(self.number + turn) % len(options.values)]
+    def value(self, turn: int, options: Between) -> int:
+        """Of the size that is drawn as number `turn`."""
         edges = options.edges()
-        if isinstance(options, Real) or self.number >= SAME:
+        if self.alike is not None:
+            return edges[_place_of(self.alike, options, len(edges))]
+        if self.corner is None:
             return edges[(self.number + turn * (1 + self.number % 3)) % len(edges)]
-        return edges[_place_of(self.number, options, len(edges))]
+        if turn != self.corner:
+            return options.middle
+        return max(edges) if self.most else options.simplest
 
 
-FIRST, SMALLEST, BELOW, AT, LARGEST = range(5)
-SAME = 5  # required cases in which all sizes lie alike: above what they are drawn around, smallest, below, at, largest
+ALIKE = 5
+"""Required cases in which all sizes lie alike: above what they are drawn around, smallest, below, at, largest."""
 
 
 def _place_of(number: int, options: Between, count: int) -> int:
@@ -153,6 +171,34 @@ def _place_of(number: int, options: Between, count: int) -> int:
     if options.around is None:
         return (count // 2, 0, 2 % count, count - 1, min(1, count - 1))[number]
     return min((1, 0, 3, 2, 4)[number], count - 1)
+
+
+class Listed:
+    """The draws of required case number `number`: its `sizes`, of choice and flag number i value number `choices[i]`, of a tensor
+    at a place in `layouts` that layout; whatever else is one of some values, in turns."""
+
+    def __init__(
+        self, number: int, sizes: Sizes | None = None, choices: Sequence[int] = (), layouts: Mapping[int, str] | None = None
+    ) -> None:
+        self.number, self.choices, self.layouts = number, choices, layouts or {}
+        self.sizes = sizes if sizes is not None else Sizes(alike=0)
+        self.turns = dict[str, int]()
+
+    def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
+        counted = "choice" if kind in CHOSEN else kind
+        turn = self.turns[counted] = self.turns.get(counted, -1) + 1
+        if isinstance(options, Between):
+            return self.sizes.value(turn, options)
+        if isinstance(options, OneOf):
+            if kind in CHOSEN and turn < len(self.choices):
+                return options.values[self.choices[turn] % len(options.values)]
+            layout = self.layouts.get(place)
+            return layout if options.fits(layout) else options.common[(self.number + turn) % len(options.common)]
+        edges = options.edges()
+        return edges[(self.number + turn * (1 + self.number % 3)) % len(edges)]
+
+
+CHOSEN = ("choice", "flag")
 
 
 class ByHypothesis:
@@ -165,7 +211,7 @@ class ByHypothesis:
         from hypothesis import strategies as st
 
         if isinstance(options, OneOf):
-            return self.draw(st.sampled_from(options.values))
+            return self.draw(st.sampled_from(options.common))
         if isinstance(options, Real):
             whole = st.floats(options.low, options.high, allow_nan=False, width=32)
             return self.draw(st.sampled_from(options.edges()) | whole)

@@ -13,18 +13,18 @@ from bitverdict.harness.contracts.described.before_launch import Placeholder
 from bitverdict.harness.contracts.described.decisions import Between, OneOf, Options, Real, Source
 from bitverdict.harness.contracts.described.dtypes import INTEGERS, format_of, kind_of, storage_of, torch_dtype
 from bitverdict.harness.contracts.described.operands import INDEX_SPREADS, MASKS, check_values, limits_of
-from bitverdict.harness.contracts.described.record import CONTIGUOUS, OPERANDS, Entry
+from bitverdict.harness.contracts.described.record import CONTIGUOUS, FAR, OPERANDS, PADDED, Entry
 from bitverdict.harness.model.usage import BodyError, UsageError, did_you_mean
 
 Choice = TypeVar("Choice", bound=int | float | str | bool | None)
-LAYOUTS = (CONTIGUOUS, "padded", "ragged", "transposed", "offset")
+LAYOUTS = (CONTIGUOUS, PADDED, "ragged", "transposed", "offset")
 """How a tensor with ``strides="any"`` may lie. padded: 16 elements follow each row. ragged: 3 do. transposed: the last two axes
 exchanged. offset: contiguous, one element behind its aligned place."""
-FAR = "far"
-"""A layout that ``strides="far"`` adds: the lines of one axis lie so far apart that the last begins past 2^31 elements and 2^32
-bytes, while their stride fits 32 bits. It is the first axis but the last one with `FAR_LINES` lines."""
 FAR_LINES = range(4, 1025)
 """Lines of a far axis. The stride of fewer leaves 32 bits by itself, and each takes three pages of memory."""
+PLAIN_STRIDES = (None, CONTIGUOUS)
+STRIDES = (*PLAIN_STRIDES, "rows", "any", FAR)
+STRIDES_TOLD = f"None, {', '.join(map(repr, STRIDES[1:-1]))} or {STRIDES[-1]!r}"
 MOST_ELEMENTS = 1 << 24
 """Of one tensor: an emulated launch over more takes minutes."""
 
@@ -40,10 +40,11 @@ class Draw:
     that the first one gets know their `shape`, `dtype` and `ndim` only.
     """
 
-    def __init__(self, source: Source, tensor_of: Callable[[Entry, int], Any] | None = None) -> None:
-        """`tensor_of` gives the tensor of a draw by its place; None: placeholders."""
-        self._source, self._tensor_of = source, tensor_of
+    def __init__(self, source: Source, tensor_of: Callable[[Entry, int], Any] | None = None, strides: str | None = None) -> None:
+        """`tensor_of` gives the tensor of a draw by its place; None: placeholders. `strides`: of tensors that say none."""
+        self._source, self._tensor_of, self._strides = source, tensor_of, strides
         self._entries: list[Entry] = []
+        self._tensors: list[tuple[int, Any]] = []
 
     def size(self, low: int, high: int, *, around: int | None = None, multiple_of: int = 1, name: str = "") -> int:
         """A size from `low` to `high`, both included, a multiple of `multiple_of`.
@@ -86,26 +87,45 @@ class Draw:
         shape: int | Sequence[int],
         *,
         values: str | tuple[float, float] | None = None,
-        strides: str | None = None,
+        strides: Any = None,
         offset: int = 0,
         name: str = "",
     ) -> Any:
         """A tensor of `shape` on the target, fed by the regime of the case.
 
         `dtype`: a format ("fp16", "bf16", "e4m3", ...) or a torch dtype. `values`: a regime of its own, or (low, high) for numbers
-        anywhere between. `strides`: None for contiguous, "any" for one of `LAYOUTS`, "rows" for one whose rows are contiguous,
-        "far" for one of these or lines so far apart that offsets pass 2^31 elements. `offset`: elements before the first.
+        anywhere between. `strides`: None for contiguous, but for a few required cases with padded rows and with lines so far apart
+        that offsets pass 2^31 elements (what `judged(strides=)` says stands in its place); "contiguous" for no others, "any" for
+        one of `LAYOUTS`, "rows" for one whose rows are contiguous, "far" for one of these or far lines; a tensor that
+        was drawn before, of the same shape, for strides that are always equal. `offset`: elements before the first.
         """
         format_name, sizes = format_of(dtype), _shape(shape)
-        said = check_values(values)
-        if strides not in (None, "any", "rows", FAR):
-            raise UsageError(f"draw.tensor(strides={strides!r}): must be None, 'any', 'rows' or 'far'")
-        layouts = tuple(layout for layout in LAYOUTS if _lies(layout, sizes)) if strides else (CONTIGUOUS,)
+        said, strides = check_values(values), self._strides if strides is None else strides
+        if not isinstance(strides, str | None):
+            return self._alike(strides, (said, offset), format_name, sizes, offset, name)
+        if strides not in STRIDES:
+            raise UsageError(f"draw.tensor(strides={strides!r}): must be {STRIDES_TOLD}, or a tensor that was drawn before")
+        layouts = tuple(layout for layout in LAYOUTS if _lies(layout, sizes)) if strides not in PLAIN_STRIDES else (CONTIGUOUS,)
         if strides in ("rows", FAR):
             layouts = tuple(layout for layout in layouts if (_strides(layout, sizes) or (1,))[-1] == 1)
-        if strides == FAR and _elements(sizes) and _far_axis(sizes) is not None:
+        if strides is None and len(sizes) > 1:
+            layouts = (*layouts, PADDED)
+        if strides in (None, FAR) and _elements(sizes) and _far_axis(sizes) is not None:
             layouts = (*layouts, FAR)
-        return self._placed("tensor", name, OneOf(layouts), (said, strides, offset), format_name, sizes, offset)
+        options = OneOf(layouts, rare=len(layouts) - 1 if strides is None else 0)
+        return self._placed("tensor", name, options, (said, strides, offset), format_name, sizes, offset)
+
+    def _alike(self, tensor: Any, asked: tuple, format_name: str, shape: tuple[int, ...], offset: int, name: str) -> Any:
+        """A tensor with the strides of one that was drawn before."""
+        place = next((place for place, each in self._tensors if each is tensor), None)
+        if place is None or self._entries[place].shape != shape:
+            raise UsageError(
+                f"draw.tensor(strides={type(tensor).__name__}): must be {STRIDES_TOLD}, or a tensor that draw gave before, of the "
+                "same shape"
+            )
+        other = self._entries[place]
+        options = OneOf((other.value,))
+        return self._placed("tensor", name, options, (*asked, place), format_name, shape, offset, strides=other.strides)
 
     def integers(
         self, shape: int | Sequence[int], low: int | None = None, high: int | None = None, *, dtype: Any = "int32", name: str = ""
@@ -162,16 +182,27 @@ class Draw:
         return value
 
     def _placed(
-        self, kind: str, name: str, options: OneOf, asked: tuple, format_name: str, shape: tuple[int, ...], offset: int = 0
+        self,
+        kind: str,
+        name: str,
+        options: OneOf,
+        asked: tuple,
+        format_name: str,
+        shape: tuple[int, ...],
+        offset: int = 0,
+        *,
+        strides: tuple[int, ...] | None = None,
     ) -> Any:
         value = self._source.decide(len(self._entries), kind, name, options)
         if _elements(shape) > MOST_ELEMENTS:
             raise UsageError(f"draw.{kind}: a shape of {shape} has more than {MOST_ELEMENTS:,} elements; draw smaller sizes")
-        strides = _strides(str(value), shape, storage_of(format_name).itemsize)
+        strides = strides if strides is not None else _strides(str(value), shape, storage_of(format_name).itemsize)
         moved = offset + (value == "offset")
         entry = Entry(kind=kind, value=value, name=name, asked=asked, dtype=format_name, shape=shape, strides=strides, offset=moved)
         place = self._note(entry)
-        return Placeholder(shape, torch_dtype(format_name)) if self._tensor_of is None else self._tensor_of(entry, place)
+        made = Placeholder(shape, torch_dtype(format_name)) if self._tensor_of is None else self._tensor_of(entry, place)
+        self._tensors.append((place, made))
+        return made
 
     def _note(self, entry: Entry) -> int:
         """Record a draw; its place."""

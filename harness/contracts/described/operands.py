@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.contracts.described.dtypes import INTEGERS, kind_of
-from bitverdict.harness.contracts.described.record import Entry
+from bitverdict.harness.contracts.described.record import Entry, is_far
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.usage import UsageError, did_you_mean
@@ -18,7 +18,9 @@ PLAIN = ("normal", "integers", regimes.TENTH, regimes.MODERATE)
 """The regimes of every described kernel: no sum of squares leaves fp32, so a right kernel is decided in nearly all words."""
 SPECIAL = ("planted", "subnormals", "wide", "largest")
 """With ``specials=True``: NaN, infinities and signed zeros, subnormals, the whole range of exponents, and the largest numbers."""
-_REGIMES = (*regimes.REGIMES, regimes.EXACT, regimes.TENTH, regimes.MODERATE)
+ASKED = (regimes.HUNDREDS, regimes.TENS, regimes.EIGHTHS, regimes.UNREAD)
+"""What a reference asks for by its own operations (`described.asked_values`)."""
+_REGIMES = (*regimes.REGIMES, regimes.EXACT, regimes.TENTH, regimes.MODERATE, *ASKED[:-1])
 
 INDEX_SPREADS = {
     (False, False): ("anywhere", "few", "ends"),
@@ -78,6 +80,9 @@ def _tensor(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
     kind = kind_of(entry.dtype)
     if kind == "bool":
         return rng.random(entry.shape) < 0.5
+    if kind == "integer" and case.regime == regimes.EIGHTHS and INTEGERS[entry.dtype](0).itemsize == 1:
+        high = int(values[1]) if isinstance(values, tuple) else limits_of(entry.dtype, None, None)[1]
+        return _near_the_top(entry, high, rng)
     if isinstance(values, tuple):
         drawn = rng.random(entry.shape) * (values[1] - values[0]) + values[0]  # (*shape,) float64
         if kind == "integer":
@@ -86,7 +91,7 @@ def _tensor(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
     regime = values or case.regime
     if kind == "integer":
         low, high = limits_of(entry.dtype, None, None)
-        few = regime in ("integers", regimes.EXACT)
+        few = regime in ("integers", regimes.EXACT, regimes.EIGHTHS)
         return rng.integers(max(low, -2) if few else low, 2 if few else high, entry.shape, endpoint=True).astype(
             INTEGERS[entry.dtype]
         )
@@ -95,7 +100,14 @@ def _tensor(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
 
 def _integers(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
     low, high = entry.asked
+    if case.regime == regimes.EIGHTHS and INTEGERS[entry.dtype](0).itemsize == 1:
+        return _near_the_top(entry, high, rng)
     return rng.integers(low, high, entry.shape, endpoint=True).astype(INTEGERS[entry.dtype])
+
+
+def _near_the_top(entry: Entry, high: int, rng: np.random.Generator) -> np.ndarray:
+    """Codes of quantised numbers in the regime `EIGHTHS`: of one sign, so that sums grow to what a narrow accumulator loses."""
+    return rng.integers(max(high - 1, 0), high, entry.shape, endpoint=True).astype(INTEGERS[entry.dtype])
 
 
 def _indices(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
@@ -113,7 +125,20 @@ def _indices(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
     if entry.value == "beyond":
         outside = np.array([-1, -below - 1, below, below + 1, 2 * below + 7])
         codes = np.where(rng.random(count) < 0.5, codes, outside[rng.integers(0, len(outside), count)])
+    if is_far(case.problem.draws):
+        codes = _with_the_last(codes, below, distinct)
     return codes.reshape(entry.shape).astype(INTEGERS[entry.dtype])
+
+
+def _with_the_last(codes: np.ndarray, below: int, distinct: bool) -> np.ndarray:
+    """`codes` (count,) with the last row in it, which alone lies past 2^31 elements where rows lie far apart: every second index,
+    or one."""
+    moved = codes.copy()
+    if not distinct:
+        moved[::2] = below - 1
+    elif codes.size and below - 1 not in codes:
+        moved[0] = below - 1
+    return moved
 
 
 def _mask(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:

@@ -3,7 +3,7 @@ operands come from the regime and the data seed of the case."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -45,6 +45,15 @@ class Entry:
 
 
 CONTIGUOUS = "contiguous"
+PADDED = "padded"
+FAR = "far"
+"""A layout: the lines of one axis lie so far apart that the last begins past 2^31 elements and 2^32 bytes, while their stride fits
+32 bits. It is the first axis but the last one with `draw.FAR_LINES` lines."""
+
+
+def is_far(entries: Iterable[Entry]) -> bool:
+    """Whether an operand lies so."""
+    return any(entry.kind == "tensor" and entry.value == FAR for entry in entries)
 
 
 @dataclass(frozen=True)

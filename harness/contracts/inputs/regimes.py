@@ -35,7 +35,17 @@ HUNDREDS = "hundreds"
 """A regime of its own: deviates of standard deviation 100, whose exponentials overflow, and of whose differences a bound decides
 them."""
 
-KNOWN = (*REGIMES, EXACT, TENTH, MODERATE, HUNDREDS, PAIRS, ALL_CODES)
+TENS = "tens"
+"""A regime of its own, of described kernels: deviates of standard deviation 10, of whose products exponentials overflow."""
+
+EIGHTHS = "eighths"
+"""A regime of its own, of described kernels: multiples of 2^-3 from 0 to 15/8, of whose products fp32 holds the sums and fp16 does
+not."""
+
+UNREAD = "unread"
+"""A regime of its own, of described kernels: normal, with NaN in what the reference does not read."""
+
+KNOWN = (*REGIMES, EXACT, TENTH, MODERATE, HUNDREDS, TENS, EIGHTHS, UNREAD, PAIRS, ALL_CODES)
 
 INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
 WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
@@ -69,6 +79,8 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
             return encode(fmt, rng.integers(-2, 3, shape).astype(np.float64))
         case "exact":
             return encode(fmt, rng.integers(-WHOLE, WHOLE + 1, shape) * 2.0**-6, overflow=Overflow.SATURATE)
+        case "eighths":
+            return encode(fmt, rng.integers(0, 16, shape) * 2.0**-3)
         case "wide":
             return _wide(fmt, shape, rng)
         case "moderate":
@@ -80,7 +92,7 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
             return _largest(fmt, shape, rng)
         case "planted":
             return _with_specials(fmt, _normal(fmt, shape, rng), rng)
-    return _normal(fmt, shape, rng, {TENTH: 0.1, HUNDREDS: 100.0}.get(regime, 1.0))
+    return _normal(fmt, shape, rng, {TENTH: 0.1, HUNDREDS: 100.0, TENS: 10.0}.get(regime, 1.0))
 
 
 def factor(

@@ -177,8 +177,8 @@ def test_on_a_gpu_a_model_stays_there_and_its_weights_go_over(tmp_path: Path) ->
 def test_on_a_gpu_gradients_are_asked_of_the_candidates_process(tmp_path: Path) -> None:
     function, described = Path(squared_rows.__file__).read_text().split("@bv.judged")
     (file := tmp_path / "rows.py").write_text(f"{function}\n\ndef rows(x, w):\n    return SquaredRows.apply(x, w)\n")
-    head = "gradient=True, launcher='rows.py:rows', sealed=True)\n"
-    body = described.partition("gradient=True)\n")[2].replace("SquaredRows.apply(", "(")
+    head = "gradient=True, launcher='rows.py:rows', sealed=True, strides='contiguous')\n"
+    body = described.partition('strides="contiguous")\n')[2].replace("SquaredRows.apply(", "(")
     (test := tmp_path / "test_rows.py").write_text(
         f"import bitverdict as bv\n\n\n@bv.judged(reference=lambda xp, x, w: x * x * w, {head}{body}"
     )

@@ -21,7 +21,7 @@ TEST = """
 import bitverdict as bv
 
 
-@bv.judged(reference=lambda xp, x: xp.sum(x * x, axis=1), launcher="rows.py:rows", sealed=True)
+@bv.judged(reference=lambda xp, x: xp.sum(x * x, axis=1), launcher="rows.py:rows", sealed=True, strides="contiguous")
 def test_rows(draw):
     return (draw.tensor("fp32", (draw.size(1, 40, name="rows"), draw.size(1, 64, name="columns"))),)
 """

@@ -28,7 +28,7 @@ def axpy(xp, x, y):
 
 def two_matrices(draw):
     rows, columns, dtype = draw.size(1, 5), draw.size(1, 150, around=64), draw.choice(FLOATS)
-    return draw.tensor(dtype, (rows, columns)), draw.tensor(dtype, (rows, columns))
+    return draw.tensor(dtype, (rows, columns), strides="contiguous"), draw.tensor(dtype, (rows, columns), strides="contiguous")
 
 
 def _tests_of_axpy():
@@ -73,7 +73,9 @@ def row_sums(xp, x):
 
 
 def matrix(draw, *, multiple_of=1):
-    return draw.tensor(draw.choice(FLOATS), (draw.size(1, 5), draw.size(multiple_of, 192, around=64, multiple_of=multiple_of)))
+    columns = {"around": 64, "multiple_of": multiple_of}
+    shape = draw.size(1, 5), draw.size(multiple_of, 192, **columns)
+    return draw.tensor(draw.choice(FLOATS), shape, strides="contiguous")
 
 
 @bv.judged(reference=row_sums, launcher="rows.py:row_sums", returns="fp32")
@@ -131,7 +133,7 @@ def rms_norm(xp, x, w):
 
 def rows_and_weight(draw):
     m, n, dtype = draw.size(1, 5), draw.size(1, 150, around=64), draw.choice(FLOATS)
-    return draw.tensor(dtype, (m, n)), draw.tensor(dtype, n)
+    return draw.tensor(dtype, (m, n), strides="contiguous"), draw.tensor(dtype, n)
 
 
 @bv.judged(reference=rms_norm, launcher="rows.py:rms_norm_by_a_module")
@@ -160,7 +162,8 @@ def gathered(xp, x, index):
 
 def rows_and_indices(draw):
     rows = draw.size(1, 9)
-    return draw.tensor(draw.choice(FLOATS), (rows, draw.size(1, 150, around=64))), draw.indices(draw.size(1, 9), rows)
+    shape = rows, draw.size(1, 150, around=64)
+    return draw.tensor(draw.choice(FLOATS), shape, strides="contiguous"), draw.indices(draw.size(1, 9), rows)
 
 
 @bv.judged(reference=gathered, launcher="rows.py:gathered", exact=True)
@@ -177,7 +180,9 @@ test_matmul = bv.test("rows.py:matmul", like="matmul")
 test_matmul_of_a_transpose = bv.test("rows.py:matmul_of_a_transpose", like="matmul", claims=("strides", "bf16"))
 
 
-@bv.judged(reference=lambda xp, a, b, bias: xp.round_to(a @ b, "fp32") + bias, launcher="rows.py:matmul_with_bias")
+@bv.judged(
+    reference=lambda xp, a, b, bias: xp.round_to(a @ b, "fp32") + bias, launcher="rows.py:matmul_with_bias", strides="contiguous"
+)
 def test_matmul_with_bias(draw):
     m, n, k = draw.size(1, 40, around=32), draw.size(1, 40, around=32), draw.size(1, 70, around=32)
     return draw.tensor("fp32", (m, k), values="integers"), draw.tensor("fp32", (k, n), values="integers"), draw.tensor("fp32", n)
