@@ -139,7 +139,7 @@ def timeless(value: object) -> object:
     """`value` without times, addresses, what a dying process printed, and how a primary fault was told from a collateral fault:
     which worker gets a case, and after how many others, is a matter of time."""
     if isinstance(value, dict):
-        left = {"time", "seconds", "stderr", "traceback", "wall", "path", "versions", "own_share", *LOOKS}
+        left = {"time", "seconds", "processor", "stderr", "traceback", "wall", "path", "versions", "own_share", *LOOKS}
         return {name: timeless(inner) for name, inner in value.items() if name not in left}
     if isinstance(value, list):
         return [timeless(inner) for inner in value]

@@ -6,6 +6,7 @@ import ctypes
 import json
 import subprocess
 import sys
+from importlib.machinery import PathFinder
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -164,6 +165,7 @@ def test_what_torch_is_built_for_is_read_without_importing_it(monkeypatch: pytes
     (tmp_path / "torch").mkdir()
     (tmp_path / "torch" / "__init__.py").write_text("raise AssertionError('torch is imported')")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])  # where bitverdict was used in this process, installed packages come first
     monkeypatch.delitem(sys.modules, "torch", raising=False)
     for told, due in {"cuda = None": "", "cuda = '13.0'": "cuda", "cuda = None; hip = '6.4'": "hip"}.items():
         (tmp_path / "torch" / "version.py").write_text(told)
