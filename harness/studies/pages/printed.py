@@ -29,6 +29,12 @@ def _kernels() -> str:
     return page()
 
 
+def _tutorials() -> str:
+    from bitverdict.harness.studies.pages.tutorials import page
+
+    return page()
+
+
 def _matmul_support() -> str:
     from bitverdict.harness.studies.pages.matmul_support import page
 
@@ -57,6 +63,7 @@ def _invariance() -> str:
 
 PAGES = (
     Page("kernels.md", "the clauses in kernels/", _kernels),
+    Page("tutorials.md", "tests/tutorial_parameters.json", _tutorials),
     Page("matmul_support.md", "the rule in harness/contracts/oracle/matmul_support.py", _matmul_support),
     Page("sanitizers.md", SANITIZERS, _sanitizers),
     Page("invariance.md", f"{INVARIANCE}, its table alone", _invariance),
