@@ -133,13 +133,18 @@ class Enclosing:
         if held or not known or (not step and not all(kind.is_float for kind in kinds)):
             t.emit("{}", t.calls(enclosures.refuse, op))
             return
-        from bitverdict.harness.emulator.frontend.lowerings.sums import may_be_product
+        from bitverdict.harness.emulator.frontend.lowerings.sums import factors_of, may_be_product
 
         fresh = {i: f"{op.operands[i]}~{t.name('choice')}" for i in floats}
         for i, each in fresh.items():
             t.types[each] = t.types.get(op.operands[i])
         sums = name in ("arith.addf", "arith.subf", *_FOLDS)
-        wide = {i: sums and t.fused and may_be_product(t, op.operands[i], divided=True) for i in floats}
+        wide: dict[int, Any] = {i: sums and t.fused and may_be_product(t, op.operands[i], divided=True) for i in floats}
+        for i in floats:
+            if wide[i] and (pair := factors_of(t, op.operands[i])) is not None:
+                rounded = t.name("rounded")
+                t.emit("{} = {}", rounded, t.apply(enclosures.inexact, t.operand(op, i).format, t.value(op.operands[i]), *pair))
+                wide[i] = rounded
         joined = t.name("enclosure")
         t.emit("{} = None", joined)
         before = t.indent
@@ -161,7 +166,7 @@ class Enclosing:
         t.indent = before
         t.emit("{}", t.calls(enclosures.hold, op, tuple(t.value(each) for each in op.results), joined, formats, open_))
 
-    def _loops(self, op: Operation, fresh: dict[int, str], wide: dict[int, bool]) -> None:
+    def _loops(self, op: Operation, fresh: dict[int, str], wide: dict[int, Any]) -> None:
         """The heads of the loops over what the operands may be; the code goes on inside."""
         t = self.t
 

@@ -140,15 +140,32 @@ def inside(m: Cta, *values: Any) -> bool:
     return bool(held.held) and any(held.of(value) is not None for value in values)
 
 
-def _ends(m: Cta, value: Any, dtype: np.dtype, wide: bool) -> tuple[np.ndarray, np.ndarray] | None:
+Wide = bool | np.ndarray
+"""Whether an operand may be a product that is taken in unrounded, of all elements or of each."""
+
+
+def inexact(fmt: str | None, value: Any, left: Any, right: Any) -> Wide:
+    """Where the product `value` of `left` and `right` was rounded: elsewhere it is the same, taken in or not. float64 holds a
+    product of two numbers of narrower formats."""
+    if fmt is None:
+        return True
+    with np.errstate(invalid="ignore", over="ignore"):
+        whole = np.abs(np.multiply(*(np.asarray(widen(each, fmt), np.float64) for each in (left, right))))
+    return np.asarray(whole != np.abs(np.asarray(widen(value, fmt), np.float64)))
+
+
+def _ends(m: Cta, value: Any, dtype: np.dtype, wide: Wide) -> tuple[np.ndarray, np.ndarray] | None:
     enclosure, array = m.launch.enclosures.of(value), _array(value, dtype)
     if enclosure is None:
-        if not wide:
+        if not np.any(wide):
             return None
         enclosure = Enclosure(keys(array), keys(array))
-    if not wide:
+    elif wide is not False:
+        wide = True  # its factors may be enclosed too
+    if wide is False:
         return enclosure.low, enclosure.high
-    return _below(enclosure.low, array.dtype), _above(enclosure.high, array.dtype)
+    low, high = _below(enclosure.low, array.dtype), _above(enclosure.high, array.dtype)
+    return np.where(wide, low, enclosure.low), np.where(wide, high, enclosure.high)
 
 
 def _below(low: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -165,7 +182,7 @@ def _finite(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.abs(found) <= {8: 0x7FF << 52, 4: 0x7F800000, 2: 0x7F80, 1: 0x7F}[size]
 
 
-def ends(m: Cta, value: Any, dtype: np.dtype, wide: bool) -> tuple[Any, ...]:
+def ends(m: Cta, value: Any, dtype: np.dtype, wide: Wide) -> tuple[Any, ...]:
     """The lowest and the highest word of `value` element by element, or itself where it is exact. `wide`: one word further."""
     found = _ends(m, value, dtype, wide)
     if found is None:
@@ -173,7 +190,7 @@ def ends(m: Cta, value: Any, dtype: np.dtype, wide: bool) -> tuple[Any, ...]:
     return tuple(_like(value, words_of(each, _array(value, dtype).dtype)) for each in found)
 
 
-def sides(m: Cta, values: tuple[Any, ...], dtypes: tuple[np.dtype, ...], wide: tuple[bool, ...]) -> tuple[tuple[Any, ...], ...]:
+def sides(m: Cta, values: tuple[Any, ...], dtypes: tuple[np.dtype, ...], wide: tuple[Wide, ...]) -> tuple[tuple[Any, ...], ...]:
     """`values` at their lowest words, then all at their highest."""
     found = [ends(m, *each) for each in zip(values, dtypes, wide, strict=True)]
     return tuple(each[0] for each in found), tuple(each[-1] for each in found)

@@ -15,6 +15,7 @@ import torch
 
 from benchmarks.fusion_probes import Launch, Tally, by_ptx
 from bitverdict.harness.emulator import device as emulated_device
+from bitverdict.harness.emulator import emulated
 from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.fold_sums import FoldSums
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma
@@ -121,3 +122,16 @@ def test_a_scan_takes_each_element_in_where_it_first_goes(contiguous):
         (found,) = scanned(parts, 0, order, lambda a, b: (binary(np.add, "fp32")(a, b),), elements=Chosen())
         exact = float(x[1]) ** 2 + 1 if taken else float(value[1]) + 1
         assert found[0] == value[0] and found[1] == np.float32(exact)
+
+
+@pytest.mark.parametrize("exact", [True, False])
+def test_a_sum_of_exact_products_is_not_enclosed_whatever_it_takes_in(exact, monkeypatch):
+    """Of small integers a product is the same rounded or not, so nothing is open."""
+    misreads(monkeypatch, lambda self, line: FoldSums(open="hides it"))
+    launch = Launch("sum of rows", 8, 64, F32, 1)
+    tensors = launch.tensors(1)
+    if exact:
+        tensors = tuple(each.round() for each in tensors)
+    with emulated("sm_90") as device:
+        launch.run(tensors, 1)
+    assert (device.enclosure(tensors[-1]) is None) == exact

@@ -355,6 +355,18 @@ def _product(t: Translator, name: str) -> _Product | None:
     return _Product((left, right), frozenset({op.line, inner.line}), tuple(moves), negative_)
 
 
+def factors_of(t: Translator, name: str) -> tuple[Any, Any] | None:
+    """The variables that hold the two factors of the product that `name` is, moved as it is; None where it may be another thing."""
+    try:
+        product = _product(t, name)
+    except NotModelled:  # of a quotient
+        return None
+    if product is None or product.split:
+        return None
+    left, right = (_moved(t, product, each) for each in product.factors)
+    return left, right
+
+
 def may_be_product(t: Translator, name: str, divided: bool = False) -> bool:
     """Whether what `name` holds may be a product where the compiler sees it: through whatever it sees through. `divided`: or a
     division of fp32, which ptxas makes one."""
