@@ -256,3 +256,9 @@ def descriptor_combined(table, source, KIND: tl.constexpr, ROWS: tl.constexpr, C
 def pointers_added(table, source, COUNT: tl.constexpr):
     at = tl.arange(0, COUNT)
     tl.atomic_add(table + at, tl.load(source + at))
+
+
+@triton.jit
+def copied(source, target, BLOCK: tl.constexpr):
+    places = tl.arange(0, BLOCK)  # (BLOCK,)
+    tl.store(target + places, tl.load(source + places))

@@ -128,6 +128,17 @@ def test_a_rounding_that_the_compiler_lacks_is_refused_before_a_run():
     assert not out.float().any()
 
 
+@pytest.mark.parametrize("arch", ["sm_90", "sm_100"])
+def test_a_conversion_that_no_target_has_is_refused_as_the_compiler_does(arch: str) -> None:
+    """e5m2 into memory of e4m3: a type that the author mistook is the kernel's fault, and not the harness's error."""
+    stored, out = torch.ones(32, dtype=torch.float8_e5m2), torch.zeros(32, dtype=torch.float8_e4m3fn)
+    with emulated(arch), pytest.raises(EmulatedFault, match=f"refused: {arch} has no conversion from e5m2 to e4m3"):
+        kernels.copied[(1,)](stored, out, BLOCK=32)
+    with emulated(arch):
+        kernels.copied[(1,)](torch.ones(32), out, BLOCK=32)
+    assert out.float().eq(1).all()
+
+
 def test_an_int8_mma_sync_clamps_after_each_instruction_of_32_products():
     """The compiler writes it with .satfinite: what has been clamped is lost, and what follows is subtracted from the end."""
     a = torch.full((32, 64), -128, dtype=torch.int8)

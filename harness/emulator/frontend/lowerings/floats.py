@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import (
@@ -22,6 +23,7 @@ from bitverdict.harness.emulator.numerics.scalar_ops import (
     toward_zero,
     widen,
 )
+from bitverdict.reference.formats.convert import conversion
 from bitverdict.reference.scalar_arithmetic import fp64
 
 # arith.cmpf: false oeq ogt oge olt ole one ord ueq ugt uge ult ule une uno true
@@ -149,7 +151,17 @@ def convert(t: Translator, op: Operation) -> None:
         raise NotModelled(op, f"from {source.element} to {target.element}")
     if t.amd and target.bits == 8:
         _nothing_overflows_in_fp16(t, op)
+    if not t.amd and source.format != target.format:
+        _there_is_a_conversion(t, op, source.format, target.format)
     t.call(op, convert_float(source.format, target.format, t.arch))
+
+
+def _there_is_a_conversion(t: Translator, op: Operation, source: str, target: str) -> None:
+    """A conversion that the target has not, between two kinds of fp8 for one, passes the verifier; what follows refuses it."""
+    try:
+        conversion(source, target, t.arch)
+    except ValueError as error:
+        raise EmulatedFault("refused", str(error), op.location, {"operation": op.brief, "layer": "ptxas"}) from error
 
 
 def _nothing_overflows_in_fp16(t: Translator, op: Operation) -> None:
