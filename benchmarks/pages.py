@@ -377,7 +377,9 @@ def proton_section(log: Path) -> list[str]:
         how = "Not run. `python benchmarks/block_scaled_matmul.py --format mixed --proton NAME | tee DIR/proton.log`"
         return [*made, how, "", *(f"- last tried: {line}" for line in why), *([""] if why else [])]
     how = "`python benchmarks/block_scaled_matmul.py --proton NAME`, as the tutorial profiles: active around the launches alone."
-    return [*made, how, "", "```", *said, "```", ""]
+    old = re.search(r"triton (3\.[0-8]\.\d+)", said[0])
+    note = [f"By triton {old[1]}, which the project does not take any more: the profile is to be run again.", ""] if old else []
+    return [*made, how, "", *note, "```", *said, "```", ""]
 
 
 def told_of(tried: dict) -> str:

@@ -1,0 +1,114 @@
+"""Measured figures on pages, and which of them are old: the register is docs/figures.json.
+
+    python -m benchmarks.figures                          # those of more than 200 commits ago, and those whose command is gone
+    python -m benchmarks.figures --measured '2,101 cases' '2,300 cases' [--machine TEXT]
+
+A figure is a number with a unit of measurement in the prose of a page that the register lists: seconds, shares, ratios, counts of
+cases and words. Code blocks and tables are left out. The register has of each its page, text, command, commit, machine and
+date. `--measured` writes a new text into the page and the register, with this commit and today's date. Exit status 1 where a figure
+is old or has no entry, or an entry has no figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+REGISTER = ROOT / "docs" / "figures.json"
+OLD = 200  # commits
+FIELDS = ("page", "text", "command", "commit", "machine", "date")
+FIGURE = re.compile(
+    r"\b(?:\d[\d.,]*|two|three|four|five|ten|half an?) ?(?:s|ms|minutes?|seconds?|hours?|%|times|words|cases|TFLOP/s|GB/s)(?!\w)"
+)
+
+
+def prose(page: str) -> str:
+    """A page without code blocks and tables."""
+    page = re.sub(r"^```.*?^```", "", page, flags=re.DOTALL | re.MULTILINE)
+    return "\n".join(line for line in page.split("\n") if not line.startswith("|"))
+
+
+def figures(page: str) -> list[str]:
+    return [match[0] for match in FIGURE.finditer(prose(page))]
+
+
+def unregistered(register: dict, pages: dict[str, str]) -> Iterator[str]:
+    """Sentences on figures without an entry, and on entries without a figure or a field."""
+    for name, text in pages.items():
+        entries = {entry["text"] for entry in register["figures"] if entry["page"] == name}
+        shown = set(figures(text))
+        yield from (f"{name}: {figure!r} has no entry in docs/figures.json" for figure in sorted(shown - entries))
+        yield from (f"{name}: {figure!r} of docs/figures.json is not on the page" for figure in sorted(entries - shown))
+    for entry in register["figures"]:
+        yield from (f"{entry.get('page')}: {entry.get('text')!r}: has no {field}" for field in FIELDS if not entry.get(field))
+
+
+def old(register: dict) -> Iterator[str]:
+    """Sentences on figures that were measured more than `OLD` commits ago, or by a command that is gone."""
+    for entry in register["figures"]:
+        title = f"{entry['page']}: {entry['text']!r}"
+        if gone := missing_script(entry["command"]):
+            yield f"{title}: {gone} of `{entry['command']}` is gone"
+        commits = _commits_since(entry["commit"])
+        if commits is None:
+            yield f"{title}: there is no commit {entry['commit']}"
+        elif commits > OLD:
+            yield f"{title}: {commits} commits ago, {entry['date']}: run `{entry['command']}` on {entry['machine']}"
+
+
+def _commits_since(commit: str) -> int | None:
+    """How many commits HEAD has that `commit` has not; None where there is no such commit."""
+    counted = subprocess.run(["git", "rev-list", "--count", f"{commit}..HEAD"], cwd=ROOT, capture_output=True, text=True)
+    return None if counted.returncode else int(counted.stdout)
+
+
+def missing_script(command: str) -> str:
+    """The script or command word that `command` starts and that is not there; empty where it is."""
+    from bitverdict.harness.frontends.main import COMMANDS
+
+    script = re.search(r"benchmarks[./](\w+)", command)
+    if script and not (ROOT / "benchmarks" / f"{script[1]}.py").is_file():
+        return f"benchmarks/{script[1]}.py"
+    word = re.search(r"bitverdict (\w[\w-]*)", command)
+    return f"bitverdict {word[1]}" if word and word[1] not in COMMANDS else ""
+
+
+def measured(register: dict, before: str, after: str, machine: str) -> None:
+    """Write `after` where the page and the register have the figure `before`."""
+    entries = [entry for entry in register["figures"] if entry["text"] == before]
+    if not entries:
+        raise SystemExit(
+            f"{before!r}: is no text of docs/figures.json; there are {[entry['text'] for entry in register['figures']]}"
+        )
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    for entry in entries:
+        page = ROOT / entry["page"]
+        page.write_text(page.read_text().replace(before, after))
+        now = {"text": after, "commit": commit.stdout.strip(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+        entry |= now | ({"machine": machine} if machine else {})
+    REGISTER.write_text(json.dumps(register, indent=1) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measured", nargs=2, metavar=("BEFORE", "AFTER"), help="a figure as it stands, and as it was measured")
+    parser.add_argument("--machine", default="", help="where it was measured, if elsewhere than before")
+    given = parser.parse_args()
+    register = json.loads(REGISTER.read_text())
+    if given.measured:
+        measured(register, *given.measured, given.machine)
+    pages = {name: (ROOT / name).read_text() for name in register["pages"]}
+    lines = [*unregistered(register, pages), *old(register)]
+    print("\n".join([*lines, f"{len(register['figures'])} figures on {len(pages)} pages, {len(lines)} to look at"]))
+    return int(bool(lines))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""Contract under test: a figure on a page of the register has an entry, and an old one or one without a command is told."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks import figures
+
+REGISTER = json.loads(figures.REGISTER.read_text())
+ENTRY = {
+    "page": "page.md",
+    "text": "3.5 times",
+    "command": "bitverdict run",
+    "commit": "HEAD",
+    "machine": "here",
+    "date": "2026-11-24",
+}
+
+
+def test_each_figure_of_the_registered_pages_has_an_entry() -> None:
+    pages = {name: (figures.ROOT / name).read_text() for name in REGISTER["pages"]}
+    assert not list(figures.unregistered(REGISTER, pages))
+
+
+def test_each_command_of_the_register_is_there() -> None:
+    assert not [entry for entry in REGISTER["figures"] if figures.missing_script(entry["command"])]
+
+
+@pytest.mark.parametrize(
+    ("page", "entry", "said"),
+    [
+        ("It takes 3.5 times as long.", {}, []),
+        ("It takes 3.5 times as long, 7 s.", {}, ["page.md: '7 s' has no entry in docs/figures.json"]),
+        ("It takes long.", {}, ["page.md: '3.5 times' of docs/figures.json is not on the page"]),
+        ("It takes 3.5 times as long.", {"machine": ""}, ["page.md: '3.5 times': has no machine"]),
+        ("| 7 s |\n\n```\n8 s\n```\nIt takes 3.5 times as long in sm_90 and 7 steps.", {}, []),
+    ],
+    ids=["right", "no entry", "no figure", "no machine", "tables and blocks"],
+)
+def test_a_figure_without_an_entry_is_told_and_an_entry_without_a_figure(page: str, entry: dict, said: list[str]) -> None:
+    assert list(figures.unregistered({"figures": [ENTRY | entry]}, {"page.md": page})) == said
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({}, ""),
+        ({"command": "python -m benchmarks.no_such"}, "benchmarks/no_such.py of `python -m benchmarks.no_such` is gone"),
+        ({"command": "bitverdict frontier"}, "bitverdict frontier of `bitverdict frontier` is gone"),
+        ({"commit": "no_such_commit"}, "there is no commit no_such_commit"),
+        ({"commit": "HEAD~3"}, "3 commits ago"),
+    ],
+    ids=["right", "script", "command", "commit", "old"],
+)
+def test_an_old_figure_and_a_command_that_is_gone_are_told(entry: dict, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(figures, "OLD", 2)
+    monkeypatch.setattr(figures, "_commits_since", lambda commit: {"HEAD": 0, "HEAD~3": 3}.get(commit))
+    told = list(figures.old({"figures": [ENTRY | entry]}))
+    assert len(told) == bool(said) and all(said in each for each in told)
