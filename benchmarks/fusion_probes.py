@@ -33,6 +33,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.numerics.enclosures import keys
+from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 from tests.support import fusion_kernels
 from tests.support.ptx_threads import Threads, VerdictCache
 from tests.support.reduction_words import as_bytes, drawn
@@ -172,6 +173,17 @@ def on_the_emulator(launch: Launch, programs: int, with_text: bool = False) -> W
     return Words(words, low, high, text=text)
 
 
+class ApproximatingThreads(Threads):
+    """With the instructions that only tables decide: their words are those of `reference`."""
+
+    def execute(self, opcode: str, operands: list[str], when: np.ndarray) -> None:
+        if (run := INSTRUCTIONS.get(opcode)) is None:
+            super().execute(opcode, operands, when)
+            return
+        given = (self.read(each).astype(np.uint32) for each in operands[1:])
+        self.write(operands[0], run(*given).astype(np.uint64), when, 32)
+
+
 def by_ptx(launch: Launch) -> tuple[Words, bytes]:
     """The words of one program both ways."""
     ours = on_the_emulator(launch, 1, with_text=True)
@@ -179,7 +191,7 @@ def by_ptx(launch: Launch) -> tuple[Words, bytes]:
         return ours, b""
     room = [as_bytes(each).copy() for each in launch.tensors(1)]
     addresses = [each.__array_interface__["data"][0] for each in room]
-    threads = Threads(ours.text, [*addresses, STEPS], VerdictCache(*room), 32 * launch.warps)
+    threads = ApproximatingThreads(ours.text, [*addresses, STEPS], VerdictCache(*room), 32 * launch.warps)
     try:
         threads.run()
     except NotImplementedError as error:
