@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from bitverdict.harness.contracts.described.contract import DescribedContract, Description
@@ -278,3 +279,22 @@ def test_what_no_required_size_shows_fails_in_the_cases_that_every_node_draws(
     for profile in (replace(PROFILES["ci"], node_seconds=0.0), replace(PROFILES["ci"], node_seconds=0.0, node_least=0)):
         bug = Session(FakePool(), profile).first_failure(source)
         assert (bug is not None) == bool(profile.node_least)
+
+
+def test_offsets_go_from_0_to_their_total_and_have_empty_parts() -> None:
+    def body(draw: Draw) -> Any:
+        parts, total = draw.size(1, 9), draw.size(0, 40)
+        return draw.offsets(parts, total, name="bags"), draw.tensor("fp32", total, name="x")
+
+    asked = contract(body, lambda xp, bags, x: x)
+    met: set[str] = set()
+    for case in asked.required(SM_90):
+        parts, total, spread = (entry.value for entry in case.problem.draws[:3])
+        codes = asked.operands(case)[0].codes  # (parts + 1,)
+        steps = codes[1:] - codes[:-1]
+        assert codes.dtype == np.int32 and len(codes) == parts + 1 and codes[0] == 0 and codes[-1] == total and (steps >= 0).all()
+        met.add(spread)
+        assert spread != "one" or (steps > 0).sum() <= 1
+    assert met == {"anywhere", "even", "empty", "one"}
+    with pytest.raises(UsageError, match="parts must be at least 1"):
+        contract(lambda draw: draw.offsets(0, 4), lambda xp, bags: bags).required(SM_90)

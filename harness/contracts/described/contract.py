@@ -313,7 +313,7 @@ class DescribedContract(ReturningContract):
             called = entry.name or f"draw {place}"
             if entry.kind == "size":
                 seen[f"{called} mod 16"] = int(entry.value or 0) % decisions.DIVISOR
-            elif entry.kind in ("choice", "flag", "tensor", "indices", "mask"):
+            elif entry.kind in ("choice", "flag", "tensor", "indices", "offsets", "mask"):
                 seen[called] = str(entry.value)
         return seen
 

@@ -12,7 +12,7 @@ from bitverdict.harness.contracts.base.single_config import far_pad
 from bitverdict.harness.contracts.described.before_launch import Placeholder
 from bitverdict.harness.contracts.described.decisions import Between, OneOf, Options, Real, Source
 from bitverdict.harness.contracts.described.dtypes import INTEGERS, format_of, kind_of, storage_of, torch_dtype
-from bitverdict.harness.contracts.described.operands import INDEX_SPREADS, MASKS, check_values, limits_of
+from bitverdict.harness.contracts.described.operands import INDEX_SPREADS, MASKS, PARTS, check_values, limits_of
 from bitverdict.harness.contracts.described.record import CONTIGUOUS, FAR, OPERANDS, PADDED, Entry
 from bitverdict.harness.model.usage import BodyError, UsageError, did_you_mean
 
@@ -159,6 +159,16 @@ class Draw:
             raise UsageError(f"draw.indices({sizes}, {below}, distinct={distinct}): {rule}")
         spreads = INDEX_SPREADS[distinct, out_of_bounds]
         return self._placed("indices", name, OneOf(spreads), (below, distinct, out_of_bounds), format_name, sizes)
+
+    def offsets(self, parts: int, total: int, *, dtype: Any = "int32", name: str = "") -> Any:
+        """A tensor of `parts` + 1 offsets from 0 to `total`, none below the one before it, as `cu_seqlens` and bags take them. Part
+        i goes from offset i to the next one, and may be empty."""
+        format_name = format_of(dtype)
+        if not (parts >= 1 and total >= 0) or kind_of(format_name) != "integer":
+            raise UsageError(
+                f"draw.offsets({parts}, {total}, dtype={dtype!r}): parts must be at least 1, total at least 0, of integers"
+            )
+        return self._placed("offsets", name, OneOf(PARTS), (parts, total), format_name, (parts + 1,))
 
     def mask(self, shape: int | Sequence[int], *, name: str = "") -> Any:
         """A tensor of truths: half of them, all, none, or few."""

@@ -30,6 +30,8 @@ INDEX_SPREADS = {
 }
 """(distinct, out of bounds) -> where indices lie. few: a third of those there are, over and over. ends: the first and the last.
 beyond: half of them inside, the others below 0 or past the end."""
+PARTS = ("anywhere", "even", "empty", "one")
+"""Where offsets cut. even: parts of one length, but for the last. empty: some parts are. one: the whole is in one part."""
 MASKS = ("half", "all", "none", "few")
 _WITHIN = 1000  # magnitudes of integers of more than 8 bits that no range is asked of
 
@@ -67,9 +69,9 @@ def operand(case: Case, entry: Entry, place: int, name: str) -> Operand:
     """The operand of the draw at `place`, called `name`."""
     assert entry.shape is not None
     rng = regimes.generator(case.data_seed, f"draw {place}")
-    codes = {"tensor": _tensor, "integers": _integers, "indices": _indices, "mask": _mask, "scales": _scales}[entry.kind](
-        case, entry, rng
-    )
+    codes = {"tensor": _tensor, "integers": _integers, "indices": _indices, "offsets": _offsets, "mask": _mask, "scales": _scales}[
+        entry.kind
+    ](case, entry, rng)
     return Operand(name=name, format=entry.dtype, codes=codes, strides=entry.strides, offset=entry.offset)
 
 
@@ -128,6 +130,21 @@ def _indices(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
     if is_far(case.problem.draws):
         codes = _with_the_last(codes, below, distinct)
     return codes.reshape(entry.shape).astype(INTEGERS[entry.dtype])
+
+
+def _offsets(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
+    """(parts + 1,) from 0 to the total, none below the one before it."""
+    parts, total = entry.asked
+    inner = max(parts - 1, 0)
+    if entry.value == "even":
+        cuts = np.minimum(np.arange(1, inner + 1) * -(-total // parts), total)
+    elif entry.value == "one":
+        cuts = np.where(np.arange(inner) < rng.integers(0, inner + 1), 0, total)
+    elif entry.value == "empty":
+        cuts = np.sort(rng.choice(rng.integers(0, total, max(inner // 2, 1), endpoint=True), inner))
+    else:
+        cuts = np.sort(rng.integers(0, total, inner, endpoint=True))
+    return np.concatenate([[0], cuts, [total]]).astype(INTEGERS[entry.dtype])
 
 
 def _with_the_last(codes: np.ndarray, below: int, distinct: bool) -> np.ndarray:

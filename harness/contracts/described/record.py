@@ -10,9 +10,9 @@ from typing import Any
 from bitverdict.harness.model.usage import UsageError
 
 Value = int | float | str | bool | None
-KINDS = ("size", "choice", "flag", "scalar", "tensor", "integers", "indices", "mask", "scales", "output")
+KINDS = ("size", "choice", "flag", "scalar", "tensor", "integers", "indices", "offsets", "mask", "scales", "output")
 """What a body may draw; the names of the methods of `Draw`."""
-OPERANDS = ("tensor", "integers", "indices", "mask", "scales")
+OPERANDS = ("tensor", "integers", "indices", "offsets", "mask", "scales")
 """Those whose words the case's data seed makes."""
 SHAPED = (*OPERANDS, "output")
 SIZES = "sizes"  # of a report: those without a name
