@@ -10,11 +10,27 @@ And it refuses any other name: the folders lie on the path of a checkout too, an
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
 
 
 def room(name: str, path: Iterable[str]) -> list[str]:
     """The real folders of the package `name`, for its `__path__`. ImportError for a name outside `bitverdict`."""
     if name.startswith("bitverdict."):
         return [os.path.realpath(folder) for folder in path]
-    raise ImportError(f"{name}: is called bitverdict.{name}; import it by that name", name=name)
+    if _other_package(name, [os.path.realpath(folder) for folder in path]):
+        return []
+    raise ModuleNotFoundError(f"{name}: is called bitverdict.{name}; import it by that name", name=name)
+
+
+def _other_package(name: str, ours: list[str]) -> bool:
+    """Whether a package of that name is installed beside the checkout, as Hugging Face's `kernels` may be: it is imported, then."""
+    beside = [folder for folder in sys.path if os.path.realpath(os.path.join(folder or ".", name)) not in ours]
+    spec = PathFinder.find_spec(name, beside)
+    if spec is None or spec.loader is None:
+        return False
+    sys.modules[name] = module_from_spec(spec)  # import gives what stands here once the folder's own module has run
+    spec.loader.exec_module(sys.modules[name])
+    return True

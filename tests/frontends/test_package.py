@@ -70,7 +70,17 @@ def test_a_module_says_the_file_that_git_knows(tmp_path: Path) -> None:
 def test_the_bare_name_of_a_room_is_refused_with_the_right_one(name: str) -> None:
     done = python("-c", f"import {name}", cwd=CHECKOUT)
     top = name.partition(".")[0]
-    assert f"ImportError: {top}: is called bitverdict.{top}; import it by that name" in done.stderr
+    assert f"ModuleNotFoundError: {top}: is called bitverdict.{top}; import it by that name" in done.stderr
+
+
+def test_a_package_called_kernels_is_imported_where_one_is_installed(tmp_path: Path) -> None:
+    """Hugging Face's, which transformers imports: the checkout's folder of that name comes first on the path."""
+    (tmp_path / "kernels").mkdir()
+    (tmp_path / "kernels" / "__init__.py").write_text("from kernels.layer import Y\n")
+    (tmp_path / "kernels" / "layer.py").write_text("Y = 6\n")
+    said = "import sys; sys.path.append(sys.argv[1]); import kernels.layer, bitverdict.kernels.matmul as ours; "
+    done = python("-c", f"{said}print(kernels.Y, kernels.__file__, ours.__file__)", str(tmp_path), cwd=CHECKOUT)
+    assert done.stdout.split() == ["6", str(tmp_path / "kernels" / "__init__.py"), str(CHECKOUT / "kernels" / "matmul.py")], done
 
 
 def test_each_public_name_is_there_and_no_other() -> None:
