@@ -9,6 +9,7 @@ from pathlib import Path
 
 from bitverdict.harness.frontends.cli_run import add_pages, check_timeout, write_told
 from bitverdict.harness.judge.machine_faults import check_compiler_cache
+from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.certificate import Certificate
 from bitverdict.harness.model.paths import REPRODUCERS
 from bitverdict.harness.model.targets import target
@@ -33,6 +34,8 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
 def run_replay(arguments: argparse.Namespace) -> int:
     """Exit status: 1 fail again, 0 passes now, 3 inconclusive. ValueError for a file that does not serve."""
     seed = reproducers.read(arguments.file)
+    reproducers.check_foreign(seed, arguments.file, embedded=arguments.embedded)
+    trusted_imports.begin(always=True)  # the file says in which folders modules are looked for
     collect_again()
     replayed = _replayed(arguments)
     shown = tables.console()

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from bitverdict.harness.judge.machine_faults import MachineFault, machine_fault
 from bitverdict.harness.judge.out_of_memory import out_of_memory
 from bitverdict.harness.model import trusted_imports
+from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervised
 from bitverdict.harness.model.triton_release import problem_of_release
@@ -131,10 +132,10 @@ def main(words: list[str] | None = None) -> int:
     try:
         return does(arguments)
     except UsageError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(no_commands(f"error: {error}"), file=sys.stderr)
         return 2
     except MachineFault as fault:
-        print(f"error: {fault}", file=sys.stderr)
+        print(no_commands(f"error: {fault}"), file=sys.stderr)
         return 3
     except BrokenPipeError:  # nobody reads standard output any more
         return 3
@@ -143,7 +144,7 @@ def main(words: list[str] | None = None) -> int:
         print("cancelled", file=sys.stderr)
         return 3
     except Exception as error:
-        print(f"error: {machine_fault(error) or out_of_memory(error) or own_failure(error)}", file=sys.stderr)
+        print(no_commands(f"error: {machine_fault(error) or out_of_memory(error) or own_failure(error)}"), file=sys.stderr)
         return 3
 
 

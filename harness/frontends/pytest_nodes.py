@@ -24,6 +24,7 @@ from bitverdict.harness.frontends.pytest_targets import gpus_called, is_leased
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import PROCESSOR, Decision, Verdict
@@ -147,7 +148,7 @@ class NodeJudge:
             source = CaseSource(node.stem, machine, seed, rotation=rotation if machine.emulated else None)
             self._hold(node, source, properties)
         except (MachineFault, UsageError) as fault:
-            pytest.fail(f"error: {fault}", pytrace=False)
+            pytest.fail(no_commands(f"error: {fault}"), pytrace=False)
 
     def hold_test(self, source: Callable[[Target], CaseSource], target: str, properties: Properties) -> None:
         """Judge a test of the public functions on the target called so: a failure has the report as its text, and no traceback."""
@@ -163,7 +164,7 @@ class NodeJudge:
         except KernelFailed as failed:
             said = str(failed)
         if said:  # here, or what was raised would be shown before it
-            pytest.fail(said, pytrace=False)
+            pytest.fail(no_commands(said), pytrace=False)
 
     def _hold(self, node: Node, source: CaseSource, properties: Properties) -> None:
         __tracebackhide__ = True
@@ -212,7 +213,7 @@ class NodeJudge:
         if failed is not None:
             raise failure_class(failed.verdict.signature)("\n" + "\n".join(reports))
         said = ["; ".join(session.tally.open()), *session.tally.inconclusive, *tables.not_run_lines(session.tally)]
-        pytest.fail("\n".join(said + reports), pytrace=False)
+        pytest.fail(no_commands("\n".join(said + reports)), pytrace=False)
 
     def _tell_page(self, session: Session, properties: Properties) -> None:
         """Keep what a page tells of the node, where a page is asked for."""

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from bitverdict.harness.model.usage import UsageError
+
 POLL = 0.1  # seconds
 
 
@@ -42,7 +44,11 @@ def exclusive(name: str, *, wait: float, directory: Path | None = None) -> Itera
 
 def _directory(given: Path | None) -> Path:
     place = given or Path(tempfile.gettempdir()) / f"bitverdict-leases-{os.getuid()}"
-    place.mkdir(parents=True, exist_ok=True)
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if given is None and (place.is_symlink() or place.stat().st_uid != os.getuid()):
+        raise UsageError(
+            f"{place}: must be a folder of this user's, which locks lie in; remove it, or set TMPDIR to another folder"
+        )
     return place
 
 

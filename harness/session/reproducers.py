@@ -133,7 +133,7 @@ def read(path: Path) -> Reproducer:
         raise UsageError(
             f"reproducer {path}: cannot be read ({error.strerror}); give a file of .harness/failures or tests/reproducers"
         ) from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UsageError(f"reproducer {path}: is not JSON ({error}); it was cut or edited: take it from its run again") from None
     if not isinstance(record, dict) or not isinstance(record.get("version"), int):
         raise UsageError(f"reproducer {path}: has no version; a reproducer is a JSON object with {', '.join(sorted(_FIELDS))}")
@@ -160,6 +160,17 @@ def read(path: Path) -> Reproducer:
             raise UsageError(f"reproducer {path}: {name} is {given!r:.100}: must be an object of JSON with texts in it")
     known = {name: record[name] for name in Reproducer.__dataclass_fields__ if name in record}
     return Reproducer(**known | {"signature": tuple(record["signature"])})
+
+
+def check_foreign(seed: Reproducer, path: Path, *, embedded: bool) -> None:
+    """UsageError where a judge would run source that lies in the reproducer alone, nobody has asked for that, and it is not sealed:
+    it would run with the user's rights, and whoever wrote the file may have written it."""
+    absent = [place for place in seed.sources if not Path(place).is_file()]
+    if absent and not embedded and not seed.case.get("sealed"):
+        raise UsageError(
+            f"reproducer {path}: {absent[0]} is not here, and the text stored with the case would run with your rights; read it, "
+            "then give --embedded to judge it"
+        )
 
 
 def restored(seed: Reproducer, *, embedded: bool = False) -> tuple[Case, list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from bitverdict.harness.model.log_lines import Log
 from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision
 from bitverdict.harness.session.tally import OWN_BUCKETS, Row, Tally, own_share
 
@@ -183,5 +185,6 @@ def console(*, record: bool = False) -> Console:
     """Standard output; 160 columns where it is no terminal, so that logs keep the table whole."""
     shown = Console(record=record, highlight=False, soft_wrap=False)
     if not shown.is_terminal:
-        shown = Console(record=record, highlight=False, width=160)
+        log: Any = Log(sys.stdout)
+        shown = Console(file=log, record=record, highlight=False, width=160)
     return shown

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from html import escape
 from xml.etree import ElementTree
 
 from bitverdict import __version__
@@ -46,7 +47,8 @@ def summary(found: Found) -> str:
         numbers = " | ".join(str(counts[decision]) for decision in shown)
         lines.append(f"| {_cell(name)} | {target} | {numbers} | {counts['words']:,} |")
     for finding in found.findings[:MOST_FINDINGS]:
-        at = f" (`{finding.file}:{finding.line}`)" if finding.file else ""
+        file = finding.file.replace("`", "'")  # in a span of code nothing else is markup
+        at = f" (`{file}:{finding.line}`)" if file else ""
         lines += ["", f"### {_cell(finding.title)}{at}", "", *(f"    {line}" for line in finding.told.splitlines())]
     if len(found.findings) > MOST_FINDINGS:
         lines += ["", f"{len(found.findings) - MOST_FINDINGS} more findings are in the SARIF file."]
@@ -55,7 +57,7 @@ def summary(found: Found) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
+    return escape(" ".join(text.splitlines()), quote=False).replace("|", "\\|")
 
 
 def sarif(found: Found) -> str:

@@ -20,7 +20,6 @@ import hashlib
 import json
 import subprocess
 import sys
-import tempfile
 import time
 import zlib
 from collections.abc import Iterator
@@ -30,6 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.studies.hardware_words import cuda_library as instructions
 from bitverdict.harness.studies.hardware_words.cuda_library import (
     CannotRecord,
@@ -343,7 +343,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--library", type=Path, help="the compiled functions, where nvcc is not on this machine")
     arguments = parser.parse_args(argv)
     try:
-        machine = FunctionMachine(arguments.library or build(Path(tempfile.gettempdir()) / "bitverdict-recording"))
+        machine = FunctionMachine(arguments.library or build(state_directory() / "recording"))
         if arguments.repeat:
             return int(repeat(machine, arguments.repeat) > 0)
         record(machine, arguments.out)

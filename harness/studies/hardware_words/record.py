@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.studies.hardware_words import conversion_inputs, sent_words
 from bitverdict.harness.studies.hardware_words.cuda_library import (
     CannotRecord,
@@ -237,7 +238,7 @@ def dry_run(data_seed: int) -> None:
 
 
 def _machine(library: Path | None) -> tuple[Machine, Device]:
-    folder = Path(tempfile.gettempdir()) / "bitverdict-recording"
+    folder = state_directory() / "recording"
     arch = present_arch()  # before nvcc takes its time
     machine = Machine(library or build(folder, arch))
     return machine, machine.describe()

@@ -246,7 +246,7 @@ def test_what_an_operator_writes_without_saying_so_is_torchs(device: Device) -> 
     assert set(kinds(device, x)) == {"a kernel's store"}
 
 
-def test_parts_that_the_host_may_have_chosen_are_torchs_once_they_are_joined(device: Device) -> None:
+def test_parts_that_the_host_may_have_chosen_are_torchs_once_joined(device: Device) -> None:
     """After it has read floats; whole tensors, and parts after a look at nothing that tells of a result, stay a kernel's."""
     table, other = by_kernel(device, 8), by_kernel(device, 8)
     assert set(kinds(device, torch.cat([table[2:3], table[5:6]]))) == {"a kernel's store"}
