@@ -1,15 +1,18 @@
 """Deliberate bugs with their true causes: how many the report names, how many it says nothing of, how many it names wrong.
 
 python -m benchmarks.named_causes [--only TEXT] [--collection NAME]
+
+Prints each fault with what its report says, and of each collection: faults, right cause, wrong cause, none, seconds a case.
 """
 
 from __future__ import annotations
 
 import argparse
+import statistics
 import sys
 import tempfile
-import time
-from dataclasses import replace
+from collections import Counter
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bitverdict.harness.judge.judge import judge
@@ -18,12 +21,18 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.session.causes import Causes
-from tests.faults.causes import matmul_launchers, shipped_kernels, your_kernels
+from tests.faults.causes import kernels_of_models, matmul_launchers, shipped_kernels, your_kernels
 from tests.faults.causes.record import Explained
 from tests.faults.mutants import mutant_source, write_mutant
 from tests.faults.your_kernels.collected import written
 
-COLLECTIONS = {"launchers": matmul_launchers.BUGS, "kernels": shipped_kernels.BUGS, "described": your_kernels.BUGS}
+COLLECTIONS = {
+    "launchers": matmul_launchers.BUGS,
+    "kernels": shipped_kernels.BUGS,
+    "described": your_kernels.BUGS,
+    "models, seen half": kernels_of_models.SEEN_HALF,
+    "models, unseen half": kernels_of_models.UNSEEN_HALF,
+}
 MOST_CASES = 60  # of the required ones
 MOST_FAILURES = 6  # of one bug: what a run sees of it
 
@@ -31,7 +40,11 @@ MOST_FAILURES = 6  # of one bug: what a run sees of it
 def verdicts_on(bug: Explained, directory: Path) -> list[tuple[Case, Verdict]]:
     """The first failing cases of the bug that one run shows, and their verdicts; those of the first one's outcome."""
     machine = target(bug.on)
-    if bug.contract == "described":
+    if bug.contract == "alone":
+        file = directory / f"{bug.mutant.stem}.py"
+        file.write_text(mutant_source(bug.mutant))
+        contract, launcher = resolve(f"{file}:test_{Path(bug.mutant.kernel).stem}"), ""
+    elif bug.contract == "described":
         sys.path.insert(0, str(directory))  # as pytest does with the folder of a test
         contract, launcher = resolve(written(bug.mutant, directory)), ""
     elif bug.launcher:
@@ -56,33 +69,54 @@ def verdicts_on(bug: Explained, directory: Path) -> list[tuple[Case, Verdict]]:
     return found
 
 
+@dataclass(frozen=True)
+class Explanation:
+    """What came of one bug: `name` of its class, what the report says, and what it took to find out."""
+
+    came: str  # right, wrong, none, not failed
+    outcome: str
+    sentence: str
+    seconds: float  # the longest explanation of one case
+
+
+def explained(bug: Explained) -> Explanation:
+    """The cause that a run tells of the bug, held to the true ones."""
+    with tempfile.TemporaryDirectory() as directory:
+        failures = verdicts_on(bug, Path(directory))
+    causes = Causes()
+    for _, verdict in failures:
+        causes.add(verdict)
+    sentence = causes.told.get("cause", "")
+    came = "not failed" if not failures else "none" if not sentence else "right" if bug.names_it(sentence) else "wrong"
+    seconds = max((verdict.seconds.get("explanation", 0.0) for _, verdict in failures), default=0.0)
+    return Explanation(came, str(failures[0][1].outcome) if failures else "", sentence, seconds)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="")
-    parser.add_argument("--collection", default="")
+    parser.add_argument("--collection", default="", help="the beginning of its name")
     asked = parser.parse_args()
-    counts = {"right": 0, "nothing": 0, "wrong": 0, "not failed": 0}
     for collection, bugs in COLLECTIONS.items():
-        if asked.collection not in ("", collection):
-            continue
-        for bug in bugs:
-            if asked.only not in bug.mutant.name:
-                continue
-            with tempfile.TemporaryDirectory() as directory:
-                begun = time.monotonic()
-                found = verdicts_on(bug, Path(directory))
-            causes = Causes()
-            for _, each in found:
-                causes.add(each)
-            verdict, said = found[0][1] if found else None, causes.told.get("cause", "")
-            came = "not failed" if not found else "nothing" if not said else "right" if bug.names_it(said) else "wrong"
-            counts[came] += 1
-            cost = verdict.seconds.get("explanation", 0.0) if verdict is not None else 0.0
-            outcome = str(verdict.outcome) if verdict is not None else ""
-            took = f"{cost:.2f} s of {time.monotonic() - begun:.1f} s"
+        chosen = [bug for bug in bugs if asked.only in bug.mutant.id] if collection.startswith(asked.collection) else []
+        explanations = []
+        for bug in chosen:
+            one = explained(bug)
+            explanations.append(one)
             named = f"{bug.mutant.kernel.split('/')[-1]}: {bug.mutant.name}"
-            print(" | ".join((f"{came:10}", named, outcome, said, took)), flush=True)
-    print(counts)
+            print(" | ".join((f"{one.came:10}", named, one.outcome, one.sentence, f"{one.seconds:.2f} s")), flush=True)
+        if explanations:
+            print(_summary(collection, explanations), flush=True)
+
+
+def _summary(collection: str, explanations: list[Explanation]) -> str:
+    counts = Counter(one.came for one in explanations)
+    seconds = [one.seconds for one in explanations]
+    failed = len(explanations) - counts["not failed"]
+    return (
+        f"{collection}: {failed} faults, {counts['right']} right cause, {counts['wrong']} wrong cause, {counts['none']} none, "
+        f"{statistics.median(seconds):.2f} s a case (longest {max(seconds):.2f} s), {counts['not failed']} not failed"
+    )
 
 
 if __name__ == "__main__":

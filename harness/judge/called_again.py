@@ -29,6 +29,7 @@ from bitverdict.harness.judge.guarded_buffers import words
 from bitverdict.harness.judge.returned_memory import lies_in, returned_before
 from bitverdict.harness.model.case import SECOND, THIRD, Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -174,6 +175,16 @@ class CalledAgain(Contract):
         suffixes = (SECOND, THIRD) if case.calls == 3 and _alike(first, other) else (_last(case),)
         later = [replace(each, name=each.name + suffix) for suffix in suffixes for each in found]
         return [*self.inner.expected(case, target, first, recorded), *later]
+
+    def mathematics_of(self, case: Case, operands: Mapping[str, Operand], output: str) -> Mathematics | None:
+        """The mathematics of the call that `output` is of."""
+        first, other = _parted(operands, _last(case))
+        if (suffix := output.removeprefix(_without_call(output))) == "":
+            return self.inner.mathematics(case, first)
+        if (found := self.inner.mathematics(second(case), other)) is None:
+            return None
+        axes = {name + suffix: found.axes[name] for name in found.outputs if name in found.axes}
+        return replace(found, outputs=tuple(name + suffix for name in found.outputs), axes={**found.axes, **axes})
 
     def told(self, verdict: Verdict, alone: Callable[[], Verdict]) -> Verdict:
         """`verdict` of all calls with the name of what it shows. `alone` judges a later call in a launcher that is new."""

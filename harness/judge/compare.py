@@ -176,6 +176,9 @@ def _message(outcome: Outcome, expected: ExpectedOutput, details: dict) -> str:
     if 10 * details["never_written"] >= details["wrong"]:  # fewer hold the poison's value by chance
         head += f", {details['never_written']} of them never written (they hold the poison)"
     first = details["first"][0]
+    if first.get("ulp") == 0 and "real value" in first:
+        due = f"{first['real value']}, expected {first['exact']}: it is not rounded by the rule that the reference declares"
+        return f"{head}\nfirst at {first['at']}: got {first['got']}, which is the expected word, but without rounding {due}"
     distance = f", {first['ulp']} ulp" if first.get("ulp") is not None else ""
     real = f"; without rounding {first['real value']}, expected {first['exact']}" if "real value" in first else ""
     return f"{head}\nfirst at {first['at']}: got {first['got']}, expected {first['expected']}{distance}{real}"

@@ -162,7 +162,7 @@ def _judge(
         if verdict.failed and explained:
             once_more = _again(case, target, contract, operands, seen, twin, clock)
             with clock.on("explanation"):
-                verdict = _explained(verdict, lambda: contract.mathematics(case, operands), expected, seen, once_more)
+                verdict = _explained(verdict, functools.partial(_mathematics, contract, case, operands), expected, seen, once_more)
     if verdict.failed and (said := probable_cause(verdict.outcome, verdict.location, verdict.details, seen.advice)):
         verdict = replace(verdict, details={"probable cause": said} | verdict.details)
     return replace(verdict, advice=seen.advice, recorded=seen.recorded)
@@ -185,9 +185,16 @@ def _launched(
     return seen, lambda: contract.expected(case, target, operands, seen.recorded)
 
 
+def _mathematics(contract: Contract, case: Case, operands: dict[str, Operand], output: str) -> Mathematics | None:
+    """What the output `output` of a case is by mathematics, as a function of its operands."""
+    if isinstance(contract, CalledAgain):
+        return contract.mathematics_of(case, operands, output)
+    return contract.mathematics(case, operands)
+
+
 def _explained(
     verdict: Verdict,
-    mathematics: Callable[[], Mathematics | None],
+    mathematics: Callable[[str], Mathematics | None],
     expected: list[ExpectedOutput],
     seen: Seen,
     again: Again | None,
@@ -201,7 +208,7 @@ def _explained(
         found = nobody_wrote(wrong, seen, again) if again is not None and verdict.outcome in WRONG else None
         if found is None:
             poison, others = seen.details.get(f"poison of {wrong.name}"), [each for each in expected if each is not wrong]
-            found = cause_of(mathematics(), wrong, seen, verdict.outcome, poison, others)
+            found = cause_of(mathematics(wrong.name), wrong, seen, verdict.outcome, poison, others)
         told = {} if found is None else {"cause": found.sentence, "cause_kind": found.kind, "cause_kinds": list(found.kinds)}
     except Exception as error:
         told = {"explanation failed": f"{type(error).__name__}: {error}"[:400]}

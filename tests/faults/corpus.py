@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bitverdict.reference.tensor_core import INSTRUCTIONS
 from tests.faults import hazards_for_sanitizers, product_faults, reference_modules
+from tests.faults.causes import kernels_of_models
 from tests.faults.causes.matmul_launchers import BUGS
 from tests.faults.crashes.kernels import CRASHES
 from tests.faults.instruction_constants import mutants_of
@@ -83,13 +84,14 @@ COLLECTIONS: dict[str, tuple[Mutant, ...]] = {
     "sanitizers": hazards_for_sanitizers.HAZARDS,
     "crashes": CRASHES,
     "causes": tuple(bug.mutant for bug in BUGS),
+    "kernels of models": tuple(bug.mutant for bug in kernels_of_models.BUGS),
     "reference": reference_modules.MUTANTS,
     "products": product_faults.MUTANTS,
     "instruction constants": tuple(mutant for rule in INSTRUCTIONS if rule.d != "int32" for mutant in mutants_of(rule)),
 }
 """By kind: source of kernels; of a user's kernels; what the emulated GPU's model of time must see; programs that wait for tensor
-memory; time beside sanitizers; what crashes; launchers whose cause is named; modules of `reference/`; products computed in NumPy;
-models of tensor cores."""
+memory; time beside sanitizers; what crashes; launchers whose cause is named; kernels of language models whose cause is named;
+modules of `reference/`; products computed in NumPy; models of tensor cores."""
 
 
 def main() -> None:

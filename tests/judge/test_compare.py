@@ -219,3 +219,18 @@ def test_words_and_an_interval_decide_each_its_own_elements() -> None:
     assert (found.outcome, found.details["wrong"]) == (Outcome.OUTSIDE_BOUND, 1)
     apart = between([1.0, 0.0], [1.0, 5.0], [2.0, 5.0], words=half([9.0, 5.0]), bounded=np.array([True, False]))
     assert compare(apart, half([2.0, 5.0])).bound_used == 1.0, "the share is that of what the bound decides"
+
+
+def test_a_right_word_of_another_value_is_said_to_be_one() -> None:
+    """1.00000002 where 1.00000001 is due: both round to 1, and the kernel does not compute what it should."""
+
+    class Reals:
+        value, error = np.array([1.00000002]), np.array([1e-12])
+
+    exact, one = np.array([1.00000001]), got(np.array([1.0]))
+    expected = ExpectedOutput(name="c", format="fp32", shape=(1,), words=one, exact=exact, exact_error=np.array([1e-12]))
+    found = compare(expected, one, real=Reals())
+    assert found.outcome is Outcome.WRONG_MATHEMATICS and " ulp" not in found.message
+    said = "got 0x3f800000 (1), which is the expected word, but without rounding 1.00000002, expected 1.00000001"
+    assert said in found.message and "it is not rounded by the rule that the reference declares" in found.message
+    assert "expected 0x3f800000 (1), 1 ulp" in compare(expected, got(np.array([1.0000001])), real=Reals()).message

@@ -36,6 +36,7 @@ from tests.faults.mutants import (
 BY_HAND = {
     "products": ("test_gemm_bound.py", "for mutant in MUTANTS if not no_fault_in"),
     "causes": ("test_named_causes.py", "for bug in BUGS if bug.mutant.name in JUDGED"),
+    "kernels of models": ("test_named_causes.py", "for bug in kernels_of_models.BUGS if bug.mutant.id in NAMED"),
     "your kernels": ("test_your_kernels.py", "for mutant in judged_here()"),
     "instruction constants": ("test_tensor_core_constants.py", "for mutant in mutants_of(held.rule)"),
 }

@@ -1,4 +1,5 @@
-"""Contract under test: a user's wrong launcher fails with its true cause beside it, by real values and by words alone."""
+"""Contract under test: a user's wrong launcher fails with its true cause beside it, by real values and by words alone, and so does
+a wrong kernel with the mathematics that its user describes."""
 
 from __future__ import annotations
 
@@ -11,8 +12,9 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.kernels.matmul import Problem
+from tests.faults.causes import kernels_of_models
 from tests.faults.causes.matmul_launchers import BUGS
-from tests.faults.mutants import mutant_source
+from tests.faults.mutants import CHECKOUT, mutant_source
 
 JUDGED = ("tail of K left out", "tile transposed", "bf16 before the store")
 
@@ -31,3 +33,27 @@ def test_a_wrong_launcher_fails_with_its_cause(bug, tmp_path: Path) -> None:
         )
         verdict = judge(case, target(bug.on), resolve("matmul"))
         assert verdict.failed and bug.names_it(verdict.details["cause"]), verdict.details
+
+
+FOLDER = kernels_of_models.FOLDER
+NAMED = {
+    f"{FOLDER}/linear_cross_entropy.py: running sum not rescaled",
+    f"{FOLDER}/gptq_gemm.py: zero point + 1 forgotten",
+    f"{FOLDER}/selective_scan.py: state lost between chunks",
+    f"{FOLDER}/reshape_and_cache.py: heads and positions exchanged",
+}
+MOST_CASES = 4
+
+
+@pytest.mark.parametrize("bug", [bug for bug in kernels_of_models.BUGS if bug.mutant.id in NAMED], ids=lambda bug: bug.mutant.stem)
+def test_a_wrong_kernel_fails_with_its_cause_and_the_right_one_passes(bug, tmp_path: Path) -> None:
+    right = CHECKOUT / bug.mutant.kernel
+    wrong = tmp_path / f"{bug.mutant.stem}.py"
+    wrong.write_text(mutant_source(bug.mutant))
+    name, machine = f"test_{right.stem}", target(bug.on)
+    contract, edited = resolve(f"{right}:{name}"), resolve(f"{wrong}:{name}")
+    cases = edited.required(machine)[:MOST_CASES]
+    verdicts = [judge(case, machine, edited) for case in cases]
+    sentences = [verdict.details["cause"] for verdict in verdicts if verdict.failed and "cause" in verdict.details]
+    assert any(bug.names_it(sentence) for sentence in sentences), [(verdict.message, verdict.details) for verdict in verdicts]
+    assert not any(judge(case, machine, contract).failed for case in contract.required(machine)[:MOST_CASES])

@@ -5,7 +5,6 @@ said."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,14 +15,28 @@ import numpy as np
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.diagnose import values
+from bitverdict.harness.judge.explain import constants
 from bitverdict.harness.judge.explain.changed_operands import changed_indices, changed_operands, missing_elements, padded
 from bitverdict.harness.judge.explain.changed_operations import changes_of, stopped_after
-from bitverdict.harness.judge.explain.changed_uses import at_one_use, ignored_operands, outside_the_root
-from bitverdict.harness.judge.explain.evaluation import Operation, changed, evaluated, on_sample, operations
-from bitverdict.harness.judge.explain.evidence import Evidence, Finding, learned_noise
+from bitverdict.harness.judge.explain.changed_uses import at_one_use, constants_in_reverse, ignored_operands, outside_the_root
+from bitverdict.harness.judge.explain.evaluation import (
+    Change,
+    Operation,
+    changed,
+    changed_with_operands,
+    cost,
+    evaluated,
+    on_sample,
+    operations,
+)
+from bitverdict.harness.judge.explain.evidence import ENOUGH, MOST_BITS, Evidence, Finding, learned_noise
+from bitverdict.harness.judge.explain.masked_elements import counted_in_one, narrowed, without_last_powers
+from bitverdict.harness.judge.explain.moved_operations import moved_behind, without_in_one_sum
 from bitverdict.harness.judge.explain.places import moved, turned
+from bitverdict.harness.judge.explain.rescaled import not_rescaled
 from bitverdict.harness.judge.explain.roundings import of_operands_and_operations, of_the_accumulator, of_the_store, saturated
 from bitverdict.harness.judge.explain.sums import weighted_sums
+from bitverdict.harness.judge.explain.turns import changes_of_each_site
 from bitverdict.harness.judge.explain.unwritten import lines_never_written, never_written
 from bitverdict.harness.judge.real_values import mathematics as held_to_mathematics
 from bitverdict.harness.model.contract import ExpectedOutput
@@ -32,7 +45,8 @@ from bitverdict.harness.model.verdict import Outcome
 from bitverdict.reference.formats import FORMATS, encode
 
 WRONG = {Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.WRONG_MATHEMATICS, Outcome.LOST_PRECISION}
-SECONDS = 2.0  # of this thread, for one failure: beyond them nothing is said
+MOST_WORK = 5e8  # elements that the evaluations for one failure work through (`evaluation.cost`): beyond them nothing is said
+MOST_SOLVED = 24  # numbers of a reference that are solved for
 FP32_CHAIN = 2.0**-20  # of its magnitude: what a few fp32 operations and functions lose before a store hides it
 COARSE_OPERANDS, COARSE_SUMS = ("e4m3", "e5m2"), 2.0**-12  # fp8 products that keep 13 bits of a sum
 MOST_TOLD = 2  # things of different names that give one result on a case
@@ -49,7 +63,20 @@ LEFT_OUT = {"dropped", "element left out", "left out", "stopped"}
 
 
 class _TooLong(Exception):
-    """The time is over."""
+    """The search has done what it may."""
+
+
+@dataclass
+class _Work:
+    """How much the search may still evaluate. It counts elements, no seconds: a busy machine says what a quiet one says."""
+
+    each: float  # of one evaluation of the reference
+    left: float = MOST_WORK
+
+    def spend(self, times: float = 1.0) -> None:
+        self.left -= times * self.each
+        if self.left < 0:
+            raise _TooLong
 
 
 @dataclass(frozen=True)
@@ -103,12 +130,12 @@ def _explanation(
     """What explains the elements that were written; `known`: (differs, decided, written, tile, launches)."""
     if mathematics is None:
         return None
-    deadline = time.thread_time() + SECONDS
     try:
         evidence = _evidence(mathematics, expected, seen, *known, outcome)
         if evidence is None or not evidence.differs.any():
             return None
-        found = list(_findings(mathematics, evidence, outcome, deadline))
+        done = _tried(lambda: operations(mathematics)) or []
+        found = list(_findings(mathematics, evidence, outcome, done, _Work(cost(done) + evidence.exact.size)))
         if len(found) > 1 and others:
             beside = [one for each in others if (one := _beside(mathematics, each, seen, known[4], outcome)) is not None]
             right = [each for each in beside if not each.differs.any()]
@@ -158,6 +185,8 @@ def chosen(findings: Iterable[Finding], evidence: Evidence, *, generic: bool = T
         return None
     first, told = found[0], [found[0].sentence]
     for other in found[1:]:
+        if first.place is not None and first.place == other.place and _one_result(first, other, evidence):
+            continue
         if other.sentence in told or (other.kind == first.kind and other.prediction is None is first.prediction):
             continue
         if not _one_result(first, other, evidence):
@@ -273,34 +302,31 @@ def _magnitude(mathematics: Mathematics, name: str, exact: np.ndarray) -> np.nda
     return np.maximum(np.where(np.isfinite(exact), np.abs(exact), 0.0), usual) + 2.0**-1000
 
 
-def _findings(mathematics: Mathematics, evidence: Evidence, outcome: Outcome, deadline: float) -> Iterator[Finding]:
+def _findings(
+    mathematics: Mathematics, evidence: Evidence, outcome: Outcome, done: list[Operation], work: _Work
+) -> Iterator[Finding]:
     """Every hypothesis that holds, those that say most first."""
     if outcome is not Outcome.LOST_PRECISION:
-        for kind, sentence, predict in _hypotheses(mathematics, evidence):
-            if time.thread_time() > deadline:
-                raise _TooLong
-            made = _tried(predict)
+        for hypothesis in _hypotheses(mathematics, evidence, done, work):
+            work.spend(hypothesis.times)
+            made = _tried(hypothesis.predict)
             prediction = made.get(evidence.name) if isinstance(made, Mapping) else made
             if (
                 prediction is not None
                 and (fit := evidence.fit(prediction))
-                and (sentence != ZEROS or fit.where or mathematics.linear)
+                and (hypothesis.kind != constants.KIND or fit.bits >= ENOUGH + MOST_BITS)  # one element has given the number
+                and (hypothesis.sentence != ZEROS or fit.where or mathematics.linear)
             ):
-                yield Finding(kind, sentence, fit, prediction, made if isinstance(made, Mapping) else {})
+                outputs = made if isinstance(made, Mapping) else {}
+                yield Finding(hypothesis.kind, hypothesis.sentence, fit, prediction, outputs, hypothesis.place)
     if outcome is Outcome.LOST_PRECISION:
         yield from _overflows(mathematics, evidence)
     if outcome is not Outcome.WRONG_MATHEMATICS:
-
-        def check() -> None:
-            if time.thread_time() > deadline:
-                raise _TooLong
-
         for each in (of_the_store, saturated):
             yield from each(evidence)
-        check()
+        work.spend()
         yield from of_the_accumulator(mathematics, evidence)
-        check()
-        yield from of_operands_and_operations(mathematics, evidence, check)
+        yield from of_operands_and_operations(mathematics, evidence, work.spend)
 
 
 def _overflows(mathematics: Mathematics, evidence: Evidence) -> Iterator[Finding]:
@@ -315,45 +341,98 @@ def _overflows(mathematics: Mathematics, evidence: Evidence) -> Iterator[Finding
                     yield Finding(kind, f"overflows fp32: {sentence}", fit, made)
 
 
-Hypothesis = tuple[str, str, Callable[[], Mapping[str, np.ndarray] | np.ndarray | None]]
-"""Kind, sentence, and what predicts all outputs, or this one alone; None where a few elements already contradict it."""
+@dataclass(frozen=True)
+class Hypothesis:
+    """`predict` gives all outputs, or this one alone; None where a few elements already contradict it. `place`: the operation that
+    is another. `times`: how many evaluations of the case's own size it is like."""
+
+    kind: str
+    sentence: str
+    predict: Callable[[], Mapping[str, np.ndarray] | np.ndarray | None]
+    place: int | None = None
+    times: float = 1.0
 
 
-def _hypotheses(mathematics: Mathematics, evidence: Evidence) -> Iterator[Hypothesis]:
+def _hypotheses(mathematics: Mathematics, evidence: Evidence, done: list[Operation], work: _Work) -> Iterator[Hypothesis]:
     """Every hypothesis on the mathematics."""
     name = evidence.name
 
     def of_operands(found: Iterable[tuple[str, str, Mapping]]) -> Iterator[Hypothesis]:
         for kind, sentence, operands in found:
-            yield kind, sentence, partial(_of_operands, mathematics, operands, evidence)
+            yield Hypothesis(kind, sentence, partial(_of_operands, mathematics, operands, evidence))
 
-    def of_operations(found: Iterable[Operation]) -> Iterator[Hypothesis]:
-        for operation in found:
-            for kind, sentence, change in changes_of(operation):
-                yield kind, sentence, partial(changed, mathematics, {operation.number: change})
+    def of_operations(found: Iterable[tuple[str, str, Mapping[int, Change], int]]) -> Iterator[Hypothesis]:
+        for kind, sentence, changes, place in found:
+            yield Hypothesis(kind, sentence, partial(changed, mathematics, changes, done), place)
 
     def of_arrays(found: Iterable[tuple[str, str, np.ndarray]]) -> Iterator[Hypothesis]:
         for kind, sentence, prediction in found:
-            yield kind, sentence, partial(np.asarray, prediction)
+            yield Hypothesis(kind, sentence, partial(np.asarray, prediction))
 
     yield from of_operands(weighted_sums(mathematics, evidence))
     yield from of_arrays(turned(evidence))
     yield from of_operands(changed_operands(mathematics, evidence.k_block))
     yield from of_operands(changed_indices(mathematics))
-    done = operations(mathematics)
     products = [each for each in done if each.name == "matmul" and not mathematics.summed]  # else their elements have been weighed
-    yield from of_operations(products)
+    yield from of_operations(changes_of_each_site(products))
     yield from of_operands(() if mathematics.linear else missing_elements(mathematics))
-    yield from of_operations(each for each in done if each.name != "matmul")
-    for of_several in (outside_the_root, at_one_use):
+    yield from of_operations(changes_of_each_site([each for each in done if each.name != "matmul"]))
+    for of_several in (outside_the_root, at_one_use, constants_in_reverse):
         for kind, sentence, changes in of_several(done):
-            yield kind, sentence, partial(changed, mathematics, changes)
+            yield Hypothesis(kind, sentence, partial(changed, mathematics, changes, done), min(changes))
     yield from of_operands(ignored_operands(mathematics, done))
     if not mathematics.linear:
-        yield from padded(mathematics, name)
+        for kind, sentence, predict in padded(mathematics, name):
+            yield Hypothesis(kind, sentence, predict)
+        yield from _of_masks_and_order(mathematics, evidence, done, of_operations)
+        yield from _of_numbers(mathematics, evidence, done, work)
     yield from of_arrays(stopped_after(done, evidence.exact.shape))
     yield from of_arrays(moved(evidence))
-    yield "dropped", ZEROS, lambda: np.zeros(evidence.exact.shape)
+    yield Hypothesis("dropped", ZEROS, lambda: np.zeros(evidence.exact.shape))
+
+
+def _of_masks_and_order(
+    mathematics: Mathematics,
+    evidence: Evidence,
+    done: list[Operation],
+    of_operations: Callable[[Iterable[tuple[str, str, Mapping[int, Change], int]]], Iterator[Hypothesis]],
+) -> Iterator[Hypothesis]:
+    """Elements that a mask lets in or leaves out, sums that are not rescaled, and operations at another place."""
+    for sentence, operands, changes, place, sizes in counted_in_one(mathematics, done):
+        times = max(np.size(operands[each]) / max(np.size(values), 1) for each, values in mathematics.operands.items())
+        yield Hypothesis("fill", sentence, partial(_narrowed, mathematics, operands, changes, sizes, evidence), place, times)
+    yield from of_operations(without_last_powers(done))
+    yield from of_operations(not_rescaled(done))
+    yield from of_operations(moved_behind(done))
+    yield from of_operations(without_in_one_sum(mathematics, done))
+
+
+def _narrowed(
+    mathematics: Mathematics,
+    operands: Mapping[str, np.ndarray],
+    changes: Mapping[int, Change],
+    sizes: tuple[int, int],
+    evidence: Evidence,
+) -> np.ndarray:
+    made = changed_with_operands(mathematics, operands, changes)[evidence.name]
+    return narrowed(made, evidence.exact.shape, sizes)
+
+
+def _of_numbers(mathematics: Mathematics, evidence: Evidence, done: list[Operation], work: _Work) -> Iterator[Hypothesis]:
+    """Other numbers in operations, and other forms of a function."""
+
+    def evaluate(operation: Operation, change: Change) -> np.ndarray | None:
+        work.spend()
+        return _tried(lambda: changed(mathematics, {operation.number: change}, done)[evidence.name])
+
+    for operation in done:
+        for kind, sentence, change in (*constants.other_whole_numbers(operation), *constants.other_function(operation, done)):
+            yield Hypothesis(kind, sentence, partial(changed, mathematics, {operation.number: change}, done), operation.number)
+    numbers = [each for each in done if constants.number_in(each) is not None and each.name in constants.WITH_NUMBERS]
+    for operation in numbers[:MOST_SOLVED]:
+        if (found := constants.solved(operation, evidence, partial(evaluate, operation))) is not None:
+            kind, sentence, change = found
+            yield Hypothesis(kind, sentence, partial(changed, mathematics, {operation.number: change}, done), operation.number)
 
 
 def _of_operands(mathematics: Mathematics, operands: Mapping, evidence: Evidence) -> dict[str, np.ndarray] | None:

@@ -11,6 +11,7 @@ from bitverdict.harness.judge.explain.evaluation import evaluated, rounded
 from bitverdict.harness.model.mathematics import Mathematics
 
 Operands = Mapping[str, np.ndarray]
+MOST_DIVISORS = 6
 TILES = (16, 32, 64, 128, 256, 512, 1024)
 
 
@@ -24,6 +25,9 @@ def changed_operands(mathematics: Mathematics, k_block: int | None) -> Iterator[
         for axis in range(values.ndim):
             for kind, sentence, other in _along(mathematics, name, values, axis, k_block):
                 yield kind, sentence, {**given, name: other}
+        yield from (
+            (kind, sentence, {**given, name: other}) for kind, sentence, other in _laid_out_otherwise(mathematics, name, values)
+        )
         if values.ndim == 2 and values.shape[0] == values.shape[1] > 1:
             yield "transposed operand", f"equals the result of {name} with rows and columns exchanged", {**given, name: values.T}
         for other_name, other in given.items():
@@ -51,6 +55,41 @@ def changed_operands(mathematics: Mathematics, k_block: int | None) -> Iterator[
             if given[one].shape == given[other_name].shape and given[one].dtype == given[other_name].dtype:
                 exchanged = {**given, one: given[other_name], other_name: given[one]}
                 yield "other operand", f"equals the result with {one} and {other_name} exchanged", exchanged
+
+
+def _laid_out_otherwise(mathematics: Mathematics, name: str, values: np.ndarray) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Two axes that follow each other in memory in the other order, words of the other sign, and rows of a table from their end."""
+    for axis in range(values.ndim - 1):
+        if min(values.shape[axis : axis + 2]) > 1:
+            exchanged = list(values.shape)
+            exchanged[axis], exchanged[axis + 1] = exchanged[axis + 1], exchanged[axis]
+            said = f"reads {name} with axes {axis} and {axis + 1} exchanged in memory (its transpose)"
+            yield "transposed operand", said, np.swapaxes(np.reshape(values, exchanged), axis, axis + 1)
+    if (format := mathematics.formats.get(name, "")).startswith(("int", "uint")):
+        width = 1 << int(format.removeprefix("u").removeprefix("int"))
+        signed = format.startswith("int")
+        other = np.where(values < 0, values + width, values) if signed else np.where(values >= width // 2, values - width, values)
+        if width < 1 << 63 and not np.array_equal(other, values):
+            yield "sign of words", f"reads {name} as {'unsigned' if signed else 'signed'} integers", other
+    if np.issubdtype(values.dtype, np.integer) and values.ndim == 2:
+        yield from _from_their_end(mathematics, name, values)
+
+
+def _from_their_end(mathematics: Mathematics, name: str, table: np.ndarray) -> Iterator[tuple[str, str, np.ndarray]]:
+    """Each row of `table` in reverse, of as many numbers as a length of another operand needs, in pages of the size of an axis."""
+    rows, most = table.shape
+    sizes = {size for values in mathematics.operands.values() for size in np.shape(values)} | {1}
+    for other, lengths in mathematics.operands.items():
+        if np.shape(lengths) != (rows,) or not np.issubdtype(np.asarray(lengths).dtype, np.integer):
+            continue
+        for page in sorted(sizes):
+            used = -(-lengths // page)
+            if page and (used >= 0).all() and (used <= most).all():
+                place = np.arange(most)
+                at = np.where(place < used[:, None], used[:, None] - 1 - place, place)
+                pages = f" in pages of {page}" if page > 1 else ""
+                said = f"takes {name} in reverse, in each row from the end that {other}{pages} gives"
+                yield "reversed operand", said, np.take_along_axis(table, at, axis=1)
 
 
 def _scales(mathematics: Mathematics, k_block: int | None) -> Iterator[tuple[str, str, Operands]]:
@@ -123,6 +162,10 @@ def _along(
         if block is not None and length > block and not blocked:
             said = f"takes {name} at {label or f'axis {axis}'} = 0 to {block - 1} for each block of it"
             yield "first block for all", said, np.take(values, np.arange(length) % block, axis=axis)
+    for divisor in [divisor for divisor in range(2, length) if length % divisor == 0][:MOST_DIVISORS]:
+        for sign, at in (("//", np.arange(length) // divisor), ("%", np.arange(length) % divisor)):
+            said = f"takes {name} at {label or 'index'} {sign} {divisor} along {label or f'axis {axis}'}"
+            yield "index", said, np.take(values, at, axis=axis)
     yield "reversed operand", f"equals the result of {name} in reverse along {label or f'axis {axis}'}", np.flip(values, axis)
     if length % 2 == 0 and length > 2 and not whole:
         swapped = np.take(values, np.arange(length) ^ 1, axis=axis)

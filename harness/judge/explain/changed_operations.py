@@ -25,6 +25,9 @@ KEPT = (
     "clip",
     "maximum", "minimum", "round_to", "power", "reciprocal", "sign", "cumulative_sum", "cumsum", "sort", "flip", "roll",
 )  # fmt: skip
+CONDITIONS = {"logical_and": "logical_or", "bitwise_and": "bitwise_or", "logical_or": "logical_and", "bitwise_or": "bitwise_and"}
+ROUNDED = ("floor", "ceil", "trunc", "round", "rint")
+FLAT = ("reshape",)
 REDUCED = ("sum", "mean", "max", "min", "amax", "amin", "prod", "var", "std", "any", "all", "add.reduce")
 
 
@@ -76,6 +79,44 @@ def changes_of(operation: Operation) -> Iterator[tuple[str, str, Change]]:
             f"equals the reference where {texts[0]} never holds",
             lambda function, args, _: _like(args[2], operation.result),
         )
+    if name in OTHERS:
+        for held, said in ((True, "always"), (False, "never")):
+            sentence = f"equals the reference where {written(operation)} {said} holds"
+            yield "condition", sentence, lambda function, args, kwargs, held=held: np.full_like(function(*args, **kwargs), held)  # type: ignore[misc]
+    if name in CONDITIONS and all(np.asarray(each).dtype == np.bool_ for each in given):
+        for place in (0, 1):
+            sentence = f"equals the reference without the condition {texts[place]} in {written(operation)}"
+            yield "condition", sentence, lambda function, args, _, kept=1 - place: _like(args[kept], operation.result)  # type: ignore[misc]
+        yield (
+            "condition",
+            f"equals the reference with {_sign(CONDITIONS[name])} in the place of {_sign(name)} in {written(operation)}",
+            _as(CONDITIONS[name]),
+        )
+    if name == "repeat" and isinstance(given[1], int | np.integer):
+        said = f"equals the reference with {texts[0]} one copy after another, where each element of it is repeated {given[1]} times"
+        yield "repetition", said, _tiled
+    if name == "tile":
+        yield "repetition", f"equals the reference with each element of {texts[0]} repeated, not one copy after another", _repeated
+    if name == "arange" and np.size(operation.result) > 1:
+        count = np.size(operation.result)
+        yield (
+            "order",
+            f"equals the reference with arange({count}) in reverse",
+            lambda function, args, kwargs: function(*args, **kwargs)[::-1],
+        )
+    if name == "philox":
+        for step in (1, -1):
+            said = f"equals the reference with the seed {'+' if step > 0 else '-'} 1 in philox"
+            yield "seed", said, lambda function, args, _, step=step: function(int(args[0]) + step, *args[1:])  # type: ignore[misc]
+            said = f"equals the reference with {texts[1]} {'+' if step > 0 else '-'} 1 in philox"
+            yield "index", said, lambda function, args, _, step=step: function(args[0], np.asarray(args[1]) + step)  # type: ignore[misc]
+    if name in FLAT and (shape := np.shape(given[0]))[-2:] > (1, 1) and len(shape) > 1:
+        said = f"equals the reference with the last two axes of {texts[0]} exchanged before reshape"
+        yield "transposed", said, lambda function, args, kwargs: function(np.swapaxes(args[0], -1, -2), *args[1:], **kwargs)
+    if name in ROUNDED:
+        for other in ROUNDED:
+            if other not in (name, "rint" if name == "round" else "round"):
+                yield "function", f"equals the reference with {other} in the place of {name}({texts[0]})", _as_one(other)
     if name in ("take", "take_along_axis") and len(given) >= 2:
         for step in (1, -1):
             yield "index", f"takes {texts[0]} at {texts[1]} {'+' if step > 0 else '-'} 1", _taken(step)
@@ -89,6 +130,8 @@ def changes_of(operation: Operation) -> Iterator[tuple[str, str, Change]]:
             f"equals the reference without the diagonal of tril({texts[0]})",
             lambda function, args, kwargs: np.tril(args[0], -1),
         )
+    if name in ("concat", "concatenate") and isinstance(given[0], tuple | list):
+        yield from _of_filled_edges(operation)
     if name in ("concat", "concatenate") and isinstance(given[0], tuple | list) and len(given[0]) == 2:
         yield "order", "equals the reference with the two halves of concat exchanged", _halves
     if name in ("maximum", "minimum"):
@@ -135,6 +178,18 @@ def _of_two(name: str, texts: tuple[str, ...], given: tuple, operation: Operatio
         for other in (number + 1, number - 1):
             said = f"equals the reference with {sign} {other} in the place of {sign} {number} in {_of(texts, sign)}"
             yield "off by one", said, _moved(other - number)
+    if name == "multiply" and np.ndim(second):
+        yield (
+            "exchanged",
+            f"equals the reference divided by {texts[1]}, not multiplied",
+            lambda function, args, _: args[0] / args[1],
+        )
+    if name in ("divide", "true_divide") and np.ndim(second):
+        yield (
+            "exchanged",
+            f"equals the reference multiplied by {texts[1]}, not divided",
+            lambda function, args, _: args[0] * args[1],
+        )
     if name == "multiply" and texts[0] != texts[1]:
         yield (
             "applied twice",
@@ -190,11 +245,11 @@ def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:
     if axis is None or data.ndim == 0 or data.shape[axis] < 1:
         return
     name, text, length = operation.name, operation.texts[0], data.shape[axis]
-    for part, said in _parts(length):
+    for part, said in parts_of(length):
         if name not in ("var", "std"):
             yield "element left out", f"equals the reference with {name}({text}) {said}", _sliced(axis, part, name == "mean")
     if name in ("sum", "mean", "add.reduce"):
-        for width in _widths(length):
+        for width in widths_of(length):
             said = f"equals the reference with ones that fill {text} from {length} up to {width} in {name}: masked elements count"
             yield "fill", said, _with_ones(width - length, length if name == "mean" else 1)
     if name in ("max", "amax", "min", "amin"):
@@ -212,7 +267,7 @@ def _of_product(operation: Operation) -> Iterator[tuple[str, str, Change]]:
     left, right = (np.asarray(each) for each in operation.arguments)
     if left.ndim < 2 or right.ndim < 2:
         return
-    for part, said in _parts(left.shape[-1]):
+    for part, said in parts_of(left.shape[-1]):
         yield "element left out", f"equals the reference with {written(operation)} {said}", _product_of(part)
 
 
@@ -220,7 +275,7 @@ def _product_of(part: slice) -> Change:
     return lambda function, args, kwargs: function(args[0][..., part], args[1][..., part, :], **kwargs)
 
 
-def _widths(length: int) -> Iterator[int]:
+def widths_of(length: int) -> Iterator[int]:
     """What a row of `length` elements may be filled up to: the next power of two, whole tiles."""
     yield from dict.fromkeys(
         width for width in (1 << (length - 1).bit_length(), *(-(-length // size) * size for size in TILES)) if width > length
@@ -235,7 +290,7 @@ def reduced_axis(operation: Operation) -> int | None:
     return axis if isinstance(axis, int) else None
 
 
-def _parts(length: int) -> Iterator[tuple[slice, str]]:
+def parts_of(length: int) -> Iterator[tuple[slice, str]]:
     """Parts of a reduced axis that a loop may take for all of it, each once."""
     parts = {(0, 0): "of no element"}
     if length > 1:
@@ -312,6 +367,55 @@ def _last_of_equals(function: Callable, args: tuple, kwargs: dict) -> Any:
         return np.size(args[0]) - 1 - function(np.ravel(args[0])[::-1])
     rest = {name: value for name, value in kwargs.items() if name != "axis"}
     return np.shape(args[0])[axis] - 1 - function(np.flip(args[0], axis), axis=axis, **rest)
+
+
+def _of_filled_edges(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    """Zeros before or behind an array: its edge, or its other end, in their place."""
+    parts = [np.asarray(each) for each in operation.arguments[0]]
+    axis = operation.keywords.get("axis", operation.arguments[1] if len(operation.arguments) > 1 else 0)
+    filled = [at for at, part in enumerate(parts) if part.size and not part.any()]
+    if axis is None or len(filled) != 1 or len(parts) != 2 or not parts[1 - filled[0]].size:
+        return
+    zeros, before = filled[0], filled[0] == 0
+    which = "first" if before else "last"
+    sentence = (
+        f"equals the reference with the {which} element repeated in the place of the zeros {'before' if before else 'behind'} it"
+    )
+
+    def repeated(function: Callable, args: tuple, kwargs: dict) -> Any:
+        other = args[0][1 - zeros]
+        edge = np.take(other, [0 if before else -1], axis=axis)
+        fill = np.broadcast_to(edge, np.shape(args[0][zeros]))
+        return function([fill, other] if before else [other, fill], *args[1:], **kwargs)
+
+    yield "fill", sentence, repeated
+    around = f"equals the reference with the other end of it in the place of the zeros {'before' if before else 'behind'} it"
+
+    def wrapped(function: Callable, args: tuple, kwargs: dict) -> Any:
+        other = args[0][1 - zeros]
+        count, length = np.shape(args[0][zeros])[axis], np.shape(other)[axis]
+        fill = np.take(other, (np.arange(count) - count if before else np.arange(count)) % length, axis=axis)
+        return function([fill, other] if before else [other, fill], *args[1:], **kwargs)
+
+    yield "fill", around, wrapped
+
+
+def _tiled(function: Callable, args: tuple, kwargs: dict) -> Any:
+    axis = kwargs.get("axis", args[2] if len(args) > 2 else None)
+    values = np.ravel(args[0]) if axis is None else args[0]
+    length = np.shape(values)[axis or 0]
+    return np.take(values, np.arange(length * args[1]) % length, axis=axis or 0)
+
+
+def _repeated(function: Callable, args: tuple, kwargs: dict) -> Any:
+    made, values = function(*args, **kwargs), np.asarray(args[0])
+    for axis, (size, length) in enumerate(zip(made.shape, values.shape, strict=True)):
+        values = np.repeat(values, size // length, axis=axis)
+    return values
+
+
+def _as_one(other: str) -> Change:
+    return lambda function, args, kwargs: getattr(np, other)(args[0])
 
 
 def _halves(function: Callable, args: tuple, kwargs: dict) -> Any:

@@ -49,6 +49,26 @@ def at_one_use(done: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, C
                     yield "left out", said, {user.number: _with_argument(at, np.asarray(made.arguments[kept]))}
 
 
+def constants_in_reverse(done: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change]]]:
+    """(kind, sentence, changes): what follows from no operand (shifts, places), taken from its end or one off in one use."""
+    constant: set[int] = set()
+    for each in done:
+        if each.name == "arange" or (each.parents <= constant and each.parents and not _takes_an_operand(each)):
+            constant.add(each.number)
+            continue
+        for at, origin in enumerate(each.origins):
+            values = np.asarray(each.arguments[at]) if origin in constant else np.zeros(0)
+            for axis in (axis for axis in range(values.ndim) if values.shape[axis] > 1):
+                said = f"equals the reference with {each.texts[at]} in reverse in {written(each)}"
+                yield "order", said, {each.number: _with_argument(at, np.flip(values, axis))}
+
+
+def _takes_an_operand(operation: Operation) -> bool:
+    return any(
+        isinstance(one, np.ndarray) and origin < 0 for one, origin in zip(operation.arguments, operation.origins, strict=True)
+    )
+
+
 def ignored_operands(mathematics: Mathematics, done: list[Operation]) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
     """(kind, sentence, operands): a factor that is used more than once, as if it were 1. Of one use its operation tells."""
     for name, values in mathematics.operands.items():

@@ -5,7 +5,8 @@ the user wrote it: "without the division by sum(e)"."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +22,12 @@ INFIX = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divi
          "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",
          "logical_and": "&", "logical_or": "|", "bitwise_and": "&", "bitwise_or": "|", "floor_divide": "//",
          "remainder": "%", "left_shift": "<<", "right_shift": ">>"}  # fmt: skip
+MOST_NAMED = 4  # arrays of a list that are named
+PRODUCTS = 8  # that count as one element: a matrix product is done in blocks
+OVERHEAD = 4000  # elements that NumPy works through in the time of one call from Python
 LARGEST = FORMATS["fp32"].largest  # beyond it a changed reference overflows, as the kernel's fp32 does
 _LOW, _SEED = np.uint64(0xFFFFFFFF), 0xFFFFFFFFFFFFFFFF
+_NUMPY = str(np.__file__).removesuffix("__init__.py")
 _CREATED = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
 
 
@@ -32,7 +37,10 @@ Change = Callable[[Callable, tuple, dict], Any]
 
 @dataclass(frozen=True)
 class Operation:
-    """One operation of a run: its `number`, NumPy's `name`, the texts of its arguments, arguments and result."""
+    """One operation of a run: its `number`, NumPy's `name`, the texts of its arguments, arguments and result.
+
+    `site`: the place in the function that asks for it; in a loop each turn has an operation of one site. `origins`: the numbers of
+    the operations that gave the arguments; -1 where none did. `parents`: those, and of the arrays in lists."""
 
     number: int
     name: str
@@ -40,34 +48,59 @@ class Operation:
     arguments: tuple[Any, ...]
     keywords: Mapping[str, Any]
     result: Any
+    site: tuple = ()
+    origins: tuple[int, ...] = ()
+    parents: frozenset[int] = frozenset()
 
 
 @dataclass
 class _Run:
-    """What is changed (operation number -> what is done instead), and what was seen."""
+    """What is changed (operation number -> what is done instead), and what was seen. `before`: the operations of a run without
+    changes, whose results stand up to the first change."""
 
     changes: Mapping[int, Change] = field(default_factory=dict)
+    before: Sequence[Operation] = ()
     keep: bool = False
     count: int = 0
     seen: list[Operation] = field(default_factory=list)
 
     def operate(self, name: str, function: Callable, arguments: tuple, keywords: dict) -> Any:
-        texts = tuple(_text(each) for each in arguments)
         plain, kept = tuple(_plain(each) for each in arguments), {name: _plain(each) for name, each in keywords.items()}
         number, self.count = self.count, self.count + 1
-        with np.errstate(all="ignore"):
-            if (change := self.changes.get(number)) is not None:
-                result = change(function, plain, kept)
-            else:
-                result = function(*plain, **kept)
-            if self.changes and isinstance(result, np.ndarray) and result.dtype == np.float64:
-                result = np.where(np.abs(result) > LARGEST, np.copysign(np.inf, result), result)
+        if number < len(self.before) and number < min(self.changes, default=0):
+            result = self.before[number].result
+        elif (change := self.changes.get(number)) is not None:
+            result = change(function, plain, kept)
+        else:
+            result = function(*plain, **kept)
+        if self.changes and isinstance(result, np.ndarray) and result.dtype == np.float64:
+            beyond = np.abs(result) > LARGEST
+            result = np.where(beyond, np.copysign(np.inf, result), result) if beyond.any() else result
+        text = ""
         if self.keep:
-            self.seen.append(Operation(number, name, texts, plain, kept, result))
-        text, format = _written(name, texts), _format_of(arguments)
+            texts, parents = tuple(_text(each) for each in arguments), frozenset(_origins((*arguments, *keywords.values())))
+            origins, text = tuple(getattr(each, "origin", -1) for each in arguments), _written(name, texts)
+            self.seen.append(Operation(number, name, texts, plain, kept, result, _site(), origins, parents))
+        format = _format_of(arguments)
         if isinstance(result, tuple):
             return tuple(_watched(each, text, format) for each in result)
-        return _watched(result, text, format)
+        return _watched(result, text, format, number)
+
+
+def _origins(given: Iterable) -> Iterator[int]:
+    for one in given:
+        if isinstance(one, Watched) and one.origin >= 0:
+            yield one.origin
+        elif isinstance(one, tuple | list):
+            yield from _origins(one)
+
+
+def _site() -> tuple:
+    """The place in the user's function that is at work."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and (frame.f_code.co_filename == __file__ or _NUMPY in frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
 
 
 _running: ContextVar[_Run] = ContextVar("running")
@@ -78,10 +111,12 @@ class Watched(np.ndarray):
 
     text: str
     format: str  # of the words that the number has; empty where it is not known
+    origin: int  # the operation that gave it
 
     def __array_finalize__(self, made_from: Any) -> None:
         self.text = getattr(made_from, "text", "")
         self.format = getattr(made_from, "format", "")
+        self.origin = getattr(made_from, "origin", -1)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         keywords.pop("out", None)
@@ -91,7 +126,7 @@ class Watched(np.ndarray):
         return _running.get().operate(function.__name__, function, tuple(args), dict(kwargs))
 
     def __getitem__(self, key: Any) -> Any:
-        return _watched(np.asarray(self)[_plain(key)], f"{self.text}[...]", self.format)
+        return _held_in(_running.get().operate("getitem", lambda x, key: np.asarray(x)[key], (self, key), {}), self.format)
 
     def __bool__(self) -> bool:
         return bool(np.asarray(self))
@@ -104,6 +139,8 @@ class Namespace:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(np, name)
+        if name == "arange":
+            return lambda *args, **kwargs: _running.get().operate("arange", found, args, _exact(kwargs))
         if name in _CREATED:
             return lambda *args, **kwargs: _watched(np.asarray(found(*map(_plain, args), **_exact(kwargs))), name)
         if not callable(found) or isinstance(found, np.ufunc) or isinstance(found, type):
@@ -210,9 +247,34 @@ def operations(mathematics: Mathematics) -> list[Operation]:
     return run.seen
 
 
-def changed(mathematics: Mathematics, changes: Mapping[int, Change]) -> dict[str, np.ndarray]:
-    """The outputs where each operation of a number in `changes` is another."""
-    return _outputs(mathematics, None, _Run(changes))
+def changed(mathematics: Mathematics, changes: Mapping[int, Change], before: Sequence[Operation] = ()) -> dict[str, np.ndarray]:
+    """The outputs where each operation of a number in `changes` is another; `before`: `operations(mathematics)`."""
+    return _outputs(mathematics, None, _Run(changes, before))
+
+
+def changed_operations_of(mathematics: Mathematics, changes: Mapping[int, Change], before: Sequence[Operation]) -> list[Operation]:
+    """What the function does where the operations in `changes` are others."""
+    run = _Run(changes, before, keep=True)
+    _outputs(mathematics, None, run)
+    return run.seen
+
+
+def changed_with_operands(
+    mathematics: Mathematics, operands: Mapping[str, np.ndarray], changes: Mapping[int, Change]
+) -> dict[str, np.ndarray]:
+    """The outputs of other operands where the operations in `changes` are others."""
+    return _outputs(mathematics, operands, _Run(changes))
+
+
+def cost(done: Sequence[Operation]) -> float:
+    """About how much one evaluation takes, in elements: what an operation takes beside its own is as many as `OVERHEAD`."""
+    elements = sum(OVERHEAD + _elements((operation.result, *operation.arguments)) for operation in done)
+    products = sum(np.size(each.result) * np.shape(each.arguments[0])[-1] for each in done if each.name == "matmul")
+    return OVERHEAD + elements + products / PRODUCTS
+
+
+def _elements(given: Iterable) -> int:
+    return sum(_elements(one) if isinstance(one, tuple | list) else np.size(one) for one in given)
 
 
 def written(operation: Operation) -> str:
@@ -242,16 +304,16 @@ def _operand(given: Any, name: str, mathematics: Mathematics) -> Any:
     return _watched(given, name, mathematics.formats.get(name, "")) if isinstance(given, np.ndarray) else given
 
 
-def _watched(given: Any, text: str, format: str = "") -> Any:
+def _watched(given: Any, text: str, format: str = "", origin: int = -1) -> Any:
     if not isinstance(given, np.ndarray | np.generic):
         return given
     found = np.asarray(given).view(Watched)
-    found.text, found.format = text, format
+    found.text, found.format, found.origin = text, format, origin
     return found
 
 
 def _held_in(given: Any, format: str) -> Any:
-    return _watched(given, getattr(given, "text", ""), format)
+    return _watched(given, getattr(given, "text", ""), format, getattr(given, "origin", -1))
 
 
 def _format_of(arguments: Iterable) -> str:
@@ -286,6 +348,8 @@ def _text(given: Any) -> str:
         return given.text or "a value"
     if isinstance(given, np.ndarray):
         return "a value"
+    if isinstance(given, tuple | list) and any(isinstance(one, np.ndarray) for one in given):
+        return ", ".join(_text(one) for one in given[:MOST_NAMED])[:LONGEST]
     return f"{given:g}" if isinstance(given, float) else str(given)[:LONGEST]
 
 
@@ -298,6 +362,10 @@ def _written(name: str, texts: tuple[str, ...]) -> str:
         found = f"{texts[0]} ** 2"
     elif name == "negative":
         found = f"-{texts[0]}"
+    elif name == "getitem":
+        found = texts[0] if texts[0].endswith("[...]") else f"{texts[0]}[...]"
+    elif name == "arange":
+        found = name
     else:
         found = f"{name}({texts[0] if texts else ''})"
     return found if len(found) <= LONGEST else f"{name}(...)"

@@ -41,13 +41,15 @@ class Fit:
 @dataclass(frozen=True)
 class Finding:
     """A hypothesis that holds. Findings of one `kind` mean the same, the first of them says it best. `outputs`: all that it
-    predicts, where it is one on the mathematics."""
+    predicts, where it is one on the mathematics; `place`: the operation that is another, where it is one. Findings of one place
+    that predict one result are one."""
 
     kind: str
     sentence: str
     fit: Fit
     prediction: np.ndarray | None = None
     outputs: Mapping[str, np.ndarray] = field(default_factory=dict)
+    place: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

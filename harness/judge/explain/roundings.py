@@ -202,6 +202,7 @@ def _of_operands_and_operations(mathematics: Mathematics, evidence: Evidence, ch
     if mathematics.linear:
         return
     done = [each for each in operations(mathematics) if np.issubdtype(np.asarray(each.result).dtype, np.floating)]
+    done = [each for each in done if each.name not in ("getitem", "arange")]  # these round nothing
     found: list[np.ndarray] = []
     for place, each in enumerate(done[:MOST_OPERATIONS]):
         for name in ACCUMULATORS:

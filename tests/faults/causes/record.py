@@ -14,8 +14,9 @@ from tests.faults.mutants import Mutant
 class Explained:
     """`mutant` fails, because of what `causes` say: regular expressions, each of which names the true cause in a sentence.
 
-    `contract` judges it; `launcher` names the function of the edited file where a user's launcher is edited, else the file is a
-    kernel with its own contract. `cases`: fields of Problem, where the required cases are not those to show it; `on`: targets.
+    `contract` judges it ("described": the test beside the kernel; "alone": the test that the kernel's own file holds); `launcher`
+    names the function of the edited file where a user's launcher is edited, else the file is a kernel with its own contract.
+    `cases`: fields of Problem, where the required cases are not those to show it; `on`: targets.
     """
 
     mutant: Mutant
