@@ -6,7 +6,7 @@ lanes that hold one element have different words of it. From there on which copy
 analysis), held to the PTX by benchmarks/reduction_order.py. Registers that copy another of their thread are left out everywhere.
 
 Through shared memory all lanes that hold an element store it to one place. Which word stays is undefined (PTX ISA, st); taken is
-what an H100 does (`precedence`).
+what an H100 does (`precedence`). Of the 64 lanes of an AMD wave nothing is known: there it is refused.
 """
 
 from __future__ import annotations
@@ -46,9 +46,14 @@ def elements(layout: Layout, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def _lanes(layout: Layout) -> list[Basis]:
-    """Five bases of lanes."""
+    """Five bases of lanes, or the six of a wave of 64."""
     rank = len((*layout.lanes, *layout.warps, *layout.registers, (0,))[0])
     return [*layout.lanes, *[(0,) * rank] * (LANE_BITS - len(layout.lanes))]
+
+
+def lanes_of(layout: Layout) -> int:
+    """Lanes of a warp whose registers `layout` describes: 32, or 64 on AMD's."""
+    return 1 << max(LANE_BITS, len(layout.lanes))
 
 
 def precedence(form: int) -> np.ndarray:
@@ -67,9 +72,11 @@ def stored(words: np.ndarray, layout: Layout, forms: Forms) -> np.ndarray:
     `forms`. Unsettled where that is another word by another form, or from another warp."""
     lanes = [1 << i for i, basis in enumerate(_lanes(layout)) if not any(basis)]
     warps = sum(1 << i for i, basis in enumerate(layout.warps) if not any(basis))
-    threads = np.arange(len(words))
-    if _same(words, words[(threads // WARP & ~warps) * WARP + (threads % WARP & ~sum(lanes))]):
+    threads, wide = np.arange(len(words)), lanes_of(layout)
+    if _same(words, words[(threads // wide & ~warps) * wide + (threads % wide & ~sum(lanes))]):
         return words
+    if wide != WARP:
+        raise Unsettled(f"whose words differ from lane to lane, stored to one place by {wide} lanes, of which no GPU was asked")
     group = np.zeros(1, np.int64)
     for bit in lanes:
         group = np.concatenate([group, group ^ bit])
@@ -98,13 +105,13 @@ def through_memory(words: np.ndarray, layout: Layout, target: Layout, shape: tup
 def shuffled(words: np.ndarray, layout: Layout, target: Layout) -> np.ndarray:
     """`words` in `layout`, brought to `target` inside each warp: each thread takes the copy of the lane that the shuffle names."""
     lane, register = shuffle_sources(layout, target)
-    threads = np.arange(len(words))[:, None]
-    return words[(threads & -WARP) + lane[threads[:, 0] % WARP], register[threads[:, 0] % WARP]]
+    threads, wide = np.arange(len(words))[:, None], lanes_of(layout)
+    return words[(threads & -wide) + lane[threads[:, 0] % wide], register[threads[:, 0] % wide]]
 
 
 @lru_cache(maxsize=512)
 def shuffle_sources(layout: Layout, target: Layout) -> tuple[np.ndarray, np.ndarray]:
-    """(32, registers of the target) lane and register that each register of each lane has its word from. The conversion is a
+    """(lanes, registers of the target) lane and register that each register of each lane has its word from. The conversion is a
     permutation of the bits of register and lane number. Bits that hold copies in both stay where they are, the others are paired in
     their order, registers first. ValueError where an element changes its warp."""
     sides = [[[b for b in each.registers if any(b)], _lanes(each)] for each in (layout, target)]
@@ -120,7 +127,7 @@ def shuffle_sources(layout: Layout, target: Layout) -> tuple[np.ndarray, np.ndar
     spare = [j for j, basis in enumerate(last) if j not in to.values()]
     to |= dict(zip([i for i in range(len(first)) if i not in to], spare, strict=True))
     registers = 1 << len(sides[1][0])
-    index = np.arange(registers)[None, :] | np.arange(WARP)[:, None] << count  # (32, registers) of the target
+    index = np.arange(registers)[None, :] | np.arange(lanes_of(layout))[:, None] << count  # (lanes, registers) of the target
     source = np.zeros_like(index)
     for i, j in to.items():
         source |= (index >> j & 1) << i

@@ -9,8 +9,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 
+from bitverdict.harness.emulator import emulated
 from bitverdict.harness.frontends.main import main
+from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
@@ -158,3 +162,23 @@ def test_an_error_goes_through_json_and_a_reproducer_unchanged(tmp_path: Path) -
     assert Verdict.from_json(json.loads(json.dumps(verdict.to_json()))) == verdict
     path = reproducers.write(reproducers.reproducer_of(case(), "emulated:sm_90", verdict), tmp_path)
     assert reproducers.read(path).signature == verdict.signature
+
+
+@triton.jit
+def total(x, y, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + at, tl.load(x + at) + tl.load(y + at))
+
+
+def test_a_lowering_that_loses_a_name_is_an_error_and_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A KeyError or an IndexError of a lowering is the emulator's fault, whatever the kernel: a refusal would hide it."""
+    from bitverdict.harness.emulator.frontend.lowerings import sums
+
+    monkeypatch.setattr(sums, "_kept_operand", lambda t, op: {}[op.name])
+    monkeypatch.setattr("bitverdict.harness.emulator.frontend.kept_translations.kept", lambda named, make: make())
+    monkeypatch.setattr("bitverdict.harness.emulator.device._translations", {})
+    with emulated("sm_90"), pytest.raises(KeyError) as raised:
+        total[(1,)](torch.ones(64), torch.ones(64), torch.ones(64), 64)
+    monkeypatch.setattr("bitverdict.harness.judge.classify.raised_by", lambda error: "emulator")  # here a test has raised it
+    seen = outcome_of(raised.value)
+    assert (seen.outcome, seen.layer) == (Outcome.ERROR, "emulator") and "KeyError: 'arith.addf'" in seen.message

@@ -130,9 +130,12 @@ class Enclosing:
         kinds = [t.typed(op, kind) for kind in op.outputs]
         step = name in _STEPS and not (name == "arith.cmpf" and op.integer("predicate") in _EQUALITIES)
         known = name in _MONOTONE | _RISING | _FUNCTIONS or step or (name in _FOLDS and _rises(op))
-        if held or not known or (not step and not all(kind.is_float for kind in kinds)):
+        if not known or (not step and not all(kind.is_float for kind in kinds)) or (held and name in _FOLDS):
             t.emit("{}", t.calls(enclosures.refuse, op))
             return
+        for each in dict.fromkeys(each for each in op.operands if each in held):  # words that do differ from lane to lane
+            with t.when(t.code("{} is not None", t.lane_words.words(each))):
+                t.emit("{}", t.calls(enclosures.refuse, op))
         from bitverdict.harness.emulator.frontend.lowerings.sums import factors_of, may_be_product
 
         fresh = {i: f"{op.operands[i]}~{t.name('choice')}" for i in floats}

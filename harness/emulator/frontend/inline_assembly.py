@@ -147,7 +147,8 @@ def _registers(
             letter = outputs[int(given[0])] if given[0].isdigit() else given[0]
             if given[0].isdigit():
                 raise NotPtx(f'constraint "{given[0]}": an operand that shares the register of a result is not executed here')
-            bits = _BITS.get(letter, 0)
+            written_out = letter == "n" and prefix == "%operand" and pack == 1  # LLVM puts a number in the place of a register
+            bits = width if written_out else _BITS.get(letter, 0)
             narrower = prefix == "%result" and together == 1 and 16 <= width < bits  # LLVM takes the low bits
             if bits != width * together and not narrower:
                 raise NotPtx(f'constraint "{letter}" for {together} element(s) of {kind} is not executed here')

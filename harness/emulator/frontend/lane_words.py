@@ -171,6 +171,7 @@ class LaneWords:
                     op, name=SPREAD, operands=[name], results=[fresh], operand_types=[kind.text], result_types=[text], regions=[]
                 )
                 self.t.types[fresh] = parse_type(text)
+                self.t.users[fresh] = self.t.users.get(name, [])
             self.t.operation(self.t.defined[fresh], [], {})
             names.append(fresh)
             kinds.append(text)

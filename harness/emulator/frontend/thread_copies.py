@@ -100,7 +100,7 @@ def _named(op: Operation) -> Iterator[None]:
         yield
     except Unsettled as error:
         raise NotModelled(op, str(error)) from error
-    except (ValueError, KeyError, IndexError) as error:
+    except ValueError as error:
         raise NotModelled(op, f"in this form, on words that differ from lane to lane ({error})") from error
 
 

@@ -415,7 +415,7 @@ class Translator(Writer):
         try:
             if not op.results or op.results[0] not in self.replaced:
                 self.lower(op)
-        except (KeyError, ValueError, IndexError) as error:
+        except ValueError as error:
             raise NotModelled(op, f"in this form ({error})") from error
         if self.accesses is not None and (hints := hints_of(op)):
             self.emit("{}", self.calls(note, op, hints, self.value(op.results[0])))

@@ -177,6 +177,41 @@ def _half(target: str, rounding: str, finite: bool) -> Callable[[np.ndarray], np
 
 
 @opcode("cvt")
+def to_scales(op: Opcode) -> Meaning | None:
+    """cvt.rp.satfinite.ue8m0x2.f32 d, a, b, and of bf16x2: the exponent of each magnitude, upwards where .rp and it is no power of
+    two (2^-127 is 0). Infinity, and what is rounded beyond 2^127, is NaN (0xff), or with .satfinite 2^127. NaN stays. CUDA's own
+    definition for GPUs without the instruction (cuda_fp8.hpp, `__nv_cvt_bfloat16raw_to_e8m0`); no sm_100 was asked."""
+    if len(op.types) != 2 or op.types[0] != "ue8m0x2" or op.types[1] not in ("f32", "bf16x2"):
+        return None
+    rounding, finite = op.take("rz", "rp"), bool(op.take("satfinite"))
+    if not rounding:
+        return None
+
+    def scale(bits32: Words) -> Words:
+        """(...) uint16 code of fp32 words."""
+        magnitude = bits32 & np.uint32(0x7FFFFFFF)
+        code = magnitude >> np.uint32(23)
+        if rounding == "rp":
+            up = (magnitude & np.uint32(0x7FFFFF) != 0) & (magnitude > np.uint32(1 << 22)) & (magnitude < np.uint32(0x7F800000))
+            code = code + up
+        if finite:
+            code = np.where((code == 0xFF) & (magnitude <= np.uint32(0x7F800000)), 0xFE, code)
+        return code.astype(np.uint16)
+
+    def of_pair(a: Words) -> Words:
+        return scale(a & np.uint32(0xFFFF0000)) << np.uint16(8) | scale(a << np.uint32(16))
+
+    if op.types[1] == "bf16x2":
+        return Meaning(("bf16x2",), ("ue8m0x2",), of_pair)
+
+    def of_two(a: Words, b: Words) -> Words:
+        a, b = np.broadcast_arrays(a, b)
+        return scale(a) << np.uint16(8) | scale(b)
+
+    return Meaning(("f32", "f32"), ("ue8m0x2",), of_two)
+
+
+@opcode("cvt")
 def small_to_pairs(op: Opcode) -> Meaning | None:
     """cvt.rn.f16x2.e4m3x2 and its like: exact."""
     if len(op.types) != 2 or op.types[0] not in _PAIRS or op.types[1] not in _SMALL:

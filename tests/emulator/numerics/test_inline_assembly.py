@@ -6,6 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.frontend.inline_assembly import Assembly
@@ -98,3 +100,36 @@ def test_four_elements_of_two_registers_come_back_in_order():
     swap = Assembly("mov.b32 $0, $3; mov.b32 $1, $2;", "=r,=&r,r,r,~{memory}", ("f16",), ("f16",), 4)
     words = np.arange(4 * 3, dtype=np.uint16).reshape(3, 4)  # (groups, pack)
     assert swap([words], 3)[0].tolist() == words[:, [2, 3, 0, 1]].tolist()
+
+
+@triton.jit
+def unpacked(packed, low, high, N: tl.constexpr, TABLE: tl.constexpr):
+    at = tl.arange(0, N)
+    word = tl.load(packed + at)
+    magic: tl.constexpr = 0x64006400
+    one = tl.inline_asm_elementwise(
+        "lop3.b32 $0, $1, $2, $3, $4;", "=r,r,n,n,n", [word, 0x000F000F, magic, TABLE], tl.int32, True, 1
+    )
+    two = tl.inline_asm_elementwise(
+        "lop3.b32 $0, $1, $2, $3, $4;", "=r,r,n,n,n", [word, 0x00F000F0, magic, TABLE], tl.int32, True, 1
+    )
+    tl.store(low + at, tl.inline_asm_elementwise("sub.f16x2 $0, $1, $2;", "=r,r,r", [one, magic], tl.int32, True, 1))
+    # -0x2BFF2C00 is 0xd400d400: two halves of -64
+    scaled = tl.inline_asm_elementwise(
+        "fma.rn.f16x2 $0, $1, $2, $3;", "=r,r,r,r", [two, 0x2C002C00, -0x2BFF2C00], tl.int32, True, 1
+    )
+    tl.store(high + at, scaled)
+
+
+@pytest.mark.parametrize("table, right", [(0xF0 & 0xCC | 0xAA, True), ((0xF0 | 0xCC) & 0xAA, False)], ids=["and-or", "or-and"])
+def test_nibbles_become_halves_by_a_table_and_packed_sums(table, right):
+    """Weights of four bits, as lmdeploy unpacks them: (word & mask) | 0x6400 is 1024 and a nibble, or 16 nibbles. Each of a byte,
+    in each half; another table has other words."""
+    octets = torch.arange(256, dtype=torch.int32)
+    packed = octets | octets.flip(0) << 16  # (256,)
+    low, high = torch.zeros_like(packed), torch.zeros_like(packed)
+    with emulated("sm_90"):
+        unpacked[(1,)](packed, low, high, 256, table)
+    lower, upper = (torch.stack([octets >> shift & 15, octets.flip(0) >> shift & 15], 1).half() for shift in (0, 4))
+    assert (torch.equal(low.view(torch.float16).reshape(-1, 2), lower)
+            and torch.equal(high.view(torch.float16).reshape(-1, 2), upper)) is right  # fmt: skip

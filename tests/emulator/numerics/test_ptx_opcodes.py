@@ -237,3 +237,53 @@ def test_carries_go_from_word_to_word():
 def test_an_unknown_opcode_or_form_is_refused_by_name(opcode):
     with pytest.raises(UnknownOpcode, match=opcode.replace(".", r"\.")):
         meaning(opcode)
+
+
+def _scale(value: float, rounding: str, finite: bool) -> int:
+    """The code of E8M0 for the magnitude of `value`, by its powers of two alone."""
+    if np.isnan(value):
+        return 0xFF
+    if np.isinf(value):
+        return 0xFE if finite else 0xFF
+    fraction, exponent = np.frexp(abs(float(value)))  # 0.5 <= fraction < 1
+    power = int(exponent) - 1  # of the power of two at or below it
+    if abs(float(value)) <= 2.0**-127:
+        return 0
+    if power < -126:  # a subnormal above 2^-127
+        return int(rounding == "rp")
+    code = power + 127 + (rounding == "rp" and fraction != 0.5)
+    return min(code, 0xFE) if finite else min(code, 0xFF)
+
+
+@pytest.mark.parametrize("finite", ["", ".satfinite"])
+@pytest.mark.parametrize("rounding", ["rz", "rp"])
+def test_scales_of_two_numbers_are_the_powers_of_two_beside_them(rounding, finite):
+    """Every bf16 word, and of fp32 every exponent with the mantissas beside a power of two."""
+    every = np.arange(1 << 16, dtype=np.uint32)
+    values = (every << np.uint32(16)).view(np.float32)
+    codes = np.array([_scale(value, rounding, bool(finite)) for value in values], np.uint16)
+    pairs = every | np.roll(every, 1) << np.uint32(16)
+    got = meaning(f"cvt.{rounding}{finite}.ue8m0x2.bf16x2").compute(pairs)
+    assert (got == (codes | np.roll(codes, 1) << np.uint16(8))).all()  # the upper half is the upper byte
+    mantissas = np.array([0, 1, 2, 0x3FFFFF, 0x400000, 0x400001, 0x7FFFFE, 0x7FFFFF], np.uint32)
+    words = (np.arange(512, dtype=np.uint32)[:, None] << np.uint32(23) | mantissas).ravel()  # (4096,)
+    codes = np.array([_scale(value, rounding, bool(finite)) for value in words.view(np.float32)], np.uint16)
+    got = meaning(f"cvt.{rounding}{finite}.ue8m0x2.f32").compute(words, np.roll(words, 1))
+    assert (got == (codes << np.uint16(8) | np.roll(codes, 1))).all()  # the first operand is the upper byte
+
+
+@pytest.mark.parametrize("careless", [
+    lambda a: a >> 23 & 0xFF,  # towards zero
+    lambda a: (a + 0x7FFFFF) >> 23 & 0xFF,  # infinity, NaN and what is beyond 2^127 run over
+    lambda a: np.minimum((a & 0x7FFFFFFF) + 0x7FFFFF >> 23, 0xFE),  # subnormals at or below 2^-127 are 1
+])  # fmt: skip
+def test_a_careless_scale_is_told_apart(careless):
+    words = np.array([0x00000001, 0x00400000, 0x3F800001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0xBF800000], np.uint32)
+    codes = [_scale(value, "rp", True) for value in words.view(np.float32)]
+    assert codes == [0, 0, 128, 254, 254, 255, 127]
+    assert [int(each) for each in careless(words.astype(np.int64))] != codes
+
+
+def test_a_scale_without_its_rounding_is_refused():
+    with pytest.raises(UnknownOpcode, match=r"cvt\.satfinite\.ue8m0x2\.f32"):
+        meaning("cvt.satfinite.ue8m0x2.f32")

@@ -186,3 +186,66 @@ def test_a_branch_on_words_that_differ_from_lane_to_lane_is_refused():
         out = torch.zeros(1)
         branching[(1,)](x.abs(), y, out, 32, num_warps=1)
     assert out > 32
+
+
+@triton.jit
+def two_quotients(x, total, other, n, eps, C: tl.constexpr):
+    at = tl.load(x + tl.arange(0, C))
+    level = tl.log(tl.sum(tl.exp(at)))
+    one, two = (tl.sum(-eps * at) + eps * C * level) / n, level * level / n
+    one += two
+    tl.store(total, one)
+    tl.store(other, two)
+
+
+def test_a_sum_of_two_quotients_of_copies_is_enclosed():
+    """Which of the two divisions ptxas takes into the sum is open, and a lane may have other words of the first: Liger's cross
+    entropy with smoothing. Its users are those of the value that is copied."""
+    torch.manual_seed(3)
+    x, total, other = torch.randn(128), torch.zeros(1), torch.zeros(1)
+    with emulated("sm_90") as device:
+        two_quotients[(1,)](x, total, other, 7, 0.1, 128)
+        low, high = (each.view(np.float32)[0] for each in device.enclosure(total))
+    wide = x.double()
+    level = torch.logsumexp(wide, 0)
+    exact = float((torch.sum(-0.1 * wide) + 12.8 * level) / 7 + level * level / 7)
+    assert low < high and low <= total.item() <= high
+    assert low - 1e-5 < exact < high + 1e-5 and high - low < 1e-5
+
+
+# -- waves of 64 lanes --------------------------------------------------------------------------------------------------
+def test_a_shuffle_of_a_wave_of_64_lanes_reaches_all_of_them():
+    """Eight by eight elements, one a lane, transposed inside the wave: each thread takes the word of another lane."""
+    rows = Layout((), ((0, 1), (0, 2), (0, 4), (1, 0), (2, 0), (4, 0)), ((0, 0),))
+    columns = Layout((), ((1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4)), ((0, 0),))
+    words = np.arange(128.0)[:, None]  # two waves, with words of their own
+    got = thread_words.shuffled(words, rows, columns)[:, 0].reshape(2, 8, 8)
+    assert (got == words.reshape(2, 8, 8).transpose(0, 2, 1)).all()
+
+
+def test_words_that_64_lanes_store_to_one_place_are_refused():
+    copies_of_one = Layout((), ((0,),) * 6, ())
+    assert (stored(np.ones((64, 1)), copies_of_one, widths(4)) == 1).all()
+    with pytest.raises(Unsettled, match="by 64 lanes, of which no GPU was asked"):
+        stored(np.arange(64.0)[:, None], copies_of_one, widths(4))
+
+
+@triton.jit
+def normed_rows(x, out, rstd_ptr, R: tl.constexpr, C: tl.constexpr):
+    places = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]
+    at = tl.load(x + places)
+    far = at - (tl.sum(at, 1) / C)[:, None]
+    rstd = 1 / tl.sqrt(tl.sum(far * far, 1) / C + 1e-5)
+    tl.store(rstd_ptr + tl.arange(0, R), rstd)
+    tl.store(out + places, far * rstd[:, None])
+
+
+@pytest.mark.parametrize("rows, columns, warps", [(8, 8, 1), (4, 16, 4), (4, 64, 1)])
+def test_rows_of_a_wave_of_64_lanes_are_normed(rows, columns, warps):
+    x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
+    out, rstd = torch.empty(rows, columns), torch.empty(rows)
+    with emulated("gfx942"):
+        normed_rows[(1,)](x, out, rstd, rows, columns, num_warps=warps)
+    wide = x.double()
+    exact = torch.nn.functional.layer_norm(wide, (columns,), eps=1e-5)
+    assert (out - exact).abs().max() < 1e-5 and (rstd - (wide.var(1, correction=0) + 1e-5).rsqrt()).abs().max() < 1e-5
