@@ -98,3 +98,6 @@ def test_no_cheat_is_believed(cheat: Cheat, pool: WorkerPool, directory: Path) -
     """The profile quick judges a thirtieth, ci a fourth, each commit the next. `benchmarks.cheats` judges all."""
     verdict = judged(pool, cheat.family, cheat.name, directory)
     assert verdict.decision in (Decision.FAIL, Decision.INCONCLUSIVE, Decision.ERROR), verdict
+    said = f"{verdict.outcome}: {verdict.message}"
+    assert not cheat.says or any(text in said for text in cheat.says), said
+    assert "JSONDecodeError" not in said, said  # of ours: it hid what was to be said

@@ -6,7 +6,7 @@ A cheat returns what the wrong kernel of its file computes, or what no kernel co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 FAILS, HOST, ERROR, REFUSED = "fail", "inconclusive", "error", "usage error"
 DECIDED = (FAILS, HOST, ERROR, REFUSED)
@@ -58,6 +58,8 @@ class Cheat:
     """The timeout of a case; 0: the ordinary one."""
     learns: bool = False
     """Whether it is run twice, and told the operands of the first run."""
+    says: tuple[str, ...] = ()
+    """What a sealed case's outcome and message say of it, one of these; empty: the end alone is held."""
     secret: str = ""
     """That both runs draw by: one that it could know."""
 
@@ -454,6 +456,12 @@ AROUND_THE_JAIL = _of(
     limits_raised=("own",),
 )
 
+OTHERWISE = {"address_by_a_word_of_torchs": ("refused: no tile program of the compiler's",)}
+HELD_TO_WORDS = tuple(
+    replace(cheat, says=OTHERWISE.get(cheat.name, ("computed on the host:", "wrong mathematics:")))
+    for cheat in (*DTYPE_VIEWS, *UNDECLARED_WRITES, *HOST_STEERED, *UNREPEATABLE, *PLANTED_NAMES, *AROUND_THE_JAIL)
+)
+
 BELIEVED = "pass"
 TWINS = (
     *(
@@ -473,8 +481,7 @@ TWINS = (
 
 CHEATS: tuple[Cheat, ...] = (
     *TORCH_BESIDE, *LAUNDERED, *REMEMBERED, *MEMORY_FOUND, *LAZY, *PATCHED, *PROCESSES, *FILES, *SEEN_THROUGH, *CAUGHT, *FORGED,
-    *CLAIMED, *MISLEADING, *GUESSED, *RESOURCES, *AS_MODEL, *DTYPE_VIEWS, *UNDECLARED_WRITES, *HOST_STEERED, *UNREPEATABLE,
-    *PLANTED_NAMES, *AROUND_THE_JAIL,
+    *CLAIMED, *MISLEADING, *GUESSED, *RESOURCES, *AS_MODEL, *HELD_TO_WORDS,
 )  # fmt: skip
 
 NOT_OURS = (
