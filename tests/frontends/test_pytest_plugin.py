@@ -336,7 +336,7 @@ def test_the_last_lines_count_words_of_passed_nodes_and_name_the_rest() -> None:
     assert list(lines([report("passed")])) == []
 
 
-def test_the_last_lines_count_required_and_drawn_cases_and_say_where_few_were_drawn() -> None:
+def test_the_last_lines_count_required_and_drawn_cases() -> None:
     def report(**told: object) -> SimpleNamespace:
         return SimpleNamespace(passed=True, failed=False, user_properties=list(told.items()))
 

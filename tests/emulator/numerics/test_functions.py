@@ -185,7 +185,7 @@ def test_what_the_compiler_decides_out_of_sight_is_refused(name: str, folder: Pa
         by_emulator(kernel([expression] * 3, folder, "refused", before), "sm_90", words()[:, :64], 3)
 
 
-def test_a_quotient_by_what_a_loop_of_unknown_length_counts_is_that_of_any_number(folder: Path) -> None:
+def test_a_quotient_by_what_a_loop_counts_is_that_of_any_number(folder: Path) -> None:
     """The compiler cannot know how often the loop runs, so ptxas computes no quotient itself."""
     steps = "(tl.load(given) != tl.load(given)).to(tl.int32) + 9"
     before = f"count = tl.full([], 0.0, tl.float32)\n    for i in range({steps}): count += 1.7"
