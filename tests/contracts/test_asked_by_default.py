@@ -269,9 +269,7 @@ def test_one_case_is_judged_with_its_tuning_runs(name: str, fails: bool, tmp_pat
     assert bug is None or bug.case.tuning == "runs"
 
 
-def test_what_no_required_size_shows_fails_among_the_drawn_cases(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_no_required_size_shows_fails_among_the_drawn_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong for n from 41 to 79; the node's time is over at once, as on a loaded machine."""
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
     source = CaseSource("tests.support.default_tests:test_wrong_between", SM_90)
