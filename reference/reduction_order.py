@@ -239,7 +239,10 @@ def scanned(
             before.append(combine(*before[-1], *(part[i : i + 1, -1] for part in last)))
         ahead = tuple(np.concatenate(each)[:, None] for each in zip(*before, strict=True))  # (chunks - 1, 1, ...)
         wide = tuple(np.broadcast_to(each, (chunks - 1, *part.shape[1:])) for each, part in zip(ahead, last, strict=True))
-        joined = combine(*wide, *(part[1:] for part in last))
+        if elements and order.contiguous == order.lanes == 1:  # each chunk is one element
+            joined = elements.behind(wide[0], tuple(part[1:, :, 0] for part in split))
+        else:
+            joined = combine(*wide, *(part[1:] for part in last))
         last = tuple(np.concatenate([p[:1], j]) for p, j in zip(last, joined, strict=True))
     flat = tuple(part.reshape(-1, *part.shape[2:]) for part in last)  # (groups, ...)
     whole = tuple(np.empty((len(each), order.contiguous, *each.shape[1:]), each.dtype) for each in flat)

@@ -38,6 +38,7 @@ PROBES = (
     Launch("carried", 16, 64, F32, 1),
     Launch("carried, of rows", 8, 64, F32, 1),
     Launch("two sums", 16, 16, F32, 1),
+    Launch("scan of columns", 2, 64, F16, 4, "sm_100"),
     Launch("variance", 16, 64, F32, 4),
     Launch("flash decoding", 16, 16, F32, 1),
     Launch("layer norm backward", 1, 64, F32, 1),
