@@ -178,7 +178,7 @@ BAD = [
         "cannot be read (No such file or directory); give a file of .harness/failures or tests/reproducers",
     ),
     (["replay", "{tmp}/cut.json"], "is not JSON"),
-    (["replay", "{tmp}/version.json"], "version 99, this checkout reads versions 1 to 2"),
+    (["replay", "{tmp}/version.json"], "version 99, this checkout reads version 2"),
     (["replay", "{tmp}/case.json"], "case of version None: this checkout reads version 1"),
     (["promote", "{tmp}/cut.json"], "is not JSON"),
 ]
@@ -193,7 +193,7 @@ def test_bad_input_is_one_line_with_a_remedy_and_leaves_no_file(
     (tmp_path / "named.py").write_text(NAMED)
     (tmp_path / "cut.json").write_text('{"version": 1, "case": {"contr')
     (tmp_path / "version.json").write_text('{"version": 99}')
-    good = {"version": 1, "target": "emulated:sm_90", "verdict": {}, "signature": ["a", "b", "c"]}
+    good = {"version": 2, "target": "emulated:sm_90", "verdict": {}, "signature": ["a", "b", "c"]}
     (tmp_path / "case.json").write_text(json.dumps({**good, "case": {"contract": "matmul"}}))
     (tmp_path / "whole.json").write_text(json.dumps({**good, "case": WHOLE}))
     before = sorted(tmp_path.iterdir())
@@ -257,7 +257,7 @@ EDITED: list[tuple[dict, str]] = [
 
 def edited(change: dict) -> dict:
     """A whole reproducer with `change` merged into it."""
-    file = {"version": 1, "target": "emulated:sm_100", "verdict": {}, "signature": ["wrong words", "", ""], "case": WHOLE}
+    file = {"version": 2, "target": "emulated:sm_100", "verdict": {}, "signature": ["wrong words", "", ""], "case": WHOLE}
 
     def merged(old: object, new: object) -> object:
         both = isinstance(old, dict) and isinstance(new, dict)
