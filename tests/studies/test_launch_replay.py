@@ -108,7 +108,8 @@ def test_a_replayed_launch_is_equal_in_every_byte(call: Callable[[], None]) -> N
     noted = recorded(call)
     (launch, before, after), *others = noted.sent
     row = replay(launch, before, after, MACHINE)
-    assert not others and row["differing"] == row["outside"] == row["enclosed"] == 0
+    assert not others and row["differing"] == row["outside"] == 0
+    assert row["enclosed"] == (call is with_atomics)  # four programs add to one float, in any order
     assert row["bytes"] == sum(map(len, before)) and row["words"] > 60
     assert noted.rows[0]["atomics"] is (call is with_atomics)
 
@@ -141,9 +142,29 @@ def test_a_byte_that_no_kernel_may_write_is_compared_too() -> None:
 class OneWordOff(StandIn):
     """A GPU whose result has another word than the emulated one in one place."""
 
+    argument, place, units = 2, 5, 1
+
     def launch(self, kernel: Any, grid: tuple[int, int, int], values: Any) -> None:
         super().launch(kernel, grid, values)
-        values[2].view(torch.int32)[5] += 1
+        values[self.argument].view(torch.int32)[self.place] += self.units
+
+
+@pytest.mark.parametrize(("units", "outside"), [(1, 0), (-3, 0), (400, 1), (-400, 1)])
+def test_a_float_that_many_programs_add_to_may_be_what_another_order_makes(units: int, outside: int) -> None:
+    """The sum of 256 ones, of which four programs add 64 each: no order is further off than 4 steps of 2^-24 of it, twice."""
+    machine = OneWordOff("sm_90")
+    machine.argument, machine.place, machine.units = 1, 0, units
+    (sent,) = recorded(with_atomics).sent
+    row = replay(*sent, machine)
+    assert (row["differing"], row["enclosed"], row["enclosed_differing"], row["outside"]) == (0, 1, 1, outside)
+
+
+def test_an_integer_that_many_programs_add_to_is_known_to_the_bit() -> None:
+    machine = OneWordOff("sm_90")
+    machine.argument, machine.place = 1, 0
+    (sent,) = recorded(lambda: counted[(4,)](torch.ones(256, device="cuda").int(), torch.zeros(1, device="cuda").int(), 64)).sent
+    row = replay(*sent, machine)
+    assert (row["differing"], row["enclosed"]) == (1, 0)
 
 
 def test_a_machine_with_another_word_is_seen() -> None:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.async_rules import Proxy
 from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS, AtomicSums
 from bitverdict.harness.emulator.memory.global_order import ORDINARY, Access, GlobalOrder, Marks
 from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
 from bitverdict.harness.emulator.memory.provenance import KERNEL
@@ -47,6 +48,7 @@ class Region:
     shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
     origins: np.ndarray | None = None  # (bytes,) uint8: the number of each byte's origin, where provenance is followed
     written: np.ndarray | None = None  # (bytes,) uint8: 1 for each that the launch has stored, where a witness counts them
+    sums: AtomicSums | None = None  # of the launch's float atomics, where a witness counts them
     accessed: set[np.dtype] = field(default_factory=set)  # as what elements the launch loads and stores it, by NumPy's types
 
     def __post_init__(self) -> None:
@@ -495,6 +497,8 @@ class GlobalMemory:
                 wrote[turn] = expected is None or same == expected.reshape(-1)[turn].view(UNSIGNED[size])
                 before[turn] = old
                 memory[places[turn]] = np.where(wrote[turn], new, old)
+                if region.sums is not None and op.integer("atomic_rmw_op", 0) == ADDS_FLOATS:
+                    region.sums.add(places[turn], old, given[turn])
                 region.stored(places[turn][wrote[turn]], size)
                 if reals is not None:
                     decided = None if expected is None else wrote[turn]

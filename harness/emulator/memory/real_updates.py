@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import numpy as np
 
+from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS
 from bitverdict.harness.emulator.memory.real_shadows import EXACT, KINDS, Moved, read_as, value_of
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics.real_values import Real, add
 
 Combination = Callable[[Real, Real], Real]
-_ADDS_FLOATS = 5  # RMWOp of TritonAttrDefs.td; no other of them has a form for floats, but for the exchange
 _EXCHANGES = 10
 
 
@@ -70,7 +70,7 @@ class RealUpdate:
 def update_of(op: Operation, element: str, lanes: int, given: Moved | None) -> RealUpdate:
     """What the atomic `op` (`tt.atomic_rmw` and its kin) makes of real values."""
     what = op.integer("atomic_rmw_op", 0)
-    if what == _ADDS_FLOATS:
+    if what == ADDS_FLOATS:
         return RealUpdate(element, lanes, given, add, exact=False)
     if what in (0, _EXCHANGES):
         return RealUpdate(element, lanes, given, None, exact=True)

@@ -20,8 +20,9 @@ from triton.compiler.compiler import CompiledKernel
 
 from bitverdict.harness.emulator import EmulatedFault
 from bitverdict.harness.emulator.device import Launch
+from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums
 from bitverdict.harness.emulator.memory.global_memory import Region
-from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
+from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, keys
 from bitverdict.harness.studies.launch_replay.recorded import (
     PLACED,
     Enclosed,
@@ -70,7 +71,7 @@ class Recording:
         self._program = program
         self._before = {region.base: region.raw.copy() for region in regions}
         for region in regions:
-            region.written = np.zeros(region.raw.size, np.uint8)
+            region.written, region.sums = np.zeros(region.raw.size, np.uint8), AtomicSums(region.raw.size)
 
     def fails(self, error: BaseException) -> None:
         if self._asked is None:
@@ -112,7 +113,7 @@ class Recording:
         )
         self.tell(self._replayed(recorded, [before[region.base] for region in reached], [region.raw for region in reached]))
         for region in regions:
-            region.written = None
+            region.written = region.sums = None
 
     def _kernel(self, source: Any, metadata: Any) -> Kernel:
         held = self._kernels.get(id(source))
@@ -223,7 +224,7 @@ def storages(regions: Sequence[Region], before: dict[int, np.ndarray], passed: t
 
 
 def enclosed_in(regions: Sequence[Region], enclosed: EnclosedMemory) -> tuple[Enclosed, ...]:
-    """The enclosed words of each region that this launch has stored."""
+    """The enclosed words of each region that this launch has stored, and those that another order of its float atomics may make."""
     told = []
     for number, region in enumerate(regions):
         here = np.flatnonzero((enclosed.address >= region.base) & (enclosed.address < region.end))
@@ -232,6 +233,9 @@ def enclosed_in(regions: Sequence[Region], enclosed: EnclosedMemory) -> tuple[En
         if here.size:
             offset = enclosed.address[here] - region.base
             told.append(Enclosed(number, offset, enclosed.low[here], enclosed.high[here], enclosed.size[here]))
+        for places, low, high in region.sums.bounds(region.raw) if region.sums is not None else ():
+            size = low.dtype.itemsize
+            told.append(Enclosed(number, places * size, keys(low), keys(high), np.full(places.size, size)))
     return tuple(told)
 
 
