@@ -38,7 +38,7 @@ def test_the_tutorial_is_right_on_three_machines(outside: Path, capsys: pytest.C
 
 
 def test_without_its_k_mask_it_fails_and_replays_without_its_file(outside: Path, capsys: pytest.CaptureFixture) -> None:
-    """The reproducer replays where the file is gone."""
+    """The reproducer replays where the file is gone, once its stored text is asked for."""
     broken = outside / "forgotten_mask.py"
     text, removed = MASK.subn(")", TUTORIAL.read_text())
     broken.write_text(text)
@@ -55,7 +55,9 @@ def test_without_its_k_mask_it_fails_and_replays_without_its_file(outside: Path,
     assert main(["replay", str(stored[0])]) == 1
     broken.unlink()
     capsys.readouterr()
-    assert main(["replay", str(stored[0])]) == 1
+    assert main(["replay", str(stored[0])]) == 2
+    assert "--embedded" in capsys.readouterr().err
+    assert main(["replay", str(stored[0]), "--embedded"]) == 1
     assert "failed again: the same bug" in capsys.readouterr().out
     shutil.copy(TUTORIAL, broken)
     assert main(["replay", str(stored[0])]) == 0

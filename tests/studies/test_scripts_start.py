@@ -86,7 +86,7 @@ TINY = (
         ("plan.json", '{"tests": [], "seconds": {}, "passed": 0, "flaky": [], "until": 0}'),
     )),
     Tiny("mutation_score", "--out OUT --kernels small_mma --programs 1 --sources 0 --jobs 1", "1 judged now"),
-    Tiny("named_causes", "--only no_such", "'not failed': 0"),
+    Tiny("named_causes", "--collection launchers --only transposed", "2 faults, 2 right cause"),
     Tiny("one_wrong_word", "--target emulated:sm_100 --size 64 blocked_matmul", "1 found|[2-9] found"),
     Tiny("order_of_sums", "--launchers sequential --jobs 1", "1 launchers, 0 wrong"),
     Tiny("pages", "OUT", "# What the GPUs said"),

@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import replace
 from functools import partial
+from importlib.machinery import PathFinder
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,6 +28,7 @@ def test_packages_that_pythonpath_gives_are_those_of_the_jail_too(tmp_path: Path
     (packages / "landlockpy" / "__init__.py").touch()
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(IMPORTED_FROM), str(other), str(packages)]))
     monkeypatch.syspath_prepend(str(packages))
+    monkeypatch.setattr(sys, "meta_path", [PathFinder])  # where bitverdict was used in this process, installed packages come first
     monkeypatch.delitem(sys.modules, "landlockpy", raising=False)
     assert clean_environment("", {})["PYTHONPATH"] == os.pathsep.join([str(IMPORTED_FROM), str(packages)])
     assert str(packages) in places().readable and str(other) not in places().readable
