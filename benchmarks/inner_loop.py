@@ -68,6 +68,11 @@ def cold(runs: int, environment: dict[str, str]) -> dict:
     }
 
 
+def _take_interrupts() -> None:
+    """Ctrl-C ends what is started, also where a shell that runs this in the background has SIGINT ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 class Watching:
     """``bitverdict watch`` of a copy of the example."""
 
@@ -77,7 +82,12 @@ class Watching:
         self.file.write_text(self.text)
         words = ["watch", f"{self.file}:matmul", "--target", "emulated:sm_90"]
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "bitverdict", *words], stdout=subprocess.PIPE, text=True, env=environment, cwd=CHECKOUT
+            [sys.executable, "-m", "bitverdict", *words],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            cwd=CHECKOUT,
+            preexec_fn=_take_interrupts,
         )
         self.answer()
 
