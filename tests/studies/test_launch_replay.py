@@ -159,6 +159,21 @@ def test_a_float_that_many_programs_add_to_may_be_what_another_order_makes(units
     assert (row["differing"], row["enclosed"], row["enclosed_differing"], row["outside"]) == (0, 1, 1, outside)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize(("units", "outside"), [(1, 0), (-1, 0), (40, 1), (-40, 1)])
+def test_a_half_that_many_programs_add_to_is_held_to_any_order(dtype: torch.dtype, units: int, outside: int) -> None:
+    class CodeOff(StandIn):
+        def launch(self, kernel: Any, grid: tuple[int, int, int], values: Any) -> None:
+            super().launch(kernel, grid, values)
+            values[1].view(torch.int16)[0] += units
+
+    (sent,) = recorded(
+        lambda: counted[(4,)](torch.ones(256, device="cuda").to(dtype), torch.zeros(2, device="cuda").to(dtype), 64)
+    ).sent
+    row = replay(*sent, CodeOff("sm_90"))
+    assert (row["differing"], row["enclosed"], row["enclosed_differing"], row["outside"]) == (0, 1, 1, outside)
+
+
 def test_an_integer_that_many_programs_add_to_is_known_to_the_bit() -> None:
     machine = OneWordOff("sm_90")
     machine.argument, machine.place = 1, 0

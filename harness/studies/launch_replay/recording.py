@@ -22,7 +22,7 @@ from bitverdict.harness.emulator import EmulatedFault
 from bitverdict.harness.emulator.device import Launch
 from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums
 from bitverdict.harness.emulator.memory.global_memory import Region
-from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, keys
+from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
 from bitverdict.harness.studies.launch_replay.recorded import (
     PLACED,
     Enclosed,
@@ -233,9 +233,8 @@ def enclosed_in(regions: Sequence[Region], enclosed: EnclosedMemory) -> tuple[En
         if here.size:
             offset = enclosed.address[here] - region.base
             told.append(Enclosed(number, offset, enclosed.low[here], enclosed.high[here], enclosed.size[here]))
-        for places, low, high in region.sums.bounds(region.raw) if region.sums is not None else ():
-            size = low.dtype.itemsize
-            told.append(Enclosed(number, places * size, keys(low), keys(high), np.full(places.size, size)))
+        for places, low, high, size in region.sums.bounds(region.raw) if region.sums is not None else ():
+            told.append(Enclosed(number, places * size, low, high, np.full(places.size, size)))
     return tuple(told)
 
 
