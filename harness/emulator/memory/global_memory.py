@@ -498,7 +498,8 @@ class GlobalMemory:
                 before[turn] = old
                 memory[places[turn]] = np.where(wrote[turn], new, old)
                 if region.sums is not None and op.integer("atomic_rmw_op", 0) == ADDS_FLOATS:
-                    region.sums.add(op.inputs[1].element, places[turn], old, given[turn])
+                    assert (kind := op.inputs[1]) is not None
+                    region.sums.add(kind.element, places[turn], old, given[turn])
                 region.stored(places[turn][wrote[turn]], size)
                 if reals is not None:
                     decided = None if expected is None else wrote[turn]
