@@ -498,7 +498,8 @@ class GlobalMemory:
                 before[turn] = old
                 memory[places[turn]] = np.where(wrote[turn], new, old)
                 if region.sums is not None and op.integer("atomic_rmw_op", 0) == ADDS_FLOATS:
-                    assert (kind := op.inputs[1]) is not None
+                    kind = op.inputs[1]
+                    assert kind is not None
                     region.sums.add(kind.element, places[turn], old, given[turn])
                 region.stored(places[turn][wrote[turn]], size)
                 if reals is not None:
