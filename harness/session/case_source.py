@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 SPECIALISED = 16  # Triton compiles a size that is a multiple of it anew
 DRAWN_FOR_ONE = 10  # draws for each generated case of a run that keeps some alone
+BY_ITSELF = "each case by itself"
+"""A backend of Hypothesis: its own numbers under another name, so that each case is drawn anew. Under its own name it runs a case
+some five times, each with one number changed, and begins with cases of which only the first numbers are drawn."""
 
 
 class _Enough(Exception):
@@ -284,9 +287,11 @@ def walk(
     import hypothesis
     from hypothesis import HealthCheck, Phase, Verbosity
     from hypothesis.control import current_build_context
+    from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
 
     from bitverdict.harness.session.saved_failures import SavedFailures
 
+    AVAILABLE_PROVIDERS[BY_ITSELF] = AVAILABLE_PROVIDERS["hypothesis"]
     base = source.seed if source.secret is None else source.secret.number("draws")
     saved = SavedFailures(database) if database is not None else None
     settings = hypothesis.settings(
@@ -294,6 +299,7 @@ def walk(
         database=saved,
         deadline=None,
         derandomize=False,
+        backend=BY_ITSELF,
         phases=[Phase[name] for name in phases],
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
         verbosity=Verbosity.quiet,
