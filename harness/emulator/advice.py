@@ -16,6 +16,10 @@ class Advice(Enum):
     RELEASE = "what other threads wrote is released here behind a barrier that the compiler inserts; tl.debug_barrier() says it"
     CLUSTER_BARRIER = "another CTA reaches what is written here behind a relaxed barrier of the cluster that the compiler inserts"
     EQUAL_WORDS = "writes the words that another write puts there, and nothing orders the two: either may stay"
+    REDUNDANT_LOAD = (
+        "warps that hold a copy load here what one of them stores, and no barrier orders the two: a copy that comes late decides "
+        "nothing"
+    )
     DUPLICATE_ROWS = "scatters two rows to one place: either may win"
     STRIDE_CUT = "a descriptor's strides must be multiples of 16 bytes: what is over is dropped"
     LANES_DIFFER = (

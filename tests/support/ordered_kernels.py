@@ -346,6 +346,14 @@ def few_for_many(rows, out, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def few_in_place(rows, out, BLOCK: tl.constexpr):
+    """Fewer elements than threads: each warp sums its own copies, and one warp alone stores what comes of its sum."""
+    places = tl.arange(0, 32)
+    seen = tl.load(rows + places)
+    tl.store(rows + places, seen - tl.sum(seen))
+
+
+@triton.jit
 def tally(word, out, BLOCK: tl.constexpr):
     """One thread keeps a tally in memory: no other needs what it reads."""
     tl.store(word, tl.load(word) + 1)

@@ -30,13 +30,18 @@ READERS = (
 _POINTS = ("!tt.ptr<", "!tt.tensordesc<", "!ttng.tensordesc_im2col<")
 _ELEMENTWISE = (
     "arith.", "math.", "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.int_to_ptr", "tt.ptr_to_int",
-    "tt.mulhiui",
+    "tt.mulhiui", "tt.extern_elementwise",
 )  # fmt: skip
 
 
 def points(text: str) -> bool:
     """Whether a value of the type `text` leads to global memory."""
     return any(mark in text for mark in _POINTS)
+
+
+def elementwise(op: Operation) -> bool:
+    """Whether each thread makes the elements of the results of `op` that it holds from its own elements of the operands."""
+    return op.name.startswith(_ELEMENTWISE)
 
 
 class ProgramFacts:
@@ -215,25 +220,30 @@ class ProgramFacts:
 
     def _leaves_by(self, op: Operation, place: int) -> bool:
         value = op.operands[place]
-        if op.name in ("tt.store", "tt.return", "ttg.async_copy_global_to_local") or op.name in ATOMICS:
+        if op.name in ("tt.store", "ttg.async_copy_global_to_local") or op.name in ATOMICS:
             return False  # the element's own thread does it
         if op.successors:
             if op.name == "cf.cond_br" and place == 0:
                 return True
-            handed = zip(op.successors, op.handed(), strict=True)
-            return any(
-                self._leaves(self._argument(op, label, at)) for label, given in handed for at, v in enumerate(given) if v == value
-            )
-        if op.name == "tt.load" or op.name.startswith(_ELEMENTWISE):
+            handed = [(self.arguments_of(op, label), given) for label, given in zip(op.successors, op.handed(), strict=True)]
+            return any(self._leaves(a) for arguments, given in handed for a, v in zip(arguments, given, strict=True) if v == value)
+        if op.name == "tt.load" or elementwise(op):
             return any(self._leaves(result) for result in op.results)
         return True
 
-    def _argument(self, op: Operation, label: str, at: int) -> str:
+    def arguments_of(self, op: Operation, label: str) -> list[str]:
+        """The arguments of the block `label` to which the branch `op` goes."""
+        return self._targets[id(op)][label]
+
+    @cached_property
+    def _targets(self) -> dict[int, dict[str, list[str]]]:
+        """By the id of a branch: the arguments of the blocks that it may go to, by label."""
+        made: dict[int, dict[str, list[str]]] = {}
         for function in self.program.functions.values():
             for blocks in _block_lists(function.blocks):
-                if any(op in block.operations for block in blocks):
-                    return next(block for block in blocks if block.label == label).arguments[at][0]
-        return ANY
+                arguments = {block.label: [value for value, _ in block.arguments] for block in blocks}
+                made |= {id(op): arguments for block in blocks for op in block.operations if op.successors}
+        return made
 
 
 def _all(blocks: list[Block]) -> Iterator[Operation]:

@@ -25,6 +25,7 @@ from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.async_rules import Proxy, rule_of
 from bitverdict.harness.emulator.execution.threads import SCALAR, WARP, Owners, owners
 from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.frontend.demanded_copies import DemandedCopies
 from bitverdict.harness.emulator.memory.onchip import zeros
 
 if TYPE_CHECKING:
@@ -386,25 +387,36 @@ class GlobalOrder:
                 continue
             at = np.flatnonzero(near & (events == event))
             there = _elements_at(earlier, access.places[at])
+            in_warps = event < agent.warp_segment or did == "reads"  # a warp has read for all its threads before one of it writes
             mine, theirs = self._threads(access, at // access.times), self._threads(earlier, there)
-            for one, bits in (mine, theirs):  # a copy in another thread that somebody looks at is another thread
-                if bits:
-                    self._apart(access, at, event, np.zeros_like(one), np.full_like(one, bits), does, did)
-            self._apart(access, at, event, mine[0], theirs[0], does, did)
+            differ = _apart(mine, theirs, self.warp if in_warps else 1)
+            for which in (access, earlier):
+                copies = self._copies(which)
+                if not _apart(0, copies, self.warp if in_warps else 1):
+                    continue
+                if _apart(0, copies & self.demanded.of(which.op), self.warp if in_warps else 1):
+                    differ = np.ones(at.size, np.bool_)  # a copy in another thread that somebody looks at is another thread
+                else:
+                    self.notes.add(Note(Advice.REDUNDANT_LOAD, which.op.location))
+            if differ.any():
+                self._race(access, int(at[differ.argmax()]), event, does, did, threads=True)
 
-    def _threads(self, access: Access, elements: np.ndarray) -> tuple[np.ndarray, int]:
-        """(the thread that touches each of `elements`, bits by which threads differ that load it too and go on to use it)."""
+    def _threads(self, access: Access, elements: np.ndarray) -> np.ndarray:
+        """The thread that touches each of `elements`."""
         if access.kind in ASYNC:
-            return np.zeros(elements.size, np.int32), 0  # one thread issues it
-        held = self.owners_of(access.op)
-        used = held.copies and access.loads and self.facts.leaves_its_thread(access.op)
-        return held.threads[elements], held.copies & self.all_threads if used else 0
+            return np.zeros(elements.size, np.int32)  # one thread issues it
+        return self.owners_of(access.op).threads[elements]
 
-    def _apart(self, access: Access, at: np.ndarray, event: int, mine: np.ndarray, theirs: np.ndarray, does: str, did: str) -> None:
-        if event < access.agent.warp_segment or did == "reads":  # a warp has read for all its threads before it goes on to write
-            mine, theirs = mine // self.warp, theirs // self.warp
-        if (differ := mine != theirs).any():
-            self._race(access, int(at[differ.argmax()]), event, does, did, threads=True)
+    def _copies(self, access: Access) -> int:
+        """Bits by which threads differ that load the elements of `access` too and go on to more than a store of their own."""
+        if access.kind in ASYNC or not access.loads or not self.facts.leaves_its_thread(access.op):
+            return 0
+        return self.owners_of(access.op).copies & self.all_threads
+
+    @cached_property
+    def demanded(self) -> DemandedCopies:
+        """Which copies of what a load found decide anything."""
+        return DemandedCopies(self.facts, self.all_threads)
 
     # -- the async proxy ----------------------------------------------------------------------------------------------
     def _hold_proxy(self, access: Access, events: np.ndarray, does: str) -> None:
@@ -709,6 +721,11 @@ class GlobalOrder:
         if told is not None and told.release is not None:
             return f"program {other} released at {told.release[0].location}, before this"
         return f"program {other} has released nothing"
+
+
+def _apart(mine: Any, theirs: Any, threads: int) -> Any:
+    """Where `mine` and `theirs`, numbers of threads, lie in different groups of so many `threads`."""
+    return mine // threads != theirs // threads
 
 
 def _past(verb: str) -> str:

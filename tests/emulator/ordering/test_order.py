@@ -127,6 +127,12 @@ def two_tensors(programs: int, size: int) -> Callable:
     return run
 
 
+def few_in_place(kernel) -> bool:
+    rows = numbers(32)
+    kernel[(1,)](rows, zeros(BLOCK), BLOCK)
+    return torch.equal(rows, numbers(32) - 31 * 16)
+
+
 def own_elements(kernel) -> bool:
     rows = zeros(BLOCK)
     kernel[(1,)](rows, BLOCK)
@@ -172,7 +178,8 @@ KERNELS: dict[str, Callable] = {
     "by_bytes": two_tensors(2, 2 * BLOCK),
     "read_by_all": two_tensors(PROGRAMS, BLOCK),
     "few_for_many": two_tensors(1, BLOCK),
-    "tally": two_tensors(1, 1),
+    "few_in_place": few_in_place,
+    "tally": two_tensors(1, 64),
     "stored_then_loaded": bulk(1),
     "stored_twice": bulk(1),
     "written_then_fetched": bulk(1),
@@ -319,9 +326,16 @@ TWINS = (
     Twin("summed_on_the_way", "tl.sum(values * 3)", "1", ("tl.store(rows + values", "tl.load(rows + BLOCK"), "no barrier"),
     Twin("own_elements", "* 2 + 1)\n    tl.store(places, tl.load(places)", "* 2 + 1)\n    tl.store(places, tl.load(places + 1)",
          ("tl.store(places, tl.load(places) * 2 + 1)", "tl.load(places + 1)"), "no barrier"),
-    Twin("few_for_many", "seen = tl.load(rows + places) * 2", "seen = tl.load(rows + places) + tl.sum(tl.load(rows + places))",
+    Twin("few_for_many", "tl.store(out + places, seen)", "tl.store(out + tl.arange(0, BLOCK), tl.sum(seen) + tl.arange(0, BLOCK))",
          ("tl.store(rows + places", "seen ="), "no barrier"),
-    Twin("tally", "tl.store(out, tl.load(word))", "tl.store(out + tl.arange(0, 1), tl.load(word) + tl.arange(0, 1))",
+    Twin("few_in_place", "seen - tl.sum(seen))",
+         "seen)\n    tl.store(out + tl.arange(0, BLOCK), tl.sum(seen) + tl.arange(0, BLOCK))",
+         ("tl.store(rows + places", "seen ="), "another thread of it read"),
+    Twin("few_in_place", "seen - tl.sum(seen)", "seen - tl.load(out + tl.sum(seen) % BLOCK)",
+         ("tl.store(rows + places", "seen ="), "another thread of it read"),
+    Twin("few_in_place", "    tl.store(", "    if tl.sum(seen) > 0:\n        tl.store(",
+         ("tl.store(rows + places", "seen ="), "another thread of it read"),
+    Twin("tally", "tl.store(out, tl.load(word))", "tl.store(out + tl.arange(0, 64), tl.load(word) + tl.arange(0, 64))",
          ("tl.store(word", "tl.store(out"), "no barrier"),
     Twin("in_its_own_layout", "own = places_of()", "own = places_of(2)", (PUT, "gl.load(rows + own)"),
          "another thread of it wrote"),
@@ -427,6 +441,16 @@ def test_a_warp_has_read_for_all_its_threads_before_one_of_them_writes(warps, sc
         else:
             with pytest.raises(EmulatedFault, match=r"race: .* writes byte 0 of x, which another thread of it read"):
                 lowered_to[(1,)](x, num_warps=2)
+
+
+def test_copies_of_other_warps_that_decide_nothing_are_an_advice():
+    """What each element's own thread stores of what it loaded itself is none."""
+    module = load(SOURCES[0])
+    _, device = launched(module, "few_in_place", "eager")
+    line = 1 + SOURCES[0].read_text().splitlines().index("    seen = tl.load(rows + places)")
+    (advice,) = [said for said in device.advice if "decides nothing" in said]
+    assert f"ordered_kernels.py:{line}: " in advice
+    assert not launched(module, "few_for_many", "eager")[1].advice
 
 
 def test_there_are_many_pairs_of_right_and_wrong():
