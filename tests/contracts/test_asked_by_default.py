@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.contracts.described.contract import DescribedContract, Description
-from bitverdict.harness.contracts.described.decisions import Between
 from bitverdict.harness.contracts.described.draw import Draw
+from bitverdict.harness.contracts.described.options import Between
 from bitverdict.harness.contracts.described.required import covering
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case

@@ -119,6 +119,42 @@ def taken(table, rows, *, wide=True):
 
 
 @triton.jit
+def _taken_or_zero(table, rows, y, m, n, BELOW_0: tl.constexpr, BLOCK: tl.constexpr):
+    row, at = tl.load(rows + tl.program_id(0)), tl.arange(0, BLOCK)
+    inside = (row < m) & ((row >= 0) | BELOW_0)
+    tl.store(y + tl.program_id(0) * n + at, tl.load(table + row * n + at, mask=inside & (at < n), other=0.0), mask=at < n)
+
+
+def taken_or_zero(table, rows, *, below_0=False):
+    """The rows of a table that `rows` name, zeros for those it does not have; wrong for numbers `below_0`."""
+    m, n = table.shape
+    y = torch.empty((rows.shape[0], n), dtype=table.dtype, device=table.device)
+    _taken_or_zero[(rows.shape[0],)](table, rows, y, m, n, below_0, triton.next_power_of_2(n))
+    return y
+
+
+@triton.jit
+def _sums_of_parts(x, offsets, y, WHOLE: tl.constexpr, BLOCK: tl.constexpr):
+    part, at = tl.program_id(0), tl.arange(0, BLOCK)
+    start, end = tl.load(offsets + part), tl.load(offsets + part + 1)
+    total = tl.zeros((BLOCK,), tl.float32)
+    if WHOLE:
+        for place in range(start, end, BLOCK):
+            total += tl.load(x + place + at, mask=place + at < end, other=0.0)
+    else:
+        total += tl.load(x + start + at, mask=start + at < end, other=0.0)
+    tl.store(y + part, tl.sum(total, 0))
+
+
+def sums_of_parts(x, offsets, *, whole=True):
+    """The sum of each part of x; of the first 32 elements of each, where it is not the whole."""
+    parts = offsets.shape[0] - 1
+    y = torch.empty(parts, dtype=x.dtype, device=x.device)
+    _sums_of_parts[(parts,)](x, offsets, y, whole, 32)
+    return y
+
+
+@triton.jit
 def _flagged(x, y, n, FACTOR: tl.constexpr, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(y + at, tl.load(x + at, mask=at < n) * FACTOR, mask=at < n)

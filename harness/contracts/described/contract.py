@@ -20,7 +20,9 @@ from bitverdict.harness.contracts.described.arguments import assign, check_argum
 from bitverdict.harness.contracts.described.before_launch import Used, nothing_is_launched
 from bitverdict.harness.contracts.described.draw import Discarded, Draw, of_a_draw, operands_of
 from bitverdict.harness.contracts.described.dtypes import format_of, torch_dtype
+from bitverdict.harness.contracts.described.number_lists import MOST_WRITTEN, Indices
 from bitverdict.harness.contracts.described.operands import ASKED, PLAIN, SPECIAL, operand
+from bitverdict.harness.contracts.described.options import DIVISOR, Options
 from bitverdict.harness.contracts.described.outputs import expected_output
 from bitverdict.harness.contracts.described.record import OPERANDS, Drawn, Entry
 from bitverdict.harness.contracts.described.required import asked_by_default, listing
@@ -248,27 +250,35 @@ class DescribedContract(ReturningContract):
 
     def simpler(self, case: Case) -> Iterator[Case]:
         """`case` with one draw made simpler, the others as they are, as far as the body draws them still."""
-        values = [entry.value for entry in case.problem.draws]
-        for place, options in enumerate(self._options(values)):
-            for value in options.simpler(values[place]) if options is not None else ():  # type: ignore[arg-type]
+        entries: tuple[Entry, ...] = case.problem.draws
+        for place, options in enumerate(self._options([entry.value for entry in entries])):
+            for value in self._simpler_values(case, place, options) if options is not None else ():
                 try:
-                    problem = self.drawn(decisions.Simplest([*values[:place], value, *values[place + 1 :]]))
+                    problem = self.drawn(decisions.Reduced(entries, place, value))
                 except UsageError:
                     continue
                 if problem is not None and problem != case.problem:
                     yield dataclasses.replace(case, problem=problem)
 
-    def _options(self, values: Sequence[Any]) -> list[decisions.Options | None]:
+    def _simpler_values(self, case: Case, place: int, options: Options) -> list[Any]:
+        """Values of the draw at `place`, the simplest first; of indices that their words draw, indices that are fewer of these."""
+        entry: Entry = case.problem.draws[place]
+        values = list(options.simpler(entry.value))
+        if isinstance(options, Indices) and options.count <= MOST_WRITTEN and not isinstance(entry.value, tuple):
+            values += options.plainer(operand(case, entry, place, entry.name).codes.ravel().tolist())
+        return values
+
+    def _options(self, values: Sequence[Any]) -> list[Options | None]:
         """What each draw of a case may be."""
-        asked: list[decisions.Options | None] = []
+        options_drawn: list[Options | None] = []
 
         class Listens(decisions.Simplest):
-            def decide(self, place: int, kind: str, name: str, options: decisions.Options) -> Any:
-                asked.append(options)
+            def decide(self, place: int, kind: str, name: str, options: Options) -> Any:
+                options_drawn.append(options)
                 return super().decide(place, kind, name, options)
 
         self.drawn(Listens(values))
-        return [*asked, *[None] * (len(values) - len(asked))][: len(values)]
+        return [*options_drawn, *[None] * (len(values) - len(options_drawn))][: len(values)]
 
     def sizes(self, case: Case) -> dict[str, int]:
         """The sizes that the body draws, by their names; one without is called "size" and its number."""
@@ -311,10 +321,10 @@ class DescribedContract(ReturningContract):
             seen["dtype"] = next(iter(formats))
         for place, entry in enumerate(entries):
             called = entry.name or f"draw {place}"
-            if entry.kind == "size":
-                seen[f"{called} mod 16"] = int(entry.value or 0) % decisions.DIVISOR
+            if isinstance(entry.value, int) and entry.kind == "size":
+                seen[f"{called} mod 16"] = entry.value % DIVISOR
             elif entry.kind in ("choice", "flag", "tensor", "indices", "offsets", "mask"):
-                seen[called] = str(entry.value)
+                seen[called] = "written out" if isinstance(entry.value, tuple) else str(entry.value)
         return seen
 
     # --- one case

@@ -1,7 +1,5 @@
-"""Who decides what a body draws: Hypothesis, the list of required cases, or the record of a case that is judged again.
-
-A draw asks for one of three things: an integer between two ends, a number between two ends, or one of some values.
-"""
+"""Who decides what a body draws: Hypothesis, the list of required cases, or the record of a case that is judged again. What a draw
+may be stands in `described.options`."""
 
 from __future__ import annotations
 
@@ -10,113 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from bitverdict.harness.contracts.described.number_lists import Indices
+from bitverdict.harness.contracts.described.options import Between, OneOf, Options
 from bitverdict.harness.contracts.described.record import CONTIGUOUS, SHAPED, SIZES, Entry, Value
 from bitverdict.harness.model.usage import UsageError
-
-DIVISOR = 16  # Triton compiles a size that is a multiple of it anew
-PRIMES = (7, 13, 31, 61, 127, 251, 509, 1021, 2039, 4093)
-
-
-@dataclass(frozen=True)
-class Between:
-    """An integer from `low` to `high`, a multiple of `multiple_of`; edges lie at the ends, around `around` and around powers of
-    two."""
-
-    low: int
-    high: int
-    around: int | None = None
-    multiple_of: int = 1
-
-    def fits(self, value: Value) -> bool:
-        return type(value) is int and self.low <= value <= self.high and value % self.multiple_of == 0
-
-    def told(self) -> str:
-        """The values, for an error."""
-        multiple = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
-        return f"an integer from {self.low} to {self.high}{multiple}"
-
-    @property
-    def simplest(self) -> int:
-        return -(-self.low // self.multiple_of) * self.multiple_of
-
-    @property
-    def middle(self) -> int:
-        """Neither end, where there is another: above `around`, or halfway."""
-        beside = (self.around if self.around is not None else (self.low + self.high) // 2) // self.multiple_of + 1
-        return min(max(beside * self.multiple_of, self.simplest), self.high // self.multiple_of * self.multiple_of)
-
-    def edges(self) -> list[int]:
-        """The values that are worth most: the smallest, below, at and above `around`, the largest; then others, ascending."""
-        middle = [] if self.around is None else [self.around + step * self.multiple_of for step in (1, 0, -1)]
-        powers = [1 << power for power in range(self.high.bit_length() + 1)]
-        near = [times * DIVISOR + step for times in (1, 2, 3, 5) for step in (-1, 0, 1)]
-        whole = [times * self.multiple_of for times in (3, 5, 7, *PRIMES)] if self.multiple_of > 1 else []  # no power of two
-        others = sorted({*powers, *PRIMES, *near, *whole, *(power - 1 for power in powers), *(power + 1 for power in powers)})
-        largest = self.high // self.multiple_of * self.multiple_of
-        listed = [self.simplest, *middle, largest, *others]
-        return [value for value in dict.fromkeys(listed) if self.fits(value)]
-
-    def simpler(self, value: int) -> list[int]:
-        """Values nearer to the simplest, the simplest first."""
-        unit, first = self.multiple_of, self.simplest
-        steps = (value - first) // unit
-        ladder = [0, *(1 << power for power in range(max(steps, 0).bit_length())), steps // 2, steps - steps // 4, steps - 1]
-        return [first + step * unit for step in sorted({step for step in ladder if 0 <= step < steps})]
-
-
-@dataclass(frozen=True)
-class OneOf:
-    """One of `values`, the plainest first. The last `rare` of them are required cases' alone."""
-
-    values: tuple[Value, ...]
-    rare: int = 0
-
-    @property
-    def common(self) -> tuple[Value, ...]:
-        """The values that are drawn."""
-        return self.values[: len(self.values) - self.rare]
-
-    def fits(self, value: Value) -> bool:
-        return any(value == each and type(value) is type(each) for each in self.values)
-
-    def told(self) -> str:
-        """The values, for an error."""
-        return f"one of {', '.join(map(str, self.values))}"
-
-    @property
-    def simplest(self) -> Value:
-        return self.values[0]
-
-    def simpler(self, value: Value) -> list[Value]:
-        return list(self.values[: self.values.index(value)])
-
-
-@dataclass(frozen=True)
-class Real:
-    """A number from `low` to `high`; edges are the ends, and 0 and 1 where they lie between."""
-
-    low: float
-    high: float
-
-    def fits(self, value: Value) -> bool:
-        return isinstance(value, float) and self.low <= value <= self.high
-
-    def told(self) -> str:
-        """The values, for an error."""
-        return f"a number from {self.low} to {self.high}"
-
-    @property
-    def simplest(self) -> float:
-        return min((0.0, 1.0, self.low, self.high), key=lambda value: (not self.fits(value), abs(value)))
-
-    def edges(self) -> list[float]:
-        return [value for value in dict.fromkeys((1.0, 0.0, self.low, self.high, 0.5, -1.0)) if self.fits(value)]
-
-    def simpler(self, value: float) -> list[float]:
-        return [less for less in dict.fromkeys((self.simplest, 1.0, float(round(value)))) if self.fits(less) and less != value]
-
-
-Options = Between | OneOf | Real
 
 
 class Source(Protocol):
@@ -132,12 +27,25 @@ class Simplest:
         self.kept = kept
 
     def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
-        if place < len(self.kept) and options.fits(self.kept[place]):
-            return self.kept[place]
-        wanted = self.kept[place] if place < len(self.kept) else None
-        if isinstance(options, Between) and type(wanted) is int:
-            return max(min(wanted, options.high) // options.multiple_of * options.multiple_of, options.simplest)
-        return options.simplest
+        if place >= len(self.kept):
+            return options.simplest
+        return self.kept[place] if options.fits(self.kept[place]) else options.nearest(self.kept[place])
+
+
+class Reduced(Simplest):
+    """The draws `entries` with `value` at one place. Where a table gets another number of rows, indices past its end keep their
+    distance from it."""
+
+    def __init__(self, entries: Sequence[Entry], place: int, value: Value) -> None:
+        values = [entry.value for entry in entries]
+        super().__init__([*values[:place], value, *values[place + 1 :]])
+        self.entries = entries
+
+    def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
+        value = self.kept[place] if place < len(self.kept) else None
+        if isinstance(options, Indices) and isinstance(value, tuple) and self.entries[place].kind == kind:
+            return options.carried(value, self.entries[place].asked[0])
+        return super().decide(place, kind, name, options)
 
 
 @dataclass(frozen=True)
@@ -208,16 +116,7 @@ class ByHypothesis:
         self.draw = draw
 
     def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
-        from hypothesis import strategies as st
-
-        if isinstance(options, OneOf):
-            return self.draw(st.sampled_from(options.common))
-        if isinstance(options, Real):
-            whole = st.floats(options.low, options.high, allow_nan=False, width=32)
-            return self.draw(st.sampled_from(options.edges()) | whole)
-        unit = options.multiple_of
-        anywhere = st.integers(options.simplest // unit, options.high // unit).map(lambda times: times * unit)
-        return self.draw(st.sampled_from(options.edges()) | anywhere)
+        return self.draw(options.strategy())
 
 
 class Recorded:
@@ -264,12 +163,10 @@ _TENSOR = re.compile(r"\w+\([\d,]*\)(:.*)?")
 
 def _read(text: str, options: Options, name: str) -> Value:
     """The value that a report tells as `text`. UsageError for one that cannot be drawn."""
-    values = options.values if isinstance(options, OneOf) else ()
-    found: Value = next((value for value in values if str(value) == text), None)
     try:
-        found = int(text) if isinstance(options, Between) else float(text) if isinstance(options, Real) else found
+        value = options.read(text)
     except ValueError:
-        found = None
-    if not options.fits(found):
+        value = None
+    if not options.fits(value):
         raise UsageError(f"--case: {name}={text}: must be {options.told()}")
-    return found
+    return value

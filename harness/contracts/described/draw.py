@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
 
 from bitverdict.harness.contracts.base.single_config import far_pad
 from bitverdict.harness.contracts.described.before_launch import Placeholder
-from bitverdict.harness.contracts.described.decisions import Between, OneOf, Options, Real, Source
+from bitverdict.harness.contracts.described.decisions import Source
 from bitverdict.harness.contracts.described.dtypes import INTEGERS, format_of, kind_of, storage_of, torch_dtype
+from bitverdict.harness.contracts.described.number_lists import Indices, Lengths
 from bitverdict.harness.contracts.described.operands import INDEX_SPREADS, MASKS, PARTS, check_values, limits_of
+from bitverdict.harness.contracts.described.options import Between, OneOf, Options, Real
 from bitverdict.harness.contracts.described.record import CONTIGUOUS, FAR, OPERANDS, PADDED, Entry
 from bitverdict.harness.model.usage import BodyError, UsageError, did_you_mean
 
@@ -157,17 +160,42 @@ class Draw:
         if below < 1 or (distinct and count > below):
             rule = "below must be at least 1, and with distinct at least the number of indices"
             raise UsageError(f"draw.indices({sizes}, {below}, distinct={distinct}): {rule}")
-        spreads = INDEX_SPREADS[distinct, out_of_bounds]
-        return self._placed("indices", name, OneOf(spreads), (below, distinct, out_of_bounds), format_name, sizes)
+        if kind_of(format_name) != "integer":
+            raise UsageError(f"draw.indices(dtype={dtype!r}): must be one of {', '.join(INTEGERS)}")
+        most = int(np.iinfo(INTEGERS[format_name]).max)
+        options = Indices(INDEX_SPREADS[distinct, out_of_bounds], 0, count, below, distinct, out_of_bounds, most)
+        return self._placed("indices", name, options, (below, distinct, out_of_bounds), format_name, sizes)
 
-    def offsets(self, parts: int, total: int, *, dtype: Any = "int32", name: str = "") -> Any:
-        """A tensor of `parts` + 1 offsets from 0 to `total`, none below the one before it, as `cu_seqlens` and bags take them. Part
-        i goes from offset i to the next one, and may be empty."""
+    def lengths(self, count: int, low: int, high: int, *, total: int | None = None, name: str = "") -> tuple[int, ...]:
+        """`count` lengths from `low` to `high`, together at most `total`, as the sequences of a ragged batch have them: integers,
+        known while the body draws. `draw.offsets(lengths)` and `draw.numbers(lengths)` give them to the kernel.
+
+        Required cases have all the least, all alike, one long among the least, and mixtures of powers of two and their neighbours.
+        """
+        most = high * count if total is None else total
+        if not (count >= 1 and 0 <= low <= high and low * count <= most):
+            rule = "count must be at least 1, low from 0 to high, and total at least count times low"
+            raise UsageError(f"draw.lengths({count}, {low}, {high}, total={total}): {rule}")
+        return self._decided("lengths", name, Lengths(count, low, high, most), (count, low, high, total))
+
+    def numbers(self, values: Sequence[Any], *, dtype: Any = "int32", name: str = "") -> Any:
+        """A tensor of integers that the body computed from its draws: lengths, a table of blocks."""
         format_name = format_of(dtype)
-        if not (parts >= 1 and total >= 0) or kind_of(format_name) != "integer":
-            raise UsageError(
-                f"draw.offsets({parts}, {total}, dtype={dtype!r}): parts must be at least 1, total at least 0, of integers"
-            )
+        array = np.asarray(values)
+        if kind_of(format_name) != "integer" or not array.size or array.dtype.kind not in "iu":
+            raise UsageError(f"draw.numbers({values!r:.100}, dtype={dtype!r}): must be integers, at least one, of an integer type")
+        limits_of(format_name, int(array.min()), int(array.max()))
+        return self._placed("numbers", name, OneOf((CONTIGUOUS,)), (_nested(array.tolist()),), format_name, array.shape)
+
+    def offsets(self, parts: int | Sequence[int], total: int | None = None, *, dtype: Any = "int32", name: str = "") -> Any:
+        """A tensor of `parts` + 1 offsets from 0 to `total`, none below the one before it, as `cu_seqlens` and bags take them. Part
+        i goes from offset i to the next one, and may be empty. `parts` may be the lengths of the parts themselves."""
+        format_name = format_of(dtype)
+        if not isinstance(parts, int) and total is None:
+            return self.numbers([0, *accumulate(parts)], dtype=dtype, name=name)
+        if not (isinstance(parts, int) and total is not None and parts >= 1 and total >= 0) or kind_of(format_name) != "integer":
+            rule = "parts must be at least 1, total at least 0, of an integer type; or parts are lengths, without a total"
+            raise UsageError(f"draw.offsets({parts}, {total}, dtype={dtype!r}): {rule}")
         return self._placed("offsets", name, OneOf(PARTS), (parts, total), format_name, (parts + 1,))
 
     def mask(self, shape: int | Sequence[int], *, name: str = "") -> Any:
@@ -261,6 +289,11 @@ def of_a_draw(error: Exception) -> str | None:
 def operands_of(entries: Iterable[Entry]) -> list[tuple[int, Entry]]:
     """The draws that are operands, each with its place."""
     return [(place, entry) for place, entry in enumerate(entries) if entry.kind in OPERANDS]
+
+
+def _nested(values: Any) -> Any:
+    """Lists within lists as tuples."""
+    return tuple(map(_nested, values)) if isinstance(values, list) else values
 
 
 def _shape(given: int | Sequence[int]) -> tuple[int, ...]:

@@ -69,9 +69,7 @@ def operand(case: Case, entry: Entry, place: int, name: str) -> Operand:
     """The operand of the draw at `place`, called `name`."""
     assert entry.shape is not None
     rng = regimes.generator(case.data_seed, f"draw {place}")
-    codes = {"tensor": _tensor, "integers": _integers, "indices": _indices, "offsets": _offsets, "mask": _mask, "scales": _scales}[
-        entry.kind
-    ](case, entry, rng)
+    codes = _WORDS[entry.kind](case, entry, rng)
     return Operand(name=name, format=entry.dtype, codes=codes, strides=entry.strides, offset=entry.offset)
 
 
@@ -107,6 +105,10 @@ def _integers(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
     return rng.integers(low, high, entry.shape, endpoint=True).astype(INTEGERS[entry.dtype])
 
 
+def _numbers(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
+    return np.array(entry.asked[0], INTEGERS[entry.dtype])
+
+
 def _near_the_top(entry: Entry, high: int, rng: np.random.Generator) -> np.ndarray:
     """Codes of quantised numbers in the regime `EIGHTHS`: of one sign, so that sums grow to what a narrow accumulator loses."""
     return rng.integers(max(high - 1, 0), high, entry.shape, endpoint=True).astype(INTEGERS[entry.dtype])
@@ -114,6 +116,8 @@ def _near_the_top(entry: Entry, high: int, rng: np.random.Generator) -> np.ndarr
 
 def _indices(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
     assert entry.shape is not None
+    if isinstance(entry.value, tuple):
+        return np.array(entry.value, INTEGERS[entry.dtype]).reshape(entry.shape)
     below, distinct, _ = entry.asked
     count = int(np.prod(entry.shape, dtype=np.int64))
     if distinct:
@@ -167,3 +171,14 @@ def _scales(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
     one = 127 if entry.dtype == "e8m0" else 56  # the code of 1
     spread = 8 if entry.dtype == "e8m0" else 24
     return (one + rng.integers(-spread, spread, entry.shape, endpoint=True)).astype(np.uint8)
+
+
+_WORDS = {
+    "tensor": _tensor,
+    "integers": _integers,
+    "numbers": _numbers,
+    "indices": _indices,
+    "offsets": _offsets,
+    "mask": _mask,
+    "scales": _scales,
+}

@@ -5,22 +5,37 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
 from typing import Any
 
 from bitverdict.harness.model.usage import UsageError
 
-Value = int | float | str | bool | None
-KINDS = ("size", "choice", "flag", "scalar", "tensor", "integers", "indices", "offsets", "mask", "scales", "output")
+Plain = int | float | str | bool | None
+Value = Plain | tuple[int, ...]
+KINDS = (
+    "size", "choice", "flag", "scalar", "lengths", "tensor", "integers", "numbers", "indices", "offsets", "mask", "scales", "output"
+)  # fmt: skip
 """What a body may draw; the names of the methods of `Draw`."""
-OPERANDS = ("tensor", "integers", "indices", "offsets", "mask", "scales")
+OPERANDS = ("tensor", "integers", "numbers", "indices", "offsets", "mask", "scales")
 """Those whose words the case's data seed makes."""
+LISTED = ("lengths", "indices")
+"""Those whose value may be a list of integers."""
 SHAPED = (*OPERANDS, "output")
 SIZES = "sizes"  # of a report: those without a name
 
 
+def text_of(value: Value) -> str:
+    """A value in a report; of a list with equal neighbours as one: ``0*3,40``."""
+    if not isinstance(value, tuple):
+        return str(value)
+    runs = [(number, len(list(same))) for number, same in groupby(value)]
+    return ",".join(f"{number}*{count}" if count > 1 else str(number) for number, count in runs)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One draw. `value` was drawn: a number, a choice, how a tensor lies, where indices lie. The rest follows from what was asked.
+    """One draw. `value` was drawn: a number, a choice, lengths, how a tensor lies, where indices lie
+    or the indices themselves. The rest follows from what was asked.
 
     `asked` is what the body asked for, so that a body that asks otherwise the second time shows. `strides` are in elements, None
     for contiguous rows; `offset` is the elements before the first. `called` is the reference's name for an operand.
@@ -39,8 +54,8 @@ class Entry:
     def told(self) -> str:
         """The draw in a report: ``k=8``, ``x=fp16(3,65)``."""
         if self.shape is None:
-            return f"{self.name or self.kind}={self.value}"
-        lies = f":{self.value}" if self.value not in (None, CONTIGUOUS) else ""
+            return f"{self.name or self.kind}={text_of(self.value)}"
+        lies = f":{text_of(self.value)}" if self.value not in (None, CONTIGUOUS) else ""
         return f"{self.name or self.called or self.kind}={self.dtype}{str(self.shape).replace(' ', '')}{lies}"
 
 
@@ -97,7 +112,11 @@ def _entry(record: Any, place: str) -> Entry:
         raise UsageError(f"{place} is {record!r:.100}: must be a draw of kind {', '.join(KINDS)}")
     made = Entry(**{name: _tuples(value) for name, value in record.items()})
     for name, kinds, must in (
-        ("value", int | float | str | bool | None, "a number, a text, true, false or null"),
+        (
+            "value",
+            Plain | tuple if made.kind in LISTED else Plain,
+            "a number, a text, true, false or null; of lengths and indices a list",
+        ),
         ("name", str, "a text"),
         ("dtype", str, "a text"),
         ("called", str, "a text"),
@@ -109,6 +128,8 @@ def _entry(record: Any, place: str) -> Entry:
         sizes = getattr(made, name)
         if sizes is not None and not (isinstance(sizes, tuple) and all(type(size) is int and size >= 0 for size in sizes)):
             raise UsageError(f"{place}.{name} is {sizes!r:.100}: must be a list of integers of at least 0")
+    if isinstance(made.value, tuple) and not all(type(number) is int for number in made.value):
+        raise UsageError(f"{place}.value is {made.value!r:.100}: must be a list of integers, where it is a list")
     if type(made.offset) is not int or made.offset < 0:
         raise UsageError(f"{place}.offset is {made.offset!r:.100}: must be an integer of at least 0")
     return made
