@@ -145,6 +145,16 @@ def leave_processes(channel: socket.socket, number: int, leave_the_group: bool) 
     time.sleep(60)
 
 
+def start_processes(channel: socket.socket, number: int) -> None:
+    """Processes that live as long as the one that started them: nothing but a limit on their number ends them."""
+    for _ in range(number):
+        if not os.fork():
+            time.sleep(60)
+            os._exit(0)
+    _tell(channel, started=number)
+    time.sleep(60)
+
+
 def make_processes_without_end(channel: socket.socket) -> None:
     while True:
         with contextlib.suppress(OSError):

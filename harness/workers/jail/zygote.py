@@ -304,8 +304,9 @@ class Zygote:
             processes, threads = groups.get(one.pid) or (1, _threads(one.pid))
             if threads > THREADS:
                 self._kill(one, f"it has more than {THREADS} threads")
-            if processes > 1 + self._setting.policy.processes + self._setting.policy.beside:
-                self._kill(one, f"it has started more than {self._setting.policy.processes} processes")
+            may_start = self._setting.policy.processes
+            if processes > 1 + may_start + self._setting.policy.beside:
+                self._kill(one, f"it has started more than {may_start} processes" if may_start else "it has started a process")
         if self._confined and self._setting.scratch and not self._setting.bounded:
             most = self._setting.policy.scratch
             if _size(self._setting.scratch) > most:

@@ -65,7 +65,7 @@ def start_of(address: str, search_path: Sequence[str] = (), start: Start = PLAIN
     """How a worker is started that judges the sealed candidate at `address`: as `start`, with its zygotes. `gpu`: on a real one.
 
     A zygote that died is replaced by a new one. Its workers have another name then: the old ones have nobody to ask."""
-    folders = folders_of(address, search_path)
+    folders = tuple(sorted(folders_of(address, search_path)))  # one zygote, whichever comes first
     with _making:
         zygotes = {JAIL: _kept(_jail, folders), EXECUTORS: _kept(_gpu_executors if gpu else _executors, folders)}
         if gpu:

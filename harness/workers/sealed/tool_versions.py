@@ -5,13 +5,23 @@ Triton puts the version into the key of each compilation, and keeps it for the l
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
+
+from triton.backends.nvidia import compiler
 
 from bitverdict.harness.model.architectures import ARCHITECTURES, is_amd
 
-with suppress(Exception):  # a Triton that asks otherwise: its first compilation says so
-    from triton.backends.nvidia.compiler import get_ptxas, get_ptxas_version
 
-    for _name in (each for each in ARCHITECTURES if not is_amd(each)):
-        _number = int(_name.removeprefix("sm_"))
-        get_ptxas(_number), get_ptxas_version(_number)
+def remember_versions(capabilities: Iterable[int]) -> None:
+    """Have Triton keep what the assembler of each capability (90 for sm_90) says of its version.
+
+    An installation may lack one of its assemblers. Then the compilations that need that one say so; those of the others are kept
+    here all the same: a process that has to ask for itself is refused, or killed because it has started one.
+    """
+    for capability in capabilities:
+        with suppress(Exception):
+            compiler.get_ptxas(capability), compiler.get_ptxas_version(capability)
+
+
+remember_versions(int(name.removeprefix("sm_")) for name in ARCHITECTURES if not is_amd(name))

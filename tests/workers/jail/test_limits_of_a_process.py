@@ -114,11 +114,11 @@ def test_processes_that_left_their_parent_end_with_it(roomy: Jail) -> None:
 
 def test_processes_that_a_policy_has_beside_it_are_no_excess() -> None:
     """The executor forks its compiler before it confines itself."""
-    for beside, lives in ((4, True), (3, False)):
+    for beside, seconds, end in ((4, 0.5, ""), (3, 20, "the candidate's process was killed by SIGKILL: it has started a process")):
         jail = Jail([str(ROOT / "tests")], policy=replace(SMALL, beside=beside), found=NOTHING)
-        process, channel = started(jail, "leave_processes", number=4, leave_the_group=False)
-        assert told(channel)["left"] == 4
-        assert (process.ended(0.5) == "") is lives
+        process, channel = started(jail, "start_processes", number=4)
+        assert told(channel)["started"] == 4
+        assert process.ended(seconds) == end
         jail.end()
 
 
