@@ -31,6 +31,7 @@ class Advice(Enum):
         "is enclosed"
     )
     FALSE_HINT = "{}; no access of this launch relies on it"
+    FALSE_HINT_HARMLESS = "{}; what an access that relies on it takes from elsewhere reaches no store, address or branch"
 
 
 class Note(NamedTuple):

@@ -391,8 +391,9 @@ class Device:
                 else:
                     self._run_programs(programs, ready.facts, prod(grid))
                     ready.unbatched = ready.unbatched or launch.one_by_one.removeprefix(FEW)  # or each launch tries in vain
-            for (location, _), said in context.false_hints.items():
-                self._advice.add(Note(Advice.FALSE_HINT, location, (said,)))
+            for false in context.false_hints.values():
+                told = Advice.FALSE_HINT_HARMLESS if false.relied_on else Advice.FALSE_HINT
+                self._advice.add(Note(told, false.location, (false.said,)))
             ran = True
         except EmulatedFault as fault:
             cta = programs.current

@@ -95,6 +95,39 @@ def product(a, b, c, stride, blocks, SIZE: tl.constexpr, STAGES: tl.constexpr):
     tl.store(c + row * SIZE + column, total)
 
 
+@triton.jit
+def clamped(x, y, n, stored, BLOCK: tl.constexpr, KIND: tl.constexpr):
+    """y = x, loaded without a mask: what lies past n elements is element 0, in spite of the hint, and `stored` elements are stored;
+    as KIND says what becomes of them, they may be summed, an address, or decide a branch."""
+    place = tl.arange(0, BLOCK)
+    seen = tl.load(x + tl.max_contiguous(tl.multiple_of(tl.where(place < n, place, 0), BLOCK), BLOCK))
+    if KIND == "sum":
+        seen += tl.sum(seen)
+    elif KIND == "address":
+        seen = tl.load(x + seen.to(tl.int32))
+    elif KIND == "branch":
+        if tl.max(seen) > 0:
+            seen = seen + 1.0
+    tl.store(y + place, seen, mask=place < stored)
+
+
+@triton.jit
+def clamped_product(a, b, c, m, n, stored, blocks, SIZE: tl.constexpr, STAGES: tl.constexpr):
+    """c (m, n) = a (SIZE, SIZE blocks) @ b (SIZE blocks, SIZE), as matmuls clamp the rows and columns past their
+    ends to the first one, in spite of their hints; `stored` columns are stored."""
+    place = tl.arange(0, SIZE)
+    row = tl.max_contiguous(tl.multiple_of(tl.where(place < m, place, 0), SIZE), SIZE)
+    column = tl.max_contiguous(tl.multiple_of(tl.where(place < n, place, 0), SIZE), SIZE)
+    left = a + row[:, None] * SIZE * blocks + place[None, :]
+    right = b + place[:, None] * SIZE + column[None, :]
+    total = tl.zeros((SIZE, SIZE), tl.float32)
+    for _ in tl.range(blocks, num_stages=STAGES):
+        total = tl.dot(tl.load(left), tl.load(right), total)
+        left += SIZE
+        right += SIZE * SIZE
+    tl.store(c + place[:, None] * SIZE + place[None, :], total, mask=(place[:, None] < m) & (place[None, :] < stored))
+
+
 @gluon.jit
 def copied(x, y, stride, ROWS: gl.constexpr, COLUMNS: gl.constexpr, LAYOUT: gl.constexpr, SHARED: gl.constexpr):
     """y (ROWS, COLUMNS) = x with rows `stride` apart, by cp.async through shared memory."""

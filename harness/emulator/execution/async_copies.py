@@ -12,6 +12,7 @@ from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.memory.global_order import ORDINARY
 from bitverdict.harness.emulator.memory.onchip import View
+from bitverdict.harness.emulator.memory.undefined_lanes import union
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
@@ -25,10 +26,17 @@ class AsyncCopies:
         self.memory = cta.launch.memory
 
     def copy(
-        self, op: Operation, pointer: np.ndarray, view: View, mask: np.ndarray | None, undefined: bool, to_lds: bool = False
+        self,
+        op: Operation,
+        pointer: np.ndarray,
+        view: View,
+        mask: np.ndarray | None,
+        undefined: bool,
+        elsewhere: np.ndarray | None = None,
+        to_lds: bool = False,
     ) -> None:
         """cp.async, or AMD's load `to_lds`: addresses are checked at issue, the source is read at landing. `undefined`: where the
-        mask is False, by the language, whatever the instruction writes there."""
+        mask is False, by the language, whatever the instruction writes there; and what is copied from `elsewhere`."""
         kind = LOAD_TO_LDS if to_lds else CP_ASYNC
         zero, agent = np.zeros((), view.dtype), self.cta.agent
         self.memory.look(op, pointer, mask, view.dtype.itemsize, agent, ORDINARY, kind.proxy)
@@ -37,8 +45,9 @@ class AsyncCopies:
         def land() -> None:
             found = self.memory.load(op, pointer, mask, zero, view.dtype, agent, None)
             view.put(found, self.memory.carried(pointer, mask, view.dtype.itemsize))
-            if undefined and mask is not None and not mask.all():
-                view.leave_undefined(~mask, (op.location,))
+            lanes = union(elsewhere, ~mask if undefined and mask is not None and not mask.all() else None)
+            if lanes is not None:
+                view.leave_undefined(lanes, (op.location,))
 
         self.flights.issue(flight, land)
 

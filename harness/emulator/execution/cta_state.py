@@ -17,6 +17,8 @@ from bitverdict.harness.emulator.timeline import Timeline
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.async_ops import InFlight, Schedule
     from bitverdict.harness.emulator.execution.partitions import Agent, Footprints
+    from bitverdict.harness.emulator.faults import EmulatedFault
+    from bitverdict.harness.emulator.frontend.hints import FalseHint
     from bitverdict.harness.emulator.memory.onchip import View
     from bitverdict.harness.emulator.memory.real_shadows import Moved
     from bitverdict.harness.emulator.mlir_reader import Operation
@@ -50,8 +52,10 @@ class LaunchContext:
     """The caller does not care which of two rows scattered to one place stays."""
     cancel: Callable[[], int | None] = lambda: None
     """Takes a program that has not begun out of the launch: its number, None where there is none."""
-    false_hints: dict[tuple[str, str], str] = field(default_factory=dict)
-    """(line, what was promised) -> what is not so."""
+    false_hints: dict[tuple[int | str, str], FalseHint] = field(default_factory=dict)
+    """(line of the program's text or name of an argument, what was promised) -> what is not so."""
+    displaced: dict[str, EmulatedFault] = field(default_factory=dict)
+    """Line of a load that took elements from elsewhere, by false hints -> the failure where one of them reaches something."""
     enclosures: Enclosures = field(default_factory=Enclosures)
     """Values of which the compiled program leaves a choice open."""
     reals: RealLaunch = field(default_factory=RealLaunch)

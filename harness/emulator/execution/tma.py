@@ -19,7 +19,7 @@ from bitverdict.harness.emulator.memory.global_order import BULK
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.real_shadows import rounded
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
-from bitverdict.harness.emulator.memory.undefined_lanes import note_of
+from bitverdict.harness.emulator.memory.undefined_lanes import noted
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
@@ -158,7 +158,7 @@ class Tma:
         agent = self.cta.agent
         landings = self.memory.issue(op, addresses, inside, source.dtype.itemsize, agent, kind.proxy)
         if (lanes := source.undefined()) is not None and (inside is None or (lanes.reshape(inside.shape) & inside).any()):
-            self.cta.notes.add(note_of(op, source.space.undefined_by))
+            noted(self.cta, op, source.space.undefined_by, lanes)
 
         def land() -> None:
             values, carried = source.get().reshape(addresses.shape), source.carried()

@@ -4,8 +4,9 @@ what arguments were specialised to.
 A hint by itself moves nothing. What it costs shows at an access: the compiled program moves several elements at once, from the
 address of the first and under its mask. Where an address is no multiple of what is moved, the hardware traps (*misaligned
 address*). Where an element lies elsewhere, or has another mask, the program touches memory that its source does not name (*false
-hint*). A false hint on which no access of the launch relies is an advice. A false `tl.assume` is a fault by itself: the behaviour
-is undefined from there on (LLVM LangRef, llvm.assume).
+hint*). It is an advice where what a load takes from elsewhere, in memory that is the launch's, reaches no store, address or branch
+(`undefined_lanes` follows it), and where no access of the launch relies on the hint. A false `tl.assume` is a fault by itself: the
+behaviour is undefined from there on (LLVM LangRef, llvm.assume).
 """
 
 from __future__ import annotations
@@ -27,6 +28,15 @@ if TYPE_CHECKING:
 WRITTEN_AS = {"tt.divisibility": "tl.multiple_of", "tt.contiguity": "tl.max_contiguous", "tt.constancy": "tl.max_constancy"}
 ALIGNED = "PTX ISA, ld, st, atom and cp.async: an address must be a multiple of the size of the access"
 VECTORS = "one instruction moves neighbours in memory, from the address and under the mask of the first"
+
+
+@dataclass
+class FalseHint:
+    """A promise that is not kept, at `location` (empty: of an argument). `relied_on`: a load took elements from elsewhere by it."""
+
+    location: str
+    said: str
+    relied_on: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,15 +91,15 @@ def _numbers(text: str, kind: Type) -> tuple[int, ...]:
     return tuple(numbers * axes if len(numbers) == 1 else numbers)
 
 
-def untrue_arguments(program: Program, values: list[Any]) -> dict[tuple[str, str], str]:
+def untrue_arguments(program: Program, values: list[Any]) -> dict[tuple[int | str, str], FalseHint]:
     """Arguments (one value each, as the program takes them) that are not what it was compiled for, as `Cta.false_hints` holds
     them. Triton compiles for the arguments of a launch, so there are none unless a compiled kernel is launched itself."""
-    found = {}
+    found: dict[tuple[int | str, str], FalseHint] = {}
     for (name, _), value, told in zip(program.entry.blocks[0].arguments, values, program.entry.told, strict=False):
         promised = int(told.get("tt.divisibility", "1").split(" ")[0])
         if isinstance(value, int) and value % promised:
             said = f"argument {name.lstrip('%')} was compiled for a multiple of {promised}, the launch gives {value:#x}"
-            found["", name] = said
+            found[name, ""] = FalseHint("", said)
     return found
 
 
@@ -111,7 +121,8 @@ def note(m: Cta, op: Operation, hints: list[Hint], value: Any) -> None:
     """Remember which of `hints` about the result of `op` is not true."""
     for hint in hints:
         if said := hint.untrue(value):
-            m.false_hints.setdefault((op.location, hint.name), f"{WRITTEN_AS[hint.name]} {list(hint.values)} is not true: {said}")
+            text = f"{WRITTEN_AS[hint.name]} {list(hint.values)} is not true: {said}"
+            m.false_hints.setdefault((op.line, hint.name), FalseHint(op.location, text))
 
 
 def assume(m: Cta, op: Operation, condition: Any) -> None:
@@ -126,8 +137,19 @@ def assume(m: Cta, op: Operation, condition: Any) -> None:
         )  # fmt: skip
 
 
-def check(m: Cta, op: Operation, access: Access, size: int, pointer: np.ndarray, mask: np.ndarray | None) -> None:
-    """Hold the vectors of one access to its elements: `size` bytes each, at `pointer` (any shape), where `mask` (that shape)."""
+def check(
+    m: Cta,
+    op: Operation,
+    access: Access,
+    size: int,
+    pointer: np.ndarray,
+    mask: np.ndarray | None,
+    promises: frozenset[int | str] | None,
+    followed: bool = False,
+) -> np.ndarray | None:
+    """Hold the vectors of one access to its elements: `size` bytes each, at `pointer` (any shape), where `mask` (that shape).
+    `promises` are the operations (by line) and arguments that its addresses come of, None for any. `followed`: elements that a load
+    takes from elsewhere, or leaves out, are a failure where they reach something: which they are, in the shape of `pointer`."""
     count, each = access.run // size, access.width // size
     along = np.moveaxis(pointer, access.axis, -1)
     addresses = along.reshape(-1, count)  # (runs, count)
@@ -148,25 +170,44 @@ def check(m: Cta, op: Operation, access: Access, size: int, pointer: np.ndarray,
         row, column = (int(n) for n in np.argwhere(wrong)[0])
         address = int(reached[row, column * each])
         said = f"{moves} from {m.memory.named(address)}, at {address:#x}, which is no multiple of {access.width}"
-        raise _fault(m, op, "misaligned address", f"{said}: element {element(row, column * each)} of the tile")
+        raise _fault(m, op, promises, "misaligned address", f"{said}: element {element(row, column * each)} of the tile")
+    displaced = ((reached != addresses) & wanted) | (wanted != moved)
+    if not displaced.any():
+        return None
     if (wrong := (reached != addresses) & wanted).any():
         row, column = (int(n) for n in np.argwhere(wrong)[0])
         lies = int(addresses[row, column] - addresses[row, 0])
         said = f"{moves}; element {element(row, column)} of the tile is taken to lie {column * size} bytes from "
-        raise _fault(m, op, "false hint", f"{said}{element(row, 0)} and lies {lies} bytes from it")
-    if (wrong := wanted != moved).any():
+        fault = _fault(m, op, promises, "false hint", f"{said}{element(row, 0)} and lies {lies} bytes from it")
+    else:
+        wrong = wanted != moved
         row, column = (int(n) for n in np.argwhere(wrong)[0])
         first = column // each * each
         said = f"{moves}, under the mask of the first element: that of {element(row, column)} of the tile is "
-        raise _fault(m, op, "false hint", f"{said}{wanted[row, column]}, that of {element(row, first)} is {wanted[row, first]}")
+        fault = _fault(
+            m, op, promises, "false hint", f"{said}{wanted[row, column]}, that of {element(row, first)} is {wanted[row, first]}"
+        )
+    if not followed or not m.memory.holds(reached[moved], size):
+        raise fault
+    m.launch.displaced.setdefault(op.location, fault)
+    for false in _broken(m, promises):
+        false.relied_on = True
+    return np.moveaxis(displaced.reshape(along.shape), -1, access.axis)
 
 
-def _fault(m: Cta, op: Operation, outcome: str, said: str) -> EmulatedFault:
-    """What an access came to, with the promises that were not kept so far."""
-    untrue = [f"{place + ': ' if place else ''}{what}" for (place, _), what in m.false_hints.items()]
+def _broken(m: Cta, promises: frozenset[int | str] | None) -> list[FalseHint]:
+    """Those of `promises`, None for any, that were not kept so far; where none of them is broken, all that are."""
+    broken = [false for (place, _), false in m.false_hints.items() if promises is None or place in promises]
+    return broken or list(m.false_hints.values())
+
+
+def _fault(m: Cta, op: Operation, promises: frozenset[int | str] | None, outcome: str, said: str) -> EmulatedFault:
+    """What an access came to, with those of its `promises` that were not kept so far."""
+    broken = _broken(m, promises)
     details: dict[str, Any] = {"rule": ALIGNED if outcome == "misaligned address" else VECTORS}
     details |= {"operation": op.brief, "program": str(m.program)}
-    if m.false_hints:
-        said += f"; {next(iter(m.false_hints.values()))}"
-        details |= {"other location": next((place for place, _ in m.false_hints if place), ""), "hints": untrue}
+    if broken:
+        said += f"; {broken[0].said}"
+        untrue = [f"{false.location + ': ' if false.location else ''}{false.said}" for false in broken]
+        details |= {"other location": next((false.location for false in broken if false.location), ""), "hints": untrue}
     return EmulatedFault(outcome, said, op.location, details)

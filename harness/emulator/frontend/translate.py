@@ -259,11 +259,46 @@ class Translator(Writer):
         """`results = value`."""
         self.emit("{} = {}", self.values(op.results), value)
 
-    def check_vectors(self, op: Operation, pointer: Any, mask: Any) -> None:
-        """Hold what `op` moves at once to the addresses in the variable `pointer`, where `mask` (or None)."""
+    def check_vectors(self, op: Operation, pointer: Any, mask: Any) -> Any:
+        """Hold what `op` moves at once to the addresses in the variable `pointer`, where `mask` (or None). The variable of the
+        elements that it takes from elsewhere, where these are followed; else None."""
         access = self.accesses.get(op.line) if self.accesses else None
-        if access is not None:
-            self.emit("{}", self.calls(check, op, access, self.operand(op, 0).itemsize, pointer, mask))
+        if access is None:
+            return None
+        followed = self.undefined is not None and id(op) in self.undefined.displaced
+        held = self.calls(check, op, access, self.operand(op, 0).itemsize, pointer, mask, self._promises(op.operands), followed)
+        if not followed:
+            self.emit("{}", held)
+            return None
+        elsewhere = self.elsewhere(op)
+        self.emit("{} = {}", elsewhere, held)
+        return elsewhere
+
+    def elsewhere(self, op: Operation) -> Any:
+        """The variable that says which elements the load `op` takes from elsewhere."""
+        return self.value(f"{op.results[0]}~elsewhere")
+
+    def _promises(self, values: Iterable[str]) -> frozenset[int | str] | None:
+        """Operations, by their line in the program's text, and arguments of the entry that `values` come of; None where that is not
+        known, as in a function that is called."""
+        lines, left, met = set[int | str](), list(values), set[str]()
+        arguments = {name for name, _ in self.program.entry.blocks[0].arguments}
+        while left:
+            value = left.pop()
+            if value in met:
+                continue
+            met.add(value)
+            op = self.defined.get(value)
+            if op is not None:
+                lines.add(op.line)
+                left += op.operands
+            elif value in self.incoming:
+                left += self.incoming[value]
+            elif value in arguments and len(self.program.functions) == 1:
+                lines.add(value)
+            else:
+                return None
+        return frozenset(lines)
 
     def meet(self, *, warps: bool = False) -> None:
         """The lowering of the operation has a barrier of all threads, or only moves values from thread to thread inside `warps`.

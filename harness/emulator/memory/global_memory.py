@@ -247,6 +247,13 @@ class GlobalMemory:
             return None
         return region, slice(first, end), count
 
+    def holds(self, addresses: np.ndarray, size: int) -> bool:
+        """Whether elements of `size` bytes at `addresses` (flat) all lie in storages of the launch."""
+        inside = np.zeros(addresses.shape, np.bool_)
+        for region in self.regions:
+            inside |= (addresses >= region.base) & (addresses + size <= region.end)
+        return bool(inside.all())
+
     def named(self, address: int) -> str:
         """Where `address` is, as a person reads it."""
         region = next((r for r in self.regions if r.base <= address < r.end), None)

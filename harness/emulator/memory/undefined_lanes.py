@@ -8,6 +8,9 @@ A lane of a result is undefined where one of its operands' is; a select takes ov
 a reduction or a product is undefined wherever it takes in an undefined lane. It is followed through registers, shared memory and
 tensor memory. What goes through a call or into a partition, is a scale of a product, or is indexed by another value, is not
 followed: there is no advice then.
+
+The same is done for lanes that a load takes from elsewhere, because a hint was not true (`hints.check`), where all that they may
+come to is followed. One of them that reaches a store, an address or a branch is a failure.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.emulator.advice import Advice, Note
+from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.stop_compiler import language_of
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.undefined_masks import UndefinedMasks
@@ -26,12 +30,13 @@ from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Cta
+    from bitverdict.harness.emulator.execution.cta_state import CtaState
     from bitverdict.harness.emulator.frontend.translate import Translator
 
 Lanes = np.ndarray | None  # bool, of the shape of the value that it belongs to; 0-d for a scalar
 _ELEMENTWISE = (
     "arith.", "math.", "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.ptr_to_int", "tt.int_to_ptr", "tt.precise_",
-    "tt.mulhiui",
+    "tt.mulhiui", "tt.extern_elementwise",
 )  # fmt: skip
 _DOTS = ("tt.dot", "ttng.warp_group_dot")
 _MOVES = ("ttg.convert_layout", "ttng.warp_group_dot_wait")
@@ -44,11 +49,20 @@ _WRITES: dict[str, tuple[int, int | None]] = {  # the operand that is written, a
     "ttng.tmem_store": (-2, 0),
     "ttng.tmem_alloc": (0, None),
 }
+_LOADS = ("tt.load", "ttg.async_copy_global_to_local")
+_ENDS = ("tt.store", "tt.atomic_rmw", "tt.atomic_cas", "ttg.async_copy_global_to_local")
+_ON_CHIP = (
+    *_READS, *_WRITES, *_DOTS, *_MOVES, "ttng.tc_gen5_mma", "ttg.async_copy_global_to_local", "ttg.memdesc_index",
+    "ttg.memdesc_subslice", "ttg.memdesc_trans", "ttg.local_dealloc", "ttng.async_tma_copy_global_to_local",
+    "ttng.async_tma_copy_local_to_global", "ttng.init_barrier", "ttng.inval_barrier", "ttng.barrier_expect", "ttng.wait_barrier",
+    "ttng.arrive_barrier", "ttng.tc_gen5_commit",
+)  # fmt: skip
+"""What may have to do with memory on the chip in a function whose lanes are all followed."""
 
 
 def _masked(op: Operation) -> bool:
     """Whether `op` leaves lanes undefined: it has a mask and no `other`."""
-    if op.name not in ("tt.load", "ttg.async_copy_global_to_local"):
+    if op.name not in _LOADS:
         return False
     names = ("pointer", "mask?", "other?") if op.name == "tt.load" else ("pointer", "view", "mask?", "other?")
     groups = op.named(*names)
@@ -62,13 +76,38 @@ class UndefinedLanes:
         self.t = t
         self.sources: dict[str, set[str]] = {}  # value -> lines of the loads that it may depend on
         self.memory: set[str] = set()  # the same of shared memory
+        self.displaced = self._displaced(blocks, program)  # loads (by id) of which elements may come from elsewhere
         loads = [op for op in _all(blocks) if _masked(op)]
         if any(op.name != "tt.load" for op in loads) and language_of(program.text.encode()) == "gluon":
             loads = [op for op in loads if op.name == "tt.load"]  # cp.async writes zeros, and its author asked for cp.async
+        self.masked = {id(op) for op in loads}
         if loads:
             self._spread(blocks, loads)
             if UndefinedMasks(t, self, _ELEMENTWISE).stay(blocks):
                 self.sources.clear()
+        if self.displaced:
+            self._spread(blocks, [op for op in _all(blocks) if id(op) in self.displaced])
+
+    def _displaced(self, blocks: list[Block], program: Program) -> set[int]:
+        """The loads that move several elements at once, where something that the compiler was told may be untrue, and where all
+        that they may come to is followed."""
+        loads = [op for op in _all(blocks) if op.name in _LOADS and op.line in (self.t.accesses or ())]
+        if not loads or len(program.functions) > 1:
+            return set()
+        self._spread(blocks, loads)
+        whole = all(self._follows(op) for op in _all(blocks))
+        self.sources.clear()
+        self.memory.clear()
+        return {id(op) for op in loads} if whole else set()
+
+    def _follows(self, op: Operation) -> bool:
+        """Whether lanes that reach `op` are followed past it, or end there."""
+        if op.successors:
+            return True
+        if self.memory and op.name not in _ON_CHIP and any(self.t.kind_of(name) == "memdesc" for name in op.operands):
+            return False
+        given = any(name in self.sources for name in op.operands)
+        return not given or op.name in (*_ENDS, *_WRITES) or _followed(op)
 
     def __bool__(self) -> bool:
         return bool(self.sources or self.memory)
@@ -113,6 +152,8 @@ class UndefinedLanes:
         """The code that carries lanes past `op`, after its own."""
         t = self.t
         told = sorted(set[str]().union(*(self.sources.get(name, ()) for name in op.operands)))
+        if self.displaced and op.name in _LOADS and told:
+            t.emit("{}", t.calls(noted, op, told, *self._address(op), advises=False))
         if op.name in ("tt.store", "tt.atomic_rmw", "tt.atomic_cas") and told:
             groups = [op.operands] if op.name == "tt.atomic_cas" else [op.operands[:2], op.operands[2:]]
             lanes = t.apply(union, *(self.lanes(name) for name in groups[0]))
@@ -127,6 +168,15 @@ class UndefinedLanes:
         elif op.results and op.results[0] in self.sources:
             targets = [self.lanes(name) for name in op.results if name in self.sources]
             t.emit("{} = {}", targets if len(targets) > 1 else targets[0], self._rule(op))
+
+    def _address(self, op: Operation) -> list[Any]:
+        """Of a load: undefined lanes of its pointer, its mask, and those of its mask."""
+        names = ("pointer", "mask?", "other?") if op.name == "tt.load" else ("pointer", "view", "mask?", "other?")
+        groups = op.named(*names)
+        return [
+            self.lanes(groups["pointer"][0]),
+            *(each for name in groups["mask"] for each in (self.t.value(name), self.lanes(name))),
+        ]
 
     def branched(self, op: Operation, condition: str) -> None:
         """The code that looks at what a branch depends on."""
@@ -143,7 +193,8 @@ class UndefinedLanes:
         if op.name == "tt.load":
             pointer, mask, other = (group[0] if group else None for group in op.named("pointer", "mask?", "other?").values())
             parts = [None if name is None else of(name) for name in (mask, other) for of in (t.value, self.lanes)]
-            return t.apply(loaded, self.lanes(pointer or ""), *parts)
+            found = t.apply(loaded, self.lanes(pointer or ""), *parts)
+            return t.apply(union, found, t.elsewhere(op)) if id(op) in self.displaced else found
         if op.name in _READS:
             return t.apply(held, t.value(op.operands[0]))
         if op.name in _DOTS:
@@ -270,12 +321,29 @@ def mark(view: View, lanes: Lanes, loads: list[str]) -> None:
         view.leave_undefined(np.broadcast_to(lanes, view.shape), loads)
 
 
-def noted(m: Cta, op: Operation, loads: Iterable[str], lanes: Lanes, mask: Any = None, of_mask: Lanes = None) -> None:
-    """Note that `op`, a store or a branch, depends on a lane that the `loads` left undefined: one of `lanes` where `mask`."""
+def noted(
+    m: Cta | CtaState,
+    op: Operation,
+    loads: Iterable[str],
+    lanes: Lanes,
+    mask: Any = None,
+    of_mask: Lanes = None,
+    *,
+    advises: bool = True,
+) -> None:
+    """Note that `op`, a store or a branch, depends on a lane that the `loads` left undefined: one of `lanes` where `mask`. A
+    failure where they took it from elsewhere."""
     if mask is not None and lanes is not None:
         lanes = lanes & np.asarray(mask, np.bool_)
     found = union(lanes, of_mask)
-    if found is not None and found.any():
+    if found is None or not found.any():
+        return
+    if faults := [m.launch.displaced[load] for load in loads if load in m.launch.displaced]:
+        others = "".join(f", or what {fault.location} takes likewise," for fault in faults[1:])
+        hints = [said for fault in faults for said in fault.details.get("hints", ())]
+        said = f"{faults[0].message}; it{others} decides what {op.location} does"
+        raise EmulatedFault(faults[0].outcome, said, faults[0].location, faults[0].details | {"hints": hints})
+    if advises:
         m.notes.add(note_of(op, loads))
 
 

@@ -108,6 +108,40 @@ def test_a_promise_on_which_no_access_relies_is_an_advice() -> None:
     assert re.match(r"\S*hinted_kernels\.py:\d+: ", advice), "its line first"
 
 
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_elements_from_elsewhere_that_reach_nothing_are_an_advice(arch) -> None:
+    """An element that is stored, summed, is an address or decides a branch is a failure, and so is one outside of every tensor."""
+    x, y = numbers(512), guarded(torch.zeros(512, dtype=torch.float16))
+    with emulated(arch) as device:
+        kernels.clamped[(1,)](x, y, 498, 498, BLOCK=512, KIND="")
+    assert not device.findings and torch.equal(y[:498], x[:498]) and not y[498:].any()
+    assert any(
+        "tl.max_contiguous [512] is not true: 0 follows 497; what" in said and "reaches no store" in said for said in device.advice
+    )
+    for kind, stored in (("", 499), ("sum", 498), ("address", 498), ("branch", 498)):
+        with emulated(arch), pytest.raises(EmulatedFault, match="0 follows 497; it decides what") as caught:
+            kernels.clamped[(1,)](x, y, 498, stored, BLOCK=512, KIND=kind)
+        assert caught.value.outcome == "false hint"
+    with emulated(arch), pytest.raises(EmulatedFault, match="false hint"):
+        kernels.clamped[(1,)](x[:498].clone(), y, 498, 498, BLOCK=512, KIND="")
+
+
+@pytest.mark.parametrize("stages", [1, 3])
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_columns_that_a_product_clamps_in_spite_of_a_hint_reach_nothing(arch, stages) -> None:
+    """Where one of them is stored, the hint of its own operand is quoted: that of the other is no truer."""
+    a, b = (guarded((numbers(2048) % 5).view(shape)) for shape in ((32, 64), (64, 32)))
+    c = torch.zeros(32, 32)
+    with emulated(arch) as device:
+        kernels.clamped_product[(1,)](a, b, c, 20, 28, 28, 2, SIZE=32, STAGES=stages)
+    assert not device.findings and torch.equal(c[:20, :28], (a.float() @ b.float())[:20, :28])
+    assert any("0 follows 27; what an access" in said for said in device.advice)
+    assert any("0 follows 19; no access" in said for said in device.advice)
+    with emulated(arch), pytest.raises(EmulatedFault, match=r"false hint.* 0 follows 27") as caught:
+        kernels.clamped_product[(1,)](a, b, c, 20, 28, 30, 2, SIZE=32, STAGES=stages)
+    assert not any("0 follows 19" in said for said in caught.value.details["hints"])
+
+
 @pytest.mark.parametrize(("kernel", "broken", "left"), [(kernels.wrapping, 62, 60), (kernels.rows_apart, 65, 1)])
 def test_elements_that_a_mask_leaves_out_may_lie_anywhere(kernel, broken, left) -> None:
     with emulated("sm_90") as device:

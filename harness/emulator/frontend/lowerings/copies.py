@@ -17,9 +17,9 @@ def copy(t: Translator, op: Operation) -> None:
     pointer, view, mask, other = t.operands(op, "pointer", "view", "mask?", "other?")
     if t.amd and other is not None:
         raise NotModelled(op, "with what masked lanes are to have")
-    t.check_vectors(op, pointer, mask)
-    undefined = t.undefined is not None and op.location in t.undefined.memory
-    t.machine(op, AsyncCopies.copy, pointer, view, mask, undefined, t.amd)
+    elsewhere = t.check_vectors(op, pointer, mask)
+    undefined = t.undefined is not None and id(op) in t.undefined.masked
+    t.machine(op, AsyncCopies.copy, pointer, view, mask, undefined, elsewhere, t.amd)
 
 
 @lowers("ttg.async_commit_group")
