@@ -27,7 +27,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import PROCESSOR, Decision, Verdict
+from bitverdict.harness.model.verdict import EXCLUDED, PROCESSOR, Decision, Verdict
 from bitverdict.harness.session import reproducers, secret_draws, tables, tally
 from bitverdict.harness.session.case_source import CaseSource, derived_seed
 from bitverdict.harness.session.observer import Observer
@@ -65,6 +65,7 @@ class Told(Observer):
         self.node, self.properties = node, properties
         self.rows: list[list] = []
         self.not_run: Counter[str] = Counter()
+        self.excluded: dict[str, None] = {}
         self.spent: Counter = Counter()  # float seconds by bucket
         self.cases = self.words = 0
         self.certificates: list[str] = []
@@ -75,7 +76,10 @@ class Told(Observer):
         self.cases += 1
         self.words += verdict.words
         if verdict.decision is Decision.NOT_RUN:
-            self.not_run[verdict.message] += 1
+            if EXCLUDED in verdict.details:
+                self.excluded[verdict.message] = None
+            else:
+                self.not_run[verdict.message] += 1
             return
         kind = str(classes.get("dtype", getattr(case.problem, "format", "")))
         self.rows.append(pytest_summary.tally_row(self.node.stem, kind, 1, verdict.words, getattr(case.problem, "k", 0)))
@@ -190,6 +194,8 @@ class NodeJudge:
         properties.append(("drawn", session.tally.drawn))
         if session.tally.few_drawn:
             properties.append(("few drawn", f"{node.stem} on {node.target}: {session.tally.few_drawn}"))
+        for sentence in (*source.contract.left_out(source.target), *told.excluded):
+            properties.append(("not asked", f"{node.stem}: {sentence}"))
         if self.certificate:
             properties.append(("told apart", json.dumps(session.tally.told_apart.to_json())))
         if self.certificate == "cases":

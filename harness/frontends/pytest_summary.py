@@ -1,7 +1,8 @@
 """What pytest's last lines say: words compared by kernel and type, what did not run and why, where the time went.
 
 Nodes tell by `user_properties`, which come through xdist: "tally" is JSON, [kernel, type, cases, words, words with K of 4,096 or
-more] a row; "not_run" a sentence; "seconds" is JSON, of the cases' seconds by bucket; "told apart" and
+more] a row; "not_run" a sentence; "not asked" what the required cases of a described kernel should ask and cannot, or its launcher
+excludes, the same of all targets told once; "seconds" is JSON, of the cases' seconds by bucket; "told apart" and
 "certificates", where they are asked, are JSON: counts of what cases told apart, and lines of each case.
 """
 
@@ -33,7 +34,7 @@ def tallied(rows: Iterable[list]) -> str:
 
 def lines(reports: Iterable[Any]) -> Iterator[str]:
     """The lines, of the reports of all nodes, whatever came of them. Only words of nodes that passed are said to agree."""
-    passed, not_run, failed = [], Counter[str](), 0
+    passed, not_run, not_asked, failed = [], Counter[str](), Counter[str](), 0
     reports = list(reports)
     for report in reports:
         properties = report.user_properties
@@ -42,6 +43,7 @@ def lines(reports: Iterable[Any]) -> Iterator[str]:
             passed += told
         failed += report.failed and any(name == "judged" for name, _ in properties)
         not_run.update(value for name, value in properties if name == "not_run")
+        not_asked.update(value for name, value in properties if name == "not asked")
     yield from drawn_lines(reports)
     rows = json.loads(tallied(passed))
     if rows:
@@ -56,8 +58,9 @@ def lines(reports: Iterable[Any]) -> Iterator[str]:
             f"{words:,} words compared and equal, {deep:,} of them with K of 4,096 or more, {fewest:,} or more in every kernel and "
             f"type that ran; {failed} nodes failed"
         )
-    for sentence, nodes in sorted(not_run.items()):
-        yield f"not run: {sentence}" + (f" ({nodes} nodes)" if nodes > 1 else "")
+    for label, counts in (("not run", not_run), ("not asked", not_asked)):
+        for sentence, nodes in sorted(counts.items()):
+            yield f"{label}: {sentence}" + (f" ({nodes} nodes)" if nodes > 1 else "")
 
 
 def drawn_lines(reports: Iterable[Any]) -> Iterator[str]:

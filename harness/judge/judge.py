@@ -35,7 +35,7 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Undecided
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import EXCLUDED, Basis, Decision, Outcome, Verdict
 
 FEW_DIGITS = "those of the reference to within half a unit of the floats that the launcher passes, in the format of the parameter"
 MOST_SECONDS = 3.0  # that a launch took which is repeated for an explanation: the limit of a case is far
@@ -66,7 +66,7 @@ def _told_what_is_asked(verdict: Verdict, asked: str) -> Verdict:
     """Of a failure where operands lie as nobody claimed: what the launcher itself refuses loudly is not run; what it takes and gets
     wrong fails, and says how to exclude it."""
     if verdict.details.get("layer") == "launcher":
-        return not_run(f"the launcher excludes {asked}: {verdict.message}")
+        return replace(not_run(f"the launcher excludes {asked}: {verdict.message}"), details={EXCLUDED: asked})
     remedy = f'{asked}, as a test asks that says nothing of strides; for a kernel that takes no others say strides="contiguous"'
     return replace(verdict, details=verdict.details | {"asked by default": f"{remedy} (docs/your_kernel.md)"})
 

@@ -345,6 +345,35 @@ def test_the_last_lines_count_required_and_drawn_cases() -> None:
     assert said == ["2 nodes that passed judged 20 required cases and 13 drawn ones", f"few drawn: {few}"]
 
 
+@pytest.mark.parametrize(
+    ("test", "said"),
+    [
+        (
+            "contiguous_rows",
+            [
+                "the launcher excludes x with padded rows: ValueError: x must be contiguous",
+                "the launcher excludes x with rows more than 2^31 elements apart: ValueError: x must be contiguous",
+            ],
+        ),
+        ("three_rows", ["no case has x far apart: it never has 4 to 1,024 lines before its last axis"]),
+        ("any_rows", []),
+    ],
+)
+def test_the_last_lines_name_once_what_a_described_kernel_is_not_asked(
+    node_judge: NodeJudge, monkeypatch: pytest.MonkeyPatch, test: str, said: list[str]
+) -> None:
+    monkeypatch.setattr(node_judge, "profile", replace(node_judge.profile, draws=0))
+    address = f"tests.support.default_tests:test_{test}"
+    nodes = []
+    for where in ("emulated:sm_90", "emulated:sm_80"):
+        properties: list[tuple[str, object]] = []
+        node_judge.hold(Node(address, where), properties)
+        nodes.append(SimpleNamespace(passed=True, failed=False, user_properties=properties))
+    told = list(lines(nodes))
+    assert [line for line in told if line.startswith("not asked")] == [f"not asked: {address}: {each} (2 nodes)" for each in said]
+    assert not any(line.startswith("not run") for line in told)
+
+
 def test_a_long_session_says_where_its_time_went_and_a_short_one_nothing() -> None:
     def report(file: str, duration: float, when: str = "call", **told: str) -> SimpleNamespace:
         return SimpleNamespace(nodeid=f"tests/{file}::test_it", duration=duration, when=when, user_properties=list(told.items()))

@@ -25,6 +25,21 @@ def test_wrong_between(draw):
     return kernels.wrong_between(draw.tensor("fp32", draw.size(1, 100)))
 
 
+@bv.judged(reference=lambda xp, x: 2 * x)
+def test_contiguous_rows(draw):
+    return kernels.doubled_of_contiguous(draw.tensor("fp16", (draw.size(1, 9), draw.size(1, 70))))
+
+
+@bv.judged(reference=lambda xp, x: 2 * x)
+def test_three_rows(draw):
+    return kernels.doubled_rows(draw.tensor("fp16", (draw.size(1, 3), draw.size(1, 70))))
+
+
+@bv.judged(reference=lambda xp, x: 2 * x)
+def test_any_rows(draw):
+    return kernels.doubled_rows(draw.tensor("fp16", (draw.size(1, 9), draw.size(1, 70))))
+
+
 def rows_or_zero(xp, table, rows):
     inside = (rows >= 0) & (rows < table.shape[0])
     return xp.where(inside[:, None], xp.take(table, xp.clip(rows, 0, table.shape[0] - 1), axis=0), 0)
