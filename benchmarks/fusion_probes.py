@@ -40,7 +40,7 @@ from tests.support.reduction_words import as_bytes, drawn
 
 SCANS = (
     "scan", "scan of columns", "scan from the end", "scan, chosen", "scan, and one", "scan, negated", "scan of a row's product",
-    "scan of pairs", "kept, and taken away",
+    "scan of pairs", "kept, and taken away", "scan, swapped", "several scans", "scan by columns",
 )  # fmt: skip
 OF_COLUMNS = (
     "sum of rows", "sum of weighted rows", "sum of rows, weights negated", "sum, chosen", "sum of products of sums",
@@ -52,6 +52,8 @@ OF_ROWS = (
 ATTENTION = ("flash decoding", "layer norm backward")  # one word a column, computed in fp32
 KINDS = (*SCANS, *OF_COLUMNS, *OF_ROWS, *ATTENTION)
 SHAPES = ((1, 64), (2, 64), (4, 32), (4, 128), (8, 64), (16, 16), (16, 64), (32, 32), (64, 16), (1, 1024))
+WIDE = ((8, 256), (16, 256), (4, 512))
+"""Shapes of scans beside: a thread has many groups of elements along the axis, of one element or all."""
 TYPES = (torch.float32, torch.float16, torch.bfloat16)
 WARPS = (1, 4)
 STEPS = 3
@@ -151,7 +153,7 @@ class Tally:
 def launches(arch: str, kinds: tuple[str, ...] = KINDS) -> Iterator[Launch]:
     """All probes for `arch`."""
     for kind in kinds:
-        for rows, columns in SHAPES:
+        for rows, columns in (*SHAPES, *WIDE) if kind in SCANS else SHAPES:
             for dtype in TYPES:
                 yield from (Launch(kind, rows, columns, dtype, warps, arch) for warps in WARPS)
 

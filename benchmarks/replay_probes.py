@@ -18,6 +18,8 @@ import triton.language as tl
 from bitverdict.harness.emulator import EmulatedFault
 
 SHAPES = ((1, 32), (2, 64), (4, 128), (16, 16), (32, 8), (8, 256), (64, 4), (128, 32))
+SCANNED = (*SHAPES, (16, 256), (4, 512), (64, 64))
+"""Shapes of scans: tiles in which a thread has many groups of elements along the axis or beside it, too."""
 WARPS = (1, 4)
 DTYPES = (torch.float32, torch.float16)
 
@@ -28,16 +30,30 @@ def _added(a, b):
 
 
 @triton.jit
+def _swapped(a, b):
+    return b + a
+
+
+@triton.jit
 def _linear(a, x, b, y):
     return a * b, x * b + y
 
 
 @triton.jit
 def scans(x, y, out, R: tl.constexpr, C: tl.constexpr, KIND: tl.constexpr, AXIS: tl.constexpr):
-    at = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]  # (R, C)
+    if KIND == "by columns":  # a thread's neighbours in memory are neighbours along axis 0
+        at = tl.arange(0, R)[:, None] + tl.arange(0, C)[None, :] * R  # (R, C)
+    else:
+        at = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]  # (R, C)
     a, b = tl.load(x + at).to(tl.float32), tl.load(y + at).to(tl.float32)
-    if KIND == "product":
+    if KIND == "product" or KIND == "by columns":
         got = tl.cumsum(a * b, AXIS)
+    elif KIND == "swapped":
+        got = tl.associative_scan(-a * b, AXIS, _swapped)
+    elif KIND == "several":
+        got = tl.cumsum(a * b, AXIS) + tl.cumsum(a * a, 1 - AXIS, reverse=True)
+    elif KIND == "of a scan":
+        got = tl.cumsum(tl.cumsum(a * b, AXIS) * b, 1 - AXIS)
     elif KIND == "reverse":
         got = tl.cumsum(a * b, AXIS, reverse=True)
     elif KIND == "chosen":
@@ -134,7 +150,7 @@ def normal(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> to
 
 
 def probe_scans(kind: str) -> None:
-    for (r, c), warps, axis in itertools.product(SHAPES, WARPS, (0, 1)):
+    for (r, c), warps, axis in itertools.product(SCANNED, (*WARPS, 2), (0, 1)):
         x, y = normal(r, c, seed=1), normal(r, c, seed=2)
         scans[(1,)](x, y, torch.empty_like(x), r, c, kind, axis, num_warps=warps)
 
@@ -168,7 +184,20 @@ def probe_normed_backward() -> None:
 
 
 def _probes() -> Iterator[tuple[str, Callable[[], Any]]]:
-    for kind in ("product", "reverse", "chosen", "negated", "plus one", "added", "linear", "plain"):
+    for kind in (
+        "product",
+        "reverse",
+        "chosen",
+        "negated",
+        "plus one",
+        "added",
+        "linear",
+        "plain",
+        "swapped",
+        "by columns",
+        "several",
+        "of a scan",
+    ):
         yield f"scan, {kind}", partial(probe_scans, kind)
     for kind in ("product", "rows", "negated rows", "negated", "squares", "two products", "variance", "chosen"):
         yield f"sum, {kind}", partial(probe_sums, kind)

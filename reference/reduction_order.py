@@ -233,7 +233,9 @@ def scanned(
         else:
             joined = combine(*(part[:, :-step] for part in last), *(part[:, step:] for part in last))
         last, step = tuple(np.concatenate([p[:, :step], j], 1) for p, j in zip(last, joined, strict=True)), 2 * step
-    if (chunks := len(last[0])) > 1:
+    if elements and order.contiguous == order.lanes == order.warps == 1:  # each chunk is one element, and its word is carried on
+        last = (_chain(split, elements),)
+    elif (chunks := len(last[0])) > 1:
         before = [tuple(part[:1, -1] for part in last)]  # each (1, ...): what stands before chunk 1, 2, ...
         for i in range(1, chunks - 1):
             before.append(combine(*before[-1], *(part[i : i + 1, -1] for part in last)))
@@ -262,6 +264,16 @@ def scanned(
     if reverse:
         done = tuple(part[::-1] for part in done)
     return tuple(np.moveaxis(part, 0, axis) for part in done)
+
+
+def _chain(parts: Parts, elements: Elements) -> np.ndarray:
+    """Prefixes of the elements that `parts` (n, 1, 1, ...) are, one after another: (n, 1, ...)."""
+    words = [parts[0][:1, 0]]
+    for i in range(1, len(parts[0])):
+        element = tuple(part[i : i + 1, 0] for part in parts)
+        (word,) = elements.first(*(part[:1, 0] for part in parts), *element) if i == 1 else elements.behind(words[-1], element)
+        words.append(word)
+    return np.concatenate(words)
 
 
 @lru_cache(maxsize=512)

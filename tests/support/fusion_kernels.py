@@ -12,16 +12,28 @@ def _decayed(decay_a, value_a, decay_b, value_b):
 
 
 @triton.jit
+def _swapped(a, b):
+    return b + a
+
+
+@triton.jit
 def probe(x, y, out, steps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, KIND: tl.constexpr):
     """One scan or sum of the kind `KIND`; `steps` is how often a loop runs."""
     row, column = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
-    places = row[:, None] * COLUMNS + column[None, :] + tl.program_id(0) * (ROWS * COLUMNS)
+    if KIND == "scan by columns":  # a thread's neighbours in memory are neighbours along axis 0
+        places = row[:, None] + column[None, :] * ROWS + tl.program_id(0) * (ROWS * COLUMNS)
+    else:
+        places = row[:, None] * COLUMNS + column[None, :] + tl.program_id(0) * (ROWS * COLUMNS)
     a, b = tl.load(x + places), tl.load(y + places)
     p = tl.load(y + tl.program_id(0) * (ROWS * COLUMNS) + row)  # [ROWS]
     q = tl.load(y + tl.program_id(0) * (ROWS * COLUMNS) + column)  # [COLUMNS]
     if KIND == "scan":
         found = tl.cumsum(a * b, 1)
-    elif KIND == "scan of columns":
+    elif KIND == "scan, swapped":
+        found = tl.associative_scan(-a * b, 0, _swapped)
+    elif KIND == "several scans":
+        found = tl.cumsum(a * b, 0) + tl.cumsum(a * a, 1, reverse=True)
+    elif KIND == "scan of columns" or KIND == "scan by columns":
         found = tl.cumsum(a * b, 0)
     elif KIND == "scan from the end":
         found = tl.cumsum(a * b, 1, reverse=True)

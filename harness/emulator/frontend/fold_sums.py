@@ -16,6 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from bitverdict.harness.emulator.frontend.assembly import (
@@ -76,6 +77,7 @@ class _Sum:
     lanes: list[tuple[tuple[int | None, int | None], tuple[frozenset[Source], frozenset[Source]]]]
     products: tuple[frozenset[Mark], frozenset[Mark]]  # the multiplications that the sides are
     names: tuple[str, str]  # the values that the sides are
+    is_used: bool  # not where selects whose condition is a constant pass it by, as what stands before the first element
 
     @property
     def sources(self) -> frozenset[Source]:
@@ -92,7 +94,12 @@ class _Dialect:
         arguments: dict[str, list[str]] = {}
         branches: list[tuple[str, list[str]]] = []
         self.known: dict[tuple[str, Path], frozenset[Source]] = {}
+        self.users: dict[str, list[str]] = defaultdict(list)  # value -> what is made of it, "" for what makes nothing
+        self.constants: dict[str, int | None] = {}
         for line in text.splitlines():
+            user, _, operands = line.partition(" = ") if " = " in line else ("", "", line)
+            for name in _NAME.findall(operands):
+                self.users[name].append(user.strip().partition(":")[0])
             if found := _STATEMENT.match(line):
                 self.made[found[1]] = (found[2], found[3], (int(found[4] or 0), int(found[5] or 0)))
                 self.order.append(found[1])
@@ -108,22 +115,7 @@ class _Dialect:
         """What the part `path` of the value `name` depends on; `near`: by the fewest operations."""
         if near:
             return _nearest([(name, path)], self._step, lambda at: self.made.get(at[0], ("",))[0] in _ARITHMETIC)
-        if (name, path) in self.known:
-            return self.known[name, path]
-        found, seen, waiting = set[Source](), set[tuple[str, Path]](), [(name, path)]
-        while waiting:
-            at = waiting.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            if at in self.known:
-                found |= self.known[at]
-                continue
-            made, taken = self._step(*at)
-            found |= made
-            waiting += taken
-        self.known[name, path] = frozenset(found)
-        return self.known[name, path]
+        return _all_sources((name, path), self._step, self.known)
 
     def _step(self, name: str, path: Path) -> tuple[set[Source], list[tuple[str, Path]]]:
         if name not in self.made:
@@ -147,10 +139,46 @@ class _Dialect:
         if operation.startswith(_LOADS) and not operation.startswith("nvvm.read"):
             return {(*mark, sum(index * size for index, size in path))}, []
         if operation == "select":
-            names = names[1:]
+            names = [chosen] if (chosen := self._chosen(names)) else names[1:]
         if operation in ("bitcast", "freeze", _CAST) or operation.startswith("f"):
             return set(), [(each, path) for each in names]  # lane by lane
         return set(), [(each, path if operation in ("select",) else _WHOLE) for each in names]
+
+    def is_used(self, name: str) -> bool:
+        """Whether anything but a select that never chooses it takes the value `name`."""
+        for user in self.users[name]:
+            operation, rest, _ = self.made.get(user, ("", "", (0, 0)))
+            names = _NAME.findall(rest.partition(" : ")[0])
+            if operation != "select" or names[0] == name or self._chosen(names) in (None, name):
+                return True
+        return False
+
+    def _chosen(self, names: list[str]) -> str | None:
+        """Which of two values a select of `names` (condition, values) always chooses."""
+        condition = self.constant(names[0])
+        return None if condition is None else names[1] if condition else names[2]
+
+    def constant(self, name: str) -> int | None:
+        """The integer that the value `name` always is, where that shows: what is one lane or one warp has the number 0."""
+        if name not in self.constants:
+            self.constants[name] = None
+            self.constants[name] = self._constant(*self.made.get(name, ("", "", (0, 0)))[:2])
+        return self.constants[name]
+
+    def _constant(self, operation: str, rest: str) -> int | None:
+        if operation == "mlir.constant":
+            found = re.match(r"\((?:(-?\d+) :|(true|false)\))", rest)
+            return None if found is None else int(found[1]) if found[1] else int(found[2] == "true")
+        if operation not in ("urem", "and", "icmp"):
+            return None
+        one, other = (self.constant(each) for each in _NAME.findall(rest.partition(" : ")[0]))
+        if (operation == "urem" and other == 1) or (operation == "and" and 0 in (one, other)):
+            return 0
+        if one is None or other is None or operation == "urem":
+            return None
+        if operation == "and":
+            return one & other
+        return int((one == other) == ('"eq"' in rest)) if '"eq"' in rest or '"ne"' in rest else None
 
     def _struct_part(self, rest: str) -> int:
         part = rest.rpartition("struct<(")[2].partition(",")[0].rstrip(">) ")
@@ -224,8 +252,28 @@ class _Dialect:
                     path: Path = ((lane, 0),) if count > 1 else _WHOLE
                     one, other = (side[lane] if len(side) == count else None for side in sides)
                     lanes.append(((one, other), (self.sources(left, path), self.sources(right, path))))
-                found.append(_Sum(mark, lanes, (self.products(left), self.products(right)), (left, right)))
+                found.append(_Sum(mark, lanes, (self.products(left), self.products(right)), (left, right), self.is_used(name)))
         return len(set(registers.values())), found
+
+
+def _all_sources(
+    start: Any, step: Callable[..., tuple[set[Source], list]], known: dict[Any, frozenset[Source]]
+) -> frozenset[Source]:
+    """The sources that `step` leads to from `start`; `known` has those of earlier questions, and then of this one."""
+    sources, seen, waiting = set[Source](), set[Any](), [start]
+    while waiting:
+        place = waiting.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        if place in known:
+            sources |= known[place]
+            continue
+        made, taken = step(*place)
+        sources |= made
+        waiting += taken
+    known[start] = frozenset(sources)
+    return known[start]
 
 
 def _nearest(start: list, step: Callable[..., tuple[set[Source], list]], counts: Callable[[Any], bool]) -> frozenset[Source]:
@@ -285,43 +333,29 @@ class _Code:
 
     def sources(self, name: str, half: int | None = None) -> frozenset[Source]:
         """What register `name`, or one `half` of it, depends on."""
-        if (name, half) in self.known:
-            return self.known[name, half]
-        found, seen, waiting = set[Source](), set[tuple[str, int | None]](), [(name, half)]
-        while waiting:
-            at = waiting.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            if at in self.known:
-                found |= self.known[at]
-                continue
-            makers = self.defined.get(at[0], [])
-            loads = [each for each in makers if each.opcode.startswith(("ld", "atom", "mma", "wgmma", "tcgen05"))]
-            for maker in [each for each in loads if not each.opcode.startswith("ld.param")] or makers:
-                made, taken = self._step(maker, *at)
-                found |= made
-                waiting += taken
-        self.known[name, half] = frozenset(found)
-        return self.known[name, half]
+        return _all_sources((name, half), self._steps, self.known)
 
     def nearest(self, names: Iterable[str], half: int | None) -> frozenset[Source]:
         """What the product of the registers `names`, or of one `half` of them, depends on by the fewest operations."""
 
-        def step(at: tuple[str, int | None]) -> tuple[set[Source], list[tuple[str, int | None]]]:
-            found, more = set[Source](), list[tuple[str, int | None]]()
-            makers = self.defined.get(at[0], [])
-            loads = [each for each in makers if each.opcode.startswith("ld") and not each.opcode.startswith("ld.param")]
-            for maker in loads or makers:
-                made, taken = self._step(maker, *at)
-                found |= made
-                more += taken
-            return found, more
-
         def counts(at: tuple[str, int | None]) -> bool:
             return any(each.opcode.partition(".")[0] in ("add", "sub", "mul", "fma", "div") for each in self.defined.get(at[0], []))
 
-        return _nearest([(name, half) for name in names], lambda *at: step(at), counts)
+        return _nearest([(name, half) for name in names], partial(self._steps, loads=("ld",)), counts)
+
+    def _steps(
+        self, name: str, half: int | None, loads: tuple[str, ...] = ("ld", "atom", "mma", "wgmma", "tcgen05")
+    ) -> tuple[set[Source], list[tuple[str, int | None]]]:
+        """What `_step` finds of all that write `name`; of the loads alone where there are any: what a guarded one leaves in
+        place is written before it."""
+        sources, operands = set[Source](), list[tuple[str, int | None]]()
+        makers = self.defined.get(name, [])
+        loading = [each for each in makers if each.opcode.startswith(loads) and not each.opcode.startswith("ld.param")]
+        for maker in loading or makers:
+            made, taken = self._step(maker, name, half)
+            sources |= made
+            operands += taken
+        return sources, operands
 
     def _step(self, maker: Instruction, name: str, half: int | None) -> tuple[set[Source], list[tuple[str, int | None]]]:
         kind, name = maker.opcode.partition(".")[0], name.partition("@")[0]
@@ -344,6 +378,8 @@ class _Code:
                 return set(), [(reads[0], 1)]
         if kind == "selp":
             reads = [each for each in maker.reads[:2] if each.startswith("%")]
+        if kind == "xor" and maker.opcode.endswith("32") and len(reads) == 1:
+            return set(), [(reads[0], half)]  # the sign of both halves
         if kind == "cvt" and maker.opcode.endswith("16"):
             half = 0 if maker.opcode == "cvt.u16.u32" else None
         packed = maker.opcode.endswith("x2") or kind in ("mov", "selp")
@@ -396,10 +432,14 @@ def _read(lines: tuple[int, int], form: str, dialect: _Dialect, code: _Code, mac
             return FoldSums(open="leaves it to ptxas, which takes in a product")
         return FoldSums(tuple(first), tuple(later))
     used = set[int]()
+    live = [each for each in sums if each.is_used]
     for each in direct:
+        if not each.is_used:
+            touched.update(register for registers, _ in each.lanes for register in registers if register is not None)
+            continue
         outcomes = []
         for lane in range(len(each.lanes)):
-            found = _instructions_of(each, lane, here, code, sums)
+            found = _instructions_of(each, lane, here, code, live)
             used.update(place for place, *_ in found)
             outcomes += [_outcome(each, lane, *one, dialect, code) for one in found]
         sides = set()
@@ -413,13 +453,11 @@ def _read(lines: tuple[int, int], form: str, dialect: _Dialect, code: _Code, mac
             return FoldSums(open="keeps nothing of one of its sums that could be read")
         if len(sides) > 1 or -1 in sides:
             return FoldSums(open="fuses it in one place and not in another")
-        (side,) = sides
         for registers, _ in each.lanes:
             for which, register in enumerate(registers):
-                if register is None:
-                    continue
-                flags = later if register in touched else first
-                flags[register] = side == which
+                if register is not None:
+                    flags = later if register in touched else first
+                    flags[register] = which in sides
             touched.update(register for register in registers if register is not None)
     left = [
         each for place, each, _ in here if place not in used and each.opcode.startswith("fma.") and not adds(each, code.defined)

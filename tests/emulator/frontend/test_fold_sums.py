@@ -42,6 +42,9 @@ PROBES = (
     Launch("variance", 16, 64, F32, 4),
     Launch("flash decoding", 16, 16, F32, 1),
     Launch("layer norm backward", 1, 64, F32, 1),
+    Launch("scan of columns", 8, 256, F32, 1),  # each thread has a whole column, a chunk of one element a row
+    Launch("scan of columns", 16, 256, F32, 2),  # and here one chunk: nothing stands before it, and LLVM removes those sums
+    Launch("scan, swapped", 8, 256, BF16, 1),  # of two halves, their signs changed together
 )
 
 
@@ -126,6 +129,24 @@ def test_a_scan_takes_each_element_in_where_it_first_goes(contiguous):
         (found,) = scanned(parts, 0, order, lambda a, b: (binary(np.add, "fp32")(a, b),), elements=Chosen())
         exact = float(x[1]) ** 2 + 1 if taken else float(value[1]) + 1
         assert found[0] == value[0] and found[1] == np.float32(exact)
+
+
+@pytest.mark.parametrize(("warps", "taken"), [(1, 1), (3, 1), (1, 0)])
+def test_chunks_of_one_element_take_in_what_they_store(warps, taken):
+    """What stands before the third element is the word of the second where one warp has them all; between warps it is a plain sum
+    of what each of them left. The product `taken` of the first two, 1 + 2^-11 + 2^-24, rounds down, and its sum with 2^-26 up."""
+    x = np.float32([2.0**-13, 1 + 2.0**-12, 2.0**-11] if taken else [1 + 2.0**-12, 2.0**-13, 2.0**-11])
+    value = (x * x).astype(np.float32)
+    parts = (value, x, x, np.array([not taken, taken, True]), np.zeros(3, bool))
+    (words,) = scanned(parts, 0, ScanOrder(1, 1, warps), lambda a, b: (binary(np.add, "fp32")(a, b),), elements=Chosen())
+    before = np.float32(1 + 2.0**-11 + (2.0**-23 if warps == 1 else 0))
+    assert words[1] == np.float32(1 + 2.0**-11 + 2.0**-23) and words[2] == before + value[2]
+
+
+def test_a_sum_of_what_a_scan_leaves_as_it_is_lies_inside_its_enclosure():
+    """The first elements of a scan are products still, which a sum behind it takes in: in some registers and not in others."""
+    differing, inside, outside = compared(Launch("several scans", 16, 256, F32, 1))
+    assert (differing, outside) == (0, 0) and inside > 1000
 
 
 @pytest.mark.parametrize("exact", [True, False])

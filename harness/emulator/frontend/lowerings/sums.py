@@ -385,6 +385,8 @@ def may_be_product(t: Translator, name: str, divided: bool = False) -> bool:
             waiting.append(kept)
         elif op.name in _THROUGH:
             waiting += op.operands[1:] if op.name == "arith.select" else op.operands
+        elif op.name == "tt.scan" and _folds_without_product(op):  # the first element along the axis is what it was
+            waiting += op.operands
         elif op.name == "ttng.packed_arith":
             if op.integer("op_kind") == PACKED_PRODUCT:
                 return True
