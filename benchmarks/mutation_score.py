@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.mutation_survivors import reason_of
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.targets import Target, newest_emulated, target
 from bitverdict.harness.mutants.campaign import Planned, generate_programs, judge_all
 from bitverdict.harness.mutants.counts import CasesWorth, cases_worth, counted
 from bitverdict.harness.mutants.draw import drawn
@@ -36,7 +36,6 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 MACHINES = {
     "sm_80": ("ampere_gemm", "pointer_gather_scatter_matmul", "grouped_matmul", "swiglu", "dropout"),
     "sm_90": (
-        "hopper_matmul",
         "fp8_blockwise_matmul",
         "split_k_matmul",
         "softmax",
@@ -46,7 +45,7 @@ MACHINES = {
         "matmul",
     ),
 }
-"""Architecture -> kernels that are judged on it; every other one on sm_100."""
+"""Architecture -> kernels that are judged on it; every other one on the newest target that has its features."""
 PROGRAMS, SOURCES = 120, 60
 """Live mutants of a kernel, of its tile programs and of its source: of 25 kernels together more than 3,000."""
 PLACES = 4
@@ -56,7 +55,8 @@ would count a statement again for each way in which it is compiled."""
 
 def target_of(kernel: str) -> Target:
     """The emulated target that the mutants of `kernel` are judged on."""
-    return target(f"emulated:{next((arch for arch, kernels in MACHINES.items() if kernel in kernels), 'sm_100')}")
+    older = next((arch for arch, kernels in MACHINES.items() if kernel in kernels), "")
+    return target(f"emulated:{older}") if older else newest_emulated(resolve(kernel))
 
 
 def generate(out: Path, kernels: Sequence[str], jobs: int) -> None:

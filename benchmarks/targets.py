@@ -3,7 +3,8 @@
 Run: `python benchmarks/targets.py [--cases N] [--seconds S] > docs/targets.md` (1 case and 300 s). What the time does not reach is
 printed as "not judged". Exit status 1 where a case did not pass. After a change of some kernels or targets:
 `python benchmarks/targets.py --renew docs/targets.md [--target ARCH] [STEM ...]` judges and writes those cells, and the cells that
-are out of date; the others stay. `tests/docs/test_targets_page.py` holds the page to the kernels, targets and features there are.
+are out of date; the others stay. `tests/docs/test_targets_page.py` holds the page to the kernels, targets and features there are. A
+kernel or target that is in no frozen list (`harness/report/required_lists.py`) may lack its row or column.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import re
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
@@ -25,6 +26,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.report.required_lists import frozen_architectures, frozen_kernels
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.reference.tensor_core.lookup import EVERY_ONE
@@ -49,7 +51,7 @@ by MMA-Sim, and `bitverdict record --send` records its words on a T4 ([sending_w
 PASSED = re.compile(r"[1-9]\d* pass; [\d,]+ words")
 
 
-def lacking_of(stems: list[str], archs: tuple[str, ...] = EMULATED) -> dict[Cell, str]:
+def lacking_of(stems: Sequence[str], archs: Sequence[str] = EMULATED) -> dict[Cell, str]:
     """The features that a target lacks for a kernel, in words, of each cell where there are some."""
     found = {}
     for stem in stems:
@@ -75,11 +77,23 @@ def cells_of(text: str) -> dict[Cell, str]:
     }
 
 
-def out_of_date(text: str) -> list[Cell]:
-    """Cells of the page that do not say what they should: the features that are lacking, else passes alone."""
-    stems, held = list(kernels_with_a_contract()), cells_of(text)
-    lacking = lacking_of(stems)
-    due = {(stem, arch): f"needs {lacking[stem, arch]}" if (stem, arch) in lacking else None for stem in stems for arch in EMULATED}
+def kernels_due(text: str) -> list[str]:
+    """The kernels that the page must have: those of the frozen list, and new ones that have a row."""
+    due = {*frozen_kernels(), *(stem for stem, _ in cells_of(text))}
+    return [stem for stem in kernels_with_a_contract() if stem in due]
+
+
+def targets_due(text: str) -> list[str]:
+    """The emulated architectures that the page must have: the frozen ones, and new ones that have a column."""
+    due = {*frozen_architectures(), *(arch for _, arch in cells_of(text))}
+    return [arch for arch in EMULATED if arch in due]
+
+
+def out_of_date(text: str, stems: Sequence[str], archs: Sequence[str] = EMULATED) -> list[Cell]:
+    """Cells of `stems` on `archs` and of the page that do not say what they should: the lacking features, else passes alone."""
+    held = cells_of(text)
+    lacking = lacking_of(stems, archs)
+    due = {(stem, arch): f"needs {lacking[stem, arch]}" if (stem, arch) in lacking else None for stem in stems for arch in archs}
     wrong = [cell for cell, what in due.items() if not (held.get(cell) == what if what else PASSED.fullmatch(held.get(cell, "")))]
     return wrong + [cell for cell in held if cell not in due]
 
@@ -97,18 +111,18 @@ def told(verdicts: Counter[Decision], words: int) -> str:
     return f"{', '.join(counts)}; {words:,} words"
 
 
-def parts(stems: list[str], whole: set[Cell]) -> Iterator[str]:
+def parts(stems: list[str], whole: set[Cell], archs: Sequence[str]) -> Iterator[str]:
     """Rows of what a target lacks for a part of a kernel, of the cells that are not lacking as a `whole`: targets alike in one."""
     for stem in stems:
         found: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for arch in EMULATED:
+        for arch in archs:
             if (stem, arch) not in whole:
                 for what, missing in resolve(stem).lacking_in_part(target(f"emulated:{arch}")).items():
                     found[what, ", ".join(sorted(map(str, missing)))].append(arch)
-        yield from (f"| {what} | {stem} | {', '.join(archs)} | {missing} |" for (what, missing), archs in found.items())
+        yield from (f"| {what} | {stem} | {', '.join(alike)} | {missing} |" for (what, missing), alike in found.items())
 
 
-def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cell, str]) -> str:
+def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cell, str], archs: Sequence[str] = EMULATED) -> str:
     """The page: kernels by targets, then the evidence that each target's numbers rest on."""
     cells = judged | {cell: f"needs {what}" for cell, what in lacking.items()}
     lines = [
@@ -119,10 +133,11 @@ def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cel
         "A cell has the verdicts of the cases that were judged and the output words compared, "
         "or the features that the target lacks.",
         "A pass of 0 words is an expected refusal or fault. No GPU was run for this page: each target is a model.",
+        "A kernel without a row is not measured yet, nor a target without a column.",
         "",
-        f"| kernel | {' | '.join(EMULATED)} |",
-        f"| --- | {' | '.join('---' for _ in EMULATED)} |",
-        *(f"| {stem} | {' | '.join(cells.get((stem, arch), 'not judged') for arch in EMULATED)} |" for stem in stems),
+        f"| kernel | {' | '.join(archs)} |",
+        f"| --- | {' | '.join('---' for _ in archs)} |",
+        *(f"| {stem} | {' | '.join(cells.get((stem, arch), 'not judged') for arch in archs)} |" for stem in stems),
         "",
         "What no case asks of a target, though the kernel can do it elsewhere, and the feature that is missing. "
         "On NVIDIA's the refusal",
@@ -130,14 +145,14 @@ def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cel
         "",
         "| part of a kernel | kernel | target | needs |",
         "| --- | --- | --- | --- |",
-        *parts(stems, set(lacking)),
+        *parts(stems, set(lacking), archs),
         "",
         "What the numbers of each target's matrix instructions rest on ([arithmetic.md](arithmetic.md)):",
         "",
         "| target | chip | evidence |",
         "| --- | --- | --- |",
     ]
-    for arch in EMULATED:
+    for arch in archs:
         kinds = sorted({rule.evidence.basis for rule in EVERY_ONE if rule.arch == arch})
         lines.append(f"| emulated:{arch} | {CHIPS[arch].model} | {'; '.join(kinds)} |")
     return "\n".join(lines) + "\n" + SM_75
@@ -160,7 +175,7 @@ def main() -> int:
         for arch in asked.target or EMULATED
         if asked.stems or asked.target or not asked.renew
     ]
-    stale = out_of_date(asked.renew.read_text()) if asked.renew else []
+    stale = out_of_date(asked.renew.read_text(), every) if asked.renew else []
     cells = [cell for cell in dict.fromkeys(wanted + stale) if cell not in lacking and cell[0] in every and cell[1] in EMULATED]
     judged: dict[Cell, Counter[Decision]] = defaultdict(Counter)
     words: Counter[Cell] = Counter()

@@ -20,7 +20,8 @@ be imported. *Equivalent*: it computes what the kernel computes; below it is tol
 survived, or *doubtful*, of which nothing is proved. The score is killed / live.
 
 Of each kernel so many live mutants of either kind are drawn, operators in turn. A place of a tile program is drawn from where at
-least four required cases come to it: fewer come to what one specialisation alone has."""
+least four required cases come to it: fewer come to what one specialisation alone has.
+A kernel without a row is not measured yet."""
 SPEED_OF = (Kind.PROGRAM, Kind.SOURCE)
 NOT_EXAMINED = "not examined"
 LIVE, SHARE = 3000, 99

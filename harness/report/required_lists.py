@@ -2,6 +2,8 @@
 
 ``python -m bitverdict.harness.report.required_lists --freeze 1.0`` writes the file of a version; without ``--freeze`` it says what
 differs from the newest one. Once a version is released a change is due under a new version.
+A kernel that no version has is *new*: its list may change, and pages of measurements may lack it. Freezing it makes both due. An
+emulated target that no version names is new likewise.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.architectures import BY_DEFAULT
+from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
@@ -44,8 +46,24 @@ def versions() -> list[str]:
     return sorted((path.stem for path in FOLDER.glob("*.json")), key=lambda name: tuple(map(int, name.split("."))))
 
 
+def _read(version: str) -> dict:
+    return json.loads((FOLDER / f"{version}.json").read_text())
+
+
 def frozen(version: str) -> dict[str, dict[str, list]]:
-    return json.loads((FOLDER / f"{version}.json").read_text())["required"]
+    return _read(version)["required"]
+
+
+def frozen_kernels() -> list[str]:
+    """The kernels of this checkout that the newest version has; the others are new."""
+    listed = frozen(versions()[-1])
+    return [stem for stem in kernels_with_a_contract() if stem in listed]
+
+
+def frozen_architectures() -> list[str]:
+    """The emulated architectures that were there when the newest version was frozen."""
+    listed = _read(versions()[-1])["emulated"]
+    return [arch for arch in EMULATED if arch in listed]
 
 
 def differences(version: str, now: dict[str, dict[str, list]]) -> list[str]:
@@ -64,16 +82,19 @@ def differences(version: str, now: dict[str, dict[str, list]]) -> list[str]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--freeze", default="", metavar="VERSION", help="write the lists of this checkout as this version")
-    asked, now = parser.parse_args(), lists()
+    asked = parser.parse_args()
     if asked.freeze:
+        now = lists()
         FOLDER.mkdir(exist_ok=True)
-        text = json.dumps({"version": asked.freeze, "required": now}, indent=1, sort_keys=True)
+        text = json.dumps({"version": asked.freeze, "required": now, "emulated": EMULATED}, indent=1, sort_keys=True)
         (FOLDER / f"{asked.freeze}.json").write_text(text + "\n")
         print(f"frozen as {asked.freeze}: {len(now)} contracts")
         return 0
     newest = versions()[-1]
-    said = differences(newest, now)
+    said = differences(newest, lists(frozen_kernels()))
     print("\n".join(said) or f"as required list {newest} froze them")
+    if new := [stem for stem in kernels_with_a_contract() if stem not in frozen_kernels()]:
+        print(f"in no frozen list: {', '.join(new)}")
     return int(bool(said))
 
 

@@ -10,24 +10,18 @@ import importlib
 import pytest
 
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.targets import Target
-from bitverdict.harness.studies.pages.kernels import STEMS
+from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.targets import newest_emulated, target
 from bitverdict.kernels.clauses import Clause, broken, require
 
-MACHINES = {"ampere_gemm": "sm_80", "hopper_matmul": "sm_90"}
 
-
-@pytest.mark.parametrize("stem", STEMS)
+@pytest.mark.parametrize("stem", kernels_with_a_contract())
 def test_each_refusal_of_the_required_cases_are_of_a_clause_of_its_own(stem: str) -> None:
-    arch = MACHINES.get(stem, "sm_100")
     contract = resolve(stem)
+    where = target("emulated:sm_80") if stem == "ampere_gemm" else newest_emulated(contract)
     clauses = importlib.import_module(f"bitverdict.kernels.{stem}").CLAUSES
     default = importlib.import_module(f"bitverdict.kernels.{stem}").Config() if stem == "block_scaled_matmul" else None
-    seen = {
-        found[0].name
-        for case in contract.required(Target(f"emulated:{arch}", arch))
-        if (found := broken(clauses, case.problem, case.config or default))
-    }
+    seen = {found[0].name for case in contract.required(where) if (found := broken(clauses, case.problem, case.config or default))}
     never = [clause.name for clause in clauses if clause.name not in seen]
     assert set(never) == UNREACHED.get(stem, set())
 

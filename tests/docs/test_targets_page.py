@@ -14,10 +14,10 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 from benchmarks import targets
-from bitverdict.harness.model.architectures import EMULATED
-from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.report.required_lists import frozen_architectures, frozen_kernels
 
 PAGE = Path(__file__).parents[2] / "docs" / "targets.md"
+FIRST = frozen_architectures()[0]
 REMEDY = "run `python benchmarks/targets.py --renew docs/targets.md`"
 
 
@@ -51,28 +51,51 @@ def text() -> str:
     return PAGE.read_text()
 
 
+def missing_cells(text: str) -> list[targets.Cell]:
+    """The cells that the page must have and that are wrong."""
+    return targets.out_of_date(text, targets.kernels_due(text), targets.targets_due(text))
+
+
 def test_each_cell_names_the_missing_features_or_passed(text: str) -> None:
-    assert targets.out_of_date(text) == [], REMEDY
+    assert missing_cells(text) == [], REMEDY
 
 
 def test_the_page_is_what_the_script_prints_of_its_cells(text: str) -> None:
-    stems = list(kernels_with_a_contract())
-    assert targets.page(stems, 1, targets.cells_of(text), targets.lacking_of(stems)) + "\n" == text, REMEDY
+    stems = targets.kernels_due(text)
+    archs = targets.targets_due(text)
+    assert targets.page(stems, 1, targets.cells_of(text), targets.lacking_of(stems, archs), archs) + "\n" == text, REMEDY
 
 
 @pytest.mark.parametrize(
     ("old", "new", "wrong"),
     [
         ("needs TMA scatter4 |", "needs TMA gather4 |", ("tma_scatter", "sm_80")),
-        ("| softmax | 1 pass; 1 words ", "| softmax | not judged ", ("softmax", EMULATED[0])),
-        ("| softmax | 1 pass; 1 words ", "| softmax | 1 fail; 0 words ", ("softmax", EMULATED[0])),
-        ("| softmax | ", "| hardmax | ", ("hardmax", EMULATED[0])),
+        ("| softmax | 1 pass; 1 words ", "| softmax | not judged ", ("softmax", FIRST)),
+        ("| softmax | 1 pass; 1 words ", "| softmax | 1 fail; 0 words ", ("softmax", FIRST)),
+        ("| softmax | ", "| hardmax | ", ("hardmax", FIRST)),
         ("| kernel | sm_80 ", "| kernel | sm_81 ", ("softmax", "sm_81")),
     ],
     ids=["feature", "not judged", "failed", "kernel", "target"],
 )
 def test_an_edited_page_is_out_of_date(text: str, old: str, new: str, wrong: tuple[str, str]) -> None:
-    assert old in text and wrong in targets.out_of_date(text.replace(old, new, 1))
+    edited = text.replace(old, new, 1)
+    assert old in text and wrong in missing_cells(edited)
+
+
+def test_a_new_kernel_may_lack_its_row_and_a_frozen_one_may_not(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    without = re.sub(r"^\| softmax .*\n", "", text, flags=re.MULTILINE)
+    assert "softmax" in targets.kernels_due(without) and missing_cells(without)
+    monkeypatch.setattr(targets, "frozen_kernels", lambda: [stem for stem in frozen_kernels() if stem != "softmax"])
+    assert missing_cells(without) == [] and "softmax" in targets.kernels_due(text)
+
+
+def test_a_new_target_may_lack_its_column_and_a_frozen_one_may_not(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = {cell: what for cell, what in targets.cells_of(text).items() if cell[1] != "sm_121"}
+    stems, others = targets.kernels_due(text), [arch for arch in frozen_architectures() if arch != "sm_121"]
+    without = targets.page(stems, 1, kept, targets.lacking_of(stems, others), others)
+    assert missing_cells(without)
+    monkeypatch.setattr(targets, "frozen_architectures", lambda: others)
+    assert missing_cells(without) == [] and "sm_121" in targets.targets_due(text)
 
 
 def test_sm_75_multiplies_without_a_tensor_core() -> None:

@@ -7,74 +7,20 @@ Kernels that are faulty as they stand, for workers and sanitizers, are no mutant
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
+
 from bitverdict.reference.tensor_core import INSTRUCTIONS
-from tests.faults import hazards_for_sanitizers, product_faults, reference_modules
+from tests.faults import hazards_for_sanitizers, kernels, product_faults, reference_modules
 from tests.faults.causes import kernels_of_models
 from tests.faults.causes.matmul_launchers import BUGS
 from tests.faults.crashes.kernels import CRASHES
 from tests.faults.instruction_constants import mutants_of
-from tests.faults.kernels import (
-    ampere_gemm,
-    attention,
-    block_scaled_matmul,
-    blocked_matmul,
-    blocked_matmul_pipelined,
-    cross_entropy,
-    dropout,
-    fp8_blockwise_matmul,
-    fused_gather_scatter_matmul,
-    grouped_matmul,
-    hopper_matmul,
-    matmul,
-    pointer_gather_scatter_matmul,
-    quantize_mxfp,
-    rms_norm,
-    rope,
-    small_mma,
-    softmax,
-    split_k_matmul,
-    swiglu,
-    tile_scheduler,
-    tma_gather,
-    tma_scatter,
-    tmem_copy,
-    warp_specialized_gather_scatter_matmul,
-    warp_specialized_matmul,
-    wrapped_offsets,
-)
 from tests.faults.mutants import Mutant
 from tests.faults.timing import barriers, memory, order, tensor_memory
 from tests.faults.your_kernels import collected as your_kernels
 
-KERNELS = (
-    ampere_gemm,
-    attention,
-    block_scaled_matmul,
-    blocked_matmul,
-    blocked_matmul_pipelined,
-    cross_entropy,
-    dropout,
-    fp8_blockwise_matmul,
-    fused_gather_scatter_matmul,
-    grouped_matmul,
-    hopper_matmul,
-    matmul,
-    pointer_gather_scatter_matmul,
-    quantize_mxfp,
-    rms_norm,
-    rope,
-    small_mma,
-    softmax,
-    split_k_matmul,
-    swiglu,
-    tile_scheduler,
-    tma_gather,
-    tma_scatter,
-    tmem_copy,
-    warp_specialized_gather_scatter_matmul,
-    warp_specialized_matmul,
-    wrapped_offsets,
-)
+KERNELS = [importlib.import_module(f"{kernels.__name__}.{module.name}") for module in pkgutil.iter_modules(kernels.__path__)]
 
 COLLECTIONS: dict[str, tuple[Mutant, ...]] = {
     "kernels": tuple(mutant for module in KERNELS for mutant in module.MUTANTS),

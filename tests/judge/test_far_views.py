@@ -3,6 +3,8 @@ kernel that takes strides; an offset that is computed in 32 bits fails by name; 
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -35,20 +37,7 @@ from tests.faults.mutants import Mutant, mutant_contract
 CPU = torch.device("cpu")
 GPU = Target("cuda:0", "sm_90", index=0, uuid="of no GPU")
 ROW = (1 << 30) + 64  # elements: the third row of fp16 begins past 2^31 elements and 2^32 bytes
-CONTIGUOUS = {"tmem_copy", "grouped_matmul"}  # take no strides
 FAR_TWICE = {"matmul": 2, "split_k_matmul": 2}  # rows that lie far apart, and steps of K that do; either way to add the parts
-OWN_ROWS = {
-    "matmul",
-    "block_scaled_matmul",
-    "softmax",
-    "rms_norm",
-    "swiglu",
-    "dropout",
-    "quantize_mxfp",
-    "cross_entropy",
-    "attention",
-}
-"""The launcher allocates the result, and lays its rows together."""
 
 
 def resident() -> int:
@@ -135,19 +124,68 @@ def reach(operand: Operand) -> int:
     return sum((n - 1) * s for n, s in zip(operand.codes.shape, operand.strides or (), strict=False))
 
 
+def first_target(contract: Contract) -> Target:
+    machines = map(target, ("emulated:sm_80", "emulated:sm_90", "emulated:sm_100"))
+    return next(machine for machine in machines if contract.requires <= machine.features)
+
+
+def spread(operand: Operand) -> Operand:
+    """The same words in rows twice as far apart; of a line in every other element."""
+    whole = operand.strides or np.empty(operand.codes.shape, np.uint8).strides
+    rows = [stride if stride == 1 < len(whole) else 2 * stride for stride in whole]
+    return dataclasses.replace(operand, strides=tuple(rows))
+
+
+def takes_strides(contract: Contract, where: Target) -> bool:
+    """Whether the launcher takes an operand in rows that are apart: an operand after the other is handed over so."""
+    case = next(
+        case
+        for case in contract.required(where)
+        if contract.expected_outcome(case, where).result and all(each.codes.size > 1 for each in contract.operands(case))
+    )
+    operands = contract.operands(case)
+    for place in range(len(operands)):
+        asked = copy.copy(contract)
+        asked.operands = lambda _, place=place: [  # type: ignore[method-assign]
+            spread(each) if number == place else each for number, each in enumerate(operands)
+        ]
+        if judge(case, where, asked).outcome is not Outcome.REFUSED:
+            return True
+    return False
+
+
+def returned_bytes(contract: Contract) -> list[int]:
+    """The bytes of the largest storage that each launch of `contract` returns: they are entered as it is launched."""
+    largest, launch = [], contract.launch
+
+    def watched(*given):
+        results = launch(*given)
+        largest.append(max(tensor.untyped_storage().nbytes() for tensor in results.values()))
+        return results
+
+    contract.launch = watched  # type: ignore[method-assign]
+    return largest
+
+
 @pytest.mark.parametrize("stem", kernels_with_a_contract())
 def test_each_kernel_that_takes_strides_is_asked_one_far_case_and_is_right(stem: str) -> None:
-    contract = resolve(stem)
-    where = next(t for t in map(target, ("emulated:sm_80", "emulated:sm_90", "emulated:sm_100")) if contract.requires <= t.features)
+    contract = copy.copy(resolve(stem))
+    where, returned = first_target(contract), returned_bytes(contract)
     cases = far_cases(contract, where)
-    assert len(cases) == FAR_TWICE.get(stem, int(stem not in CONTIGUOUS))
+    assert len(cases) == FAR_TWICE.get(stem, 1) or not (cases or takes_strides(contract, where))
     for case in cases:
         assert any(reach(operand) >= 1 << 31 and far_bytes([operand]) > 1 << 32 for operand in contract.operands(case))
-        assert (contract.result_bytes(case) > 1 << 32) == (stem not in OWN_ROWS)
         before = resident()
         verdict = judge(case, where, contract)
         assert (verdict.decision, verdict.outcome) == (Decision.PASS, Outcome.PASS) and verdict.words
         assert resident() - before < 512 << 20
+        assert (contract.result_bytes(case) > 1 << 32) == (returned[-1] > 1 << 32)
+
+
+@pytest.mark.parametrize(("stem", "takes"), [("dropout", True), ("rms_norm", True), ("tma_gather", True), ("tmem_copy", False)])
+def test_a_launcher_that_takes_strides_is_told_from_one_that_refuses_them(stem: str, takes: bool) -> None:
+    contract = resolve(stem)
+    assert takes_strides(contract, first_target(contract)) == takes
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.kernel}: {mutant.name}")

@@ -61,6 +61,7 @@ LEGEND = (
     "*The same call* is `repeat`, `neighbours`, `alignment` and, as the target has them, `schedules`, `multiprocessors`, `stream`",
     "and `graph`. *Batch* and *position* name the sizes along which a row has the same bits. *Zeros* names the sizes behind which",
     "zeros change no word. *All configurations* names the fields that decide words, or says that all give the same words.",
+    "A kernel without a row is not measured yet.",
 )
 
 

@@ -8,34 +8,8 @@ import re
 from typing import Any
 
 from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.paths import kernels_with_a_contract
 
-STEMS = (
-    "matmul",
-    "block_scaled_matmul",
-    "fp8_blockwise_matmul",
-    "split_k_matmul",
-    "grouped_matmul",
-    "tmem_copy",
-    "small_mma",
-    "blocked_matmul",
-    "blocked_matmul_pipelined",
-    "warp_specialized_matmul",
-    "ampere_gemm",
-    "hopper_matmul",
-    "tma_gather",
-    "tma_scatter",
-    "fused_gather_scatter_matmul",
-    "warp_specialized_gather_scatter_matmul",
-    "pointer_gather_scatter_matmul",
-    "softmax",
-    "rms_norm",
-    "swiglu",
-    "rope",
-    "dropout",
-    "attention",
-    "quantize_mxfp",
-    "cross_entropy",
-)
 _HEAD = """# The kernels, and what they ask
 
 Each launcher takes the device from its operands and refuses what is listed here with a ValueError that carries the value, the rule
@@ -48,7 +22,8 @@ Printed from the clauses in `kernels/` by `bitverdict pages`.
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([_HEAD, *(section(importlib.import_module(f"bitverdict.kernels.{stem}"), stem) for stem in STEMS)])
+    modules = {stem: importlib.import_module(f"bitverdict.kernels.{stem}") for stem in kernels_with_a_contract()}
+    return "\n".join([_HEAD, *(section(module, stem) for stem, module in modules.items())])
 
 
 def section(module: Any, stem: str) -> str:
