@@ -231,20 +231,22 @@ class Device:
         return None if self.origins is None else self.origins.origins_of(bytes_of("tensor", tensor))
 
     def enclosure(self, tensor: Any) -> tuple[np.ndarray, np.ndarray] | None:
-        """The lowest and the highest words that the elements of `tensor` (torch, of floats) may have, where the compiled programs
+        """The lowest and the highest words that the elements of `tensor` (torch, no truths) may have, where the compiled programs
         that wrote it leave a choice open: unsigned integers of its shape, of the bits. None where all words are exact."""
         import torch
 
-        if not self.enclosed or not tensor.is_floating_point():
+        if not self.enclosed or tensor.dtype == torch.bool or tensor.is_complex():
             return None
         held = bytes_of("tensor", tensor)
         size = held.element_size()
-        word = held.contiguous().view(getattr(torch, f"int{8 * size}")).numpy().view(f"u{size}")
+        whole = not tensor.is_floating_point()
+        word = held.contiguous().view(getattr(torch, f"int{8 * size}")).numpy().view(f"{'i' if whole else 'u'}{size}")
         offsets = np.zeros((), np.int64)
         for count, stride in zip(held.shape, held.stride(), strict=True):
             offsets = np.add.outer(offsets, stride * np.arange(count, dtype=np.int64))
-        found = self.enclosed.at(held.data_ptr() + size * offsets, keys(word), size)
-        return None if found is None else (words_of(found.low, word.dtype), words_of(found.high, word.dtype))
+        found = self.enclosed.at(held.data_ptr() + size * offsets, keys(word), size, whole)
+        ends = () if found is None else (words_of(found.low, word.dtype), words_of(found.high, word.dtype))
+        return (ends[0].view(f"u{size}"), ends[1].view(f"u{size}")) if ends else None
 
     def translated(self, program: bytes, metadata: Any, *, doubted: bool = False) -> Translated:
         """`program` ready to run; its accesses are held to their widths where the author promised something, or if `doubted`."""

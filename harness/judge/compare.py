@@ -140,7 +140,10 @@ def with_enclosed(expected: ExpectedOutput, low: np.ndarray, high: np.ndarray) -
     leaves a choice open: where they differ, no word is decided unless no choice can give the one that is expected."""
     if expected.words is None or tuple(low.shape) != tuple(expected.shape):
         return expected
-    right, lowest, highest = (_ordered(each.view(low.dtype)) for each in (_right_words(expected), low, high))
+    from bitverdict.reference.formats import FORMATS
+
+    order = _ordered if expected.format in FORMATS or expected.format == "fp64" else _signed
+    right, lowest, highest = (order(words.view(low.dtype)) for words in (_right_words(expected), low, high))
     open_ = (low != high) & ((lowest <= right) & (right <= highest)).any(axis=0)
     return replace(expected, inconclusive=open_ if expected.inconclusive is None else expected.inconclusive | open_)
 
@@ -149,6 +152,11 @@ def _ordered(words: np.ndarray) -> np.ndarray:
     """Integers in the order of the floats whose unsigned words are given."""
     signed = words.view(f"i{words.itemsize}").astype(np.int64)
     return np.where(signed < 0, -(signed & np.iinfo(f"i{words.itemsize}").max) - 1, signed)
+
+
+def _signed(words: np.ndarray) -> np.ndarray:
+    """The signed integers whose unsigned words are given: in that order an enclosure of integers lies, signed or not."""
+    return words.view(f"i{words.itemsize}").astype(np.int64)
 
 
 def contradicted(expected: ExpectedOutput) -> str:

@@ -234,3 +234,10 @@ def test_a_right_word_of_another_value_is_said_to_be_one() -> None:
     said = "got 0x3f800000 (1), which is the expected word, but without rounding 1.00000002, expected 1.00000001"
     assert said in found.message and "it is not rounded by the rule that the reference declares" in found.message
     assert "expected 0x3f800000 (1), 1 ulp" in compare(expected, got(np.array([1.0000001])), real=Reals()).message
+
+
+def test_an_enclosure_of_integers_is_in_the_order_of_integers() -> None:
+    words = np.array([-1, 5, 3], np.int32).view(np.uint32)
+    due = ExpectedOutput(name="out", shape=(3,), format="int32", words=words)
+    low, high = (np.array(ends, np.int32).view(np.uint32) for ends in ([-3, 4, 4], [0, 4, 9]))
+    assert with_enclosed(due, low, high).inconclusive.tolist() == [True, False, False]

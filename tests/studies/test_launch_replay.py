@@ -196,7 +196,7 @@ def test_a_word_inside_its_enclosure_is_open_and_outside_is_a_fault() -> None:
     key = keys(after[place].view(np.float32)[5:6])
 
     def row(low: int, high: int) -> dict:
-        enclosed = Enclosed(place, np.array([20]), key + low, key + high, np.array([4]))
+        enclosed = Enclosed(place, np.array([20]), key + low, key + high, np.array([4]), np.array([False]))
         return replay(replace(launch, enclosed=(enclosed,)), before, after, OneWordOff("sm_90"))
 
     wide, narrow = row(-1, 1), row(-1, 0)

@@ -1,19 +1,22 @@
 """The code that carries enclosures (`numerics.enclosures`) behind each operation of a program that has some.
 
 A program is translated without enclosures first. Where the compiled program leaves open which product a sum takes
-(`OpenChoice`), it is translated again, with them. Behind the code of each operation on floats comes the same operation on the
-ends of what is enclosed; it runs only where an operand is.
+(`OpenChoice`), it is translated again, with them. Behind the code of each operation on floats, and on integers and truths that may
+come from floats, comes the same operation on the ends of what is enclosed; it runs only where an operand is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bitverdict.harness.emulator.faults import NotModelled
-from bitverdict.harness.emulator.mlir_reader import Operation
+from bitverdict.harness.emulator.mlir_reader import Function, Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics import enclosures
 
@@ -22,22 +25,35 @@ if TYPE_CHECKING:
 
 _MONOTONE = {
     "arith.addf", "arith.subf", "arith.mulf", "arith.negf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf",
-    "math.fma", "math.floor", "math.ceil", "tt.clampf", "arith.extf", "arith.truncf", "tt.fp_to_fp",
+    "math.fma", "math.floor", "math.ceil", "tt.clampf", "arith.extf", "arith.truncf", "tt.fp_to_fp", "arith.fptosi", "arith.fptoui",
+    "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.maxsi", "arith.extsi", "arith.sitofp", "arith.index_cast",
 }  # fmt: skip
 """Monotone in each operand, rounding included: the ends of the operands give those of the result."""
-_RISING = {"tt.expand_dims", "tt.broadcast", "tt.splat", "tt.unsplat", "tt.reshape", "tt.trans", "tt.join", "tt.split", "tt.cat",
-           "arith.select"}  # fmt: skip
-"""What moves or picks: all operands at their low ends give the low end."""
+_WRAPS: dict[str, Callable] = {"arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply}
+_RISING = {"tt.expand_dims", "tt.broadcast", "tt.splat", "tt.unsplat", "tt.reshape", "tt.trans", "tt.join", "tt.split", "tt.cat"}
+"""What moves: all operands at their low ends give the low end."""
 _FOLDS = {"tt.reduce", "tt.scan"}
-_RISING_COMBINATIONS = {"arith.addf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf"}
-_FUNCTIONS = {
-    "arith.divf", "math.absf", "math.exp", "math.exp2", "math.log", "math.log2", "math.sqrt", "math.rsqrt", "math.sin", "math.cos",
-    "math.erf", "tt.precise_divf", "tt.precise_sqrt", "tt.approx_divf", "tt.extern_elementwise",
+_RISING_COMBINATIONS = {
+    "arith.addf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi", "arith.maxsi", "arith.minsi",
 }  # fmt: skip
-"""Computed at each word of an enclosure: nothing is known of them as they are rounded."""
-_STEPS = {"arith.cmpf", "arith.fptosi", "arith.fptoui"}
-"""Monotone steps to what is no float: ends that give the same settle it."""
-_EQUALITIES = {1, 6, 8, 13}  # predicates of arith.cmpf that are no steps: oeq, one, ueq, une
+_OF_TRUTHS = {"arith.andi", "arith.ori"}
+SMOOTH = {"math.exp": 0, "math.exp2": 0, "math.log": 0, "math.sqrt": 1, "math.rsqrt": 0, "tt.precise_sqrt": 0}
+"""Functions of fp32 that rise or fall all along, but for so many words. Looked for over all words of ex2, lg2 and log, and over a
+period of the units whose tables repeat (rcp, rsqrt, sqrt)."""
+_NEAREST_ON_AMD = 1  # a word that the correctly rounded functions of float64 may be off, once they are rounded again
+_POLES = {"math.rsqrt"}
+"""Functions with a pole between -0 and +0."""
+_QUOTIENTS = {"arith.divf", "tt.precise_divf", "tt.approx_divf"}
+_SIZES = {"math.absf", "math.absi"}
+_TRIED = {
+    "math.log2", "math.sin", "math.cos", "math.erf", "tt.extern_elementwise", "arith.andi", "arith.ori", "arith.xori", "arith.shli",
+    "arith.shrsi", "arith.shrui", "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.trunci", "arith.extui",
+    "arith.minui", "arith.maxui", "arith.uitofp", "math.exp", "math.exp2", "math.log", "math.sqrt", "math.rsqrt", "tt.precise_sqrt",
+}  # fmt: skip
+"""Computed at each word of an enclosure: nothing is known of them as they are rounded, or as they wrap."""
+_COMPARISONS = {"arith.cmpf", "arith.cmpi"}
+_EQUALITIES = {"arith.cmpf": {1, 6, 8, 13}, "arith.cmpi": {0, 1}}  # predicates: oeq, one, ueq, une; eq, ne
+_UNSIGNED = 6  # the first predicate of arith.cmpi that compares unsigned numbers
 _HANDS_ON = {"tt.return", "tt.call", "ttg.convert_layout", "ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return"}
 """Their results are their operands, which are known by identity."""
 _READS = {
@@ -57,6 +73,45 @@ class Enclosing:
     def __init__(self, t: Translator) -> None:
         self.t = t
         self.depth = 0  # of regions whose values are parts of those of the program
+        self.decided: set[str] = set()  # integers and truths of the function that may hang on a float
+
+    def begin(self, function: Function) -> None:
+        """Find which integers and truths of `function` may hang on a float, or lie in memory."""
+        t = self.t
+        entry = function is t.program.entry
+        self.decided = set() if entry else {name for name, _ in function.blocks[0].arguments}
+        size = -1
+        while size != len(self.decided):
+            size = len(self.decided)
+            for name, op in t.defined.items():
+                if op.name == "tt.load" or any(_is_float(kind) for kind in op.inputs) or not self.decided.isdisjoint(op.operands):
+                    self.decided.add(name)
+            self.decided.update(name for name, given in t.incoming.items() if not self.decided.isdisjoint(given))
+
+    def _may_be(self, op: Operation) -> list[int]:
+        """The places of the operands of `op` that may be enclosed."""
+        found = []
+        for place, (name, kind) in enumerate(zip(op.operands, op.inputs, strict=True)):
+            if kind is not None and kind.kind in ("scalar", "tensor", "pointer"):
+                if (_is_float(kind) or name in self.decided) and not self._is_constant(name):
+                    found.append(place)
+        return found
+
+    def _is_constant(self, name: str) -> bool:
+        op = self.t.defined.get(name)
+        while op is not None and len(op.operands) == 1 and op.name in (*_RISING, "ttg.convert_layout"):
+            op = self.t.defined.get(op.operands[0])
+        return op is not None and op.name == "arith.constant"
+
+    def branched(self, op: Operation, condition: str) -> None:
+        """Before a branch: refuse one that hangs on an enclosed value."""
+        if condition in self.decided:
+            self._unless(op, [condition], "a branch that hangs on a value that is enclosed")
+
+    def _unless(self, op: Operation, names: list[str], what: str) -> None:
+        t = self.t
+        with t.when(t.calls(enclosures.inside, *map(t.value, names))):
+            t.emit("{}", t.calls(enclosures.refuse, op, what))
 
     @contextmanager
     def region(self) -> Iterator[None]:
@@ -98,104 +153,266 @@ class Enclosing:
 
     def _follow(self, op: Operation, open_: bool) -> None:
         """Behind the code of `op`: carry enclosures on, or refuse them."""
-        t, name = self.t, op.name
+        t, name, may_be = self.t, op.name, self._may_be(op)
         if name in _READS:
             t.emit("{}", t.calls(enclosures.untouched, op))
-        if name == "tt.load":
-            pointer, mask = t.value(op.operands[0]), t.operands(op, "pointer", "mask?", "other?")[1]
-            kind = t.result(op)
-            t.emit("{}", t.calls(enclosures.loaded, op, t.value(op.results[0]), pointer, mask, kind.dtype, kind.is_float))
-            if len(op.operands) < 3:
-                return
-        elif name == "tt.store":
-            pointer, value, mask = t.operands(op, "pointer", "value", "mask?")
-            t.emit("{}", t.calls(enclosures.stored, op, pointer, value, mask, t.operand(op, 1).dtype))
+        if name in ("tt.load", "tt.store"):
+            self._access(op)
             return
-        floats = [i for i, kind in enumerate(op.inputs) if kind is not None and kind.kind in ("scalar", "tensor") and kind.is_float]
-        if not floats or name in _HANDS_ON:
+        if not may_be or name in _HANDS_ON:
             return
-        with self._where_enclosed(op, floats, open_):
-            self._choices(op, floats, open_)
-
-    @contextmanager
-    def _where_enclosed(self, op: Operation, floats: list[int], open_: bool) -> Iterator[None]:
-        t = self.t
-        t.emit("if {}:", True if open_ else t.calls(enclosures.inside, *(t.value(op.operands[i]) for i in floats)))
+        t.emit("if {}:", True if open_ else t.calls(enclosures.inside, *(t.value(op.operands[i]) for i in may_be)))
         with t.indented():
-            yield
+            if name == "tt.addptr":
+                t.emit("{}", t.calls(enclosures.refuse, op, "an address that hangs on a value that is enclosed"))
+            else:
+                self._choices(op, may_be, open_)
 
-    def _choices(self, op: Operation, floats: list[int], open_: bool) -> None:
-        t, name = self.t, op.name
-        held = [each for each in (*op.operands, *op.results) if each in t.lane_words.held]
-        kinds = [t.typed(op, kind) for kind in op.outputs]
-        step = name in _STEPS and not (name == "arith.cmpf" and op.integer("predicate") in _EQUALITIES)
-        known = name in _MONOTONE | _RISING | _FUNCTIONS or step or (name in _FOLDS and _rises(op))
-        if not known or (not step and not all(kind.is_float for kind in kinds)) or (held and name in _FOLDS):
+    def _access(self, op: Operation) -> None:
+        """Behind a load or a store."""
+        t = self.t
+        names = ("pointer", "value", "mask?") if op.name == "tt.store" else ("pointer", "mask?", "other?")
+        if masks := [name for name in op.named(*names)["mask"] if name in self.decided]:
+            self._unless(op, masks, "a mask that hangs on a value that is enclosed")
+        if op.name == "tt.store":
+            address, value, chosen = t.operands(op, "pointer", "value", "mask?")
+            t.emit("{}", t.calls(enclosures.stored, op, address, value, chosen, t.operand(op, 1).dtype))
+            return
+        address, chosen, other = t.operands(op, "pointer", "mask?", "other?")
+        result = t.value(op.results[0])
+        t.emit("{} = {}", result, t.calls(enclosures.loaded, op, result, address, chosen, t.result(op).dtype))
+        if other is not None:
+            self._unless(op, [op.operands[2]], "a value that is enclosed")
+
+    def _choices(self, op: Operation, may_be: list[int], open_: bool) -> None:
+        t = self.t
+        held = [name for name in (*op.operands, *op.results) if name in t.lane_words.held]
+        apart = {name for name in op.operands if name in held} if op.name not in _FOLDS else set[str]()
+        heads = None if (held and op.name in _FOLDS and _extreme(op) is None) else self._heads(op, may_be)
+        if heads is None or not all(kind is not None and kind.kind in ("scalar", "tensor") for kind in op.outputs):
             t.emit("{}", t.calls(enclosures.refuse, op))
             return
-        for each in dict.fromkeys(each for each in op.operands if each in held):  # words that do differ from lane to lane
-            with t.when(t.code("{} is not None", t.lane_words.words(each))):
+        for name in sorted(apart):  # words that do differ from lane to lane
+            with t.when(t.code("{} is not None", t.lane_words.words(name))):
                 t.emit("{}", t.calls(enclosures.refuse, op))
+        kinds = [t.typed(op, kind) for kind in op.outputs]
+        joined, before, dtypes = t.name("enclosure"), t.indent, tuple(kind.dtype for kind in kinds)
+        t.emit("{} = None", joined)
+        others = heads()
+        t.emit("{} = {}", joined, t.apply(enclosures.joined, joined, others, dtypes))
+        t.indent = before
+        self._corrected(op, joined)
+        results = tuple(t.value(name) for name in op.results)
+        formats = tuple(kind.format for kind in kinds)
+        called = t.calls(enclosures.hold, op, results, joined, dtypes, formats, open_)
+        t.emit("{}, = {}" if len(results) == 1 else "{} = {}", t.values(op.results), called)
+
+    def _corrected(self, op: Operation, joined: Any) -> None:
+        """Behind the loops: what the ends of the operands do not show."""
+        t = self.t
+        if op.name in SMOOTH and (words := _NEAREST_ON_AMD if t.amd else SMOOTH[op.name]):
+            called = t.calls(enclosures.wider, joined, words, t.value(op.operands[0]), t.result(op).dtype)
+            t.emit("{} = {}", joined, called)
+        elif op.name in ("arith.fptosi", "arith.fptoui"):
+            source, bits, signed = t.operand(op, 0), t.result(op).bits, op.name == "arith.fptosi"
+            called = t.calls(enclosures.ranged, joined, t.value(op.operands[0]), source.dtype, source.format, bits, signed)
+            t.emit("{} = {}", joined, called)
+
+    def _heads(self, op: Operation, may_be: list[int]) -> Callable[[], tuple[Any, ...]] | None:
+        """What writes the heads of the loops over what the operands may be, and in them the results of one choice; None where
+        nothing is known of `op`."""
+        name, kinds = op.name, [self.t.typed(op, op.inputs[i]) for i in may_be]
+        if name in _COMPARISONS:
+            predicate = op.integer("predicate")
+            if predicate in _EQUALITIES[name]:
+                return partial(self._equality, op)
+            return partial(self._all if name == "arith.cmpi" and predicate >= _UNSIGNED else self._each_end, op, may_be)
+        if name in _FOLDS:
+            if (largest := _extreme(op)) is not None and kinds[0].is_float and len(op.operands) == 2:
+                return partial(self._extremes, op, largest)
+            return partial(self._together, op, may_be) if _rises(op, kinds[0]) else None
+        if name == "arith.select":
+            return partial(self._selected, op, may_be)
+        if name in _RISING:
+            return partial(self._together, op, may_be)
+        if name in _SIZES or (name == "arith.mulf" and op.operands[0] == op.operands[1]):
+            return partial(self._turned, op)
+        if name in _QUOTIENTS:
+            return partial(self._quotients, op, may_be)
+        if name in SMOOTH and kinds[0].element == "f32":
+            return partial(self._smooth, op)
+        if name in _MONOTONE or (name in ("arith.extui", "arith.uitofp") and kinds[0].bits == 1):
+            return partial(self._each_end, op, may_be)
+        return partial(self._all, op, may_be) if name in _TRIED else None
+
+    # -- loops over choices, each with the code of `op` in it ---------------------------------------------------------
+    def _again(self, op: Operation, fresh: dict[int, str]) -> tuple[Any, ...]:
+        """The results of `op` on the operands `fresh` in the place of its own."""
+        from bitverdict.harness.emulator.frontend.translate import LOWERINGS
+
+        t = self.t
+        results = [f"{result}~{t.name('other')}" for result in op.results]
+        for result, kind in zip(results, op.outputs, strict=True):
+            t.types[result] = kind
+        LOWERINGS[op.name](t, replace(op, operands=[fresh.get(i, name) for i, name in enumerate(op.operands)], results=results))
+        return tuple(t.value(result) for result in results)
+
+    def _fresh(self, op: Operation, places: list[int]) -> dict[int, str]:
+        found = {i: f"{op.operands[i]}~{self.t.name('choice')}" for i in places}
+        for i, name in found.items():
+            self.t.types[name] = self.t.types.get(op.operands[i])
+        return found
+
+    def _loop(self, targets: str, over: Any, count: int = 1) -> None:
+        self.t.emit("for {}, in {}:" if count == 1 else "for {} in {}:", targets, over)
+        self.t.indent += "    "
+
+    def _ends(self, op: Operation, place: int, fresh: str, wide: Any) -> None:
+        t = self.t
+        over = t.calls(enclosures.ends, t.value(op.operands[place]), t.operand(op, place).dtype, wide)
+        t.emit("for {} in {}:", t.value(fresh), over)
+        t.indent += "    "
+
+    def _given(self, op: Operation, places: Iterable[int]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(self.t.value(op.operands[i]) for i in places), tuple(self.t.operand(op, i).dtype for i in places)
+
+    def _wide(self, op: Operation, places: list[int]) -> dict[int, Any]:
+        """By place, whether the operand may be a product that the sum `op` takes in unrounded, and where."""
         from bitverdict.harness.emulator.frontend.lowerings.sums import factors_of, may_be_product
 
-        fresh = {i: f"{op.operands[i]}~{t.name('choice')}" for i in floats}
-        for i, each in fresh.items():
-            t.types[each] = t.types.get(op.operands[i])
-        sums = name in ("arith.addf", "arith.subf", *_FOLDS)
-        wide: dict[int, Any] = {i: sums and t.fused and may_be_product(t, op.operands[i], divided=True) for i in floats}
-        for i in floats:
+        t = self.t
+        sums = op.name in ("arith.addf", "arith.subf") or (op.name in _FOLDS and t.operand(op, 0).is_float)
+        wide: dict[int, Any] = {i: sums and t.fused and may_be_product(t, op.operands[i], divided=True) for i in places}
+        for i in places:
             if wide[i] and (pair := factors_of(t, op.operands[i])) is not None:
                 rounded = t.name("rounded")
                 t.emit("{} = {}", rounded, t.apply(enclosures.inexact, t.operand(op, i).format, t.value(op.operands[i]), *pair))
                 wide[i] = rounded
-        joined = t.name("enclosure")
-        t.emit("{} = None", joined)
-        before = t.indent
-        self._loops(op, fresh, wide)
-        results = [f"{result}~{t.name('other')}" for result in op.results]
-        for result, kind in zip(results, kinds, strict=True):
-            t.types[result] = kind
-        again = replace(op, operands=[fresh.get(i, each) for i, each in enumerate(op.operands)], results=results)
-        from bitverdict.harness.emulator.frontend.translate import LOWERINGS
+        return wide
 
-        LOWERINGS[name](t, again)
-        others = tuple(t.value(each) for each in results)
-        if step:
-            t.emit("{}", t.apply(enclosures.settled, op, t.value(op.results[0]), others[0]))
-            t.indent = before
-            return
-        formats = tuple(kind.format for kind in kinds)
-        t.emit("{} = {}", joined, t.apply(enclosures.joined, op, joined, others, formats))
-        t.indent = before
-        t.emit("{}", t.calls(enclosures.hold, op, tuple(t.value(each) for each in op.results), joined, formats, open_))
+    def _each_end(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        """Each operand at both of its ends."""
+        t, wide, fresh = self.t, self._wide(op, places), self._fresh(op, places)
+        if op.name in ("arith.mulf", "math.fma"):
+            factors, kind = tuple(t.value(name) for name in op.operands[:2]), t.operand(op, 0)
+            t.emit("{}", t.calls(enclosures.multiplied, op, factors, kind.dtype, kind.format))
+        for i, name in fresh.items():
+            self._ends(op, i, name, wide[i])
+        if op.name in _WRAPS and t.result(op).bits > 1:
+            operands = [t.value(fresh.get(i, name)) for i, name in enumerate(op.operands)]
+            t.emit("{}", t.apply(enclosures.unwrapped, op, t.result(op).bits, _WRAPS[op.name], *operands))
+        return self._again(op, fresh)
 
-    def _loops(self, op: Operation, fresh: dict[int, str], wide: dict[int, Any]) -> None:
-        """The heads of the loops over what the operands may be; the code goes on inside."""
-        t = self.t
+    def _together(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        """All operands at their low ends, then all at their high ones."""
+        t, wide, fresh = self.t, self._wide(op, places), self._fresh(op, places)
+        over = t.calls(enclosures.sides, *self._given(op, places), tuple(wide[i] for i in places))
+        self._loop(t.values(fresh.values()), over, len(fresh))
+        if op.name in _FOLDS and not t.operand(op, 0).is_float and t.operand(op, 0).bits > 1:
+            t.emit("{}", t.apply(enclosures.unwrapped, op, t.operand(op, 0).bits, enclosures.total, t.value(fresh[0])))
+        return self._again(op, fresh)
 
-        def kind(i: int) -> Type:
-            return t.operand(op, i)
+    def _selected(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        """Each truth that the condition may be, and the two values together at each of their ends."""
+        t, fresh = self.t, self._fresh(op, places)
+        if 0 in fresh:
+            self._ends(op, 0, fresh[0], False)
+        if values := [i for i in places if i]:
+            over = t.calls(enclosures.sides, *self._given(op, values), (False,) * len(values))
+            self._loop(t.values(fresh[i] for i in values), over, len(values))
+        return self._again(op, fresh)
 
-        if op.name in _RISING | _FOLDS:
-            targets = t.values(fresh.values())
-            given: list[Any] = [tuple(t.value(op.operands[i]) for i in fresh), tuple(kind(i).dtype for i in fresh),
-                                tuple(wide[i] for i in fresh)]  # fmt: skip
-            t.emit(
-                "for {}, in {}:" if len(fresh) == 1 else "for {} in {}:", targets, t.apply(enclosures.sides, t.code("m"), *given)
-            )
-            t.indent += "    "
-            return
-        for i, each in fresh.items():
-            value, dtype = t.value(op.operands[i]), kind(i).dtype
-            if op.name in _FUNCTIONS:
-                called = t.apply(enclosures.every, t.code("m"), op, value, dtype)
-            else:
-                called = t.apply(enclosures.ends, t.code("m"), value, dtype, wide[i])
-            t.emit("for {} in {}:", t.value(each), called)
-            t.indent += "    "
+    def _all(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        """The operands at each of their words."""
+        t, fresh = self.t, self._fresh(op, places)
+        self._loop(t.values(fresh.values()), t.apply(enclosures.every, t.code("m"), op, *self._given(op, places)), len(fresh))
+        return self._again(op, fresh)
+
+    def _quotients(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        t, fresh = self.t, self._fresh(op, [0, 1])
+        self._loop(t.values(fresh.values()), t.apply(enclosures.quotients, t.code("m"), op, *self._given(op, [0, 1])), 2)
+        return self._again(op, {i: fresh[i] for i in places})  # a constant stays one: the compiler divides by it otherwise
+
+    def _smooth(self, op: Operation) -> tuple[Any, ...]:
+        t, fresh = self.t, self._fresh(op, [0])
+        over = t.apply(enclosures.smooth, t.code("m"), op, t.value(op.operands[0]), t.operand(op, 0).dtype, op.name in _POLES)
+        self._loop(t.value(fresh[0]), over)
+        return self._again(op, fresh)
+
+    def _turned(self, op: Operation) -> tuple[Any, ...]:
+        t, fresh = self.t, self._fresh(op, [0])
+        t.emit("for {} in {}:", t.value(fresh[0]), t.calls(enclosures.turned, t.value(op.operands[0]), t.operand(op, 0).dtype))
+        t.indent += "    "
+        return self._again(op, fresh | ({1: fresh[0]} if len(op.operands) == 2 else {}))
+
+    def _equality(self, op: Operation) -> tuple[Any, ...]:
+        t, (values, dtypes) = self.t, self._given(op, [0, 1])
+        other = t.name("other")
+        t.emit("for {} in {}:", other, t.calls(enclosures.equal, t.value(op.results[0]), values, dtypes[0]))
+        t.indent += "    "
+        return (other,)
+
+    def _extremes(self, op: Operation, largest: bool) -> tuple[Any, ...]:
+        """The largest or smallest element, and the number beside it: of each that a choice may make it."""
+        t, others = self.t, (self.t.name("other"), self.t.name("number"))
+        axis, fmt = op.integer("axis"), t.operand(op, 0).format
+        self._loop(t.listed(others), t.apply(enclosures.extreme, t.code("m"), op, *self._given(op, [0, 1]), fmt, axis, largest), 2)
+        return others
 
 
-def _rises(op: Operation) -> bool:
-    """Whether the reduction or scan `op` is of one tensor, by what never falls where an operand rises."""
-    body = [inner for region in op.regions for block in region for inner in block.operations]
-    return len(op.operands) == 1 and all(inner.name in _RISING_COMBINATIONS or inner.name.endswith(".return") for inner in body)
+def _is_float(kind: Type | None) -> bool:
+    return kind is not None and kind.kind in ("scalar", "tensor") and kind.is_float
+
+
+def _rises(op: Operation, kind: Type) -> bool:
+    """Whether the reduction or scan `op` is of one tensor, of elements of `kind`, by what never falls where an operand rises."""
+    known = _RISING_COMBINATIONS | (_OF_TRUTHS if kind.bits == 1 else set())
+    return len(op.operands) == 1 and all(inner.name in known or inner.name.endswith(".return") for inner in _body(op))
+
+
+def _body(op: Operation) -> list[Operation]:
+    return [inner for region in op.regions for block in region for inner in block.operations]
+
+
+def _extreme(op: Operation) -> bool | None:
+    """Whether the reduction `op` of a number and another beside it takes both of the larger number; None where it does something
+    else. The region is computed for each order that the two of them may have, on the left and on the right."""
+    blocks = [block for region in op.regions for block in region]
+    if op.name != "tt.reduce" or len(op.operands) != 2 or len(blocks) != 1:
+        return None
+    arguments = [name for name, _ in blocks[0].arguments]
+    taken = {(order, beside): _taken(blocks[0].operations, arguments, order, beside) for order in (-1, 1) for beside in (-1, 0, 1)}
+    left, right = arguments[:2], arguments[2:]
+    for largest in (True, False):
+        if all(names == (left if (order > 0) == largest else right) for (order, _), names in taken.items()):
+            return largest
+    return None
+
+
+def _taken(body: list[Operation], arguments: list[str], order: int, beside: int) -> list[str] | None:
+    """Which of `arguments` the region `body` returns where the first is above (order 1) or below (-1) the third, and the second so
+    to the fourth."""
+    numbers = dict(zip(arguments, (order, beside, 0, 0), strict=True))
+    names, truths = {name: name for name in arguments}, dict[str, bool]()
+    for op in body:
+        if op.name in _COMPARISONS and all(name in numbers for name in op.operands):
+            signs = _SIGNS[op.name].get(op.integer("predicate"))
+            left, right = (numbers[name] for name in op.operands)
+            if signs is None or len({arguments.index(name) % 2 for name in op.operands}) > 1:
+                return None
+            truths[op.results[0]] = (left > right) - (left < right) in signs
+        elif op.name in ("arith.andi", "arith.ori") and all(name in truths for name in op.operands):
+            truths[op.results[0]] = (all if op.name == "arith.andi" else any)(truths[name] for name in op.operands)
+        elif op.name == "arith.select" and op.operands[0] in truths and all(name in names for name in op.operands[1:]):
+            names[op.results[0]] = names[op.operands[1] if truths[op.operands[0]] else op.operands[2]]
+        elif op.name == "tt.reduce.return" and all(name in names for name in op.operands):
+            return [names[name] for name in op.operands]
+        else:
+            return None
+    return None
+
+
+_SIGNS: dict[str, dict[int, set[int]]] = {
+    "arith.cmpf": {1: {0}, 2: {1}, 3: {0, 1}, 4: {-1}, 5: {-1, 0}, 13: {-1, 1}},  # oeq ogt oge olt ole une
+    "arith.cmpi": {0: {0}, 1: {-1, 1}, 2: {-1}, 3: {-1, 0}, 4: {1}, 5: {0, 1}},  # eq ne slt sle sgt sge
+}

@@ -491,6 +491,8 @@ class Translator(Writer):
             self.undefined.branched(op, condition)
         if self.reals is not None:
             self.reals.branched(op, condition)
+        if self.enclosing is not None and self.batches is None:
+            self.enclosing.branched(op, condition)
         with self.when(self.value(condition) if self.batches is None else self.batches.condition(condition)):
             go(op.successors[0], ways[0])
         self.emit("else:")
@@ -600,6 +602,8 @@ def _translated(translator: Translator) -> Translated:
         translator.begin()
         translator.scan(function.blocks)
         translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
+        if translator.enclosing is not None:
+            translator.enclosing.begin(function)
         translator.lane_words.begin(function.blocks, differing(translator, function.blocks))
         if translator.reals is not None:
             translator.reals.begin(function.blocks)

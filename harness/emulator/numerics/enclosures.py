@@ -1,21 +1,27 @@
 """Enclosures: what a value may be where the compiler leaves a choice that its output does not show.
 
-Some sums may take in a product before it is rounded, or after; the compiled program does not always say which. Such a value is held
-as a word and, beside it, the lowest and the highest word that any choice can give. An operation on it is computed on the word, and
-then on the ends of the enclosure, by the same code. That is enough where the operation is monotone in each operand: rounding is.
-Elsewhere it is computed on every word inside. What is neither, and what would choose by such a value, is refused when it runs.
+Some sums may take in a product before it is rounded, or after; the compiled program does not always say which. Such a value is
+held as a word and, beside it, the lowest and the highest word that any choice can give. An operation on it is computed on the word,
+and then on the ends of the enclosure, by the same code. That is enough where the operation is monotone in each operand: rounding
+is, and what the special-function units compute is, but for a number of words that is known. Elsewhere it is computed on every word
+inside.
+
+What decides by such a value gives an enclosure too: of truths a comparison, of integers a conversion, of both its operands a
+choice. What would take an address, a mask, a branch or the bits of a word from one is refused when it runs.
 
 A product that a sum takes in unrounded is less than one word away from the rounded one. So a sum that may take a product lies
 between the sums with the words below and above the product.
 
-Words are compared by their keys: integers in the order of the real values, with -0 below +0.
+Words are compared by their keys: integers in the order of the real values, with -0 below +0; of an integer, itself.
 """
 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import product
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,15 +37,22 @@ if TYPE_CHECKING:
 MOST_WORDS = 4096  # tried of an operand of a function that need not be monotone: an effort, beyond which the operation is refused
 
 
+_WHOLE = "ib"  # kinds of NumPy's types whose words are integers or truths; floats have those of floats, or of unsigned codes
+
+
 def keys(words: np.ndarray) -> np.ndarray:
-    """(...) int64 keys of float `words` (fp32 and fp64 as such, narrower formats as their codes)."""
+    """(...) int64 keys of `words`: floats (fp32 and fp64 as such, narrower formats as their codes), signed integers or truths."""
     words = np.asarray(words)
+    if words.dtype.kind in _WHOLE:
+        return words.astype(np.int64)
     signed = words.view(f"i{words.itemsize}")
     return (signed ^ ((signed >> (8 * words.itemsize - 1)) & np.iinfo(signed.dtype).max)).astype(np.int64)
 
 
 def words_of(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The words of type `dtype` whose keys are `found`."""
+    if dtype.kind in _WHOLE:
+        return found.astype(dtype)
     signed = found.astype(f"i{dtype.itemsize}")
     return (signed ^ ((signed >> (8 * dtype.itemsize - 1)) & np.iinfo(signed.dtype).max)).view(dtype)
 
@@ -65,6 +78,7 @@ class EnclosedMemory:
     low: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     high: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     size: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # bytes of a word
+    whole: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))  # whether it is an integer
 
     def __bool__(self) -> bool:
         return bool(self.address.size)
@@ -72,33 +86,47 @@ class EnclosedMemory:
     def forget(self, address: np.ndarray) -> None:
         self._keep(~np.isin(self.address, address))
 
-    def store(self, address: np.ndarray, word: np.ndarray, low: np.ndarray, high: np.ndarray, size: int) -> None:
-        """(n,) each, keys; none of the addresses twice."""
+    def store(
+        self, address: np.ndarray, word: np.ndarray, low: np.ndarray, high: np.ndarray, size: int, whole: bool = False
+    ) -> None:
+        """(n,) each, keys; none of the addresses twice. `whole`: words of integers."""
         self.forget(address)
-        new = (address, word, low, high, np.full(address.shape, size))
-        for name, each in zip(("address", "word", "low", "high", "size"), new, strict=True):
-            setattr(self, name, np.concatenate([getattr(self, name), each]))
+        new = (address, word, low, high, np.full(address.shape, size), np.full(address.shape, whole))
+        for column, more in zip(_COLUMNS, new, strict=True):
+            setattr(self, column, np.concatenate([getattr(self, column), more]))
         self._keep(np.argsort(self.address))
 
     def _keep(self, places: np.ndarray) -> None:
-        for name in ("address", "word", "low", "high", "size"):
-            setattr(self, name, getattr(self, name)[places])
+        for column in _COLUMNS:
+            setattr(self, column, getattr(self, column)[places])
 
-    def at(self, address: np.ndarray, word: np.ndarray, size: int) -> Enclosure | None:
+    def at(self, address: np.ndarray, word: np.ndarray, size: int, whole: bool = False) -> Enclosure | None:
         """What may lie at `address` (...) that holds the keys `word`; None where all of it is exact."""
         if not self:
             return None
         place = np.minimum(np.searchsorted(self.address, address), self.address.size - 1)
         there = (self.address[place] == address) & (self.word[place] == word) & (self.size[place] == size)
+        there = there & (self.whole[place] == whole)
         if not there.any():
             return None
         return Enclosure(np.where(there, self.low[place], word), np.where(there, self.high[place], word))
 
-    def overlaps(self, address: np.ndarray, size: int) -> bool:
-        """Whether a byte of the `size` at any of `address` is part of an enclosed word."""
+    def overlaps(self, address: np.ndarray, size: int, whole: bool | None = None) -> bool:
+        """Whether a byte of the `size` at any of `address` is part of an enclosed word; of another one than those that lie there as
+        words of that size, of integers or not as `whole` says, unless it is None."""
         flat = np.unique(np.asarray(address).reshape(-1))
         after = np.searchsorted(flat, self.address - size, "right")
-        return bool((after < np.searchsorted(flat, self.address + self.size, "left")).any())
+        touched = after < np.searchsorted(flat, self.address + self.size, "left")
+        if whole is not None:
+            touched &= ~(np.isin(self.address, flat) & (self.size == size) & (self.whole == whole))
+        return bool(touched.any())
+
+
+_COLUMNS = ("address", "word", "low", "high", "size", "whole")
+
+
+class EnclosedInteger(int):
+    """An enclosed integer or truth of a program: an object of its own, which those of Python and NumPy are not."""
 
 
 @dataclass
@@ -129,9 +157,9 @@ def _array(value: Any, dtype: np.dtype) -> np.ndarray:
 
 def _like(value: Any, found: np.ndarray) -> Any:
     """`found` as the code holds `value`: a scalar may be a Python number."""
-    return (
-        found if isinstance(value, np.ndarray) else found.reshape(()).item() if isinstance(value, float) else found.reshape(())[()]
-    )
+    if isinstance(value, np.ndarray):
+        return found
+    return found.reshape(()).item() if isinstance(value, (float, int)) else found.reshape(())[()]
 
 
 def inside(m: Cta, *values: Any) -> bool:
@@ -178,8 +206,8 @@ def _above(high: np.ndarray, dtype: np.dtype) -> np.ndarray:
 
 def _finite(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """Whether `found` are keys of numbers or infinities in the format of its size with the widest exponent."""
-    size = dtype.itemsize
-    return np.abs(found) <= {8: 0x7FF << 52, 4: 0x7F800000, 2: 0x7F80, 1: 0x7F}[size]
+    top = {8: 0x7FF << 52, 4: 0x7F800000, 2: 0x7F80, 1: 0x7F}[dtype.itemsize]
+    return (found <= top) & (found >= ~top)
 
 
 def ends(m: Cta, value: Any, dtype: np.dtype, wide: Wide) -> tuple[Any, ...]:
@@ -196,54 +224,180 @@ def sides(m: Cta, values: tuple[Any, ...], dtypes: tuple[np.dtype, ...], wide: t
     return tuple(each[0] for each in found), tuple(each[-1] for each in found)
 
 
-def every(m: Cta, op: Operation, value: Any, dtype: np.dtype) -> Iterator[Any]:
-    """`value` at each of its words. NotModelled where an element has more than `MOST_WORDS`."""
-    found = _ends(m, value, dtype, False)
-    if found is None:
-        yield value
+def turned(m: Cta, value: Any, dtype: np.dtype) -> tuple[Any, ...]:
+    """The lowest and the highest word of `value`, and its zeros: between them a product with itself, and a size, rise or fall."""
+    known = m.launch.enclosures.of(value)
+    if known is None:
+        return (value,)
+    points = [known.low, known.high]
+    if ((known.low < 0) & (known.high >= 0)).any():
+        points += [np.clip(each, known.low, known.high) for each in (-1, 0)]
+    return tuple(_like(value, words_of(each, _array(value, dtype).dtype)) for each in points)
+
+
+def every(m: Cta, op: Operation, values: tuple[Any, ...], dtypes: tuple[np.dtype, ...]) -> Iterator[tuple[Any, ...]]:
+    """`values` at each of their words. NotModelled where these are more than `MOST_WORDS` for an element, or in all."""
+    known = [_ends(m, value, dtype, False) for value, dtype in zip(values, dtypes, strict=True)]
+    counts = [1 if each is None else int((each[1] - each[0]).max()) + 1 for each in known]
+    if prod(counts) > MOST_WORDS:
+        raise NotModelled(op, f"of a value whose enclosure has {prod(counts)} words: at most {MOST_WORDS} are tried")
+    for steps in product(*map(range, counts)):
+        yield tuple(
+            value if each is None else _like(value, words_of(np.minimum(each[0] + step, each[1]), _array(value, dtype).dtype))
+            for value, dtype, each, step in zip(values, dtypes, known, steps, strict=True)
+        )
+
+
+def smooth(m: Cta, op: Operation, value: Any, dtype: np.dtype, pole: bool) -> Iterator[tuple[Any, ...]]:
+    """`value` at its ends, for a function that rises or falls all along; at each of its words where it has both signs, and the
+    function a `pole` between them."""
+    known = m.launch.enclosures.of(value)
+    if known is None or (pole and ((known.low < 0) & (known.high >= 0)).any()):
+        yield from every(m, op, (value,), (dtype,))
+    else:
+        for each in ends(m, value, dtype, False):
+            yield (each,)
+
+
+def quotients(m: Cta, op: Operation, values: tuple[Any, Any], dtypes: tuple[np.dtype, np.dtype]) -> Iterator[tuple[Any, ...]]:
+    """Dividend and divisor at their ends where the divisors of all enclosed quotients are far from zero and from infinity: there a
+    quotient rises or falls in each. Elsewhere both at each of their words."""
+    left = m.launch.enclosures.of(values[0])
+    divisor = _known(m, values[1], dtypes[1])
+    open_ = divisor.low != divisor.high if left is None else (divisor.low != divisor.high) | (left.low != left.high)
+    size = dtypes[1].itemsize
+    low, high = np.maximum(divisor.low, ~divisor.high), np.maximum(divisor.high, ~divisor.low)  # of the sizes, where one sign is
+    near, far = ({8: 1023 << 52, 4: 127 << 23}[size] + (sign * 126 << {8: 52, 4: 23}[size]) for sign in (-1, 1))
+    if (open_ & ((low < near) | (high > far))).any():
+        yield from every(m, op, values, dtypes)
         return
-    low, high = found
-    count = int((high - low).max()) + 1
-    if count > MOST_WORDS:
-        raise NotModelled(op, f"of a value whose enclosure has {count} words: at most {MOST_WORDS} are tried")
-    for step in range(count):
-        yield _like(value, words_of(np.minimum(low + step, high), _array(value, dtype).dtype))
+    for first in ends(m, values[0], dtypes[0], False):
+        for second in ends(m, values[1], dtypes[1], False):
+            yield first, second
 
 
-def joined(
-    op: Operation, before: tuple[Enclosure, ...] | None, found: Any, formats: tuple[str | None, ...]
-) -> tuple[Enclosure, ...]:
+def multiplied(m: Cta, op: Operation, factors: tuple[Any, Any], dtype: np.dtype, fmt: str | None) -> None:
+    """NotModelled where one of `factors` may be zero and the other infinite: the ends of a product do not show that NaN."""
+    known = [_known(m, value, dtype) for value in factors]
+    for zero, other in (known, known[::-1]):
+        crossing = (zero.low < 0) & (zero.high >= 0) & (zero.low != zero.high)
+        if crossing.any() and any((crossing & np.isinf(widen(words_of(end, dtype), fmt))).any() for end in (other.low, other.high)):
+            raise NotModelled(op, "of a value that is enclosed and may be zero, times an infinity")
+
+
+def equal(m: Cta, found: Any, values: tuple[Any, Any], dtype: np.dtype) -> tuple[Any, ...]:
+    """The other outcome of a comparison `found` by == or != where the two `values` may be equal, or not."""
+    left, right = (_known(m, value, dtype) for value in values)
+    at = left.low, left.high, right.low, right.high
+    low, high, other_low, other_high = at if dtype.kind in _WHOLE else map(_one_zero, at)
+    settled = (low > other_high) | (other_low > high) | ((low == high) & (other_low == other_high))
+    return (_like(found, np.where(settled, found, np.logical_not(found))),)
+
+
+def _known(m: Cta, value: Any, dtype: np.dtype) -> Enclosure:
+    """The enclosure of `value`, or itself."""
+    return m.launch.enclosures.of(value) or Enclosure(*(keys(_array(value, dtype)),) * 2)
+
+
+def _one_zero(at: np.ndarray) -> np.ndarray:
+    """The keys `at` of floats, that of +0 for -0."""
+    return at + (at == -1)
+
+
+def total(values: np.ndarray) -> np.ndarray:
+    """The sum of the sizes of all `values`: no sum of some of them is larger."""
+    return np.abs(values).sum()
+
+
+def unwrapped(op: Operation, bits: int, run: Callable[..., np.ndarray], *choices: Any) -> None:
+    """NotModelled where an integer of `bits` bits that `run` makes of `choices` wraps: then the ends say nothing."""
+    real = run(*(np.asarray(choice, np.float64) for choice in choices))
+    if (np.abs(real) >= 2.0 ** (bits - 1) * (1 - 2.0**-40)).any():
+        raise NotModelled(op, "of integers that are enclosed, and may leave the range of their type")
+
+
+def extreme(
+    m: Cta, op: Operation, values: tuple[Any, Any], dtypes: tuple[np.dtype, np.dtype], fmt: str | None, axis: int, largest: bool
+) -> Iterator[tuple[Any, Any]]:
+    """The lowest words of the largest (smallest) element along `axis` and of the number beside it, then the highest. Of equal
+    elements each may be chosen."""
+    element, number = (_known(m, value, dtype) for value, dtype in zip(values, dtypes, strict=True))
+    if np.isnan(widen(words_of(element.low, dtypes[0]), fmt)).any():
+        raise NotModelled(op, "of values that are enclosed, beside a NaN")
+    low, high = _one_zero(element.low), _one_zero(element.high)
+    chosen = high >= low.max(axis, keepdims=True) if largest else low <= high.min(axis, keepdims=True)
+    over = (element.low <= -1).any(axis) & (element.high >= 0).any(axis)  # where both zeros may be the largest or the smallest
+    run = np.max if largest else np.min
+    first, last = run(element.low, axis), run(element.high, axis)
+    least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
+    lower = np.where(over & (first == 0), -1, first), np.where(chosen, number.low, most).min(axis)
+    upper = np.where(over & (last == -1), 0, last), np.where(chosen, number.high, least).max(axis)
+    for side in (lower, upper):
+        yield words_of(side[0], dtypes[0]), words_of(side[1], dtypes[1])
+
+
+def joined(before: tuple[Enclosure, ...] | None, found: Any, dtypes: tuple[np.dtype, ...]) -> tuple[Enclosure, ...]:
     """`before` with the results `found` of one more choice; a tuple, also of one result."""
-    made = []
-    for i, (value, fmt) in enumerate(zip(found, formats, strict=True)):
-        array = np.asarray(value, np.float32 if fmt == "fp32" else np.float64 if fmt is None else None)
-        if np.isnan(widen(array, fmt)).any():
-            raise NotModelled(op, "of a value whose enclosure leads to a NaN")
-        at = keys(array)
-        made.append(before[i].joined(at, at) if before else Enclosure(at, at))
-    return tuple(made)
+    at = [keys(_array(value, dtype)) for value, dtype in zip(found, dtypes, strict=True)]
+    return tuple(before[i].joined(key, key) if before else Enclosure(key, key) for i, key in enumerate(at))
+
+
+def wider(m: Cta, before: tuple[Enclosure, ...], words: int, value: Any, dtype: np.dtype) -> tuple[Enclosure, ...]:
+    """The one enclosure of `before`, of what is computed of `value`, `words` further to both sides where that is enclosed."""
+    (known,), operand = before, m.launch.enclosures.of(value)
+    if operand is None:
+        return before
+    low, high = known.low, known.high
+    for _ in range(words):
+        low, high = _below(low, dtype), _above(high, dtype)
+    open_ = operand.low != operand.high
+    return (Enclosure(np.where(open_, low, known.low), np.where(open_, high, known.high)),)
+
+
+def ranged(
+    m: Cta, before: tuple[Enclosure, ...], value: Any, dtype: np.dtype, fmt: str | None, bits: int, signed: bool
+) -> tuple[Enclosure, ...]:
+    """The one enclosure of `before`, of the integers of `bits` bits that floats become: any integer where the ends of `value` do
+    not show which. Integers of 8 bits are the low half of 16; unsigned ones are held as signed words."""
+    (known,), operand = before, m.launch.enclosures.of(value)
+    if operand is None:
+        return before
+    top = 2.0 ** (bits - 1)
+    low, high = (widen(words_of(end, dtype), fmt) for end in (operand.low, operand.high))
+    inside = (low > -top - 1 if signed else low > -1) & (high < top) | (operand.low == operand.high)
+    if signed and bits > 8:
+        return before
+    return (Enclosure(np.where(inside, known.low, int(-top)), np.where(inside, known.high, int(top) - 1)),)
 
 
 def hold(
-    m: Cta, op: Operation, found: Any, enclosures: tuple[Enclosure, ...], formats: tuple[str | None, ...], open_: bool
-) -> None:
-    """The results `found` of `op` lie in `enclosures`, and in themselves. `open_`: here is where the choice is."""
-    held = m.launch.enclosures
-    for value, enclosure in zip(found, joined(op, enclosures, found, formats), strict=True):
-        if (enclosure.low != enclosure.high).any():
+    m: Cta,
+    op: Operation,
+    found: tuple[Any, ...],
+    enclosures: tuple[Enclosure, ...],
+    dtypes: tuple[np.dtype, ...],
+    formats: tuple[str | None, ...],
+    open_: bool,
+) -> tuple[Any, ...]:
+    """The results `found` of `op`, which lie in `enclosures`, and in themselves, as the code goes on with them. `open_`: here is
+    where the choice is. NotModelled where a choice leads to a NaN and another does not."""
+    held, results = m.launch.enclosures, []
+    for value, enclosure, dtype, fmt in zip(found, joined(enclosures, found, dtypes), dtypes, formats, strict=True):
+        wide = enclosure.low != enclosure.high
+        if wide.any():
+            if dtype.kind in _WHOLE:
+                value = value if isinstance(value, np.ndarray) else EnclosedInteger(value)
+            elif any((np.isnan(widen(words_of(end, dtype), fmt)) & wide).any() for end in (enclosure.low, enclosure.high)):
+                raise NotModelled(op, "of a value whose enclosure leads to a NaN")
             held.hold(value, enclosure)
             if open_:
                 m.notes.add(Note(Advice.OPEN_SUM, op.location))
+        results.append(value)
+    return tuple(results)
 
 
-def settled(op: Operation, found: Any, other: Any) -> None:
-    """`other` is what `op` gives by another choice than `found`. NotModelled where they differ: the program would choose by it."""
-    if not np.array_equal(np.asarray(found), np.asarray(other)):
-        raise NotModelled(op, "of a value that is enclosed: the result depends on a choice that the compiled program leaves open")
-
-
-def refuse(m: Cta, op: Operation) -> None:
-    raise NotModelled(op, "of a value that is enclosed, because the compiled program leaves open which sums take a product")
+def refuse(m: Cta, op: Operation, what: str = "a value that is enclosed") -> None:
+    raise NotModelled(op, f"of {what}, because the compiled program leaves open which sums take a product")
 
 
 def stored(m: Cta, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np.dtype) -> None:
@@ -262,24 +416,29 @@ def stored(m: Cta, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np
     at, first = np.unique(address[chosen], return_index=True)
     if at.size:
         word = np.broadcast_to(keys(np.atleast_1d(_array(value, dtype))), address.shape)
-        held.memory.store(at, word[chosen][first], low[chosen][first], high[chosen][first], dtype.itemsize)
+        whole = dtype.kind in _WHOLE
+        held.memory.store(at, word[chosen][first], low[chosen][first], high[chosen][first], dtype.itemsize, whole)
 
 
-def loaded(m: Cta, op: Operation, found: Any, pointer: Any, mask: Any, dtype: np.dtype, is_float: bool) -> None:
-    """Behind a load: hold what is enclosed of it. NotModelled where other words than floats, or parts of words, are read there."""
+def loaded(m: Cta, op: Operation, found: Any, pointer: Any, mask: Any, dtype: np.dtype) -> Any:
+    """Behind a load: hold what is enclosed of what it `found`, and give that back. NotModelled where words of another type, or
+    parts of words, are read there."""
     held = m.launch.enclosures
     if not held.memory:
-        return
+        return found
     address = np.atleast_1d(np.asarray(pointer, np.int64))
-    array = np.atleast_1d(_array(found, dtype))
-    enclosure = held.memory.at(address, keys(array), dtype.itemsize) if is_float else None
+    read = address if mask is None else address[np.broadcast_to(np.atleast_1d(mask), address.shape)]
+    whole = dtype.kind in _WHOLE
+    if held.memory.overlaps(read, dtype.itemsize, whole):
+        refuse(m, op)
+    enclosure = held.memory.at(address, keys(np.atleast_1d(_array(found, dtype))), dtype.itemsize, whole)
     if enclosure is None:
-        read = address if mask is None else address[np.broadcast_to(np.atleast_1d(mask), address.shape)]
-        if not is_float and held.memory.overlaps(read, dtype.itemsize):
-            refuse(m, op)
-        return
+        return found
+    if whole and not isinstance(found, np.ndarray):
+        found = EnclosedInteger(found)
     shape = np.shape(found)
     held.hold(found, Enclosure(enclosure.low.reshape(shape), enclosure.high.reshape(shape)))
+    return found
 
 
 def untouched(m: Cta, op: Operation) -> None:

@@ -48,13 +48,14 @@ class Storage:
 @dataclass(frozen=True)
 class Enclosed:
     """Words that the launch stored of which the emulator knows bounds: `offset` (n,) in a storage, `low` and `high` (n,) keys in
-    the order of the values (`emulator.numerics.enclosures.keys`), and `size` (n,) bytes."""
+    the order of the values (`emulator.numerics.enclosures.keys`), `size` (n,) bytes; `whole` (n,): whether they are integers."""
 
     storage: int
     offset: np.ndarray
     low: np.ndarray
     high: np.ndarray
     size: np.ndarray
+    whole: np.ndarray
 
 
 @dataclass(frozen=True)

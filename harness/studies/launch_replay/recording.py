@@ -232,9 +232,11 @@ def enclosed_in(regions: Sequence[Region], enclosed: EnclosedMemory) -> tuple[En
             here = here[region.written[enclosed.address[here] - region.base] != 0]
         if here.size:
             offset = enclosed.address[here] - region.base
-            told.append(Enclosed(number, offset, enclosed.low[here], enclosed.high[here], enclosed.size[here]))
+            told.append(
+                Enclosed(number, offset, enclosed.low[here], enclosed.high[here], enclosed.size[here], enclosed.whole[here])
+            )
         for places, low, high, size in region.sums.bounds(region.raw) if region.sums is not None else ():
-            told.append(Enclosed(number, places * size, low, high, np.full(places.size, size)))
+            told.append(Enclosed(number, places * size, low, high, np.full(places.size, size), np.zeros(places.size, np.bool_)))
     return tuple(told)
 
 

@@ -13,6 +13,7 @@ import os
 import sys
 import time
 from collections.abc import Sequence
+from itertools import product
 from multiprocessing.connection import Connection, Listener
 from types import SimpleNamespace
 from typing import Any, Protocol
@@ -121,7 +122,7 @@ def replay(recorded: RecordedLaunch, before: Sequence[Any], after: Sequence[Any]
         differs = _differing(memory[number], expected, storage.word)
         open_ = [each for each in recorded.enclosed if each.storage == number]
         for each in open_:
-            got = _words(memory[number], each.offset, each.size)
+            got = _words(memory[number], each.offset, each.size, each.whole)
             out = (got < each.low) | (got > each.high)
             row["enclosed"] += each.offset.size
             row["outside"] += int(out.sum())
@@ -161,14 +162,14 @@ def _differing(got: torch.Tensor, expected: torch.Tensor, word: int) -> np.ndarr
     return np.unique(places // word)
 
 
-def _words(memory: torch.Tensor, offsets: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """(n,) the keys of the words of `sizes` bytes at `offsets`."""
+def _words(memory: torch.Tensor, offsets: np.ndarray, sizes: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """(n,) the keys of the words of `sizes` bytes at `offsets`, of integers where `whole`."""
     found = np.zeros(offsets.shape, np.int64)
-    for size in np.unique(sizes):
-        chosen = sizes == size
+    for size, kind in product(np.unique(sizes), "iu"):
+        chosen = (sizes == size) & (whole == (kind == "i"))
         places = torch.from_numpy(offsets[chosen][:, None] + np.arange(size)).to(memory.device)  # (n, size)
         raw = np.ascontiguousarray(memory[places].cpu().numpy())
-        found[chosen] = keys(raw.view(f"u{size}").reshape(-1))
+        found[chosen] = keys(raw.view(f"{kind}{size}").reshape(-1))
     return found
 
 
