@@ -136,6 +136,15 @@ def test_a_first_launch_shows_the_tile_and_the_group(tmp_path: Path) -> None:
     assert seen.configurations == 0
 
 
+@pytest.mark.parametrize(("stem", "arch"), [("matmul", "sm_90"), ("block_scaled_matmul", "sm_100")])
+def test_a_launcher_of_whole_tiles_is_asked_a_second_one(stem: str, arch: str, tmp_path: Path) -> None:
+    """Sizes just above a tile move to the tile itself; a kernel that takes its first tile for every one would pass."""
+    launcher = written(GENERAL + "\n\nmatmul.requires = lambda n: n % 256 == 0\n", tmp_path)
+    asked = CaseSource(stem, target(f"emulated:{arch}"), launcher=launcher, shown=Shown(Tile(128, 256, 128))).required()
+    sizes = {(case.problem.m, case.problem.n) for case in asked}
+    assert all(n % 256 == 0 for _, n in sizes) and any(m > 128 and n > 256 for m, n in sizes)
+
+
 def at_the_edges(launcher: str) -> list[Verdict]:
     """Those of the cases that follow the general launcher's tile, down to the first that it fails."""
     found: list[Verdict] = []

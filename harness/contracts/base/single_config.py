@@ -297,7 +297,7 @@ def edges(tile: Tile, target: Target) -> list[tuple[tuple[int, int, int], Fields
     """
     m, n, k = tile.m, tile.n, tile.k
     sizes = [(m + step, n + step, k + step) for step in (-1, 0, 1)]
-    sizes += [(m - 1, n + 1, 2 * k), (m + 1, n - 1, 3 * k - 1), (2 * m, n, 5 * k + 1)]
+    sizes += [(m - 1, n + 1, 2 * k), (m + 1, n - 1, 3 * k - 1), (2 * m, 2 * n, 5 * k + 1)]
     several = [(3 * m - 1, n + 1, k), (2 * m + 1, n + 1, k + 3)]
     sizes += [*several, (m * tile.group + 1, n + 1, min(k, 17)), (17, 19, DEPTH)]
     on_two = "eager on 2" if target.emulated else "eager"
