@@ -99,7 +99,8 @@ def _exact(carried: Moved, words: np.ndarray) -> np.ndarray:
     """Which of `words` have the real value that they hold in the type they were computed in."""
     size = words.dtype.itemsize
     found = np.zeros(words.shape, np.bool_)
-    bits = np.ascontiguousarray(words).view(UNSIGNED[size]) if words.dtype != np.bool_ else words.view(np.uint8)
+    held = np.ascontiguousarray(words).reshape(words.shape)  # (of a single word it would have an axis)
+    bits = held.view(UNSIGNED[size]) if words.dtype != np.bool_ else held.view(np.uint8)
     for number in np.unique(carried.kind).tolist():
         element = _TYPES[number - 1] if number not in (EXACT, PARTS) else ""
         if element and _BYTES.get(element, 1) == size:

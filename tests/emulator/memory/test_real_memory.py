@@ -53,6 +53,15 @@ def test_a_second_launch_reads_what_the_first_computed_not_its_words() -> None:
             assert agrees(device, wide, 2 * x.double().numpy()).all()
 
 
+def test_a_word_of_a_product_is_read_as_an_integer_by_itself() -> None:
+    x, y = torch.ones(128), torch.zeros(128)
+    with reals() as device:
+        kernels.scaled[(1,)](x, y, 1 / 3, 128, BLOCK=128)
+        half = device.place(y).half()
+        for word in (half.view(torch.int16)[5], half[5].view(torch.int16)):
+            assert word.item() == torch.tensor(1 / 3).half().view(torch.int16).item()
+
+
 def test_a_word_that_the_host_wrote_is_exact_again() -> None:
     x, y, z = drawn(128), torch.zeros(128, dtype=torch.float16), torch.zeros(128)
     with reals() as device:
