@@ -24,8 +24,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch._library.triton
 import torch.utils._device as default_device
+from torch._subclasses.fake_tensor import FakeTensorMode
 
-from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, Placement, on_gpu, unanswered
+from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor, Placement, on_gpu, unanswered
 from bitverdict.harness.emulator.faults import raise_for_the_launcher
 from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, named
 
@@ -459,6 +460,18 @@ def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
     return torch.empty_strided(size, stride, dtype=dtype, device=CUDA)
 
 
+_from_tensor = FakeTensorMode.from_tensor
+
+
+def _fake(mode: FakeTensorMode, tensor: torch.Tensor, **named: Any) -> torch.Tensor:
+    """`FakeTensorMode.from_tensor`: what torch traces with in place of a tensor of the emulated GPU is on the GPU by name only."""
+    if type(tensor) is not CudaTensor:
+        return _from_tensor(mode, tensor, **named)
+    found = _from_tensor(mode, tensor.inner, **named)
+    found.fake_device = tensor.device
+    return found
+
+
 _ELSEWHERE: tuple[tuple[Any, str, Any], ...] = (
     (torch.version, "cuda", CUDA_VERSION),
     (torch.backends.cuda, "is_built", _answer(True)),
@@ -476,6 +489,7 @@ _ELSEWHERE: tuple[tuple[Any, str, Any], ...] = (
     (torch._C, "_cuda_exchangeDevice", _answer(0)),
     (torch._C, "_cuda_getDeviceCount", _answer(1)),
     (torch._C, "_cuda_synchronize", _nothing),
+    (FakeTensorMode, "from_tensor", _fake),
     (torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided),
     (torch._library.triton, "is_wrap_triton_enabled", _answer(False)),  # a kernel launches itself: nothing is traced here
 )

@@ -154,7 +154,12 @@ def test_tensors_without_bytes_are_torch_s_own() -> None:
         with FakeTensorMode():
             fake = torch.empty(4, 4, device="cuda")
             assert isinstance(fake @ fake, FakeTensor) and fake.device == torch.device("cuda", 0)
-        x = torch.ones(4, device="cuda")
+        x, y = torch.ones(4, device="cuda"), torch.ones(6, 4, device="cuda").t()[1:]
+        for given, mode in ((x, FakeTensorMode()), (y, FakeTensorMode())):
+            fake = mode.from_tensor(given)
+            assert isinstance(fake, FakeTensor) and fake.device == given.device and fake is mode.from_tensor(given)
+            assert (fake.shape, fake.stride(), fake.storage_offset()) == (given.shape, given.stride(), given.storage_offset())
+            assert (fake + fake).device == given.device and FakeTensorMode().from_tensor(given.cpu()).device.type == "cpu"
         meta = torch.empty_like(x, device="meta")
         assert (meta + 1).is_meta and x.to("meta").is_meta and torch.equal(double(x).cpu(), torch.full((4,), 2.0))
         assert len(device.launches) == 1
