@@ -3,9 +3,10 @@
     python -m benchmarks.cheats [-k TEXT] [--not TEXT] [--runs unsealed,command,pytest] [--target TARGET] [--results FILE]
     python -m benchmarks.cheats --page --results FILE > docs/cheats.md
 
-Prints a line a cheat: how it ended without a seal, sealed by the command line, sealed by pytest, and how it may end. Each cheat is
-judged alone, in a folder, state directory and caches of its own. Those that change files have a copy of the checkout as well. What
-would fill a disk or the memory is run sealed only. Status 1 where a sealed run believed one.
+Prints a line a cheat: how it ended without a seal, sealed by the command line, sealed by pytest, and how it may end. A sealed run
+must also say of it what its record names: an error of the harness is no *inconclusive*. Each cheat is judged alone, in a folder,
+state directory and caches of its own. Those that change files have a copy of the checkout as well. What would fill a disk or the
+memory is run sealed only. Status 1 where a sealed run believed one.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,6 +46,7 @@ RUNS = ("unsealed", "command", "pytest")
 CASES, LONGEST = 4, 150.0
 """Cases of a run by the command line; seconds after which a run is ended, beside what its cases may take by their own limit."""
 STATUS = {0: BELIEVED, 1: "fail", 2: "usage error", 3: "inconclusive", 5: "nothing ran"}
+SAID = 600  # characters of what was said that --results keeps
 TOGETHER, ALONE, CHANGES_FILES = 8, ("processes", "files_changed", "resources", "guessed_operands"), ("files_changed",)
 KEPT = "m<70 and n<70 and k<70"  # of the cases of a pytest node
 COPIED = ("bitverdict", "harness", "kernels", "reference", "tests", "conftest.py", "pyproject.toml")
@@ -80,11 +83,17 @@ for words in json.loads(sys.argv[1]):
 """Several commands in one process: what they import, and the processes that sealed runs start from, are there once."""
 
 
-def judged(cheats: Sequence[Cheat], run: str) -> dict[str, str]:
-    """How each of `cheats` ends, by its id: a word of `STATUS`, and the outcome of its cases that tells most. pytest has a
-    test for each, and the command line a run."""
+class Ended(NamedTuple):
+    """How a cheat ended: a word of `STATUS` with the outcome of its cases that tells most, and what was said of it."""
+
+    word: str
+    said: str = ""
+
+
+def judged(cheats: Sequence[Cheat], run: str) -> dict[str, Ended]:
+    """How each of `cheats` ends, by its id. pytest has a test for each, and the command line a run."""
     if run == "unsealed" and not cheats[0].unsealed:
-        return {cheats[0].id: "not run: it would take the machine's disk or memory"}
+        return {cheats[0].id: Ended("not run: it would take the machine's disk or memory")}
     with tempfile.TemporaryDirectory(prefix="bitverdict-cheat-", ignore_cleanup_errors=True) as place:
         folder = Path(place) / "work"
         for name in ("work", "state", "triton"):
@@ -204,46 +213,49 @@ def _status(command: list[str], folder: Path, environment: dict[str, str], secon
             _clear(environment["HARNESS_STATE"], process)
 
 
-def _told(folder: Path, cheat: Cheat, status: int | None) -> str:
-    """How a run of the command line ended: by its status, and the commonest outcome that is no pass."""
+def _told(folder: Path, cheat: Cheat, status: int | None) -> Ended:
+    """How a run of the command line ended: by its status, and the commonest outcome that is no pass. It says what its verdicts say;
+    without any, as of a usage error, what it printed."""
     if status is None:
-        return "the run did not end"
-    outcomes: Counter[str] = Counter()
+        return Ended("the run did not end")
+    outcomes, said = Counter[str](), list[str]()
     with contextlib.suppress(OSError):
         for line in (folder / _json(cheat)).read_text().splitlines():
             verdict = json.loads(line).get("verdict", {})
             if verdict and (verdict["outcome"] != "pass" or status == 0):
                 outcomes[verdict["outcome"]] += 1
+                said.append(f"{verdict['outcome']}: {verdict.get('message', '')}")
     word = STATUS.get(status, f"the run died with status {status}")
-    return ": ".join(dict.fromkeys([word, *(name for name, _ in outcomes.most_common(1))]))
+    printed = (folder / "said").read_text(errors="replace")
+    return Ended(": ".join(dict.fromkeys([word, *(name for name, _ in outcomes.most_common(1))])), "\n".join(said) or printed)
 
 
-def _told_by_pytest(file: Path, cheats: Sequence[Cheat], status: int | None) -> dict[str, str]:
+def _told_by_pytest(file: Path, cheats: Sequence[Cheat], status: int | None) -> dict[str, Ended]:
     """How the test of each cheat ended; what a run that died or hung has no result of is lost."""
-    found = {
-        cheat.id: "lost: the run did not end" if status is None else f"lost: the run left with status {status}" for cheat in cheats
-    }
+    lost = Ended("lost: the run did not end" if status is None else f"lost: the run left with status {status}")
+    ended = {cheat.id: lost for cheat in cheats}
     try:
         cases = list(xml.etree.ElementTree.parse(file).getroot().iter("testcase"))
     except (OSError, xml.etree.ElementTree.ParseError):
-        return found
+        return ended
     for case in cases:
         number = case.get("name", "").removeprefix("test_").partition("[")[0]
         if number.isdigit() and int(number) < len(cheats):
-            found[cheats[int(number)].id] = _ended(case)
-    return found
+            ended[cheats[int(number)].id] = _ended(case)
+    return ended
 
 
-def _ended(case: xml.etree.ElementTree.Element) -> str:
+def _ended(case: xml.etree.ElementTree.Element) -> Ended:
     for kind, word in (("failure", "fail"), ("error", "error"), ("skipped", "nothing ran")):
         if (found := case.find(kind)) is not None:
-            lines = f"{found.get('message', '')}\n{found.text or ''}".splitlines()
+            said = f"{found.get('message', '')}\n{found.text or ''}"
+            lines = said.splitlines()
             first = next((line for line in lines if line.startswith(("FAIL ", "INCONCLUSIVE ", "ERROR "))), "")
             if first:
-                return f"{first.partition(' ')[0].lower()}: {first.rpartition(': ')[2]}"
+                return Ended(f"{first.partition(' ')[0].lower()}: {first.rpartition(': ')[2]}", said)
             open_ = any("inconclusive" in line or "not claimed" in line for line in lines)
-            return "inconclusive" if word == "fail" and open_ else word
-    return BELIEVED
+            return Ended("inconclusive" if word == "fail" and open_ else word, said)
+    return Ended(BELIEVED)
 
 
 def _clear(state: str, process: subprocess.Popen) -> None:
@@ -322,8 +334,8 @@ def main() -> int:
     chosen = [replace(cheat, target=arguments.target or cheat.target) for cheat in chosen]
     begun, believed = time.perf_counter(), []
 
-    def some(cheats: tuple[Cheat, ...]) -> list[tuple[Cheat, dict[str, str]]]:
-        found = {cheat.id: dict.fromkeys(runs, "-") for cheat in cheats}
+    def some(cheats: tuple[Cheat, ...]) -> list[tuple[Cheat, dict[str, Ended]]]:
+        found = {cheat.id: dict.fromkeys(runs, Ended("-")) for cheat in cheats}
         for run in runs:
             alone = run == "unsealed" or (run == "command" and cheats[0].task == DESCRIBED)
             parts = [(cheat,) for cheat in cheats] if alone else [cheats]
@@ -334,10 +346,11 @@ def main() -> int:
 
     with ThreadPoolExecutor(arguments.jobs) as pool:
         for cheat, found in (each for part in pool.map(some, _parts(chosen)) for each in part):
-            known[cheat.id] = known.get(cheat.id, {}) | found
+            known[cheat.id] = known.get(cheat.id, {}) | {run: came.word for run, came in found.items()}
+            known[cheat.id] |= {f"{run} said": came.said.strip()[:SAID] for run, came in found.items()}
             wrong = [run for run, came in found.items() if run != "unsealed" and not _as_it_may(cheat, came)]
             believed += [cheat.id] * bool(wrong)
-            print(f"{cheat.id:<46} " + " ".join(f"{found[run]:<36}" for run in runs) + f" {' or '.join(cheat.ends)}"
+            print(f"{cheat.id:<46} " + " ".join(f"{found[run].word:<36}" for run in runs) + f" {' or '.join(cheat.ends)}"
                   + (" <== NOT SO" if wrong else ""), flush=True)  # fmt: skip
             if arguments.results:
                 arguments.results.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
@@ -361,9 +374,11 @@ def _parts(cheats: Sequence[Cheat]) -> list[tuple[Cheat, ...]]:
     return found
 
 
-def _as_it_may(cheat: Cheat, came: str) -> bool:
-    """Whether a sealed run ended as the record says that it may."""
-    return came == "-" or came.partition(":")[0] in cheat.ends
+def _as_it_may(cheat: Cheat, came: Ended) -> bool:
+    """Whether a sealed run ended as the record says that it may, and said so."""
+    if came.word == "-":
+        return True
+    return came.word.partition(":")[0] in cheat.ends and (not cheat.says or any(text in came.said for text in cheat.says))
 
 
 if __name__ == "__main__":

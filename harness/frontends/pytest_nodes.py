@@ -217,7 +217,7 @@ class NodeJudge:
         bugs = sorted(session.bugs.values(), key=lambda bug: bug is not failed)  # what failed before what is no fault of the kernel
         reports = [tables.text_of(bug.report()) for bug in bugs]
         if failed is not None:
-            raise failure_class(failed.verdict.signature)("\n" + "\n".join(reports))
+            raise failure_class(failed.verdict.signature)("\n" + no_commands("\n".join(reports)))
         said = ["; ".join(session.tally.open()), *session.tally.inconclusive, *tables.not_run_lines(session.tally)]
         pytest.fail(no_commands("\n".join(said + reports)), pytrace=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -19,7 +20,10 @@ PREFIX = b"bitverdict:"
 
 
 def shared(url: str) -> ExampleDatabase:
-    """The database at `url`, by Hypothesis's Redis backend. UsageError: no URL of Redis, no client, or no server that answers."""
+    """The database at `url`, by Hypothesis's Redis backend. UsageError: no URL of Redis, no client, or no server that answers.
+
+    The server's password is that of `url`, else that of the environment: a command line is seen by every user of its machine.
+    """
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES or not (parts.netloc or parts.path):
         raise UsageError(
@@ -34,7 +38,8 @@ def shared(url: str) -> ExampleDatabase:
             f"--harness-database {_told(url)}: the client cannot be imported ({error}); pip install 'bitverdict[redis]'"
         ) from error
     try:
-        server = redis.Redis.from_url(url, socket_connect_timeout=ANSWERED_WITHIN, socket_timeout=ANSWERED_WITHIN)
+        waits = {"socket_connect_timeout": ANSWERED_WITHIN, "socket_timeout": ANSWERED_WITHIN}
+        server = redis.Redis.from_url(url, password=os.environ.get("HARNESS_DATABASE_PASSWORD"), **waits)
         server.ping()
     except (redis.exceptions.RedisError, ValueError) as error:
         raise UsageError(

@@ -90,6 +90,19 @@ def test_a_url_of_no_redis_server_is_refused_with_the_rule(url: str) -> None:
         shared(url)
 
 
+@pytest.mark.parametrize(
+    ("url", "sent"), [("redis://HOST:1/0", "of the environment"), ("redis://:of-the-url@HOST:1/0", "of-the-url")]
+)
+def test_the_password_is_the_urls_or_that_of_the_environment(url: str, sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    redis = pytest.importorskip("redis", reason=CLIENT)
+    monkeypatch.setenv("HARNESS_DATABASE_PASSWORD", "of the environment")
+    monkeypatch.setattr(redis.Redis, "ping", lambda server: None)
+    servers: list = []
+    monkeypatch.setattr("hypothesis.extra.redis.RedisExampleDatabase", lambda server, **options: servers.append(server))
+    shared(url)
+    assert servers[0].connection_pool.connection_kwargs["password"] == sent
+
+
 def test_a_server_that_does_not_answer_is_named_without_its_password() -> None:
     pytest.importorskip("redis", reason=CLIENT)
     with pytest.raises(UsageError, match=r"redis://\*\*\*@127\.0\.0\.1:1: the server must answer.*start redis-server") as raised:

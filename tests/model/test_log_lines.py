@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import io
+from typing import NoReturn
 
 import pytest
 
+from bitverdict.harness.frontends.main import main
+from bitverdict.harness.frontends.pytest_nodes import NodeJudge
+from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.log_lines import Log, no_commands
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.session.shrink import KernelFailed
+from bitverdict.harness.session.tables import console
 
 
 @pytest.mark.parametrize(
@@ -31,3 +38,31 @@ def test_no_line_is_a_command(text: str) -> None:
 def test_other_lines_are_as_they_were() -> None:
     text = "FAIL a.py:f on emulated:sm_90\n  c::d, at [0, 0]\n"
     assert no_commands(text) == text
+
+
+def commands_in(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.strip().startswith("::") or "##[" in line]
+
+
+def test_what_a_run_prints_into_a_log_has_no_command(capsys: pytest.CaptureFixture) -> None:
+    """By the tables, and by the last line of a run that ends with an error."""
+    console().print("  ::stop-commands::x")
+    assert main(["run", "nothere.py:f\n::error::x"]) == 2
+    said = capsys.readouterr()
+    assert "| ::stop-commands::x" in said.out and "::error::x" in said.err
+    assert commands_in(said.out + said.err) == []
+
+
+@pytest.mark.parametrize("raised", [KernelFailed("a\n::error::x"), MachineFault("a\n::error::x"), UsageError("a\n::error::x")])
+def test_what_pytest_prints_of_a_failure_has_no_command(raised: Exception) -> None:
+    class Raises(NodeJudge):
+        sealed = False
+
+        def __init__(self) -> None: ...
+
+        def machine(self, name: str) -> NoReturn:
+            raise raised
+
+    with pytest.raises(pytest.fail.Exception) as failed:
+        Raises().hold_test(lambda machine: None, "emulated:sm_90", None)  # type: ignore[arg-type, return-value]
+    assert commands_in(str(failed.value)) == [] and "::error::x" in str(failed.value)

@@ -266,7 +266,9 @@ def test_a_tampered_pack_of_a_user_is_rejected(name: str, of_a_user: pack.Pack, 
         assert any(reason in str(error) for reason in reasons)
 
 
-@pytest.mark.parametrize("name", ["torch.py", "json.py", "rich/console.py", "bitverdict/harness.py", "harness/x.py", "_pytest.py"])
+@pytest.mark.parametrize(
+    "name", ["torch.py", "json.py", "itertools.py", "rich/console.py", "bitverdict/harness.py", "harness/x.py", "_pytest.py"]
+)
 def test_no_source_stands_for_a_module_that_is_installed(name: str, of_a_user: pack.Pack, placed: Callable) -> None:
     held = copy.deepcopy(of_a_user)
     held.sources[name] = "raise SystemExit(0)"
