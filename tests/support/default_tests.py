@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bitverdict as bv
 from tests.support import default_kernels as kernels
+from tests.support import reported_kernels
 
 
 def leaky(xp, x):
@@ -78,3 +79,13 @@ def test_the_first_32_of_each_part_are_summed(draw):
 @bv.judged(reference=sums_of_parts)
 def test_parts_are_summed(draw):
     return kernels.sums_of_parts(*parts(draw))
+
+
+@bv.judged(reference=lambda xp, x: 2 * x)
+def test_blocks_of_64(draw):
+    return reported_kernels.doubled_by_64(draw.tensor("fp32", draw.size(1, 300, around=64)))
+
+
+@bv.judged(reference=lambda xp, x: 2 * x)
+def test_any_block(draw):
+    return reported_kernels.doubled_by_block(draw.tensor("fp32", draw.size(1, 300, around=64)))
