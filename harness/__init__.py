@@ -1,4 +1,4 @@
-"""How a kernel is fed, run, watched and judged: eleven rooms, see docs/architecture.md."""
+"""How a kernel is fed, run, watched and judged, in rooms: see docs/architecture.md."""
 
 from bitverdict._rooms import room
 

@@ -27,8 +27,9 @@ MAY = {
     "harness/gpu_oracle": "harness.gpu_oracle reference numpy torch triton",
     "harness/report": "harness.report harness.model harness.emulator harness.judge harness.workers harness.session reference numpy "
     "torch jinja2 markupsafe",
-    "harness/studies": "harness kernels reference numpy torch triton rich mpmath -harness.frontends",
-    "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich redis",
+    "harness/studies": "harness kernels reference numpy torch triton rich mpmath -harness.frontends -harness.lab",
+    "harness/lab": "harness kernels reference tests.faults numpy torch triton rich mpmath",
+    "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich redis -harness.lab",
     "bitverdict": "harness",
 }
 """A room -> what its files may import besides the standard library, bitverdict left out; a minus takes one back."""
@@ -176,6 +177,9 @@ WRONG = [
     ("harness/studies/x.py", "from bitverdict.harness.frontends import cli_run"),
     ("harness/frontends/x.py", "from tests.faults import mutants as mutated"),
     ("harness/frontends/x.py", "import pytest"),
+    ("harness/frontends/x.py", "from bitverdict.harness.lab.size import main"),
+    ("harness/studies/x.py", "from bitverdict.harness.lab import size"),
+    ("harness/lab/x.py", "from tests.support import shares"),
     ("harness/emulator/pytest_x.py", "import pytest"),
     ("harness/judge/x.py", "import scipy"),
     ("harness/tomorrow/x.py", "import json"),
@@ -194,6 +198,7 @@ PASS = [
     ("harness/contracts/oracle/x.py", "from bitverdict.reference.tensor_core import product\nfrom ...model.targets import Target"),
     ("harness/judge/x.py", "from bitverdict.harness.emulator import emulated"),
     ("harness/session/x.py", "from bitverdict.harness.workers.pool import WorkerPool"),
+    ("harness/lab/x.py", "from bitverdict.harness.frontends.main import parser\nfrom tests.faults.corpus import COLLECTIONS"),
     ("harness/frontends/pytest_plugin.py", "import pytest"),
     ("tests/x.py", "import scipy"),
 ]
