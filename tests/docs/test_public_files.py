@@ -1,0 +1,115 @@
+"""Contract under test: the page of what is public names what is public, and what strangers are led by leads somewhere."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+import bitverdict
+from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.session import tally
+from bitverdict.harness.session.observer import Observer
+from bitverdict.harness.session.result_files import Records
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+PUBLIC = (CHECKOUT / "docs" / "public.md").read_text()
+GITHUB = CHECKOUT / ".github"
+
+
+def section(title: str) -> str:
+    return re.split(r"^## ", PUBLIC.partition(f"## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+
+
+def first_cells(text: str) -> list[str]:
+    """What stands in backquotes in the first column of the tables of `text`."""
+    rows = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+    return [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+
+
+def test_the_page_names_each_public_name_and_no_other() -> None:
+    assert sorted(first_cells(section("Names"))) == sorted(bitverdict.__all__)
+
+
+def test_the_page_has_each_exit_status() -> None:
+    rows = [line.split(" | ")[0].strip("| ") for line in section("Exit statuses").splitlines() if re.match(r"\| \d", line)]
+    assert [int(row) for row in rows] == [tally.PASS, tally.FAIL, 2, tally.INCONCLUSIVE, tally.NOTHING_RAN]
+
+
+def test_the_page_has_each_field_of_a_verdict_and_each_decision() -> None:
+    verdicts, _, events = section("JSON").partition("**`run --json FILE`**")
+    assert set(first_cells(verdicts)) == {field.name for field in dataclasses.fields(Verdict)}
+    (decisions,) = [line for line in verdicts.splitlines() if line.startswith("| `decision`")]
+    assert re.findall(r"`([^`]+)`", decisions)[1:] == [str(decision) for decision in Decision]
+    assert first_cells(events)[1:] == ["run", "verdict", "reproducer", "summary"]
+
+
+def test_the_lines_of_a_run_have_the_fields_that_the_page_names(tmp_path: Path) -> None:
+    from bitverdict.harness.model.addresses import resolve
+    from bitverdict.harness.model.targets import target
+
+    counted, records = tally.Tally(), Records(tmp_path / "run.jsonl", None)
+    assert isinstance(records, Observer)
+    where = target("emulated:sm_80")
+    case = resolve("softmax").required(where)[0]
+    records.begin({})
+    records.counted(case, "softmax", where.name, {}, Verdict(decision=Decision.FAIL, outcome=bitverdict.Outcome.RACE))
+    records.stored(tmp_path / "case.json", "softmax", where.name)
+    records.end(counted)
+    lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
+    rows = [line for line in section("JSON").splitlines() if re.match(r"\| `(run|verdict|reproducer|summary)`", line)]
+    for line, row in zip(lines, rows, strict=True):
+        event, *fields = re.findall(r"`([^`]+)`", row)
+        assert line["event"] == event and set(fields) <= set(line)
+        assert event == "summary" or set(fields) == set(line) - {"event"}
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "docs/public.md", "CONTRIBUTING.md", "SECURITY.md"])
+def test_each_link_and_each_module_that_a_page_names_is_there(name: str) -> None:
+    page = CHECKOUT / name
+    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+        assert (page.parent / link).exists(), link
+    for module in re.findall(r"python -m bitverdict\.([\w.]+)", page.read_text()):
+        assert (CHECKOUT / f"{module.replace('.', '/')}.py").is_file(), module
+    for path in re.findall(r"`((?:harness|tests|kernels|reference|docs)/[\w/]*)`", page.read_text()):
+        assert (CHECKOUT / path).is_dir(), path
+
+
+def test_the_page_for_agents_is_one_page() -> None:
+    assert len((CHECKOUT / "AGENTS.md").read_text().splitlines()) <= 60
+
+
+def test_the_workflow_runs_both_gates_and_the_nightly_every_share() -> None:
+    jobs = yaml.safe_load((GITHUB / "workflows" / "gates.yml").read_text())["jobs"]
+    commands = {name: job["steps"][-1]["run"] for name, job in jobs.items()}
+    assert commands == {"fast": ".ci/fast", "whole": ".ci/run", "nightly": ".ci/run"}
+    assert all((CHECKOUT / command).is_file() for command in commands.values())
+    assert jobs["nightly"]["env"]["HARNESS_PROFILE"] == "exhaustive" and "schedule" in jobs["nightly"]["if"]
+    installed = jobs["fast"]["steps"][-2]["run"]
+    assert re.findall(r'"torch==[\d.]+"', installed) == re.findall(r'"torch==[\d.]+"', (CHECKOUT / ".ci" / "run").read_text())
+
+
+@pytest.mark.parametrize("path", sorted(GITHUB.glob("ISSUE_TEMPLATE/[!c]*.yml")), ids=lambda path: path.stem)
+def test_an_issue_form_is_one(path: Path) -> None:
+    form = yaml.safe_load(path.read_text())
+    assert {"name", "description", "body"} <= set(form)
+    asked = [part for part in form["body"] if part["type"] != "markdown"]
+    assert len({part["id"] for part in asked}) == len(asked) and all(part["attributes"]["label"] for part in asked)
+    assert any(part.get("validations", {}).get("required") for part in asked)
+
+
+def test_the_fast_gate_starts_no_compiler_and_lints_first() -> None:
+    """What it tests imports neither torch nor Triton by itself."""
+    script = (CHECKOUT / ".ci" / "fast").read_text()
+    order = [script.index(command) for command in ("ruff check", "ruff format", "mypy", "harness.lab.size", "pytest")]
+    assert order == sorted(order)
+    for path in (CHECKOUT / "tests" / "lab").glob("*.py"):
+        names = {
+            alias.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import) for alias in node.names
+        }
+        assert not names & {"torch", "triton"}, path.name
