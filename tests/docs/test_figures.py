@@ -1,4 +1,4 @@
-"""Contract under test: a figure on a page of the register has an entry, and an old one or one without a command is told."""
+"""Contract under test: a figure on any page has an entry, and an old one or one without a command is told."""
 
 from __future__ import annotations
 
@@ -19,9 +19,38 @@ ENTRY = {
 }
 
 
-def test_each_figure_of_the_registered_pages_has_an_entry() -> None:
-    pages = {name: (figures.ROOT / name).read_text() for name in REGISTER["pages"]}
-    assert not list(figures.unregistered(REGISTER, pages))
+def test_each_figure_of_each_page_has_an_entry() -> None:
+    assert {"README.md", "docs/arithmetic.md", "docs/benchmarks.md"} <= set(figures.pages())
+    assert not list(figures.unregistered(REGISTER, figures.pages()))
+
+
+def test_a_page_has_one_entry_for_all_of_its_figures_only_where_a_command_prints_it() -> None:
+    page, whole = (
+        {"docs/benchmarks.md": "It takes 7 s."},
+        {"figures": [ENTRY | {"page": "docs/benchmarks.md", "text": figures.EVERY}]},
+    )
+    assert not list(figures.unregistered(whole, page))
+    hand = {"figures": [ENTRY | {"page": "docs/sealed.md", "text": figures.EVERY}]}
+    assert list(figures.unregistered(hand, {"docs/sealed.md": "It takes 7 s."})) == [
+        "docs/sealed.md: '*' is of pages that a command prints; give each figure an entry"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "measured"),
+    [
+        ("It took 7 s.", ["7 s"]),
+        ("It took 5 to 7 s, at 2.5 GB/s.", ["7 s", "2.5 GB/s"]),
+        ("It takes at most 60 s (default 20 s).", []),
+        ("Each of 16 cases; up to 3 times; no fewer than 10 cases.", []),
+        ("A second and a half (`ci`: 40 s) with `--seconds 560 s`.", []),
+        ('It says "F in 256 words".', []),
+        ("## In 7 s\n\n    8 s\n", []),
+        ("2^20 words, and half a minute.", ["half a minute"]),
+    ],
+)
+def test_what_a_rule_sets_or_a_page_quotes_is_not_measured(text: str, measured: list[str]) -> None:
+    assert figures.figures(text) == measured
 
 
 def test_each_command_of_the_register_is_there() -> None:
@@ -51,8 +80,9 @@ def test_a_figure_without_an_entry_is_told_and_an_entry_without_a_figure(page: s
         ({"command": "bitverdict frontier"}, "bitverdict frontier of `bitverdict frontier` is gone"),
         ({"commit": "no_such_commit"}, "there is no commit no_such_commit"),
         ({"commit": "HEAD~3"}, "3 commits ago"),
+        ({"command": figures.NONE}, "no command measures it"),
     ],
-    ids=["right", "script", "command", "commit", "old"],
+    ids=["right", "script", "command", "commit", "old", "by hand"],
 )
 def test_an_old_figure_and_a_command_that_is_gone_are_told(entry: dict, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(figures, "OLD", 2)
