@@ -56,11 +56,15 @@ _EQUALITIES = {"arith.cmpf": {1, 6, 8, 13}, "arith.cmpi": {0, 1}}  # predicates:
 _UNSIGNED = 6  # the first predicate of arith.cmpi that compares unsigned numbers
 _HANDS_ON = {"tt.return", "tt.call", "ttg.convert_layout", "ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return"}
 """Their results are their operands, which are known by identity."""
+_READS_AT = {
+    "tt.atomic_rmw": ("pointer", "value", "mask?"),
+    "tt.atomic_cas": ("pointer", "expected", "value"),
+    "ttg.async_copy_global_to_local": ("pointer", "view", "mask?", "other?"),
+}
 _READS = {
-    "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll", "ttg.async_copy_global_to_local",
-    "ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather", "ttng.async_tma_reduce",
+    "tt.atomic_load", "tt.atomic_poll", "ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather", "ttng.async_tma_reduce",
 }  # fmt: skip
-"""What reads global memory otherwise than `tt.load`."""
+"""What reads global memory otherwise than `tt.load`: at the addresses of an operand, with its operands by name, and elsewhere."""
 
 
 class OpenChoice(NotModelled):
@@ -154,7 +158,11 @@ class Enclosing:
     def _follow(self, op: Operation, open_: bool) -> None:
         """Behind the code of `op`: carry enclosures on, or refuse them."""
         t, name, may_be = self.t, op.name, self._may_be(op)
-        if name in _READS:
+        if name in _READS_AT:
+            given = dict(zip(_READS_AT[name], t.operands(op, *_READS_AT[name]), strict=True))
+            called = t.calls(enclosures.untouched, op, given["pointer"], given.get("mask?"), t.operand(op, 0).itemsize)
+            t.emit("{}", called)
+        elif name in _READS:
             t.emit("{}", t.calls(enclosures.untouched, op))
         if name in ("tt.load", "tt.store"):
             self._access(op)

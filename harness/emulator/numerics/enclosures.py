@@ -441,7 +441,15 @@ def loaded(m: Cta, op: Operation, found: Any, pointer: Any, mask: Any, dtype: np
     return found
 
 
-def untouched(m: Cta, op: Operation) -> None:
-    """Before an operation that reads global memory otherwise than by `tt.load`: none of it may be enclosed."""
-    if m.launch.enclosures.memory:
-        refuse(m, op)
+def untouched(m: Cta, op: Operation, pointer: Any = None, mask: Any = None, size: int = 0) -> None:
+    """Before an operation that reads global memory otherwise than by `tt.load`: no word of `size` bytes at `pointer`, where `mask`,
+    may be enclosed; of an operation whose addresses are not known, none at all."""
+    memory = m.launch.enclosures.memory
+    if not memory:
+        return
+    if size:
+        address = np.atleast_1d(np.asarray(pointer, np.int64))
+        read = address if mask is None else address[np.broadcast_to(np.atleast_1d(mask), address.shape)]
+        if not memory.overlaps(read, size):
+            return
+    refuse(m, op)

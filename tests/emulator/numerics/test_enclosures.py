@@ -358,6 +358,7 @@ def test_what_reads_enclosed_memory_otherwise_than_by_a_load_is_refused() -> Non
     with emulated("sm_90"):
         added[(1,)](middle, N=N, num_warps=1)  # exact words: nothing is refused
         summed[(1,)](*operands(), middle, KIND="sum", N=N, num_warps=1)
+        added[(1,)](torch.zeros(N), N=N, num_warps=1)  # beside what is enclosed
         with pytest.raises(EmulatedFault, match=r"not modelled: tt.atomic_rmw: of a value that is enclosed"):
             added[(1,)](middle, N=N, num_warps=1)
 
