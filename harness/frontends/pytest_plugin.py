@@ -22,6 +22,7 @@ from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_nodes import NodeJudge, base_seed
 from bitverdict.harness.frontends.pytest_shards import all_nodes
 from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
+from bitverdict.harness.judge.machine_faults import missing_tools
 from bitverdict.harness.model.paths import REPRODUCERS
 from bitverdict.harness.model.targets import show_workers, targets
 from bitverdict.harness.model.usage import UsageError
@@ -83,9 +84,11 @@ def _hide_teardown() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
-def pytest_report_header(config: pytest.Config) -> str:
-    profile, names = config.getoption("--harness-profile"), ", ".join(target_names(config))
-    return f"bitverdict: profile {profile}, base seed {base_seed(config)}, targets {names}"
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    profile, names = config.getoption("--harness-profile"), target_names(config)
+    head = f"bitverdict: profile {profile}, base seed {base_seed(config)}, targets {', '.join(names)}"
+    missing = missing_tools() if any(name.startswith("emulated:sm_") for name in names) else ""
+    return [head, missing] if missing else [head]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -11,10 +11,12 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from triton import knobs
 
+from bitverdict.harness.frontends import pytest_plugin
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
 from bitverdict.harness.judge.judge import judge
@@ -269,5 +271,11 @@ def test_a_tool_of_triton_s_that_is_missing_is_said_once(
     assert main([*TORCH, "--max-cases", "2"]) == 0
     out = capsys.readouterr().out
     assert out.count(said) == 1 and out.index(said) < out.index("Verdicts")
+    values = {"--harness-profile": "quick", "--seed": 1}
+    monkeypatch.setattr(pytest_plugin, "base_seed", lambda config: 1)
+    for names, lines in ((["emulated:sm_90"], [said]), (["emulated:gfx942"], []), ([], [])):
+        monkeypatch.setattr(pytest_plugin, "target_names", lambda config, names=names: names)
+        head, *more = pytest_plugin.pytest_report_header(SimpleNamespace(getoption=values.__getitem__))
+        assert head.startswith("bitverdict: profile quick") and more == lines
     monkeypatch.setenv("TRITON_NVDISASM_PATH", sys.executable)
     assert missing_tools().startswith("Triton's cuobjdump cannot be found: ")
