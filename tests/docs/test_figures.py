@@ -24,7 +24,7 @@ def test_each_figure_of_each_page_has_an_entry() -> None:
     assert not list(figures.unregistered(REGISTER, figures.pages()))
 
 
-def test_a_page_has_one_entry_for_all_of_its_figures_only_where_a_command_prints_it() -> None:
+def test_one_entry_for_a_whole_page_is_of_printed_pages() -> None:
     page, whole = (
         {"docs/benchmarks.md": "It takes 7 s."},
         {"figures": [ENTRY | {"page": "docs/benchmarks.md", "text": figures.EVERY}]},
