@@ -378,12 +378,25 @@ class _Code:
                 return set(), [(reads[0], 1)]
         if kind == "selp":
             reads = [each for each in maker.reads[:2] if each.startswith("%")]
+        if kind == "prmt" and half is not None and (taken := _permuted(maker, half)):
+            return set(), [taken]
         if kind == "xor" and maker.opcode.endswith("32") and len(reads) == 1:
             return set(), [(reads[0], half)]  # the sign of both halves
         if kind == "cvt" and maker.opcode.endswith("16"):
             half = 0 if maker.opcode == "cvt.u16.u32" else None
         packed = maker.opcode.endswith("x2") or kind in ("mov", "selp")
         return set(), [(each, half if packed or kind == "cvt" else None) for each in reads]
+
+
+def _permuted(instruction: Instruction, half: int) -> tuple[str, int] | None:
+    """The register, and the half of it, that a `prmt.b32` puts in the `half` of its result; None where it is no whole half."""
+    *sources, selector = instruction.reads
+    if not re.fullmatch(r"0x[0-9A-Fa-f]+U?", selector) or instruction.opcode != "prmt.b32":
+        return None
+    low, high = (int(selector.rstrip("U"), 0) >> shift & 15 for shift in (8 * half, 8 * half + 4))
+    if low % 2 or high != low + 1 or low > 7 or not sources[low // 4].startswith("%"):
+        return None
+    return sources[low // 4], low % 4 // 2
 
 
 def _bits(opcode: str) -> int:

@@ -45,6 +45,8 @@ PROBES = (
     Launch("scan of columns", 8, 256, F32, 1),  # each thread has a whole column, a chunk of one element a row
     Launch("scan of columns", 16, 256, F32, 2),  # and here one chunk: nothing stands before it, and LLVM removes those sums
     Launch("scan, swapped", 8, 256, BF16, 1),  # of two halves, their signs changed together
+    Launch("sum of rows", 2, 64, F16, 1),  # of two shuffles, put together by prmt
+    Launch("sum of rows", 8, 64, BF16, 4),
 )
 
 
