@@ -73,6 +73,8 @@ from bitverdict.harness.frontends.main import main
 
 statuses = []
 for words in json.loads(sys.argv[1]):
+    print()
+    print(sys.argv[2], flush=True)
     try:
         statuses.append(main(words))
     except SystemExit as left:
@@ -81,6 +83,8 @@ for words in json.loads(sys.argv[1]):
         json.dump(statuses, file)
 """
 """Several commands in one process: what they import, and the processes that sealed runs start from, are there once."""
+_NEXT = "== the next command"
+"""A line before what each of them prints."""
 
 
 class Ended(NamedTuple):
@@ -128,11 +132,14 @@ def judged(cheats: Sequence[Cheat], run: str) -> dict[str, Ended]:
                 learnt.write_text("*")
                 _status(command, folder, environment, _longest(cheats))
                 teach(learnt, Path(place) / "state")
-            return {cheats[0].id: _told(folder, cheats[0], _status(command, folder, environment, _longest(cheats)))}
-        status = _status([sys.executable, "-c", _SEVERAL, json.dumps(asked)], folder, environment, _longest(cheats))
+            status = _status(command, folder, environment, _longest(cheats))
+            return {cheats[0].id: _told(folder, cheats[0], status, _printed(folder))}
+        status = _status([sys.executable, "-c", _SEVERAL, json.dumps(asked), _NEXT], folder, environment, _longest(cheats))
         ended = json.loads((folder / "statuses.json").read_text()) if (folder / "statuses.json").is_file() else []
         each = ended + [status] * (len(cheats) - len(ended))
-        return {cheat.id: _told(folder, cheat, came) for cheat, came in zip(cheats, each, strict=True)}
+        texts = _printed(folder).split(f"\n{_NEXT}\n")[1:]
+        texts += [""] * (len(cheats) - len(texts))
+        return {cheat.id: _told(folder, cheat, came, text) for cheat, came, text in zip(cheats, each, texts, strict=True)}
 
 
 def teach(file: Path, state: Path) -> None:
@@ -213,7 +220,11 @@ def _status(command: list[str], folder: Path, environment: dict[str, str], secon
             _clear(environment["HARNESS_STATE"], process)
 
 
-def _told(folder: Path, cheat: Cheat, status: int | None) -> Ended:
+def _printed(folder: Path) -> str:
+    return (folder / "said").read_text(errors="replace")
+
+
+def _told(folder: Path, cheat: Cheat, status: int | None, printed: str) -> Ended:
     """How a run of the command line ended: by its status, and the commonest outcome that is no pass. It says what its verdicts say;
     without any, as of a usage error, what it printed."""
     if status is None:
@@ -226,7 +237,6 @@ def _told(folder: Path, cheat: Cheat, status: int | None) -> Ended:
                 outcomes[verdict["outcome"]] += 1
                 said.append(f"{verdict['outcome']}: {verdict.get('message', '')}")
     word = STATUS.get(status, f"the run died with status {status}")
-    printed = (folder / "said").read_text(errors="replace")
     return Ended(": ".join(dict.fromkeys([word, *(name for name, _ in outcomes.most_common(1))])), "\n".join(said) or printed)
 
 
@@ -378,7 +388,8 @@ def _as_it_may(cheat: Cheat, came: Ended) -> bool:
     """Whether a sealed run ended as the record says that it may, and said so."""
     if came.word == "-":
         return True
-    return came.word.partition(":")[0] in cheat.ends and (not cheat.says or any(text in came.said for text in cheat.says))
+    said = " ".join(came.said.split())  # lines are broken where they are printed
+    return came.word.partition(":")[0] in cheat.ends and (not cheat.says or any(text.strip() in said for text in cheat.says))
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ Printed by `python -m benchmarks.cheats --page --results FILE`, from what `pytho
 Each cheat is a candidate in `tests/faults/cheats/`, written for this project from patterns of public lists. No code of theirs is in
 it. Most are launchers of `matmul` around a kernel that computes the first of the k products alone. Without a cheat it fails.
 
-A cheat must end as *fail*, *inconclusive*, *error* or as a usage error. Nothing else is held: which of these comes first depends on
-the case. *Unsealed* says what the ordinary run makes of it, in the process that judges: `pass` is why `--sealed` exists.
+A cheat must end as *fail*, *inconclusive*, *error*, a usage error or *nothing ran*, and what is said of it must be what its record
+names: an error of the harness that ends a run is none of these. *Unsealed* says what the ordinary run makes of it, in the process that
+judges: `pass` is why `--sealed` exists.
 
-The runs are of 2026-11-22 (device memory: 2026-11-23), on two shared cores with bubblewrap, on emulated sm_90. What is *not run*
-was not run there.
+The runs are of 2026-11-24, on two shared cores with bubblewrap, on emulated sm_90. What is *not run* was not run there.
 """
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-FAILS, HOST, ERROR, REFUSED = "fail", "inconclusive", "error", "usage error"
-DECIDED = (FAILS, HOST, ERROR, REFUSED)
+FAILS, HOST, ERROR, REFUSED, NOTHING = "fail", "inconclusive", "error", "usage error", "nothing ran"
+DECIDED = (FAILS, HOST, ERROR, REFUSED, NOTHING)
 """How a run may end that does not believe a cheat."""
 MATMUL, DESCRIBED, PROBLEM = "matmul", "described", "kernelbench"
 
@@ -59,7 +59,7 @@ class Cheat:
     learns: bool = False
     """Whether it is run twice, and told the operands of the first run."""
     says: tuple[str, ...] = ()
-    """What a sealed case's outcome and message say of it, one of these; empty: the end alone is held."""
+    """What a sealed case's outcome and message say of it, one of these; empty: what `SAID` has for it."""
     secret: str = ""
     """That both runs draw by: one that it could know."""
 
@@ -270,7 +270,7 @@ FORGED = _of(
 CLAIMED = (
     *_of(
         "claimed_little",
-        (HOST, REFUSED, FAILS, ERROR),
+        (HOST, REFUSED, FAILS, ERROR, NOTHING),
         "what `requires` leaves out is counted, and a refusal that nobody asked for fails",
         nothing_left=("own",),
         trivial_cases_left=("robust-kbench", "KernelGuard"),
@@ -479,10 +479,99 @@ TWINS = (
 )  # fmt: skip
 """The same wrong kernels without a cheat, which must fail, right ones, which must pass, and a cheat that knows the secret."""
 
-CHEATS: tuple[Cheat, ...] = (
+_BY_HOST, _WRONG_WORDS, _BOUND = ("computed on the host",), ("wrong mathematics",), ("outside the bound", "wrong mathematics")
+_MEMORY, _NO_LAUNCH, _TIME = ("memory returned before",), ("no Triton kernel was launched",), ("no verdict within",)
+_STALE, _LATER = ("result does not change with the operands",), ("in a later call alone",)
+_FRAME, _LEFT, _SHAPE = ("must begin with b'BVF1'",), ("the candidate's process left by exit",), ("wrong shape or dtype",)
+_NO_PROCESS = ("Function not implemented", "it has started a process")
+_ALONE, _LACKS, _CHANGED = (" alone; accept it by --accept-claims",), ("lacks",), ("input changed",)
+SAID: dict[str, tuple[str, ...]] = {
+    "torch_beside_kernels": _BY_HOST,
+    "torch_beside_kernels: by_subprocess": _NO_PROCESS,
+    "laundered": (*_BY_HOST, *_WRONG_WORDS),
+    "remembered": _MEMORY,
+    "remembered: by_pointer_copied": _STALE,
+    "remembered: by_shape": _STALE,
+    "remembered: replayed_graph": _STALE,
+    "remembered: in_shared_memory": _BY_HOST,
+    "memory_found": _WRONG_WORDS,
+    "memory_found: earlier_output": _MEMORY,
+    "memory_found: beside_operands": ("stray read",),
+    "lazy_results: subclass": ("what cannot be handed over",),
+    "lazy_results: own_methods": _WRONG_WORDS,
+    "lazy_results: late_kernel": _WRONG_WORDS,
+    "lazy_results: late_thread": ("the launcher went on",),
+    "lazy_results: at_finalisation": ("the launcher went on",),
+    "lazy_results: at_deletion": _BY_HOST,
+    "lazy_results: when_traced": _BY_HOST,
+    "lazy_results: in_signal_handler": _LEFT,
+    "patched_judge": _WRONG_WORDS,
+    "patched_judge: contract": _BOUND,
+    "processes": _WRONG_WORDS,
+    "processes: verdict_into_pipes": _FRAME,
+    "processes: frames_into_sockets": _FRAME,
+    "processes: verdict_by_connections": _LEFT,
+    "processes: exit_status_0": _LEFT,
+    "processes: forked_answer": _NO_PROCESS,
+    "processes: system_exit": ("SystemExit: 0",),
+    "processes: interrupt": ("KeyboardInterrupt",),
+    "files_changed": _WRONG_WORDS,
+    "seen_through": _BY_HOST,
+    "seen_through: memory_by_pointer": ("died of SIGSEGV",),
+    "seen_through: first_calls_only": _LATER,
+    "seen_through: every_other_call": _LATER,
+    "caught_faults": ("illegal address",),
+    "caught_faults: race": ("race: lanes of one store",),
+    "caught_faults: device_assertion": ("device assert",),
+    "forged_launches": _BY_HOST,
+    "forged_launches: recorded_launch": _NO_LAUNCH,
+    "forged_launches: own_driver": _NO_LAUNCH,
+    "forged_launches: unlaunched_kernel": _NO_LAUNCH,
+    "forged_launches: launch_hook": _WRONG_WORDS,
+    "forged_launches: program_with_python": _WRONG_WORDS,
+    "claimed_little: nothing_left": ("its requires takes no case", "no case has a field"),
+    "claimed_little: trivial_cases_left": _ALONE,
+    "claimed_little: one_case_left": _ALONE,
+    "claimed_little: hard_cases_refused": ("is not supported; K must be 1",),
+    "claimed_little: missing_feature_claimed": _LACKS,
+    "claimed_little: harness_blamed": ("Operand.__init__() takes 1 positional argument",),
+    "claimed_little: fault_with_own_outcome": ("the candidate's process claims 'pass'",),
+    "claimed_little: not_run_claimed": ("the candidate's process claims 'not run'",),
+    "claimed_little: machine_blamed": ("in its jail the machine failed",),
+    "claimed_little: memory_blamed": ("out of memory on the GPU",),
+    "misleading_tensors": _WRONG_WORDS,
+    "misleading_tensors: mean": _BOUND,
+    "misleading_tensors: inputs_zeroed": _CHANGED,
+    "misleading_tensors: other_dtype": _SHAPE,
+    "misleading_tensors: wider_dtype": _SHAPE,
+    "misleading_tensors: agreeing_class": ("Creating a new Tensor subclass",),
+    "misleading_tensors: fp16_sums": ("lost precision",),
+    "guessed_operands": _WRONG_WORDS,
+    "resources": (*_TIME, *_WRONG_WORDS),
+    "resources: memory": ("out of memory on the host",),
+    "resources: deep_exception": _LEFT,
+    "resources: segmentation_fault": ("died of SIGSEGV",),
+    "kernelbench_candidates": _BY_HOST,
+    "kernelbench_candidates: Constant": _WRONG_WORDS,
+    "kernelbench_candidates: NeverWritten": _WRONG_WORDS,
+    "kernelbench_candidates: EasyShapesOnly": _WRONG_WORDS,
+    "kernelbench_candidates: InputZeroed": _CHANGED,
+    "kernelbench_candidates: ByShape": _STALE,
+    "kernelbench_candidates: ProblemsModel": ("'_OpNamespace' object is not callable",),
+    "kernelbench_candidates: OwnSizesOnly": _ALONE,
+}
+"""What a sealed run says of a cheat: one of these texts, by its family and name or by its family. Another one means that
+something else than what the cheat attacks has ended its run, as an error of the harness does."""
+
+
+def _held(cheat: Cheat) -> Cheat:
+    return replace(cheat, says=cheat.says or SAID.get(f"{cheat.family}: {cheat.name}") or SAID.get(cheat.family, ()))
+
+
+CHEATS: tuple[Cheat, ...] = tuple(map(_held, (
     *TORCH_BESIDE, *LAUNDERED, *REMEMBERED, *MEMORY_FOUND, *LAZY, *PATCHED, *PROCESSES, *FILES, *SEEN_THROUGH, *CAUGHT, *FORGED,
     *CLAIMED, *MISLEADING, *GUESSED, *RESOURCES, *AS_MODEL, *HELD_TO_WORDS,
-)  # fmt: skip
+)))  # fmt: skip
 
 NOT_OURS = (
     ("Times that are forged (patched timers, events, statistics, `synchronize`)", ("reference-kernels 162", "METR", "KernelGuard"),
