@@ -16,8 +16,8 @@ Each cheat is a candidate in `tests/faults/cheats/`, written for this project fr
 it. Most are launchers of `matmul` around a kernel that computes the first of the k products alone. Without a cheat it fails.
 
 A cheat must end as *fail*, *inconclusive*, *error*, a usage error or *nothing ran*, and what is said of it must be what its record
-names: an error of the harness that ends a run is none of these. *Unsealed* says what the ordinary run makes of it, in the process that
-judges: `pass` is why `--sealed` exists.
+names: an error of the harness that ends a run is none of these. *Unsealed* says what the ordinary run makes of it, in the process
+that judges: `pass` is why `--sealed` exists.
 
 The runs are of 2026-11-24, on two shared cores with bubblewrap, on emulated sm_90. What is *not run* was not run there.
 """
