@@ -488,6 +488,7 @@ _ALONE, _LACKS, _CHANGED = (" alone; accept it by --accept-claims",), ("lacks",)
 SAID: dict[str, tuple[str, ...]] = {
     "torch_beside_kernels": _BY_HOST,
     "torch_beside_kernels: by_subprocess": _NO_PROCESS,
+    "torch_beside_kernels: by_python": (*_BY_HOST, "-inf + inf in fsum"),
     "laundered": (*_BY_HOST, *_WRONG_WORDS),
     "remembered": _MEMORY,
     "remembered: by_pointer_copied": _STALE,
