@@ -33,7 +33,7 @@ def recovered_at(name: str, address: str, line: str, target_name: str) -> dict[s
     warnings.simplefilter("ignore")
     from dataclasses import replace
 
-    from bitverdict.harness.judge.judge import asked_launcher
+    from bitverdict.harness.judge.launchers import asked_launcher
     from bitverdict.harness.judge.sums.recovered import recovered
     from bitverdict.harness.model.addresses import resolve
     from bitverdict.harness.model.targets import target

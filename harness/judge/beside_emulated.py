@@ -13,8 +13,9 @@ import numpy as np
 
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.compare import Comparison
+from bitverdict.harness.judge.devices import emulated_like
 from bitverdict.harness.judge.diagnose import clusters, first_words, heat, values
-from bitverdict.harness.model.architectures import EMULATED
+from bitverdict.harness.judge.judgement import CaseCheck, Judgement
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
@@ -33,9 +34,23 @@ class Beside:
     words: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
-def emulated_like(target: Target) -> Target | None:
-    """The emulated GPU of the architecture of `target`, a real one; None where there is none."""
-    return Target(f"emulated:{target.arch}", target.arch) if not target.emulated and target.arch in EMULATED else None
+class EmulatedTwin(CaseCheck):
+    """A user's launcher on a real GPU is launched on the emulated GPU too, and held to its words."""
+
+    def before_comparison(self, judgement: Judgement) -> None:
+        def launched(there: Target) -> Seen:
+            return judgement.launch_on(there, judgement.clock)
+
+        twin = beside(judgement.case, judgement.contract, judgement.target, judgement.seen, launched)
+        if twin is not None:
+            judgement.seen.real_values, judgement.seen.hangs = twin.seen.real_values, twin.seen.hangs
+        judgement.twin = twin
+
+    def compare(self, judgement: Judgement, expected: ExpectedOutput, comparison: Comparison) -> Comparison:
+        return held_to_emulated(expected, judgement.seen.outputs[expected.name], comparison, judgement.twin)
+
+    def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
+        return told_beside(verdict, judgement.twin)
 
 
 def beside(case: Case, contract: Contract, target: Target, seen: Seen, launched: Callable[[Target], Seen]) -> Beside | None:

@@ -26,17 +26,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.judge.guarded_buffers import words
+from bitverdict.harness.judge.judgement import CaseCheck, Judgement
+from bitverdict.harness.judge.launchers import asked_launcher
 from bitverdict.harness.judge.returned_memory import lies_in, returned_before
 from bitverdict.harness.model.case import SECOND, THIRD, Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
+from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
 if TYPE_CHECKING:
     import torch
 
     from bitverdict.harness.emulator.memory.provenance import Provenance
-    from bitverdict.harness.model.targets import Target
+
+
+class SecondCall(CaseCheck):
+    """A case of more than one call is judged by all of them; a later call that fails is judged alone too."""
+
+    def judge_all_calls(self, judgement: Judgement, judge_once: Callable[[Judgement], Verdict]) -> Verdict | None:
+        if judgement.case.calls == 1:
+            return None
+        calls = CalledAgain(judgement.contract)
+
+        def alone() -> Verdict:
+            launcher = asked_launcher(judgement.case, judgement.target, afresh=True)
+            return judge_once(replace(judgement, case=second(judgement.case), launcher=launcher, notes={}))
+
+        return calls.told(judge_once(replace(judgement, contract=calls)), alone)
 
 
 def second(case: Case) -> Case:

@@ -20,6 +20,7 @@ from bitverdict.harness.judge.compile_errors import refused_by_front_end
 from bitverdict.harness.judge.machine_faults import machine_fault
 from bitverdict.harness.judge.out_of_memory import out_of_memory
 from bitverdict.harness.judge.real_values import RealValues
+from bitverdict.harness.model.feature_table import OUTCOMES, resolve_feature
 from bitverdict.harness.model.paths import ROOT, is_foreign, relative, source_line
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
@@ -77,10 +78,8 @@ def outcome_of(error: BaseException) -> Seen:
     text, where = str(error), location_of(error)
     if "EmulatedFault" in names:
         return _emulated(error, where)
-    if "CandidateRaised" in names:
-        from bitverdict.harness.judge.sealed.claims import claimed
-
-        return claimed(error.fields, on_a_gpu="RaisedOnAGpu" in names)  # type: ignore[attr-defined]
+    if named := OUTCOMES.keys() & names:
+        return resolve_feature(OUTCOMES[named.pop()])(error)
     if "CandidateGone" in names:
         said = f"the candidate's process gave no answer: {_one_line(text)}"
         details = {GONE: _one_line(text), "died": error.died}  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.model import addresses
+from bitverdict.harness.model.architectures import EMULATED
 from bitverdict.harness.model.targets import GPU_NODES, Target
 
 if TYPE_CHECKING:
@@ -133,3 +134,8 @@ def take_compiler_digest() -> None:
 
     install()
     digest()
+
+
+def emulated_like(target: Target) -> Target | None:
+    """The emulated GPU of the architecture of `target`, a real one; None where there is none."""
+    return Target(f"emulated:{target.arch}", target.arch) if not target.emulated and target.arch in EMULATED else None

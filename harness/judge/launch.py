@@ -21,13 +21,12 @@ from bitverdict.harness.judge.devices import device_of, entered
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, near_bytes, poison_word, words
 from bitverdict.harness.judge.launched_instructions import Instructions, of_products, remember, watched
 from bitverdict.harness.judge.out_of_memory import free_memory
-from bitverdict.harness.judge.promised_instructions import broken_promise
-from bitverdict.harness.judge.provenance import RECORDED, observed
 from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.judge.remedies import remedy_for
 from bitverdict.harness.judge.returned_memory import forget, returned_before
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.feature_table import probes
 from bitverdict.harness.model.paths import ROOT, relative, source_line
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome
@@ -80,7 +79,7 @@ def _launch_once(
     device: Any = None
     launched: list[Instructions | None] = []
     told: list[Any] = []
-    provenance: dict = {}
+    probed: dict = {}
     far = far_bytes(operands.values())  # of which no shadow has room
     declared = contract.declared(case) if case.real_values and not far else None
     try:
@@ -102,7 +101,7 @@ def _launch_once(
                 allow_duplicate_rows=contract.either_row,
                 takes_cpu_tensors=False,
                 real_values=declared,
-                provenance=case.sealed and not far,
+                **{name: value for probe in probes() for name, value in probe.options(case, far=bool(far)).items()},
                 **followed,
             ) as device,
             _tuned(case, target) as told,
@@ -124,7 +123,7 @@ def _launch_once(
                 if declared is not None:
                     seen.real_values, seen.hangs = _real_values(device, outputs), tuple(device.hangs)
                 in_place = [tensors[name] for name in contract.written(case) if name in tensors]
-                provenance = {RECORDED: known} if (known := observed(device, outputs, in_place)) else {}
+                probed = {name: value for probe in probes() for name, value in probe.returned(device, outputs, in_place).items()}
                 seen.reads_allocated = any(device.taken(buffer.storage) for buffer in guard.allocated)
                 if allocations.followed:
                     seen.unwritten_reads = tuple(_unwritten_reads(device, guard))
@@ -138,9 +137,10 @@ def _launch_once(
             seen.details |= remedy_for(error, case.launcher, contract.remedy)
     seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
     seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
-    seen.recorded = _launched(device, launched, told) | provenance
-    if seen.outcome is None and not case.launcher and contract.expected_outcome(case, target).result:
-        seen.broken_promise = broken_promise(contract.promised_instructions(case), getattr(device, "launches", None) or ())
+    seen.recorded = _launched(device, launched, told) | probed
+    if seen.outcome is None:
+        said = (probe.broken_promise(case, contract, target, getattr(device, "launches", None) or ()) for probe in probes())
+        seen.broken_promise = next(filter(None, said), "")
     seen.unordered = _unordered(getattr(device, "launches", None) or ())
     if between := contract.between_calls():
         seen.recorded["calls"] = between | {"ordered": target.emulated and not seen.unordered}

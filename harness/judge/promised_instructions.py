@@ -7,11 +7,16 @@ does work that is done for nothing: a block that is masked whole, a tile that tw
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import prod
 from typing import Any
 
-from bitverdict.harness.model.contract import PromisedInstruction
+from bitverdict.harness.judge.judgement import CaseCheck, Judgement
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract, PromisedInstruction
+from bitverdict.harness.model.protocols import LaunchProbe
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
 BARRIERS, CONSTANT, EXECUTED, PROGRAMS = "barriers of ", "constant ", "executed ", "programs"
 ONCE = "take each tile once, and no block that adds nothing"
@@ -19,6 +24,25 @@ HAND_ON = "let the launcher hand the option on to the kernel as it was given"
 _SEGMENTS = r'"{}"\([^)]*\) <\{{[^}}]*operandSegmentSizes = array<i32: ([^>]*)>'
 _AMD = 'ttg.target = "hip:'
 _BARRIER_SEGMENT = 6  # of ttng.tc_gen5_mma: a, b, d, token, accumulate, predicate, barriers, their predicates
+
+
+class InstructionProbe(LaunchProbe):
+    """Reads the tile programs of a shipped kernel's launch."""
+
+    def broken_promise(self, case: Case, contract: Contract, target: Target, launches: Sequence[Any]) -> str:
+        if case.launcher or not contract.expected_outcome(case, target).result:
+            return ""
+        return broken_promise(contract.promised_instructions(case), launches)
+
+
+class PromisedInstructions(CaseCheck):
+    """Right words by other instructions than an option promises fail."""
+
+    def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
+        said = judgement.seen.broken_promise
+        if not said or verdict.outcome is not Outcome.PASS:
+            return verdict
+        return Verdict(decision=Decision.FAIL, outcome=Outcome.OTHER_INSTRUCTIONS, message=said, basis=Basis.OBSERVED_FAULT)
 
 
 def broken_promise(promised: Iterable[PromisedInstruction], launches: Iterable[Any]) -> str:

@@ -13,10 +13,13 @@ Any other copy of an operand is *copied without a kernel*: a launcher whose whol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from bitverdict.harness.judge.judgement import CaseCheck, Judgement
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.protocols import LaunchProbe
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -27,6 +30,27 @@ if TYPE_CHECKING:
 RECORDED = "provenance"  # in `Seen.recorded` and `Verdict.recorded`
 MOST = 8  # origins of an output, inputs and reads that are told
 NOT_OBSERVED = "provenance not observed"
+
+
+class ProvenanceProbe(LaunchProbe):
+    """Has the emulated device of a sealed launch follow where each byte comes from."""
+
+    def options(self, case: Case, *, far: bool) -> Mapping[str, Any]:
+        return {"provenance": case.sealed and not far}
+
+    def returned(self, device: Any, outputs: Mapping[str, Any], in_place: Sequence[Any]) -> Mapping[str, Any]:
+        found = observed(device, outputs, in_place)
+        return {RECORDED: found} if found else {}
+
+
+class OriginOfWords(CaseCheck):
+    """Right words that no kernel stored make a verdict inconclusive."""
+
+    def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
+        recorded = judgement.seen.recorded
+        if judgement.has_work and (RECORDED in recorded or (judgement.case.sealed and judgement.target.emulated)):
+            return held(verdict, recorded.get(RECORDED, {}))
+        return verdict
 
 
 def observed(device: Device, outputs: Mapping[str, torch.Tensor], in_place: Iterable[torch.Tensor]) -> dict[str, Any]:

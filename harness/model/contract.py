@@ -253,6 +253,10 @@ class Contract:
         """What the outputs are of the values of `operands`, for an explanation of wrong ones; None where there is none to offer."""
         return None
 
+    def mathematics_of(self, case: Case, operands: Mapping[str, Operand], output: str) -> Mathematics | None:
+        """`mathematics` of the call that `output` is of: a case may have several."""
+        return self.mathematics(case, operands)
+
     def sizes(self, case: Case) -> dict[str, int]:
         """Numbers of the problem by name that may be sizes of operands: `resized` changes one. By default its integer fields."""
         fields = dataclasses.fields(case.problem) if dataclasses.is_dataclass(case.problem) else ()

@@ -17,8 +17,8 @@ from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.diagnose import ulp_distance, values
 from bitverdict.harness.judge.instrumentation import own_instrumentation
-from bitverdict.harness.judge.judge import launcher_of
 from bitverdict.harness.judge.launch import launch
+from bitverdict.harness.judge.launchers import launcher_of
 from bitverdict.harness.judge.real_values import mathematics
 from bitverdict.harness.model.addresses import look_in, resolve
 from bitverdict.harness.model.case import Case

@@ -2,7 +2,7 @@
 
 Draws depend on (base seed, contract, emulated target or architecture of the GPU) alone, so that a run can be repeated, and so that
 shrinking walks the same way again with the verdicts already known. In a sealed run a secret stands in the place of the base seed
-(`bitverdict.harness.session.secret_draws`).
+(`bitverdict.harness.model.protocols.SeedSource`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bitverdict.harness.judge.certificate.telling import telling
 from bitverdict.harness.judge.first_launch import Shown
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.feature_table import checks
 from bitverdict.harness.model.launcher_limits import UNLIMITED, claimed, is_far, narrowed_by
+from bitverdict.harness.model.protocols import SeedSource
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.preferred import more, preferred
 from bitverdict.harness.session.rotation import Rotation, facts_of
-from bitverdict.harness.session.secret_draws import Secret
 
 if TYPE_CHECKING:
     from hypothesis.database import ExampleDatabase
@@ -62,7 +62,7 @@ class CaseSource:
     selected: str = ""  # what chose them, for a person
     sealed: bool = False  # a process of its own imports the launcher; what is called twice is called a third time
     accepted: bool = False  # what the launcher says of itself was said, or accepted, by the user
-    secret: Secret | None = None  # what the draws and all seeds depend on, in the place of `seed`
+    secret: SeedSource | None = None  # what the draws and all seeds depend on, in the place of `seed`
     rotation: Rotation | None = None  # which part of the required cases is judged; None: all
 
     @property
@@ -234,12 +234,17 @@ class CaseSource:
 
     def strengthened(self, case: Case | None) -> Case | None:
         """`case`, fed by another seed where it would tell nothing apart by chance; None for None."""
-        return telling(case, self.contract, self.target) if case is not None else None
+        return self._chosen(case) if case is not None else None
+
+    def _chosen(self, case: Case) -> Case:
+        for check in checks():
+            case = check.choose(case, self.contract, self.target)
+        return case
 
     def _once(self, cases: list[Case], *, prepared: bool = False, strengthened: bool = False) -> list[Case]:
         ready = cases if prepared else [done for case in cases if (done := self.prepared(case)) is not None]
         if strengthened:
-            ready = [telling(case, self.contract, self.target) for case in ready]
+            ready = [self._chosen(case) for case in ready]
         return list({case.key: case for case in ready}.values())
 
 

@@ -21,8 +21,10 @@ from typing import Any, NoReturn
 from bitverdict.harness.model.addresses import load, look_in, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, case_from_record
+from bitverdict.harness.model.feature_table import isolation
 from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.protocols import Isolation, SeedSource
 from bitverdict.harness.model.supervision import dies_with
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
@@ -33,7 +35,6 @@ from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import Profile
 from bitverdict.harness.session.resume import Past
-from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.session.watch import Event
@@ -41,7 +42,6 @@ from bitverdict.harness.session.watched_files import imported_from, repository_o
 from bitverdict.harness.workers.forkserver import ask_the_parents_server, start_early
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.sealed import standing
 
 DRAWS = 40  # generated cases between two lines about them
 MOST_DRAWN = 10_000
@@ -76,16 +76,22 @@ class Watched:
         """Contracts that no save changes."""
         return [self.contract] if self.launcher and self.contract and ":" not in self.contract else []
 
-    def secret(self) -> Secret | None:
+    def secret(self) -> SeedSource | None:
         """What the next draws of a sealed launcher depend on. Each round has its own, which nobody is told: the candidate may keep
         what it saw of the operands of an earlier one. A case that fails has its seeds in its record."""
-        return Secret.begin() if self.sealed else None
+        return self._isolation().seeds() if self.sealed else None
+
+    def _isolation(self) -> Isolation:
+        apart = isolation()
+        if apart is None:
+            raise UsageError("--sealed: this installation has no sealed runs")
+        return apart
 
     def sources(self) -> list[CaseSource]:
         """Its case sources. UsageError where the user's file is none that can be judged."""
         contract, launcher = self.contract, self.launcher
         if self.sealed:
-            standing.begin(launcher)
+            self._isolation().begin(launcher)
         if not contract:
             found = load(launcher)
             name = launcher.rpartition(":")[2]

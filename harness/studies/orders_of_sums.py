@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.judge.judge import asked_launcher
+from bitverdict.harness.judge.launchers import asked_launcher
 from bitverdict.harness.judge.sums.recovered import Recovered, recovered
 from bitverdict.harness.judge.sums.words import same_launch
 from bitverdict.harness.model.addresses import look_in, resolve

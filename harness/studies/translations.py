@@ -13,8 +13,8 @@ from typing import Any
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
-from bitverdict.harness.judge.judge import launcher_of
 from bitverdict.harness.judge.launch import launch
+from bitverdict.harness.judge.launchers import launcher_of
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.case_source import CaseSource

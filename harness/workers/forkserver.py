@@ -26,6 +26,7 @@ PRELOADED = [
     "triton.experimental.gluon",
     "triton.backends.nvidia.driver",
     "bitverdict.harness.judge.judge",
+    "bitverdict.harness.workers.features",
     "bitverdict.harness.emulator",
     "bitverdict.harness.workers.warmup",
     "bitverdict.harness.workers.preload",

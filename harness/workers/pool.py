@@ -15,7 +15,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.feature_table import isolation
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import PROCESS, ZYGOTE, Verdict
 from bitverdict.harness.workers.compile_ahead import CompileAhead
 from bitverdict.harness.workers.journal import Journal, whole
@@ -244,9 +246,10 @@ def _start_of(work: Case | Task, target: Target, start: Start) -> Start:
     """How a worker that judges `work` is started: a sealed case has workers of its own."""
     if not isinstance(work, Case) or not work.sealed:
         return start
-    from bitverdict.harness.workers.sealed.jails import start_of
-
-    return start_of(work.launcher, work.search_path, start, gpu=not target.emulated)
+    isolated = isolation()
+    if isolated is None:
+        raise UsageError(f"{work.launcher}: this installation has no sealed runs")
+    return isolated.start_of(work, start, gpu=not target.emulated)
 
 
 def _key(target: Target, place: int, start: Start) -> tuple[int, str]:

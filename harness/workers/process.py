@@ -30,6 +30,7 @@ from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.feature_table import isolation
 from bitverdict.harness.model.supervision import end_forks
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.verdict import DEVICE_FAULTS, Verdict
@@ -241,11 +242,10 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
     for name in [name for name in os.environ if name.startswith(PASSED_ON)]:
         del os.environ[name]
     os.environ.update(variables)
-    from bitverdict.harness.workers.sealed.jails import JAIL
-    from bitverdict.harness.workers.sealed.trio import install
     from bitverdict.harness.workers.warmup import settled, warm
 
-    trusted_imports.begin(always=JAIL in variables)
+    isolated = isolation()
+    trusted_imports.begin(always=isolated is not None and isolated.is_isolated(variables))
     read_again()
     failed, dead = "", False
     try:
@@ -254,7 +254,8 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
         warm(target, addresses)
     except Exception as error:  # a device that cannot be had shows in the verdicts, by its name
         failed = f"{type(error).__name__}: {str(error)[:300]}"
-    failed = install(target, Path(log)) or failed  # whatever the device said: its sealed cases need an executor to say it again
+    if isolated is not None:  # whatever the device said: isolated cases need a process of their own to say it again
+        failed = isolated.install(target, Path(log)) or failed
     try:
         connection.send({"started": time.perf_counter() - begun, "failed": failed, "pid": me})
     except OSError:  # nobody waits for this worker any more

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.judge.judge import asked_launcher, judge
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.judge.launchers import asked_launcher
 from bitverdict.harness.judge.sums.recovered import Recovered, recovered
 from bitverdict.harness.judge.sums.words import TOLD
 from bitverdict.harness.model.addresses import resolve

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.judge.classify import Seen
-from bitverdict.harness.judge.explain.unwritten_reads import KIND, Again, nobody_wrote
+from bitverdict.harness.judge.explain.unwritten_reads import KIND, Relaunch, nobody_wrote
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launch import Allocations
 from bitverdict.harness.model.case import Case
@@ -79,7 +79,7 @@ def test_poison_too_small_for_a_word_is_told_where_zeros_are_right() -> None:
         def once_more(allocations: Allocations) -> Seen:
             return launched(with_zeros) if allocations.zeroed else first
 
-        found = nobody_wrote(expected, first, Again(first, once_more))
+        found = nobody_wrote(expected, first, Relaunch(first, once_more))
         return "" if found is None else found.sentence
 
     assert told(0.0) == "reads words that nobody wrote (k.py:1): room, the first at [0]; with zeros there c is right"

@@ -24,14 +24,14 @@ MOST_ALLOCATIONS = 2  # that are zeroed, a launch each
 MOST_LINES = 3  # told
 
 
-class Again(NamedTuple):
+class Relaunch(NamedTuple):
     """What the emulated launch of a case came to, and how it is launched once more."""
 
     first: Seen
     launched: Callable[[Allocations], Seen]
 
 
-def nobody_wrote(expected: ExpectedOutput, seen: Seen, again: Again) -> Cause | None:
+def nobody_wrote(expected: ExpectedOutput, seen: Seen, again: Relaunch) -> Cause | None:
     """The cause of the wrong elements of `expected.name` in the launch `seen`, where they hang on words that nobody wrote."""
     name, first = expected.name, again.first
     wrong = _wrong(expected, seen)
@@ -48,7 +48,7 @@ def nobody_wrote(expected: ExpectedOutput, seen: Seen, again: Again) -> Cause | 
     return Cause(KIND, "; ".join(told)) if told else None
 
 
-def _hangs(allocation: str, wrong: np.ndarray, expected: ExpectedOutput, followed: Seen, again: Again) -> Seen | None:
+def _hangs(allocation: str, wrong: np.ndarray, expected: ExpectedOutput, followed: Seen, again: Relaunch) -> Seen | None:
     """The launch with zeros in `allocation`, where each of the `wrong` elements comes to another word there, or is right."""
     zeroed = again.launched(Allocations(zeroed=allocation))
     if zeroed.outcome is not None or zeroed.outputs[expected.name].shape != wrong.shape:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,9 +16,7 @@ from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import POISONS, TORCH_DTYPES, Poison, poison_word
 from bitverdict.harness.judge.launch import Allocations, launch
-from bitverdict.harness.judge.sealed import asking
-from bitverdict.harness.judge.sealed.asking import Sealed
-from bitverdict.harness.judge.sealed.description import SealedLauncher
+from bitverdict.harness.judge.remote_launcher import RemoteLauncher
 from bitverdict.harness.model import sealing
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
@@ -92,7 +90,7 @@ class Caller:
 
     contract: Contract
     target: Target
-    launcher: Callable | Sealed | None
+    launcher: Callable | RemoteLauncher | None
     promises: Promises = NO_PROMISES
 
     def call(self, case: Case, operands: Operands | None = None, around: Surroundings = PLAIN) -> Call:
@@ -105,7 +103,7 @@ class Caller:
             moved = dict(reversed(moved.items()))
         bare = replace(case, real_values=False, calls=1)
         allocations = Allocations(poison=poison)
-        if isinstance(self.launcher, Sealed):
+        if isinstance(self.launcher, RemoteLauncher):
             seen = self.launcher.launch(bare, self.target, self.contract, moved, Clock(), False, allocations)
             if self.target.emulated and seen.outcome is None:
                 _hold_to_kernels(seen)
@@ -115,15 +113,15 @@ class Caller:
 
     @property
     def sealed(self) -> bool:
-        return isinstance(self.launcher, Sealed)
+        return isinstance(self.launcher, RemoteLauncher)
 
     def takes(self, case: Case) -> bool:
         """Whether what a user's launcher says of itself takes the sizes of a case."""
         adapt: Callable[[Case, str], Case | None] | None = getattr(self.contract, "for_launcher", None)
         if not case.launcher or adapt is None:
             return True
-        if self.sealed:
-            sealing.stand_in = functools.partial(_standing, case.search_path)
+        if isinstance(self.launcher, RemoteLauncher):
+            sealing.stand_in = functools.partial(self.launcher.stand_in, case.search_path)
         asked = adapt(case, case.launcher)
         return asked is not None and asked.problem == case.problem
 
@@ -134,12 +132,6 @@ def _hold_to_kernels(seen: Seen) -> None:
     found = provenance.held(right, seen.recorded.get(provenance.RECORDED, {}))
     if found.outcome is Outcome.COMPUTED_ON_HOST:
         seen.outcome, seen.message = found.outcome, found.message
-
-
-@functools.cache
-def _standing(folders: Sequence[str], address: str) -> SealedLauncher:
-    """What stands for a sealed launcher in the worker that judges it, which is asked what it takes."""
-    return SealedLauncher(asking.description(address, folders), lambda fields: asking.taken(address, folders, fields))
 
 
 def _shifted(operand: Operand, by: int) -> Operand:

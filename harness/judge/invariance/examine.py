@@ -12,7 +12,7 @@ from bitverdict.harness.judge.invariance.finding import CHECKS, End, Finding, at
 from bitverdict.harness.judge.invariance.metamorphic import padded, scaled
 from bitverdict.harness.judge.invariance.relation import UNABLE
 from bitverdict.harness.judge.invariance.repeated import repeated
-from bitverdict.harness.judge.sealed.asking import Sealed
+from bitverdict.harness.judge.remote_launcher import RemoteLauncher
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
@@ -22,7 +22,7 @@ def examined(
     case: Case,
     target: Target,
     contract: Contract,
-    launcher: Callable[..., Any] | Sealed | None,
+    launcher: Callable[..., Any] | RemoteLauncher | None,
     checks: frozenset[str] = frozenset(CHECKS),
     limit: int = 0,
     promises: Promises = NO_PROMISES,

@@ -9,7 +9,7 @@ from typing import Any
 from bitverdict.harness.judge.invariance.calls import NO_PROMISES, Promises
 from bitverdict.harness.judge.invariance.examine import examined
 from bitverdict.harness.judge.invariance.finding import REPEATED
-from bitverdict.harness.judge.sealed.asking import Sealed
+from bitverdict.harness.judge.remote_launcher import RemoteLauncher
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
@@ -19,7 +19,7 @@ BATCHES = 3  # smaller ones of each size, of every case: `bitverdict invariance`
 
 
 def held_to_promises(
-    verdict: Verdict, case: Case, target: Target, contract: Contract, launcher: Callable[..., Any] | Sealed | None
+    verdict: Verdict, case: Case, target: Target, contract: Contract, launcher: Callable[..., Any] | RemoteLauncher | None
 ) -> Verdict:
     """`verdict`, or a failure by the first promise of `contract` or of the case's launcher that the case breaks. What did not pass
     is told as it is. Inconclusive where a sealed launcher's words of another call are no kernel's."""

@@ -6,6 +6,7 @@ before it is compared with anything.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -21,11 +22,11 @@ from bitverdict.harness.emulator.remote.errors import ChannelClosed, WireError
 from bitverdict.harness.judge.classify import GONE, Seen
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.deaths import of_status
-from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.launch import AS_EVER, Allocations
-from bitverdict.harness.judge.launch import launch as launched_here
-from bitverdict.harness.judge.sealed.ahead import Going
+from bitverdict.harness.judge.pending_launch import PendingLaunch
+from bitverdict.harness.judge.remote_launcher import RemoteLauncher
 from bitverdict.harness.judge.sealed.arrays import PREPARE, receive, send
+from bitverdict.harness.judge.sealed.description import SealedLauncher
 from bitverdict.harness.judge.sealed.seen_as_bytes import believed
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
@@ -148,7 +149,7 @@ def _answer(other: Executor, number: int, afresh: bool, failed: Exception | None
 
 
 @dataclass
-class Sealed:
+class Sealed(RemoteLauncher):
     """The launcher of a sealed case, for the judge. `afresh`: a process of the candidate that has served no call."""
 
     afresh: bool = False
@@ -169,19 +170,6 @@ class Sealed:
             self._said = case, contract.to_launch(case).to_json()
         return {"case": self._said[1], "directory": os.getcwd()}
 
-    def launch(
-        self,
-        case: Case,
-        target: Target,
-        contract: Contract,
-        operands: Mapping[str, Operand],
-        clock: Clock,
-        rounded_arguments: bool,
-        allocations: Allocations,
-    ) -> Seen:
-        """What `bitverdict.harness.judge.launch.launch` comes to in the executor."""
-        return self.begin(case, target, contract, operands, clock, rounded_arguments, allocations).seen()
-
     def begin(
         self,
         case: Case,
@@ -191,8 +179,8 @@ class Sealed:
         clock: Clock,
         rounded_arguments: bool = False,
         allocations: Allocations = AS_EVER,
-    ) -> Going:
-        """As `launch`, which goes on when this returns."""
+    ) -> PendingLaunch:
+        """Launch `case` in the executor, which goes on when this returns."""
         record = {
             **self._about(case, contract),
             "target": {"name": target.name, "arch": target.arch, "index": target.index},
@@ -207,7 +195,16 @@ class Sealed:
         }
         codes = {name: each.codes for name, each in operands.items()}
         answer = asked("launch", case.launcher, record, codes, afresh=self.afresh, gpu=not target.emulated)
-        return Going(partial(_seen, answer, clock, contract))
+        return PendingLaunch(partial(_seen, answer, clock, contract))
+
+    def stand_in(self, folders: Sequence[str], address: str) -> SealedLauncher:
+        """What answers for the candidate at `address`, which is asked once in this process."""
+        return _stand_in(tuple(folders), address)
+
+
+@functools.cache
+def _stand_in(folders: tuple[str, ...], address: str) -> SealedLauncher:
+    return SealedLauncher(description(address, folders), lambda fields: taken(address, folders, fields))
 
 
 def _seen(answer: Callable[[], tuple[dict[str, Any], dict[str, np.ndarray]]], clock: Clock, contract: Contract) -> Seen:
@@ -222,24 +219,6 @@ def _seen(answer: Callable[[], tuple[dict[str, Any], dict[str, np.ndarray]]], cl
     except (KeyError, TypeError, ValueError, AttributeError, WireError) as error:
         return _nonsense(error)
     return seen
-
-
-def launch(
-    case: Case,
-    target: Target,
-    contract: Contract,
-    launcher: Callable | Sealed | None,
-    operands: dict[str, Operand],
-    clock: Clock,
-    *,
-    rounded_arguments: bool = False,
-    allocations: Allocations = AS_EVER,
-) -> Seen:
-    """`bitverdict.harness.judge.launch.launch` in this process, or of a sealed case in the executor."""
-    if isinstance(launcher, Sealed):
-        return launcher.launch(case, target, contract, operands, clock, rounded_arguments, allocations)
-    entering = partial(entered, rounded_arguments=True) if rounded_arguments else entered
-    return launched_here(case, target, contract, launcher, operands, clock, entering, allocations)
 
 
 def description(address: str, folders: Sequence[str]) -> dict[str, Any]:

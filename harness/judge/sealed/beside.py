@@ -12,11 +12,21 @@ from dataclasses import replace
 from bitverdict.harness.judge import provenance
 from bitverdict.harness.judge.beside_emulated import Beside
 from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.judgement import CaseCheck, Judgement
 from bitverdict.harness.judge.sealed.by_bytes import LAUNCHED, OPERATORS
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
 SEEN_THERE = (Outcome.MEMORY_RETURNED, Outcome.WORDS_CHANGED)
 """Faults of a candidate that the emulated GPU shows, and a real one whose memory another process has does not."""
+
+
+class SealedTwin(CaseCheck):
+    """A sealed launch on a real GPU passes only with what the emulated launch shows."""
+
+    def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
+        if not judgement.case.sealed or judgement.target.emulated:
+            return verdict
+        return held(verdict, judgement.seen, judgement.twin)
 
 
 def held(verdict: Verdict, seen: Seen, twin: Beside | None) -> Verdict:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from bitverdict.harness.emulator.remote.errors import CandidateRaised
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.model.verdict import DEVICE_FAULTS, Outcome
 
@@ -28,6 +29,11 @@ ON_A_GPU = dict.fromkeys(sorted(DEVICE_FAULTS), ("hardware",))
 LONGEST = 4000  # characters of one text
 MOST_LINES = 64  # texts of one list
 DETAILS = ("raised", "text", "traceback", "called at", "remedy", "if this is meant", "operation")
+
+
+def outcome_of_candidate(error: CandidateRaised) -> Seen:
+    """What came of a launch whose launcher raised in the candidate's process."""
+    return claimed(error.fields, on_a_gpu=any(kind.__name__ == "RaisedOnAGpu" for kind in type(error).__mro__))
 
 
 def claimed(fields: Mapping[str, Any], *, on_a_gpu: bool = False) -> Seen:

@@ -36,10 +36,12 @@ from bitverdict.harness.judge.sealed.seen_as_bytes import told
 from bitverdict.harness.model.addresses import look_in, resolve
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, case_from_record
+from bitverdict.harness.model.feature_table import probes
 from bitverdict.harness.model.sealing import seal
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import DEVICE_FAULTS
 
+probes()  # once confined, this process imports nothing
 WITHOUT_A_GPU, ON_A_GPU = b"c", b"g"
 """What comes with the socket of a process of the candidate's."""
 Answer = tuple[dict[str, Any], dict[str, np.ndarray]]

@@ -16,7 +16,7 @@ import numpy as np
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.diagnose import values as decoded_words
-from bitverdict.harness.judge.sealed.asking import Sealed, launch
+from bitverdict.harness.judge.remote_launcher import RemoteLauncher, launch
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
@@ -44,7 +44,7 @@ class Launches:
     case: Case
     target: Target
     contract: Contract
-    launcher: Callable | Sealed | None
+    launcher: Callable | RemoteLauncher | None
     operands: dict[str, Operand] = field(default_factory=dict)
     count: int = 0
     unordered: str = ""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitverdict.harness.judge.beside_emulated import emulated_like
-from bitverdict.harness.judge.devices import multiprocessors_of
-from bitverdict.harness.judge.sealed.asking import Sealed
+from bitverdict.harness.judge.devices import emulated_like, multiprocessors_of
+from bitverdict.harness.judge.launchers import asked_launcher
+from bitverdict.harness.judge.remote_launcher import RemoteLauncher
 from bitverdict.harness.judge.sums.classes import MOST_CLASSES, classes_of
 from bitverdict.harness.judge.sums.masks import Scale, asker, scales
 from bitverdict.harness.judge.sums.operators import candidates
@@ -79,7 +79,9 @@ class Recovered:
         return f"words by recovered order: order of sums recovered on {self.target} by {probes:,} probes, {words:,} words agree"
 
 
-def recovered(case: Case, target: Target, contract: Contract, launcher: Callable | Sealed | None, *, seed: int = 0) -> Recovered:
+def recovered(
+    case: Case, target: Target, contract: Contract, launcher: Callable | RemoteLauncher | None, *, seed: int = 0
+) -> Recovered:
     """Recover the order of the sums of `case`, for its own sizes, configuration and target."""
     launches = Launches(case, target, contract, launcher)
     try:
@@ -105,8 +107,6 @@ def timed(summed: list[Summed], launches: Launches, seed: int) -> str:
     twin = emulated_like(launches.target)
     if twin is None:
         return ""
-    from bitverdict.harness.judge.judge import asked_launcher  # which imports this room where a case asks for it
-
     count = multiprocessors_of(launches.target)
     alike = replace(launches.case, schedule=f"eager on {count}" if count else "eager")
     beside = Launches(alike, twin, launches.contract, asked_launcher(alike, twin, afresh=True))

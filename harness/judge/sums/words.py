@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.judge.sealed.asking import Sealed
+from bitverdict.harness.judge.remote_launcher import RemoteLauncher
 from bitverdict.harness.judge.sums.proof import expected_words
 from bitverdict.harness.judge.sums.recovered import Recovered, recovered
 from bitverdict.harness.model.case import Case, Operand
@@ -36,7 +36,7 @@ def same_launch(case: Case) -> str:
     return json.dumps(record | {"on": on + count}, sort_keys=True)
 
 
-def recovered_once(case: Case, target: Target, contract: Contract, launcher: Callable | Sealed | None) -> Recovered:
+def recovered_once(case: Case, target: Target, contract: Contract, launcher: Callable | RemoteLauncher | None) -> Recovered:
     """The order of the sums of `case`: of launches that differ in their data alone it is recovered once in this process."""
     key = (same_launch(case), target.name, target.arch, id(getattr(launcher, "__wrapped__", launcher)))
     if key not in _kept:
@@ -51,7 +51,7 @@ def with_recovered_words(
     case: Case,
     target: Target,
     contract: Contract,
-    launcher: Callable | Sealed | None,
+    launcher: Callable | RemoteLauncher | None,
     operands: Mapping[str, Operand],
 ) -> tuple[list[ExpectedOutput], dict[str, str]]:
     """(`expected` with words in the place of bounds, what a verdict's details say of it)."""

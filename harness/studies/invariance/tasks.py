@@ -8,7 +8,7 @@ from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.invariance.calls import NO_PROMISES, Promises
 from bitverdict.harness.judge.invariance.examine import examined
 from bitverdict.harness.judge.invariance.finding import CHECKS, End, Finding
-from bitverdict.harness.judge.judge import launcher_of
+from bitverdict.harness.judge.launchers import launcher_of
 from bitverdict.harness.model.addresses import look_in, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record

@@ -21,12 +21,12 @@ from bitverdict.harness.workers.jail.executors import Executors
 from bitverdict.harness.workers.jail.jail import Jail
 from bitverdict.harness.workers.jail.policy import CANDIDATE_ON_A_GPU, EXECUTOR_OF_A_GPU
 from bitverdict.harness.workers.sealed.gpu_protections import gpu_protections
+from bitverdict.harness.workers.sealed.isolation import JAIL
 from bitverdict.harness.workers.start import PLAIN, Start
 
 TOOLS = "bitverdict.harness.workers.sealed.tool_versions"
-JAIL, EXECUTORS, GPU_JAIL = "HARNESS_SEALED_JAIL", "HARNESS_SEALED_EXECUTORS", "HARNESS_SEALED_GPU_JAIL"
-"""Variables of a worker that judges sealed cases: where it has the candidate's processes from, executors, and on a GPU those
-processes of the candidate that have it."""
+EXECUTORS, GPU_JAIL = "HARNESS_SEALED_EXECUTORS", "HARNESS_SEALED_GPU_JAIL"
+"""As `JAIL`: where such a worker has executors from, and on a GPU those processes of the candidate that have it."""
 
 CANDIDATE_IMPORTS = (
     *PRELOADED[1:5],

@@ -22,7 +22,8 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.workers.jail.confine import unreadable
 from bitverdict.harness.workers.jail.jail import ConfinedProcess, JailDied, how, start_process, wait_ready
 from bitverdict.harness.workers.jail.policy import EXECUTOR
-from bitverdict.harness.workers.sealed.jails import EXECUTORS, GPU_JAIL, JAIL, heard
+from bitverdict.harness.workers.sealed.isolation import JAIL
+from bitverdict.harness.workers.sealed.jails import EXECUTORS, GPU_JAIL, heard
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 GONE_WITHIN = 2.0  # seconds in which a process that closed its channel is reaped

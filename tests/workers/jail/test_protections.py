@@ -32,7 +32,7 @@ from bitverdict.harness.workers.jail.protections import (
     protections,
     require,
 )
-from bitverdict.harness.workers.sealed import jails, trio
+from bitverdict.harness.workers.sealed import isolation, jails, trio
 from tests.workers.jail.test_confined_processes import FUNCTIONS, started, told
 
 NEW_USER, GET_DUMPABLE = 0x10000000, 3  # CLONE_NEWUSER, PR_GET_DUMPABLE
@@ -126,7 +126,7 @@ def test_memory_of_a_trusted_process_cannot_be_opened_by_its_user(unprotected: J
 
 def test_a_worker_of_sealed_cases_makes_itself_unreadable(unprotected: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside a candidate that nothing else confines, its memory would lie open."""
-    for name in (jails.JAIL, jails.EXECUTORS):
+    for name in (isolation.JAIL, jails.EXECUTORS):
         monkeypatch.setenv(name, jails._said(unprotected.address))
     monkeypatch.setattr(trio.Trio, "start", lambda self: None)
 

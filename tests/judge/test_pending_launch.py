@@ -13,7 +13,7 @@ import pytest
 from bitverdict.harness.contracts.oracle import gemm_bound
 from bitverdict.harness.judge.classify import Seen
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.sealed.ahead import Going, meanwhile
+from bitverdict.harness.judge.pending_launch import PendingLaunch, compute_meanwhile
 from bitverdict.harness.model.contract import Undecided
 
 
@@ -22,7 +22,7 @@ class Launch:
 
     def __init__(self, seconds: float = 0.02, **recorded: Any) -> None:
         self.seconds, self.recorded, self.done, self.clock = seconds, recorded, list[str](), Clock()
-        self.going = Going(self._answer)
+        self.going = PendingLaunch(self._answer)
 
     def _answer(self) -> Seen:
         self.done.append("waited")
@@ -35,7 +35,7 @@ class Launch:
 
 def test_it_is_computed_before_the_answer_is_waited_for() -> None:
     launch = Launch()
-    seen, told = meanwhile(launch.going, launch.clock, lambda recorded: launch.noted("computed") or 7)
+    seen, told = compute_meanwhile(launch.going, launch.clock, lambda recorded: launch.noted("computed") or 7)
     assert launch.done == ["computed", "waited"] and seen is launch.going.seen() and told() == 7
     assert launch.done.count("waited") == 1
 
@@ -49,7 +49,7 @@ def test_who_asks_for_the_record_waits_there() -> None:
         launch.noted("ended")
         return found
 
-    _, told = meanwhile(launch.going, launch.clock, work)
+    _, told = compute_meanwhile(launch.going, launch.clock, work)
     assert launch.done == ["begun", "waited", "ended"] and told() == ([["c", "fp16"]], False, launch.recorded)
 
 
@@ -62,7 +62,7 @@ def test_a_bound_on_a_product_asks_for_its_instructions_last(monkeypatch: pytest
     def bound(recorded: Mapping[str, Any]) -> Any:
         return gemm_bound.bounded_product(problem, one, one, "sm_90", launched=gemm_bound.launched_instructions(recorded))
 
-    _, told = meanwhile(launch.going, launch.clock, bound)
+    _, told = compute_meanwhile(launch.going, launch.clock, bound)
     assert launch.done == ["multiplied", "waited"] and "fp32 multiply-adds" in told().basis
 
 
@@ -72,7 +72,7 @@ def test_what_it_raises_is_raised_where_somebody_asks() -> None:
     def undecided(recorded: Mapping[str, Any]) -> Any:
         raise Undecided("nobody knows")
 
-    seen, told = meanwhile(launch.going, launch.clock, undecided)
+    seen, told = compute_meanwhile(launch.going, launch.clock, undecided)
     assert launch.done == ["waited"] and seen.outcome is None
     with pytest.raises(Undecided, match="nobody knows"):
         told()
@@ -80,8 +80,8 @@ def test_what_it_raises_is_raised_where_somebody_asks() -> None:
 
 def test_time_that_both_take_is_the_launch_s() -> None:
     launch = Launch()
-    meanwhile(launch.going, launch.clock, lambda recorded: time.sleep(0.05))
+    compute_meanwhile(launch.going, launch.clock, lambda recorded: time.sleep(0.05))
     assert 0.03 <= launch.clock.buckets["reference"] < launch.clock.seconds()["total"] - 0.019
     longer = Launch(seconds=100)
-    meanwhile(longer.going, longer.clock, lambda recorded: time.sleep(0.001))
+    compute_meanwhile(longer.going, longer.clock, lambda recorded: time.sleep(0.001))
     assert longer.clock.buckets["reference"] == 0

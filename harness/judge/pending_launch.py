@@ -1,7 +1,7 @@
-"""What the judge computes while the executor launches: what is expected, as far as that does not hang on the launch.
+"""A launch in another process, and what the judge computes meanwhile: the expected outputs, as far as they do not depend on it.
 
-Of the processes that a sealed case goes through one works at a time, and the judge waits longest. What is expected follows from
-the case and its operands. A contract that asks what was recorded of the launch (its instructions, its outputs) waits there.
+They follow from the case and its operands. A contract that asks what was recorded of the launch (its instructions, its outputs)
+waits there.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from bitverdict.harness.judge.clock import Clock
 T = TypeVar("T")
 
 
-class Going:
-    """A launch that goes on in the executor. `answer` waits for what it comes to."""
+class PendingLaunch:
+    """A launch that goes on in another process. `answer` waits for its end."""
 
     def __init__(self, answer: Callable[[], Seen]) -> None:
         self._answer = answer
@@ -25,7 +25,7 @@ class Going:
         self.waited = 0.0  # seconds
 
     def seen(self) -> Seen:
-        """What it came to."""
+        """What the launch came to; waits for its end."""
         if self._seen is None:
             begun = time.perf_counter()
             self._seen = self._answer()
@@ -33,10 +33,10 @@ class Going:
         return self._seen
 
 
-class Recorded(Mapping[str, Any]):
-    """`Seen.recorded` of a launch that goes on: who asks for a part of it waits."""
+class PendingRecord(Mapping[str, Any]):
+    """`Seen.recorded` of a pending launch: reading a part of it waits for the end."""
 
-    def __init__(self, going: Going) -> None:
+    def __init__(self, going: PendingLaunch) -> None:
         self._going = going
 
     def __getitem__(self, name: str) -> Any:
@@ -49,7 +49,7 @@ class Recorded(Mapping[str, Any]):
         return len(self._going.seen().recorded)
 
 
-def meanwhile(going: Going, clock: Clock, work: Callable[[Mapping[str, Any]], T]) -> tuple[Seen, Callable[[], T]]:
+def compute_meanwhile(going: PendingLaunch, clock: Clock, work: Callable[[Mapping[str, Any]], T]) -> tuple[Seen, Callable[[], T]]:
     """What a launch came to; and what gives what `work` made of its record meanwhile, or raises what that raised.
 
     The time that both took is the launch's: what `work` took longer goes into the bucket `reference`."""
@@ -57,7 +57,7 @@ def meanwhile(going: Going, clock: Clock, work: Callable[[Mapping[str, Any]], T]
     made: list[T] = []
     failed: Exception | None = None
     try:
-        made.append(work(Recorded(going)))
+        made.append(work(PendingRecord(going)))
     except Exception as error:  # told where the launch was no fault: else nobody asks what is expected
         failed = error
     worked = time.perf_counter() - begun - going.waited
@@ -73,4 +73,4 @@ def meanwhile(going: Going, clock: Clock, work: Callable[[Mapping[str, Any]], T]
     return seen, told
 
 
-__all__ = ["Going", "Recorded", "meanwhile"]
+__all__ = ["PendingLaunch", "PendingRecord", "compute_meanwhile"]

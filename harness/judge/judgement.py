@@ -1,0 +1,59 @@
+"""One case while it is judged: what is known before the launch, what the launch came to, and what checks add."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.compare import Comparison
+from bitverdict.harness.judge.devices import multiprocessors_of
+from bitverdict.harness.judge.launch import AS_EVER, Allocations
+from bitverdict.harness.judge.launchers import asked_launcher
+from bitverdict.harness.judge.remote_launcher import RemoteLauncher, launch
+from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.protocols import Check
+from bitverdict.harness.model.targets import Target
+
+
+@dataclass
+class Judgement:
+    """`launcher`: the user's, one in another process, or None for the kernel's own. `explained`: whether somebody reads why a case
+    failed, and how far a pass reaches."""
+
+    case: Case
+    target: Target
+    contract: Contract
+    launcher: Callable | RemoteLauncher | None
+    expected_outcome: ExpectedOutcome
+    clock: Clock
+    explained: bool = True
+    operands: dict[str, Operand] = field(default_factory=dict)
+    seen: Seen = field(default_factory=Seen)
+    expected: list[ExpectedOutput] = field(default_factory=list)
+    contradiction: str = ""
+    """Why the expectation contradicts itself; then nothing is compared."""
+    twin: Any = None
+    """The launch on an emulated GPU beside that on a real one (`EmulatedTwin`), where there was one."""
+    notes: dict[str, Any] = field(default_factory=dict)
+    """What one check keeps from one step to the next, by its name."""
+
+    @property
+    def has_work(self) -> bool:
+        """Whether each operand has an element, so that a kernel has something to do."""
+        return all(operand.codes.size for operand in self.operands.values())
+
+    def launch_on(self, there: Target, clock: Clock, allocations: Allocations = AS_EVER) -> Seen:
+        """What the case comes to on the emulated GPU `there`: it has as many multiprocessors as a real one."""
+        with clock.on("emulated"):
+            count = multiprocessors_of(self.target)
+            alike = self.case if self.target.emulated else replace(self.case, schedule=f"eager on {count}" if count else "eager")
+            launcher = asked_launcher(self.case, there, afresh=True)
+            return launch(alike, there, self.contract, launcher, self.operands, Clock(), allocations=allocations)
+
+
+CaseCheck = Check[Judgement, Comparison]
+"""What a check of `feature_table` subclasses."""

@@ -1,0 +1,107 @@
+"""What rooms meet by that may not import each other: the optional questions about a case, what rides on a launch, how a worker of
+untrusted code is started, and where a run's randomness comes from.
+
+A feature implements one of these, and one line of a table names it (`bitverdict.harness.judge.feature_table`). No room below it
+knows it by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from bitverdict.harness.model.case import Case
+    from bitverdict.harness.model.contract import Contract, ExpectedOutput
+    from bitverdict.harness.model.targets import Target
+    from bitverdict.harness.model.verdict import Verdict
+
+JudgementT = TypeVar("JudgementT")
+ComparisonT = TypeVar("ComparisonT")
+
+
+class Check(Protocol[JudgementT, ComparisonT]):
+    """An optional question about one case. Each method has a default that asks nothing, so a check writes those that it needs.
+
+    Each step is taken in the order of the table. `bitverdict.harness.judge.judgement.CaseCheck` is this protocol with the judge's
+    records.
+    """
+
+    def choose(self, case: Case, contract: Contract, target: Target) -> Case:
+        """The case to judge in the place of `case`, before it is dealt: of the same kind, so that it can tell something."""
+        return case
+
+    def judge_all_calls(self, judgement: JudgementT, judge_once: Callable[[JudgementT], Verdict]) -> Verdict | None:
+        """The verdict on a case that takes more than one launch, by `judge_once`; None leaves it to the next check."""
+        return None
+
+    def before_comparison(self, judgement: JudgementT) -> None:
+        """Change what is expected, or launch the case elsewhere, once the launch came back with outputs."""
+
+    def compare(self, judgement: JudgementT, expected: ExpectedOutput, comparison: ComparisonT) -> ComparisonT:
+        """The comparison of one output, or a stricter one."""
+        return comparison
+
+    def after_comparison(self, judgement: JudgementT, verdict: Verdict) -> Verdict:
+        """The verdict on outputs that were compared, changed or with details."""
+        return verdict
+
+    def after_launch(self, judgement: JudgementT, verdict: Verdict) -> Verdict:
+        """The verdict on the launch, also on one that ended in a fault."""
+        return verdict
+
+    def after_case(self, judgement: JudgementT, verdict: Verdict) -> Verdict:
+        """The verdict on a case of one call, which may launch others."""
+        return verdict
+
+
+class LaunchProbe(Protocol):
+    """What rides on one launch: it asks the device to follow something, and says afterwards what was seen."""
+
+    def options(self, case: Case, *, far: bool) -> Mapping[str, Any]:
+        """What the device is entered with. `far`: operands lie so far apart that no shadow of memory has room."""
+        return {}
+
+    def returned(self, device: Any, outputs: Mapping[str, Any], in_place: Sequence[Any]) -> Mapping[str, Any]:
+        """What is recorded of a launch that came back with tensors, by name. `in_place`: operands that it may have written."""
+        return {}
+
+    def broken_promise(self, case: Case, contract: Contract, target: Target, launches: Sequence[Any]) -> str:
+        """What the contract promises of the instructions of `launches` and they do not hold; empty: nothing."""
+        return ""
+
+
+class Isolation(Protocol):
+    """How code that is not trusted is kept apart: processes of its own, and who asks them."""
+
+    def start_of(self, case: Case, start: Any, *, gpu: bool) -> Any:
+        """How a worker is started that judges `case`: as `start` (`bitverdict.harness.workers.start.Start`), and isolated."""
+
+    def install(self, target: Target, log: Path) -> str:
+        """In a worker that was started so: have the judge ask processes of its own. Empty, or why it cannot."""
+
+    def is_isolated(self, variables: Mapping[str, str]) -> bool:
+        """Whether a worker with these variables is one of isolated cases."""
+
+    def begin(self, launcher: str) -> None:
+        """From here on this process asks `launcher`, at an address, in a process of its own."""
+
+    def seeds(self) -> SeedSource:
+        """Where the seeds of a run that begins come from: nobody knows them before it."""
+
+
+class SeedSource(Protocol):
+    """Where a run's draws and the seeds of its cases come from."""
+
+    def number(self, *parts: str) -> int:
+        """64 bits of `parts`."""
+
+    def drawn(self, case: Case, decides: Callable[[Case], bool]) -> Case:
+        """`case` with seeds of this source's, its shape as it was: the first ones with which it `decides` something."""
+
+    def told(self, *, revealed: bool) -> dict[str, str]:
+        """What a stored failure says of it."""
+
+
+__all__ = ["Check", "Isolation", "LaunchProbe", "SeedSource"]
