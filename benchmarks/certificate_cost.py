@@ -20,9 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
+from bitverdict.harness.checks.certificate import telling
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS
 from bitverdict.harness.judge import judge as judging
-from bitverdict.harness.judge.certificate import telling
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision

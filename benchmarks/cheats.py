@@ -146,7 +146,7 @@ def teach(file: Path, state: Path) -> None:
     """Digests of the operands of all cases, and of their later calls, that the journals in `state` have."""
     import hashlib
 
-    from bitverdict.harness.judge.called_again import second
+    from bitverdict.harness.checks.second_call import second
     from bitverdict.harness.model.addresses import resolve
     from bitverdict.harness.model.contract import case_from_record
 

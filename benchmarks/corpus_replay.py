@@ -27,9 +27,9 @@ from benchmarks.corpus import entries
 from benchmarks.corpus_entry import Entry, Given, Package
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.frontends.cli_replay_launches import arch_of, progress
-from bitverdict.harness.studies.launch_replay.campaign import FIRST, Run, Task, carry_out, read
-from bitverdict.harness.studies.launch_replay.page import page
-from bitverdict.harness.studies.launch_replay.summary import lines, summed
+from bitverdict.harness.report.launch_replay.campaign import FIRST, Run, Task, carry_out, read
+from bitverdict.harness.report.launch_replay.page import page
+from bitverdict.harness.report.launch_replay.summary import lines, summed
 
 LARGE = 1 << 23
 ONE = "abs neg exp sigmoid tanh relu sqrt rsqrt reciprocal silu gelu square ceil cos erf log".split()

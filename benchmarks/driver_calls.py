@@ -4,7 +4,7 @@
 
 A process confined as the candidate's adds two vectors with torch and with a Triton kernel. Where it fails, it is run again under
 ptrace(2), which tells what was refused to it: that is allowed, until it works. Then each is left out alone. The last lines name
-what it needs: `files` of `CANDIDATE_ON_A_GPU` (`harness/workers/jail/policy.py`), and `WHERE_IT_HAS_DEVICES` of `syscalls.py`.
+what it needs: `files` of `CANDIDATE_ON_A_GPU` (`harness/sealed/jail/policy.py`), and `WHERE_IT_HAS_DEVICES` of `syscalls.py`.
 `--write` has them as JSON. Status 1 where the jail refuses something that is needed. On x86-64 alone.
 """
 
@@ -29,11 +29,11 @@ from typing import NoReturn
 
 import torch
 
-from bitverdict.harness.judge.sealed.gpu_trial_kernel import add_kernel
-from bitverdict.harness.workers.jail import confine
-from bitverdict.harness.workers.jail.places import places
-from bitverdict.harness.workers.jail.policy import CANDIDATE_ON_A_GPU
-from bitverdict.harness.workers.jail.protections import LANDLOCK, SECCOMP, protections
+from bitverdict.harness.sealed.candidate.gpu_trial_kernel import add_kernel
+from bitverdict.harness.sealed.jail import confine
+from bitverdict.harness.sealed.jail.places import places
+from bitverdict.harness.sealed.jail.policy import CANDIDATE_ON_A_GPU
+from bitverdict.harness.sealed.jail.protections import LANDLOCK, SECCOMP, protections
 
 SECONDS, TOGETHER, ROUNDS = 60.0, 8, 6
 REFUSED = {errno.EACCES, errno.EPERM, errno.ENOSYS, errno.EROFS, errno.ENOMEM, errno.EMFILE, errno.EFBIG}

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 
 from bitverdict.harness.emulator import emulated
-from bitverdict.harness.gpu_oracle import products
+from bitverdict.harness.lab.gpu_oracle import products
 from bitverdict.reference.formats import FORMATS, decode
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction, definition, instruction, product, scaled_product
 

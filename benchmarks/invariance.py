@@ -22,15 +22,15 @@ from pathlib import Path
 import torch
 import triton
 
-from bitverdict.harness.judge.invariance.finding import CHECKS
+from bitverdict.harness.checks.invariance.finding import CHECKS
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import ROOT, kernels_with_a_contract
 from bitverdict.harness.model.supervision import leave
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.studies.invariance.campaign import Asked
-from bitverdict.harness.studies.invariance.cases import of_each_configuration, of_each_type
-from bitverdict.harness.studies.invariance.tasks import findings_of, task_of
-from bitverdict.harness.studies.invariance.told import line_of
+from bitverdict.harness.report.invariance.campaign import Asked
+from bitverdict.harness.report.invariance.cases import of_each_configuration, of_each_type
+from bitverdict.harness.report.invariance.tasks import findings_of, task_of
+from bitverdict.harness.report.invariance.told import line_of
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import Task
 

@@ -16,9 +16,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bitverdict.harness.workers.jail.jail import ConfinedProcess, Jail, start_process, wait_ready
-from bitverdict.harness.workers.jail.protections import ALWAYS, BUBBLEWRAP, LANDLOCK, SECCOMP, Protections, protections
-from bitverdict.harness.workers.sealed.jails import CANDIDATE_IMPORTS
+from bitverdict.harness.sealed.jail.jail import ConfinedProcess, Jail, start_process, wait_ready
+from bitverdict.harness.sealed.jail.protections import ALWAYS, BUBBLEWRAP, LANDLOCK, SECCOMP, Protections, protections
+from bitverdict.harness.sealed.processes.jails import CANDIDATE_IMPORTS
 
 MIB = 1 << 20
 

@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from bitverdict.harness.frontends.cli_large import size_of
+from bitverdict.harness.lab.commands.large import size_of
+from bitverdict.harness.lab.large_gemm.cases import Row, cases, large_row
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.supervision import leave
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision
-from bitverdict.harness.studies.large_gemm.cases import Row, cases, large_row
 
 WORDS = {1: torch.int8, 2: torch.int16, 4: torch.int32}
 

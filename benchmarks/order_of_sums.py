@@ -33,8 +33,8 @@ def recovered_at(name: str, address: str, line: str, target_name: str) -> dict[s
     warnings.simplefilter("ignore")
     from dataclasses import replace
 
+    from bitverdict.harness.checks.sums.recovered import recovered
     from bitverdict.harness.judge.launchers import asked_launcher
-    from bitverdict.harness.judge.sums.recovered import recovered
     from bitverdict.harness.model.addresses import resolve
     from bitverdict.harness.model.targets import target
     from bitverdict.reference.sums.description import told

@@ -544,7 +544,7 @@ def workers_rule(told: dict) -> list[str]:
 
 def suite_rows(place: Path) -> list[dict]:
     """The rows of suite.json as this checkout understands what was printed, those of memcheck.json in the place of their like."""
-    from bitverdict.harness.studies.sanitizers import runs as sanitizer
+    from bitverdict.harness.lab.sanitizers import runs as sanitizer
 
     rows: dict[str, dict] = {}
     for name in ("suite.json", "memcheck.json"):

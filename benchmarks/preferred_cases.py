@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable
 
-from bitverdict.harness.judge.certificate.certify import certificate
+from bitverdict.harness.checks.certificate.certify import certificate
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.certificate import Kind

@@ -17,8 +17,8 @@ from contextlib import nullcontext
 import numpy as np
 
 from bitverdict.harness.emulator import emulated
-from bitverdict.harness.gpu_oracle.products import sent
-from bitverdict.harness.gpu_oracle.promoted_sums import add_promoted
+from bitverdict.harness.lab.gpu_oracle.products import sent
+from bitverdict.harness.lab.gpu_oracle.promoted_sums import add_promoted
 from bitverdict.reference.scalar_arithmetic import fp32
 
 DRAWS = ("any word", "special", "usual", "few bits", "subnormal", "overflow", "cancelling", "half an end")

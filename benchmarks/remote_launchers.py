@@ -24,8 +24,6 @@ import numpy as np
 import torch
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
-from bitverdict.harness.emulator.remote.errors import CandidateRaised
-from bitverdict.harness.emulator.remote.executor import Candidate
 from bitverdict.harness.judge.classify import Seen, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import importing
@@ -36,6 +34,8 @@ from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.sealed.remote.errors import CandidateRaised
+from bitverdict.harness.sealed.remote.executor import Candidate
 from tests.support.forked_candidate import forked_candidate
 
 TARGETS = ("emulated:sm_80", "emulated:sm_90", "emulated:sm_100")

@@ -6,8 +6,8 @@
 # these rows of suite.json), and three hazards (again.json, to keep beside hazards.json). Afterwards, anywhere:
 #   python -m tests.faults.hazards_for_sanitizers --out DIRECTORY/emulated.json
 #   HELD=tests/hardware_words/sanitizers_h200.json
-#   python -m bitverdict.harness.studies.sanitizers.page --keep $HELD --origin date=... $HELD DIRECTORY/hazards.json DIRECTORY/emulated.json
-#   python -m bitverdict.harness.studies.sanitizers.page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md
+#   python -m bitverdict.harness.lab.sanitizers.page --keep $HELD --origin date=... $HELD DIRECTORY/hazards.json DIRECTORY/emulated.json
+#   python -m bitverdict.harness.lab.sanitizers.page tests/hardware_words/sanitizers_h200.json > docs/sanitizers.md
 #   python -m benchmarks.pages DIRECTORY > docs/benchmarks.md     (with the files of the other runs in DIRECTORY)
 set -u
 out=${1:?directory for the answers}

@@ -26,8 +26,8 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict, normalised
+from bitverdict.harness.sealed.jail.protections import protections
 from bitverdict.harness.workers.gpu_lease import free_places
-from bitverdict.harness.workers.jail.protections import protections
 from bitverdict.harness.workers.pool import WorkerPool
 from tests.support.honest_launchers.listed import Honest, listed
 

@@ -11,7 +11,7 @@ longer than the GPU: those sizes are timed a second time through one CUDA graph 
 operands stay in the L2 cache (Triton's `do_bench_cudagraph`). `matmul` is the autotuned launcher;
 its winner is shown. `hopper_matmul` and `block_scaled_matmul` are timed in a few configurations and the fastest stands. The peer of
 block_scaled_matmul is bf16 cuBLAS on dequantised operands. What is timed is then launched once more on drawn operands and held bit
-for bit to the plan at chosen elements (`bitverdict.harness.studies.large_gemm.cases`). Kernels whose features the GPU lacks are
+for bit to the plan at chosen elements (`bitverdict.harness.lab.large_gemm.cases`). Kernels whose features the GPU lacks are
 rows that say "not run".
 
 Written to DIR: throughput.json, throughput.svg, and throughput.txt with the table. Exit status 1 when a word differs or matmul
@@ -230,7 +230,7 @@ def quantiles(times: list[float]) -> tuple[float, ...]:
 
 def judge(asks: list[Ask], hardware: Any) -> None:
     """Hold what was timed to the plan: the same launchers, configurations and sizes, on drawn operands."""
-    from bitverdict.harness.studies.large_gemm.cases import judge_large
+    from bitverdict.harness.lab.large_gemm.cases import judge_large
 
     cases = [ask.case for ask in asks]
     products = 1 << 29

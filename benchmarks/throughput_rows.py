@@ -90,7 +90,7 @@ def asked(sizes: list[Size], parts: Iterable[str] = ()) -> Iterator[Ask]:
 
 def size_asked(problem: Any) -> Size:
     """(m, n, k) of the product that `problem` asks for."""
-    from bitverdict.harness.studies.large_gemm.operands import size_of as of_problem
+    from bitverdict.harness.lab.large_gemm.operands import size_of as of_problem
 
     return of_problem(problem)
 
@@ -265,7 +265,7 @@ def blackwell(sizes: list[Size]) -> Iterator[Ask]:
 
 
 def named(config: Any) -> str:
-    from bitverdict.harness.studies.large_gemm.cases import _named
+    from bitverdict.harness.lab.large_gemm.cases import _named
 
     return _named(config)
 

@@ -1,7 +1,7 @@
 """Torch's operators with arguments that lie: which of those that an executor runs for a candidate end its process.
 
 Run: `python benchmarks/untrusted_operators.py [turns] [data_seed] [OPERATOR ...]` (40 turns of each; 2 cores take some minutes).
-Each operator of aten that `harness/emulator/remote/operators.py` allows is called in a process of its own, with tensors of sizes
+Each operator of aten that `harness/sealed/remote/operators.py` allows is called in a process of its own, with tensors of sizes
 that do not fit, indices far outside, and numbers at the ends of their types. It may give a result or raise. Exit status 1 where a
 process dies of a signal, with the operators by name: an index that nobody checks writes memory that is not the candidate's.
 """
@@ -24,8 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import torch
 
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.remote.operator_arguments import check_given
-from bitverdict.harness.emulator.remote.operators import operator
+from bitverdict.harness.sealed.remote.operator_arguments import check_given
+from bitverdict.harness.sealed.remote.operators import operator
 
 TURNS, SEED = 40, 17
 SECONDS = 20  # of one process

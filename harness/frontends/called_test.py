@@ -11,11 +11,12 @@ from typing import Any
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache
 from bitverdict.harness.model.addresses import is_importing
 from bitverdict.harness.model.targets import Target, targets
-from bitverdict.harness.session import secret_draws, tables, tally
+from bitverdict.harness.sealed import secret_draws
+from bitverdict.harness.sealed.secret_draws import Secret
+from bitverdict.harness.session import tables, tally
 from bitverdict.harness.session.bugs import reports
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.profiles import PROFILES, Profile
-from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.workers.pool import WorkerPool
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model.paths import state_directory
+from bitverdict.harness.report.ci.findings import journals, read
+from bitverdict.harness.report.ci.forms import commands, junit, sarif, summary
 from bitverdict.harness.session.reproducers import write_atomically
 from bitverdict.harness.session.result_files import FREE
-from bitverdict.harness.studies.ci.findings import journals, read
-from bitverdict.harness.studies.ci.forms import commands, junit, sarif, summary
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

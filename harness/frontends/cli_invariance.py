@@ -21,7 +21,7 @@ CASES = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from bitverdict.harness.judge.invariance.finding import CHECKS
+    from bitverdict.harness.checks.invariance.finding import CHECKS
 
     parser.add_argument("stems", nargs="+", metavar="STEM | FILE:FUNCTION", help="kernels, tests or contracts")
     parser.add_argument("--launcher", default="", metavar="FILE:FUNCTION", help="a launcher of yours, by the kernel's mathematics")
@@ -46,12 +46,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Make the checks and print what they found; the exit status is that of `run`. UsageError for anything that cannot be."""
-    from bitverdict.harness.judge.invariance.calls import Promises
-    from bitverdict.harness.judge.invariance.finding import CHECKS
+    from bitverdict.harness.checks.invariance.calls import Promises
+    from bitverdict.harness.checks.invariance.finding import CHECKS
+    from bitverdict.harness.report.invariance import told
+    from bitverdict.harness.report.invariance.campaign import asked_of, examined
     from bitverdict.harness.session import tables
     from bitverdict.harness.session.tally import Tally
-    from bitverdict.harness.studies.invariance import told
-    from bitverdict.harness.studies.invariance.campaign import asked_of, examined
     from bitverdict.harness.workers.pool import WorkerPool
 
     if unknown := [name for name in arguments.check if name not in CHECKS]:

@@ -16,11 +16,12 @@ from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.mutants.report import report
 from bitverdict.harness.mutants.shards import is_campaign, merge
-from bitverdict.harness.session import bugs, merged, resume, secret_draws, tables
+from bitverdict.harness.sealed import secret_draws
+from bitverdict.harness.sealed.secret_draws import Secret
+from bitverdict.harness.session import bugs, merged, resume, tables
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.result_files import Records
-from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 
 

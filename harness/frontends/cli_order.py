@@ -27,8 +27,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print an order a case and target. Status 0: all were recovered; 1: one is not the recorded one; 3: one was not
     recovered, or depends on timing."""
+    from bitverdict.harness.report.orders_of_sums import cases_of, contract_at, departures, recorded, survey, write
     from bitverdict.harness.session.case_line import case_of
-    from bitverdict.harness.studies.orders_of_sums import cases_of, contract_at, departures, recorded, survey, write
 
     machines = [_target(name) for name in arguments.target or ["emulated:sm_90"]]
     contract = contract_at(arguments.contract)

@@ -33,9 +33,9 @@ def run(arguments: argparse.Namespace) -> int:
     import torch
 
     from bitverdict.harness.emulator import LaunchOptions
-    from bitverdict.harness.studies.launch_replay.campaign import Run, carry_out, tuning_of
-    from bitverdict.harness.studies.launch_replay.scripts import task_of
-    from bitverdict.harness.studies.launch_replay.summary import lines, summed
+    from bitverdict.harness.report.launch_replay.campaign import Run, carry_out, tuning_of
+    from bitverdict.harness.report.launch_replay.scripts import task_of
+    from bitverdict.harness.report.launch_replay.summary import lines, summed
 
     listed = list(arguments.tasks)
     if arguments.tasks_from is not None:

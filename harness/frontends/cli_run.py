@@ -20,12 +20,13 @@ from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import cancels_from_here
 from bitverdict.harness.model.targets import Target, target, targets
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.session import bugs, resume, secret_draws, tables, tally
+from bitverdict.harness.sealed import secret_draws
+from bitverdict.harness.sealed.secret_draws import Secret
+from bitverdict.harness.session import bugs, resume, tables, tally
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.result_files import Records
-from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.session.shard import WHOLE, Shard
@@ -318,7 +319,7 @@ def checked(arguments: argparse.Namespace, machines: Sequence[Target] | None = N
                 f"--launcher {arguments.launcher}: is judged by one kernel's mathematics; name it, for example: run matmul"
             )
         if arguments.sealed:
-            from bitverdict.harness.workers.sealed.standing import begin
+            from bitverdict.harness.sealed.processes.standing import begin
 
             begin(arguments.launcher)
         else:

@@ -26,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print each kernel that was launched. Status 1 where a fault ended the launches, 5 where nothing was launched. UsageError for
     anything asked that cannot be."""
-    from bitverdict.harness.studies import translations
+    from bitverdict.harness.report import translations
 
     where = _emulated(arguments.target)
     path = Path(arguments.what)

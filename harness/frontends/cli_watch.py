@@ -17,6 +17,7 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import KERNELS, kernels_with_a_contract, state_directory
 from bitverdict.harness.model.targets import target, targets
 from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.sealed.processes import standing
 from bitverdict.harness.session import tables, tally
 from bitverdict.harness.session.case_filter import Expression
 from bitverdict.harness.session.last_run import last_runs
@@ -24,7 +25,6 @@ from bitverdict.harness.session.watch import Watch
 from bitverdict.harness.session.watch_round import ForkedRound, Watched
 from bitverdict.harness.session.watched_files import WatchedFiles
 from bitverdict.harness.workers.forkserver import collect_again
-from bitverdict.harness.workers.sealed import standing
 
 IMPORTED = ("hypothesis", "triton", "bitverdict.harness.emulator", "bitverdict.harness.judge.judge")
 """What each round has from this process: no file of the user's, and nothing that a save changes."""

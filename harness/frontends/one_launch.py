@@ -27,12 +27,12 @@ from bitverdict.harness.model.targets import Target, targets
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.usage import BodyError, UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
+from bitverdict.harness.sealed.processes import standing
 from bitverdict.harness.session import reproducers, tables
 from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.failure_report import describe
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.sealed import standing
 
 SCHEDULES = ("eager", "latest", "drawn:1")
 

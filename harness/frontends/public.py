@@ -275,7 +275,7 @@ def as_test(name: str, source: Callable[[Target], CaseSource], module: str, docu
 
 def begin(address: str, folders: Sequence[str], said: object = None) -> None:
     """Seal the launcher at `address` in this process; its own process finds its modules in `folders`."""
-    from bitverdict.harness.workers.sealed import standing
+    from bitverdict.harness.sealed.processes import standing
 
     standing.begin(address, folders, said)
 

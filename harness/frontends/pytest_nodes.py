@@ -19,21 +19,22 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.frontends import pytest_summary
-from bitverdict.harness.frontends.pytest_large import LargeNode, lacking, large_row
 from bitverdict.harness.frontends.pytest_targets import gpus_called, is_leased
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault
+from bitverdict.harness.lab.pytest_large import LargeNode, lacking, large_row
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import EXCLUDED, PROCESSOR, Decision, Verdict
-from bitverdict.harness.session import reproducers, secret_draws, tables, tally
+from bitverdict.harness.sealed import secret_draws
+from bitverdict.harness.sealed.secret_draws import Secret
+from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.case_source import CaseSource, derived_seed
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.rotation import Rotation
-from bitverdict.harness.session.secret_draws import Secret
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.session.shrink import KernelFailed, failure_class

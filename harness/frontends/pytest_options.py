@@ -140,7 +140,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             terminalreporter.write_line(line)
     secrets = [value for name, value in told if name == "secret"]
     for digits in dict.fromkeys(secrets):
-        from bitverdict.harness.session.secret_draws import Secret, committed, revealed
+        from bitverdict.harness.sealed.secret_draws import Secret, committed, revealed
 
         for line in (committed(Secret(digits)), *revealed(Secret(digits), "--harness-secret").splitlines()):
             terminalreporter.write_line(line)

@@ -2,7 +2,7 @@
 `bitverdict.harness.frontends.pytest_nodes`.
 
 `--hypothesis-seed` is the base from which each node derives a seed of its own (Hypothesis would give all nodes the same draws).
-Where GPUs are asked for, large products are nodes too (`bitverdict.harness.frontends.pytest_large`), and `-n auto` starts as many
+Where GPUs are asked for, large products are nodes too (`bitverdict.harness.lab.pytest_large`), and `-n auto` starts as many
 workers as the GPUs' free memory has room for, each on a GPU that it holds a lease on."""
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ import pytest
 
 from bitverdict.harness.frontends import pytest_summary
 from bitverdict.harness.frontends.pytest_compile import Ahead
-from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_nodes import NodeJudge, base_seed
 from bitverdict.harness.frontends.pytest_shards import all_nodes
 from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
 from bitverdict.harness.judge.machine_faults import missing_tools
+from bitverdict.harness.lab.pytest_large import large_nodes
 from bitverdict.harness.model.paths import REPRODUCERS
 from bitverdict.harness.model.targets import show_workers, targets
 from bitverdict.harness.model.usage import UsageError

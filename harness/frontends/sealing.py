@@ -24,11 +24,11 @@ def protection(sources: Iterable[CaseSource], *, required: bool) -> str:
         if required:
             raise UsageError("--require-jail: is for sealed runs; give --sealed too, or leave it out")
         return ""
-    from bitverdict.harness.workers.jail.protections import protections, require
+    from bitverdict.harness.sealed.jail.protections import protections, require
 
     told = {"sealed": protections()}
     if not all(machine.emulated for machine in machines):
-        from bitverdict.harness.workers.sealed.gpu_protections import gpu_protections
+        from bitverdict.harness.sealed.processes.gpu_protections import gpu_protections
 
         told["sealed on a GPU"] = gpu_protections()
     if required:

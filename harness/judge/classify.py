@@ -37,7 +37,7 @@ _DEVICE_SAYS = (
 )
 _DRIVER_REFUSES = "Failed to create tensor map descriptor"  # cuTensorMapEncodeTiled says no more than "invalid argument"
 _ROOMS = (
-    ("harness/studies/tma_limits/tma_kernels.py", ""),  # kernels and their launchers, though they lie in the harness
+    ("harness/lab/tma_limits/tma_kernels.py", ""),  # kernels and their launchers, though they lie in the harness
     ("harness/emulator", "emulator"),
     ("reference", "reference"),
     ("harness", "harness"),

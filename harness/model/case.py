@@ -25,7 +25,7 @@ class Case:
     user's own launcher). `schedule` is "eager", "latest" or "drawn:<schedule_seed>", and may end in " on
     <multiprocessors>"; hardware ignores it. `tuning` says which configuration autotuners take ("first", "config <n>") and whether
     their tuning runs are judged too ("runs"); "" leaves it to the target. `calls`: 2 calls the launcher again on other operands
-    elsewhere, 3 on other operands in the same storage, and then on these elsewhere (`bitverdict.harness.judge.called_again`).
+    elsewhere, 3 on other operands in the same storage, and then on these elsewhere (`bitverdict.harness.checks.second_call`).
     `indices` are operands of row numbers, each written out; an operand that it does not name is drawn from regime and `data_seed`.
     `search_path`: folders in which the files of a user's repository find each other's modules, before all others.
     `real_values`: whether an emulated launch also computes without rounding, where the contract wants it (`Contract.declared`).

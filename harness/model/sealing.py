@@ -1,6 +1,6 @@
 """Files that this process must not import: those of candidates that are judged sealed.
 
-A sealed candidate is imported by a process of its own alone (`bitverdict.harness.judge.sealed`). Everywhere else its address leads
+A sealed candidate is imported by a process of its own alone (`bitverdict.harness.sealed.candidate`). Everywhere else its address leads
 to what stands for it, and an import of its file is refused, by an address and by an import statement alike.
 """
 

@@ -57,7 +57,7 @@ class Reproducer:
     knobs: dict = field(default_factory=dict)
     sources: dict = field(default_factory=dict)
     hypothesis: dict = field(default_factory=dict)  # how Hypothesis draws it again, or the case it was shrunk from
-    secret: dict | None = None  # of a sealed run: what its draws depended on (`bitverdict.harness.session.secret_draws`)
+    secret: dict | None = None  # of a sealed run: what its draws depended on (`bitverdict.harness.sealed.secret_draws`)
     expected_outcome: dict | None = None  # promoted files only: {"decision": ..., "outcome": ...}
 
     @property

@@ -4,7 +4,7 @@ One file a run, one JSON record a line, one `write` a line: ``{"event": "begin",
 ``{"event": "end", "number", "time", "verdict"}``. A begin without an end is a case that was out when the run died. A task
 (`bitverdict.harness.workers.task`) stands under "task", where a case stands under "case". A run of the command line writes what it
 was asked before them, and what its clock decided between them (`bitverdict.harness.session.resume`). A sealed run writes
-``committed`` before them and ``revealed`` after them (`bitverdict.harness.session.secret_draws`).
+``committed`` before them and ``revealed`` after them (`bitverdict.harness.sealed.secret_draws`).
 """
 
 from __future__ import annotations

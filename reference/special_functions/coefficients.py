@@ -1,6 +1,6 @@
 """Rows of the special-function unit's quadratics (`quadratic`), fitted to words of an NVIDIA H100 80GB HBM3.
 
-Written by `python -m bitverdict.harness.studies.hardware_words.function_fit`. A row is (c0, c1, c2).
+Written by `python -m bitverdict.harness.lab.hardware_words.function_fit`. A row is (c0, c1, c2).
 """
 
 from bitverdict.reference.special_functions.quadratic import Quadratic

@@ -19,12 +19,12 @@ import pytest
 from bitverdict.harness.contracts.oracle.gemm_bound import Launched, bounded_product, instructions, modelled
 from bitverdict.harness.judge.devices import device_of, entered
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.lab.large_gemm.cases import large_row
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.architectures import ARCHITECTURES, is_amd
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome
-from bitverdict.harness.studies.large_gemm.cases import large_row
 from bitverdict.kernels.matmul import CONFIGS, Problem
 from bitverdict.reference.formats import FP32, convert, decode
 from bitverdict.reference.tensor_core import INSTRUCTIONS, product

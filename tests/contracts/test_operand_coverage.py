@@ -15,8 +15,8 @@ from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER, ha
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE, Side
 from bitverdict.harness.contracts.inputs.operand_coverage import COVER_DENSE, Reached, cover, reached, scale_class, scale_classes
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, result_words, scaled_plan
+from bitverdict.harness.lab.pages.coverage import SCALE_CODES, Counted, counted, main, shown
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.studies.pages.coverage import SCALE_CODES, Counted, counted, main, shown
 from bitverdict.kernels.scaled_operands import FORMATS
 from bitverdict.reference.formats import E4M3, decode, encode
 

@@ -16,11 +16,11 @@ from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS, met_alone
 from bitverdict.harness.contracts.quantize_mxfp import BY_SIZE, by_size
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.lab.pages.operand_space import BYTES, CONVERTING, Met, lines, main, met_by, never_judged
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome
-from bitverdict.harness.studies.pages.operand_space import BYTES, CONVERTING, Met, lines, main, met_by, never_judged
 
 COVERING = (PAIRS, ALL_CODES, BY_SIZE)
 PRODUCTS = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from copy import deepcopy
 
-from bitverdict.harness.studies.pages.tutorials import page, text
+from bitverdict.harness.lab.pages.tutorials import page, text
 from tests.kernel_contracts.tutorial_rows import CHECKOUT, DOCUMENTS, ROWS
 
 

@@ -505,8 +505,8 @@ def write_hazard(hazard: Mutant, directory: Path) -> Case:
 
 
 def main(words: Sequence[str] | None = None) -> int:
+    from bitverdict.harness.lab.sanitizers import runs
     from bitverdict.harness.model.targets import target
-    from bitverdict.harness.studies.sanitizers import runs
 
     parser = argparse.ArgumentParser(prog="python -m tests.faults.hazards_for_sanitizers")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE")
@@ -551,7 +551,7 @@ def main(words: Sequence[str] | None = None) -> int:
 
 def judged(work: list[tuple[list[Case], str]], machine: Any, jobs: int, timeout: float, out: Path) -> list[dict]:
     """The rows of `work` in its order, written to `out` as they come: what a run that is ended did not reach is not there."""
-    from bitverdict.harness.studies.sanitizers import runs
+    from bitverdict.harness.lab.sanitizers import runs
 
     done: dict[int, list[dict]] = {}
 

@@ -17,7 +17,6 @@ from hypothesis.database import InMemoryExampleDatabase
 
 from bitverdict.harness.frontends import pytest_options, pytest_plugin, pytest_shards, pytest_targets
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.frontends.pytest_large import large_nodes
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed, database
 from bitverdict.harness.frontends.pytest_plugin import (
     pytest_collection_modifyitems,
@@ -27,6 +26,7 @@ from bitverdict.harness.frontends.pytest_plugin import (
 from bitverdict.harness.frontends.pytest_shards import shards_of
 from bitverdict.harness.frontends.pytest_summary import certificate_lines, lines, tallied, tally_row, time_lines
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.lab.pytest_large import large_nodes
 from bitverdict.harness.model.architectures import FAMILIES
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target

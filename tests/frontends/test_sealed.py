@@ -13,9 +13,9 @@ from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.model import addresses, sealing
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.sealed.jail import protections
+from bitverdict.harness.sealed.processes import jails
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.workers.jail import protections
-from bitverdict.harness.workers.sealed import jails
 
 TARGET = target("emulated:sm_90")
 TESTS = """

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import torch
 
+from bitverdict.harness.checks.second_call import CalledAgain
 from bitverdict.harness.judge import returned_memory
-from bitverdict.harness.judge.called_again import CalledAgain
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.judge.returned_memory import forget, returned_before

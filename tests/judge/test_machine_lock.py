@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.judge.machine_lock import exclusive
+from bitverdict.harness.lab.hardware_words import function_words, record
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.studies.hardware_words import function_words, record
 
 LEASES = f"bitverdict-leases-{os.getuid()}"
 

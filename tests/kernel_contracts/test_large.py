@@ -5,8 +5,8 @@ Collected where a GPU is asked for (`--harness-target cuda`).
 
 from __future__ import annotations
 
-from bitverdict.harness.frontends.pytest_large import LargeNode
 from bitverdict.harness.frontends.pytest_nodes import NodeJudge
+from bitverdict.harness.lab.pytest_large import LargeNode
 
 
 def test_a_large_product_is_right_bit_for_bit(large_node: LargeNode, node_judge: NodeJudge, record_property) -> None:

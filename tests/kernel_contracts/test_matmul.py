@@ -32,12 +32,12 @@ from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, words
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launch import own_cache
+from bitverdict.harness.lab.pages.matmul_support import row
 from bitverdict.harness.model.architectures import BY_DEFAULT
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.launcher_limits import FAR_PAD
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision
-from bitverdict.harness.studies.pages.matmul_support import row
 from bitverdict.kernels.features import Feature, features_of
 from bitverdict.kernels.matmul import CONFIGS, HOPPER_CONFIGS, Config, Problem, View
 from tests.support.shares import in_this_turn

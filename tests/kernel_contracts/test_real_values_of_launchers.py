@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from bitverdict.harness.checks.emulated_twin import NOT_HELD
+from bitverdict.harness.checks.explain.unwritten_reads import KIND
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.judge.beside_emulated import NOT_HELD
 from bitverdict.harness.judge.devices import device_of, entered, multiprocessors_of
-from bitverdict.harness.judge.explain.unwritten_reads import KIND
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case

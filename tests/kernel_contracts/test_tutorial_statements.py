@@ -13,11 +13,11 @@ import torch
 from bitverdict.harness.contracts.fused_gather_scatter_matmul import CONTRACT as FUSED
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.lab.offline_compile.compile_all import compile_row
+from bitverdict.harness.lab.offline_compile.expectations import LOCAL, rows
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.architectures import CHIPS
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.studies.offline_compile.compile_all import compile_row
-from bitverdict.harness.studies.offline_compile.expectations import LOCAL, rows
 from bitverdict.kernels import ampere_gemm, blocked_matmul_pipelined, tensor_memory
 from bitverdict.kernels.features import Feature
 from bitverdict.kernels.fused_gather_scatter_matmul import fused_gather_scatter_matmul

@@ -15,11 +15,11 @@ import pytest
 from triton import knobs
 
 from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.lab.sanitizers.runs import start_of
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision
-from bitverdict.harness.studies.sanitizers.runs import start_of
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from tests.faults.corpus import COLLECTIONS

@@ -34,10 +34,10 @@ import numpy as np
 
 from benchmarks.tutorial_figures import TABLES
 from bitverdict.harness.contracts.inputs import block_scaled_inputs, regimes
+from bitverdict.harness.lab.large_gemm.cases import cases as large_cases
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.studies.large_gemm.cases import cases as large_cases
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import bits_of
 from bitverdict.reference.formats import FORMATS, decode

@@ -10,7 +10,7 @@ from bitverdict.harness.lab.import_graph import FLOORS, ROOMS, arrows_up, circle
 from bitverdict.harness.lab.source_figures import Sources
 from bitverdict.harness.model.paths import ROOT
 
-JUDGE, SUMS, SESSION = "harness/judge/judge.py", "harness/judge/sums/words.py", "harness/session/session.py"
+JUDGE, SUMS, SESSION = "harness/judge/judge.py", "harness/checks/sums/words.py", "harness/session/session.py"
 MEMORY, EXECUTION = "harness/emulator/memory/views.py", "harness/emulator/execution/agents.py"
 
 
@@ -30,9 +30,9 @@ def planted(**texts: str) -> Sources:
     ("text", "count"),
     [
         ("from bitverdict.harness.session.session import Session", 1),
-        ("def later():\n    from bitverdict.harness.judge.sums.words import words", 1),
+        ("def later():\n    from bitverdict.harness.checks.sums.words import words", 1),
         ("import bitverdict.harness.session.session\nfrom .sums.words import words", 2),
-        ("from bitverdict.harness.judge.sums.words import (one,\n    two)", 1),
+        ("from bitverdict.harness.checks.sums.words import (one,\n    two)", 1),
         ("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from bitverdict.harness.session.session import Session", 0),
         ("import json", 0),
     ],

@@ -22,7 +22,7 @@ from bitverdict.reference.tensor_core.lookup import EVERY_ONE
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RECORDS = ("harness/model/architectures.py", "kernels/features.py")
-ROWS_OF_THEIR_OWN = ("harness/studies/offline_compile/expectations.py", "harness/studies/hardware_words")
+ROWS_OF_THEIR_OWN = ("harness/lab/offline_compile/expectations.py", "harness/lab/hardware_words")
 
 
 def test_what_kernels_know_and_the_records_are_of_the_same_architectures() -> None:

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
+from bitverdict.harness.lab.pages.printed import DOCS
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.mutants.page import HEAD, LIVE, SHARE
 from bitverdict.harness.report.required_lists import frozen_kernels
-from bitverdict.harness.studies.pages.printed import DOCS
 
 PAGE = (DOCS / "mutation_score.md").read_text()
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bitverdict.harness.studies.hardware_words.public_words import DIGESTS
+from bitverdict.harness.lab.hardware_words.public_words import DIGESTS
 from bitverdict.reference.formats import FORMATS, decode
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Evidence, EvidenceKind, Instruction, instruction
 from bitverdict.reference.tensor_core.evidence import CONSTANTS, EVERY, hardware

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitverdict.harness.studies.hardware_words.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncated
+from bitverdict.harness.lab.hardware_words.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncated
 from bitverdict.reference.special_functions.quadratic import Quadratic, squares, truncated_square
 
 FORM = Form("made up", weight=39, low_bits=16, constant_shift=13)

@@ -1,6 +1,6 @@
 """Contract under test: each approximate instruction gives the words that an H100 and an H200 gave, and no other rule near it does.
 
-A drawn 1 % of the digests here, all of them by `python -m bitverdict.harness.studies.hardware_words.function_check`. A mutant is a
+A drawn 1 % of the digests here, all of them by `python -m bitverdict.harness.lab.hardware_words.function_check`. A mutant is a
 rule with one coefficient, constant or special case changed; the same digests must refuse it."""
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bitverdict.harness.studies.hardware_words import function_check
-from bitverdict.harness.studies.hardware_words.function_check import DIGESTS, SMALL, differing, drawn, results, wrong_small
-from bitverdict.harness.studies.hardware_words.function_words import OF_16_BITS, PAIR_RANGES, RANGES, operands, ptx, tiny_products
+from bitverdict.harness.lab.hardware_words import function_check
+from bitverdict.harness.lab.hardware_words.function_check import DIGESTS, SMALL, differing, drawn, results, wrong_small
+from bitverdict.harness.lab.hardware_words.function_words import OF_16_BITS, PAIR_RANGES, RANGES, operands, ptx, tiny_products
 from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions import quadratic, units
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS

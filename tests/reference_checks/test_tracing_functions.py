@@ -9,7 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from bitverdict.harness.studies import libdevice_errors
+from bitverdict.harness.lab import libdevice_errors
 from bitverdict.reference.formats import FP32, decode, encode
 from bitverdict.reference.special_functions import sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS

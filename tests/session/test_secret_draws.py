@@ -22,10 +22,11 @@ from bitverdict.harness.model.launcher_limits import UNLIMITED
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.session import resume, secret_draws
+from bitverdict.harness.sealed import secret_draws
+from bitverdict.harness.sealed.secret_draws import Secret
+from bitverdict.harness.session import resume
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.reproducers import read, reproducer_of, restored, write
-from bitverdict.harness.session.secret_draws import Secret
 from tests.support.vector_add import ADDRESS, HOST
 
 DIGITS = "0123456789abcdef" * 4

@@ -15,8 +15,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from bitverdict.harness.workers.jail.policy import COMPILER
-from bitverdict.harness.workers.jail.zygote import Confinement
+from bitverdict.harness.sealed.jail.policy import COMPILER
+from bitverdict.harness.sealed.jail.zygote import Confinement
 
 
 def _tell(channel: socket.socket, **found: object) -> None:
@@ -201,7 +201,7 @@ def open_the_memory(channel: socket.socket, of: list[int]) -> None:
 
 
 def be_unreadable(channel: socket.socket) -> None:
-    from bitverdict.harness.workers.jail.confine import unreadable
+    from bitverdict.harness.sealed.jail.confine import unreadable
 
     unreadable()
     wait(channel)

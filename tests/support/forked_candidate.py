@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from bitverdict.harness.emulator.remote.candidate import serve_candidate
-from bitverdict.harness.emulator.remote.channel import Channel
-from bitverdict.harness.emulator.remote.executor import Candidate
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.model import addresses
+from bitverdict.harness.sealed.remote.candidate import serve_candidate
+from bitverdict.harness.sealed.remote.channel import Channel
+from bitverdict.harness.sealed.remote.executor import Candidate
 
 FIELDS = ("outcome", "layer", "message", "location", "details")
 

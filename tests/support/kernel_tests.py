@@ -13,9 +13,9 @@ from types import CodeType, FunctionType
 import pytest
 
 from benchmarks import targets
+from bitverdict.harness.lab.offline_compile.expectations import rows
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.report import required_lists
-from bitverdict.harness.studies.offline_compile.expectations import rows
 
 ALL_KERNELS = (kernels_with_a_contract, required_lists, required_lists.frozen_kernels, targets, rows)
 PAGES = "pages"  # the command that prints docs/kernels.md

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from bitverdict.harness.emulator import emulated
-from bitverdict.harness.emulator.remote.channel import Channel
-from bitverdict.harness.judge.sealed import asking, executor, on_a_gpu
-from bitverdict.harness.judge.sealed.arrays import channel_of
-from bitverdict.harness.judge.sealed.candidate import Loaded
 from bitverdict.harness.model import sealing
+from bitverdict.harness.sealed.candidate import asking, executor, on_a_gpu
+from bitverdict.harness.sealed.candidate.arrays import channel_of
+from bitverdict.harness.sealed.candidate.candidate import Loaded
+from bitverdict.harness.sealed.remote.channel import Channel
 
 
 class _InAModule(Loaded):

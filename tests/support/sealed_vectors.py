@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bitverdict.harness.workers.jail.policy import EXECUTOR
+from bitverdict.harness.sealed.jail.policy import EXECUTOR
 
 
 @triton.jit

@@ -1,6 +1,6 @@
 """What matmul expects for each element type, target and configuration: words, a refusal by the front end, or "out of resources".
 
-A rule; `bitverdict.harness.studies.pages.matmul_support` prints its table for people. A test holds every row to the compiler."""
+A rule; `bitverdict.harness.lab.pages.matmul_support` prints its table for people. A test holds every row to the compiler."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from bitverdict.harness.emulator.frontend.compiled_operations import (
 from bitverdict.harness.emulator.ptx import opcodes
 from bitverdict.harness.emulator.ptx.lanes import Program
 from bitverdict.harness.emulator.ptx.text import parse_module
-from bitverdict.harness.studies.hardware_words.function_words import edges
+from bitverdict.harness.lab.hardware_words.function_words import edges
 from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions import sequences
 from tests.faults import reference_modules as corpus

@@ -11,7 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from bitverdict.harness.studies.hardware_words.function_words import edges
+from bitverdict.harness.lab.hardware_words.function_words import edges
 from bitverdict.reference.special_functions import folded, sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, Instruction
 from tests.faults import reference_modules as corpus

@@ -16,7 +16,7 @@ from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.lowerings import functions, sums
 from bitverdict.harness.emulator.numerics.enclosures import keys
-from bitverdict.harness.studies.hardware_words.function_words import edges
+from bitverdict.harness.lab.hardware_words.function_words import edges
 from bitverdict.reference.special_functions import sequences
 from tests.support.function_kernels import LANES, by_emulator, by_machine_code, compiled, kernel
 

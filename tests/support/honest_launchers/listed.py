@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from bitverdict.harness.contracts.torch_mathematics.kernelbench import address_of
 from bitverdict.harness.model.paths import KERNELS, kernels_with_a_contract
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.sealed.processes.standing import begin
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.workers.sealed.standing import begin
 
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[2]

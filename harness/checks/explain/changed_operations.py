@@ -1,0 +1,458 @@
+"""The hypotheses that one operation of the reference is missing, or is another one: no division, a sum for a mean, < for <=.
+
+Each change is made in the reference itself, which is then evaluated again. What two changes have in common (the same prediction on
+the case's own data) is one finding, told by the first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.checks.explain.evaluation import Change, Operation, written
+
+TILES = (16, 32, 64, 128, 256, 512, 1024)
+BLOCKS = (8, *TILES)
+OVERWRITTEN = (2, 4, 8, 16, 32)  # elements of which each takes the place of the one before
+SAID = {"add": "the addition of", "subtract": "the subtraction of", "multiply": "the factor", "divide": "the division by",
+        "true_divide": "the division by"}  # fmt: skip
+OTHERS = {"less": "less_equal", "less_equal": "less", "greater": "greater_equal", "greater_equal": "greater"}
+TURNED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
+BASES = {"exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log"}
+KEPT = (
+    "exp", "exp2", "log", "log2", "sqrt", "tanh", "abs", "absolute", "fabs", "negative", "square", "floor", "ceil", "round", "rint",
+    "clip",
+    "maximum", "minimum", "round_to", "power", "reciprocal", "sign", "cumulative_sum", "cumsum", "sort", "flip", "roll",
+)  # fmt: skip
+CONDITIONS = {"logical_and": "logical_or", "bitwise_and": "bitwise_or", "logical_or": "logical_and", "bitwise_or": "bitwise_and"}
+ROUNDED = ("floor", "ceil", "trunc", "round", "rint")
+FLAT = ("reshape",)
+REDUCED = ("sum", "mean", "max", "min", "amax", "amin", "prod", "var", "std", "any", "all", "add.reduce")
+
+
+def changes_of(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    """(kind, sentence, change) of each thing that a person may get wrong in `operation`."""
+    name, texts, given = operation.name, operation.texts, operation.arguments
+    if name in SAID and len(given) == 2:
+        yield from _of_two(name, texts, given, operation)
+    if name in OTHERS:
+        sign = _sign(name)
+        yield (
+            "comparison",
+            f"equals the reference with {_sign(OTHERS[name])} in the place of {sign} in {_of(texts, sign)}",
+            _as(OTHERS[name]),
+        )
+        yield (
+            "comparison",
+            f"equals the reference with {_sign(TURNED[name])} in the place of {sign} in {_of(texts, sign)}",
+            _as(TURNED[name]),
+        )
+        for step in (1, -1):
+            if _whole(given):
+                yield "off by one", f"equals the reference with {_of(texts, sign)} {'+' if step > 0 else '-'} 1", _moved(step)
+    if name in BASES:
+        yield "base", f"equals the reference with {BASES[name]} in the place of {name}", _as(BASES[name])
+    if name in KEPT and _same_shape(given, operation.result):
+        yield "left out", f"equals the reference without {name}({texts[0]})", lambda function, args, _: np.asarray(args[0])
+    if name == "sqrt":
+        yield (
+            "left out",
+            f"equals the reference with a square in the place of sqrt({texts[0]})",
+            lambda function, args, _: np.square(args[0]),
+        )
+    if name in ("mean", "var", "std"):
+        yield from _of_mean(operation)
+    if name in REDUCED:
+        yield from _of_reduction(operation)
+    if name == "matmul" and len(given) == 2:
+        yield from _of_product(operation)
+    if name == "where" and len(given) == 3:
+        yield "condition", f"equals the reference with both sides of where({texts[0]}, ...) exchanged", _exchanged_where
+        yield (
+            "condition",
+            f"equals the reference where {texts[0]} always holds",
+            lambda function, args, _: _like(args[1], operation.result),
+        )
+        yield (
+            "condition",
+            f"equals the reference where {texts[0]} never holds",
+            lambda function, args, _: _like(args[2], operation.result),
+        )
+    if name in OTHERS:
+        for held, said in ((True, "always"), (False, "never")):
+            sentence = f"equals the reference where {written(operation)} {said} holds"
+            yield "condition", sentence, lambda function, args, kwargs, held=held: np.full_like(function(*args, **kwargs), held)  # type: ignore[misc]
+    if name in CONDITIONS and all(np.asarray(each).dtype == np.bool_ for each in given):
+        for place in (0, 1):
+            sentence = f"equals the reference without the condition {texts[place]} in {written(operation)}"
+            yield "condition", sentence, lambda function, args, _, kept=1 - place: _like(args[kept], operation.result)  # type: ignore[misc]
+        yield (
+            "condition",
+            f"equals the reference with {_sign(CONDITIONS[name])} in the place of {_sign(name)} in {written(operation)}",
+            _as(CONDITIONS[name]),
+        )
+    if name == "repeat" and isinstance(given[1], int | np.integer):
+        said = f"equals the reference with {texts[0]} one copy after another, where each element of it is repeated {given[1]} times"
+        yield "repetition", said, _tiled
+    if name == "tile":
+        yield "repetition", f"equals the reference with each element of {texts[0]} repeated, not one copy after another", _repeated
+    if name == "arange" and np.size(operation.result) > 1:
+        count = np.size(operation.result)
+        yield (
+            "order",
+            f"equals the reference with arange({count}) in reverse",
+            lambda function, args, kwargs: function(*args, **kwargs)[::-1],
+        )
+    if name == "philox":
+        for step in (1, -1):
+            said = f"equals the reference with the seed {'+' if step > 0 else '-'} 1 in philox"
+            yield "seed", said, lambda function, args, _, step=step: function(int(args[0]) + step, *args[1:])  # type: ignore[misc]
+            said = f"equals the reference with {texts[1]} {'+' if step > 0 else '-'} 1 in philox"
+            yield "index", said, lambda function, args, _, step=step: function(args[0], np.asarray(args[1]) + step)  # type: ignore[misc]
+    if name in FLAT and (shape := np.shape(given[0]))[-2:] > (1, 1) and len(shape) > 1:
+        said = f"equals the reference with the last two axes of {texts[0]} exchanged before reshape"
+        yield "transposed", said, lambda function, args, kwargs: function(np.swapaxes(args[0], -1, -2), *args[1:], **kwargs)
+    if name in ROUNDED:
+        for other in ROUNDED:
+            if other not in (name, "rint" if name == "round" else "round"):
+                yield "function", f"equals the reference with {other} in the place of {name}({texts[0]})", _as_one(other)
+    if name in ("take", "take_along_axis") and len(given) >= 2:
+        for step in (1, -1):
+            yield "index", f"takes {texts[0]} at {texts[1]} {'+' if step > 0 else '-'} 1", _taken(step)
+    if name in ("cumulative_sum", "cumsum"):
+        yield "scan", f"equals the reference with a sum that leaves out the element itself in {name}({texts[0]})", _exclusive
+    if name in ("argmax", "argmin"):
+        yield "ties", f"takes the last of equal elements in {name}({texts[0]})", _last_of_equals
+    if name == "tril":
+        yield (
+            "comparison",
+            f"equals the reference without the diagonal of tril({texts[0]})",
+            lambda function, args, kwargs: np.tril(args[0], -1),
+        )
+    if name in ("concat", "concatenate") and isinstance(given[0], tuple | list):
+        yield from _of_filled_edges(operation)
+    if name in ("concat", "concatenate") and isinstance(given[0], tuple | list) and len(given[0]) == 2:
+        yield "order", "equals the reference with the two halves of concat exchanged", _halves
+    if name in ("maximum", "minimum"):
+        yield (
+            "left out",
+            f"equals the reference without {texts[0]} in {name}(...)",
+            lambda function, args, _: _like(args[1], operation.result),
+        )
+
+
+def stopped_after(operations: list[Operation], shape: tuple[int, ...]) -> Iterator[tuple[str, str, np.ndarray]]:
+    """(kind, sentence, prediction): the value of each operation itself, where what follows it may be missing."""
+    for operation in operations[:-1]:
+        result = np.asarray(operation.result)
+        if result.shape == shape and np.issubdtype(result.dtype, np.floating):
+            yield "stopped", f"equals {written(operation)}: what follows it is missing", result
+
+
+def _of_two(name: str, texts: tuple[str, ...], given: tuple, operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    first, second = given
+    said = SAID[name]
+    if _gives(first, operation.result):
+        yield (
+            "left out",
+            f"equals the reference without {said} {texts[1]}",
+            lambda function, args, _: _like(args[0], operation.result),
+        )
+    if _gives(second, operation.result) and name in ("add", "multiply"):
+        yield (
+            "left out",
+            f"equals the reference without {said} {texts[0]}",
+            lambda function, args, _: _like(args[1], operation.result),
+        )
+    if name == "add":
+        yield "sign", f"equals the reference with {texts[1]} subtracted, not added", lambda function, args, _: args[0] - args[1]
+        if texts[0] != texts[1]:
+            yield "sign", f"equals the reference with {texts[0]} subtracted, not added", lambda function, args, _: args[1] - args[0]
+    if name == "subtract":
+        yield "sign", f"equals the reference with {texts[1]} added, not subtracted", lambda function, args, _: args[0] + args[1]
+        turned = f"equals the reference with {texts[1]} - {texts[0]} in the place of {texts[0]} - {texts[1]}"
+        yield "exchanged", turned, lambda function, args, _: args[1] - args[0]
+    if name in ("add", "subtract") and np.ndim(first) and np.ndim(second) == 0 and _whole(given):
+        sign, number = _sign(name), int(second)
+        for other in (number + 1, number - 1):
+            said = f"equals the reference with {sign} {other} in the place of {sign} {number} in {_of(texts, sign)}"
+            yield "off by one", said, _moved(other - number)
+    if name == "multiply" and np.ndim(second):
+        yield (
+            "exchanged",
+            f"equals the reference divided by {texts[1]}, not multiplied",
+            lambda function, args, _: args[0] / args[1],
+        )
+    if name in ("divide", "true_divide") and np.ndim(second):
+        yield (
+            "exchanged",
+            f"equals the reference multiplied by {texts[1]}, not divided",
+            lambda function, args, _: args[0] * args[1],
+        )
+    if name == "multiply" and texts[0] != texts[1]:
+        yield (
+            "applied twice",
+            f"equals the reference with the factor {texts[1]} twice",
+            lambda function, args, _: args[0] * args[1] * args[1],
+        )
+        yield (
+            "applied twice",
+            f"equals the reference with the factor {texts[0]} twice",
+            lambda function, args, _: args[0] * args[0] * args[1],
+        )
+    if name in ("divide", "true_divide"):
+        for size in dict.fromkeys(np.shape(first)):
+            if size > 1:
+                yield "divisor", f"equals the reference divided by {size} (the size of an axis), not by {texts[1]}", _divided(size)
+        if np.ndim(first):
+            said = f"equals the reference with 1 in the place of {texts[0]} above {texts[1]}"
+            yield "left out", said, lambda function, args, _: np.ones(np.shape(args[0])) / args[1]
+        yield (
+            "applied twice",
+            f"equals the reference divided by {texts[1]} twice",
+            lambda function, args, _: args[0] / args[1] / args[1],
+        )
+
+
+def _of_mean(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    name, text = operation.name, operation.texts[0]
+    if name == "mean":
+        yield (
+            "divisor",
+            f"equals the reference with the sum in the place of mean({text})",
+            lambda function, args, kwargs: np.sum(*args, **kwargs),
+        )
+    count = np.asarray(operation.arguments[0]).size // max(np.asarray(operation.result).size, 1)
+    for other, why in _divisors(count):
+        said = f"equals the reference with {name}({text}) divided by {other}, not {count}{why}"
+        yield "divisor", said, _scaled(count / other if name != "std" else (count / other) ** 0.5)
+
+
+def _divisors(count: int) -> Iterator[tuple[int, str]]:
+    if count > 1:
+        yield count - 1, ""
+    yield count + 1, ""
+    for power in dict.fromkeys((1 << (count - 1).bit_length(), *TILES)):
+        if abs(power - count) > 1:
+            yield power, " (the tile's width)"
+
+
+def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    """Without its last or its first element, or with zeros up to the next power of two, along the reduced axis."""
+    axis = reduced_axis(operation)
+    data = np.asarray(operation.arguments[0])
+    if axis is None or data.ndim == 0 or data.shape[axis] < 1:
+        return
+    name, text, length = operation.name, operation.texts[0], data.shape[axis]
+    for part, said in parts_of(length):
+        if name not in ("var", "std"):
+            yield "element left out", f"equals the reference with {name}({text}) {said}", _sliced(axis, part, name == "mean")
+    if name in ("sum", "mean", "add.reduce"):
+        for width in widths_of(length):
+            said = f"equals the reference with ones that fill {text} from {length} up to {width} in {name}: masked elements count"
+            yield "fill", said, _with_ones(width - length, length if name == "mean" else 1)
+    if name in ("max", "amax", "min", "amin"):
+        yield "fill", f"equals the reference with a zero among {name}({text}): masked elements count", _with_zero(axis)
+    if name in ("max", "amax") and length > 1:
+        yield (
+            "axis",
+            f"equals the reference with one {name}({text}) for the whole operand",
+            lambda function, args, kwargs: np.broadcast_to(function(args[0]), np.shape(function(*args, **kwargs))),
+        )
+
+
+def _of_product(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    """A product of a part of K."""
+    left, right = (np.asarray(each) for each in operation.arguments)
+    if left.ndim < 2 or right.ndim < 2:
+        return
+    for part, said in parts_of(left.shape[-1]):
+        yield "element left out", f"equals the reference with {written(operation)} {said}", _product_of(part)
+
+
+def _product_of(part: slice) -> Change:
+    return lambda function, args, kwargs: function(args[0][..., part], args[1][..., part, :], **kwargs)
+
+
+def widths_of(length: int) -> Iterator[int]:
+    """What a row of `length` elements may be filled up to: the next power of two, whole tiles."""
+    yield from dict.fromkeys(
+        width for width in (1 << (length - 1).bit_length(), *(-(-length // size) * size for size in TILES)) if width > length
+    )
+
+
+def reduced_axis(operation: Operation) -> int | None:
+    """The axis along which a reduction runs, where it is one."""
+    axis = operation.keywords.get("axis", operation.arguments[1] if len(operation.arguments) > 1 else None)
+    if axis is None:
+        return 0 if np.ndim(operation.arguments[0]) == 1 else None
+    return axis if isinstance(axis, int) else None
+
+
+def parts_of(length: int) -> Iterator[tuple[slice, str]]:
+    """Parts of a reduced axis that a loop may take for all of it, each once."""
+    parts = {(0, 0): "of no element"}
+    if length > 1:
+        parts |= {(0, length - 1): "without its last element", (1, length): "without its first element"}
+        parts.setdefault((length - 1, length), "of its last element alone")
+    for size in (size for size in BLOCKS if size < length):
+        last = length - (length % size or size)
+        parts.setdefault((0, last), f"without its tail from {last} on")
+        parts.setdefault((last, length), f"of its last block alone, from {last} on")
+        parts.setdefault((0, size), f"of its first block alone, up to {size}")
+    for (start, end), said in parts.items():
+        yield slice(start, end), said
+    for every in (each for each in OVERWRITTEN if each < length):
+        yield slice(every - 1, None, every), f"of the last of every {every} elements alone"
+
+
+def _sliced(axis: int, part: slice, mean: bool) -> Change:
+    def change(function: Callable, args: tuple, kwargs: dict) -> Any:
+        index: list[Any] = [slice(None)] * np.ndim(args[0])
+        index[axis] = part
+        taken = args[0][tuple(index)]
+        if mean:
+            return np.sum(taken, *args[1:], **kwargs) / np.shape(args[0])[axis]
+        return function(taken, *args[1:], **kwargs)
+
+    return change
+
+
+def _with_zero(axis: int) -> Change:
+    def change(function: Callable, args: tuple, kwargs: dict) -> Any:
+        shape = list(np.shape(args[0]))
+        shape[axis] = 1
+        return function(np.concatenate([args[0], np.zeros(shape)], axis=axis), *args[1:], **kwargs)
+
+    return change
+
+
+def _with_ones(count: int, divisor: int) -> Change:
+    return lambda function, args, kwargs: function(*args, **kwargs) + count / divisor
+
+
+def _divided(size: int) -> Change:
+    return lambda function, args, kwargs: args[0] / size
+
+
+def _scaled(factor: float) -> Change:
+    return lambda function, args, kwargs: function(*args, **kwargs) * factor
+
+
+def _as(other: str) -> Change:
+    return lambda function, args, kwargs: getattr(np, other)(*args, **kwargs)
+
+
+def _moved(step: int) -> Change:
+    return lambda function, args, kwargs: function(args[0], args[1] + step, **kwargs)
+
+
+def _taken(step: int) -> Change:
+    def change(function: Callable, args: tuple, kwargs: dict) -> Any:
+        axis = kwargs.get("axis", args[2] if len(args) > 2 else 0)
+        length = np.shape(args[0])[axis if axis is not None else 0]
+        return function(args[0], np.clip(np.asarray(args[1]) + step, 0, length - 1), *args[2:], **kwargs)
+
+    return change
+
+
+def _exclusive(function: Callable, args: tuple, kwargs: dict) -> Any:
+    return function(*args, **kwargs) - np.asarray(args[0])
+
+
+def _last_of_equals(function: Callable, args: tuple, kwargs: dict) -> Any:
+    axis = kwargs.get("axis", args[1] if len(args) > 1 else None)
+    if axis is None:
+        return np.size(args[0]) - 1 - function(np.ravel(args[0])[::-1])
+    rest = {name: value for name, value in kwargs.items() if name != "axis"}
+    return np.shape(args[0])[axis] - 1 - function(np.flip(args[0], axis), axis=axis, **rest)
+
+
+def _of_filled_edges(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    """Zeros before or behind an array: its edge, or its other end, in their place."""
+    parts = [np.asarray(each) for each in operation.arguments[0]]
+    axis = operation.keywords.get("axis", operation.arguments[1] if len(operation.arguments) > 1 else 0)
+    filled = [at for at, part in enumerate(parts) if part.size and not part.any()]
+    if axis is None or len(filled) != 1 or len(parts) != 2 or not parts[1 - filled[0]].size:
+        return
+    zeros, before = filled[0], filled[0] == 0
+    which = "first" if before else "last"
+    sentence = (
+        f"equals the reference with the {which} element repeated in the place of the zeros {'before' if before else 'behind'} it"
+    )
+
+    def repeated(function: Callable, args: tuple, kwargs: dict) -> Any:
+        other = args[0][1 - zeros]
+        edge = np.take(other, [0 if before else -1], axis=axis)
+        fill = np.broadcast_to(edge, np.shape(args[0][zeros]))
+        return function([fill, other] if before else [other, fill], *args[1:], **kwargs)
+
+    yield "fill", sentence, repeated
+    around = f"equals the reference with the other end of it in the place of the zeros {'before' if before else 'behind'} it"
+
+    def wrapped(function: Callable, args: tuple, kwargs: dict) -> Any:
+        other = args[0][1 - zeros]
+        count, length = np.shape(args[0][zeros])[axis], np.shape(other)[axis]
+        fill = np.take(other, (np.arange(count) - count if before else np.arange(count)) % length, axis=axis)
+        return function([fill, other] if before else [other, fill], *args[1:], **kwargs)
+
+    yield "fill", around, wrapped
+
+
+def _tiled(function: Callable, args: tuple, kwargs: dict) -> Any:
+    axis = kwargs.get("axis", args[2] if len(args) > 2 else None)
+    values = np.ravel(args[0]) if axis is None else args[0]
+    length = np.shape(values)[axis or 0]
+    return np.take(values, np.arange(length * args[1]) % length, axis=axis or 0)
+
+
+def _repeated(function: Callable, args: tuple, kwargs: dict) -> Any:
+    made, values = function(*args, **kwargs), np.asarray(args[0])
+    for axis, (size, length) in enumerate(zip(made.shape, values.shape, strict=True)):
+        values = np.repeat(values, size // length, axis=axis)
+    return values
+
+
+def _as_one(other: str) -> Change:
+    return lambda function, args, kwargs: getattr(np, other)(args[0])
+
+
+def _halves(function: Callable, args: tuple, kwargs: dict) -> Any:
+    return function(type(args[0])(reversed(args[0])), *args[1:], **kwargs)
+
+
+def _exchanged_where(function: Callable, args: tuple, _: dict) -> Any:
+    return np.where(args[0], args[2], args[1])
+
+
+def _like(given: Any, result: Any) -> np.ndarray:
+    return np.broadcast_to(np.asarray(given), np.shape(result))
+
+
+def _gives(given: Any, result: Any) -> bool:
+    """Whether `given` in the place of `result` has its shape, broadcast where it is an array."""
+    try:
+        return isinstance(given, np.ndarray | np.generic | float | int) and np.broadcast_shapes(
+            np.shape(given), np.shape(result)
+        ) == np.shape(result)
+    except ValueError:
+        return False
+
+
+def _same_shape(given: tuple, result: Any) -> bool:
+    return bool(given) and np.shape(given[0]) == np.shape(result)
+
+
+def _whole(given: tuple) -> bool:
+    return all(np.issubdtype(np.asarray(each).dtype, np.integer) for each in given)
+
+
+def _sign(name: str) -> str:
+    from bitverdict.harness.checks.explain.evaluation import INFIX
+
+    return INFIX[name]
+
+
+def _of(texts: tuple[str, ...], sign: str) -> str:
+    return f"{texts[0]} {sign} {texts[1]}"

@@ -1,0 +1,60 @@
+"""The cause of a failure, as a check: of wrong outputs by hypotheses, of any fault by what the emulated GPU noted beside it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bitverdict.harness.checks.explain.advised import probable_cause
+from bitverdict.harness.checks.explain.cause import WRONG, cause_of
+from bitverdict.harness.checks.explain.unwritten_reads import Relaunch, nobody_wrote
+from bitverdict.harness.judge.clock import Clock
+from bitverdict.harness.judge.judgement import CaseCheck, Judgement
+from bitverdict.harness.model.verdict import Verdict
+
+MOST_SECONDS = 3.0  # that a launch took which is repeated for an explanation: the limit of a case is far
+
+
+class Explained(CaseCheck):
+    """A failure gets its cause where one explains it. What an explanation raises changes no verdict."""
+
+    def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
+        if not verdict.failed or not judgement.explained:
+            return verdict
+        relaunch = _relaunch(judgement)
+        with judgement.clock.on("explanation"):
+            return _with_cause(judgement, verdict, relaunch)
+
+    def after_launch(self, judgement: Judgement, verdict: Verdict) -> Verdict:
+        if not verdict.failed:
+            return verdict
+        said = probable_cause(verdict.outcome, verdict.location, verdict.details, judgement.seen.advice)
+        return replace(verdict, details={"probable cause": said} | verdict.details) if said else verdict
+
+
+def _with_cause(judgement: Judgement, verdict: Verdict, relaunch: Relaunch | None) -> Verdict:
+    expected, seen = judgement.expected, judgement.seen
+    wrong = next((each for each in expected if each.name == verdict.details.get("output")), None)
+    if wrong is None:
+        return verdict
+    try:
+        cause = nobody_wrote(wrong, seen, relaunch) if relaunch is not None and verdict.outcome in WRONG else None
+        if cause is None:
+            poison, others = seen.details.get(f"poison of {wrong.name}"), [each for each in expected if each is not wrong]
+            mathematics = judgement.contract.mathematics_of(judgement.case, judgement.operands, wrong.name)
+            cause = cause_of(mathematics, wrong, seen, verdict.outcome, poison, others)
+        details = {} if cause is None else {"cause": cause.sentence, "cause_kind": cause.kind, "cause_kinds": list(cause.kinds)}
+    except Exception as error:
+        details = {"explanation failed": f"{type(error).__name__}: {error}"[:400]}
+    return replace(verdict, details=verdict.details | details)
+
+
+def _relaunch(judgement: Judgement) -> Relaunch | None:
+    """How a failing case is launched once more on the emulated GPU, which read words that the launcher allocated and did not fill;
+    None if it read none, or if that launch took more than `MOST_SECONDS`."""
+    twin = judgement.twin
+    first = judgement.seen if judgement.target.emulated else twin.seen if twin is not None else None
+    took = sum(judgement.clock.buckets.get(name, 0.0) for name in ("launch", "emulated"))
+    if first is None or not first.reads_allocated or judgement.case.calls != 1 or took > MOST_SECONDS:
+        return None
+    there = judgement.target if twin is None else twin.target
+    return Relaunch(first, lambda allocations: judgement.launch_on(there, Clock(), allocations))

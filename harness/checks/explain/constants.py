@@ -1,0 +1,136 @@
+"""The hypotheses that a number in the reference is another one: half a mask, a shift that is one off, or one that follows from a
+wrong element and has to hold for all others. With them the other forms of a GELU."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.checks.explain.evaluation import Change, Operation, written
+from bitverdict.harness.checks.explain.evidence import Evidence
+
+WITH_NUMBERS = ("add", "subtract", "multiply", "divide", "true_divide", "power", "maximum", "minimum")
+MASKS = ("bitwise_and", "remainder")
+SHIFTS = ("right_shift", "left_shift")
+STEPS = 12  # of the secant rule
+DIGITS = (1, 2, 3, 4, 6)
+NEAR = 2.0**-40  # how near, of its size, the rounded number must be to the one that was solved for
+KIND = "constant"
+_NUMBERS = (int, float, np.integer, np.floating)
+
+
+def number_in(operation: Operation) -> int | None:
+    """The place of the Python number among the arguments, if there is one."""
+    numbers = [at for at, each in enumerate(operation.arguments) if isinstance(each, _NUMBERS) and not isinstance(each, bool)]
+    arrays = [each for each in operation.arguments if isinstance(each, np.ndarray)]
+    return numbers[0] if len(numbers) == 1 == len(arrays) and len(operation.arguments) == 2 else None
+
+
+def other_whole_numbers(operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    """(kind, sentence, change) of a mask that is one bit narrower or wider, and of a shift that is one off."""
+    if operation.name not in (*MASKS, *SHIFTS) or (place := number_in(operation)) is None:
+        return
+    number = int(operation.arguments[place])
+    others = (number >> 1, number << 1 | 1) if operation.name in MASKS else (number + 1, number - 1)
+    for other in (other for other in others if other >= 0 or number < 0):
+        yield KIND, _sentence(operation, str(other), str(number)), with_number(place, other)
+
+
+def solved(
+    operation: Operation, evidence: Evidence, evaluate: Callable[[Change], np.ndarray | None]
+) -> tuple[str, str, Change] | None:
+    """(kind, sentence, change) with the number that explains the wrong element furthest off; None where there is none."""
+    if operation.name not in WITH_NUMBERS or (place := number_in(operation)) is None:
+        return None
+    if not np.issubdtype(np.asarray(operation.result).dtype, np.floating):
+        return None
+    off = np.where(
+        evidence.differs & np.isfinite(evidence.seen) & np.isfinite(evidence.exact), np.abs(evidence.seen - evidence.exact), -1
+    )
+    at = np.unravel_index(int(off.argmax()), off.shape)
+    if off[at] <= 0:
+        return None
+    before = float(operation.arguments[place])
+    number = _secant(
+        before,
+        float(evidence.exact[at]) - float(evidence.seen[at]),
+        lambda number: _missed(evidence, at, evaluate(with_number(place, number))),
+    )
+    if number is None:
+        return None
+    nice = _nice(number, evidence.sharp)
+    return KIND, _sentence(operation, f"{nice:g}", f"{before:g}"), with_number(place, nice)
+
+
+def with_number(place: int, number: float) -> Change:
+    return lambda function, args, kwargs: function(*(number if at == place else each for at, each in enumerate(args)), **kwargs)
+
+
+def _sentence(operation: Operation, number: str, before: str) -> str:
+    return f"equals the reference with {number} in the place of {before} in {written(operation)}"
+
+
+def _missed(evidence: Evidence, at: tuple, made: np.ndarray | None) -> float:
+    return float("nan") if made is None or made.shape != evidence.seen.shape else float(made[at] - evidence.seen[at])
+
+
+def _secant(start: float, missed: float, f: Callable[[float], float]) -> float | None:
+    one, of_one = start, missed
+    other = start * 1.5 if start else 1e-3
+    for _ in range(STEPS):
+        of_other = f(other)
+        if not np.isfinite(of_other) or of_other == of_one:
+            return other if of_other == 0 else None
+        following = other - of_other * (other - one) / (of_other - of_one)
+        if abs(following - other) <= abs(other) * 2.0**-50:
+            return following
+        one, of_one, other = other, of_other, following
+    return None
+
+
+def _nice(number: float, sharp: bool) -> float:
+    """The number of few digits that is as good."""
+    for digits in DIGITS:
+        short = float(f"{number:.{digits - 1}e}")
+        if abs(short - number) <= abs(number) * (NEAR if sharp else 2.0**-12):
+            return short
+    return number
+
+
+def other_function(operation: Operation, done: list[Operation]) -> Iterator[tuple[str, str, Change]]:
+    """(kind, sentence, change) of the other forms of a GELU: by erf, by tanh, by a sigmoid."""
+    said = "equals the reference with the GELU by {} in the place of that by {}"
+    if operation.name == "tanh" and any(abs(_number(each) - 0.044715) < 1e-5 for each in done):
+        for z in _arguments_of_cube(done):
+            if np.shape(z) == np.shape(operation.result):
+                yield "function", said.format("erf", "tanh"), lambda function, args, kwargs, z=z: _erf(z / np.sqrt(2))  # type: ignore[misc]
+                yield "function", said.format("a sigmoid", "tanh"), lambda function, args, kwargs, z=z: np.tanh(0.851 * z)  # type: ignore[misc]
+    if operation.name == "erf":
+        yield "function", said.format("tanh", "erf"), lambda function, args, kwargs: np.tanh(_inner(args[0] * np.sqrt(2)))
+        yield "function", said.format("a sigmoid", "erf"), lambda function, args, kwargs: np.tanh(0.851 * args[0] * np.sqrt(2))
+
+
+def _number(operation: Operation) -> float:
+    place = number_in(operation) if operation.name == "multiply" else None
+    return float("nan") if place is None else float(operation.arguments[place])
+
+
+def _arguments_of_cube(done: list[Operation]) -> Iterator[np.ndarray]:
+    """z of 0.044715 z ...: what the number multiplies, and what a sum with it starts from."""
+    for each in done:
+        if abs(_number(each) - 0.044715) < 1e-5:
+            yield np.asarray(each.arguments[1 - (number_in(each) or 0)])
+        if each.name == "add" and all(isinstance(one, np.ndarray) and one.ndim for one in each.arguments):
+            yield from each.arguments
+
+
+def _inner(z: Any) -> Any:
+    return np.sqrt(2 / np.pi) * (z + 0.044715 * z**3)
+
+
+def _erf(z: np.ndarray) -> np.ndarray:
+    from math import erf
+
+    return np.vectorize(erf, otypes=[np.float64])(z)

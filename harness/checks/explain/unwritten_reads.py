@@ -1,0 +1,82 @@
+"""The hypothesis that a launch reads words that nobody wrote: of a tensor that the launcher allocated and did not fill.
+
+To load such words is no fault: a kernel may select them away. So the case is launched again twice. The first launch holds the same
+poison, gives the same words, and says which lines take unwritten words, and of which allocation. The second has zeros in that one
+allocation. It is the cause where each wrong element has another word then, or is right: poison may be too small for a word, and
+show in real values alone. What nobody wrote at all is no matter of a read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bitverdict.harness.checks.explain.cause import Cause
+from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.compare import held
+from bitverdict.harness.judge.launch import Allocations
+from bitverdict.harness.judge.real_values import mathematics
+from bitverdict.harness.model.contract import ExpectedOutput
+
+KIND = "words that nobody wrote"
+MOST_ALLOCATIONS = 2  # that are zeroed, a launch each
+MOST_LINES = 3  # told
+
+
+class Relaunch(NamedTuple):
+    """What the emulated launch of a case came to, and how it is launched once more."""
+
+    first: Seen
+    launched: Callable[[Allocations], Seen]
+
+
+def nobody_wrote(expected: ExpectedOutput, seen: Seen, again: Relaunch) -> Cause | None:
+    """The cause of the wrong elements of `expected.name` in the launch `seen`, where they hang on words that nobody wrote."""
+    name, first = expected.name, again.first
+    wrong = _wrong(expected, seen)
+    if name not in first.outputs or not wrong.any() or (wrong & ~_wrong(expected, first)).any():
+        return None
+    followed = again.launched(Allocations(followed=True))
+    if not _same(first, followed, name) or (wrong & followed.unwritten[name]).any():
+        return None
+    allocations = list(dict.fromkeys(allocation for _, allocation, _ in followed.unwritten_reads))
+    if len(allocations) > MOST_ALLOCATIONS:
+        return None
+    hang = {each: zeroed for each in allocations if (zeroed := _hangs(each, wrong, expected, followed, again)) is not None}
+    told = [_told(expected, followed, each, zeroed) for each, zeroed in hang.items()]
+    return Cause(KIND, "; ".join(told)) if told else None
+
+
+def _hangs(allocation: str, wrong: np.ndarray, expected: ExpectedOutput, followed: Seen, again: Relaunch) -> Seen | None:
+    """The launch with zeros in `allocation`, where each of the `wrong` elements comes to another word there, or is right."""
+    zeroed = again.launched(Allocations(zeroed=allocation))
+    if zeroed.outcome is not None or zeroed.outputs[expected.name].shape != wrong.shape:
+        return None
+    changed = zeroed.outputs[expected.name] != followed.outputs[expected.name]
+    return zeroed if (changed | ~_wrong(expected, zeroed))[wrong].all() else None
+
+
+def _told(expected: ExpectedOutput, followed: Seen, allocation: str, zeroed: Seen) -> str:
+    lines = [(line, where) for line, name, where in followed.unwritten_reads if name == allocation]
+    right = "" if _wrong(expected, zeroed).any() else f"; with zeros there {expected.name} is right"
+    return f"reads words that nobody wrote ({_listed([line for line, _ in lines])}): {allocation}, {lines[0][1]}{right}"
+
+
+def _listed(lines: Sequence[str]) -> str:
+    said = list(dict.fromkeys(lines))
+    return ", ".join(said[:MOST_LINES]) + (f" and {len(said) - MOST_LINES} more" if len(said) > MOST_LINES else "")
+
+
+def _wrong(expected: ExpectedOutput, seen: Seen) -> np.ndarray:
+    """The elements that fail: by their real values, where these tell any, else by their words."""
+    got = seen.outputs.get(expected.name)
+    if got is None or got.shape != tuple(expected.shape):
+        return np.zeros(tuple(expected.shape), np.bool_)
+    found = mathematics(expected, seen.real_values.get(expected.name))
+    return found.wrong if found is not None and found.wrong.any() else held(expected, got)[0]
+
+
+def _same(first: Seen, followed: Seen, name: str) -> bool:
+    """Whether two launches of one case gave the same words."""
+    return followed.outcome is None and name in followed.outputs and np.array_equal(first.outputs[name], followed.outputs[name])

@@ -1,0 +1,170 @@
+"""The orders of a kernel's sums, case by case: ``bitverdict order`` prints them, records them, and holds a kernel to a record.
+
+A record names a case by what its launch depends on, without its data. An order that differs from a recorded one is a change of the
+kernel, of its compiler or of its configuration; whether that is a fault is the caller's to say, by recording a promise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bitverdict.harness.checks.sums.recovered import Recovered, recovered
+from bitverdict.harness.checks.sums.words import same_launch
+from bitverdict.harness.judge.launchers import asked_launcher
+from bitverdict.harness.model.addresses import look_in, resolve
+from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.session.case_line import describe
+from bitverdict.reference.sums.arithmetic import operators_named
+from bitverdict.reference.sums.description import brackets, told
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case on one target."""
+
+    case: Case
+    target: Target
+    found: Recovered
+
+    @property
+    def key(self) -> str:
+        """What a record finds it by, on any machine: files by names, a GPU by its architecture. A real GPU and the emulated one
+        promise the same order."""
+        launch = json.loads(same_launch(self.case))
+        launch.pop("search_path", None)
+        named = {name: launch[name].rpartition("/")[2] for name in ("contract", "launcher")}
+        return json.dumps([self.target.arch, launch | named], sort_keys=True)
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """JSON values: what was recovered, or why nothing was."""
+        if not self.found.outputs:
+            return {"case": describe(self.case), "timing": self.found.timing, "why": self.found.why}
+        return {
+            "case": describe(self.case),
+            "outputs": {
+                each.name: {
+                    "orders": [
+                        {
+                            "tree": order.tree.nested(),
+                            "operators": [operator.name for operator in order.operators],
+                            "fused": sorted(order.fused),
+                        }
+                        for order in each.orders
+                    ],
+                    "members": each.members.reshape(-1).tolist(),
+                }
+                for each in self.found.outputs
+            },
+        }
+
+    def lines(self, *, tree: bool = True) -> Iterator[str]:
+        """What a person reads."""
+        yield f"{self.target.name}  {describe(self.case)}"
+        if self.found.timing:
+            yield f"  order: depends on timing, so a bound is all that can be expected: {self.found.timing}"
+            return
+        if self.found.why:
+            yield f"  order: not recovered, so the bound is kept: {self.found.why}"
+            return
+        for each in self.found.outputs:
+            counts = [int((each.members == place).sum()) for place in range(len(each.orders))]
+            several = f"{len(each.orders)} orders in " if len(each.orders) > 1 else ""
+            yield f"  {each.name}: {several}{each.members.size:,} sums ({each.format})"
+            for place, order in enumerate(each.orders[:6]):
+                of = f"{counts[place]:,} of them, first at {_first(each.members, place)}: " if several else ""
+                yield f"    {of}{told(order.tree)}"
+                for name in operators_named(order):
+                    yield f"      a node: {name}"
+                if order.fused:
+                    few = f"{len(order.fused)} of {len(order.tree.terms)}"
+                    yield f"      products of {few} terms are not rounded (fused multiply-adds)"
+                if tree:
+                    yield f"      tree: {brackets(order.tree)}"
+            if len(each.orders) > 6:
+                yield f"    and {len(each.orders) - 6} more orders"
+            yield (
+                f"    recovered by {each.probes:,} probes; {each.words:,} words agree, of which {each.telling:,} are not the word "
+                "nearest to the exact sum"
+            )
+        yield f"    the same under every schedule and launch that was tried ({self.found.launches} launches in all)"
+
+
+def _first(members: Any, place: int) -> tuple[int, ...]:
+    import numpy as np
+
+    return tuple(int(each) for each in np.unravel_index(int(np.argmax(members.reshape(-1) == place)), members.shape))
+
+
+def cases_of(contract: Contract, target: Target, launcher: str, count: int, search_path: tuple[str, ...] = ()) -> list[Case]:
+    """The `count` required cases of most work that expect a result, of different launches."""
+    found: dict[str, Case] = {}
+    for case in contract.required(target):
+        asked: Case | None = replace(case, schedule="eager", calls=1)
+        if launcher and asked is not None:
+            adapt = getattr(contract, "for_launcher", None)
+            asked = adapt(asked, launcher) if adapt else replace(asked, launcher=launcher, config=None)
+            asked = replace(asked, search_path=search_path) if asked is not None else None
+        if asked is not None and contract.expected_outcome(asked, target).result:
+            found.setdefault(same_launch(asked), asked)
+    work = {key: sum(each.codes.size for each in contract.operands(case)) for key, case in found.items()}
+    return [found[key] for key in sorted(found, key=lambda key: -work[key])[:count]]
+
+
+def survey(contract: Contract, cases: Iterable[tuple[Case, Target]]) -> Iterator[Row]:
+    """The order of each case, one after another in this process."""
+    for case, target in cases:
+        yield Row(case, target, recovered(case, target, contract, asked_launcher(case, target)))
+
+
+def contract_at(address: str) -> Contract:
+    """The contract of a kernel's stem, or of FILE:FUNCTION, whose folder is looked in for its modules."""
+    place = address.rpartition(":")[0]
+    if place.endswith(".py"):
+        look_in([str(Path(place).resolve().parent)])
+    return resolve(address)
+
+
+def recorded(path: Path) -> dict[str, Any]:
+    """What `write` wrote. UsageError for anything else."""
+    try:
+        record = json.loads(path.read_text())
+        if record["version"] != VERSION:
+            raise UsageError(
+                f"{path}: orders of version {record['version']}: this installation reads version {VERSION}; record again"
+            )
+        return dict(record["orders"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path}: holds no recorded orders ({error}); write them with bitverdict order --record {path}") from None
+
+
+def write(path: Path, rows: Iterable[Row]) -> None:
+    """The orders of `rows`, those that were recovered."""
+    orders = {row.key: row.record for row in rows if row.found.outputs}
+    path.write_text(json.dumps({"version": VERSION, "orders": orders}, indent=1) + "\n")
+
+
+def departures(rows: Iterable[Row], promised: Mapping[str, Any]) -> Iterator[str]:
+    """How the order of a row differs from the one that was recorded for its launch, a sentence each."""
+    for row in rows:
+        if row.key not in promised:
+            yield f"{describe(row.case)}: no order is recorded for this launch on {row.target.arch}"
+            continue
+        due = promised[row.key]
+        if not row.found.outputs:
+            yield f"{describe(row.case)}: {row.found.timing or row.found.why}; an order is recorded"
+            continue
+        got = row.record
+        for name, each in due["outputs"].items():
+            now = got["outputs"].get(name)
+            if now is None or (now["orders"], now["members"]) != (each["orders"], each["members"]):
+                yield f"{describe(row.case)}: {name} is added in another order of sums than recorded"

@@ -1,0 +1,48 @@
+"""A sealed launch on a real GPU held to the emulated launch of the same case, on which all of it is observed.
+
+On the real GPU the candidate's process has the device memory: where its words come from is not observed, nor what it does to a
+result afterwards. So a pass there rests on the emulated launch too. A candidate that launches otherwise on the two fails. So does
+one that returns memory again, or changes it after the return, on the emulated GPU. One that has no result there is inconclusive.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bitverdict.harness.checks import provenance
+from bitverdict.harness.checks.emulated_twin import Beside
+from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.judgement import CaseCheck, Judgement
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.sealed.candidate.by_bytes import LAUNCHED, OPERATORS
+
+SEEN_THERE = (Outcome.MEMORY_RETURNED, Outcome.WORDS_CHANGED)
+"""Faults of a candidate that the emulated GPU shows, and a real one whose memory another process has does not."""
+
+
+class SealedTwin(CaseCheck):
+    """A sealed launch on a real GPU passes only with what the emulated launch shows."""
+
+    def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
+        if not judgement.case.sealed or judgement.target.emulated:
+            return verdict
+        return held(verdict, judgement.seen, judgement.twin)
+
+
+def held(verdict: Verdict, seen: Seen, twin: Beside | None) -> Verdict:
+    """`verdict` of the launch `seen` on a real GPU, with what its process says of it, held to its `twin`."""
+    if twin is not None and (known := twin.seen.recorded.get(provenance.RECORDED)):
+        verdict = provenance.held(verdict, known)
+    said = [f"on {twin.target.name}: {verdict.details['provenance']}"] if twin and "provenance" in verdict.details else []
+    told = {name: seen.recorded[name] for name in (LAUNCHED, OPERATORS) if name in seen.recorded}
+    verdict = replace(verdict, details=verdict.details | told | {"provenance": "; ".join([provenance.NOT_OBSERVED, *said])})
+    if verdict.decision is not Decision.PASS or twin is None or not twin.open:
+        return verdict
+    if twin.seen.outcome in SEEN_THERE:
+        return replace(verdict, decision=Decision.FAIL, outcome=twin.seen.outcome, message=twin.open, words=0)
+    if twin.seen.outcome is not None:
+        message = f"{provenance.NOT_OBSERVED} on the GPU, and {twin.open}"
+        return replace(verdict, decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=message)
+    if seen.launches != twin.seen.launches:
+        return replace(verdict, decision=Decision.FAIL, outcome=Outcome.BEHAVES_DIFFERENTLY, message=twin.open, words=0)
+    return verdict

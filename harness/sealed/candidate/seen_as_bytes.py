@@ -1,0 +1,125 @@
+"""What a launch came to (`Seen`) as a record of JSON and arrays, and back.
+
+The executor is not believed blindly: a name, a type, a shape or an outcome that no launch can have is refused (`WireError`).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.sealed.remote.errors import WireError
+
+MOST_OUTPUTS = 256
+LONGEST_NAME = 400  # characters
+TEXTS = ("layer", "message", "location", "unordered")
+OF_OUTPUTS = ("low", "high", "value", "error", "unwritten")
+"""Arrays that an output may have beside its words, each of its shape."""
+
+
+class RealValues(NamedTuple):
+    """`bitverdict.harness.judge.real_values.RealValues`, as they were sent."""
+
+    value: np.ndarray
+    error: np.ndarray
+
+
+def told(seen: Seen) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+    """`seen` as a record and arrays."""
+    arrays = {f"output {name}": np.asarray(words) for name, words in seen.outputs.items()}
+    for name, (low, high) in seen.enclosed.items():
+        arrays |= {f"low {name}": low, f"high {name}": high}
+    for name, real in seen.real_values.items():
+        arrays |= {f"value {name}": np.asarray(real.value, np.float64), f"error {name}": np.asarray(real.error, np.float64)}
+    for name, unwritten in seen.unwritten.items():
+        arrays[f"unwritten {name}"] = np.asarray(unwritten, np.bool_)
+    record: dict[str, Any] = {name: getattr(seen, name) for name in TEXTS} | {
+        "outcome": None if seen.outcome is None else str(seen.outcome),
+        "details": seen.details,
+        "dtypes": seen.dtypes,
+        "hangs": seen.hangs,
+        "reads_allocated": seen.reads_allocated,
+        "unwritten_reads": seen.unwritten_reads,
+        "launches": seen.launches,
+        "recorded": seen.recorded,
+        "advice": seen.advice,
+    }
+    return json.loads(json.dumps(record, default=_plain)), arrays
+
+
+def believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Seen:
+    """The `Seen` that `told` made a record and arrays of. WireError for anything that it makes of none."""
+    try:
+        return _believed(record, arrays)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise WireError(f"what the executor says of a launch is none: {type(error).__name__}: {error}") from None
+
+
+def _believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Seen:
+    outcome = None if record["outcome"] is None else Outcome(record["outcome"])
+    if outcome in (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.CANCELLED):
+        raise ValueError(f"a launch comes to no {outcome}")
+    outputs = {name.removeprefix("output "): words for name, words in arrays.items() if name.startswith("output ")}
+    dtypes = {_name(name): _name(dtype) for name, dtype in record["dtypes"].items()}
+    if len(outputs) > MOST_OUTPUTS or dtypes.keys() != outputs.keys():
+        raise ValueError(f"{len(outputs)} outputs, {len(dtypes)} dtypes of them")
+    for name, words in outputs.items():
+        dtype = getattr(torch, dtypes[name].removeprefix("torch."), None)
+        if words.dtype.kind != "u" or not isinstance(dtype, torch.dtype) or dtype.itemsize != words.dtype.itemsize:
+            raise ValueError(f"{name}: words of {words.dtype} for {dtypes[name]}")
+    beside: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in OF_OUTPUTS}
+    for key, array in arrays.items():
+        kind, _, name = key.partition(" ")
+        if kind == "output":
+            continue
+        asked = {"low": "u", "high": "u", "value": "f", "error": "f", "unwritten": "b"}[kind]
+        if array.shape != outputs[name].shape or array.dtype.kind != asked:
+            raise ValueError(f"{key}: of shape {array.shape} and {array.dtype}")
+        beside[kind][name] = array
+    if beside["low"].keys() != beside["high"].keys() or beside["value"].keys() != beside["error"].keys():
+        raise ValueError("one half of a pair")
+    return Seen(
+        outcome=outcome,
+        **{name: _is(record[name], str) for name in TEXTS},
+        details=_is(record["details"], dict),
+        outputs=outputs,
+        dtypes=dtypes,
+        enclosed={name: (low, beside["high"][name]) for name, low in beside["low"].items()},
+        real_values={name: RealValues(value, beside["error"][name]) for name, value in beside["value"].items()},
+        hangs=tuple(_texts(each, 2) for each in record["hangs"]),
+        reads_allocated=_is(record["reads_allocated"], bool),
+        unwritten_reads=tuple(_texts(each, 3) for each in record["unwritten_reads"]),
+        unwritten=beside["unwritten"],
+        launches=_is(record["launches"], int),
+        recorded=_is(record["recorded"], dict),
+        advice=tuple(_is(each, str) for each in record["advice"]),
+    )  # fmt: skip
+
+
+def _name(value: Any) -> str:
+    if len(_is(value, str)) > LONGEST_NAME:
+        raise ValueError(f"a name of {len(value)} characters")
+    return value
+
+
+def _is(value: Any, kind: type) -> Any:
+    if type(value) is not kind:
+        raise TypeError(f"{value!r:.100}: must be a {kind.__name__}")
+    return value
+
+
+def _texts(value: Any, count: int) -> Any:
+    if len(value) != count:
+        raise ValueError(f"{value!r:.100}: must be {count} texts")
+    return tuple(_is(each, str) for each in value)
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars and arrays as values of JSON; anything else by its text."""
+    return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -1,0 +1,217 @@
+"""The candidate's process: it imports the candidate's file when it is told to, and does what the other end of its channel asks.
+
+    serve_candidate(Channel(connected), load=..., told=...)      # returns when the other end closes the channel
+
+Requests, one at a time (`executor` sends them):
+
+| do | what comes back |
+| --- | --- |
+| load | a number for the object at an address, and what it says of itself: type, name, signature, claims, `requires` |
+| ask_requires | for each of many records of fields, what `requires` says: a truth, or a text of what it raised |
+| call | what an object, or one of its methods, returned, or what it raised; in between, what it asked of the executor |
+| gradients | those that autograd gives for tensors that an earlier call returned |
+
+With any request come the numbers of objects that nobody needs any more: `forgotten`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from triton import knobs
+
+from bitverdict.harness.emulator.autotuning import Tuned
+from bitverdict.harness.emulator.cuda_tensors import ELSEWHERE, tensors_in
+from bitverdict.harness.emulator.device import LaunchOptions
+from bitverdict.harness.emulator.faults import for_the_launcher
+from bitverdict.harness.emulator.triton_driver import driven, emulated
+from bitverdict.harness.sealed.remote.channel import Channel
+from bitverdict.harness.sealed.remote.distant_device import DistantDevice
+from bitverdict.harness.sealed.remote.errors import ChannelClosed
+from bitverdict.harness.sealed.remote.memory import Link, RemoteMemory
+from bitverdict.harness.sealed.remote.wire import NotSent
+
+PLAIN = (type(None), bool, int, float, str)
+Load = Callable[[str, bool, list[str]], Any]
+Told = Callable[[BaseException], dict[str, Any]]
+
+
+def serve_candidate(channel: Channel, load: Load, told: Told) -> None:
+    """Do what is asked over `channel` until its other end is closed.
+
+    `load(address, afresh, folders)` imports the object at an address, with `folders` looked in first. `told(exception)` gives the
+    plain fields of a `Seen`: outcome, layer, message, location, details. Both come from whoever starts the process, because the
+    emulator knows neither addresses nor outcomes.
+    """
+    served = _Candidate(channel, load, told)
+    ELSEWHERE.append(served.memory)  # between calls too: what a thread then asks is told, and not done
+    torch.backends.mkldnn.set_flags(False)  # its operators are the CPU's own: the executor runs those that a GPU has too
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as in `judge.launch`
+    while True:
+        try:
+            request, buffers = channel.receive()
+        except ChannelClosed:
+            return
+        served.answer(request, buffers)
+
+
+class _Candidate:
+    """What one candidate's process keeps between requests."""
+
+    def __init__(self, channel: Channel, load: Load, told: Told) -> None:
+        self.channel, self.load, self.told = channel, load, told
+        self.memory = RemoteMemory(Link(channel))
+        self.objects: dict[int, Any] = {}
+        self.graphs: dict[int, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}  # call -> (given, returned) that have gradients
+        self._objects = 0
+
+    def answer(self, request: dict[str, Any], buffers: list[bytearray]) -> None:
+        """One request, and the frame that ends it."""
+        for number in request.get("forgotten", ()):
+            self.objects.pop(number, None)
+        encoder = self.memory.encoder(self._kept)
+        try:
+            made = getattr(self, f"_{request['do']}")(request, self.memory.decoder(buffers, self._object), encoder)
+        except BaseException as error:
+            made, encoder.buffers = {"raised": _plain(self.told(error))}, []
+        self.memory.link.end({"done": request["do"], **made}, encoder.buffers)
+
+    # -- objects ---------------------------------------------------------------------------------------------------------------
+    def _kept(self, value: Any) -> dict[str, Any]:
+        """What stands for an object of the candidate's at the other end."""
+        self._objects += 1
+        self.objects[self._objects] = value
+        return {"object": self._objects, "kind": type(value).__name__, "module": isinstance(value, torch.nn.Module)}
+
+    def _object(self, said: dict[str, Any]) -> Any:
+        return self.objects[said["object"]]
+
+    def _load(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
+        ELSEWHERE.remove(self.memory)  # what a file allocates at its top level lies here until a call hands it over
+        try:
+            with emulated(request["arch"]):
+                found = self.load(request["address"], request["afresh"], request["folders"])
+        finally:
+            ELSEWHERE.append(self.memory)
+        return self._kept(found) | _described(found)
+
+    def _ask_requires(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
+        requires = self.objects[request["object"]].requires
+        answers: list[bool | str] = []
+        for fields in request["fields"]:
+            try:
+                answers.append(bool(requires(**decode(fields))))
+            except Exception as error:
+                answers.append(f"{type(error).__name__}: {error}")
+        return {"answers": answers}
+
+    # -- calls -----------------------------------------------------------------------------------------------------------------
+    def _call(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
+        called = self.objects[request["object"]]
+        if request["method"]:
+            called = getattr(called, request["method"])
+        with self._entered(request) as device, _random(request, decode, encode) as random, _compilations() as compiled:
+            args, kwargs = decode(request["args"]), decode(request["kwargs"])
+            with torch.set_grad_enabled(request["gradients"]):
+                made = for_the_launcher(called, *args, **kwargs)
+            if isinstance(made, Iterator):
+                made = list(made)
+            try:
+                result = encode(made)
+            except NotSent as error:
+                raise TypeError(f"the launcher returned what cannot be handed over: {error}") from error
+            self._with_graph(request["call"], [*args, *kwargs.values()], made)
+        return {"result": result, "tuned": [_chosen(each) for each in device.tuned], "compiled": compiled, **random()}
+
+    @contextmanager
+    def _entered(self, request: dict[str, Any]) -> Iterator[DistantDevice]:
+        """The emulated GPU of a call answers, and its launches go to the executor."""
+        said, link = request["device"], self.memory.link
+        link.call, link.tells_lines = request["call"], said["tells_lines"]
+        options = LaunchOptions(takes_cpu_tensors=said["takes_cpu_tensors"], follows_pointers=False)
+        with driven(DistantDevice(self.memory, said["arch"], said["schedule"], options), said["tuning"]) as device:
+            yield device  # type: ignore[misc]
+
+    def _with_graph(self, call: int, given: list[Any], made: Any) -> None:
+        """Keep what `_gradients` needs of this call, and of no earlier one."""
+        wanted = [each for each in given if isinstance(each, torch.Tensor) and each.requires_grad]
+        moving = [each for each in tensors_in(made) if each.requires_grad]
+        self.graphs = {call: (wanted, moving)} if wanted and moving else {}
+
+    def _gradients(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
+        wanted, moving = self.graphs[request["of"]]
+        with self._entered(request) as device:
+            upstream = decode(request["upstream"])
+            pairs = [(each, given) for each, given in zip(moving, upstream, strict=True) if given is not None]
+            outputs, given = [each for each, _ in pairs], [each for _, each in pairs]
+            found = torch.autograd.grad(outputs, wanted, given, allow_unused=True, retain_graph=request["retain"])
+            result = encode(list(found))
+        return {"result": result, "tuned": [_chosen(each) for each in device.tuned]}
+
+
+@contextmanager
+def _random(request: dict[str, Any], decode: Any, encode: Any) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Torch's random numbers go on from where those of the process that calls are."""
+    torch.default_generator.set_state(decode(request["random"]))
+    yield lambda: {"random": encode(torch.default_generator.get_state())}
+
+
+@contextmanager
+def _compilations() -> Iterator[list[int]]:
+    """The microseconds of each compilation, by the compiler's own account."""
+    found: list[int] = []
+    knobs.compilation.listener = lambda **told: found.append(int(told["times"].total))
+    try:
+        yield found
+    finally:
+        knobs.compilation.listener = None
+
+
+def _chosen(each: Tuned) -> dict[str, Any]:
+    return {"kernel": each.kernel, "of": each.of, "took": each.took, "choice": each.choice, "unfit": list(each.unfit)}
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON has it; what JSON has not as a text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return value if type(value) in PLAIN else str(value)
+
+
+def _described(found: Any) -> dict[str, Any]:
+    """What a launcher says of itself."""
+    claims, requires = getattr(found, "claims", None), getattr(found, "requires", None)
+    return {
+        "type": type(found).__name__,
+        "callable": callable(found),
+        "name": str(getattr(found, "__name__", type(found).__name__)),
+        "signature": _signature(found),
+        "claims": _plain(list(claims) if isinstance(claims, set | frozenset) else claims),
+        "requires": None if requires is None else {"said": repr(requires)[:200], "signature": _signature(requires)},
+    }
+
+
+def _signature(found: Any) -> list[dict[str, Any]] | None:
+    """The parameters of `found`, in their order; None where nobody knows them."""
+    try:
+        parameters = inspect.signature(found).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    return [{"name": each.name, "kind": each.kind.name, "default": _default(each.default)} for each in parameters]
+
+
+def _default(value: Any) -> list[Any]:
+    """[] for none, else the value, or how it prints."""
+    if value is inspect.Parameter.empty:
+        return []
+    return [value] if type(value) in PLAIN else [{"printed": repr(value)[:200]}]
+
+
+__all__ = ["serve_candidate"]

@@ -1,0 +1,68 @@
+"""The emulated GPU as the candidate's process sees it: it answers as ever, and its launches go to the executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from bitverdict.harness.emulator.device import Device, Launch, LaunchOptions
+from bitverdict.harness.emulator.faults import EmulatedFault, raise_for_the_launcher
+from bitverdict.harness.sealed.remote.memory import MOST_PROGRAMS, RemoteMemory
+from bitverdict.harness.sealed.remote.wire import NotSent
+
+
+class DistantDevice(Device):
+    """A `Device` whose memory and whose launches are `memory`'s: it executes nothing and keeps no fault."""
+
+    def __init__(self, memory: RemoteMemory, arch: str, schedule: str, options: LaunchOptions) -> None:
+        super().__init__(arch, schedule, options)
+        self.memory = memory
+
+    def run(
+        self,
+        program: bytes,
+        metadata: Any,
+        grid: tuple[int, int, int],
+        names: Sequence[str],
+        values: Sequence[Any],
+        constants: dict[str, int] | None = None,
+    ) -> None:
+        encoder = self.memory.encoder(_address)
+        try:
+            given = [encoder(each) for each in values]
+        except NotSent as error:
+            raise_for_the_launcher(error)
+        about = {name: each for name, each in metadata._asdict().items() if type(each) in (str, int, float, bool, type(None))}
+        known = self.memory.link.programs
+        if (number := known.get(program)) is None:
+            if len(known) >= MOST_PROGRAMS:
+                known.clear()
+            number = known[program] = len(known)
+            encoder.buffers.append(program)
+        sent = len(encoder.buffers) - 1 if encoder.buffers and encoder.buffers[-1] is program else None
+        link = self.memory.link
+        ask = link.ask if any(hasattr(each, "block_shape") for each in values) else link.tell  # the driver may refuse a descriptor
+        ask(
+            "launch", encoder.buffers, program=number, sent=sent, about=about, grid=list(grid), names=list(names), values=given,
+            constants=constants or {},
+        )  # fmt: skip
+        self.launches.append(Launch(metadata.name, grid, {}, ""))
+
+    def found(self, fault: EmulatedFault) -> EmulatedFault:
+        self.memory.link.ask("found", outcome=fault.outcome, message=fault.message, location=fault.location)
+        return super().found(fault)
+
+    def reach(self, *tensors: Any) -> None:
+        encoder = self.memory.encoder()
+        said = [encoder(each) for each in tensors]
+        self.memory.link.ask("reach", encoder.buffers, tensors=said)
+
+
+def _address(value: Any) -> Any:
+    """What else a pointer may be given as: something that tells its address."""
+    if hasattr(value, "data_ptr"):
+        return int(value.data_ptr())
+    raise NotSent(f"a {type(value).__name__} cannot be handed to the executor as an argument of a launch")
+
+
+__all__ = ["DistantDevice"]

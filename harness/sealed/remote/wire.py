@@ -1,0 +1,284 @@
+"""Values in frames: what torch's operators, Triton's launches and launchers are given, as JSON and raw buffers, both ways.
+
+None, truths, whole numbers, floats and texts are JSON's own; a list is a list. Anything else is an object of one key that says what
+it is: {"tuple": [...]}, {"dtype": "float16"}, {"tensor": 7}. A tensor of the emulated GPU is a number (`tensor` of `Encoder`), one
+of the CPU its bytes. Decoding makes nothing but what is listed here: no name leads to a class or a function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+from triton.experimental.gluon.nvidia.hopper import TensorDescriptor as GluonDescriptor
+from triton.runtime.jit import TensorWrapper
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+from bitverdict.harness.emulator.cuda_tensors import CUDA, CudaTensor
+from bitverdict.harness.sealed.remote.errors import WireError
+
+DEEPEST = 16  # lists within lists
+LARGEST = 1 << 128  # magnitude of a whole number
+LONGEST = 1 << 20  # characters of a text
+MOST_AXES = 64
+DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
+LAYOUTS = {"strided": torch.strided}
+FORMATS = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.memory_format)}
+_DESCRIBED = ("base", "shape", "strides", "block_shape", "padding", "round_f32_to_tf32", "mode", "element_strides",
+              "pixel_box_lower_corner", "pixel_box_upper_corner")  # fmt: skip
+"""What the emulated GPU reads of a host tensor descriptor (`frontend.arguments`)."""
+
+
+class NotSent(TypeError):
+    """A value that cannot be handed to the other process."""
+
+
+class Encoder:
+    """Makes JSON of values, and keeps the `buffers` that belong to it. `tensor` gives the JSON of a tensor of the emulated GPU,
+    `other` that of what is not listed."""
+
+    def __init__(self, tensor: Callable[[CudaTensor], Any], other: Callable[[Any], Any] | None = None) -> None:
+        self.tensor, self.other = tensor, other
+        self.buffers: list[Any] = []
+
+    def __call__(self, value: Any) -> Any:
+        """NotSent for a value of another kind."""
+        kind = type(value)
+        if value is None or kind is bool or kind is int or kind is str or kind is float:
+            return value
+        if kind is list:
+            return [self(each) for each in value]
+        if kind is CudaTensor:
+            return self.tensor(value)
+        if isinstance(value, tuple):
+            return {"tuple": [self(each) for each in value]}
+        for known, said in _SAID:
+            if isinstance(value, known):
+                return said(self, value)
+        if self.other is not None:
+            return self.other(value)
+        raise NotSent(f"a {kind.__module__}.{kind.__qualname__} cannot be handed to the other process")
+
+    def host(self, tensor: torch.Tensor) -> Any:
+        """A tensor of the CPU: its elements in their order."""
+        if isinstance(tensor, CudaTensor):  # of a class of the launcher's own
+            return self.tensor(tensor)
+        if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
+            raise NotSent(f"a tensor of {tensor.device} and {tensor.layout} cannot be handed to the other process")
+        flat = tensor.detach().resolve_conj().resolve_neg().contiguous()
+        flat = flat.as_strided((flat.numel(),), (1,))  # of one element, whatever its strides say
+        self.buffers.append(flat.view(torch.uint8).numpy() if flat.numel() else b"")
+        said = {"host": len(self.buffers) - 1, "dtype": _name(tensor.dtype), "size": list(tensor.shape)}
+        return said | ({"grad": True} if tensor.requires_grad else {})
+
+    def laid(self, tensor: torch.Tensor) -> Any:
+        """As `host`, with its strides where they are dense: the copy lies as `tensor` does."""
+        if tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
+            return self.host(tensor)
+        try:
+            strides = dense(list(tensor.shape), list(tensor.stride()))
+        except WireError:
+            return self.host(tensor)
+        flat = tensor.detach().as_strided((tensor.numel(),), (1,), tensor.storage_offset())
+        return self.host(flat) | {"size": list(tensor.shape), "stride": strides}
+
+    def described(self, value: Any) -> Any:
+        found = {name: self(getattr(value, name)) for name in _DESCRIBED if hasattr(value, name)}
+        return {"descriptor": found}
+
+
+def _name(value: Any) -> str:
+    return str(value).removeprefix("torch.")
+
+
+def _fields(value: Any) -> Any:
+    return [value.start, value.stop, value.step]
+
+
+_SAID: tuple[tuple[Any, Callable[[Encoder, Any], Any]], ...] = (
+    (bool, lambda own, value: bool(value)),
+    (int, lambda own, value: int(value)),
+    (float, lambda own, value: float(value)),
+    (str, lambda own, value: str(value)),
+    (list, lambda own, value: [own(each) for each in value]),
+    (dict, lambda own, value: {"dict": [[own(key), own(each)] for key, each in value.items()]}),
+    (torch.Tensor, Encoder.laid),
+    (torch.dtype, lambda own, value: {"dtype": _name(value)}),
+    (torch.device, lambda own, value: {"device": str(value)}),
+    (torch.layout, lambda own, value: {"layout": _name(value)}),
+    (torch.memory_format, lambda own, value: {"format": _name(value)}),
+    (slice, lambda own, value: {"slice": [own(each) for each in _fields(value)]}),
+    (complex, lambda own, value: {"complex": [value.real, value.imag]}),
+    (TensorWrapper, lambda own, value: {"reinterpret": own(value.base), "as": str(value.dtype)}),
+    ((TensorDescriptor, GluonDescriptor), Encoder.described),
+    (np.bool_, lambda own, value: bool(value)),
+    (np.integer, lambda own, value: int(value)),
+    (np.floating, lambda own, value: float(value)),
+)
+
+
+class Decoder:
+    """Makes values of JSON and the `buffers` of its frame. WireError for anything that `Encoder` does not make."""
+
+    def __init__(
+        self,
+        buffers: Sequence[bytearray],
+        tensor: Callable[[dict[str, Any]], Any],
+        other: Callable[[dict[str, Any]], Any] | None = None,
+    ) -> None:
+        self.buffers, self.tensor, self.other = buffers, tensor, other
+
+    def __call__(self, said: Any, depth: int = 0) -> Any:
+        kind = type(said)
+        if said is None or kind is bool or kind is float:
+            return said
+        if kind is int:
+            if abs(said) >= LARGEST:
+                raise WireError(f"a whole number of {said.bit_length()} bits")
+            return said
+        if kind is str:
+            return text(said)
+        if depth >= DEEPEST:
+            raise WireError(f"lists more than {DEEPEST} deep")
+        if kind is list:
+            return [self(each, depth + 1) for each in said]
+        return self._tagged(said, depth + 1)
+
+    def _tagged(self, said: dict[str, Any], depth: int) -> Any:
+        if "tensor" in said:
+            return self.tensor(said)
+        if "host" in said:
+            return self._host(said)
+        for name, made in _MADE.items():
+            if name in said:
+                return made(self, said[name], said, depth)
+        if self.other is not None:
+            return self.other(said)
+        raise WireError(f"a value of an unknown kind: {sorted(said)!s:.100}")
+
+    def _host(self, said: dict[str, Any]) -> torch.Tensor:
+        dtype, size = one_of(DTYPES, said.get("dtype"), "dtype"), sizes(said.get("size"))
+        held = self.buffer(said["host"])
+        if len(held) != math.prod(size) * dtype.itemsize:
+            raise WireError(f"a tensor of {size} {dtype} in {len(held)} bytes")
+        made = torch.frombuffer(held, dtype=dtype).reshape(size) if held else torch.empty(size, dtype=dtype)
+        strides = said.get("stride")
+        if strides is not None:
+            made = made.as_strided(size, dense(size, sizes(strides)))
+        return made.requires_grad_() if said.get("grad") is True and differentiable(dtype) else made
+
+    def buffer(self, place: Any) -> bytearray:
+        if type(place) is not int or not 0 <= place < len(self.buffers):
+            raise WireError(f"no buffer {place!r:.20}")
+        return self.buffers[place]
+
+    def pairs(self, said: Any, depth: int) -> dict:
+        listed = listing(said)
+        if any(type(pair) is not list or len(pair) != 2 for pair in listed):
+            raise WireError("a dictionary of no pairs")
+        try:
+            return {self(key, depth): self(value, depth) for key, value in listed}
+        except TypeError as error:
+            raise WireError("a key that has no hash") from error
+
+    def descriptor(self, said: Any, depth: int) -> SimpleNamespace:
+        """What stands for a host tensor descriptor: the same attributes."""
+        if type(said) is not dict or not {"base", "shape", "strides", "block_shape"} <= set(said) <= set(_DESCRIBED):
+            raise WireError("a descriptor with other fields")
+        found = {name: self(each, depth) for name, each in said.items()}
+        if not isinstance(found["base"], torch.Tensor | TensorWrapper):
+            raise WireError("a descriptor of no tensor")
+        for name in ("shape", "strides", "block_shape"):
+            sizes(found[name])
+        if not len(found["shape"]) == len(found["strides"]) == len(found["block_shape"]) > 0:
+            raise WireError("a descriptor whose axes differ")
+        return SimpleNamespace(**found)
+
+
+def _reinterpreted(own: Decoder, base: Any, said: dict[str, Any], depth: int) -> TensorWrapper:
+    found = own(base, depth)
+    if not isinstance(found, torch.Tensor | TensorWrapper):
+        raise WireError("a reinterpreted value that is no tensor")
+    return TensorWrapper(found, text(said.get("as")))
+
+
+def _complex(own: Decoder, said: Any, whole: dict[str, Any], depth: int) -> complex:
+    if type(said) is not list or len(said) != 2 or any(type(part) is not float for part in said):
+        raise WireError("a complex number of no two floats")
+    return complex(*said)
+
+
+def _slice(own: Decoder, said: Any, whole: dict[str, Any], depth: int) -> slice:
+    if len(listing(said)) != 3:
+        raise WireError("a slice of no three parts")
+    return slice(*own(said, depth))
+
+
+def _device(own: Decoder, said: Any, whole: dict[str, Any], depth: int) -> torch.device:
+    return one_of({"cpu": torch.device("cpu"), "cuda": CUDA, "cuda:0": CUDA, "meta": torch.device("meta")}, said, "device")
+
+
+_MADE: dict[str, Callable[[Decoder, Any, dict[str, Any], int], Any]] = {
+    "tuple": lambda own, said, whole, depth: tuple(own(each, depth) for each in listing(said)),
+    "dict": lambda own, said, whole, depth: own.pairs(said, depth),
+    "dtype": lambda own, said, whole, depth: one_of(DTYPES, said, "dtype"),
+    "device": _device,
+    "layout": lambda own, said, whole, depth: one_of(LAYOUTS, said, "layout"),
+    "format": lambda own, said, whole, depth: one_of(FORMATS, said, "memory format"),
+    "slice": _slice,
+    "complex": _complex,
+    "reinterpret": _reinterpreted,
+    "descriptor": lambda own, said, whole, depth: own.descriptor(said, depth),
+}
+
+
+def differentiable(dtype: torch.dtype) -> bool:
+    return dtype.is_floating_point or dtype.is_complex
+
+
+def one_of(known: dict[str, Any], said: Any, what: str) -> Any:
+    if type(said) is not str or said not in known:
+        raise WireError(f"{what} {said!r:.40}: there is none")
+    return known[said]
+
+
+def text(said: Any, most: int = LONGEST) -> str:
+    if type(said) is not str or len(said) > most:
+        raise WireError(f"no text of at most {most} characters: {said!r:.40}")
+    return said
+
+
+def whole(said: Any, low: int = 0, high: int = 1 << 62) -> int:
+    if type(said) is not int or not low <= said <= high:
+        raise WireError(f"no whole number of {low} to {high}: {said!r:.40}")
+    return said
+
+
+def listing(said: Any, most: int = 1 << 22) -> list:
+    if type(said) is not list or len(said) > most:
+        raise WireError(f"no list of at most {most}: {said!r:.40}")
+    return said
+
+
+def sizes(said: Any) -> list[int]:
+    """Sizes or strides of at most `MOST_AXES` axes."""
+    return [whole(each) for each in listing(list(said) if type(said) is tuple else said, MOST_AXES)]
+
+
+def dense(size: list[int], stride: list[int]) -> list[int]:
+    """`stride`, if elements of `size` lie without gaps and overlaps by it."""
+    if len(stride) != len(size):
+        raise WireError("sizes and strides of other axes")
+    step = 1
+    for apart, count in sorted((apart, count) for apart, count in zip(stride, size, strict=True) if count > 1):
+        if apart != step:
+            raise WireError(f"strides {stride} of {size} are not dense")
+        step *= count
+    return stride
+
+
+__all__ = ["Decoder", "Encoder", "NotSent"]

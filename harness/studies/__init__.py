@@ -1,1 +1,0 @@
-"""What is measured once and written up."""

@@ -1,0 +1,483 @@
+"""Contract under test: what a sanitizer prints becomes a verdict by name and line; what was not asked is not run, never a pass; and
+docs/sanitizers.md says what was kept, each difference from the emulated GPU with its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bitverdict.harness.judge.classify import outcome_of, told_by_device
+from bitverdict.harness.lab.sanitizers import page, runs
+from bitverdict.harness.lab.sanitizers.known_differences import Explained, meant
+from bitverdict.harness.lab.sanitizers.runs import cases_of, examine, name_of, read, told
+from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.workers.journal import Journal
+from bitverdict.harness.workers.pool import WorkerPool
+from bitverdict.harness.workers.task import Task, measured
+from tests.faults import sanitizer_bait
+from tests.support.fragile_gpu import FRAGILE
+from tests.support.fragile_gpu import case as fragile_case
+from tests.support.shares import in_this_run
+from tests.workers.test_pool import runs as runs_still
+
+ROOT = Path(__file__).parents[2]
+HELD = ROOT / "tests" / "hardware_words" / "sanitizers_h200.json"
+HOPPER = Target("emulated:sm_90", "sm_90")
+PASS = Verdict(decision=Decision.PASS, outcome=Outcome.PASS)
+WRONG = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="out: 1 of 64 words differ")
+ASSERTED = Verdict(decision=Decision.FAIL, outcome=Outcome.DEVICE_ASSERT, message="device assert")
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+STORE = """========= COMPUTE-SANITIZER
+========= Invalid __global__ write of size 4 bytes
+=========     at shifted_copy_kernel+0x250 in sanitizer_bait.py:35
+=========     by thread (31,0,0) in block (0,0,0)
+========= ERROR SUMMARY: 2 errors
+"""
+RACES = """========= COMPUTE-SANITIZER
+========= Error: Race reported between Write access at kernel+0x80 in ring.py:12
+=========     and Read access at kernel+0x120 in ring.py:19 [256 hazards]
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+ASKED = """========= COMPUTE-SANITIZER
+========= Program hit CUDA_ERROR_INVALID_VALUE (error 1) due to "invalid argument" on CUDA API call to cuFuncSetAttribute.
+=========     Saved host backtrace up to driver entry point at error
+=========         Host Frame: loadBinary [0x4c33] in cuda_utils.so
+=========         Host Frame: _init_handles in compiler.py:483
+=========
+========= ERROR SUMMARY: 1 error
+"""
+ELSEWHERE = ASKED.replace("loadBinary", "launchKernel").replace("_init_handles in compiler.py", "run in jit.py")
+BOTH = ASKED.partition("========= ERROR SUMMARY")[0] + STORE.partition("\n")[2].replace("2 errors", "3 errors")
+REFUSED = Verdict(decision=Decision.FAIL, outcome=Outcome.LAUNCHER_ERROR, message="Triton Error [CUDA]: invalid argument")
+DIED = Verdict(
+    decision=Decision.FAIL, outcome=Outcome.SEGMENTATION_FAULT, message="the process died of SIGSEGV", details={"status": -11}
+)
+FAULTED = Verdict(decision=Decision.FAIL, outcome=Outcome.LAUNCH_FAILURE, message="launch failure")
+CONSAN = (
+    f"{ROOT}/kernels/hopper_matmul.py:176: kernel: block: [0,0,0] Assertion `Buffer being accessed has outstanding writes` failed."
+)
+
+
+@pytest.mark.parametrize(
+    ("mode", "judged", "said", "outcome", "location"),
+    [
+        ("memcheck", PASS, CLEAN, "pass", ""),
+        ("memcheck", WRONG, CLEAN, "wrong words", ""),
+        ("memcheck", PASS, STORE, "illegal address", "sanitizer_bait.py:35"),
+        ("memcheck", DIED, STORE, "illegal address", "sanitizer_bait.py:35"),
+        (
+            "memcheck",
+            WRONG,
+            STORE.replace("Invalid __global__ write", "Misaligned Shared or Local address; store"),
+            "misaligned address",
+            "sanitizer_bait.py:35",
+        ),
+        (
+            "memcheck",
+            DIED,
+            STORE.replace("Invalid __global__ write of size 4 bytes", "Illegal instruction"),
+            "illegal instruction",
+            "sanitizer_bait.py:35",
+        ),
+        (
+            "memcheck",
+            PASS,
+            STORE.replace("Invalid __global__ write of size 4 bytes", "Program hit an error of its own"),
+            "launch failure",
+            "",
+        ),
+        ("memcheck", PASS, ASKED, "pass", ""),
+        ("memcheck", WRONG, ASKED, "wrong words", ""),
+        ("memcheck", REFUSED, ASKED.replace("1 error", "2 errors"), "launch failure", ""),
+        ("memcheck", REFUSED, ASKED, "launcher error", ""),
+        ("memcheck", PASS, ELSEWHERE, "launch failure", ""),
+        ("memcheck", PASS, ASKED.replace("cuFuncSetAttribute", "cuLaunchKernelEx"), "launch failure", ""),
+        ("memcheck", PASS, ASKED.replace("SUMMARY: 1 error", "SUMMARY: 2 errors"), "launch failure", ""),
+        ("memcheck", PASS, BOTH, "illegal address", "sanitizer_bait.py:35"),
+        ("racecheck", PASS, RACES, "race", "ring.py:12"),
+        (
+            "racecheck",
+            PASS,
+            CLEAN.replace("ERROR SUMMARY: 0 errors", "RACECHECK SUMMARY: 0 hazards displayed (0 errors)"),
+            "pass",
+            "",
+        ),
+        ("consan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", DIED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", FAULTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+        ("consan", FAULTED, "", "launch failure", ""),
+        ("consan", WRONG, CONSAN, "wrong words", ""),
+        ("bare", ASSERTED, "", "device assert", ""),
+        ("bare", WRONG, STORE, "wrong words", ""),
+        ("fpsan", WRONG, "", "pass", ""),
+        ("fpsan", ASSERTED, CONSAN, "device assert", "kernels/hopper_matmul.py:176"),
+    ],
+)
+def test_what_is_printed_becomes_a_verdict(mode: str, judged: Verdict, said: str, outcome: str, location: str) -> None:
+    found = told(mode, judged, said)
+    assert (found.outcome, found.location) == (outcome, location)
+    assert found.failed is (outcome != "pass")
+
+
+def test_what_tritons_loader_asks_is_told_beside_the_verdict() -> None:
+    """It sends no case to a worker of its own."""
+    assert told("memcheck", PASS, ASKED).details["besides"] == runs.BESIDES
+    assert "besides" not in told("memcheck", PASS, CLEAN).details
+    assert runs.found_nothing(ASKED)
+    assert not any(map(runs.found_nothing, (ELSEWHERE, BOTH, STORE, "")))
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ("========= Error: Device not supported. Please refer to the documentation\n", "Device not supported"),
+        ("========= Unable to attach to the process\n", "Unable to attach"),
+        ("nothing of the kind", "it printed no summary"),
+        ("", "it printed no summary"),
+        ("========= Failed to initialize the tool\n========= ERROR SUMMARY: 1 error\n", "Failed to initialize"),
+    ],
+)
+def test_a_refusal_of_compute_sanitizer_is_shown_and_is_no_pass(said: str, why: str) -> None:
+    found = told("memcheck", PASS, said)
+    assert (found.decision, found.outcome) == (Decision.NOT_RUN, Outcome.NOT_RUN)
+    assert why in found.message and found.details["said"] == said.splitlines()
+
+
+@pytest.mark.parametrize(("text", "outcome"), [(CLEAN, "pass"), (STORE, "illegal address")])
+def test_a_summary_behind_a_line_that_nobody_ended_is_read(text: str, outcome: str) -> None:
+    assert told("memcheck", PASS, "See https://nanobind.readthedocs.io/en/latest/refleaks.html" + text).outcome == outcome
+    first, *rest = text.splitlines(keepends=True)
+    assert told("memcheck", PASS, first + "a last line" + "".join(rest)).outcome == outcome
+
+
+def test_a_worker_that_dies_in_silence_is_told_by_how_it_died() -> None:
+    assert told("iisan", DIED, "Traceback") == told("memcheck", DIED, CLEAN) == DIED
+
+
+def test_a_tool_that_starts_nothing_is_not_run_by_what_it_printed() -> None:
+    never = Verdict(decision=Decision.ERROR, outcome=Outcome.ERROR, message="3 processes died", details={"layer": "machine"})
+    found = told("memcheck", never, "========= Error: Device not supported. Please refer to the documentation\n")
+    assert found.decision is Decision.NOT_RUN and "Device not supported" in found.message and found.details["judge"] == ""
+
+
+def test_fpsan_s_words_rest_on_nothing() -> None:
+    assert told("fpsan", PASS, "").basis == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("said", "outcome"),
+    [
+        ("CUDA error: unspecified launch failure", Outcome.LAUNCH_FAILURE),
+        ("CUDA error: device-side assert triggered", Outcome.DEVICE_ASSERT),
+        ("CUDA error: an illegal instruction was encountered", Outcome.ILLEGAL_INSTRUCTION),
+        ("CUDA error: misaligned address", Outcome.MISALIGNED_ADDRESS),
+        ("CUDA error: an unheard-of failure", None),
+    ],
+)
+def test_a_fault_is_named_by_the_first_line_and_not_by_torch_s_advice(said: str, outcome: Outcome | None) -> None:
+    text = f"{said}\nFor debugging consider passing X=1\nCompile with `TORCH_USE_CUDA_DSA` to enable device-side assertions."
+    assert told_by_device(text) == outcome
+    assert outcome_of(RuntimeError(text)).outcome == (outcome or Outcome.LAUNCHER_ERROR)
+
+
+def test_a_descriptor_that_the_driver_refuses_is_a_refusal() -> None:
+    seen = outcome_of(RuntimeError("Triton Error [CUDA]: Failed to create tensor map descriptor: invalid argument"))
+    assert (seen.outcome, seen.layer) == (Outcome.REFUSED, "driver")
+
+
+def test_the_bait_fails_in_a_worker_by_the_line_of_its_store() -> None:
+    [_, bait] = sanitizer_bait.CONTRACT.required(HOPPER)
+    found = examine(bait, HOPPER, "iisan", timeout=120)
+    assert found.outcome is Outcome.ILLEGAL_ADDRESS and found.location.startswith("tests/faults/sanitizer_bait.py:")
+
+
+def test_cases_of_one_worker_are_told_apart(tmp_path: Path) -> None:
+    """A worker that dies takes no other case with it."""
+    innocent, bait = sanitizer_bait.CONTRACT.required(HOPPER)
+    deadly = tmp_path / "deadly.py"
+    deadly.write_text(
+        "import os\nfrom tests.faults import sanitizer_bait\n\n\n"
+        "class Deadly(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        os._exit(7)\n\n\n"
+        "CONTRACT = Deadly()\nCONTRACT.case_from_json = lambda r: "
+        "sanitizer_bait.CONTRACT.case_from_json(r)\n"
+    )
+    dead = replace(innocent, contract=f"{deadly}:CONTRACT")
+    found = runs.examine_together([innocent, bait, dead, innocent], HOPPER, "bare", timeout=120)
+    assert [v.outcome for v in found] == [Outcome.PASS, Outcome.ILLEGAL_ADDRESS, Outcome.LAUNCHER_ERROR, Outcome.PASS]
+    assert found[2].details["status"] == 7
+
+
+def test_a_case_that_never_answers_is_a_timeout_and_the_next_is_judged(tmp_path: Path) -> None:
+    [innocent, _] = sanitizer_bait.CONTRACT.required(HOPPER)
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import time\nfrom tests.faults import sanitizer_bait\n\n\n"
+        "class Slow(sanitizer_bait.BaitContract):\n    def launch(self, *given):\n        time.sleep(600)\n\n\n"
+        "CONTRACT = Slow()\n"
+    )
+    found = runs.examine_together([replace(innocent, contract=f"{slow}:CONTRACT"), innocent], HOPPER, "bare", timeout=4)
+    assert [v.outcome for v in found] == [Outcome.TIMEOUT, Outcome.PASS]
+
+
+TOOL = """
+import subprocess, sys
+print("========= COMPUTE-SANITIZER", flush=True)
+words = sys.argv[sys.argv.index("20") + 1 :]
+open({asked!r}, "a").write(sys.argv[2] + "\\n")
+status = subprocess.run(words).returncode  # a tool is the parent of what it watches
+print({printed!r}, flush=True)
+sys.exit(status)
+"""
+
+
+@pytest.fixture
+def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """Stands a program in for compute-sanitizer that prints a text at the end; the tools that were started, one a worker."""
+    started = tmp_path / "started"
+    started.touch()
+    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+    def stands_in(printed: str) -> Callable[[], list[str]]:
+        program = tmp_path / "compute-sanitizer"
+        text = TOOL.format(asked=str(started), printed=printed.partition("\n")[2])
+        program.write_text(f"#!{sys.executable}\n{text}")
+        program.chmod(0o755)
+        return lambda: started.read_text().split()
+
+    return stands_in
+
+
+@pytest.mark.parametrize(("printed", "cases", "workers"), [(CLEAN, 2, 1), (STORE, 2, 3), ("", 1, 1)])
+def test_what_a_tool_finds_among_several_is_looked_for_in_each_alone(
+    tool: Callable[[str], Callable[[], list[str]]], printed: str, cases: int, workers: int
+) -> None:
+    """The worker is a program under the tool, on a target that is not emulated: the tool's end is in what it printed."""
+    started = tool(printed)
+    found = runs.examine_together([fragile_case(n=n) for n in range(cases)], FRAGILE, "memcheck", timeout=60)
+    assert started() == ["memcheck"] * workers
+    assert {str(v.outcome) for v in found} == {{CLEAN: "pass", STORE: "illegal address", "": "not run"}[printed]}
+
+
+@pytest.mark.parametrize(
+    ("does", "outcome"),
+    [
+        (does, outcome)
+        for does, outcome in (("fault", "illegal instruction"), ("leave", "launcher error"))
+        if in_this_run(f"under a tool {does}", 2, in_ci=2)
+    ],
+)
+def test_a_fault_under_a_tool_is_told_and_the_others_are_judged(
+    tool: Callable[[str], Callable[[], list[str]]], does: str, outcome: str
+) -> None:
+    tool(CLEAN)
+    found = runs.examine_together([fragile_case(n=1), fragile_case(does)], FRAGILE, "memcheck", timeout=60)
+    assert [str(v.outcome) for v in found] == ["pass", outcome]
+
+
+def test_a_hang_under_a_tool_is_told_with_its_line_and_leaves_no_process(
+    tool: Callable[[str], Callable[[], list[str]]], tmp_path: Path
+) -> None:
+    """The line: the tool's process is not the one that hangs."""
+    tool(CLEAN)
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import os, time\nfrom tests.support import fragile_gpu\n\n\n"
+        "class Slow(type(fragile_gpu.CONTRACT)):\n    def launch(self, *given):\n"
+        f"        open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid()))\n        time.sleep(600)\n\n\nCONTRACT = Slow()\n"
+    )
+    found = examine(replace(fragile_case(), contract=f"{slow}:CONTRACT"), FRAGILE, "memcheck", timeout=4)
+    assert (found.outcome, found.location) == (Outcome.TIMEOUT, "slow.py:8")
+    deadline = time.monotonic() + 10
+    while runs_still(int((tmp_path / "pid").read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+KILLED = """
+import sys
+from bitverdict.harness.lab.sanitizers.runs import examine
+from dataclasses import replace
+from tests.support.fragile_gpu import FRAGILE, case
+
+examine(replace(case(), contract=sys.argv[1]), FRAGILE, "memcheck", timeout=60)
+"""
+
+
+def test_a_run_that_is_killed_leaves_no_tool_and_no_program(tool: Callable[[str], Callable[[], list[str]]], tmp_path: Path) -> None:
+    tool(CLEAN)
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import os, time\nfrom tests.support import fragile_gpu\n\n\n"
+        "class Slow(type(fragile_gpu.CONTRACT)):\n    def launch(self, *given):\n"
+        f"        open({str(tmp_path / 'pid')!r}, 'w').write(f'{{os.getpid()}} {{os.getppid()}} ')\n        time.sleep(600)\n\n\n"
+        "CONTRACT = Slow()\n"
+    )
+    run = subprocess.Popen([sys.executable, "-c", KILLED, f"{slow}:CONTRACT"], cwd=ROOT)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "pid").exists() or not (tmp_path / "pid").read_text().endswith(" "):
+        assert time.monotonic() < deadline and run.poll() is None
+        time.sleep(0.05)
+    run.kill()
+    run.wait()
+    left = [int(pid) for pid in (tmp_path / "pid").read_text().split()]
+    while any(map(runs_still, left)):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+
+def test_each_mode_is_in_the_worker_s_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRITON_INSTRUMENTATION_MODE", "consan")
+    told_by = Task(function="tests.support.worker_tasks:variables", contract="")
+    with WorkerPool(journal=Journal(tmp_path / "j.jsonl")) as pool:
+        for mode in ("bare", "iisan"):
+            start = runs.start_of(HOPPER, mode, "", 1)
+            found = measured(pool.judge(told_by, HOPPER, start=start))
+            assert found["TRITON_INSTRUMENTATION_MODE"] == ("" if mode == "bare" else mode)
+        assert measured(pool.judge(told_by, HOPPER))["TRITON_INSTRUMENTATION_MODE"] == "consan"
+        assert len({slot.process.pid for slot in pool.slots.values()}) == 3
+        assert pool.release(HOPPER, start=runs.start_of(HOPPER, "iisan", "", 1)) == [] and len(pool.slots) == 2
+
+
+def test_a_kernel_that_lacks_something_is_not_run_with_the_reason() -> None:
+    missing = runs.lacking("tma_gather", HOPPER)
+    assert missing is not None and missing.decision is Decision.NOT_RUN and "TMA gather4" in missing.message
+    assert runs.lacking("hopper_matmul", HOPPER) is None and len(runs.chosen("tma_gather", HOPPER, None)) == 1
+
+
+def test_what_a_target_lacks_is_not_run_and_an_unknown_mode_is_an_error() -> None:
+    case = sanitizer_bait.CONTRACT.required(HOPPER)[0]
+    for mode in ("consan", "fpsan", "memcheck", "racecheck"):
+        assert examine(case, HOPPER, mode).decision is Decision.NOT_RUN
+    with pytest.raises(ValueError, match="one of bare, iisan"):
+        examine(case, HOPPER, "msan")
+
+
+def rows(path: Path, *verdicts: tuple[str, str, Verdict]) -> list[Path]:
+    """`path` as sanitize --json writes it, for the bait: (target, mode, verdict)."""
+    case = sanitizer_bait.CONTRACT.required(HOPPER)[1]
+    path.write_text(
+        json.dumps(
+            [
+                {"contract": case.contract, "case": case.to_json(), "mode": mode, "target": target, "verdict": verdict.to_json()}
+                for target, mode, verdict in verdicts
+            ]
+        )
+    )
+    return [path]
+
+
+def test_the_cases_of_a_file_are_judged_again_where_the_contract_moved(tmp_path: Path) -> None:
+    [path] = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG), ("cuda:0", "iisan", WRONG))
+    again = cases_of(read(path), sanitizer_bait.ADDRESS)
+    assert again == [sanitizer_bait.CONTRACT.required(HOPPER)[1]]
+    assert name_of("a/b/kernel.py:CONTRACT") == "kernel.py:CONTRACT" and name_of("matmul") == "matmul"
+
+
+def test_a_file_from_before_the_loaders_question_is_read_as_of_now(tmp_path: Path) -> None:
+    """From before it was known."""
+    lines = ASKED.splitlines()
+    old = Verdict(decision=Decision.FAIL, outcome=Outcome.LAUNCH_FAILURE, message=lines[1].removeprefix("========= "))
+    cut = lines[4:]  # of a long backtrace the file has the end
+    verdicts = [
+        replace(old, details={"said": said, "judge": judge})
+        for said, judge in ((lines, "pass"), (cut, "pass"), (cut, "wrong words"), (ELSEWHERE.splitlines(), "pass"))
+    ]
+    [path] = rows(tmp_path / "rows.json", *(("cuda:0", "memcheck", verdict) for verdict in verdicts))
+    assert [row["verdict"]["outcome"] for row in read(path)] == ["pass", "pass", "launch failure", "launch failure"]
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '[{"case": 1}]', None])
+def test_a_file_without_verdicts_is_refused(tmp_path: Path, text: str | None) -> None:
+    path = tmp_path / "rows.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ValueError, match="sanitize --json"):
+        read(path)
+    with pytest.raises(ValueError, match=r"sanitizers\.page --keep"):
+        page.read(path)
+
+
+def test_the_page_is_what_was_kept_and_nothing_in_it_lacks_a_reason() -> None:
+    held = page.read(HELD)
+    text = page.page(held)
+    assert (ROOT / "docs" / "sanitizers.md").read_text() == text, "write it anew: bitverdict pages sanitizers.md"
+    assert page.UNEXPLAINED not in text
+    assert not any(place in text + HELD.read_text() for place in ("/work", "/tmp", "/root", "/opt"))
+    asked = {(row[0], row[1]) for row in held["rows"]}
+    assert asked >= {(case, mode) for case in range(len(held["cases"])) for mode in (*runs.MODES, *page.EMULATED)}
+
+
+def test_the_summary_counts_what_the_rows_say() -> None:
+    """A false alarm, which the clean kernel gets too, names nothing."""
+    held = page.read(HELD)
+    counted = page.summary(held)
+    hazards, _, _, clean = counted["all"]
+    assert hazards >= 44 and clean >= 8 and counted["emulated"] == [hazards, 0, hazards, 0]
+    assert max(cells[2] for cells in counted.values()) == hazards
+    assert counted["any of these"][2] >= counted["consan"][2] >= 32 and counted["bare"][3] == 0
+    alarms = page.alarms(held)
+    assert {mode for _, mode in alarms} == {"racecheck"}
+    number = next(n for n, mode in sorted(alarms) if mode == "racecheck" and page.mutated(held["cases"][n]))
+    moved = [[*row[:5], "elsewhere.py:3", row[6]] if tuple(row[:2]) == (number, "racecheck") else row for row in held["rows"]]
+    again = held | {"rows": moved}  # mutated: the same words about another line are a finding
+    assert (number, "racecheck") not in page.alarms(again)
+    assert page.summary(again)["racecheck"][2] == counted["racecheck"][2] + 1
+    of_the_judge = [[*row[:6], row[6] and page.mutated(held["cases"][row[0]])] for row in held["rows"]]
+    assert not page.alarms(held | {"rows": of_the_judge})  # what the clean kernel gets from the judge is no alarm
+    silent = [row for row in held["rows"] if row[1] != "consan"]
+    assert page.summary(held | {"rows": silent})["consan"] == [0, 0, 0, 0]
+
+
+def test_a_reason_fits_by_its_words_and_an_assertion_means_what_it_says() -> None:
+    one = Explained(modes=("consan",), said=("device assert",), message="Deadlock", alarm=True, why="so")
+    assert one.fits("consan", "device assert", [], "a case", "Deadlock detected", True)
+    assert not one.fits("consan", "device assert", [], "a case", "another", True)
+    assert not one.fits("consan", "device assert", [], "a case", "Deadlock detected")
+    assert meant("device assert", "Buffer being accessed has outstanding writes. Operand: A") == "race"
+    assert meant("device assert", "async_load innermost coordinate must be aligned") == "device assert"
+
+
+def test_a_new_difference_is_shown_without_a_reason(tmp_path: Path) -> None:
+    """An old misnomer is put right."""
+    misnamed = replace(ASSERTED, details={"text": "CUDA error: unspecified launch failure\nand so on"})
+    files = rows(
+        tmp_path / "rows.json",
+        ("cuda:0", "bare", misnamed),
+        ("cuda:0", "iisan", PASS),
+        ("emulated:sm_90", "bare", PASS),
+        ("emulated:sm_90", "iisan", PASS),
+    )
+    held = page.kept(files, {"machine": "a test"})
+    assert page.differences(held) == {page.UNEXPLAINED: ["0, bare: launch failure; emulated: pass"]}
+    assert page.UNEXPLAINED in page.page(held)
+
+
+def test_what_was_kept_is_kept_again_beside_new_verdicts(tmp_path: Path) -> None:
+    """Without what they replace."""
+    [path] = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG))
+    held = page.kept([HELD, path], {"machine": "another"}, ["hopper_matmul"])
+    before = page.read(HELD)
+    assert held["origin"] == before["origin"] | {"machine": "another"}
+    left = [case for case in before["cases"] if "hopper_matmul" not in case["contract"]]
+    assert held["cases"][: len(left)] == left and len(held["rows"]) < len(before["rows"])
+    assert {row[0] for row in held["rows"]} == set(range(len(held["cases"])))
+
+
+def test_the_command_keeps_and_prints(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG), ("emulated:sm_90", "bare", WRONG))
+    held = tmp_path / "held.json"
+    assert page.main(["--keep", str(held), "--origin", "machine=a test", str(files[0])]) == 0
+    assert page.main([str(held)]) == 0
+    assert "machine a test" in capsys.readouterr().out
+    assert page.main([str(files[0])]) == 2
