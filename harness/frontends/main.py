@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 from bitverdict.harness.judge.machine_faults import MachineFault, machine_fault
 from bitverdict.harness.judge.out_of_memory import out_of_memory
 from bitverdict.harness.model import trusted_imports
+from bitverdict.harness.model.feature_table import has_laboratory
 from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervised
@@ -66,25 +67,31 @@ COMMANDS = {
     "invariance": Command(
         "equal calls, equal words; the same row, the same bits in any batch", "frontends.cli_invariance", forks=True
     ),
-    "crosscheck": Command("hold a GPU's words against the plan's and the emulated GPU's", "frontends.cli_crosscheck"),
-    "large": Command("large products on a GPU, bit for bit at chosen elements", "frontends.cli_large"),
+    "crosscheck": Command("hold a GPU's words against the plan's and the emulated GPU's", "lab.commands.crosscheck"),
+    "large": Command("large products on a GPU, bit for bit at chosen elements", "lab.commands.large"),
     "replay-launches": Command("what scripts launch on the emulated GPU, again on a real one", "frontends.cli_replay_launches"),
-    "compile": Command("compile every kernel for every GPU it is for, without one", "studies.offline_compile.compile_all"),
-    "record": Command("write hardware words of an instruction or a kernel", "studies.hardware_words.record"),
-    "tma-limits": Command("where the legality of TMA operations ends", "frontends.cli_tma_limits"),
-    "sanitize": Command("cases under iisan, consan, fpsan and compute-sanitizer", "frontends.cli_sanitize"),
-    "pages": Command("print the pages of docs/ that come from the code, or check them", "frontends.cli_pages"),
+    "compile": Command("compile every kernel for every GPU it is for, without one", "lab.offline_compile.compile_all"),
+    "record": Command("write hardware words of an instruction or a kernel", "lab.hardware_words.record"),
+    "tma-limits": Command("where the legality of TMA operations ends", "lab.commands.tma_limits"),
+    "sanitize": Command("cases under iisan, consan, fpsan and compute-sanitizer", "lab.commands.sanitize"),
+    "pages": Command("print the pages of docs/ that come from the code, or check them", "lab.commands.pages"),
     "translate": Command("print the Python that an emulated GPU executes for a kernel", "frontends.cli_translate"),
     "order": Command("the order of a kernel's sums on a target, and whether it is the one recorded", "frontends.cli_order"),
     "targets": Command("list the machines that are here and what they have", arguments="", does="run_targets"),
 }
 
 
+LABORATORY = {name for name, command in COMMANDS.items() if command.module.startswith("lab.")}
+"""Commands of maintainers, which need a checkout."""
+
+
 class Parser(argparse.ArgumentParser):
     """argparse's, which names the nearest word where one is not known."""
 
     def error(self, message: str) -> NoReturn:
-        if found := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+        if (found := re.search(r"invalid choice: '(.*?)' ", message)) and found[1] in LABORATORY:
+            message = f"{found[1]} measures what is written up in docs/: it needs a checkout of the repository, and this is a wheel"
+        elif found := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             message += did_you_mean(found[1], re.findall(r"'(.*?)'", found[2]), 0.6)
         elif found := re.search(r"unrecognized arguments: (--[\w-]+)", message):
             message += did_you_mean(found[1], (option for options in _options(self) for option in options))
@@ -106,6 +113,8 @@ def parser(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     commands = made.add_subparsers(dest="command", required=True)
     alone = asked[0] if asked and asked[0] in COMMANDS else ""
     for name, command in COMMANDS.items():
+        if name in LABORATORY and not has_laboratory():
+            continue
         each = commands.add_parser(name, help=command.help)
         if command.arguments and alone in ("", name):
             command.find(command.arguments)(each)

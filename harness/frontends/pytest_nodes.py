@@ -13,6 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,8 @@ from bitverdict.harness.frontends import pytest_summary
 from bitverdict.harness.frontends.pytest_targets import gpus_called, is_leased
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault
-from bitverdict.harness.lab.pytest_large import LargeNode, lacking, large_row
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.feature_table import LARGE_PRODUCTS
 from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
@@ -230,13 +231,15 @@ class NodeJudge:
             told = of_run(session.tally, session.bugs.values(), self.pool)
             properties.append((pytest_summary.HTML, json.dumps(told, default=str)))
 
-    def hold_large(self, node: LargeNode, properties: Properties) -> None:
-        """Judge one large product by chosen elements; what the target lacks a feature for is skipped with its name."""
+    def hold_large(self, node: Any, properties: Properties) -> None:
+        """Judge one large product, a `LargeNode` of the laboratory, by chosen elements; what the target lacks a feature for is
+        skipped with its name."""
         __tracebackhide__ = True
         where = self.machine(node.target)
-        if missing := lacking(node.case, where):
+        large = import_module(LARGE_PRODUCTS)
+        if missing := large.lacking(node.case, where):
             _skip(f"{node.case.contract} large {node.kind}", f"{where.name} lacks {', '.join(missing)}", properties)
-        row = large_row(self.pool, node.case, where, self.products)
+        row = large.large_row(self.pool, node.case, where, self.products)
         properties.append(("judged", 1))
         if row["decision"] != "pass":
             p = node.case.problem

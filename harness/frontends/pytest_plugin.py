@@ -2,7 +2,7 @@
 `bitverdict.harness.frontends.pytest_nodes`.
 
 `--hypothesis-seed` is the base from which each node derives a seed of its own (Hypothesis would give all nodes the same draws).
-Where GPUs are asked for, large products are nodes too (`bitverdict.harness.lab.pytest_large`), and `-n auto` starts as many
+Where GPUs are asked for, large products are nodes too (the laboratory's `pytest_large`), and `-n auto` starts as many
 workers as the GPUs' free memory has room for, each on a GPU that it holds a lease on."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bitverdict.harness.frontends.pytest_nodes import NodeJudge, base_seed
 from bitverdict.harness.frontends.pytest_shards import all_nodes
 from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
 from bitverdict.harness.judge.machine_faults import missing_tools
-from bitverdict.harness.lab.pytest_large import large_nodes
+from bitverdict.harness.model.feature_table import LARGE_PRODUCTS, resolve_feature
 from bitverdict.harness.model.paths import REPRODUCERS
 from bitverdict.harness.model.targets import show_workers, targets
 from bitverdict.harness.model.usage import UsageError
@@ -96,6 +96,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize("node", all_nodes(metafunc.config), ids=str)
     if "large_node" in metafunc.fixturenames:
         sizes, seeds = (metafunc.config.getoption(name) for name in ("--harness-large", "--harness-large-seeds"))
+        large_nodes = resolve_feature(f"{LARGE_PRODUCTS}:large_nodes")
         metafunc.parametrize("large_node", large_nodes(sizes, seeds, gpu_names(metafunc.config)), ids=str)
     if "reproducer" in metafunc.fixturenames:
         given = metafunc.config.getoption("--replay")

@@ -26,7 +26,7 @@ _installed = False
 LOOKS, APART = 10, 0.02  # how often the process is looked at, seconds between two looks
 LOOK, DUMP = signal.SIGUSR2, signal.SIGUSR1
 _MARK = "HANG "
-_ASKS, _WAITS = "until_done", "emulator/remote/channel.py"  # of an executor that waits for the candidate's process
+_ASKS, _WAITS = "until_done", "sealed/remote/channel.py"  # of an executor that waits for the candidate's process
 _FRAME = re.compile(r'\s*File "(.+)", line (\d+) in (\S+)')
 
 

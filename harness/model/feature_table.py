@@ -16,29 +16,33 @@ if TYPE_CHECKING:
 
 _HARNESS = "bitverdict.harness"
 CHECKS = (
-    f"{_HARNESS}.judge.called_again:SecondCall",
-    f"{_HARNESS}.judge.sums.check:OrderOfSums",
-    f"{_HARNESS}.judge.beside_emulated:EmulatedTwin",
-    f"{_HARNESS}.judge.kernel_launched:KernelLaunched",
-    f"{_HARNESS}.judge.provenance:OriginOfWords",
-    f"{_HARNESS}.judge.promised_instructions:PromisedInstructions",
-    f"{_HARNESS}.judge.sealed.beside:SealedTwin",
-    f"{_HARNESS}.judge.certificate.check:Certified",
-    f"{_HARNESS}.judge.explain.check:Explained",
-    f"{_HARNESS}.judge.invariance.check:KeptPromises",
+    f"{_HARNESS}.checks.second_call:SecondCall",
+    f"{_HARNESS}.checks.sums.check:OrderOfSums",
+    f"{_HARNESS}.checks.emulated_twin:EmulatedTwin",
+    f"{_HARNESS}.checks.kernel_launched:KernelLaunched",
+    f"{_HARNESS}.checks.provenance:OriginOfWords",
+    f"{_HARNESS}.checks.promised_instructions:PromisedInstructions",
+    f"{_HARNESS}.sealed.candidate.beside:SealedTwin",
+    f"{_HARNESS}.checks.certificate.check:Certified",
+    f"{_HARNESS}.checks.explain.check:Explained",
+    f"{_HARNESS}.checks.invariance.check:KeptPromises",
 )
 """Optional questions about a case (`bitverdict.harness.model.protocols.Check`)."""
 PROBES = (
-    f"{_HARNESS}.judge.provenance:ProvenanceProbe",
-    f"{_HARNESS}.judge.promised_instructions:InstructionProbe",
+    f"{_HARNESS}.checks.provenance:ProvenanceProbe",
+    f"{_HARNESS}.checks.promised_instructions:InstructionProbe",
 )
 """What rides on a launch (`LaunchProbe`)."""
-REMOTE_LAUNCHERS = {"sealed": f"{_HARNESS}.judge.sealed.asking:Sealed"}
+REMOTE_LAUNCHERS = {"sealed": f"{_HARNESS}.sealed.candidate.asking:Sealed"}
 """Flag of a case -> the launcher that calls it in another process (`bitverdict.harness.judge.remote_launcher.RemoteLauncher`)."""
-OUTCOMES = {"CandidateRaised": f"{_HARNESS}.judge.sealed.claims:outcome_of_candidate"}
+OUTCOMES = {"CandidateRaised": f"{_HARNESS}.sealed.candidate.claims:outcome_of_candidate"}
 """Name of an exception's class -> what makes an outcome of it (`bitverdict.harness.judge.classify`)."""
-ISOLATION = f"{_HARNESS}.workers.sealed.isolation:ProcessIsolation"
+ISOLATION = f"{_HARNESS}.sealed.isolation:ProcessIsolation"
 """How code that is not trusted is kept apart (`Isolation`)."""
+LABORATORY = f"{_HARNESS}.lab"
+"""What is measured once and written up. It needs a checkout, and no wheel has it."""
+LARGE_PRODUCTS = f"{LABORATORY}.pytest_large"
+"""Large products as pytest nodes."""
 
 
 def resolve_feature(address: str) -> Any:
@@ -63,6 +67,11 @@ def probes() -> tuple[LaunchProbe, ...]:
 def isolation() -> Isolation | None:
     """How untrusted code is kept apart; None where that feature is not here."""
     return resolve_feature(ISOLATION)() if _is_here(ISOLATION) else None
+
+
+def has_laboratory() -> bool:
+    """Whether this is a checkout: a wheel leaves the laboratory out."""
+    return _is_here(LABORATORY)
 
 
 def _is_here(address: str) -> bool:

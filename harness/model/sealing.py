@@ -1,7 +1,7 @@
 """Files that this process must not import: those of candidates that are judged sealed.
 
-A sealed candidate is imported by a process of its own alone (`bitverdict.harness.sealed.candidate`). Everywhere else its address leads
-to what stands for it, and an import of its file is refused, by an address and by an import statement alike.
+Only a process of its own imports a sealed candidate (`bitverdict.harness.sealed.candidate`). Everywhere else its address leads to
+what stands for it, and an import of its file is refused, by an address and by an import statement alike.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A judging worker's executor, and its processes of the candidate: started when the first sealed case asks, ended with the worker.
 
-Both kinds are confined processes of zygotes that the run has started (`bitverdict.harness.sealed.processes.jails`). The worker hands
-the sockets of the candidate's processes to the executor, which can start and connect nothing.
+Both kinds are confined processes of zygotes that the run has started (`bitverdict.harness.sealed.processes.jails`). The worker
+hands the sockets of the candidate's processes to the executor, which can start and connect nothing.
 """
 
 from __future__ import annotations
