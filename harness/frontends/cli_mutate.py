@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from bitverdict.harness.frontends import fleet
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
 from bitverdict.harness.model.addresses import load, look_in
+from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.found_again import root_of
 from bitverdict.harness.model.paths import kernels_with_a_contract, state_directory
 from bitverdict.harness.model.targets import Target, target
@@ -57,6 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Generate, judge, report."""
+    require_extra("libcst", "mutate")
     from bitverdict.harness.mutants.campaign import Planned
     from bitverdict.harness.mutants.generated import generated
 

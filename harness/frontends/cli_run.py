@@ -14,6 +14,7 @@ from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, missing_tools
 from bitverdict.harness.model.addresses import load, look_in, resolve
+from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.found_again import root_of
 from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.paths import kernels_with_a_contract
@@ -339,6 +340,8 @@ def checked(arguments: argparse.Namespace, machines: Sequence[Target] | None = N
     for path in (arguments.json, arguments.junit, arguments.html):
         if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
             raise UsageError(f"{path}: must be a file in a directory that exists; make {path.absolute().parent} first")
+    if arguments.html:
+        require_extra("jinja2", "--html")
     machines = _machines(arguments) if machines is None else machines
     real_values = not arguments.no_real_values
     certificate = bool(arguments.certificate)

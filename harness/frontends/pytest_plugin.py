@@ -22,6 +22,7 @@ from bitverdict.harness.frontends.pytest_nodes import NodeJudge, base_seed
 from bitverdict.harness.frontends.pytest_shards import all_nodes
 from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
 from bitverdict.harness.judge.machine_faults import missing_tools
+from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.feature_table import LARGE_PRODUCTS, resolve_feature
 from bitverdict.harness.model.paths import REPRODUCERS
 from bitverdict.harness.model.targets import show_workers, targets
@@ -52,6 +53,8 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # once a run, before any worker
         check_targets(config)
         check_database(config)
+        if config.getoption("--harness-html") is not None:
+            _check_html()
         if gpu_names(config):  # or each worker starts a process of its own that asks the driver
             show_workers(targets())
     elif gpu_names(config):  # its worker's server imports while it collects
@@ -89,6 +92,13 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     head = f"bitverdict: profile {profile}, base seed {base_seed(config)}, targets {', '.join(names)}"
     missing = missing_tools() if any(name.startswith("emulated:sm_") for name in names) else ""
     return [head, missing] if missing else [head]
+
+
+def _check_html() -> None:
+    try:
+        require_extra("jinja2", "--harness-html")
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

@@ -47,14 +47,14 @@ def protections() -> Protections:
     else:
         held += [BUBBLEWRAP, *NAMESPACES]
     if confine.pyseccomp is None:
-        lacking[SECCOMP] = "install the Python package pyseccomp and Debian's package libseccomp2"
+        lacking[SECCOMP] = "pip install 'bitverdict[sealed]' (pyseccomp), and Debian's package libseccomp2"
     elif not confine.kernel_filters():
         lacking[SECCOMP] = "the kernel has no CONFIG_SECCOMP_FILTER"
     else:
         held.append(SECCOMP)
     version = confine.landlockpy.abi_version() if confine.landlockpy else 0
     if not confine.landlockpy:
-        lacking[LANDLOCK] = "install the Python package landlockpy"
+        lacking[LANDLOCK] = "pip install 'bitverdict[sealed]' (landlockpy)"
     elif not version:
         lacking[LANDLOCK] = "needs a kernel of Linux 5.13 or later that has landlock in its list lsm="
     else:
