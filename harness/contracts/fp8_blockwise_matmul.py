@@ -12,7 +12,8 @@ import bitverdict.kernels.fp8_blockwise_matmul
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, far_pad, handed, launched
 from bitverdict.harness.contracts.base.tiled_gemm import PAIRED, BlockedContract
 from bitverdict.harness.contracts.inputs.all_codes import PAIRS
-from bitverdict.harness.contracts.inputs.regimes import EXACT, generator
+from bitverdict.harness.contracts.inputs.generators import generator
+from bitverdict.harness.contracts.inputs.regimes import EXACT
 from bitverdict.harness.contracts.oracle import explained, row_mathematics
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, one_chain, without_a_model, words_rest_on
 from bitverdict.harness.model.architectures import is_amd

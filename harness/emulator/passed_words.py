@@ -16,7 +16,6 @@ find.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil, log2
 from typing import TYPE_CHECKING, Any
@@ -27,40 +26,23 @@ import torch
 from bitverdict.harness.emulator.access_types import AccessTypes
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_memory import BY_KERNEL
-from bitverdict.harness.emulator.memory.onchip import UNSIGNED
 from bitverdict.harness.emulator.memory.provenance import BLIND, COMPUTED, FILLED, KERNEL, UNWRITTEN, Kind, Origin, Provenance
+from bitverdict.harness.emulator.restored_words import restored, steered
+from bitverdict.harness.emulator.tracked_words import (
+    RESOLUTION,
+    TURNS,
+    Words,
+    as_bytes,
+    as_words,
+    cast,
+    drawn,
+    entropy,
+    is_integer,
+    mixed,
+)
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
-
-RESOLUTION = 53  # bits of float64: chances below it are none
-SIGNED = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_TURNS = ((1.0, 5), (-1.0, 5), (1.0, -5), (-1.0, -5))
-"""Signs and exponents that drawn words have in the first launches, turn by turn: a maximum or a limit passes no word each time."""
-_MIX = np.uint64(0x9E3779B97F4A7C15)
-
-
-@dataclass(eq=False)
-class Words:
-    """Elements of one storage, or float arguments (`region` None), of type `dtype`: where they are, (n,) each."""
-
-    region: Region | None
-    dtype: torch.dtype
-    first: int  # the byte of the storage where elements begin
-    places: np.ndarray  # (n,) elements from there
-    numbers: np.ndarray  # (n,) uint8 origins
-
-    def bits(self, raw: np.ndarray) -> np.ndarray:
-        """(n,) unsigned: the words in the storage's bytes `raw`."""
-        return as_words(raw, self.first, self.dtype)[self.places]
-
-    def only(self, chosen: np.ndarray) -> Words:
-        """Those that are `chosen`, (n,)."""
-        return replace(self, places=self.places[chosen], numbers=self.numbers[chosen])
-
-    def of(self, numbers: int | np.ndarray) -> Words:
-        """These, of the origins `numbers`."""
-        return replace(self, numbers=np.broadcast_to(np.asarray(numbers, np.uint8), self.places.shape))
 
 
 class Launched:
@@ -97,8 +79,6 @@ class Launched:
             return
         if not given and not self.provenance.steers:
             return
-        from bitverdict.harness.emulator.restored_words import restored, steered
-
         after = [region.raw.copy() for region in self.regions]
         asks: list[Callable[[list[Words]], list[Words]]] = []
         for choice in self._choices(given):
@@ -127,7 +107,7 @@ class Launched:
         for words in found:
             assert words.region is not None
             held = self.held[self.regions.index(words.region)]
-            _as_bytes(held.numbers, words.first, words.dtype)[words.places] = words.numbers[:, None]
+            as_bytes(held.numbers, words.first, words.dtype)[words.places] = words.numbers[:, None]
 
     def operands(self) -> list[Words]:
         """The floats that the launch was given and that neither torch nor the host computed, constants left out."""
@@ -138,7 +118,7 @@ class Launched:
         found = []
         for region, held, before in zip(self.regions, self.held, self.numbers, strict=True):
             for dtype, first in self.types.of(region, held) if region.taken else ():
-                numbers = _as_bytes(before, first, dtype).max(-1, initial=0)
+                numbers = as_bytes(before, first, dtype).max(-1, initial=0)
                 places = np.flatnonzero((numbers < BLIND) & (numbers != UNWRITTEN) & (numbers != FILLED))
                 if places.size:
                     found.append(Words(region, dtype, first, places, numbers[places]))
@@ -152,7 +132,7 @@ class Launched:
             if not region.taken or held.numbers.max(initial=0) < BLIND:
                 continue
             for dtype, first in self.types.of(region, held):
-                numbers = _as_bytes(held.numbers, first, dtype).max(-1, initial=0)
+                numbers = as_bytes(held.numbers, first, dtype).max(-1, initial=0)
                 if (places := np.flatnonzero(numbers >= BLIND)).size:
                     found.append(Words(region, dtype, first, places, numbers[places]))
         if not self.scalars and all((each.numbers < COMPUTED).all() for each in found):
@@ -182,7 +162,7 @@ class Launched:
             assert words.region is not None
             places = words.places[words.bits(words.region.raw) != 0]
             held = self.held[self.regions.index(words.region)]
-            _as_bytes(held.numbers, words.first, words.dtype)[places] = number
+            as_bytes(held.numbers, words.first, words.dtype)[places] = number
 
     def _passed(self, given: list[Words], stored: list[Words], again: Callable[[Sequence[Any]], None]) -> list[Words]:
         """Of what was `stored` what is passed on of the `given`, with the origins of that."""
@@ -190,7 +170,7 @@ class Launched:
         search = _Search(given, stored)
         search.look([self._bits(each, self.before, self.values) for each in given], self._now(stored))
         generator, kept = np.random.default_rng(0), set[int]()
-        integers = {number for number, each in enumerate(given) if _is_integer(each.dtype)}
+        integers = {number for number, each in enumerate(given) if is_integer(each.dtype)}
         while search.open:
             bits = self._repeated(given, generator, again, search.launches, kept)
             if bits is not None:
@@ -268,7 +248,7 @@ class _Search:
     def open(self) -> bool:
         """Whether another launch may clear a word that is left."""
         bits = [entropy(each.dtype) for each, left in zip(self.stored, self.left, strict=True) if left.size]
-        return bool(bits) and self.launches <= max(len(_TURNS), ceil(self.chance / min(bits)))
+        return bool(bits) and self.launches <= max(len(TURNS), ceil(self.chance / min(bits)))
 
     def drop(self, given: set[int]) -> None:
         """Look no longer for those of the `given`, by number."""
@@ -278,13 +258,13 @@ class _Search:
     def look(self, given: list[np.ndarray], stored: list[np.ndarray]) -> None:
         """Take in the bits of one launch: what it was given, and what it stored."""
         for number, dtype, how in list(self.of):
-            bits = _cast(given[number], self.given[number].dtype, dtype) if how == "cast" else given[number]
+            bits = cast(given[number], self.given[number].dtype, dtype) if how == "cast" else given[number]
             if bits is None:
                 del self.of[number, dtype, how]
                 continue
-            self.of[number, dtype, how] = _mixed(self.of[number, dtype, how], bits)
+            self.of[number, dtype, how] = mixed(self.of[number, dtype, how], bits)
         for number, bits in enumerate(stored):
-            self.hashes[number] = _mixed(self.hashes[number], bits[self.left[number]])
+            self.hashes[number] = mixed(self.hashes[number], bits[self.left[number]])
         self.launches += 1
         self._sift()
 
@@ -308,66 +288,4 @@ class _Search:
         return Words(each.region, each.dtype, each.first, each.places[self.left[number]], numbers)
 
 
-def as_words(raw: np.ndarray, first: int, dtype: torch.dtype) -> np.ndarray:
-    """(elements,) unsigned: a storage's bytes from `first` on."""
-    count = (raw.size - first) // dtype.itemsize
-    return raw[first : first + count * dtype.itemsize].view(UNSIGNED[dtype.itemsize])
-
-
-def _as_bytes(raw: np.ndarray, first: int, dtype: torch.dtype) -> np.ndarray:
-    """(elements, bytes of one) of a storage's bytes from `first` on."""
-    count = (raw.size - first) // dtype.itemsize
-    return raw[first : first + count * dtype.itemsize].reshape(count, dtype.itemsize)
-
-
-def _is_integer(dtype: torch.dtype) -> bool:
-    """Whether words of the type may be indices or addresses."""
-    return not dtype.is_floating_point and not dtype.is_complex
-
-
-def entropy(dtype: torch.dtype) -> int:
-    """The bits by which two drawn words of the type differ for certain: those of the mantissa."""
-    if dtype is torch.bool:
-        return 1
-    if dtype.is_floating_point and dtype.itemsize > 1:
-        return 1 - round(log2(torch.finfo(dtype).eps))
-    return 3
-
-
-def drawn(dtype: torch.dtype, count: int, generator: np.random.Generator, turn: int = 0) -> np.ndarray:
-    """(count,) unsigned bits of words of `dtype`: any integers, finite floats of both signs and several exponents, or of those of
-    one of the first turns, counted from 1."""
-    kind = UNSIGNED[dtype.itemsize]
-    if dtype is torch.bool:
-        return generator.integers(0, 2, count, np.uint8)
-    if dtype.is_floating_point and dtype is not torch.float8_e8m0fnu:
-        sign, exponent = (_TURNS[turn - 1]) if 0 < turn <= len(_TURNS) else (generator.choice((-1.0, 1.0), count), 0)
-        values = sign * generator.uniform(1, 2, count) * 2.0 ** (exponent + generator.integers(-3, 4, count))
-        values = values.astype(np.float32).astype(np.float64)  # what an argument holds
-        return bits_of(values, dtype)
-    return generator.integers(0, np.iinfo(kind).max, count, kind, endpoint=True)
-
-
-def bits_of(values: np.ndarray, dtype: torch.dtype) -> np.ndarray:
-    """(n,) unsigned: float64 `values` as words of a float type."""
-    return torch.from_numpy(values).to(dtype).view(SIGNED[dtype.itemsize]).numpy().view(UNSIGNED[dtype.itemsize])
-
-
-def _cast(bits: np.ndarray, dtype: torch.dtype, to: torch.dtype) -> np.ndarray | None:
-    """`bits` of `dtype` as words of another type, as torch converts them; None where it does not."""
-    if dtype is to:
-        return bits
-    try:
-        held = torch.from_numpy(bits.copy().view(f"i{bits.itemsize}" if bits.itemsize > 1 else "u1")).view(dtype).to(to)
-        return held.view(SIGNED[to.itemsize]).numpy().view(UNSIGNED[to.itemsize])
-    except (RuntimeError, TypeError, NotImplementedError):
-        return None
-
-
-def _mixed(hashes: np.ndarray, bits: np.ndarray) -> np.ndarray:
-    """(n,) uint64: the hashes of words with one more."""
-    mixed = (hashes ^ (hashes >> np.uint64(29))) * _MIX + bits.astype(np.uint64) + np.uint64(1)
-    return mixed ^ (mixed >> np.uint64(32))
-
-
-__all__ = ["Launched", "Words", "as_words", "bits_of", "drawn", "entropy"]
+__all__ = ["Launched"]

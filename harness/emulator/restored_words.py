@@ -24,7 +24,7 @@ import torch
 
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.provenance import COMPUTED, Kind, Origin
-from bitverdict.harness.emulator.passed_words import RESOLUTION, Words, as_words, bits_of, drawn, entropy
+from bitverdict.harness.emulator.tracked_words import RESOLUTION, Words, as_words, bits_of, drawn, entropy
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.passed_words import Launched

@@ -8,10 +8,8 @@ from pathlib import Path
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.protocols import Isolation, SeedSource
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.sealed.worker_variables import JAIL
 from bitverdict.harness.workers.start import Start
-
-JAIL = "HARNESS_SEALED_JAIL"
-"""Variable of a worker that judges sealed cases: where it has the candidate's processes from."""
 
 
 class ProcessIsolation(Isolation):

@@ -11,7 +11,8 @@ import pytest
 from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPANNED, row_numbers
 from bitverdict.harness.contracts.inputs import block_scaled_inputs
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE, REACHES
-from bitverdict.harness.contracts.inputs.regimes import REGIMES, TENTH, decisive_codes, draw, generator, special_codes
+from bitverdict.harness.contracts.inputs.generators import generator
+from bitverdict.harness.contracts.inputs.regimes import REGIMES, TENTH, decisive_codes, draw, special_codes
 from bitverdict.harness.model.case import Case
 from bitverdict.reference import scale_layout
 from bitverdict.reference.formats import E4M3, FORMATS, decode

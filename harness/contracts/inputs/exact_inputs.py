@@ -22,7 +22,7 @@ from functools import cache
 
 import numpy as np
 
-from bitverdict.harness.contracts.inputs.regimes import generator
+from bitverdict.harness.contracts.inputs.generators import generator
 from bitverdict.reference.formats import BF16, FORMATS, TF32, Format, encode
 from bitverdict.reference.tensor_core import INSTRUCTIONS
 

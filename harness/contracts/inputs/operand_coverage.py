@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE, Side
-from bitverdict.harness.contracts.inputs.regimes import generator
+from bitverdict.harness.contracts.inputs.generators import generator
 from bitverdict.reference import scale_layout
 from bitverdict.reference.formats import FORMATS, Format, decode
 

@@ -6,11 +6,11 @@ generator is NumPy's PCG64 under the pinned NumPy; a test pins the stream, becau
 
 from __future__ import annotations
 
-import zlib
-
 import numpy as np
 
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS, every_code, one_code_a_line
+from bitverdict.harness.contracts.inputs.exact_inputs import factor as exact_factor
+from bitverdict.harness.contracts.inputs.generators import generator
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.reference.formats import FORMATS, Format, Overflow, encode
 
@@ -51,11 +51,6 @@ INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int3
 WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
 _SPECIAL_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
 _DECISIVE = 2  # at most so many NaN or Inf in one operand: each takes a whole row or column of the product
-
-
-def generator(data_seed: int, name: str) -> np.random.Generator:
-    """The generator of one operand: operands of one case are independent, whichever is drawn first."""
-    return np.random.Generator(np.random.PCG64([data_seed, zlib.crc32(name.encode())]))
 
 
 def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.Generator) -> np.ndarray:
@@ -110,8 +105,6 @@ def factor(
         return codes if k_axis == 1 else np.ascontiguousarray(codes.T)
     if regime != EXACT or format_name in INTEGERS:
         return draw(format_name, shape, regime, generator(data_seed, name))
-    from bitverdict.harness.contracts.inputs.exact_inputs import factor as exact_factor
-
     codes = exact_factor(format_name, side, shape[1 - k_axis], shape[k_axis], data_seed)  # (lines, K)
     return codes if k_axis == 1 else np.ascontiguousarray(codes.T)
 

@@ -12,8 +12,9 @@ from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED
 from bitverdict.harness.emulator.memory.global_memory import in_turns
-from bitverdict.harness.emulator.memory.onchip import UNSIGNED, Outside, Space, View
+from bitverdict.harness.emulator.memory.onchip import Outside, Space, View
 from bitverdict.harness.emulator.memory.placed_views import Placed
 from bitverdict.harness.emulator.memory.proxy_fences import ProxyVisibility
 from bitverdict.harness.emulator.memory.real_updates import update_of
@@ -21,6 +22,7 @@ from bitverdict.harness.emulator.memory.real_updates import update_of
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
 
+TENSOR_ROW = 512 * 4  # bytes of one lane's 512 columns
 TENSOR_BYTES = 128 * 512 * 4
 
 

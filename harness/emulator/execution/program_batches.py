@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
-from bitverdict.harness.emulator.memory.onchip import zeros
+from bitverdict.harness.emulator.memory.byte_arrays import zeros
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region

@@ -11,8 +11,8 @@ import numpy as np
 from bitverdict.harness.emulator.async_rules import Proxy
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS, AtomicSums
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED, zeros
 from bitverdict.harness.emulator.memory.global_order import ORDINARY, Access, GlobalOrder, Marks
-from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
 from bitverdict.harness.emulator.memory.provenance import KERNEL
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from bitverdict.harness.emulator.async_rules import Proxy, rule_of
 from bitverdict.harness.emulator.execution.threads import SCALAR, WARP, Owners, owners
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.demanded_copies import DemandedCopies
-from bitverdict.harness.emulator.memory.onchip import zeros
+from bitverdict.harness.emulator.memory.byte_arrays import zeros
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.partitions import Agent

@@ -6,30 +6,17 @@ puts them, so that overlap, reuse and what is uninitialised show as they will.
 
 from __future__ import annotations
 
-import mmap
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 
 from bitverdict.harness.emulator.faults import OnChipFault
-
-if TYPE_CHECKING:
-    from bitverdict.harness.emulator.memory.real_shadows import Moved, Shadow
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED
+from bitverdict.harness.emulator.memory.real_shadows import Moved, Shadow
 
 SPREAD = 2  # of fp4 beside fp8: of 16 bytes of shared memory 8 hold elements (PTX ISA, tensor memory map: .b4x16_p64)
 POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer
-UNSIGNED: dict[int, np.dtype] = {1: np.dtype(np.uint8), 2: np.dtype(np.uint16), 4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
-LARGE = 1 << 28  # bytes
-NORESERVE = 0x4000  # MAP_NORESERVE of Linux (asm-generic/mman.h), which Python names from 3.13 on
-
-
-def zeros(count: int, dtype: type) -> np.ndarray:
-    """(count,) zeros; of many, what is never touched takes no memory, nor the promise of any."""
-    size = count * np.dtype(dtype).itemsize
-    if size < LARGE:
-        return np.zeros(count, dtype)
-    return np.frombuffer(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE), dtype)
 
 
 class Space:
@@ -53,8 +40,6 @@ class Space:
 
     def shadowed(self) -> Shadow:
         """Its shadow, made where there is none."""
-        from bitverdict.harness.emulator.memory.real_shadows import Shadow
-
         if self.shadow is None:
             self.shadow = Shadow(self.size)
         return self.shadow

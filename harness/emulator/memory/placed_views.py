@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bitverdict.harness.emulator.faults import OnChipFault
-from bitverdict.harness.emulator.memory.onchip import UNSIGNED, Space, View
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED
+from bitverdict.harness.emulator.memory.onchip import Space, View
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.real_shadows import Moved

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED, zeros
 from bitverdict.harness.model.paths import HARNESS, is_foreign, source_line
 
 if TYPE_CHECKING:

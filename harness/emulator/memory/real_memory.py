@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bitverdict.harness.emulator.memory.onchip import UNSIGNED
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED
 from bitverdict.harness.emulator.memory.real_shadows import BYTES, EXACT, PARTS, Shadow, read_as, value_of
 
 if TYPE_CHECKING:

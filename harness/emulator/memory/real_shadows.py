@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED, zeros
 from bitverdict.harness.emulator.numerics.scalar_ops import widen
 from bitverdict.reference.formats import FORMATS
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bitverdict.harness.emulator.async_rules import Proxy
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED, zeros
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory, Landing
 from bitverdict.harness.emulator.memory.global_order import ORDINARY
-from bitverdict.harness.emulator.memory.onchip import UNSIGNED, zeros
 from bitverdict.harness.emulator.memory.real_memory import storage_of
 
 if TYPE_CHECKING:

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.ptx.opcodes import CARRY, DTYPES, Meaning, UnknownOpcode, Words, bits, meaning
+from bitverdict.harness.emulator.ptx.meanings import meaning
+from bitverdict.harness.emulator.ptx.opcodes import CARRY, DTYPES, Meaning, UnknownOpcode, Words, bits
 from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, Statement
 from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions import folded

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ class Opcode:
 
 
 Builder = Callable[[Opcode], Meaning | None]
-_BUILDERS: dict[str, list[Builder]] = {}
+BUILDERS: dict[str, list[Builder]] = {}
 
 
 def opcode(*kinds: str) -> Callable[[Builder], Builder]:
@@ -85,23 +84,10 @@ def opcode(*kinds: str) -> Callable[[Builder], Builder]:
 
     def register(builder: Builder) -> Builder:
         for kind in kinds:
-            _BUILDERS.setdefault(kind, []).append(builder)
+            BUILDERS.setdefault(kind, []).append(builder)
         return builder
 
     return register
-
-
-@cache
-def meaning(text: str) -> Meaning:
-    """What the opcode `text` does. UnknownOpcode, with its name, where nothing is known."""
-    from bitverdict.harness.emulator.ptx import conversions, floats, integers  # noqa: F401  (fill the table)
-
-    for builder in _BUILDERS.get(text.partition(".")[0], []):
-        taken = Opcode(text)
-        found = builder(taken)
-        if found is not None and not taken.modifiers:
-            return found
-    raise UnknownOpcode(f"{text} is a PTX opcode that is not executed here")
 
 
 def signed(words: Words) -> Words:

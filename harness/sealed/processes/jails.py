@@ -15,19 +15,16 @@ from pathlib import Path
 
 from bitverdict.harness.model.found_again import root_of
 from bitverdict.harness.model.paths import CONTRACTS
-from bitverdict.harness.sealed.isolation import JAIL
 from bitverdict.harness.sealed.jail.confine import unreadable
 from bitverdict.harness.sealed.jail.executors import Executors
 from bitverdict.harness.sealed.jail.jail import Jail
 from bitverdict.harness.sealed.jail.policy import CANDIDATE_ON_A_GPU, EXECUTOR_OF_A_GPU
 from bitverdict.harness.sealed.processes.gpu_protections import gpu_protections
+from bitverdict.harness.sealed.worker_variables import EXECUTORS, GPU_JAIL, JAIL
 from bitverdict.harness.workers.forkserver import PRELOADED, WHEN_IDLE
 from bitverdict.harness.workers.start import PLAIN, Start
 
 TOOLS = "bitverdict.harness.sealed.processes.tool_versions"
-EXECUTORS, GPU_JAIL = "HARNESS_SEALED_EXECUTORS", "HARNESS_SEALED_GPU_JAIL"
-"""As `JAIL`: where such a worker has executors from, and on a GPU those processes of the candidate that have it."""
-
 CANDIDATE_IMPORTS = (
     *PRELOADED[1:5],
     "bitverdict.harness.sealed.candidate.candidate",

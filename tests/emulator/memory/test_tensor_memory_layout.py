@@ -10,7 +10,8 @@ import pytest
 from triton._C.libtriton import gluon_ir, ir
 from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout
 
-from bitverdict.harness.emulator.frontend.lowerings.shared_memory import TENSOR_ROW, tensor_pieces
+from bitverdict.harness.emulator.execution.onchip_access import TENSOR_ROW
+from bitverdict.harness.emulator.frontend.lowerings.shared_memory import tensor_pieces
 from bitverdict.harness.emulator.memory.onchip import Space, View
 
 FORMS = [

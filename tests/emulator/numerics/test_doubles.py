@@ -17,7 +17,7 @@ from triton.compiler import ASTSource
 
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.emulator.numerics.matrix_products import double_product
-from bitverdict.harness.emulator.ptx.opcodes import meaning
+from bitverdict.harness.emulator.ptx.meanings import meaning
 from bitverdict.reference.scalar_arithmetic import fp64
 from tests.support import double_kernels
 

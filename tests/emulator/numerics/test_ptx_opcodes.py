@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.emulator.ptx.lanes import Program
-from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, bits, meaning
+from bitverdict.harness.emulator.ptx.meanings import meaning
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, bits
 from bitverdict.harness.emulator.ptx.text import Module, parse_body
 from bitverdict.reference.scalar_arithmetic import fp32
 from tests.support import ptx_definitions

@@ -12,9 +12,8 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.cluster_order import CLUSTER, OWN, reach
 from bitverdict.harness.emulator.execution.cta import Cta
-from bitverdict.harness.emulator.execution.onchip_access import TENSOR_BYTES
+from bitverdict.harness.emulator.execution.onchip_access import TENSOR_BYTES, TENSOR_ROW
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore, element_codes
-from bitverdict.harness.emulator.frontend.lowerings.shared_memory import TENSOR_ROW
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View, places_in
 from bitverdict.harness.emulator.memory.placed_views import Placed

@@ -7,15 +7,14 @@ from math import prod
 
 import numpy as np
 
-from bitverdict.harness.emulator.execution.onchip_access import TENSOR_BYTES, OnChipMemory
+from bitverdict.harness.emulator.execution.onchip_access import TENSOR_BYTES, TENSOR_ROW, OnChipMemory
+from bitverdict.harness.emulator.frontend.lowerings.block_scaled import allocate_scales
 from bitverdict.harness.emulator.frontend.shared_layouts import places
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import SPREAD, View, places_in, row_major
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.matrix_products import layout_number
-
-TENSOR_ROW = 512 * 4  # bytes of one lane's 512 columns
 
 
 @lowers("ttg.local_alloc")
@@ -133,8 +132,6 @@ def allocate_tensor(t: Translator, op: Operation) -> None:
     kind = t.result(op)
     layout = t.program.expand(kind.layout)
     if "tensor_memory_scales" in layout:
-        from bitverdict.harness.emulator.frontend.lowerings.block_scaled import allocate_scales
-
         allocate_scales(t, op, kind)
         return
     row = op.integer("tensor_memory_row_offset")
