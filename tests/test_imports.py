@@ -29,7 +29,7 @@ MAY = {
     "numpy torch triton libcst",
     "harness/report": "harness reference numpy torch triton jinja2 markupsafe -harness.frontends -harness.lab",
     "harness/lab/gpu_oracle": "harness.lab.gpu_oracle reference numpy torch triton",
-    "harness/lab": "harness kernels reference tests.faults numpy torch triton rich mpmath -harness.frontends",
+    "harness/lab": "harness kernels reference tests.faults numpy torch triton rich mpmath",
     "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich redis -harness.lab",
     "bitverdict": "harness",
 }
@@ -175,7 +175,6 @@ WRONG = [
     ("harness/judge/x.py", "from bitverdict.harness.workers.pool import WorkerPool"),
     ("harness/workers/x.py", "from bitverdict.harness.session.tally import Tally"),
     ("harness/session/x.py", "from bitverdict.harness.frontends import cli_run"),
-    ("harness/lab/x.py", "from bitverdict.harness.frontends import cli_run"),
     ("harness/frontends/x.py", "from bitverdict.harness.lab.crosscheck import MOVED"),
     ("harness/judge/x.py", "from bitverdict.harness.checks.provenance import held"),
     ("harness/judge/x.py", "from bitverdict.harness.sealed.isolation import JAIL"),
