@@ -146,7 +146,7 @@ def teach(file: Path, state: Path) -> None:
     """Digests of the operands of all cases, and of their later calls, that the journals in `state` have."""
     import hashlib
 
-    from bitverdict.harness.checks.second_call import second
+    from bitverdict.harness.checks.second_call import case_of_later_call
     from bitverdict.harness.model.addresses import resolve
     from bitverdict.harness.model.contract import case_from_record
 
@@ -154,7 +154,7 @@ def teach(file: Path, state: Path) -> None:
     records = [json.loads(line) for journal in state.rglob("*.jsonl") for line in journal.read_text().splitlines()]
     for record in (each["case"] for each in records if each.get("event") == "begin" and "case" in each):
         case = case_from_record(contract, record)
-        for one in (case, second(case)):
+        for one in (case, case_of_later_call(case)):
             operands = {operand.name: operand.codes for operand in contract.operands(one)}
             digests.append(hashlib.sha256(operands["a"].tobytes() + operands["b"].tobytes()).hexdigest())
     file.write_text("\n".join(digests))

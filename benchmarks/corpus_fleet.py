@@ -21,7 +21,7 @@ from bitverdict.harness.model.paths import ROOT
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Basis, Decision, Verdict
 from bitverdict.harness.model.verdict import Outcome as Ending
-from bitverdict.harness.workers.task import MEASURED, Task, measured
+from bitverdict.harness.workers.task import TASK_RESULT, Task, task_result_of
 
 ENTRIES = 8  # of a batch: its package is imported once
 STARTED_WITHIN = 600.0  # seconds in which a node has installed and imported a package
@@ -56,7 +56,7 @@ def judged(asked: Target, given: Mapping[str, Any]) -> Verdict:
         found = [asdict(each) for each in read(kept).values()] if kept.exists() else []
     if not found:
         raise RuntimeError(f"corpus.py ended with {ended.returncode} and no outcome: {ended.stderr.strip()[-300:]}")
-    return Verdict(decision=Decision.PASS, outcome=Ending.PASS, basis=Basis.NOTHING, details={MEASURED: found})
+    return Verdict(decision=Decision.PASS, outcome=Ending.PASS, basis=Basis.NOTHING, details={TASK_RESULT: found})
 
 
 def on_ray(asked: Iterable[Batch], folder: Path, named: str, seconds: float) -> Iterator[Outcome]:
@@ -72,7 +72,7 @@ def on_ray(asked: Iterable[Batch], folder: Path, named: str, seconds: float) -> 
             return batch, pool.judge(task, where, place=place)
 
         for batch, verdict in pool.spread(asked, judge):
-            if (found := measured(verdict)) is None:
+            if (found := task_result_of(verdict)) is None:
                 print(f"{batch.package}: {len(batch.entries)} entries came to nothing: {verdict.message}", file=sys.stderr)
             for each in found or ():
                 yield Outcome(**{**each, "kernels": tuple(each["kernels"])})

@@ -37,7 +37,7 @@ from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, digest_of
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.task import MEASURED, Task, measured
+from bitverdict.harness.workers.task import TASK_RESULT, Task, task_result_of
 
 MODULE = "benchmarks.mutants_on_a_gpu"  # which workers import
 ARCH = "sm_90"
@@ -104,7 +104,7 @@ def on_the_emulated(target: Target, given: Mapping[str, Any]) -> Verdict:
     ]
     first = [result.killed_by] if result.killed_by else reached[:SURVIVORS_CASES]
     found = {"result": result.to_json(), "cases": {digest: describe(cases[digest]) for digest in first}}
-    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: found})
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: found})
 
 
 def on_the_gpu(target: Target, given: Mapping[str, Any]) -> Verdict:
@@ -154,7 +154,7 @@ class Campaign:
 
     def _pairs(self, mutant: GeneratedMutant, place: int) -> Iterator[Pair]:
         verdict = self._asked(on_the_emulated.__name__, mutant, {}, self.emulated, place)
-        found = measured(verdict)
+        found = task_result_of(verdict)
         if found is None:
             self.ends[f"emulated: {verdict.outcome}"] += 1
             return

@@ -34,7 +34,7 @@ def recovered_at(name: str, address: str, line: str, target_name: str) -> dict[s
     from dataclasses import replace
 
     from bitverdict.harness.checks.sums.recovered import recovered
-    from bitverdict.harness.judge.launchers import asked_launcher
+    from bitverdict.harness.judge.launchers import launcher_of_case
     from bitverdict.harness.model.addresses import resolve
     from bitverdict.harness.model.targets import target
     from bitverdict.reference.sums.description import told
@@ -48,7 +48,7 @@ def recovered_at(name: str, address: str, line: str, target_name: str) -> dict[s
             case = replace(case, schedule="eager", calls=1)
         else:
             case = contract.case(contract.problem_told([tuple(each.split("=")) for each in line.split()]))  # type: ignore[attr-defined]
-        found = recovered(case, machine, contract, asked_launcher(case, machine))
+        found = recovered(case, machine, contract, launcher_of_case(case, machine))
     except Exception as error:
         return {"name": name, "target": target_name, "error": f"{type(error).__name__}: {error}"[:500]}
     made: dict[str, Any] = {

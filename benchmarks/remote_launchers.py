@@ -24,7 +24,7 @@ import numpy as np
 import torch
 
 from bitverdict.harness.emulator import LaunchOptions, emulated
-from bitverdict.harness.judge.classify import Seen, outcome_of
+from bitverdict.harness.judge.classify import LaunchResult, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import importing
 from bitverdict.harness.judge.launch import launch
@@ -69,7 +69,7 @@ def launcher_of(stem: str, contract: Contract) -> str | None:
     return None
 
 
-def differing(here: Seen, there: Seen) -> Iterator[str]:
+def differing(here: LaunchResult, there: LaunchResult) -> Iterator[str]:
     """What of a launch differs, in words."""
     for name in SAME:
         if getattr(here, name) != getattr(there, name):

@@ -2,7 +2,7 @@
 
 The emulated launch says two things that the real one cannot. What the tile program computes without rounding: it is the same
 program, so its mathematics is judged by these real values. And, where all of it is exact, which words must come: a GPU whose words
-differ has computed something else, though inside the bound. `Beside.open` says why words are not held to the emulated GPU's."""
+differ has computed something else, though inside the bound. `TwinLaunch.open` says why words are not held to the emulated GPU's."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.compare import Comparison
 from bitverdict.harness.judge.devices import emulated_like
 from bitverdict.harness.judge.diagnose import clusters, first_words, heat, values
@@ -25,11 +25,12 @@ NOT_HELD = "words of the emulated GPU"  # in details: why they were not compared
 
 
 @dataclass(frozen=True)
-class Beside:
-    """What the emulated launch of a case showed. `open`: why the words of the GPU are not held to its own; empty where they are."""
+class TwinLaunch:
+    """The emulated launch of a case that a real GPU runs. `open`: why the words of the GPU are not held to its own; empty where
+    they are."""
 
     target: Target
-    seen: Seen
+    launch_result: LaunchResult
     open: str = ""
     words: Mapping[str, np.ndarray] = field(default_factory=dict)
 
@@ -38,22 +39,27 @@ class EmulatedTwin(CaseCheck):
     """A user's launcher on a real GPU is launched on the emulated GPU too, and held to its words."""
 
     def before_comparison(self, judgement: Judgement) -> None:
-        def launched(there: Target) -> Seen:
+        def launched(there: Target) -> LaunchResult:
             return judgement.launch_on(there, judgement.clock)
 
-        twin = beside(judgement.case, judgement.contract, judgement.target, judgement.seen, launched)
+        twin = launch_twin(judgement.case, judgement.contract, judgement.target, judgement.launch_result, launched)
         if twin is not None:
-            judgement.seen.real_values, judgement.seen.hangs = twin.seen.real_values, twin.seen.hangs
+            judgement.launch_result.real_values, judgement.launch_result.hangs = (
+                twin.launch_result.real_values,
+                twin.launch_result.hangs,
+            )
         judgement.twin = twin
 
     def compare(self, judgement: Judgement, expected: ExpectedOutput, comparison: Comparison) -> Comparison:
-        return held_to_emulated(expected, judgement.seen.outputs[expected.name], comparison, judgement.twin)
+        return held_to_emulated(expected, judgement.launch_result.outputs[expected.name], comparison, judgement.twin)
 
     def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
-        return told_beside(verdict, judgement.twin)
+        return with_twin_details(verdict, judgement.twin)
 
 
-def beside(case: Case, contract: Contract, target: Target, seen: Seen, launched: Callable[[Target], Seen]) -> Beside | None:
+def launch_twin(
+    case: Case, contract: Contract, target: Target, seen: LaunchResult, launched: Callable[[Target], LaunchResult]
+) -> TwinLaunch | None:
     """The launch of `case` on the emulated GPU, by `launched`, beside `seen` on the real GPU `target`.
 
     None where nobody wants it: of shipped kernels, whose words are the plan's, without real values, and of a second call that is
@@ -64,12 +70,12 @@ def beside(case: Case, contract: Contract, target: Target, seen: Seen, launched:
     emulated = launched(twin)
     if emulated.outcome is not None:
         said = f"{emulated.outcome}: {emulated.message}" if emulated.message else str(emulated.outcome)
-        return Beside(twin, Seen(emulated.outcome), f"on {twin.name} there is no result ({said})")
+        return TwinLaunch(twin, LaunchResult(emulated.outcome), f"on {twin.name} there is no result ({said})")
     why = _why_open(seen, emulated)
-    return Beside(twin, emulated, why, {} if why else emulated.outputs)
+    return TwinLaunch(twin, emulated, why, {} if why else emulated.outputs)
 
 
-def _why_open(seen: Seen, emulated: Seen) -> str:
+def _why_open(seen: LaunchResult, emulated: LaunchResult) -> str:
     """Why two right launches may differ in words; empty where they may not."""
     if seen.launches != emulated.launches:
         return f"{seen.launches} kernels were launched on the GPU, {emulated.launches} on the emulated one"
@@ -82,11 +88,11 @@ def _why_open(seen: Seen, emulated: Seen) -> str:
     return ""
 
 
-def _taken(seen: Seen) -> list[tuple[str, str]]:
+def _taken(seen: LaunchResult) -> list[tuple[str, str]]:
     return sorted((told["kernel"], told["choice"]) for told in seen.recorded.get("tuned", ()))
 
 
-def held_to_emulated(expected: ExpectedOutput, got: np.ndarray, found: Comparison, twin: Beside | None) -> Comparison:
+def held_to_emulated(expected: ExpectedOutput, got: np.ndarray, found: Comparison, twin: TwinLaunch | None) -> Comparison:
     """`found` of the GPU's words `got`, or that they are not the emulated GPU's, where those are exact."""
     due = twin.words.get(expected.name) if twin is not None else None
     if twin is None or due is None or found.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE) or due.shape != got.shape:
@@ -113,7 +119,7 @@ def held_to_emulated(expected: ExpectedOutput, got: np.ndarray, found: Compariso
     return Comparison(Outcome.WRONG_WORDS, got.size, message=message, details=details, by_words=got.size)
 
 
-def told_beside(verdict: Verdict, twin: Beside | None) -> Verdict:
+def with_twin_details(verdict: Verdict, twin: TwinLaunch | None) -> Verdict:
     """`verdict` of a real GPU with what the emulated launch beside it was good for: in its basis, or why it was not."""
     if twin is None:
         return verdict

@@ -13,6 +13,6 @@ class KernelLaunched(CaseCheck):
 
     def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
         must = judgement.contract.must_launch and judgement.has_work
-        if not must or judgement.seen.launches or verdict.outcome is not Outcome.PASS:
+        if not must or judgement.launch_result.launches or verdict.outcome is not Outcome.PASS:
             return verdict
         return Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=NO_KERNEL)

@@ -39,7 +39,7 @@ class PromisedInstructions(CaseCheck):
     """Right words by other instructions than an option promises fail."""
 
     def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
-        said = judgement.seen.broken_promise
+        said = judgement.launch_result.broken_promise
         if not said or verdict.outcome is not Outcome.PASS:
             return verdict
         return Verdict(decision=Decision.FAIL, outcome=Outcome.OTHER_INSTRUCTIONS, message=said, basis=Basis.OBSERVED_FAULT)

@@ -1,8 +1,8 @@
 """Which words of an output a kernel of the judged call has stored, and which torch or the host computed.
 
 An emulated device that follows provenance knows the origin of every byte. `observed` counts, beside the launch, and says it in JSON
-(`Seen.recorded`). `held` makes of right words that no kernel stored an inconclusive verdict: nobody can tell whether the kernel
-under test would have computed them. Words count as a kernel's in three more cases:
+(`LaunchResult.recorded`). `held` makes of right words that no kernel stored an inconclusive verdict: nobody can tell whether the
+kernel under test would have computed them. Words count as a kernel's in three more cases:
 
 - a constant that the host filled in before it read anything, or zeros in a whole tensor: a launcher clears what its kernel adds to;
 - words of an operand in an output that is this operand, where the contract lets it be written in place;
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bitverdict.harness.emulator import Device, Origin
 
-RECORDED = "provenance"  # in `Seen.recorded` and `Verdict.recorded`
+RECORDED = "provenance"  # in `LaunchResult.recorded` and `Verdict.recorded`
 MOST = 8  # origins of an output, inputs and reads that are told
 NOT_OBSERVED = "provenance not observed"
 
@@ -47,7 +47,7 @@ class OriginOfWords(CaseCheck):
     """Right words that no kernel stored make a verdict inconclusive."""
 
     def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
-        recorded = judgement.seen.recorded
+        recorded = judgement.launch_result.recorded
         if judgement.has_work and (RECORDED in recorded or (judgement.case.sealed and judgement.target.emulated)):
             return held(verdict, recorded.get(RECORDED, {}))
         return verdict

@@ -27,7 +27,7 @@ import numpy as np
 
 from bitverdict.harness.judge.guarded_buffers import words
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
-from bitverdict.harness.judge.launchers import asked_launcher
+from bitverdict.harness.judge.launchers import launcher_of_case
 from bitverdict.harness.judge.returned_memory import lies_in, returned_before
 from bitverdict.harness.model.case import SECOND, THIRD, Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
@@ -50,14 +50,14 @@ class SecondCall(CaseCheck):
         calls = CalledAgain(judgement.contract)
 
         def alone() -> Verdict:
-            launcher = asked_launcher(judgement.case, judgement.target, afresh=True)
-            return judge_once(replace(judgement, case=second(judgement.case), launcher=launcher, notes={}))
+            launcher = launcher_of_case(judgement.case, judgement.target, afresh=True)
+            return judge_once(replace(judgement, case=case_of_later_call(judgement.case), launcher=launcher, notes={}))
 
         return calls.told(judge_once(replace(judgement, contract=calls)), alone)
 
 
-def second(case: Case) -> Case:
-    """The case of a later call alone."""
+def case_of_later_call(case: Case) -> Case:
+    """A case of one call, on the operands of the second call of `case`."""
     return replace(case, calls=1, data_seed=case.data_seed + 1)
 
 
@@ -85,7 +85,7 @@ class Between:
 
 
 class CalledAgain(Contract):
-    """What `inner` expects for a case and, beside it, for `second` of it."""
+    """What `inner` expects for a case and for that of its later call (`case_of_later_call`)."""
 
     def __init__(self, inner: Contract) -> None:
         self.inner = inner
@@ -111,7 +111,7 @@ class CalledAgain(Contract):
         return found | {name + _last(case) for name in found}
 
     def operands(self, case: Case) -> list[Operand]:
-        later = (replace(each, name=each.name + _last(case)) for each in self.inner.operands(second(case)))
+        later = (replace(each, name=each.name + _last(case)) for each in self.inner.operands(case_of_later_call(case)))
         return [*self.inner.operands(case), *later]
 
     def result_bytes(self, case: Case) -> int:
@@ -127,7 +127,7 @@ class CalledAgain(Contract):
         calls = [self._called(case, first, launcher, "")]
         if inside:
             calls.append(self._in_the_same_storage(case, first, other, launcher))
-        calls.append(self._called(second(case), other, launcher, _last(case)))
+        calls.append(self._called(case_of_later_call(case), other, launcher, _last(case)))
         with _untold():
             self._compare(calls, list(first.values()), inside)
             self.between.drew = not torch.equal(drawn, torch.get_rng_state())
@@ -170,7 +170,7 @@ class CalledAgain(Contract):
             own = {name: _copied(_flat(tensor)) for name, tensor in first.items()}
             for name, tensor in first.items():
                 _overwrite(tensor, _flat(other[name]))
-        call = self._called(second(case), first, launcher, SECOND)
+        call = self._called(case_of_later_call(case), first, launcher, SECOND)
         with _untold():
             for name, tensor in first.items():
                 if _equal(_flat(tensor), _flat(other[name])):
@@ -188,7 +188,7 @@ class CalledAgain(Contract):
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         first, other = _parted(operands, _last(case))
-        found = self.inner.expected(second(case), target, other, recorded)
+        found = self.inner.expected(case_of_later_call(case), target, other, recorded)
         suffixes = (SECOND, THIRD) if case.calls == 3 and _alike(first, other) else (_last(case),)
         later = [replace(each, name=each.name + suffix) for suffix in suffixes for each in found]
         return [*self.inner.expected(case, target, first, recorded), *later]
@@ -198,7 +198,7 @@ class CalledAgain(Contract):
         first, other = _parted(operands, _last(case))
         if (suffix := output.removeprefix(_without_call(output))) == "":
             return self.inner.mathematics(case, first)
-        if (found := self.inner.mathematics(second(case), other)) is None:
+        if (found := self.inner.mathematics(case_of_later_call(case), other)) is None:
             return None
         axes = {name + suffix: found.axes[name] for name in found.outputs if name in found.axes}
         return replace(found, outputs=tuple(name + suffix for name in found.outputs), axes={**found.axes, **axes})

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from bitverdict.harness.frontends import fleet
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
-from bitverdict.harness.model.addresses import load, look_in
+from bitverdict.harness.model.addresses import add_search_path, load
 from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.found_again import root_of
 from bitverdict.harness.model.paths import kernels_with_a_contract, state_directory
@@ -141,7 +141,7 @@ def of_a_test(kernel: Kernel) -> Kernel:
     """`kernel`, by the mathematics that a test of `bitverdict.test` names with `like`. Imports the user's file."""
     if kernel.file is None or kernel.like:
         return kernel
-    look_in([str(root_of(kernel.file))])
+    add_search_path([str(root_of(kernel.file))])
     test = load(kernel.address, unwrapped=False)
     launcher = getattr(test, "__launcher__", None)
     if not hasattr(test, "__bitverdict__") or launcher is None:

@@ -13,7 +13,7 @@ from bitverdict.harness.frontends import fleet
 from bitverdict.harness.frontends.progress import Showing
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, missing_tools
-from bitverdict.harness.model.addresses import load, look_in, resolve
+from bitverdict.harness.model.addresses import add_search_path, load, resolve
 from bitverdict.harness.model.extras import require_extra
 from bitverdict.harness.model.found_again import root_of
 from bitverdict.harness.model.launcher_limits import check_launcher
@@ -265,7 +265,7 @@ def _test_at(address: str) -> Callable[[Target], CaseSource] | None:
     """
     if ".py:" not in address:
         return None
-    look_in(_folders(address))
+    add_search_path(_folders(address))
     return getattr(load(address, unwrapped=False), "__bitverdict__", None)
 
 
@@ -324,7 +324,7 @@ def checked(arguments: argparse.Namespace, machines: Sequence[Target] | None = N
 
             begin(arguments.launcher)
         else:
-            look_in(_folders(arguments.launcher))
+            add_search_path(_folders(arguments.launcher))
         check_launcher(resolve(addresses[0]), arguments.launcher)
     elif arguments.sealed and len(tests) != len(addresses):
         own = next(address for address in addresses if address not in tests)

@@ -79,9 +79,9 @@ def drawn_lines(reports: Iterable[Any]) -> Iterator[str]:
 def certificate_lines(reports: Iterable[Any]) -> Iterator[str]:
     """What the passing cases of all nodes told apart: of each case, where that was asked, of each contract, and of each target."""
     from bitverdict.harness.session.tables import text_of
-    from bitverdict.harness.session.told_apart import ToldApart
+    from bitverdict.harness.session.told_apart import Discrimination
 
-    whole = ToldApart()
+    whole = Discrimination()
     for report in reports:
         for name, value in report.user_properties:
             if name == "certificates":

@@ -1,8 +1,8 @@
 """How much of a GPU's memory a case may come to hold. A worker is counted for `COUNTED`; a case that needs more is judged while no
 other such case is on its GPU, once that much is free (`bitverdict.harness.judge.far_views.admitted`).
 
-What is known before the launch is `memory_of`. What a launcher allocates, a workspace say, is counted as it comes (`Room`):
-the allocation that goes past `COUNTED` waits for its turn."""
+What is known before the launch is `memory_of`. What a launcher allocates, a workspace say, is counted as it comes
+(`MemoryReservation`): the allocation that goes past `COUNTED` waits for its turn."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def memory_of(case: Case, target: Target, contract: Contract, operands: Collecti
     """Bytes that must be free for `case` alone on `target`; 0 where what a worker is counted for is enough.
 
     Far operands and results are counted once, and only they. Of near ones, the operands and what the contract says of results
-    (`Contract.result_bytes`); what a launcher allocates beside them is not known before it runs (`Room`).
+    (`Contract.result_bytes`); what a launcher allocates beside them is not known before it runs (`MemoryReservation`).
     """
     results = contract.result_bytes(case)
     if far := far_bytes(operands):
@@ -47,8 +47,8 @@ class NoRoom(Exception):
     """A GPU has no room for what a launcher asked for."""
 
 
-class Room(ExitStack):
-    """What one case holds on the real GPU `target`. A context manager, which gives the case's turn back.
+class MemoryReservation(ExitStack):
+    """The memory that one case holds on the real GPU `target`. A context manager, which gives the case's turn back.
 
     `short` says why there is no room, in a sentence; empty while there is. `needed` are the bytes that are known before the launch
     (`memory_of`), and `operands` those of near operands.
@@ -59,7 +59,7 @@ class Room(ExitStack):
         self.target, self.needed, self.operands = target, needed, operands
         self.short, self._allocated = "", 0
 
-    def __enter__(self) -> Room:
+    def __enter__(self) -> MemoryReservation:
         self._has_turn = bool(self.needed) or is_admitted()
         self.short = self.enter_context(admitted(self.needed, self.target))
         return self

@@ -49,7 +49,7 @@ _COMPILER_SAYS = re.compile(r"PassManager::run failed|error encountered during p
 
 
 @dataclass
-class Seen:
+class LaunchResult:
     """What a launch came to: an outcome that is not a result, or outputs by name."""
 
     outcome: Outcome | None = None
@@ -72,7 +72,7 @@ class Seen:
     advice: tuple[str, ...] = ()
 
 
-def outcome_of(error: BaseException) -> Seen:
+def outcome_of(error: BaseException) -> LaunchResult:
     """The name of what a launcher raised, the layer that raised it, one sentence, and the line of ours it came from."""
     names = {kind.__name__ for kind in type(error).__mro__}
     text, where = str(error), location_of(error)
@@ -83,53 +83,53 @@ def outcome_of(error: BaseException) -> Seen:
     if "CandidateGone" in names:
         said = f"the candidate's process gave no answer: {_one_line(text)}"
         details = {GONE: _one_line(text), "died": error.died}  # type: ignore[attr-defined]
-        return Seen(Outcome.LAUNCHER_ERROR, "launcher", said, details=details)
+        return LaunchResult(Outcome.LAUNCHER_ERROR, "launcher", said, details=details)
     if short := machine_fault(error):
-        return Seen(Outcome.ERROR, "machine", _one_line(short), "", place_of(error)[1])
+        return LaunchResult(Outcome.ERROR, "machine", _one_line(short), "", place_of(error)[1])
     details = {"raised": type(error).__name__, "text": _relevant(text), "traceback": traceback.format_exception(error)[-6:]}
     if "OutOfResources" in names:
-        return Seen(Outcome.OUT_OF_RESOURCES, "capacity", _one_line(text), where, details)
+        return LaunchResult(Outcome.OUT_OF_RESOURCES, "capacity", _one_line(text), where, details)
     if "PTXASError" in names:
-        return Seen(Outcome.REFUSED, "ptxas", _one_line(_relevant(text)), where, details)
+        return LaunchResult(Outcome.REFUSED, "ptxas", _one_line(_relevant(text)), where, details)
     if "CompilationError" in names or "UnsupportedLanguageConstruct" in names:
         refused = refused_by_front_end(error)
         if refused.calls:
             details["called at"] = [source_line(*line) for line in refused.calls]
         line = source_line(*refused.line) if refused.line else where
-        return Seen(Outcome.REFUSED, "front end", _one_line(refused.message), line, details)
+        return LaunchResult(Outcome.REFUSED, "front end", _one_line(refused.message), line, details)
     if short := out_of_memory(error):
-        return Seen(Outcome.OUT_OF_MEMORY, "hardware", short, where, details)
+        return LaunchResult(Outcome.OUT_OF_MEMORY, "hardware", short, where, details)
     if _DRIVER_REFUSES in text:
-        return Seen(Outcome.REFUSED, "driver", _one_line(text), where, details)
+        return LaunchResult(Outcome.REFUSED, "driver", _one_line(text), where, details)
     if "AcceleratorError" in names or "CUDA" in text:
         outcome = told_by_device(text)
         if outcome is not None:
-            return Seen(outcome, "hardware", str(outcome), where, details)
+            return LaunchResult(outcome, "hardware", str(outcome), where, details)
     if isinstance(error, RuntimeError) and _COMPILER_SAYS.search(text):
-        return Seen(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
+        return LaunchResult(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
     if room := raised_by(error):
-        return Seen(Outcome.ERROR, room, _raised(room, error), *place_of(error))
+        return LaunchResult(Outcome.ERROR, room, _raised(room, error), *place_of(error))
     if isinstance(error, ValueError) and _of_triton_back_end(error):
-        return Seen(Outcome.REFUSED, "front end", _one_line(text), where, details)
+        return LaunchResult(Outcome.REFUSED, "front end", _one_line(text), where, details)
     if isinstance(error, ValueError | TypeError) and not isinstance(error, UnicodeError):
         refusal = isinstance(error, ValueError)
-        return Seen(
+        return LaunchResult(
             Outcome.REFUSED if refusal else Outcome.LAUNCHER_ERROR,
             "launcher",
             _one_line(f"{type(error).__name__}: {text}"),
             where,
             details,
         )
-    return Seen(Outcome.LAUNCHER_ERROR, "launcher", _one_line(f"{type(error).__name__}: {text}"), where, details)
+    return LaunchResult(Outcome.LAUNCHER_ERROR, "launcher", _one_line(f"{type(error).__name__}: {text}"), where, details)
 
 
-def _emulated(fault: Any, where: str) -> Seen:
+def _emulated(fault: Any, where: str) -> LaunchResult:
     """What an emulated GPU raised. A hazard that the compiler made is none of the kernel's: its name goes into the details."""
     outcome, said, details = Outcome(str(fault.outcome)), str(fault.message), dict(fault.details or {})
     if "made by" in details:
         said = f"{outcome} made by {details['made by']}; workaround: {details['workaround']}; {said}"
         outcome, details = Outcome.COMPILER_FAULT, details | {"hazard": str(outcome)}
-    return Seen(outcome, "emulator", _one_line(said), relative(str(fault.location or where)), details)
+    return LaunchResult(outcome, "emulator", _one_line(said), relative(str(fault.location or where)), details)
 
 
 def told_by_device(text: str) -> Outcome | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.compare import Comparison
 from bitverdict.harness.judge.real_values import why_unknown
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
@@ -22,7 +22,7 @@ UNABLE = {  # says something about us or the machine, nothing about the kernel
 REFUSALS = {Outcome.REFUSED, Outcome.OUT_OF_RESOURCES}
 
 
-def against_fault(expected_outcome: ExpectedOutcome, seen: Seen) -> Verdict:
+def against_fault(expected_outcome: ExpectedOutcome, seen: LaunchResult) -> Verdict:
     """A fault, a refusal, or a result where none is expected, held against what is expected."""
     if seen.outcome is None:
         return Verdict(
@@ -84,8 +84,9 @@ def against_fault(expected_outcome: ExpectedOutcome, seen: Seen) -> Verdict:
     )
 
 
-def at_odds(said: str) -> Verdict:
-    """Expected words that a derived bound contradicts, as `said`: the contract's plan or the bound is wrong, whatever came."""
+def contradictory_expectation(said: str) -> Verdict:
+    """The verdict on expected words that a derived bound contradicts, as `said`: the contract's plan or the bound is wrong,
+    whatever came."""
     head, _, rest = said.partition("\n")
     return Verdict(
         decision=Decision.ERROR,

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from bitverdict.harness.judge.classify import Seen, outcome_of
+from bitverdict.harness.judge.classify import LaunchResult, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.compare import Comparison, compare, contradicted, with_enclosed
-from bitverdict.harness.judge.decide import against_fault, against_words, at_odds
+from bitverdict.harness.judge.decide import against_fault, against_words, contradictory_expectation
 from bitverdict.harness.judge.devices import emulated_like
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.judgement import Judgement
-from bitverdict.harness.judge.launchers import asked_launcher
+from bitverdict.harness.judge.launchers import launcher_of_case
 from bitverdict.harness.judge.missing_features import COMPILER, held_to_features, not_run
 from bitverdict.harness.judge.pending_launch import compute_meanwhile
 from bitverdict.harness.judge.remote_launcher import RemoteLauncher, launch
@@ -68,7 +68,7 @@ def _undecided(why: str) -> Verdict:
 def _judge_all_calls(case: Case, target: Target, contract: Contract, clock: Clock, explained: bool) -> Verdict:
     """The verdict on the one call of the case, or on all of them."""
     expected_outcome = contract.expected_outcome(case, target)
-    judgement = Judgement(case, target, contract, asked_launcher(case, target), expected_outcome, clock, explained)
+    judgement = Judgement(case, target, contract, launcher_of_case(case, target), expected_outcome, clock, explained)
     try:
         for check in checks():
             if (verdict := check.judge_all_calls(judgement, judge_once)) is not None:
@@ -88,8 +88,8 @@ def judge_once(judgement: Judgement) -> Verdict:
         judgement.launcher.prepare(case, contract)
     with clock.on("reference"):
         judgement.operands = {operand.name: operand for operand in contract.operands(case)}
-    judgement.seen, expects = _launched(judgement)
-    seen, outcome = judgement.seen, judgement.expected_outcome
+    judgement.launch_result, expects = _launched(judgement)
+    seen, outcome = judgement.launch_result, judgement.expected_outcome
     if seen.outcome is not None or not outcome.result:
         verdict = against_fault(outcome, seen)
     else:
@@ -108,7 +108,7 @@ def judge_once(judgement: Judgement) -> Verdict:
 def _compare_outputs(judgement: Judgement) -> Verdict:
     """The verdict on outputs that came back, with what the checks make of it."""
     if judgement.contradiction:
-        verdict = at_odds(judgement.contradiction)
+        verdict = contradictory_expectation(judgement.contradiction)
     else:
         for check in checks():
             check.before_comparison(judgement)
@@ -121,21 +121,21 @@ def _compare_outputs(judgement: Judgement) -> Verdict:
 def _compared_with_digits(judgement: Judgement) -> Verdict:
     """The verdict by words and real values. Where only the mathematics is wrong, floats that the launcher passes are taken as known
     to half a unit of their format, and it counts whether that explains it."""
-    verdict = _decide(judgement, judgement.seen)
+    verdict = _decide(judgement, judgement.launch_result)
     if verdict.outcome is not Outcome.WRONG_MATHEMATICS:
         return verdict
     rounded = _with_rounded_arguments(judgement)
     if rounded is None:
         return verdict
-    looser = _decide(judgement, replace(judgement.seen, real_values=rounded.real_values, hangs=rounded.hangs))
+    looser = _decide(judgement, replace(judgement.launch_result, real_values=rounded.real_values, hangs=rounded.hangs))
     return verdict if looser.failed else replace(looser, details=looser.details | {"real values": FEW_DIGITS})
 
 
-def _decide(judgement: Judgement, seen: Seen) -> Verdict:
+def _decide(judgement: Judgement, seen: LaunchResult) -> Verdict:
     return against_words(judgement.expected, [_compared(judgement, each, seen) for each in judgement.expected], seen.hangs)
 
 
-def _launched(judgement: Judgement) -> tuple[Seen, Callable[[], list[ExpectedOutput]]]:
+def _launched(judgement: Judgement) -> tuple[LaunchResult, Callable[[], list[ExpectedOutput]]]:
     """What the launch came to, and what gives what is expected: of a remote launcher it is computed during the launch."""
     case, target, contract, operands, clock = (
         judgement.case, judgement.target, judgement.contract, judgement.operands, judgement.clock,
@@ -147,7 +147,7 @@ def _launched(judgement: Judgement) -> tuple[Seen, Callable[[], list[ExpectedOut
     return seen, lambda: contract.expected(case, target, operands, seen.recorded)
 
 
-def _with_rounded_arguments(judgement: Judgement) -> Seen | None:
+def _with_rounded_arguments(judgement: Judgement) -> LaunchResult | None:
     """What an emulated launch of the case comes to, where floats that the launcher passes are known to half a unit of their format;
     None where there is no such launch."""
     case, target = judgement.case, judgement.target
@@ -155,12 +155,12 @@ def _with_rounded_arguments(judgement: Judgement) -> Seen | None:
     if there is None:
         return None
     with judgement.clock.on("launch"):
-        launcher = asked_launcher(case, there, afresh=bool(case.launcher))
+        launcher = launcher_of_case(case, there, afresh=bool(case.launcher))
         seen = launch(case, there, judgement.contract, launcher, judgement.operands, Clock(), rounded_arguments=True)
     return seen if seen.outcome is None else None
 
 
-def _compared(judgement: Judgement, expected: ExpectedOutput, seen: Seen) -> Comparison:
+def _compared(judgement: Judgement, expected: ExpectedOutput, seen: LaunchResult) -> Comparison:
     if expected.name not in seen.outputs:
         return Comparison(Outcome.WRONG_SHAPE, 0, message=f"{expected.name}: the launcher returned no such output")
     poison = seen.details.get(f"poison of {expected.name}")

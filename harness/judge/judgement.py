@@ -6,12 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.compare import Comparison
 from bitverdict.harness.judge.devices import multiprocessors_of
-from bitverdict.harness.judge.launch import AS_EVER, Allocations
-from bitverdict.harness.judge.launchers import asked_launcher
+from bitverdict.harness.judge.launch import DEFAULT_ALLOCATIONS, Allocations
+from bitverdict.harness.judge.launchers import launcher_of_case
 from bitverdict.harness.judge.remote_launcher import RemoteLauncher, launch
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
@@ -32,7 +32,7 @@ class Judgement:
     clock: Clock
     explained: bool = True
     operands: dict[str, Operand] = field(default_factory=dict)
-    seen: Seen = field(default_factory=Seen)
+    launch_result: LaunchResult = field(default_factory=LaunchResult)
     expected: list[ExpectedOutput] = field(default_factory=list)
     contradiction: str = ""
     """Why the expectation contradicts itself; then nothing is compared."""
@@ -46,12 +46,12 @@ class Judgement:
         """Whether each operand has an element, so that a kernel has something to do."""
         return all(operand.codes.size for operand in self.operands.values())
 
-    def launch_on(self, there: Target, clock: Clock, allocations: Allocations = AS_EVER) -> Seen:
+    def launch_on(self, there: Target, clock: Clock, allocations: Allocations = DEFAULT_ALLOCATIONS) -> LaunchResult:
         """What the case comes to on the emulated GPU `there`: it has as many multiprocessors as a real one."""
         with clock.on("emulated"):
             count = multiprocessors_of(self.target)
             alike = self.case if self.target.emulated else replace(self.case, schedule=f"eager on {count}" if count else "eager")
-            launcher = asked_launcher(self.case, there, afresh=True)
+            launcher = launcher_of_case(self.case, there, afresh=True)
             return launch(alike, there, self.contract, launcher, self.operands, Clock(), allocations=allocations)
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.judge.bounds_check import OutOfBounds, place_in
-from bitverdict.harness.judge.case_memory import Room, memory_of
-from bitverdict.harness.judge.classify import Seen, outcome_of
+from bitverdict.harness.judge.case_memory import MemoryReservation, memory_of
+from bitverdict.harness.judge.classify import LaunchResult, outcome_of
 from bitverdict.harness.judge.clock import WAITED, Clock
 from bitverdict.harness.judge.devices import device_of, entered
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, near_bytes, poison_word, words
@@ -37,26 +37,26 @@ class Allocations:
     """What is asked of tensors that a launcher allocates and does not fill."""
 
     followed: bool = False
-    """An emulated launch tells `Seen.unwritten_reads` and `Seen.unwritten`."""
+    """An emulated launch tells `LaunchResult.unwritten_reads` and `LaunchResult.unwritten`."""
     zeroed: str = ""
     """The one of this name holds zeros, and no poison."""
     poison: Poison | None = None
     """What they hold, and what lies around operands; None: what the case's data seed says."""
 
 
-AS_EVER = Allocations()
+DEFAULT_ALLOCATIONS = Allocations()
 
 
 def launch(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
-    entering: Callable[..., AbstractContextManager[Any]] = entered, allocations: Allocations = AS_EVER,
-) -> Seen:  # fmt: skip
+    entering: Callable[..., AbstractContextManager[Any]] = entered, allocations: Allocations = DEFAULT_ALLOCATIONS,
+) -> LaunchResult:  # fmt: skip
     """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. A case that
     needs much memory (`bitverdict.harness.judge.case_memory`) needs room first: without it the outcome is "not run". `entering` is
     `entered`, or one that also sees the device."""
-    with Room(target, memory_of(case, target, contract, operands.values()), near_bytes(operands.values())) as room:
+    with MemoryReservation(target, memory_of(case, target, contract, operands.values()), near_bytes(operands.values())) as room:
 
-        def once() -> Seen:
+        def once() -> LaunchResult:
             room.begin()
             return _launch_once(case, target, contract, launcher, operands, clock, entering, allocations, room)
 
@@ -64,13 +64,13 @@ def launch(
             forget()
             free_memory()
             seen = once()
-        return Seen(Outcome.NOT_RUN, "machine", room.short) if room.short else seen
+        return LaunchResult(Outcome.NOT_RUN, "machine", room.short) if room.short else seen
 
 
 def _launch_once(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
-    entering: Callable[..., AbstractContextManager[Any]], allocations: Allocations, room: Room,
-) -> Seen:  # fmt: skip
+    entering: Callable[..., AbstractContextManager[Any]], allocations: Allocations, room: MemoryReservation,
+) -> LaunchResult:  # fmt: skip
     import torch
 
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
@@ -160,24 +160,24 @@ def _with_words(output: Any) -> Any:
     return output.resolve_neg() if isinstance(output, Tensor) and output.is_neg() else output
 
 
-def _returned(outputs: dict[str, Any]) -> Seen:
+def _returned(outputs: dict[str, Any]) -> LaunchResult:
     """The words of what a launcher returned; anything but tensors is an outcome of its own."""
     from torch import Tensor
 
     for name, output in outputs.items():
         if not isinstance(output, Tensor):
             said = f"{name}: the launcher returned a {type(output).__name__}: it must return a tensor"
-            return Seen(Outcome.WRONG_SHAPE, message=said)
+            return LaunchResult(Outcome.WRONG_SHAPE, message=said)
         if output.is_meta:
             said = (
                 f"{name}: the launcher returned a tensor of the device meta, which has no words: return one of the operands' device"
             )
-            return Seen(Outcome.WRONG_SHAPE, message=said)
+            return LaunchResult(Outcome.WRONG_SHAPE, message=said)
     dtypes = {name: str(tensor.dtype) for name, tensor in outputs.items()}
-    return Seen(outputs={name: words(tensor).copy() for name, tensor in outputs.items()}, dtypes=dtypes)
+    return LaunchResult(outputs={name: words(tensor).copy() for name, tensor in outputs.items()}, dtypes=dtypes)
 
 
-def _changed(seen: Seen, outputs: dict[str, Any]) -> list[str]:
+def _changed(seen: LaunchResult, outputs: dict[str, Any]) -> list[str]:
     """The names of outputs that have other words by now than when the launcher returned them."""
     return [name for name, got in seen.outputs.items() if not np.array_equal(got, words(outputs[name]))]
 
@@ -188,7 +188,7 @@ def _asked_since(launcher: Callable | None) -> str:
     return asked() if asked is not None else ""
 
 
-def _keep_fault(seen: Seen, out_of_bounds: OutOfBounds | None, again: list[str], after: list[str], asked: str) -> None:
+def _keep_fault(seen: LaunchResult, out_of_bounds: OutOfBounds | None, again: list[str], after: list[str], asked: str) -> None:
     """Give `seen`, of a launch that came back, the first fault that was found afterwards. `again`: outputs in memory that was
     returned before; `after`: outputs that changed after the return; `asked`: what was asked for then."""
     if out_of_bounds is not None:

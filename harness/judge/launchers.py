@@ -15,7 +15,7 @@ from bitverdict.harness.model.feature_table import REMOTE_LAUNCHERS, resolve_fea
 from bitverdict.harness.model.targets import Target
 
 
-def asked_launcher(case: Case, target: Target, *, afresh: bool = False) -> Callable | RemoteLauncher | None:
+def launcher_of_case(case: Case, target: Target, *, afresh: bool = False) -> Callable | RemoteLauncher | None:
     """`launcher_of`, or what has another process launch: then this one never imports its file."""
     for flag, address in REMOTE_LAUNCHERS.items():
         if getattr(case, flag):

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 
 T = TypeVar("T")
@@ -19,12 +19,12 @@ T = TypeVar("T")
 class PendingLaunch:
     """A launch that goes on in another process. `answer` waits for its end."""
 
-    def __init__(self, answer: Callable[[], Seen]) -> None:
+    def __init__(self, answer: Callable[[], LaunchResult]) -> None:
         self._answer = answer
-        self._seen: Seen | None = None
+        self._seen: LaunchResult | None = None
         self.waited = 0.0  # seconds
 
-    def seen(self) -> Seen:
+    def launch_result(self) -> LaunchResult:
         """What the launch came to; waits for its end."""
         if self._seen is None:
             begun = time.perf_counter()
@@ -34,22 +34,24 @@ class PendingLaunch:
 
 
 class PendingRecord(Mapping[str, Any]):
-    """`Seen.recorded` of a pending launch: reading a part of it waits for the end."""
+    """`LaunchResult.recorded` of a pending launch: reading a part of it waits for the end."""
 
     def __init__(self, going: PendingLaunch) -> None:
         self._going = going
 
     def __getitem__(self, name: str) -> Any:
-        return self._going.seen().recorded[name]
+        return self._going.launch_result().recorded[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._going.seen().recorded)
+        return iter(self._going.launch_result().recorded)
 
     def __len__(self) -> int:
-        return len(self._going.seen().recorded)
+        return len(self._going.launch_result().recorded)
 
 
-def compute_meanwhile(going: PendingLaunch, clock: Clock, work: Callable[[Mapping[str, Any]], T]) -> tuple[Seen, Callable[[], T]]:
+def compute_meanwhile(
+    going: PendingLaunch, clock: Clock, work: Callable[[Mapping[str, Any]], T]
+) -> tuple[LaunchResult, Callable[[], T]]:
     """What a launch came to; and what gives what `work` made of its record meanwhile, or raises what that raised.
 
     The time that both took is the launch's: what `work` took longer goes into the bucket `reference`."""
@@ -61,7 +63,7 @@ def compute_meanwhile(going: PendingLaunch, clock: Clock, work: Callable[[Mappin
     except Exception as error:  # told where the launch was no fault: else nobody asks what is expected
         failed = error
     worked = time.perf_counter() - begun - going.waited
-    seen = going.seen()
+    seen = going.launch_result()
     launched = sum(clock.buckets.values()) - before
     clock.buckets["reference"] = clock.buckets.get("reference", 0.0) + max(worked - launched, 0.0)
 

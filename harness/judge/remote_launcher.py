@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
-from bitverdict.harness.judge.launch import AS_EVER, Allocations
+from bitverdict.harness.judge.launch import DEFAULT_ALLOCATIONS, Allocations
 from bitverdict.harness.judge.launch import launch as launch_here
 from bitverdict.harness.judge.pending_launch import PendingLaunch
 from bitverdict.harness.model.case import Case, Operand
@@ -34,7 +34,7 @@ class RemoteLauncher(ABC):
         operands: Mapping[str, Operand],
         clock: Clock,
         rounded_arguments: bool = False,
-        allocations: Allocations = AS_EVER,
+        allocations: Allocations = DEFAULT_ALLOCATIONS,
     ) -> PendingLaunch:
         """Launch `case` there, and return before the launch ends."""
 
@@ -46,10 +46,10 @@ class RemoteLauncher(ABC):
         operands: Mapping[str, Operand],
         clock: Clock,
         rounded_arguments: bool = False,
-        allocations: Allocations = AS_EVER,
-    ) -> Seen:
+        allocations: Allocations = DEFAULT_ALLOCATIONS,
+    ) -> LaunchResult:
         """As `begin`, and wait for the end."""
-        return self.begin(case, target, contract, operands, clock, rounded_arguments, allocations).seen()
+        return self.begin(case, target, contract, operands, clock, rounded_arguments, allocations).launch_result()
 
     @abstractmethod
     def stand_in(self, folders: Sequence[str], address: str) -> Any:
@@ -65,8 +65,8 @@ def launch(
     clock: Clock,
     *,
     rounded_arguments: bool = False,
-    allocations: Allocations = AS_EVER,
-) -> Seen:
+    allocations: Allocations = DEFAULT_ALLOCATIONS,
+) -> LaunchResult:
     """`bitverdict.harness.judge.launch.launch` in this process, or in that of a remote launcher."""
     if isinstance(launcher, RemoteLauncher):
         return launcher.launch(case, target, contract, operands, clock, rounded_arguments, allocations)

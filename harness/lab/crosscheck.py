@@ -30,7 +30,7 @@ from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.workers.gpu_lease import free_places
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.stopping import Stopping
-from bitverdict.harness.workers.task import MEASURED, Task, measured
+from bitverdict.harness.workers.task import TASK_RESULT, Task, task_result_of
 from bitverdict.reference.tensor_core import Instruction, product
 
 _MIXED_CASES = 8  # drawn for each worker at a time
@@ -179,13 +179,13 @@ def compared(hardware: Target, given: Mapping) -> Verdict:
         message=row["wrong"].strip().rpartition("\n")[2],
         basis=Basis.WORDS if row["words"] else Basis.NOTHING,
         words=row["words"],
-        details={MEASURED: row},
+        details={TASK_RESULT: row},
     )
 
 
 def row_of(task: Task, hardware: Target, verdict: Verdict) -> dict:
     """The row of a comparison that came to `verdict`. That a worker died or hung over it is wrong, by the verdict's name."""
-    row = measured(verdict)
+    row = task_result_of(verdict)
     if row is None:
         contract = resolve(task.contract)
         at = f" ({verdict.location})" if verdict.location else ""

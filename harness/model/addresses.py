@@ -61,9 +61,9 @@ _known: dict[str, Any] = {}
 _known_afresh: dict[str, Callable[[], Any]] = {}
 
 
-def know(address: str, found: Any) -> None:
-    """From here on `address` leads to `found` in this process, whose module is imported already, maybe by another name."""
-    _known[address] = found
+def register_loaded(address: str, loaded: Any) -> None:
+    """Have `address` lead to `loaded` in this process, whose module is imported already, maybe by another name."""
+    _known[address] = loaded
 
 
 @contextmanager
@@ -79,7 +79,7 @@ def standing_in(address: str, found: Any, afresh: Callable[[], Any]) -> Iterator
             _known[address] = before[1]
 
 
-def look_in(folders: Iterable[str]) -> None:
+def add_search_path(folders: Iterable[str]) -> None:
     """Have imports look in `folders` first, in their order; those that are looked in already stay where they are."""
     missing = [folder for folder in folders if folder not in sys.path]
     sys.path[:0] = missing

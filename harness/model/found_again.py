@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.model.addresses import know
+from bitverdict.harness.model.addresses import register_loaded
 from bitverdict.harness.model.paths import IMPORTED_FROM, is_foreign
 from bitverdict.harness.model.usage import UsageError
 
@@ -27,7 +27,7 @@ class FoundAgain:
         if self._found is None:
             file, name = self._file(), self._name()
             address = f"{file}:{name}"
-            know(address, self.held())
+            register_loaded(address, self.held())
             self._found = address, search_path(file)
         return self._found
 

@@ -27,7 +27,7 @@ from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult, append, digest_of, read
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.task import MEASURED, Task, measured
+from bitverdict.harness.workers.task import TASK_RESULT, Task, task_result_of
 
 BACKSTOP = 600.0
 """Seconds of one mutant in a worker, after which the worker is ended. Each case has limits of its own, which come first."""
@@ -166,7 +166,7 @@ def _judged(pool: WorkerPool, place: int, plan: Planned, mutant: GeneratedMutant
     }
     task = Task(function=f"{__name__}:in_worker", contract=plan.kernel.contract_address, given=given)
     verdict = pool.judge(task, plan.target, place=place)
-    if (found := measured(verdict)) is not None:
+    if (found := task_result_of(verdict)) is not None:
         result = MutantResult.from_json(found)
     elif verdict.outcome in ENDED_BY:
         ended = MutantResult(mutant=mutant.id, end=End.KILLED, target=plan.target.name, message=verdict.message[:300])
@@ -183,7 +183,7 @@ def in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
     if mutant.kind is Kind.SOURCE:
         kernel.kills |= killed
     result = kernel.judge(mutant, ordered(cases, list(killed)), until_first=given["until_first"])
-    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: result.to_json()})
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: result.to_json()})
 
 
 def generate_programs(

@@ -14,7 +14,7 @@ from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import GeneratedMutant, Kind
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.task import MEASURED, Task, measured
+from bitverdict.harness.workers.task import TASK_RESULT, Task, task_result_of
 
 MOST_TOLD = 5  # cases that fail without any mutant
 
@@ -33,7 +33,7 @@ def generated(pool: WorkerPool, kernel: Kernel, target: Target, kinds: Sequence[
     given = {"kernel": kernel.address, "like": kernel.like, "kinds": list(kinds)}
     task = Task(function=f"{__name__}:in_worker", contract=kernel.contract_address, given=given)
     verdict = pool.judge(task, target)
-    if (found := measured(verdict)) is None:
+    if (found := task_result_of(verdict)) is None:
         raise UsageError(f"mutate {kernel.address}: {verdict.message}")
     return Generated(tuple(map(GeneratedMutant.from_json, found["mutants"])), found["cases"], tuple(found["failing"]))
 
@@ -50,4 +50,4 @@ def in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
     if Kind.PROGRAM in given["kinds"]:
         mutants += under.programs.generate(cases)
     found = {"mutants": [each.to_json() for each in mutants], "cases": len(cases), "failing": failing[:MOST_TOLD]}
-    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: found})
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: found})

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from bitverdict.harness.model.addresses import load, look_in, resolve
+from bitverdict.harness.model.addresses import add_search_path, load, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.imported_names import imported_names
@@ -54,7 +54,7 @@ class Kernel:
     def contract(self) -> Contract:
         """The contract that says what is expected. UsageError where there is none."""
         if self.file is not None:
-            look_in([str(self.file.parent)])
+            add_search_path([str(self.file.parent)])
         return resolve(self.contract_address)
 
     def cases(self, target: Target) -> list[Case]:
@@ -71,7 +71,7 @@ class Kernel:
                 said = f"{did_you_mean(self.address, known)}; known: {', '.join(known)}; or give FILE:FUNCTION"
                 raise UsageError(f"mutate {self.address}: no such kernel{said}")
             return import_module(f"bitverdict.kernels.{self.address}")
-        look_in([str(self.file.parent)])
+        add_search_path([str(self.file.parent)])
         load(self.address, unwrapped=False)
         return next(each for each in _modules() if Path(str(each.__file__)).resolve() == self.file)
 

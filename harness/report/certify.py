@@ -15,7 +15,7 @@ from bitverdict.harness.report.own_sources import packed
 from bitverdict.harness.report.pack import VERSION, Pack, clause_of, clauses, expected_of
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.first_launches import shown_by
+from bitverdict.harness.session.first_launches import make_first_launch
 from bitverdict.harness.session.replay import Judges
 from bitverdict.harness.session.reproducers import versions
 
@@ -30,7 +30,7 @@ def certified(sources: Sequence[CaseSource], judges: Judges, known: Sequence[Map
     check_known(known)
     records: list[dict[str, Any]] = []
     for asked in sources:
-        contract, seen = asked.contract, shown_by(asked, judges)
+        contract, seen = asked.contract, make_first_launch(asked, judges)
         source = seen.source
         for case in source.required():
             verdict = seen.verdicts.get((source.target.name, case.key)) or judges.judge(case, source.target)

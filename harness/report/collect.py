@@ -27,7 +27,7 @@ from bitverdict.harness.session.failure_report import TOLD_ELSEWHERE, cells
 from bitverdict.harness.session.reproducers import versions
 from bitverdict.harness.session.tally import Tally
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.task import measured
+from bitverdict.harness.workers.task import task_result_of
 
 MOST_EXAMINED = 12  # failing cases of a run that are launched again for pictures
 NOT_A_CASE = TOLD_ELSEWHERE | {"timeline", "in flight", "text"}
@@ -179,7 +179,7 @@ def _examined(case: Case, where: Target, verdict: Verdict, pool: WorkerPool | No
         answered = pool.judge(task_of(case), there)  # type: ignore[arg-type]
     except (EmulatedFault, OSError) as error:
         return {}, f"the launch for the pictures failed: {error}"
-    found = measured(answered)
+    found = task_result_of(answered)
     if found is None:
         return {}, f"the launch for the pictures ended with {answered.outcome}: {answered.message}"
     return found, ""

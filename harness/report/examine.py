@@ -20,13 +20,13 @@ from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.judge.launchers import launcher_of
 from bitverdict.harness.judge.real_values import mathematics
-from bitverdict.harness.model.addresses import look_in, resolve
+from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, ExpectedOutput, Undecided, case_from_record
 from bitverdict.harness.model.paths import relative
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.workers.task import MEASURED, Task
+from bitverdict.harness.workers.task import TASK_RESULT, Task
 
 ROWS, COLUMNS = 32, 64  # cells of a map
 BINS = range(-8, 9)  # powers of two of a histogram; the outer ones hold what lies beyond
@@ -40,10 +40,10 @@ def task_of(case: Case) -> Task:
 
 def examined(target: Target, given: Mapping[str, Any]) -> Verdict:
     """The task: what `examine` found, as what was measured."""
-    look_in(given["case"].get("search_path", ()))
+    add_search_path(given["case"].get("search_path", ()))
     contract = resolve(given["case"]["contract"])
     found = examine(case_from_record(contract, given["case"]), target, contract)
-    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: found})
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: found})
 
 
 class _Watched:

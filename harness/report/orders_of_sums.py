@@ -14,8 +14,8 @@ from typing import Any
 
 from bitverdict.harness.checks.sums.recovered import Recovered, recovered
 from bitverdict.harness.checks.sums.words import same_launch
-from bitverdict.harness.judge.launchers import asked_launcher
-from bitverdict.harness.model.addresses import look_in, resolve
+from bitverdict.harness.judge.launchers import launcher_of_case
+from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
@@ -123,14 +123,14 @@ def cases_of(contract: Contract, target: Target, launcher: str, count: int, sear
 def survey(contract: Contract, cases: Iterable[tuple[Case, Target]]) -> Iterator[Row]:
     """The order of each case, one after another in this process."""
     for case, target in cases:
-        yield Row(case, target, recovered(case, target, contract, asked_launcher(case, target)))
+        yield Row(case, target, recovered(case, target, contract, launcher_of_case(case, target)))
 
 
 def contract_at(address: str) -> Contract:
     """The contract of a kernel's stem, or of FILE:FUNCTION, whose folder is looked in for its modules."""
     place = address.rpartition(":")[0]
     if place.endswith(".py"):
-        look_in([str(Path(place).resolve().parent)])
+        add_search_path([str(Path(place).resolve().parent)])
     return resolve(address)
 
 

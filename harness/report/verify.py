@@ -26,7 +26,7 @@ from bitverdict.harness.report.own_sources import placed
 from bitverdict.harness.report.pack import Pack, clause_of, clauses, expected_of
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.first_launches import shown_by
+from bitverdict.harness.session.first_launches import make_first_launch
 from bitverdict.harness.session.replay import Judges
 
 SHARE, LEAST = 0.1, 8
@@ -158,7 +158,7 @@ def _list(address: str, launcher: str, machine: Target, cases: list[Case], about
 def _due(source: CaseSource, judges: Judges, cases: list[Case], found: Verified) -> None:
     """The pack has the required cases and no others: also those that a user's launcher is asked for what its first launch shows."""
     where = source.target.name
-    due = {_key(case): case for case in shown_by(source, judges).source.required()}
+    due = {_key(case): case for case in make_first_launch(source, judges).source.required()}
     keys = {_key(case) for case in cases}
     if missing := [case for key, case in due.items() if key not in keys]:
         found.wrong.append(f"{where}: {len(missing)} required cases are not in the pack, the first {describe(missing[0])}")

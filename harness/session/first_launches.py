@@ -18,9 +18,9 @@ from bitverdict.harness.session.replay import Judges
 
 
 @dataclass(frozen=True)
-class Seen:
-    """`source` with what its first launch shows. `verdicts`: that of the launch, by target's name and case's key; it counts where
-    the case comes up again."""
+class FirstLaunches:
+    """A case source that knows what its first launch showed. `verdicts`: that of the launch, by target's name and case's key; it
+    counts where the case comes up again."""
 
     source: CaseSource
     verdicts: Mapping[tuple[str, str], Verdict] = field(default_factory=dict)
@@ -39,11 +39,11 @@ def as_shown(source: CaseSource, verdict: Verdict | None) -> CaseSource:
     return source if verdict is None else replace(source, shown=shown(verdict.recorded))
 
 
-def shown_by(source: CaseSource, judges: Judges) -> Seen:
+def make_first_launch(source: CaseSource, judges: Judges) -> FirstLaunches:
     """`source` with what its first launch shows, which `judges` make now."""
     first = first_launch(source)
     if first is None:
-        return Seen(source)
+        return FirstLaunches(source)
     case, seeing = first
     verdict = judges.judge(case, seeing)
-    return Seen(as_shown(source, verdict), {(seeing.name, case.key): verdict})
+    return FirstLaunches(as_shown(source, verdict), {(seeing.name, case.key): verdict})

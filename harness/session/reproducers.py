@@ -22,7 +22,7 @@ from pathlib import Path
 from bitverdict import __version__
 from bitverdict.harness.judge.instrumentation import read_again
 from bitverdict.harness.judge.machine_faults import writing
-from bitverdict.harness.model.addresses import look_in, resolve
+from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.case_fields import check_case
 from bitverdict.harness.model.contract import case_from_record
@@ -208,7 +208,7 @@ def restored(seed: Reproducer, *, embedded: bool = False) -> tuple[Case, list[st
         read_again()
     if record.get("sealed"):
         seal(record["launcher"])
-    look_in(record.get("search_path", ()))
+    add_search_path(record.get("search_path", ()))
     contract = resolve(record["contract"])
     try:
         case = case_from_record(contract, record)

@@ -18,7 +18,7 @@ from bitverdict.harness.model.certificate import TELLS_NOTHING
 from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision, Verdict
 from bitverdict.harness.session.completeness import Completeness
 from bitverdict.harness.session.scope import Scope
-from bitverdict.harness.session.told_apart import ToldApart
+from bitverdict.harness.session.told_apart import Discrimination
 
 OWN_BUCKETS = (
     "transfer",
@@ -97,7 +97,7 @@ class Tally:
     left_out: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
     scope: Scope = field(default_factory=Scope)
     completeness: Completeness = field(default_factory=Completeness)
-    told_apart: ToldApart = field(default_factory=ToldApart)
+    told_apart: Discrimination = field(default_factory=Discrimination)
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
     drawn: int = 0  # cases that a pytest node drew
     few_drawn: str = ""  # why they are fewer than its profile asks for

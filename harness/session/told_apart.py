@@ -1,4 +1,4 @@
-"""What the passing cases of a run could have told apart, by contract and target, and what none of them could."""
+"""Which wrong variants of a kernel the passing cases of a run would have exposed, by contract and target, and which none would."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OF_A_RUN = (Kind.CONSTANT, Kind.PRECISION)
 
 
 @dataclass
-class ToldApart:
-    """Counted over the certificates of a run."""
+class Discrimination:
+    """How many cases expose each wrong variant, counted over the certificates of a run."""
 
     places: dict[tuple[str, str], Subjects] = field(default_factory=dict)  # (contract, target) ->
     cases: dict[tuple[str, str], int] = field(default_factory=dict)  # that have a certificate

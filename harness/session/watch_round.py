@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, NoReturn
 
-from bitverdict.harness.model.addresses import load, look_in, resolve
+from bitverdict.harness.model.addresses import add_search_path, load, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, case_from_record
 from bitverdict.harness.model.feature_table import isolation
@@ -209,7 +209,7 @@ def _round(connection: Connection, watched: Watched, folder: Path) -> None:
 def _judge(pool: WorkerPool, watched: Watched, first: list[dict], tell: Callable[[Event], None]) -> None:
     file = watched.file
     if file is not None:
-        look_in([str(file.parent)])
+        add_search_path([str(file.parent)])
     try:
         sources = watched.sources()
     except UsageError as error:

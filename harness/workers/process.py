@@ -36,7 +36,7 @@ from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.verdict import DEVICE_FAULTS, Verdict
 from bitverdict.harness.workers.forkserver import _forkserver, _starting
 from bitverdict.harness.workers.start import PLAIN, Program, Start
-from bitverdict.harness.workers.task import Task, performed
+from bitverdict.harness.workers.task import Task, perform
 
 PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
 SLICE = 0.25  # seconds between two looks at whether the run was interrupted
@@ -270,7 +270,7 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
         if record is None:
             return
         try:
-            verdict = settled(performed(record, target), target)
+            verdict = settled(perform(record, target), target)
         except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
             verdict = failure(error)
         dead = not target.emulated and verdict.outcome in DEVICE_FAULTS

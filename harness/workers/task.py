@@ -10,23 +10,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bitverdict.harness.model.addresses import load, look_in, resolve
+from bitverdict.harness.model.addresses import add_search_path, load, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.sealing import seal
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Verdict
 
-MEASURED = "measured"
+TASK_RESULT = "measured"
+"""In the details of a task's verdict: what its function returned beside the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
     """`function` is ``package.module:name``. A worker calls it as ``function(target, given)``, and it returns a `Verdict`.
 
-    What else it found stands in that verdict's ``details["measured"]`` (`measured`). `given` and what was found go through JSON.
-    `contract` is the address of the kernel's contract, by which failures that would come again are told. `timeout` is in seconds;
-    None: the worker pool's.
+    What else it found stands in that verdict's ``details["measured"]`` (`task_result_of`). `given` and what was found go through
+    JSON. `contract` is the address of the kernel's contract, by which failures that would come again are told. `timeout` is in
+    seconds; None: the worker pool's.
     """
 
     function: str
@@ -38,22 +39,23 @@ class Task:
         return {"task": self.function, "contract": self.contract, "given": dict(self.given)}
 
 
-def performed(record: Mapping, target: Target) -> Verdict:
-    """The verdict on the case or the task of `record`, in this process. Raises what the contract or the function raises."""
+def perform(record: Mapping, target: Target) -> Verdict:
+    """Judge the case, or call the task's function, of `record` in this process. Raises what the contract or the function raises."""
     if "task" in record:
         return load(record["task"])(target, record["given"])
     from bitverdict.harness.judge.judge import judge  # not where a task is only handed over
 
     if record.get("sealed"):
         seal(record["launcher"])
-    look_in(record.get("search_path", ()))
+    add_search_path(record.get("search_path", ()))
     contract = resolve(record["contract"])
     return judge(case_from_record(contract, dict(record)), target, contract)
 
 
-def measured(verdict: Verdict) -> Any:
-    """What a task found; None where it left a verdict of its end alone: a death, a hang, an error, or not judged."""
-    return verdict.details.get(MEASURED)
+def task_result_of(verdict: Verdict) -> Any:
+    """The result of a task besides its verdict; None where it left a verdict of its end alone: a death, a hang, an error, or not
+    judged."""
+    return verdict.details.get(TASK_RESULT)
 
 
 def timeout_of(work: Case | Task, otherwise: float) -> float:

@@ -13,7 +13,7 @@ import pytest
 from bitverdict.harness.checks.certificate import again
 from bitverdict.harness.checks.certificate.certify import certificate
 from bitverdict.harness.checks.certificate.constants import RULES
-from bitverdict.harness.checks.certificate.telling import telling
+from bitverdict.harness.checks.certificate.telling import choose_discriminating_seed
 from bitverdict.harness.contracts.oracle import dot_scaled_lowering, row_mathematics
 from bitverdict.harness.emulator.numerics import matrix_products
 from bitverdict.harness.judge.clock import Clock
@@ -200,7 +200,7 @@ def test_a_required_case_of_one_product_is_fed_what_shows(launcher: str) -> None
     case = replace(matmul("fp16", "fp32", "integers", m=1, n=1, k=1), launcher=launcher)
     seeds = (replace(case, data_seed=seed) for seed in range(99))
     zero = next(each for each in seeds if not any(operand.codes.any() for operand in MATMUL.operands(each)))
-    other = telling(zero, MATMUL, target("emulated:sm_90"))
+    other = choose_discriminating_seed(zero, MATMUL, target("emulated:sm_90"))
     assert other != zero and replace(other, data_seed=0, regime="") == replace(zero, data_seed=0, regime="")
     assert all(each.codes.any() for each in MATMUL.operands(other))
-    assert telling(other, MATMUL, target("emulated:sm_90")) == other
+    assert choose_discriminating_seed(other, MATMUL, target("emulated:sm_90")) == other

@@ -13,7 +13,7 @@ from bitverdict.harness.checks.explain.evaluation import evaluated, operations, 
 from bitverdict.harness.checks.explain.evidence import Evidence, Finding, Fit
 from bitverdict.harness.checks.explain.places import moved
 from bitverdict.harness.contracts.oracle.explained import product_mathematics, rms_norm, rows_mathematics, scaled_product
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Outcome
@@ -61,7 +61,7 @@ def caused(
         exact_error=np.full(exact.shape, 1e-12),
         **({"tile": (32, 32), "k_block": 32} if exact.ndim == 2 else {}),
     )
-    seen = Seen(outputs={name: words(came)}, recorded=LAUNCH, real_values={name: Reals(came)} if real else {})
+    seen = LaunchResult(outputs={name: words(came)}, recorded=LAUNCH, real_values={name: Reals(came)} if real else {})
     return cause_of(mathematics, expected, seen, Outcome.WRONG_MATHEMATICS if real else Outcome.OUTSIDE_BOUND, **more)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from bitverdict.harness.checks.explain.cause import cause_of
 from bitverdict.harness.checks.explain.evaluation import evaluated
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Outcome
@@ -36,7 +36,7 @@ def said_of(function: Callable, operands: dict, came: np.ndarray, formats: dict 
         exact_error=np.full(exact.shape, 1e-12),
     )  # fmt: skip
     words = encode(FORMATS["fp32"], came).view(np.uint32)
-    seen = Seen(outputs={"y": words}, real_values={"y": Reals(came)})
+    seen = LaunchResult(outputs={"y": words}, real_values={"y": Reals(came)})
     found = cause_of(mathematics, expected, seen, Outcome.WRONG_MATHEMATICS)
     return "" if found is None else found.sentence
 

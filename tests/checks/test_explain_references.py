@@ -10,7 +10,7 @@ import pytest
 
 from bitverdict.harness.checks.explain.cause import Cause, cause_of
 from bitverdict.harness.checks.explain.evaluation import evaluated
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
@@ -57,7 +57,7 @@ def caused(
     whole = there[outputs[wrong]].dtype.kind in "iu"
     outcome = Outcome.WRONG_WORDS if whole else Outcome.LOST_PRECISION if lost else Outcome.WRONG_MATHEMATICS
     others = [each for place, each in enumerate(expected) if place != wrong]
-    return cause_of(mathematics, expected[wrong], Seen(outputs=words, real_values=reals), outcome, poison, others)
+    return cause_of(mathematics, expected[wrong], LaunchResult(outputs=words, real_values=reals), outcome, poison, others)
 
 
 def rms_norm(xp: Any, x: Any, w: Any) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 from bitverdict.harness.checks.sums.recovered import Recovered, recovered
 from bitverdict.harness.checks.sums.words import TOLD
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.judge.launchers import asked_launcher
+from bitverdict.harness.judge.launchers import launcher_of_case
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
@@ -57,7 +57,7 @@ def case_of(address: str, line: str) -> tuple[Any, Case]:
 
 def order_of(name: str, line: str = "") -> Recovered:
     contract, case = case_of(BY_NAME[name].address, line or BY_NAME[name].small)
-    return recovered(case, SM_90, contract, asked_launcher(case, SM_90))
+    return recovered(case, SM_90, contract, launcher_of_case(case, SM_90))
 
 
 def test_the_recovered_tree_is_the_one_that_the_launcher_has() -> None:

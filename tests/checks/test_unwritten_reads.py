@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from bitverdict.harness.checks.explain.unwritten_reads import KIND, Relaunch, nobody_wrote
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.checks.explain.unwritten_reads import KIND, Relaunch, explain_by_unwritten_input
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launch import Allocations
 from bitverdict.harness.model.case import Case
@@ -59,10 +59,10 @@ def test_what_is_selected_away_is_no_cause_of_another_failure(launcher: str) -> 
     assert found.details.get("cause_kind") != KIND
 
 
-def launched(off: float) -> Seen:
+def launched(off: float) -> LaunchResult:
     """Three fp32 elements 1, 2, 3 whose real values are `off`, too little for their words."""
     reals = SimpleNamespace(value=np.arange(1.0, 4.0) + off, error=np.full(3, 1e-15))
-    seen = Seen(outputs={"c": np.arange(1, 4, dtype=np.float32).view(np.uint32)}, real_values={"c": reals})
+    seen = LaunchResult(outputs={"c": np.arange(1, 4, dtype=np.float32).view(np.uint32)}, real_values={"c": reals})
     seen.unwritten_reads, seen.unwritten = (("k.py:1", "room", "the first at [0]"),), {"c": np.zeros(3, bool)}
     return seen
 
@@ -76,10 +76,10 @@ def test_poison_too_small_for_a_word_is_told_where_zeros_are_right() -> None:
     def told(with_zeros: float) -> str:
         first = launched(1e-12)
 
-        def once_more(allocations: Allocations) -> Seen:
+        def once_more(allocations: Allocations) -> LaunchResult:
             return launched(with_zeros) if allocations.zeroed else first
 
-        found = nobody_wrote(expected, first, Relaunch(first, once_more))
+        found = explain_by_unwritten_input(expected, first, Relaunch(first, once_more))
         return "" if found is None else found.sentence
 
     assert told(0.0) == "reads words that nobody wrote (k.py:1): room, the first at [0]; with zeros there c is right"

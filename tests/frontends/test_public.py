@@ -42,7 +42,7 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
     """The tests of a user's repository, imported."""
     folder = users_repository.make(tmp_path_factory.mktemp("mine"), users_repository.FLAT)
     before, modules = list(sys.path), set(sys.modules)
-    addresses.look_in([str(folder)])
+    addresses.add_search_path([str(folder)])
     addresses.load(f"{folder}/my_tests.py:test_scale")
     yield next(module for name, module in sys.modules.items() if name.startswith("_loaded_my_tests"))
     sys.path[:] = before

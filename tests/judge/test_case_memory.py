@@ -15,8 +15,8 @@ import torch
 
 from bitverdict.harness.judge import case_memory, far_views
 from bitverdict.harness.judge import launch as launching
-from bitverdict.harness.judge.case_memory import COUNTED, NoRoom, Room, memory_of
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.case_memory import COUNTED, MemoryReservation, NoRoom, memory_of
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations
 from bitverdict.harness.model.case import Operand
@@ -66,7 +66,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
         both, lock = threading.Barrier(2), threading.Lock()
         now, seen = 0, list[int]()
 
-        def once(*given: Any) -> Seen:
+        def once(*given: Any) -> LaunchResult:
             nonlocal now
             if workspace:
                 given[-1].take(workspace)
@@ -79,7 +79,7 @@ def together(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., int]]:
                 pass
             with lock:
                 now -= 1
-            return Seen(Outcome.PASS)
+            return LaunchResult(Outcome.PASS)
 
         def judge() -> None:
             launching.launch(None, GPU, contract(), None, operands(side), Clock())  # type: ignore[arg-type]
@@ -105,7 +105,7 @@ def test_what_a_launcher_allocates_counts_as_it_comes(together: Callable[..., in
 
 
 def test_the_mutant_that_counts_no_workspace_is_noticed(together: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Room, "take", lambda room, size: None)
+    monkeypatch.setattr(MemoryReservation, "take", lambda room, size: None)
     assert together(64, 2 << 30) == 2
 
 
@@ -113,11 +113,11 @@ def test_a_case_whose_launcher_finds_no_room_is_not_run(monkeypatch: pytest.Monk
     """Also where the launcher takes the exception and goes on without."""
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (4 << 30, 80 << 30))
 
-    def once(*given: Any) -> Seen:
+    def once(*given: Any) -> LaunchResult:
         with pytest.raises(NoRoom):
             given[-1].take(1 << 30)
             given[-1].take(1 << 30)
-        return Seen(Outcome.PASS)
+        return LaunchResult(Outcome.PASS)
 
     monkeypatch.setattr(launching, "_launch_once", once)
     seen = launching.launch(None, GPU, contract(), None, operands(64), Clock())  # type: ignore[arg-type]
@@ -129,12 +129,12 @@ def test_a_launch_tells_its_room_what_the_launcher_allocates(monkeypatch: pytest
     """Without room for it the case is not run, and its launcher gets no tensor."""
     where, asked = target("emulated:sm_90"), list[int]()
 
-    def launched(taken: Callable[[Room, int], None]) -> Seen:
-        monkeypatch.setattr(Room, "take", taken)
+    def launched(taken: Callable[[MemoryReservation, int], None]) -> LaunchResult:
+        monkeypatch.setattr(MemoryReservation, "take", taken)
         given = {each.name: each for each in CONTRACT.operands(case(5))}
         return launching.launch(case(5), where, CONTRACT, None, given, Clock())
 
-    def none(room: Room, size: int) -> None:
+    def none(room: MemoryReservation, size: int) -> None:
         room.short = "no room at all"
         raise NoRoom(room.short)
 
@@ -148,12 +148,12 @@ def test_a_thread_of_autograds_may_be_the_one_that_allocates(monkeypatch: pytest
     monkeypatch.setattr(far_views, "PATIENCE", 0.2)
     with ThreadPoolExecutor(1) as engine:
         for _ in range(2):
-            with Room(GPU, 0, 0) as room:
+            with MemoryReservation(GPU, 0, 0) as room:
                 engine.submit(room.take, 2 << 30).result()
-                with Room(GPU, 0, 0) as other, pytest.raises(NoRoom, match="another process judged"):
+                with MemoryReservation(GPU, 0, 0) as other, pytest.raises(NoRoom, match="another process judged"):
                     other.take(2 << 30)
         assert not engine.submit(far_views.is_admitted).result() and not far_views.is_admitted()
-        with far_views.admitted(8 << 30, GPU), Room(GPU, 0, 0) as room:  # a study's: its engine waits for nobody
+        with far_views.admitted(8 << 30, GPU), MemoryReservation(GPU, 0, 0) as room:  # a study's: its engine waits for nobody
             engine.submit(room.take, 2 << 30).result()
 
 
@@ -163,13 +163,13 @@ def test_a_second_launch_counts_anew_and_a_guard_asks_before_it_allocates(monkey
     with guarded_allocations(Guard(Poison.of(1), asked=asked.append)):
         assert torch.empty(1 << 20).numel() and torch.zeros(3).numel()
     assert len(asked) == 2 and 1 << 22 <= asked[0] < 1 << 24 and asked[1] < asked[0]
-    with Room(GPU, 0, 0) as room:
+    with MemoryReservation(GPU, 0, 0) as room:
         for _ in range(3):
             room.begin()
             room.take(1 << 30)
         with pytest.raises(NoRoom):
             room.take(1 << 30)
-    with Room(target("emulated:sm_90"), 0, 0) as room:
+    with MemoryReservation(target("emulated:sm_90"), 0, 0) as room:
         room.take(1 << 40)
 
 
@@ -182,7 +182,7 @@ def test_a_need_that_is_one_number_for_all_cases_is_noticed(together: Callable[.
 
 def test_a_large_case_is_not_run_where_less_is_free_than_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (6 << 30, 80 << 30))
-    monkeypatch.setattr(launching, "_launch_once", lambda *given: Seen(Outcome.PASS))
+    monkeypatch.setattr(launching, "_launch_once", lambda *given: LaunchResult(Outcome.PASS))
     seen = launching.launch(None, GPU, contract(), None, operands(1 << 15), Clock())  # type: ignore[arg-type]
     assert seen.outcome is Outcome.NOT_RUN
     assert seen.message == "6.0 GiB of operands and results: 6.0 of 80.0 GiB are free on cuda:0"

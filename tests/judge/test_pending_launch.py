@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.contracts.oracle import gemm_bound
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.pending_launch import PendingLaunch, compute_meanwhile
 from bitverdict.harness.model.contract import Undecided
@@ -24,10 +24,10 @@ class Launch:
         self.seconds, self.recorded, self.done, self.clock = seconds, recorded, list[str](), Clock()
         self.going = PendingLaunch(self._answer)
 
-    def _answer(self) -> Seen:
+    def _answer(self) -> LaunchResult:
         self.done.append("waited")
         self.clock.buckets["launch"] = self.seconds
-        return Seen(recorded=self.recorded)
+        return LaunchResult(recorded=self.recorded)
 
     def noted(self, what: str) -> None:
         self.done.append(what)
@@ -36,7 +36,7 @@ class Launch:
 def test_it_is_computed_before_the_answer_is_waited_for() -> None:
     launch = Launch()
     seen, told = compute_meanwhile(launch.going, launch.clock, lambda recorded: launch.noted("computed") or 7)
-    assert launch.done == ["computed", "waited"] and seen is launch.going.seen() and told() == 7
+    assert launch.done == ["computed", "waited"] and seen is launch.going.launch_result() and told() == 7
     assert launch.done.count("waited") == 1
 
 

@@ -26,7 +26,7 @@ from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.model.verdict import Outcome as Ending
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.task import Task, measured
+from bitverdict.harness.workers.task import Task, task_result_of
 
 OURS = Package("ours", "1")
 
@@ -231,7 +231,7 @@ def test_a_batch_without_an_outcome_is_an_error_of_the_harness(tmp_path: Path) -
         "entries": ["no such"],
     }
     with pytest.raises(RuntimeError, match="no outcome"):
-        measured(corpus_fleet.judged(target("emulated:sm_90"), given))
+        task_result_of(corpus_fleet.judged(target("emulated:sm_90"), given))
 
 
 def test_the_page_counts_the_executed_and_names_each_that_is_not_right() -> None:

@@ -23,7 +23,7 @@ from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.one_thread import VARIABLES
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.task import Task, measured
+from bitverdict.harness.workers.task import Task, task_result_of
 from tests.support.vector_add import case as vector_add
 
 MATMUL = resolve("matmul")
@@ -34,7 +34,7 @@ HOPPER = target("emulated:sm_90")
 
 def compare(case: Case) -> dict:
     """The row of `case` on the emulated machine, compared in this process."""
-    return measured(crosscheck.compared(HOPPER, crosscheck.task_of(case).given))
+    return task_result_of(crosscheck.compared(HOPPER, crosscheck.task_of(case).given))
 
 
 def case(**fields: object) -> Case:
@@ -83,7 +83,7 @@ def test_a_crosscheck_goes_on_to_its_words_on_one_thread_a_worker(tmp_path: Path
     assert len({row["key"] for row in rows}) == len(rows) >= 2
     with WorkerPool(journal=Journal(tmp_path / "one.jsonl")) as pool:
         told = pool.judge(Task(function="tests.support.worker_tasks:threads", contract=""), HOPPER)
-    assert measured(told) == {"threads": 1, **dict.fromkeys(VARIABLES, "1")} and os.environ[VARIABLES[0]] == "5"
+    assert task_result_of(told) == {"threads": 1, **dict.fromkeys(VARIABLES, "1")} and os.environ[VARIABLES[0]] == "5"
 
 
 @pytest.mark.parametrize(("fault", "outcome"), [("segfault", "segmentation fault"), ("hang", "timeout"), ("wrong", "")])
@@ -100,7 +100,7 @@ def test_what_was_asked_without_moved_models_is_shown_without_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     """The command's own words, on a GPU that is stood in for: what it compares comes from `crosscheck`."""
-    row = measured(crosscheck.compared(HOPPER, crosscheck.task_of(case(), moved=False).given))
+    row = task_result_of(crosscheck.compared(HOPPER, crosscheck.task_of(case(), moved=False).given))
     monkeypatch.setattr(crosscheck, "crosscheck", lambda *given, **rest: iter([row] if not rest["moved"] else []))
     monkeypatch.setattr(cli_crosscheck, "targets", lambda: [Target("cuda:0", "sm_90", 0)])
     asked = ["crosscheck", "matmul", "--without-moved-models", "--json", str(tmp_path / "rows.jsonl")]

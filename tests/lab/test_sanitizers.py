@@ -23,7 +23,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.task import Task, measured
+from bitverdict.harness.workers.task import Task, task_result_of
 from tests.faults import sanitizer_bait
 from tests.support.fragile_gpu import FRAGILE
 from tests.support.fragile_gpu import case as fragile_case
@@ -342,9 +342,9 @@ def test_each_mode_is_in_the_worker_s_environment(monkeypatch: pytest.MonkeyPatc
     with WorkerPool(journal=Journal(tmp_path / "j.jsonl")) as pool:
         for mode in ("bare", "iisan"):
             start = runs.start_of(HOPPER, mode, "", 1)
-            found = measured(pool.judge(told_by, HOPPER, start=start))
+            found = task_result_of(pool.judge(told_by, HOPPER, start=start))
             assert found["TRITON_INSTRUMENTATION_MODE"] == ("" if mode == "bare" else mode)
-        assert measured(pool.judge(told_by, HOPPER))["TRITON_INSTRUMENTATION_MODE"] == "consan"
+        assert task_result_of(pool.judge(told_by, HOPPER))["TRITON_INSTRUMENTATION_MODE"] == "consan"
         assert len({slot.process.pid for slot in pool.slots.values()}) == 3
         assert pool.release(HOPPER, start=runs.start_of(HOPPER, "iisan", "", 1)) == [] and len(pool.slots) == 2
 

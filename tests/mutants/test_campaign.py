@@ -14,7 +14,7 @@ from bitverdict.harness.mutants import campaign
 from bitverdict.harness.mutants.campaign import Planned, judge_all
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, read
-from bitverdict.harness.workers.task import MEASURED, Task
+from bitverdict.harness.workers.task import TASK_RESULT, Task
 
 HERE = Target("emulated:sm_90", "sm_90")
 
@@ -64,7 +64,7 @@ class FakePool:
             return Verdict(decision=Decision.ERROR, outcome=Outcome.ERROR, message="broken")
         end = {"k": End.KILLED, "s": End.SURVIVED, "i": End.INVALID}[mutant["before"]]
         found = MutantResult(mutant=mutant["id"], end=end, killed_by="a case" if end is End.KILLED else "", cases_run=5)
-        return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: found.to_json()})
+        return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: found.to_json()})
 
 
 @pytest.fixture(autouse=True)

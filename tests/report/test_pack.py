@@ -18,7 +18,7 @@ import pytest
 from bitverdict.harness.frontends.cli_run import checked, defaults
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.addresses import look_in
+from bitverdict.harness.model.addresses import add_search_path
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
@@ -77,7 +77,7 @@ def of_a_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pack.Pack]:
     (folder / "test_plus.py").write_text(TEST)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "path", [*sys.path])
-        look_in([str(folder)])
+        add_search_path([str(folder)])
         asked = argparse.Namespace(**defaults() | {"stems": [f"{folder}/test_plus.py:test_plus"]})
         held = certified(checked(asked, [target(SM_90)]), Here())
         shutil.rmtree(folder)

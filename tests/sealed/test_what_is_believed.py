@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.sealed.candidate.arrays import channel_of, receive, send
 from bitverdict.harness.sealed.candidate.claims import claimed
@@ -17,7 +17,7 @@ from bitverdict.harness.sealed.candidate.seen_as_bytes import RealValues, believ
 from bitverdict.harness.sealed.candidate.tensors_as_bytes import MOST_ELEMENTS, Received
 from bitverdict.harness.sealed.remote.errors import WireError
 
-SEEN = Seen(
+SEEN = LaunchResult(
     outputs={"c": np.arange(6, dtype=np.uint16).reshape(2, 3)},
     dtypes={"c": "torch.float16"},
     enclosed={"c": (np.zeros((2, 3), np.uint16), np.ones((2, 3), np.uint16))},

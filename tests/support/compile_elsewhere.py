@@ -12,7 +12,7 @@ from bitverdict.harness.judge.offline_driver import compiling
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.workers.task import MEASURED
+from bitverdict.harness.workers.task import TASK_RESULT
 
 MADE_FOR = {"hopper_matmul": "sm_90", "tma_gather": "sm_100", "tma_scatter": "sm_100"}
 
@@ -38,4 +38,4 @@ def compiled(target: Target, given: Mapping) -> Verdict:
         compile_for(given["stem"], given["arch"])
     except Exception as error:
         told = f"{type(error).__name__}: {error}"
-    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: told})
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: told})

@@ -18,7 +18,7 @@ FIELDS = ("outcome", "layer", "message", "location", "details")
 
 
 def load(address: str, afresh: bool, folders: list[str]) -> Any:
-    addresses.look_in(folders)
+    addresses.add_search_path(folders)
     return addresses.load_afresh(address) if afresh else addresses.load(address)
 
 

@@ -12,7 +12,7 @@ from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.workers.forkserver import COLLECTED_AFTER
 from bitverdict.harness.workers.journal import Journal, unfinished
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.task import Task, measured
+from bitverdict.harness.workers.task import Task, task_result_of
 from tests.support.vector_add import HOST, case
 
 DOUBLED = "tests.support.worker_tasks:doubled"
@@ -31,13 +31,13 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
 def test_a_task_is_done_on_its_target_in_the_worker_of_the_cases(pool: WorkerPool) -> None:
     assert pool.judge(case(), HOST).decision is Decision.PASS
     worker = pool.slots[0, "host"].process.pid
-    assert measured(pool.judge(task(), HOST)) == {"target": "host", "twice": 8}
+    assert task_result_of(pool.judge(task(), HOST)) == {"target": "host", "twice": 8}
     assert pool.slots[0, "host"].process.pid == worker
     assert pool.judge(case(), HOST).decision is Decision.PASS
 
 
 def test_a_worker_does_not_collect_what_its_server_imported(pool: WorkerPool) -> None:
-    found = measured(pool.judge(Task(function="tests.support.worker_tasks:frozen", contract=""), HOST))
+    found = task_result_of(pool.judge(Task(function="tests.support.worker_tasks:frozen", contract=""), HOST))
     assert found["objects"] > 100_000  # torch and Triton
     assert tuple(found["thresholds"]) == COLLECTED_AFTER
 
@@ -48,9 +48,9 @@ def test_a_worker_does_not_collect_what_its_server_imported(pool: WorkerPool) ->
 def test_a_death_over_a_task_is_told_twice_and_the_next_is_done(pool: WorkerPool, fault: str, outcome: Outcome) -> None:
     pool.judge(task(), HOST)
     died = pool.judge(task(fault=fault), HOST)
-    assert (died.decision, died.outcome, measured(died)) == (Decision.FAIL, outcome, None)
+    assert (died.decision, died.outcome, task_result_of(died)) == (Decision.FAIL, outcome, None)
     assert "again alone" in died.details["primary fault"]
-    assert measured(pool.judge(task(5), HOST))["twice"] == 10
+    assert task_result_of(pool.judge(task(5), HOST))["twice"] == 10
 
 
 def test_a_task_has_a_timeout_of_its_own(pool: WorkerPool) -> None:
@@ -62,7 +62,7 @@ def test_a_task_has_a_timeout_of_its_own(pool: WorkerPool) -> None:
 @pytest.mark.parametrize("function", ["tests.support.worker_tasks:no_such", "no.such.module:name", "tests.support.worker_tasks:os"])
 def test_a_task_that_cannot_be_done_is_an_error(pool: WorkerPool, function: str) -> None:
     verdict = pool.judge(task(function=function), HOST)
-    assert (verdict.decision, measured(verdict)) == (Decision.ERROR, None)
+    assert (verdict.decision, task_result_of(verdict)) == (Decision.ERROR, None)
 
 
 def test_a_task_is_in_the_journal_before_it_kills_and_no_case(tmp_path: Path) -> None:

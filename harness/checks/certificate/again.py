@@ -54,8 +54,9 @@ def noted(products: list[Known], *, alone: bool = False) -> Iterator[None]:
         yield
 
 
-class Again:
-    """`expected` of `case` again, with something changed. `by_real`: names of the outputs whose real values were held."""
+class Reevaluation:
+    """Evaluates what is expected of `case` again with a changed rule, operand or format. `by_real`: names of the outputs whose
+    real values were held."""
 
     def __init__(
         self,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitverdict.harness.checks.certificate.again import Again, Known, NotCounted, decided, noted
+from bitverdict.harness.checks.certificate.again import Known, NotCounted, Reevaluation, decided, noted
 from bitverdict.harness.checks.certificate.constants import neighbours
 from bitverdict.harness.checks.certificate.movement import moved, says_something, tiles_exchanged
 from bitverdict.harness.checks.certificate.other_values import drawn_anew, without_specials
@@ -83,7 +83,7 @@ def certificate(
     with noted(products, alone=True):
         contract.expected(case, target, operands, recorded)
     try:
-        again = Again(contract, case, target, operands, recorded, expected, products, by_real)
+        again = Reevaluation(contract, case, target, operands, recorded, expected, products, by_real)
     except NotCounted as why:
         return Certificate((), words, formats, (f"not counted: {why}",))
     found: list[Finding] = []
@@ -102,7 +102,7 @@ def certificate(
     return replace(made, constant=True) if made.nothing and _is_constant(again) else made
 
 
-def _is_constant(again: Again) -> bool:
+def _is_constant(again: Reevaluation) -> bool:
     """Whether operands of other values leave every word as it is; a case that cannot be asked so is taken for one."""
     try:
         return not any(again.changed(operands=drawn_anew(again.operands, seed))[0] for seed in range(2))
@@ -110,7 +110,9 @@ def _is_constant(again: Again) -> bool:
         return True
 
 
-def _faults(again: Again, expected: Sequence[ExpectedOutput]) -> Iterator[tuple[Kind, str, str, Callable[[], tuple[int, int]]]]:
+def _faults(
+    again: Reevaluation, expected: Sequence[ExpectedOutput]
+) -> Iterator[tuple[Kind, str, str, Callable[[], tuple[int, int]]]]:
     """Every fault with what counts its words."""
     for fault in (*moved(again.operands), *without_specials(again.operands)):
         yield fault.kind, fault.subject, fault.fault, lambda fault=fault: again.changed(operands=fault.operands)  # type: ignore[misc]

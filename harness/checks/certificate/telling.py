@@ -24,10 +24,10 @@ FEW = 1 << 10  # elements of operands of a case that is looked at
 
 
 _known: WeakKeyDictionary[Contract, dict[tuple[str, bool, str], Case]] = WeakKeyDictionary()
-"""What `telling` came to in this process: a run lists its required cases several times."""
+"""What `choose_discriminating_seed` came to in this process: a run lists its required cases several times."""
 
 
-def telling(case: Case, contract: Contract, target: Target) -> Case:
+def choose_discriminating_seed(case: Case, contract: Contract, target: Target) -> Case:
     """`case`, or the first of its like that tells something apart: by another data seed, else in the plain regime too. `case`
     itself where none does."""
     if not _is_thin(case) or not contract.expected_outcome(case, target).result:

@@ -35,7 +35,7 @@ from bitverdict.harness.checks.explain.roundings import of_operands_and_operatio
 from bitverdict.harness.checks.explain.sums import weighted_sums
 from bitverdict.harness.checks.explain.turns import changes_of_each_site
 from bitverdict.harness.checks.explain.unwritten import lines_never_written, never_written
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.diagnose import values
 from bitverdict.harness.judge.real_values import mathematics as held_to_mathematics
@@ -91,7 +91,7 @@ class Cause:
 def cause_of(
     mathematics: Mathematics | None,
     expected: ExpectedOutput,
-    seen: Seen,
+    seen: LaunchResult,
     outcome: Outcome,
     poison: int | None = None,
     others: Sequence[ExpectedOutput] = (),
@@ -122,7 +122,7 @@ def cause_of(
 def _explanation(
     mathematics: Mathematics | None,
     expected: ExpectedOutput,
-    seen: Seen,
+    seen: LaunchResult,
     outcome: Outcome,
     known: tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int] | None, tuple[Mapping, ...]],
     others: Sequence[ExpectedOutput],
@@ -146,7 +146,7 @@ def _explanation(
 
 
 def _beside(
-    mathematics: Mathematics, expected: ExpectedOutput, seen: Seen, launches: tuple[Mapping, ...], outcome: Outcome
+    mathematics: Mathematics, expected: ExpectedOutput, seen: LaunchResult, launches: tuple[Mapping, ...], outcome: Outcome
 ) -> Evidence | None:
     """Another output of the launch, as evidence; None where it came in no shape to be compared."""
     got = seen.outputs.get(expected.name)
@@ -223,7 +223,7 @@ def _one_result(one: Finding, other: Finding, evidence: Evidence) -> bool:
 def _evidence(
     mathematics: Mathematics,
     expected: ExpectedOutput,
-    seen: Seen,
+    seen: LaunchResult,
     differs: np.ndarray,
     decided: np.ndarray,
     there: np.ndarray,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bitverdict.harness.checks.explain.advised import probable_cause
 from bitverdict.harness.checks.explain.cause import WRONG, cause_of
-from bitverdict.harness.checks.explain.unwritten_reads import Relaunch, nobody_wrote
+from bitverdict.harness.checks.explain.unwritten_reads import Relaunch, explain_by_unwritten_input
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
 from bitverdict.harness.model.verdict import Verdict
@@ -27,17 +27,17 @@ class Explained(CaseCheck):
     def after_launch(self, judgement: Judgement, verdict: Verdict) -> Verdict:
         if not verdict.failed:
             return verdict
-        said = probable_cause(verdict.outcome, verdict.location, verdict.details, judgement.seen.advice)
+        said = probable_cause(verdict.outcome, verdict.location, verdict.details, judgement.launch_result.advice)
         return replace(verdict, details={"probable cause": said} | verdict.details) if said else verdict
 
 
 def _with_cause(judgement: Judgement, verdict: Verdict, relaunch: Relaunch | None) -> Verdict:
-    expected, seen = judgement.expected, judgement.seen
+    expected, seen = judgement.expected, judgement.launch_result
     wrong = next((each for each in expected if each.name == verdict.details.get("output")), None)
     if wrong is None:
         return verdict
     try:
-        cause = nobody_wrote(wrong, seen, relaunch) if relaunch is not None and verdict.outcome in WRONG else None
+        cause = explain_by_unwritten_input(wrong, seen, relaunch) if relaunch is not None and verdict.outcome in WRONG else None
         if cause is None:
             poison, others = seen.details.get(f"poison of {wrong.name}"), [each for each in expected if each is not wrong]
             mathematics = judgement.contract.mathematics_of(judgement.case, judgement.operands, wrong.name)
@@ -52,7 +52,7 @@ def _relaunch(judgement: Judgement) -> Relaunch | None:
     """How a failing case is launched once more on the emulated GPU, which read words that the launcher allocated and did not fill;
     None if it read none, or if that launch took more than `MOST_SECONDS`."""
     twin = judgement.twin
-    first = judgement.seen if judgement.target.emulated else twin.seen if twin is not None else None
+    first = judgement.launch_result if judgement.target.emulated else twin.launch_result if twin is not None else None
     took = sum(judgement.clock.buckets.get(name, 0.0) for name in ("launch", "emulated"))
     if first is None or not first.reads_allocated or judgement.case.calls != 1 or took > MOST_SECONDS:
         return None

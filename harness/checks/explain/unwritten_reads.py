@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bitverdict.harness.checks.explain.cause import Cause
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.compare import held
 from bitverdict.harness.judge.launch import Allocations
 from bitverdict.harness.judge.real_values import mathematics
@@ -27,11 +27,11 @@ MOST_LINES = 3  # told
 class Relaunch(NamedTuple):
     """What the emulated launch of a case came to, and how it is launched once more."""
 
-    first: Seen
-    launched: Callable[[Allocations], Seen]
+    first: LaunchResult
+    launched: Callable[[Allocations], LaunchResult]
 
 
-def nobody_wrote(expected: ExpectedOutput, seen: Seen, again: Relaunch) -> Cause | None:
+def explain_by_unwritten_input(expected: ExpectedOutput, seen: LaunchResult, again: Relaunch) -> Cause | None:
     """The cause of the wrong elements of `expected.name` in the launch `seen`, where they hang on words that nobody wrote."""
     name, first = expected.name, again.first
     wrong = _wrong(expected, seen)
@@ -48,7 +48,9 @@ def nobody_wrote(expected: ExpectedOutput, seen: Seen, again: Relaunch) -> Cause
     return Cause(KIND, "; ".join(told)) if told else None
 
 
-def _hangs(allocation: str, wrong: np.ndarray, expected: ExpectedOutput, followed: Seen, again: Relaunch) -> Seen | None:
+def _hangs(
+    allocation: str, wrong: np.ndarray, expected: ExpectedOutput, followed: LaunchResult, again: Relaunch
+) -> LaunchResult | None:
     """The launch with zeros in `allocation`, where each of the `wrong` elements comes to another word there, or is right."""
     zeroed = again.launched(Allocations(zeroed=allocation))
     if zeroed.outcome is not None or zeroed.outputs[expected.name].shape != wrong.shape:
@@ -57,7 +59,7 @@ def _hangs(allocation: str, wrong: np.ndarray, expected: ExpectedOutput, followe
     return zeroed if (changed | ~_wrong(expected, zeroed))[wrong].all() else None
 
 
-def _told(expected: ExpectedOutput, followed: Seen, allocation: str, zeroed: Seen) -> str:
+def _told(expected: ExpectedOutput, followed: LaunchResult, allocation: str, zeroed: LaunchResult) -> str:
     lines = [(line, where) for line, name, where in followed.unwritten_reads if name == allocation]
     right = "" if _wrong(expected, zeroed).any() else f"; with zeros there {expected.name} is right"
     return f"reads words that nobody wrote ({_listed([line for line, _ in lines])}): {allocation}, {lines[0][1]}{right}"
@@ -68,7 +70,7 @@ def _listed(lines: Sequence[str]) -> str:
     return ", ".join(said[:MOST_LINES]) + (f" and {len(said) - MOST_LINES} more" if len(said) > MOST_LINES else "")
 
 
-def _wrong(expected: ExpectedOutput, seen: Seen) -> np.ndarray:
+def _wrong(expected: ExpectedOutput, seen: LaunchResult) -> np.ndarray:
     """The elements that fail: by their real values, where these tell any, else by their words."""
     got = seen.outputs.get(expected.name)
     if got is None or got.shape != tuple(expected.shape):
@@ -77,6 +79,6 @@ def _wrong(expected: ExpectedOutput, seen: Seen) -> np.ndarray:
     return found.wrong if found is not None and found.wrong.any() else held(expected, got)[0]
 
 
-def _same(first: Seen, followed: Seen, name: str) -> bool:
+def _same(first: LaunchResult, followed: LaunchResult, name: str) -> bool:
     """Whether two launches of one case gave the same words."""
     return followed.outcome is None and name in followed.outputs and np.array_equal(first.outputs[name], followed.outputs[name])

@@ -74,7 +74,7 @@ def _outputs_of(caller: Caller, first: Call, name: str, size: int) -> Axes:
         if case is None or not caller.takes(case) or not caller.contract.expected_outcome(case, caller.target).result:
             continue
         call = caller.call(case)
-        if call.seen.outcome is None:
+        if call.launch_result.outcome is None:
             shapes.append((less, _shapes(call)))
         if len(shapes) == 3:
             break

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.checks import provenance
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import POISONS, TORCH_DTYPES, Poison, poison_word
@@ -47,20 +47,20 @@ class Call:
 
     case: Case
     operands: Operands
-    seen: Seen
+    launch_result: LaunchResult
     poison: int
 
     def outputs(self) -> Mapping[str, np.ndarray]:
-        return self.seen.outputs
+        return self.launch_result.outputs
 
     def unwritten(self, name: str) -> np.ndarray:
         """Where the output `name` holds what it held before the call; of its shape."""
-        got = self.seen.outputs[name]
+        got = self.launch_result.outputs[name]
         return got == got.dtype.type(poison_word(self.poison, got.dtype.itemsize))
 
     def format(self, name: str) -> str:
         """The format of the output `name`; empty where none of ours is carried by its dtype."""
-        return next((known for known, dtype in TORCH_DTYPES.items() if str(dtype) == self.seen.dtypes[name]), "")
+        return next((known for known, dtype in TORCH_DTYPES.items() if str(dtype) == self.launch_result.dtypes[name]), "")
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class Caller:
         return asked is not None and asked.problem == case.problem
 
 
-def _hold_to_kernels(seen: Seen) -> None:
+def _hold_to_kernels(seen: LaunchResult) -> None:
     """Of an emulated call of a sealed launcher: words that no kernel stored may be those of an earlier call."""
     right = Verdict(decision=Decision.PASS, outcome=Outcome.PASS)
     found = provenance.held(right, seen.recorded.get(provenance.RECORDED, {}))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 
 NO_DIFFERENCE = "both launch the same program on the same grid: its arguments, where they lie, or memory that it reads decide"
 SAME_CALL = "nothing that is known of the launches differs: the launcher keeps state, draws at random, or races"
 
 
-def cause(first: Seen, other: Seen, *, same_call: bool = False) -> str:
+def cause(first: LaunchResult, other: LaunchResult, *, same_call: bool = False) -> str:
     """What differs between the launches of `first` and `other`, in a sentence. `same_call`: no size differs."""
     found = _of_tuning(first, other) or _of_launches(first, other) or _of_instructions(first, other)
     if found:
@@ -21,7 +21,7 @@ def cause(first: Seen, other: Seen, *, same_call: bool = False) -> str:
     return SAME_CALL if same_call else NO_DIFFERENCE
 
 
-def _of_tuning(first: Seen, other: Seen) -> str:
+def _of_tuning(first: LaunchResult, other: LaunchResult) -> str:
     """Which autotuner took something else."""
     for one, two in zip(first.recorded.get("tuned", ()), other.recorded.get("tuned", ()), strict=False):
         if one["choice"] != two["choice"]:
@@ -29,7 +29,7 @@ def _of_tuning(first: Seen, other: Seen) -> str:
     return ""
 
 
-def _of_launches(first: Seen, other: Seen) -> str:
+def _of_launches(first: LaunchResult, other: LaunchResult) -> str:
     ones, twos = first.recorded.get("launches", ()), other.recorded.get("launches", ())
     names, others = [each["kernel"] for each in ones], [each["kernel"] for each in twos]
     if names != others:
@@ -52,7 +52,7 @@ def _of_launches(first: Seen, other: Seen) -> str:
     return f"{programs[0]} is another program, with the same constants" if programs else ""
 
 
-def _of_instructions(first: Seen, other: Seen) -> str:
+def _of_instructions(first: LaunchResult, other: LaunchResult) -> str:
     ones, twos = (sorted({each[0] for each in seen.recorded.get("instructions", ())}) for seen in (first, other))
     return f"it multiplies by {', '.join(twos)} for {', '.join(ones)}" if ones != twos else ""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
-from bitverdict.harness.judge.launchers import asked_launcher
+from bitverdict.harness.judge.launchers import launcher_of_case
 from bitverdict.harness.model.verdict import Verdict
 
 
@@ -17,4 +17,4 @@ class KeptPromises(CaseCheck):
         from bitverdict.harness.checks.invariance.promised import held_to_promises
 
         with judgement.clock.on("launch"):
-            return held_to_promises(verdict, case, target, contract, asked_launcher(case, target))
+            return held_to_promises(verdict, case, target, contract, launcher_of_case(case, target))

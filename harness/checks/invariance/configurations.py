@@ -37,7 +37,7 @@ def _fields(config: Any) -> dict[str, Any]:
 
 
 def _of_autotuners(first: Call) -> Iterator[tuple[Case, str]]:
-    chosen = first.seen.recorded.get("tuned", ())
+    chosen = first.launch_result.recorded.get("tuned", ())
     for number in range(max((each["of"] for each in chosen), default=0)):
         if any(each["took"] != number % each["of"] for each in chosen):
             yield dataclasses.replace(first.case, tuning=f"config {number}"), f"configuration {number} of the autotuner"

@@ -34,7 +34,7 @@ def examined(
     made = Promises(own.deterministic or promises.deterministic, both)
     caller = Caller(contract, target, launcher, made)
     first = caller.call(case)
-    if (seen := first.seen).outcome is not None:
+    if (seen := first.launch_result).outcome is not None:
         end = End.NOT_DECIDED if seen.outcome in UNABLE else End.FAULT
         return [Finding(check="the call itself", end=end, reason=f"{seen.outcome}: {seen.message}".partition("\n")[0])]
     return attributed(list(_found(caller, first, checks, limit)))

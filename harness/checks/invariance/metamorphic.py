@@ -77,7 +77,7 @@ def scaled(caller: Caller, first: Call) -> Iterator[Finding]:
             yield relation.not_asked(f"{name} has numbers that {operand.format} does not hold {FACTOR} times")
             continue
         call = caller.call(first.case, first.operands | {name: larger})
-        if call.seen.outcome is not None:
+        if call.launch_result.outcome is not None:
             yield held(relation, caller, first, call)
             continue
         then = _expected(caller, call)
@@ -87,7 +87,7 @@ def scaled(caller: Caller, first: Call) -> Iterator[Finding]:
 def _expected(caller: Caller, call: Call) -> dict[str, ExpectedOutput] | str:
     """What is expected, with its mathematics; a sentence where that is not known."""
     try:
-        found = caller.contract.expected(call.case, caller.target, call.operands, call.seen.recorded)
+        found = caller.contract.expected(call.case, caller.target, call.operands, call.launch_result.recorded)
     except Undecided as why:
         return f"the mathematics is not known: {why}"
     if not all(each.exact is not None and each.exact_error is not None for each in found):
@@ -128,7 +128,7 @@ def _scaled(
         if differs.any() and broken is None:
             at = tuple(int(each) for each in np.argwhere(differs)[0])
             got, other = (word_told(each, name, each.outputs()[name][at]) for each in (call, first))
-            said = cause(first.seen, call.seen)
+            said = cause(first.launch_result, call.launch_result)
             why = f"2^{degree} times as much is due; {CONSTANT if said == NO_DIFFERENCE else said}"
             broken = Finding(check="scale", end=End.DIFFERS, cause=why, output=name, at=at, got=got, other=other, promised=True)
     changed = f"{relation.changed}: {', '.join(told)}"

@@ -77,7 +77,7 @@ def held(relation: Relation, caller: Caller, first: Call, other: Call) -> Findin
 
 def _of_the_end(relation: Relation, other: Call) -> Finding | None:
     """The finding where `other` came to no result; None where it did."""
-    seen = other.seen
+    seen = other.launch_result
     if seen.outcome is None:
         missing = [name for name in relation.maps if name not in seen.outputs]
         return _finding(relation, End.NOT_DECIDED, reason=f"{missing[0]} was not returned") if missing else None
@@ -92,7 +92,7 @@ def left_open(caller: Caller, call: Call, name: str) -> np.ndarray:
     nothing = np.zeros(call.outputs()[name].shape, bool)
     if not caller.contract.either_row:
         return nothing
-    expected = caller.contract.expected(call.case, caller.target, call.operands, call.seen.recorded)
+    expected = caller.contract.expected(call.case, caller.target, call.operands, call.launch_result.recorded)
     found = next((each.inconclusive for each in expected if each.name == name), None)
     return nothing if found is None else found
 
@@ -101,7 +101,10 @@ def not_implied(relation: Relation, caller: Caller, first: Call, other: Call) ->
     """Why the mathematics does not say that the relation holds on these operands; empty where it does."""
     try:
         one, two = (
-            {each.name: each for each in caller.contract.expected(call.case, caller.target, call.operands, call.seen.recorded)}
+            {
+                each.name: each
+                for each in caller.contract.expected(call.case, caller.target, call.operands, call.launch_result.recorded)
+            }
             for call in (first, other)
         )
     except Undecided as why:
@@ -159,7 +162,7 @@ def _broken(relation: Relation, first: Call, other: Call, name: str, differs: np
     return _finding(
         relation,
         End.DIFFERS,
-        cause=cause(first.seen, other.seen, same_call=relation.same_call),
+        cause=cause(first.launch_result, other.launch_result, same_call=relation.same_call),
         output=name,
         at=tuple(int(each) for each in place),
         got=word_told(other, name, got[at]),

@@ -67,10 +67,14 @@ def repeated(caller: Caller, first: Call, checks: frozenset[str]) -> Iterator[Fi
             continue
         call = caller.call(each.of(first.case), first.operands, each.around)
         maps = dict.fromkeys(first.outputs(), same)
-        free = bool(first.seen.unordered) or each.check == "multiprocessors"
+        free = bool(first.launch_result.unordered) or each.check == "multiprocessors"
         relation = Relation(each.check, each.changed, maps, same_call=True, promised=promises or not free)
-        if each.check == "graph" and call.seen.outcome in (Outcome.LAUNCHER_ERROR, Outcome.LAUNCH_FAILURE, Outcome.REFUSED):
-            reason = f"the call cannot be captured: {call.seen.message}".partition("\n")[0]
+        if each.check == "graph" and call.launch_result.outcome in (
+            Outcome.LAUNCHER_ERROR,
+            Outcome.LAUNCH_FAILURE,
+            Outcome.REFUSED,
+        ):
+            reason = f"the call cannot be captured: {call.launch_result.message}".partition("\n")[0]
             yield Finding(check=each.check, end=End.NOT_APPLICABLE, changed=each.changed, reason=reason)
             continue
         found = held(relation, caller, first, call)
@@ -85,7 +89,7 @@ def _unordered(caller: Caller, first: Call) -> str:
     if caller.target.emulated:
         return ""
     there = Caller(caller.contract, nearest_emulated(caller.target.arch), caller.launcher)
-    return there.call(first.case, first.operands).seen.unordered
+    return there.call(first.case, first.operands).launch_result.unordered
 
 
 @contextmanager

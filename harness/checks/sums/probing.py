@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.diagnose import values as decoded_words
 from bitverdict.harness.judge.remote_launcher import RemoteLauncher, launch
@@ -53,7 +53,7 @@ class Launches:
         self.case = replace(self.case, real_values=False, calls=1)
         self.operands = {each.name: each for each in self.contract.operands(self.case)}
 
-    def of(self, codes: Mapping[str, np.ndarray], schedule: str = "") -> Seen:
+    def of(self, codes: Mapping[str, np.ndarray], schedule: str = "") -> LaunchResult:
         """What a launch on `codes` comes to. Raises NotRecovered where it is no result."""
         given = {
             name: replace(each, codes=codes[name].astype(each.codes.dtype, copy=False).reshape(each.codes.shape))
@@ -93,7 +93,7 @@ class Summed:
         """Significant bits of the output."""
         return FORMATS[self.format].mantissa_bits + 1
 
-    def results(self, seen: Seen) -> np.ndarray:
+    def results(self, seen: LaunchResult) -> np.ndarray:
         """(outputs,) float64, the sum before the exact power of two that multiplies it."""
         return decoded_words(self.format, seen.outputs[self.name]).reshape(-1) / self.terms.scale
 
@@ -185,7 +185,7 @@ class Summed:
         self.probes += 1
         return self.results(self._launched(given))
 
-    def _launched(self, given: Mapping[str, np.ndarray]) -> Seen:
+    def _launched(self, given: Mapping[str, np.ndarray]) -> LaunchResult:
         return self.launches.of({name: encode(self.formats[name], values) for name, values in given.items()})
 
     def drawn(self, rng: np.random.Generator, spread: int) -> dict[str, np.ndarray]:

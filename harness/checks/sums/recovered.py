@@ -17,7 +17,7 @@ from bitverdict.harness.checks.sums.operators import candidates
 from bitverdict.harness.checks.sums.probing import Launches, NotRecovered, Summed, sums_of
 from bitverdict.harness.checks.sums.proof import proved
 from bitverdict.harness.judge.devices import emulated_like, multiprocessors_of
-from bitverdict.harness.judge.launchers import asked_launcher
+from bitverdict.harness.judge.launchers import launcher_of_case
 from bitverdict.harness.judge.remote_launcher import RemoteLauncher
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
@@ -109,7 +109,7 @@ def timed(summed: list[Summed], launches: Launches, seed: int) -> str:
         return ""
     count = multiprocessors_of(launches.target)
     alike = replace(launches.case, schedule=f"eager on {count}" if count else "eager")
-    beside = Launches(alike, twin, launches.contract, asked_launcher(alike, twin, afresh=True))
+    beside = Launches(alike, twin, launches.contract, launcher_of_case(alike, twin, afresh=True))
     try:
         beside.of({})
         return _under_schedules(summed, beside, seed) if beside.unordered else ""

@@ -33,7 +33,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.workers.gpu_lease import NEED, free_places
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.task import MEASURED, Task, measured
+from bitverdict.harness.workers.task import TASK_RESULT, Task, task_result_of
 from bitverdict.kernels.features import Feature
 
 PRODUCTS = 1 << 30  # of one case: what its expected words may cost, about ten seconds of a core
@@ -181,14 +181,14 @@ def judged(target: Target, given: Mapping) -> Verdict:
         message=row.message,
         basis=row.basis or observed,
         words=row.words,
-        details={MEASURED: asdict(row)},
+        details={TASK_RESULT: asdict(row)},
         seconds=row.seconds,
     )
 
 
 def row_of(case: Case, verdict: Verdict) -> Row:
     """The row of a case whose task came to `verdict`: that a worker died or hung over it is told by the verdict's name."""
-    found = measured(verdict)
+    found = task_result_of(verdict)
     row = _row(case)
     if found is not None:
         first = [each | {"at": tuple(each["at"])} for each in found["first"]]

@@ -9,12 +9,12 @@ from bitverdict.harness.checks.invariance.examine import examined
 from bitverdict.harness.checks.invariance.finding import CHECKS, End, Finding
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.launchers import launcher_of
-from bitverdict.harness.model.addresses import look_in, resolve
+from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
-from bitverdict.harness.workers.task import MEASURED, Task, measured
+from bitverdict.harness.workers.task import TASK_RESULT, Task, task_result_of
 
 TIMEOUT = 600.0  # seconds of one case: a hundred launches
 
@@ -34,7 +34,7 @@ def task_of(case: Case, checks: Iterable[str] = CHECKS, limit: int = 0, promises
 def performed(target: Target, given: Mapping) -> Verdict:
     """The findings on one case, in this process."""
     record = dict(given["case"])
-    look_in(record.get("search_path", ()))
+    add_search_path(record.get("search_path", ()))
     contract = resolve(record["contract"])
     case = case_from_record(contract, record)
     promises = Promises(given["deterministic"], tuple(given["batch_invariant"]))
@@ -48,7 +48,7 @@ def verdict_on(found: list[Finding]) -> Verdict:
     """What `found` comes to: the first finding that fails decides."""
     failed = next((each for each in found if each.fails), None)
     compared = sum(each.compared for each in found)
-    details = {MEASURED: [each.to_json() for each in found]}
+    details = {TASK_RESULT: [each.to_json() for each in found]}
     if failed is not None:
         said = f"{failed.check}: {failed.told}" + (f", with {failed.changed}" if failed.end is End.FAULT else "")
         return Verdict(
@@ -65,7 +65,7 @@ BASIS = str(Basis.EQUAL_CALL)
 
 def findings_of(verdict: Verdict) -> list[Finding]:
     """What `performed` found; where its process ended otherwise, that is the one finding."""
-    found = measured(verdict)
+    found = task_result_of(verdict)
     if found is None:
         end = End.FAULT if verdict.failed else End.NOT_DECIDED
         return [Finding(check="the call itself", end=end, reason=f"{verdict.outcome}: {verdict.message}")]

@@ -17,10 +17,10 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from bitverdict.harness.judge.classify import GONE, Seen
+from bitverdict.harness.judge.classify import GONE, LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.deaths import of_status
-from bitverdict.harness.judge.launch import AS_EVER, Allocations
+from bitverdict.harness.judge.launch import DEFAULT_ALLOCATIONS, Allocations
 from bitverdict.harness.judge.pending_launch import PendingLaunch
 from bitverdict.harness.judge.remote_launcher import RemoteLauncher
 from bitverdict.harness.model.case import Case, Operand
@@ -78,9 +78,9 @@ class NoZygote(Exception):
 
 
 class NoAnswer(Exception):
-    """What stands in the place of an answer, as a `Seen`."""
+    """What stands in the place of an answer, as a `LaunchResult`."""
 
-    def __init__(self, seen: Seen) -> None:
+    def __init__(self, seen: LaunchResult) -> None:
         super().__init__(seen.message)
         self.seen = seen
 
@@ -110,7 +110,7 @@ def asked(
     return partial(_answer, other, number, afresh, failed)
 
 
-def _nobody(seen: Callable[[], Seen]) -> NoReturn:
+def _nobody(seen: Callable[[], LaunchResult]) -> NoReturn:
     raise NoAnswer(seen())
 
 
@@ -130,7 +130,7 @@ def _answer(other: Executor, number: int, afresh: bool, failed: Exception | None
         over, gone = answer.get("over") is True, afresh or answer.get("spent") is True
         if "failed" in answer:
             said = f"the executor failed: {answer['failed']}"
-            raise NoAnswer(Seen(Outcome.ERROR, "harness", said[:400], details=_mapping(answer.get("details"))))
+            raise NoAnswer(LaunchResult(Outcome.ERROR, "harness", said[:400], details=_mapping(answer.get("details"))))
         if "seen" in answer and GONE in _mapping(answer["seen"].get("details")):
             gone = False
             seen = believed(answer["seen"], {})
@@ -178,7 +178,7 @@ class Sealed(RemoteLauncher):
         operands: Mapping[str, Operand],
         clock: Clock,
         rounded_arguments: bool = False,
-        allocations: Allocations = AS_EVER,
+        allocations: Allocations = DEFAULT_ALLOCATIONS,
     ) -> PendingLaunch:
         """Launch `case` in the executor, which goes on when this returns."""
         record = {
@@ -207,7 +207,7 @@ def _stand_in(folders: tuple[str, ...], address: str) -> SealedLauncher:
     return SealedLauncher(description(address, folders), lambda fields: taken(address, folders, fields))
 
 
-def _seen(answer: Callable[[], tuple[dict[str, Any], dict[str, np.ndarray]]], clock: Clock, contract: Contract) -> Seen:
+def _seen(answer: Callable[[], tuple[dict[str, Any], dict[str, np.ndarray]]], clock: Clock, contract: Contract) -> LaunchResult:
     """What an executor's `answer` says of a launch."""
     try:
         said, arrays = answer()
@@ -244,7 +244,7 @@ def _told(address: str, record: Mapping[str, Any], what: str) -> dict[str, Any]:
     return answer
 
 
-def _of_the_candidate(seen: Seen, end: End) -> Seen:
+def _of_the_candidate(seen: LaunchResult, end: End) -> LaunchResult:
     """The launch `seen`, whose end was that of the candidate's process."""
     if end.with_zygote:
         return _of_a_zygote(end.why)
@@ -256,21 +256,21 @@ def _of_the_candidate(seen: Seen, end: End) -> Seen:
     return replace(seen, outcome=outcome, message=said + (f": {end.why}" if end.why else ""), details=details)
 
 
-def _of_the_executor(end: End) -> Seen:
+def _of_the_executor(end: End) -> LaunchResult:
     if end.with_zygote:
         return _of_a_zygote(end.why)
     outcome, said = of_status(end.status, "the process that executes its tile programs")
     why = {"why": end.why} if end.why else {}
-    return Seen(outcome, "launcher", said, details={"status": end.status, PROCESS: "executor"} | why)
+    return LaunchResult(outcome, "launcher", said, details={"status": end.status, PROCESS: "executor"} | why)
 
 
-def _of_a_zygote(why: str) -> Seen:
+def _of_a_zygote(why: str) -> LaunchResult:
     """Nobody knows why it ended, so it counts against nobody. The next case has another (`PROCESS`: `ZYGOTE`)."""
-    return Seen(Outcome.ERROR, "machine", f"the jail ended: {why}"[:400], details={PROCESS: ZYGOTE})
+    return LaunchResult(Outcome.ERROR, "machine", f"the jail ended: {why}"[:400], details={PROCESS: ZYGOTE})
 
 
-def _nonsense(error: Exception) -> Seen:
-    return Seen(Outcome.ERROR, "harness", f"the executor's answer is none: {type(error).__name__}: {error}"[:400])
+def _nonsense(error: Exception) -> LaunchResult:
+    return LaunchResult(Outcome.ERROR, "harness", f"the executor's answer is none: {type(error).__name__}: {error}"[:400])
 
 
 def _mapping(value: Any) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bitverdict.harness.checks import provenance
-from bitverdict.harness.checks.emulated_twin import Beside
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.checks.emulated_twin import TwinLaunch
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.sealed.candidate.by_bytes import LAUNCHED, OPERATORS
@@ -26,23 +26,23 @@ class SealedTwin(CaseCheck):
     def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
         if not judgement.case.sealed or judgement.target.emulated:
             return verdict
-        return held(verdict, judgement.seen, judgement.twin)
+        return held(verdict, judgement.launch_result, judgement.twin)
 
 
-def held(verdict: Verdict, seen: Seen, twin: Beside | None) -> Verdict:
+def held(verdict: Verdict, seen: LaunchResult, twin: TwinLaunch | None) -> Verdict:
     """`verdict` of the launch `seen` on a real GPU, with what its process says of it, held to its `twin`."""
-    if twin is not None and (known := twin.seen.recorded.get(provenance.RECORDED)):
+    if twin is not None and (known := twin.launch_result.recorded.get(provenance.RECORDED)):
         verdict = provenance.held(verdict, known)
     said = [f"on {twin.target.name}: {verdict.details['provenance']}"] if twin and "provenance" in verdict.details else []
     told = {name: seen.recorded[name] for name in (LAUNCHED, OPERATORS) if name in seen.recorded}
     verdict = replace(verdict, details=verdict.details | told | {"provenance": "; ".join([provenance.NOT_OBSERVED, *said])})
     if verdict.decision is not Decision.PASS or twin is None or not twin.open:
         return verdict
-    if twin.seen.outcome in SEEN_THERE:
-        return replace(verdict, decision=Decision.FAIL, outcome=twin.seen.outcome, message=twin.open, words=0)
-    if twin.seen.outcome is not None:
+    if twin.launch_result.outcome in SEEN_THERE:
+        return replace(verdict, decision=Decision.FAIL, outcome=twin.launch_result.outcome, message=twin.open, words=0)
+    if twin.launch_result.outcome is not None:
         message = f"{provenance.NOT_OBSERVED} on the GPU, and {twin.open}"
         return replace(verdict, decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, message=message)
-    if seen.launches != twin.seen.launches:
+    if seen.launches != twin.launch_result.launches:
         return replace(verdict, decision=Decision.FAIL, outcome=Outcome.BEHAVES_DIFFERENTLY, message=twin.open, words=0)
     return verdict

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bitverdict.harness.emulator.cuda_tensors import tensors_in
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import Poison
 from bitverdict.harness.model.case import Case
@@ -204,12 +204,12 @@ def _honest() -> Iterator[None]:
 
 
 def launched(
-    case: Case, target: Target, launcher: GpuLauncher, launch: Callable[[Target], Seen], poison: Poison | None = None
-) -> Seen:
+    case: Case, target: Target, launcher: GpuLauncher, launch: Callable[[Target], LaunchResult], poison: Poison | None = None
+) -> LaunchResult:
     """What `launch` comes to on this process's memory, with what the candidate's process says of its GPU. `poison`: None for that
     of the case's data seed."""
     launcher.poison, launcher.tuning = poison or Poison.of(case.data_seed), case.tuning
-    seen = Seen()
+    seen = LaunchResult()
     for _ in range(1 if case.tuning or case.config is not None else 2):  # as `judge.launch`: its autotuners time in the first one
         launcher.begin()
         seen = launch(ByBytes(target.name, target.arch))

@@ -9,7 +9,7 @@ from typing import Any
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.remedies import remedy_for
-from bitverdict.harness.model.addresses import load, load_afresh, look_in
+from bitverdict.harness.model.addresses import add_search_path, load, load_afresh
 from bitverdict.harness.sealed.remote.candidate import serve_candidate
 from bitverdict.harness.sealed.remote.channel import Channel
 
@@ -32,7 +32,7 @@ class Loaded:
         if not self.address:
             self._mode.enter_context(own_instrumentation(address))
         self.address = address
-        look_in(folders)
+        add_search_path(folders)
         return load_afresh(address) if afresh else load(address)
 
     def told(self, error: BaseException) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.verdict import DEVICE_FAULTS, Outcome
 from bitverdict.harness.sealed.remote.errors import CandidateRaised
 
@@ -31,23 +31,25 @@ MOST_LINES = 64  # texts of one list
 DETAILS = ("raised", "text", "traceback", "called at", "remedy", "if this is meant", "operation")
 
 
-def outcome_of_candidate(error: CandidateRaised) -> Seen:
+def outcome_of_candidate(error: CandidateRaised) -> LaunchResult:
     """What came of a launch whose launcher raised in the candidate's process."""
     return claimed(error.fields, on_a_gpu=any(kind.__name__ == "RaisedOnAGpu" for kind in type(error).__mro__))
 
 
-def claimed(fields: Mapping[str, Any], *, on_a_gpu: bool = False) -> Seen:
+def claimed(fields: Mapping[str, Any], *, on_a_gpu: bool = False) -> LaunchResult:
     """What came of a launch whose launcher raised, by what its process says of it."""
     may_claim = MAY_CLAIM | ON_A_GPU if on_a_gpu else MAY_CLAIM
     told = {name: _text(fields.get(name)) for name in ("outcome", "layer", "message", "location")}
     details = {name: _detail(value) for name, value in _mapping(fields.get("details")).items() if name in DETAILS}
     if told["outcome"] == Outcome.ERROR and told["layer"] == "machine":  # a limit of its jail: no disk but its own is full
-        return Seen(Outcome.LAUNCHER_ERROR, "launcher", f"in its jail {told['message']}"[:400], told["location"][:200], details)
+        return LaunchResult(
+            Outcome.LAUNCHER_ERROR, "launcher", f"in its jail {told['message']}"[:400], told["location"][:200], details
+        )
     outcome = next((each for each in may_claim if str(each) == told["outcome"]), None)
     if outcome is None or told["layer"] not in may_claim[outcome]:
         said = f"the candidate's process claims {told['outcome']!r:.60} of the {told['layer']!r:.60}: {told['message']}"
-        return Seen(Outcome.LAUNCHER_ERROR, "launcher", said[:400], told["location"][:200], details)
-    return Seen(outcome, told["layer"], told["message"][:400], told["location"][:200], details)
+        return LaunchResult(Outcome.LAUNCHER_ERROR, "launcher", said[:400], told["location"][:200], details)
+    return LaunchResult(outcome, told["layer"], told["message"][:400], told["location"][:200], details)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

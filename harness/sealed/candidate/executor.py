@@ -21,12 +21,12 @@ import numpy as np
 
 from bitverdict.harness.checks.second_call import CalledAgain
 from bitverdict.harness.emulator import untrusted
-from bitverdict.harness.judge.classify import Seen, outcome_of
+from bitverdict.harness.judge.classify import LaunchResult, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import Poison, far_bytes
 from bitverdict.harness.judge.launch import Allocations, launch
-from bitverdict.harness.model.addresses import look_in, resolve
+from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, case_from_record
 from bitverdict.harness.model.feature_table import probes
@@ -88,7 +88,7 @@ def serve(
                 if "case" in record:
                     if confinement is not None:
                         os.chdir(record["directory"])  # where the contract's address may begin
-                    look_in(record["case"].get("search_path", ()))
+                    add_search_path(record["case"].get("search_path", ()))
                     resolve(record["case"]["contract"])
                 if confinement is not None:
                     confinement.executor(untrusted.processes())
@@ -170,7 +170,7 @@ def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known
     try:
         launcher = candidate.launcher(record["launcher"], folders=case.search_path, arch=target.arch)
 
-        def there(where: Target) -> Seen:
+        def there(where: Target) -> LaunchResult:
             with _reserving() if far_bytes(operands.values()) else nullcontext():
                 return launch(case, where, contract, launcher, operands, clock, entering, allocations)
 

@@ -1,4 +1,4 @@
-"""What a launch came to (`Seen`) as a record of JSON and arrays, and back.
+"""What a launch came to (`LaunchResult`) as a record of JSON and arrays, and back.
 
 The executor is not believed blindly: a name, a type, a shape or an outcome that no launch can have is refused (`WireError`).
 """
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.sealed.remote.errors import WireError
 
@@ -30,7 +30,7 @@ class RealValues(NamedTuple):
     error: np.ndarray
 
 
-def told(seen: Seen) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def told(seen: LaunchResult) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """`seen` as a record and arrays."""
     arrays = {f"output {name}": np.asarray(words) for name, words in seen.outputs.items()}
     for name, (low, high) in seen.enclosed.items():
@@ -53,15 +53,15 @@ def told(seen: Seen) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return json.loads(json.dumps(record, default=_plain)), arrays
 
 
-def believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Seen:
-    """The `Seen` that `told` made a record and arrays of. WireError for anything that it makes of none."""
+def believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> LaunchResult:
+    """The `LaunchResult` that `told` made a record and arrays of. WireError for anything that it makes of none."""
     try:
         return _believed(record, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WireError(f"what the executor says of a launch is none: {type(error).__name__}: {error}") from None
 
 
-def _believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Seen:
+def _believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> LaunchResult:
     outcome = None if record["outcome"] is None else Outcome(record["outcome"])
     if outcome in (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.CANCELLED):
         raise ValueError(f"a launch comes to no {outcome}")
@@ -84,7 +84,7 @@ def _believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Se
         beside[kind][name] = array
     if beside["low"].keys() != beside["high"].keys() or beside["value"].keys() != beside["error"].keys():
         raise ValueError("one half of a pair")
-    return Seen(
+    return LaunchResult(
         outcome=outcome,
         **{name: _is(record[name], str) for name in TEXTS},
         details=_is(record["details"], dict),

@@ -9,7 +9,7 @@ from bitverdict.harness.model import sealing
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.sealed.candidate import asking
-from bitverdict.harness.workers.task import MEASURED
+from bitverdict.harness.workers.task import TASK_RESULT
 
 
 def told(target: Target, given: Mapping[str, Any]) -> Verdict:
@@ -20,4 +20,4 @@ def told(target: Target, given: Mapping[str, Any]) -> Verdict:
         found: Any = asking.description(address, folders)
     else:
         found = asking.taken(address, folders, given["fields"])
-    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={MEASURED: found})
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: found})

@@ -22,7 +22,7 @@ from bitverdict.harness.sealed.candidate.description import SealedLauncher
 from bitverdict.harness.sealed.processes import jails
 from bitverdict.harness.workers.process import Worker, WorkerDied
 from bitverdict.harness.workers.start import Start
-from bitverdict.harness.workers.task import Task, measured
+from bitverdict.harness.workers.task import Task, task_result_of
 
 ANSWERED_WITHIN = 120.0  # seconds; the candidate's file is imported meanwhile
 ARCH = "sm_90"  # what the file finds when it asks for its GPU, as where it is imported unsealed
@@ -48,7 +48,7 @@ class Standing:
             said = f"{address}: its process says nothing within {ANSWERED_WITHIN:g} s; mend the file"
             told = f"{address}: {ended}" if ended else verdict.message if verdict is not None else said
             raise UsageError(told)
-        return measured(verdict)
+        return task_result_of(verdict)
 
     def _told(self, start: Start, address: str, given: Mapping[str, Any]) -> Verdict | None:
         worker = self._workers.get(start.name) or Worker(nearest_emulated(ARCH), self._directory, (), start)

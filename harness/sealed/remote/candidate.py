@@ -45,8 +45,8 @@ def serve_candidate(channel: Channel, load: Load, told: Told) -> None:
     """Do what is asked over `channel` until its other end is closed.
 
     `load(address, afresh, folders)` imports the object at an address, with `folders` looked in first. `told(exception)` gives the
-    plain fields of a `Seen`: outcome, layer, message, location, details. Both come from whoever starts the process, because the
-    emulator knows neither addresses nor outcomes.
+    plain fields of a `LaunchResult`: outcome, layer, message, location, details. Both come from whoever starts the process,
+    because the emulator knows neither addresses nor outcomes.
     """
     served = _Candidate(channel, load, told)
     ELSEWHERE.append(served.memory)  # between calls too: what a thread then asks is told, and not done

@@ -26,7 +26,8 @@ class CandidateGone(Exception):
 
 
 class CandidateRaised(Exception):
-    """The candidate's code raised: `fields` are the plain ones of a `Seen`, as its own process made them of the exception."""
+    """The candidate's code raised: `fields` are the plain ones of a `LaunchResult`, as its own process made them of the
+    exception."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         super().__init__(f"{fields['outcome']}: {fields['message']}")

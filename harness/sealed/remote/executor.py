@@ -285,7 +285,7 @@ def _no_tensor(value: Any) -> Any:
 
 
 def believed(said: Any) -> dict[str, Any]:
-    """The fields of a `Seen` that the candidate's process claims for itself. It claims no fault of a device and no pass."""
+    """The fields of a `LaunchResult` that the candidate's process claims for itself. It claims no fault of a device and no pass."""
     if type(said) is not dict:
         raise WireError("what the candidate raised is no object")
     outcome = text(said.get("outcome"), 100)

@@ -24,8 +24,8 @@ from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate, 
 from bitverdict.harness.emulator.mlir_reader import parse_program
 from bitverdict.harness.emulator.numerics import enclosures
 from bitverdict.harness.emulator.numerics.enclosures import keys
+from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.addresses import load as load_address
-from bitverdict.harness.model.addresses import look_in, resolve
 from bitverdict.reference.fused_multiply_add import fused_multiply_add
 from tests.support import drawn_sums, moved_sums
 from tests.support.drawn_sums import LANES, OUTPUTS, WARPS, by_ptx, drawn, load, operands, real_ptx
@@ -436,7 +436,7 @@ def test_a_division_whose_line_the_compiler_drops_is_found_in_machine_code(tmp_p
 
 def test_a_quotient_of_a_forgotten_line_has_the_words_of_an_h100():
     """docs/examples/your_kernels/rms_norm.py: the sum of squares, divided by n, plus eps. The words are an H100's (2026-11-22)."""
-    look_in([str(EXAMPLES)])
+    add_search_path([str(EXAMPLES)])
     contract = resolve(f"{EXAMPLES / 'test_rms_norm.py'}:test_rms_norm")
     case = contract.case(contract.drawn(Simplest([2, 3, "fp32"])), regime="normal", data_seed=0)
     x, w = (torch.from_numpy(each.codes.view(np.int32).copy()).view(torch.float32) for each in contract.operands(case))

@@ -13,7 +13,7 @@ from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.task import Task, measured
+from bitverdict.harness.workers.task import Task, task_result_of
 from tests.support.vector_add import HOST
 
 REFUSED = {
@@ -30,7 +30,7 @@ def test_the_whole_compilation_refuses_what_the_table_says(tmp_path: Path) -> No
         for (stem, arch), says in REFUSED.items():
             given = {"stem": stem, "arch": arch}
             found = pool.judge(Task(function="tests.support.compile_elsewhere:compiled", contract="", given=given), HOST)
-            told = measured(found) or "\n".join(found.details["stderr"])  # LLVM's own abort ends the worker
+            told = task_result_of(found) or "\n".join(found.details["stderr"])  # LLVM's own abort ends the worker
             assert says in told, (stem, arch, told[-1000:])
     assert {having for _, having in NEEDS.values()} == {
         ("sm_90", "sm_100", "sm_103", "sm_110", "sm_120", "sm_121"),

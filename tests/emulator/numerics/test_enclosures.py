@@ -22,7 +22,7 @@ from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.frontend.enclosing import SMOOTH
 from bitverdict.harness.emulator.numerics import enclosures
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, keys, words_of
-from bitverdict.harness.judge.classify import Seen
+from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.compare import compare, with_enclosed
 from bitverdict.harness.judge.judge import _compared
 from bitverdict.harness.model.contract import ExpectedOutput
@@ -406,7 +406,7 @@ def test_a_word_that_a_choice_can_give_is_not_decided_and_any_other_fails() -> N
 def test_a_judge_takes_the_enclosures_of_a_launch_into_account() -> None:
     words = np.array([1.0, 2.0], np.float32).view(np.uint32)
     expected, got = ExpectedOutput(name="out", shape=(2,), format="fp32", words=words), words + np.uint32(1)
-    seen = Seen(outputs={"out": got}, dtypes={"out": "torch.float32"})
+    seen = LaunchResult(outputs={"out": got}, dtypes={"out": "torch.float32"})
     assert _compared(expected, seen).outcome is Outcome.WRONG_WORDS
     seen.enclosed = {"out": (got - np.uint32(1), got)}
     assert _compared(expected, seen).outcome is Outcome.INCONCLUSIVE

@@ -94,7 +94,7 @@ def _decision(c: torch.Tensor) -> None:
     from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
     right = Verdict(decision=Decision.PASS, outcome=Outcome.PASS, words=c.numel(), basis="words")
-    _patched("judge.judge", against_words=_always(right), told_beside=_always(right), judge=_always(right))
+    _patched("judge.judge", against_words=_always(right), with_twin_details=_always(right), judge=_always(right))
     _patched("judge.decide", against_words=_always(right), against_fault=_always(right))
 
 
