@@ -162,7 +162,7 @@ class CompiledOperation:
 
     def __call__(self, *values: Values) -> Values:
         arrays = [np.asarray(each, element_dtype(kind)) for each, kind in zip(values, self.operation.operands, strict=True)]
-        found = self.program.stored([words_of(each) for each in arrays], OUT)  # the operands' broadcast shape
+        found = self.program.run_kernel([words_of(each) for each in arrays], OUT)  # the operands' broadcast shape
         dtype = element_dtype(self.operation.result)
         return found.astype(bool) if self.operation.result == "i1" else found.view(dtype)
 

@@ -11,17 +11,22 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.ptx.floats import narrowed, widened
-from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Meaning, Opcode, UnknownOpcode, Words, bits, of_type, opcode
+from bitverdict.harness.emulator.ptx.floats import widen_words, words_of_narrow_values
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Meaning, Opcode, UnknownOpcode, Words, bits, opcode, view_of_type
 from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
 from bitverdict.reference.formats import Rounding as FormatRounding
 from bitverdict.reference.scalar_arithmetic import fp32, fp64
 from bitverdict.reference.scalar_arithmetic.exact import Rounding, stepped, to_odd, two_sum
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
-_SMALL = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "e2m1x2": "e2m1", "e2m3x2": "e2m3", "e3m2x2": "e3m2"}
+_NARROW_PAIRS = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "e2m1x2": "e2m1", "e2m3x2": "e2m3", "e3m2x2": "e3m2"}
 _PAIRS = {"f16x2": "f16", "bf16x2": "bf16"}
-_TO_WHOLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+_INTEGER_ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "rni": np.rint,
+    "rzi": np.trunc,
+    "rmi": np.floor,
+    "rpi": np.ceil,
+}
 
 
 def values(words: Words, kind: str, flush: bool = False) -> np.ndarray:
@@ -31,7 +36,7 @@ def values(words: Words, kind: str, flush: bool = False) -> np.ndarray:
     if kind == "f32":
         single = words.view(np.float32)
         return (fp32.flushed(single) if flush else single).astype(np.float64)
-    return widened(words, kind)
+    return widen_words(words, kind)
 
 
 def words_of(exact: np.ndarray, kind: str, rounding: Rounding = "rn", flush: bool = False) -> Words:
@@ -41,7 +46,7 @@ def words_of(exact: np.ndarray, kind: str, rounding: Rounding = "rn", flush: boo
     if kind == "f32":
         return fp32.narrowed(exact, rounding, flush).view(np.uint32)
     if rounding == "rn":
-        return narrowed(exact, kind)
+        return words_of_narrow_values(exact, kind)
     how = {"rz": FormatRounding.TOWARD_ZERO, "rm": FormatRounding.TOWARD_NEGATIVE, "rp": FormatRounding.TOWARD_POSITIVE}[rounding]
     name = {"f16": "fp16", "bf16": "bf16"}[kind]
     return np.where(np.isnan(exact), np.uint16(0x7FFF), encode(FORMATS[name], exact, rounding=how).astype(np.uint16))
@@ -52,16 +57,16 @@ def between_integers(op: Opcode) -> Meaning | None:
     if len(op.types) != 2 or any(kind[0] not in "su" for kind in op.types):
         return None
     target, source = op.types
-    seen, saturates = of_type(source), bool(op.take("sat"))
+    as_source, saturates = view_of_type(source), bool(op.take("sat"))
     width = bits(target)
     low, high = (-(1 << width - 1), (1 << width - 1) - 1) if target.startswith("s") else (0, (1 << width) - 1)
 
     def compute(a: Words) -> Words:
-        found = seen(a)
+        numbers = as_source(a)
         if saturates:
-            limits = np.iinfo(found.dtype)
-            found = np.clip(found, max(low, limits.min), min(high, limits.max))
-        return found.astype(DTYPES[width])
+            limits = np.iinfo(numbers.dtype)
+            numbers = np.clip(numbers, max(low, limits.min), min(high, limits.max))
+        return numbers.astype(DTYPES[width])
 
     return Meaning((source,), (target,), compute)
 
@@ -72,13 +77,13 @@ def from_integer(op: Opcode) -> Meaning | None:
         return None
     target, source = op.types
     rounding: Rounding = op.take("rn", "rz", "rm", "rp") or "rn"  # type: ignore[assignment]
-    seen = of_type(source)
+    as_source = view_of_type(source)
 
     def compute(a: Words) -> Words:
         if bits(source) < 64:
-            return words_of(seen(a).astype(np.float64), target, rounding)
+            return words_of(as_source(a).astype(np.float64), target, rounding)
         low = (a & np.uint64(0xFFFFFFFF)).astype(np.float64)
-        total, error = two_sum((seen(a) >> seen(a).dtype.type(32)).astype(np.float64) * 2.0**32, low)
+        total, error = two_sum((as_source(a) >> as_source(a).dtype.type(32)).astype(np.float64) * 2.0**32, low)
         if target == "f64":
             return stepped(total, error, rounding).view(np.uint64)
         return words_of(to_odd(total, error), target, rounding)
@@ -91,26 +96,26 @@ def to_integer(op: Opcode) -> Meaning | None:
     if len(op.types) != 2 or op.types[0][0] not in "su" or op.types[1] not in _FLOATS:
         return None
     target, source = op.types
-    way = op.take(*_TO_WHOLE)
+    way = op.take(*_INTEGER_ROUNDINGS)
     if not way:
         return None
     op.take("sat")  # it is clamped in any case
-    flush, whole, width = bool(op.take("ftz")), _TO_WHOLE[way], bits(target)
-    signed = target.startswith("s")
-    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if signed else (0, (1 << width) - 1)
-    undefined = 1 << width - 1 if source == "f64" or width == 64 else 0
-    storage = np.dtype(f"{'i' if signed else 'u'}{width // 8}")
+    flush, round_to_integer, width = bool(op.take("ftz")), _INTEGER_ROUNDINGS[way], bits(target)
+    is_signed = target.startswith("s")
+    low, high = (-(1 << width - 1), (1 << width - 1) - 1) if is_signed else (0, (1 << width) - 1)
+    nan_result = 1 << width - 1 if source == "f64" or width == 64 else 0
+    storage = np.dtype(f"{'i' if is_signed else 'u'}{width // 8}")
 
     def compute(a: Words) -> Words:
         with np.errstate(all="ignore"):
             real = values(a, source, flush)
             nan = np.isnan(real)
-            real = whole(np.where(nan, 0.0, real))
+            real = round_to_integer(np.where(nan, 0.0, real))
             inside = np.maximum(real, float(low))
-            found = np.where(
+            clamped_words = np.where(
                 inside >= float(high), storage.type(high), np.where(inside >= float(high), 0.0, inside).astype(storage)
             )
-        return np.where(nan, DTYPES[width].type(undefined), found.view(DTYPES[width]))
+        return np.where(nan, DTYPES[width].type(nan_result), clamped_words.view(DTYPES[width]))
 
     return Meaning((source,), (target,), compute)
 
@@ -120,7 +125,7 @@ def between_floats(op: Opcode) -> Meaning | None:
     if len(op.types) != 2 or any(kind not in _FLOATS for kind in op.types):
         return None
     target, source = op.types
-    way = op.take(*_TO_WHOLE)
+    way = op.take(*_INTEGER_ROUNDINGS)
     rounding: Rounding = op.take("rn", "rz", "rm", "rp") or "rn"  # type: ignore[assignment]
     flush, saturates, positive = (bool(op.take(name)) for name in ("ftz", "sat", "relu"))
 
@@ -128,7 +133,7 @@ def between_floats(op: Opcode) -> Meaning | None:
         with np.errstate(all="ignore"):
             real = values(a, source, flush)
             if way:
-                real = np.copysign(_TO_WHOLE[way](real), real)
+                real = np.copysign(_INTEGER_ROUNDINGS[way](real), real)
             if positive:
                 real = np.where(real > 0, real, np.where(np.isnan(real), real, 0.0))
             if saturates:
@@ -144,12 +149,12 @@ def between_floats(op: Opcode) -> Meaning | None:
 @opcode("cvt")
 def to_pairs(op: Opcode) -> Meaning | None:
     """cvt.rn.f16x2.f32 d, a, b and its like: a becomes the upper half."""
-    if len(op.types) != 2 or op.types[1] != "f32" or op.types[0] not in (*_PAIRS, *_SMALL):
+    if len(op.types) != 2 or op.types[1] != "f32" or op.types[0] not in (*_PAIRS, *_NARROW_PAIRS):
         return None
     target = op.types[0]
     rounding = op.take("rn", "rz", "rp")
     finite, positive = bool(op.take("satfinite")), bool(op.take("relu"))
-    if target in _SMALL and not finite:
+    if target in _NARROW_PAIRS and not finite:
         return None
     single = _half(target, rounding or "rn", finite)
     half = bits(target) // 2
@@ -171,7 +176,7 @@ def _positive(real: np.ndarray, only: bool) -> np.ndarray:
 def _half(target: str, rounding: str, finite: bool) -> Callable[[np.ndarray], np.ndarray]:
     """Codes of one half of a packed type, for float arrays."""
     how = {"rn": FormatRounding.NEAREST_EVEN, "rz": FormatRounding.TOWARD_ZERO, "rp": FormatRounding.TOWARD_POSITIVE}[rounding]
-    name = _SMALL.get(target) or {"f16x2": "fp16", "bf16x2": "bf16"}[target]
+    name = _NARROW_PAIRS.get(target) or {"f16x2": "fp16", "bf16x2": "bf16"}[target]
     overflow = Overflow.SATURATE if finite else Overflow.INFINITY
     return lambda real: encode(FORMATS[name], real, rounding=how, overflow=overflow)
 
@@ -214,7 +219,7 @@ def to_scales(op: Opcode) -> Meaning | None:
 @opcode("cvt")
 def small_to_pairs(op: Opcode) -> Meaning | None:
     """cvt.rn.f16x2.e4m3x2 and its like: exact."""
-    if len(op.types) != 2 or op.types[0] not in _PAIRS or op.types[1] not in _SMALL:
+    if len(op.types) != 2 or op.types[0] not in _PAIRS or op.types[1] not in _NARROW_PAIRS:
         return None
     target, source = op.types
     op.take("rn")
@@ -223,7 +228,10 @@ def small_to_pairs(op: Opcode) -> Meaning | None:
     def compute(a: Words) -> Words:
         mask = (1 << half) - 1
         halves = [a & a.dtype.type(mask), a >> a.dtype.type(half)]
-        low, high = (narrowed(_real(decode(FORMATS[_SMALL[source]], each.astype(np.uint8)), positive), single) for each in halves)
+        low, high = (
+            words_of_narrow_values(_real(decode(FORMATS[_NARROW_PAIRS[source]], each.astype(np.uint8)), positive), single)
+            for each in halves
+        )
         return low.astype(np.uint32) | high.astype(np.uint32) << np.uint32(16)
 
     return Meaning((source,), (target,), compute)
@@ -236,7 +244,7 @@ def _real(found: np.ndarray, positive: bool) -> np.ndarray:
 @opcode("cvt")
 def pairs_to_small(op: Opcode) -> Meaning | None:
     """cvt.rn.satfinite.e4m3x2.f16x2."""
-    if len(op.types) != 2 or op.types[0] not in _SMALL or op.types[1] not in _PAIRS or not op.take("satfinite"):
+    if len(op.types) != 2 or op.types[0] not in _NARROW_PAIRS or op.types[1] not in _PAIRS or not op.take("satfinite"):
         return None
     target, source = op.types
     single = _half(target, op.take("rn", "rz", "rp") or "rn", True)
@@ -245,7 +253,7 @@ def pairs_to_small(op: Opcode) -> Meaning | None:
     def compute(a: Words) -> Words:
         halves = [(a & np.uint32(0xFFFF)).astype(np.uint16), (a >> np.uint32(16)).astype(np.uint16)]
         whole: Any = DTYPES[bits(target)]
-        low, high = (single(_real(widened(each, _PAIRS[source]), positive)).astype(whole) for each in halves)
+        low, high = (single(_real(widen_words(each, _PAIRS[source]), positive)).astype(whole) for each in halves)
         return low | high << whole.type(half)
 
     return Meaning((source,), (target,), compute)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.ptx.integers import joined
+from bitverdict.harness.emulator.ptx.integers import meaning_of_setp
 from bitverdict.harness.emulator.ptx.opcodes import Meaning, Opcode, UnknownOpcode, Words, opcode
 from bitverdict.reference.formats import FORMATS, encode
 from bitverdict.reference.scalar_arithmetic import fp32, fp64
@@ -33,7 +33,7 @@ _INFINITY: dict[str, Any] = {
     "bf16": np.uint16(0x7F80),
 }
 _QUIET = np.uint64(1 << 51)  # of f64
-_PACKED = {"f16x2": "f16", "bf16x2": "bf16", "f32x2": "f32"}
+_PACKED_TYPES = {"f16x2": "f16", "bf16x2": "bf16", "f32x2": "f32"}
 
 
 def _float(op: Opcode, *others: str) -> str | None:
@@ -67,7 +67,7 @@ def _of_format(op: Opcode, count: int, functions: dict[str, Callable[..., np.nda
         broadcast = _broadcast(lambda *values: functions["f64"](*values, rounding))
         return Meaning((kind,) * count, (kind,), _on_words(kind, broadcast))
     if saturate:
-        run = lambda *values: _clamped(functions["f32"](*values, rounding, flush))
+        run = lambda *values: _saturate(functions["f32"](*values, rounding, flush))
     else:
         run = lambda *values: functions["f32"](*values, rounding, flush)
     return Meaning((kind,) * count, (kind,), _on_words(kind, run))
@@ -77,27 +77,27 @@ def _broadcast(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]
     return lambda *values: function(*(np.ascontiguousarray(each) for each in np.broadcast_arrays(*values)))
 
 
-def _clamped(values: np.ndarray) -> np.ndarray:
+def _saturate(values: np.ndarray) -> np.ndarray:
     """`.sat`: to [0, 1], NaN to +0."""
     return np.where(values > 0, np.minimum(values, np.float32(1)), np.float32(0))
 
 
 # -- fp16 and bf16 ---------------------------------------------------------------------------------------------------------
-def widened(words: Words, kind: str) -> np.ndarray:
+def widen_words(words: Words, kind: str) -> np.ndarray:
     """Exact float64 values of fp16 or bf16 words."""
     if kind == "f16":
         return words.view(np.float16).astype(np.float64)
     return (words.astype(np.uint32) << np.uint32(16)).view(np.float32).astype(np.float64)
 
 
-def narrowed(values: np.ndarray, kind: str) -> Words:
+def words_of_narrow_values(values: np.ndarray, kind: str) -> Words:
     """fp16 or bf16 words of float64 values that are exact or rounded to odd, to nearest even; NaN is 0x7FFF."""
     with np.errstate(all="ignore"):
         words = values.astype(np.float16).view(np.uint16) if kind == "f16" else encode(FORMATS["bf16"], values).astype(np.uint16)
     return np.where(np.isnan(values), np.uint16(0x7FFF), words)
 
 
-def _flushed_narrow(words: Words) -> Words:
+def _flush_narrow(words: Words) -> Words:
     """fp16 subnormals as zero of their sign."""
     return np.where(words & np.uint16(0x7C00), words, words & np.uint16(0x8000))
 
@@ -105,7 +105,7 @@ def _flushed_narrow(words: Words) -> Words:
 def _narrow(op: Opcode, count: int, compute: Callable[..., np.ndarray]) -> Meaning | None:
     """The forms of 16 bits of an operation of `count` operands. `compute` gives exact results, or such that are rounded to odd."""
     kind = op.types[0] if len(op.types) == 1 else ""
-    single = _PACKED.get(kind, kind)
+    single = _PACKED_TYPES.get(kind, kind)
     if single not in _NARROW:
         return None
     if _rounding(op) != "rn":
@@ -113,34 +113,34 @@ def _narrow(op: Opcode, count: int, compute: Callable[..., np.ndarray]) -> Meani
     flush, saturate, positive = bool(op.take("ftz")), bool(op.take("sat")), bool(op.take("relu"))
 
     def run(*words: Words) -> Words:
-        given = [_flushed_narrow(each) for each in words] if flush else words
-        found = narrowed(compute(*(widened(each, single) for each in given)), single)
+        operands = [_flush_narrow(each) for each in words] if flush else words
+        results = words_of_narrow_values(compute(*(widen_words(each, single) for each in operands)), single)
         if flush:
-            found = _flushed_narrow(found)
+            results = _flush_narrow(results)
         if saturate or positive:
-            value = widened(found, single)
-            found = np.where(value > 0, found, np.where(np.isnan(value) & positive, np.uint16(0x7FFF), np.uint16(0)))
+            value = widen_words(results, single)
+            results = np.where(value > 0, results, np.where(np.isnan(value) & positive, np.uint16(0x7FFF), np.uint16(0)))
             one = np.uint16(0x3C00 if single == "f16" else 0x3F80)
-            found = np.where(saturate & (widened(found, single) > 1), one, found)
-        return found
+            results = np.where(saturate & (widen_words(results, single) > 1), one, results)
+        return results
 
-    return Meaning((kind,) * count, (kind,), packed(run, kind))
+    return Meaning((kind,) * count, (kind,), on_halves(run, kind))
 
 
-def packed(compute: Callable[..., Words], kind: str) -> Callable[..., Words]:
+def on_halves(compute: Callable[..., Words], kind: str) -> Callable[..., Words]:
     """`compute`, on both halves of each word when `kind` is a packed type."""
-    if kind not in _PACKED:
+    if kind not in _PACKED_TYPES:
         return compute
     half, whole, shift = (np.uint32, np.uint64, 32) if kind == "f32x2" else (np.uint16, np.uint32, 16)
 
     def run(*words: Words) -> Words:
-        low, high = (compute(*((each >> whole(by)).astype(half) for each in words)) for by in (0, shift))
+        low, high = (compute(*((word >> whole(by)).astype(half) for word in words)) for by in (0, shift))
         return low.astype(whole) | high.astype(whole) << whole(shift)
 
     return run
 
 
-def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+def _fused_multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         return to_odd(*two_sum(*(np.ascontiguousarray(each) for each in np.broadcast_arrays(a * b, c))))
 
@@ -151,7 +151,7 @@ def _pairs(op: Opcode, count: int, function: Callable[..., np.ndarray]) -> Meani
         return None
     rounding, flush = _rounding(op), bool(op.take("ftz"))
     run = _on_words("f32", lambda *values: function(*values, rounding, flush))
-    return Meaning(("f32x2",) * count, ("f32x2",), packed(run, "f32x2"))
+    return Meaning(("f32x2",) * count, ("f32x2",), on_halves(run, "f32x2"))
 
 
 # -- arithmetic ------------------------------------------------------------------------------------------------------------
@@ -163,8 +163,8 @@ def add(op: Opcode) -> Meaning | None:
 
 @opcode("sub")
 def subtract(op: Opcode) -> Meaning | None:
-    taken = lambda a, b, *how: fp32.add(a, -b, *how)
-    return (_of_format(op, 2, {"f32": taken, "f64": fp64.subtract}) or _pairs(op, 2, taken)
+    negate_and_add = lambda a, b, *how: fp32.add(a, -b, *how)
+    return (_of_format(op, 2, {"f32": negate_and_add, "f64": fp64.subtract}) or _pairs(op, 2, negate_and_add)
             or _narrow(op, 2, lambda a, b: a - b))  # fmt: skip
 
 
@@ -178,7 +178,7 @@ def multiply(op: Opcode) -> Meaning | None:
 def fused_multiply_add(op: Opcode) -> Meaning | None:
     if op.kind == "mad" and _float(op) is None:
         return None
-    return _of_format(op, 3, {"f32": fp32.fma, "f64": fp64.fma}) or _pairs(op, 3, fp32.fma) or _narrow(op, 3, _fused)
+    return _of_format(op, 3, {"f32": fp32.fma, "f64": fp64.fma}) or _pairs(op, 3, fp32.fma) or _narrow(op, 3, _fused_multiply_add)
 
 
 @opcode("div")
@@ -213,7 +213,7 @@ def _approximate(op: Opcode, count: int) -> Meaning:
 
 
 # -- sign, extremes, comparison --------------------------------------------------------------------------------------------
-def _flushed(words: Words, flush: bool) -> Words:
+def _flush_subnormals(words: Words, flush: bool) -> Words:
     return fp32.flushed(words.view(np.float32)).view(np.uint32) if flush else words
 
 
@@ -222,24 +222,24 @@ def sign(op: Opcode) -> Meaning | None:
     """A bit, but for NaN, which PTX leaves open: an H100 gives the canonical one, of f64 the operand's own, made quiet. `neg.f32`
     is a bit for NaN too, as in libdevice, where it is folded into what takes it; by itself it gives the canonical one."""
     kind = op.types[0] if len(op.types) == 1 else ""
-    single, flush = _PACKED.get(kind, kind), bool(op.take("ftz"))
+    single, flush = _PACKED_TYPES.get(kind, kind), bool(op.take("ftz"))
     if single not in _SIGN:
         return None
     top = _SIGN[single]
     infinity = _INFINITY[single]
 
     def change(words: Words) -> Words:
-        found = words ^ top if op.kind == "neg" else words & ~top
+        changed_words = words ^ top if op.kind == "neg" else words & ~top
         nan = (words & ~top) > infinity
         if op.kind == "neg" and single == "f32":
-            return found
-        return np.where(nan, words | _QUIET if single == "f64" else ~top, found) if nan.any() else found
+            return changed_words
+        return np.where(nan, words | _QUIET if single == "f64" else ~top, changed_words) if nan.any() else changed_words
 
     if flush and single == "f32":
-        return Meaning((kind,), (kind,), packed(lambda a: change(_flushed(a, True)), kind))
+        return Meaning((kind,), (kind,), on_halves(lambda a: change(_flush_subnormals(a, True)), kind))
     if flush:
-        return Meaning((kind,), (kind,), packed(lambda a: change(_flushed_narrow(a)), kind))
-    return Meaning((kind,), (kind,), packed(change, kind))
+        return Meaning((kind,), (kind,), on_halves(lambda a: change(_flush_narrow(a)), kind))
+    return Meaning((kind,), (kind,), on_halves(change, kind))
 
 
 @opcode("copysign")
@@ -255,7 +255,7 @@ def copy_sign(op: Opcode) -> Meaning | None:
 def extremes(op: Opcode) -> Meaning | None:
     """+0 is above -0. Of a NaN and a number the number, or with .NaN the NaN."""
     kind = op.types[0] if len(op.types) == 1 else ""
-    single = _PACKED.get(kind, kind)
+    single = _PACKED_TYPES.get(kind, kind)
     if single not in _SIGN or kind == "f32x2":
         return None
     flush, keep, by_size = bool(op.take("ftz")), bool(op.take("NaN")), bool(op.take("xorsign"))
@@ -265,19 +265,19 @@ def extremes(op: Opcode) -> Meaning | None:
 
     def run(a: Words, b: Words) -> Words:
         if flush:
-            a, b = (_flushed(each, True) if single == "f32" else _flushed_narrow(each) for each in (a, b))
-        x, y = (each.view(_VIEWS[single]) if single in _VIEWS else widened(each, single) for each in (a, b))
+            a, b = (_flush_subnormals(each, True) if single == "f32" else _flush_narrow(each) for each in (a, b))
+        x, y = (each.view(_VIEWS[single]) if single in _VIEWS else widen_words(each, single) for each in (a, b))
         if largest:
-            first = (x > y) | ((x == y) & ~np.signbit(x))
+            takes_first = (x > y) | ((x == y) & ~np.signbit(x))
         else:
-            first = (x < y) | ((x == y) & np.signbit(x))
+            takes_first = (x < y) | ((x == y) & np.signbit(x))
         if not keep:
-            first = first | np.isnan(y)
-        found = np.where(first, a, b)
-        lost = (np.isnan(x) | np.isnan(y)) if keep else np.isnan(x) & np.isnan(y)
-        return np.where(lost, b | _QUIET if single == "f64" else _NAN[single], found)
+            takes_first = takes_first | np.isnan(y)
+        chosen_words = np.where(takes_first, a, b)
+        is_nan = (np.isnan(x) | np.isnan(y)) if keep else np.isnan(x) & np.isnan(y)
+        return np.where(is_nan, b | _QUIET if single == "f64" else _NAN[single], chosen_words)
 
-    return Meaning((kind, kind), (kind,), packed(run, kind))
+    return Meaning((kind, kind), (kind,), on_halves(run, kind))
 
 
 _QUIET = np.uint64(1 << 51)  # of two fp64 NaN the second comes out, made quiet (`fp64`)
@@ -287,7 +287,14 @@ _NAN: dict[str, Any] = {
     "bf16": np.uint16(0x7FFF),
 }
 
-_ORDERED = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
+_ORDERED_COMPARISONS = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 
 
 def _comparison(name: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:
@@ -298,10 +305,10 @@ def _comparison(name: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | N
         return lambda a, b: np.isnan(a) | np.isnan(b)
     if name == "ne":
         return lambda a, b: (a != b) & ~(np.isnan(a) | np.isnan(b))
-    if name in _ORDERED:
-        return _ORDERED[name]
-    if name.removesuffix("u") in _ORDERED:
-        compare = _ORDERED[name.removesuffix("u")]
+    if name in _ORDERED_COMPARISONS:
+        return _ORDERED_COMPARISONS[name]
+    if name.removesuffix("u") in _ORDERED_COMPARISONS:
+        compare = _ORDERED_COMPARISONS[name.removesuffix("u")]
         return lambda a, b: compare(a, b) | np.isnan(a) | np.isnan(b)
     return None
 
@@ -318,22 +325,22 @@ def compare(op: Opcode) -> Meaning | None:
 
     def run(a: Words, b: Words) -> Words:
         if kind in _NARROW:
-            a, b = (_flushed_narrow(each) for each in (a, b)) if flush else (a, b)
-            return compute(widened(a, kind), widened(b, kind))
-        return compute(*(_flushed(each, flush).view(_VIEWS[kind]) for each in (a, b)))
+            a, b = (_flush_narrow(each) for each in (a, b)) if flush else (a, b)
+            return compute(widen_words(a, kind), widen_words(b, kind))
+        return compute(*(_flush_subnormals(each, flush).view(_VIEWS[kind]) for each in (a, b)))
 
-    return joined(op, kind, run)
+    return meaning_of_setp(op, kind, run)
 
 
 @opcode("testp")
 def test_property(op: Opcode) -> Meaning | None:
     kind = _float(op)
-    asked = op.take("finite", "infinite", "number", "notanumber", "normal", "subnormal")
-    if kind is None or not asked:
+    property_name = op.take("finite", "infinite", "number", "notanumber", "normal", "subnormal")
+    if kind is None or not property_name:
         return None
     least = np.finfo(_VIEWS[kind]).smallest_normal
     tests: dict[str, Callable[[np.ndarray], np.ndarray]] = {
         "finite": np.isfinite, "infinite": np.isinf, "number": lambda x: ~np.isnan(x), "notanumber": np.isnan,
         "normal": lambda x: np.isfinite(x) & (np.abs(x) >= least), "subnormal": lambda x: (x != 0) & (np.abs(x) < least),
     }  # fmt: skip
-    return Meaning((kind,), ("pred",), lambda a: tests[asked](a.view(_VIEWS[kind])))
+    return Meaning((kind,), ("pred",), lambda a: tests[property_name](a.view(_VIEWS[kind])))

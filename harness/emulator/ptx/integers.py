@@ -13,10 +13,10 @@ from bitverdict.harness.emulator.ptx.opcodes import (
     Opcode,
     UnknownOpcode,
     Words,
+    as_signed,
     bits,
-    of_type,
     opcode,
-    signed,
+    view_of_type,
 )
 
 _INTEGERS = ("u16", "s16", "u32", "s32", "u64", "s64")
@@ -27,18 +27,18 @@ def _integer(op: Opcode) -> str | None:
     return op.types[0] if len(op.types) == 1 and op.types[0] in _INTEGERS else None
 
 
-def _same(kind: str, count: int, compute: Callable[..., Words]) -> Meaning:
+def _meaning_of_one_type(kind: str, count: int, compute: Callable[..., Words]) -> Meaning:
     return Meaning((kind,) * count, (kind,), compute)
 
 
-def _added(a: Words, b: Words, carry: Words | int) -> tuple[Words, Words]:
+def _add_with_carry(a: Words, b: Words, carry: Words | int) -> tuple[Words, Words]:
     """a + b + carry and the carry out, at the operands' width."""
     low = a + b
     total = low + np.asarray(carry, a.dtype)
     return total, (low < a) | (total < low)
 
 
-def _taken(a: Words, b: Words, borrow: Words | int) -> tuple[Words, Words]:
+def _subtract_with_borrow(a: Words, b: Words, borrow: Words | int) -> tuple[Words, Words]:
     low = a - b
     total = low - np.asarray(borrow, a.dtype)
     return total, (a < b) | (low < total)
@@ -51,18 +51,20 @@ def add(op: Opcode) -> Meaning | None:
         return None
     adds = op.kind == "add"
     if op.take("cc"):
-        step = _added if adds else _taken
+        step = _add_with_carry if adds else _subtract_with_borrow
         return Meaning((kind, kind), (kind, CARRY), lambda a, b: step(a, b, 0))
     if op.take("sat"):
         if kind != "s32":
             raise UnknownOpcode(f"{op.text}: .sat is of s32 alone (PTX ISA, add)")
-        return _same(
-            kind, 2, lambda a, b: _saturated(signed(a).astype(np.int64) + (1 if adds else -1) * signed(b).astype(np.int64))
+        return _meaning_of_one_type(
+            kind,
+            2,
+            lambda a, b: _saturate_to_s32(as_signed(a).astype(np.int64) + (1 if adds else -1) * as_signed(b).astype(np.int64)),
         )
-    return _same(kind, 2, (lambda a, b: a + b) if adds else (lambda a, b: a - b))
+    return _meaning_of_one_type(kind, 2, (lambda a, b: a + b) if adds else (lambda a, b: a - b))
 
 
-def _saturated(wide: np.ndarray) -> Words:
+def _saturate_to_s32(wide: np.ndarray) -> Words:
     return np.clip(wide, -(1 << 31), (1 << 31) - 1).astype(np.int32).view(np.uint32)
 
 
@@ -71,13 +73,13 @@ def add_with_carry(op: Opcode) -> Meaning | None:
     kind = _integer(op)
     if kind is None:
         return None
-    step = _added if op.kind == "addc" else _taken
+    step = _add_with_carry if op.kind == "addc" else _subtract_with_borrow
     if op.take("cc"):
         return Meaning((kind, kind, CARRY), (kind, CARRY), step)
     return Meaning((kind, kind, CARRY), (kind,), lambda a, b, carry: step(a, b, carry)[0])
 
 
-def _wide(kind: str) -> str:
+def _doubled_type(kind: str) -> str:
     return f"{kind[0]}{2 * bits(kind)}"
 
 
@@ -85,19 +87,21 @@ def _high(kind: str) -> Callable[[Words, Words], Words]:
     """The upper half of a product."""
     width = bits(kind)
     if width < 64:
-        seen, target = of_type(kind), np.int64 if kind.startswith("s") else np.uint64
+        as_kind, target = view_of_type(kind), np.int64 if kind.startswith("s") else np.uint64
         narrow = DTYPES[width]
-        return lambda a, b: (seen(a).astype(target) * seen(b).astype(target) >> target(width)).astype(f"i{width // 8}").view(narrow)
+        return lambda a, b: (
+            (as_kind(a).astype(target) * as_kind(b).astype(target) >> target(width)).astype(f"i{width // 8}").view(narrow)
+        )
     low32, half = np.uint64(0xFFFFFFFF), np.uint64(32)
 
     def high(a: Words, b: Words) -> Words:
         a0, a1, b0, b1 = a & low32, a >> half, b & low32, b >> half
         middle = a1 * b0 + (a0 * b0 >> half)
-        other = a0 * b1 + (middle & low32)
-        found = a1 * b1 + (middle >> half) + (other >> half)
+        cross_sum = a0 * b1 + (middle & low32)
+        upper_half = a1 * b1 + (middle >> half) + (cross_sum >> half)
         if kind.startswith("s"):
-            found = found - np.where(signed(a) < 0, b, np.uint64(0)) - np.where(signed(b) < 0, a, np.uint64(0))
-        return found
+            upper_half = upper_half - np.where(as_signed(a) < 0, b, np.uint64(0)) - np.where(as_signed(b) < 0, a, np.uint64(0))
+        return upper_half
 
     return high
 
@@ -106,8 +110,10 @@ def _product(op: Opcode, kind: str) -> tuple[Callable[[Words, Words], Words], st
     """How `op` multiplies, and the type of what comes out."""
     form = op.take("lo", "hi", "wide")
     if form == "wide" and bits(kind) < 64:
-        seen, target = of_type(kind), np.dtype(f"{'i' if kind.startswith('s') else 'u'}{bits(kind) // 4}")
-        return lambda a, b: (seen(a).astype(target) * seen(b).astype(target)).view(DTYPES[2 * bits(kind)]), _wide(kind)
+        as_kind, target = view_of_type(kind), np.dtype(f"{'i' if kind.startswith('s') else 'u'}{bits(kind) // 4}")
+        return lambda a, b: (as_kind(a).astype(target) * as_kind(b).astype(target)).view(DTYPES[2 * bits(kind)]), _doubled_type(
+            kind
+        )
     if form == "hi":
         return _high(kind), kind
     if form != "lo":
@@ -120,17 +126,17 @@ def multiply(op: Opcode) -> Meaning | None:
     kind = _integer(op)
     if kind is None:
         return None
-    compute, found = _product(op, kind)
+    compute, result_kind = _product(op, kind)
     if op.kind == "mul":
-        return Meaning((kind, kind), (found,), compute)
-    if found != kind or bits(kind) != 32 or "hi" in op.text:
+        return Meaning((kind, kind), (result_kind,), compute)
+    if result_kind != kind or bits(kind) != 32 or "hi" in op.text:
         raise UnknownOpcode(f"{op.text}: only mul24.lo is executed here")
-    return _same(kind, 2, lambda a, b: _low_24(a, kind) * _low_24(b, kind))
+    return _meaning_of_one_type(kind, 2, lambda a, b: _low_24(a, kind) * _low_24(b, kind))
 
 
 def _low_24(words: Words, kind: str) -> Words:
     low = words << np.uint32(8)
-    return (signed(low) >> np.int32(8)).view(np.uint32) if kind == "s32" else low >> np.uint32(8)
+    return (as_signed(low) >> np.int32(8)).view(np.uint32) if kind == "s32" else low >> np.uint32(8)
 
 
 @opcode("mad", "madc")
@@ -138,15 +144,15 @@ def multiply_add(op: Opcode) -> Meaning | None:
     kind = _integer(op)
     if kind is None:
         return None
-    compute, found = _product(op, kind)
-    reads = (kind, kind, found)
+    compute, result_kind = _product(op, kind)
+    reads = (kind, kind, result_kind)
     if op.kind == "madc":
         if op.take("cc"):
-            return Meaning((*reads, CARRY), (found, CARRY), lambda a, b, c, carry: _added(compute(a, b), c, carry))
-        return Meaning((*reads, CARRY), (found,), lambda a, b, c, carry: _added(compute(a, b), c, carry)[0])
+            return Meaning((*reads, CARRY), (result_kind, CARRY), lambda a, b, c, carry: _add_with_carry(compute(a, b), c, carry))
+        return Meaning((*reads, CARRY), (result_kind,), lambda a, b, c, carry: _add_with_carry(compute(a, b), c, carry)[0])
     if op.take("cc"):
-        return Meaning(reads, (found, CARRY), lambda a, b, c: _added(compute(a, b), c, 0))
-    return Meaning(reads, (found,), lambda a, b, c: compute(a, b) + c)
+        return Meaning(reads, (result_kind, CARRY), lambda a, b, c: _add_with_carry(compute(a, b), c, 0))
+    return Meaning(reads, (result_kind,), lambda a, b, c: compute(a, b) + c)
 
 
 @opcode("div", "rem")
@@ -155,28 +161,28 @@ def divide(op: Opcode) -> Meaning | None:
     kind = _integer(op)
     if kind is None:
         return None
-    seen, quotient = of_type(kind), op.kind == "div"
+    as_kind, quotient = view_of_type(kind), op.kind == "div"
 
     def compute(a: Words, b: Words) -> Words:
-        a, b = np.broadcast_arrays(seen(a), seen(b))
+        a, b = np.broadcast_arrays(as_kind(a), as_kind(b))
         divisor = np.where(b == 0, np.array(1, b.dtype), b)
         rest = np.fmod(a, divisor)
-        found = ((a - rest) // divisor if quotient else rest).view(DTYPES[bits(kind)])
-        return np.where(b == 0, ~np.zeros(1, found.dtype) if quotient else a.view(found.dtype), found)
+        results = ((a - rest) // divisor if quotient else rest).view(DTYPES[bits(kind)])
+        return np.where(b == 0, ~np.zeros(1, results.dtype) if quotient else a.view(results.dtype), results)
 
-    return _same(kind, 2, compute)
+    return _meaning_of_one_type(kind, 2, compute)
 
 
 @opcode("neg")
 def negate(op: Opcode) -> Meaning | None:
     kind = _integer(op)
-    return None if kind is None else _same(kind, 1, lambda a: np.zeros(1, a.dtype) - a)
+    return None if kind is None else _meaning_of_one_type(kind, 1, lambda a: np.zeros(1, a.dtype) - a)
 
 
 @opcode("abs")
 def magnitude(op: Opcode) -> Meaning | None:
     kind = _integer(op)
-    return None if kind is None else _same(kind, 1, lambda a: np.abs(signed(a)).view(a.dtype))
+    return None if kind is None else _meaning_of_one_type(kind, 1, lambda a: np.abs(as_signed(a)).view(a.dtype))
 
 
 @opcode("min", "max")
@@ -184,8 +190,8 @@ def extremes(op: Opcode) -> Meaning | None:
     kind = _integer(op)
     if kind is None:
         return None
-    seen, choose = of_type(kind), np.minimum if op.kind == "min" else np.maximum
-    return _same(kind, 2, lambda a, b: choose(seen(a), seen(b)).view(a.dtype))
+    as_kind, choose = view_of_type(kind), np.minimum if op.kind == "min" else np.maximum
+    return _meaning_of_one_type(kind, 2, lambda a, b: choose(as_kind(a), as_kind(b)).view(a.dtype))
 
 
 @opcode("sad")
@@ -193,8 +199,8 @@ def sum_of_differences(op: Opcode) -> Meaning | None:
     kind = _integer(op)
     if kind is None:
         return None
-    seen = of_type(kind)
-    return _same(kind, 3, lambda a, b, c: c + np.where(seen(a) < seen(b), b - a, a - b))
+    as_kind = view_of_type(kind)
+    return _meaning_of_one_type(kind, 3, lambda a, b, c: c + np.where(as_kind(a) < as_kind(b), b - a, a - b))
 
 
 @opcode("dp4a")
@@ -213,27 +219,27 @@ def dot_of_bytes(op: Opcode) -> Meaning | None:
 # -- logic and shifts ------------------------------------------------------------------------------------------------------
 @opcode("and", "or", "xor")
 def logic(op: Opcode) -> Meaning | None:
-    return _same(op.type, 2, {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[op.kind])
+    return _meaning_of_one_type(op.type, 2, {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[op.kind])
 
 
 @opcode("not")
 def complement(op: Opcode) -> Meaning | None:
-    return _same(op.type, 1, np.invert)
+    return _meaning_of_one_type(op.type, 1, np.invert)
 
 
 @opcode("cnot")
 def logical_not(op: Opcode) -> Meaning | None:
-    return _same(op.type, 1, lambda a: (a == 0).astype(a.dtype))
+    return _meaning_of_one_type(op.type, 1, lambda a: (a == 0).astype(a.dtype))
 
 
 @opcode("lop3")
 def any_logic(op: Opcode) -> Meaning | None:
     def compute(a: Words, b: Words, c: Words, table: Words) -> Words:
-        found = np.zeros(1, np.uint32)
+        result = np.zeros(1, np.uint32)
         for i in range(8):
             if int(table[0]) >> i & 1:
-                found = found | (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
-        return found
+                result = result | (a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)
+        return result
 
     return Meaning(("b32", "b32", "b32", "b32"), ("b32",), compute)
 
@@ -242,16 +248,16 @@ def any_logic(op: Opcode) -> Meaning | None:
 def shift(op: Opcode) -> Meaning | None:
     """Amounts beyond the width shift everything out."""
     kind = op.type
-    width, seen = bits(kind), of_type(kind)
+    width, as_kind = bits(kind), view_of_type(kind)
     arithmetic = op.kind == "shr" and kind.startswith("s")
 
     def compute(a: Words, amount: Words) -> Words:
-        beyond = amount >= width
-        small = np.minimum(amount, width - 1).astype(a.dtype)
+        is_beyond_width = amount >= width
+        amount_in_width = np.minimum(amount, width - 1).astype(a.dtype)
         if arithmetic:
-            return (seen(a) >> signed(small)).view(a.dtype)
-        found = a << small if op.kind == "shl" else a >> small
-        return np.where(beyond, np.zeros(1, a.dtype), found) if beyond.any() else found
+            return (as_kind(a) >> as_signed(amount_in_width)).view(a.dtype)
+        shifted_words = a << amount_in_width if op.kind == "shl" else a >> amount_in_width
+        return np.where(is_beyond_width, np.zeros(1, a.dtype), shifted_words) if is_beyond_width.any() else shifted_words
 
     return Meaning((kind, "u32"), (kind,), compute)
 
@@ -276,13 +282,15 @@ def extract(op: Opcode) -> Meaning | None:
 
     def compute(a: Words, position: Words, length: Words) -> Words:
         position, length = (np.minimum(each & np.uint32(255), np.uint32(64)) for each in (position, length))
-        found = np.where(position < width, a >> np.minimum(position, width - 1).astype(a.dtype), np.zeros(1, a.dtype))
+        field_words = np.where(position < width, a >> np.minimum(position, width - 1).astype(a.dtype), np.zeros(1, a.dtype))
         if kind.startswith("s"):
-            found = (signed(a) >> np.minimum(position, width - 1).astype(f"i{width // 8}")).view(a.dtype)
-        spare = (width - np.clip(length.astype(np.int64), 1, width)).astype(f"i{width // 8}")
-        moved = signed(found << spare.view(a.dtype))
-        found = (moved >> spare).view(a.dtype) if kind.startswith("s") else moved.view(a.dtype) >> spare.view(a.dtype)
-        return np.where(length == 0, np.zeros(1, a.dtype), found)
+            field_words = (as_signed(a) >> np.minimum(position, width - 1).astype(f"i{width // 8}")).view(a.dtype)
+        upper_bits = (width - np.clip(length.astype(np.int64), 1, width)).astype(f"i{width // 8}")
+        at_top = as_signed(field_words << upper_bits.view(a.dtype))
+        field_words = (
+            (at_top >> upper_bits).view(a.dtype) if kind.startswith("s") else at_top.view(a.dtype) >> upper_bits.view(a.dtype)
+        )
+        return np.where(length == 0, np.zeros(1, a.dtype), field_words)
 
     return Meaning((kind, "u32", "u32"), (kind,), compute)
 
@@ -297,9 +305,9 @@ def insert(op: Opcode) -> Meaning | None:
         ones = np.where(
             length >= 64, np.uint64(0xFFFFFFFFFFFFFFFF), (np.uint64(1) << np.minimum(length, np.uint64(63))) - np.uint64(1)
         )
-        outside = position >= width
+        is_outside = position >= width
         place = np.minimum(position, np.uint64(width - 1))
-        mask = np.where(outside, np.uint64(0), ones << place).astype(a.dtype)
+        mask = np.where(is_outside, np.uint64(0), ones << place).astype(a.dtype)
         return b & ~mask | (a.astype(np.uint64) << place).astype(a.dtype) & mask
 
     return Meaning((kind, kind, "u32", "u32"), (kind,), compute)
@@ -326,9 +334,9 @@ def find_highest(op: Opcode) -> Meaning | None:
     kind, width, amount = op.type, bits(op.type), op.take("shiftamt")
 
     def compute(a: Words) -> Words:
-        seen = np.where(signed(a) < 0, ~a, a) if kind.startswith("s") else a
-        found = bit_length(seen) - 1
-        return np.where(found < 0, -1, width - 1 - found if amount else found).astype(np.int32).view(np.uint32)
+        magnitude_bits = np.where(as_signed(a) < 0, ~a, a) if kind.startswith("s") else a
+        position = bit_length(magnitude_bits) - 1
+        return np.where(position < 0, -1, width - 1 - position if amount else position).astype(np.int32).view(np.uint32)
 
     return Meaning((kind,), ("u32",), compute)
 
@@ -338,16 +346,16 @@ def count_bits(op: Opcode) -> Meaning | None:
     return Meaning((op.type,), ("u32",), lambda a: np.bitwise_count(a).astype(np.uint32))
 
 
-_REVERSED = np.array([int(f"{i:08b}"[::-1], 2) for i in range(256)], np.uint8)
+_REVERSED_BYTES = np.array([int(f"{i:08b}"[::-1], 2) for i in range(256)], np.uint8)
 
 
 @opcode("brev")
 def reverse_bits(op: Opcode) -> Meaning | None:
     def compute(a: Words) -> Words:
         octets = np.ascontiguousarray(a).view(np.uint8).reshape(len(a), -1)[:, ::-1]
-        return np.ascontiguousarray(_REVERSED[octets]).view(a.dtype)[:, 0]
+        return np.ascontiguousarray(_REVERSED_BYTES[octets]).view(a.dtype)[:, 0]
 
-    return _same(op.type, 1, compute)
+    return _meaning_of_one_type(op.type, 1, compute)
 
 
 @opcode("prmt")
@@ -356,13 +364,13 @@ def permute_bytes(op: Opcode) -> Meaning | None:
 
     def compute(a: Words, b: Words, selector: Words) -> Words:
         pair = b.astype(np.uint64) << np.uint64(32) | a
-        found = np.zeros(1, np.uint32)
+        result = np.zeros(1, np.uint32)
         for place in range(4):
             nibble = selector >> np.uint32(4 * place) & np.uint32(15)
             octet = (pair >> (8 * (nibble & np.uint32(7))).astype(np.uint64)).astype(np.uint32) & np.uint32(255)
             octet = np.where(nibble & 8, np.where(octet & 128, np.uint32(255), np.uint32(0)), octet)
-            found = found | octet << np.uint32(8 * place)
-        return found
+            result = result | octet << np.uint32(8 * place)
+        return result
 
     return Meaning(("b32", "b32", "b32"), ("b32",), compute)
 
@@ -373,7 +381,7 @@ _COMPARE = {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equ
 _JOIN: dict[str, Callable[[Words, Words], Words]] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
 
 
-def joined(op: Opcode, kind: str, compare: Callable[[Words, Words], Words]) -> Meaning:
+def meaning_of_setp(op: Opcode, kind: str, compare: Callable[[Words, Words], Words]) -> Meaning:
     """The meaning of a setp: the comparison, and what it is joined to by .and, .or or .xor."""
     join = op.take("and", "or", "xor")
     if not join:
@@ -384,10 +392,10 @@ def joined(op: Opcode, kind: str, compare: Callable[[Words, Words], Words]) -> M
 @opcode("setp")
 def compare(op: Opcode) -> Meaning | None:
     kind = op.type
-    if kind not in (*_INTEGERS, "b16", "b32", "b64") or len(op.types) != 1 or not (asked := op.take(*_COMPARE)):
+    if kind not in (*_INTEGERS, "b16", "b32", "b64") or len(op.types) != 1 or not (comparison := op.take(*_COMPARE)):
         return None
-    compute, seen = _COMPARE[asked], of_type(kind)
-    return joined(op, kind, lambda a, b: compute(seen(a), seen(b)))
+    compute, as_kind = _COMPARE[comparison], view_of_type(kind)
+    return meaning_of_setp(op, kind, lambda a, b: compute(as_kind(a), as_kind(b)))
 
 
 @opcode("selp")
@@ -400,7 +408,7 @@ def select_by_sign(op: Opcode) -> Meaning | None:
     kind, by = op.types
     if by != "s32":
         return None
-    return Meaning((kind, kind, by), (kind,), lambda a, b, c: np.where(signed(c) >= 0, a, b))
+    return Meaning((kind, kind, by), (kind,), lambda a, b, c: np.where(as_signed(c) >= 0, a, b))
 
 
 @opcode("mov")

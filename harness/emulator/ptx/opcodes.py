@@ -90,16 +90,16 @@ def opcode(*kinds: str) -> Callable[[Builder], Builder]:
     return register
 
 
-def signed(words: Words) -> Words:
+def as_signed(words: Words) -> Words:
     """The same bits as signed integers."""
     return words.view(f"i{words.itemsize}")
 
 
-def unsigned(words: Words) -> Words:
+def as_unsigned(words: Words) -> Words:
     """The same bits as unsigned integers."""
     return words.view(f"u{words.itemsize}")
 
 
-def of_type(kind: str) -> Callable[[Words], Words]:
-    """How an operand of an integer type is seen: signed for "s32"."""
-    return signed if kind.startswith("s") else unsigned
+def view_of_type(kind: str) -> Callable[[Words], Words]:
+    """Choose how to view an operand of an integer type: as signed for "s32"."""
+    return as_signed if kind.startswith("s") else as_unsigned

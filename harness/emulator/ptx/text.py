@@ -24,10 +24,10 @@ class Statement:
     opcode: str
     operands: tuple[str, ...]
     guard: str = ""
-    negated: bool = False
+    is_negated: bool = False
 
     def __str__(self) -> str:
-        guard = f"@{'!' if self.negated else ''}{self.guard} " if self.guard else ""
+        guard = f"@{'!' if self.is_negated else ''}{self.guard} " if self.guard else ""
         return f"{guard}{self.opcode} {', '.join(self.operands)}"
 
 
@@ -43,7 +43,7 @@ class Function:
     local_bytes: int = 0
     blocks: list[tuple[str, list[Statement]]] = field(default_factory=list)
     kernel: bool = False  # an `.entry`
-    alone: bool = False  # statements on their own: inline assembly
+    is_inline: bool = False  # statements on their own: inline assembly
 
 
 @dataclass
@@ -72,27 +72,27 @@ def parse_module(text: str) -> Module:
     """The functions and constant data of a PTX module. NotPtx for a statement that cannot be read."""
     module = Module()
     rest = _without_debugging(_COMMENT.sub(" ", text))
-    at = 0
-    while found := re.compile(r"\S").search(rest, at):
-        at = found.start()
-        if header := _HEADER.match(rest, at):
+    position = 0
+    while next_character := re.compile(r"\S").search(rest, position):
+        position = next_character.start()
+        if header := _HEADER.match(rest, position):
             function = Function(header[3], _names(header[4]), _names(header[2]), kernel=header[1] == "entry")
-            at = _body(rest, header.end(), function)
+            position = _body(rest, header.end(), function)
             if function.blocks or function.name not in module.functions:
                 module.functions[function.name] = function
             continue
-        if rest.startswith((".version", ".target", ".address_size"), at):
-            at = rest.index("\n", at)
+        if rest.startswith((".version", ".target", ".address_size"), position):
+            position = rest.index("\n", position)
             continue
-        end = rest.index(";", at)
-        _data(module, rest[at:end].strip())
-        at = end + 1
+        end = rest.index(";", position)
+        _data(module, rest[position:end].strip())
+        position = end + 1
     return module
 
 
 def parse_body(text: str, registers: dict[str, int]) -> Function:
     """Statements on their own, as in inline assembly, on registers that are declared outside."""
-    function = Function("assembly", registers=dict(registers), alone=True)
+    function = Function("assembly", registers=dict(registers), is_inline=True)
     _statements(_COMMENT.sub(" ", text) + ";", function)
     return function
 
@@ -105,41 +105,41 @@ def _without_debugging(text: str) -> str:
 
 
 def _names(parameters: str | None) -> list[str]:
-    found = []
+    names = []
     for part in re.split(r",", (parameters or "").strip("() \n\t")):
         if part.strip():
-            found.append(re.sub(r"\[\d*\]$", "", part.split()[-1]))
-    return found
+            names.append(re.sub(r"\[\d*\]$", "", part.split()[-1]))
+    return names
 
 
 def _data(module: Module, text: str) -> None:
-    found = _DATA.match(text)
-    if not found:
+    declaration = _DATA.match(text)
+    if not declaration:
         raise NotPtx(f"{text[:120]!r} is no variable or function of PTX that is known here")
-    align, kind, name, count, values = found.groups()
+    align, kind, name, count, values = declaration.groups()
     size = _WIDTH[kind] // 8
     while len(module.data) % max(int(align or size), 4):
         module.data.append(0)
     module.offsets[name] = len(module.data)
-    given = [int(value, 0) for value in re.findall(r"-?(?:0x[0-9A-Fa-f]+|\d+)", values or "")]
-    given += [0] * (int(count or 1) - len(given))
-    for value in given:
+    numbers = [int(value, 0) for value in re.findall(r"-?(?:0x[0-9A-Fa-f]+|\d+)", values or "")]
+    numbers += [0] * (int(count or 1) - len(numbers))
+    for value in numbers:
         module.data += (value % (1 << 8 * size)).to_bytes(size, "little")
 
 
-def _body(text: str, at: int, function: Function) -> int:
+def _body(text: str, position: int, function: Function) -> int:
     """Read what follows a header; the position after it."""
-    opening = re.compile(r"[{;]").search(text, at)
-    if opening is None or opening[0] == ";":
-        return len(text) if opening is None else opening.end()
-    depth, end = 1, opening.end()
+    start = re.compile(r"[{;]").search(text, position)
+    if start is None or start[0] == ";":
+        return len(text) if start is None else start.end()
+    depth, end = 1, start.end()
     while depth:
         brace = re.compile(r"[{}]").search(text, end)
         if brace is None:
             raise NotPtx(f"the body of {function.name} does not end")
         depth += 1 if brace[0] == "{" else -1
         end = brace.end()
-    _statements(text[opening.end() : end - 1], function)
+    _statements(text[start.end() : end - 1], function)
     return end
 
 
@@ -152,44 +152,44 @@ def _statements(text: str, function: Function) -> None:
     scopes: list[dict[str, str]] = [{}]
     numbers = 0
     function.blocks.append(("", []))
-    at = 0
-    while found := re.compile(r"\S").search(text, at):
-        at = found.start()
-        if text[at] == ";":
-            at += 1
-        elif text[at] == "{":
+    position = 0
+    while next_character := re.compile(r"\S").search(text, position):
+        position = next_character.start()
+        if text[position] == ";":
+            position += 1
+        elif text[position] == "{":
             scopes.append({})
-            at += 1
-        elif text[at] == "}":
+            position += 1
+        elif text[position] == "}":
             scopes.pop()
-            at += 1
-        elif label := _LABEL.match(text, at):
+            position += 1
+        elif label := _LABEL.match(text, position):
             function.blocks.append((label[1], []))
-            at = label.end()
+            position = label.end()
         else:
-            end = text.find(";", at)
+            end = text.find(";", position)
             end = len(text) if end < 0 else end
             numbers += 1
-            _statement(text[at:end].strip(), function, scopes, numbers)
-            at = end + 1
+            _statement(text[position:end].strip(), function, scopes, numbers)
+            position = end + 1
 
 
 def _statement(text: str, function: Function, scopes: list[dict[str, str]], number: int) -> None:
     if text.startswith("."):
         _directive(text, function, scopes, number)
         return
-    found = _STATEMENT.match(text)
-    if not found:
+    instruction = _STATEMENT.match(text)
+    if not instruction:
         raise NotPtx(f"{text!r} is no instruction of PTX")
-    negated, guard, opcode, rest = found.groups()
-    operands = tuple(_renamed(each.strip(), scopes) for each in _OPERAND.findall(rest))
-    statement = Statement(opcode, operands, _renamed(guard or "", scopes), bool(negated))
+    is_negated, guard, opcode, rest = instruction.groups()
+    operands = tuple(_in_scope(operand.strip(), scopes) for operand in _OPERAND.findall(rest))
+    statement = Statement(opcode, operands, _in_scope(guard or "", scopes), bool(is_negated))
     function.blocks[-1][1].append(statement)
     if opcode.startswith(("bra", "ret", "exit", "trap")):
         function.blocks.append(("", []))
 
 
-def _renamed(operand: str, scopes: list[dict[str, str]]) -> str:
+def _in_scope(operand: str, scopes: list[dict[str, str]]) -> str:
     """The operand with each register of an inner scope under its own name."""
     if not any(scopes):
         return operand
@@ -216,12 +216,12 @@ def _directive(text: str, function: Function, scopes: list[dict[str, str]], numb
             else:
                 function.registers[name] = bits
     elif kind == ".local":
-        found = re.match(r"(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?", rest.strip())
-        if not found:
+        declaration = re.match(r"(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?", rest.strip())
+        if not declaration:
             raise NotPtx(f"{text!r} is no local variable")
-        align = max(int(found[1] or 4), 4)
+        align = max(int(declaration[1] or 4), 4)
         function.local_bytes = -(-function.local_bytes // align) * align
-        function.locals[found[3]] = function.local_bytes
-        function.local_bytes += _WIDTH[found[2]] // 8 * int(found[4] or 1)
+        function.locals[declaration[3]] = function.local_bytes
+        function.local_bytes += _WIDTH[declaration[2]] // 8 * int(declaration[4] or 1)
     elif kind != ".param":  # of a call: known by what is stored there
         raise NotPtx(f"{text!r} is a directive that is not known here")

@@ -192,7 +192,7 @@ def test_only_what_ptxas_knows_is_rounded_correctly():
     found = []
     for source in ("%r1", "%r2"):
         module = parse_module(FOLDING.replace("WORD", str(word)).replace("SOURCE", source))
-        found.append(int(Program(module, module.entry).stored([np.array([word], np.uint32)], out)[0]))
+        found.append(int(Program(module, module.entry).run_kernel([np.array([word], np.uint32)], out)[0]))
     correct = int((np.float32(1) / np.array([word], np.uint32).view(np.float32)).view(np.uint32)[0])
     assert found[1] == correct != found[0]
     with pytest.raises(opcodes.UnknownOpcode, match=r"sqrt\.approx\.ftz\.f32 of a constant"):
@@ -244,5 +244,5 @@ def test_lanes_that_part_in_a_loop_each_go_their_own_way():
 
     module = parse_module(BRANCHES)
     counts = RNG.integers(0, 30, 500).astype(np.uint32)  # (500,)
-    found = Program(module, module.entry).stored([counts], np.array([1 << 41], np.uint64))
+    found = Program(module, module.entry).run_kernel([counts], np.array([1 << 41], np.uint64))
     assert found.tolist() == [alone(int(n)) for n in counts]
