@@ -73,6 +73,7 @@ COMMANDS = {
     "compile": Command("compile every kernel for every GPU it is for, without one", "lab.offline_compile.compile_all"),
     "record": Command("write hardware words of an instruction or a kernel", "lab.hardware_words.record"),
     "tma-limits": Command("where the legality of TMA operations ends", "lab.commands.tma_limits"),
+    "new": Command("write the files of a new kernel into the checkout, which work at once", "lab.commands.new"),
     "sanitize": Command("cases under iisan, consan, fpsan and compute-sanitizer", "lab.commands.sanitize"),
     "pages": Command("print the pages of docs/ that come from the code, or check them", "lab.commands.pages"),
     "translate": Command("print the Python that an emulated GPU executes for a kernel", "frontends.cli_translate"),
@@ -90,7 +91,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if (found := re.search(r"invalid choice: '(.*?)' ", message)) and found[1] in LABORATORY:
-            message = f"{found[1]} measures what is written up in docs/: it needs a checkout of the repository, and this is a wheel"
+            message = (
+                f"{found[1]} is of the laboratory: it needs a checkout of the repository, and this is a wheel; run it in a clone"
+            )
         elif found := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
             message += did_you_mean(found[1], re.findall(r"'(.*?)'", found[2]), 0.6)
         elif found := re.search(r"unrecognized arguments: (--[\w-]+)", message):

@@ -92,7 +92,10 @@ def test_a_wheel_says_of_a_laboratory_command_that_it_needs_a_checkout(
     with pytest.raises(SystemExit) as ended:
         main([command])
     assert ended.value.code == 2
-    assert f"{command} measures what is written up in docs/: it needs a checkout" in capsys.readouterr().err
+    assert (
+        f"{command} is of the laboratory: it needs a checkout of the repository, and this is a wheel; run it in a clone"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_wheel_lists_the_other_commands(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
