@@ -46,7 +46,7 @@ def test_a_name_that_cannot_be_taken_is_one_sentence(
 
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="written into a checkout of the repository, and .* is none; run it in a clone"):
+    with pytest.raises(UsageError, match=r"written into a checkout of the repository, and .* is none; run it in a clone"):
         new.write_kernel("scaled_sum", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
