@@ -20,6 +20,8 @@ import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.emulator import device as emulated_device
+from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.report.launch_replay import replaying
 from bitverdict.harness.report.launch_replay.page import FIGURES, page
@@ -57,6 +59,12 @@ def racing(out):
 def led(table, out):
     from_memory = tl.load(table).to(tl.pointer_type(tl.float32))
     tl.store(out + tl.arange(0, 16), tl.load(from_memory + tl.arange(0, 16)))
+
+
+@triton.jit
+def truncated(x, y, out):
+    at = tl.arange(0, 64)
+    tl.store(out + at, ((tl.load(x + at) * tl.load(y + at) - 1.0) * 1e6).to(tl.int32))
 
 
 class Noted(Recording):
@@ -203,6 +211,29 @@ def test_a_word_inside_its_enclosure_is_open_and_outside_is_a_fault() -> None:
     assert (wide["differing"], wide["enclosed"], wide["enclosed_differing"], wide["outside"]) == (0, 1, 1, 0)
     assert (narrow["differing"], narrow["outside"]) == (0, 1)
     assert narrow["first_outside"] == {"storage": "out", "offset": 20, "keys": [int(key[0] + 1), int(key[0] - 1), int(key[0])]}
+
+
+def test_integers_of_an_open_sum_are_recorded_with_both_ends_and_held_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative ones: as codes of floats they would stand in the other order."""
+    monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())  # whatever the compiled program says
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    x, y = (torch.rand(64, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+
+    def call() -> None:
+        truncated[(1,)](x.to("cuda"), y.to("cuda"), torch.zeros(64, dtype=torch.int32, device="cuda"))
+
+    ((launch, before, after),) = recorded(call).sent
+    (enclosed,) = launch.enclosed
+    assert enclosed.whole.all() and (enclosed.size == 4).all()
+    assert (enclosed.low < enclosed.high).all() and (enclosed.high < 0).all()
+    word = after[enclosed.storage].view(np.int32)[enclosed.offset[0] // 4]
+    for wanted, outside in ((enclosed.low[0], 0), (enclosed.high[0], 0), (enclosed.low[0] - 1, 1), (enclosed.high[0] + 1, 1)):
+        machine = OneWordOff("sm_90")
+        machine.place, machine.units = int(enclosed.offset[0] // 4), int(wanted - word)
+        row = replay(launch, before, after, machine)
+        counts = (row["differing"], row["enclosed"], row["enclosed_differing"], row["outside"])
+        assert counts == (0, enclosed.offset.size, int(wanted != word), outside)
 
 
 def test_a_launch_that_a_fault_ended_is_not_compared_and_named() -> None:

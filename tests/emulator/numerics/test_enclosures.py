@@ -86,6 +86,21 @@ def decided(x, y, z, scale, out, KIND: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
+def integers(x, y, z, scale, term, out, KIND: tl.constexpr, N: tl.constexpr):
+    at = tl.arange(0, N)
+    number = ((tl.load(x + at) * tl.load(y + at) + tl.load(z + at)) * tl.load(scale + at)).to(tl.int32)
+    other = tl.load(term + at)
+    if KIND == "plus":
+        tl.store(out + at, number + other)
+    elif KIND == "minus":
+        tl.store(out + at, other - number)
+    elif KIND == "times":
+        tl.store(out + at, number * other)
+    elif KIND == "total":
+        tl.store(out, tl.sum(number + other))
+
+
+@triton.jit
 def functions(x, y, z, scale, out, KIND: tl.constexpr, N: tl.constexpr):
     at = tl.arange(0, N)
     a = tl.load(scale + at)
@@ -328,6 +343,48 @@ def test_an_integer_of_an_enclosed_value_holds_that_of_each_choice(kind: str, dt
         assert ((doubled[0] <= 2 * number) & (2 * number <= doubled[1])).all()
     wide = high - low
     assert ((wide <= 1) | ((kind == "uint8") & (wide == 255))).all()  # signed words, where 127 and 128 are both possible: any
+
+
+LAST = 2**31 - 1
+
+
+def last_terms(kind: str, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """The terms by which integers of `low` to `high` (both above zero) just reach an end of 32 bits, and by 1 more leave it."""
+    first = np.arange(N) == 0
+    return {
+        "plus": LAST - high,
+        "minus": high - LAST,
+        "times": LAST // high,
+        "total": np.where(first, LAST - high.sum(), 0),
+    }[kind]
+
+
+@pytest.mark.parametrize(("kind", "step"), [("plus", 1), ("minus", -1), ("times", 1), ("total", 1)])
+def test_integers_of_an_enclosure_reach_the_end_of_their_type_but_none_wraps(kind: str, step: int) -> None:
+    x, y, z = operands()
+    sums = choices()
+    scale = ((np.round(np.abs(sums[0]) * 30) + 2) / sums[0]).astype(np.float32)  # near integers, so that the choice decides
+    numbers = [np.trunc(each * scale).astype(np.int64) for each in sums]
+
+    def ends(term: np.ndarray, kind: str) -> tuple[np.ndarray, ...]:
+        out = torch.zeros(N, dtype=torch.int32)
+        with emulated("sm_90") as device:
+            given = (torch.from_numpy(each) for each in (scale, term.astype(np.int32)))
+            integers[(1,)](x, y, z, *given, out, KIND=kind, N=N, num_warps=1)
+            return tuple(each.view(np.int32).astype(np.int64) for each in device.enclosure(out))
+
+    low, high = ends(np.zeros(N), "plus")
+    assert (low < high).any() and low.min() > 0
+    term = last_terms(kind, low, high)
+    run = {"plus": np.add, "minus": lambda a, b: b - a, "times": np.multiply, "total": lambda a, b: (a + b).sum()}[kind]
+    reached = ends(term, kind)
+    for number in numbers:
+        there = slice(0, 1) if kind == "total" else slice(None)
+        assert ((reached[0][there] <= run(number, term)) & (run(number, term) <= reached[1][there])).all()
+    place = int(np.flatnonzero(low < high)[0]) if kind != "total" else 0
+    term[place] += step
+    with pytest.raises(EmulatedFault, match=r"not modelled: .*of integers that are enclosed, and may leave"):
+        ends(term, kind)
 
 
 @pytest.mark.parametrize("kind", ["largest", "smallest"])
