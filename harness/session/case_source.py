@@ -151,17 +151,20 @@ class CaseSource:
         """Up to `count` distinct cases that the required cases do not have, of a few more draws those that may tell most apart."""
         if self.only is not None:
             return []
+        required = self.required()
+        known = {case.key for case in required}
         drawn: list[Case] = []
 
         def take(case: Case) -> None:
-            drawn.append(case)
-            if len(drawn) >= count and self.keeps is not None:
-                raise _Enough
+            if self.keeps is None:
+                drawn.append(case)
+            elif case.key not in known and case.key not in {other.key for other in drawn}:
+                drawn.append(case)
+                if len(drawn) >= count:
+                    raise _Enough
 
         with suppress(_Enough):
             walk(self, self.draws(count), take)
-        required = self.required()
-        known = {case.key for case in required}
         drawn = preferred(drawn, count, required, lambda case: self.contract.expected_outcome(case, self.target).result)
         return [case for case in self._tuned(self._once(drawn, prepared=True), runs=False) if case.key not in known]
 

@@ -315,7 +315,7 @@ def test_a_wrong_large_product_fails_and_its_words_are_not_counted(node_judge: N
     node = large_nodes("48x40x64", 1, ["emulated:sm_90"])[-8]
     wrong = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="3 of 9 words differ", words=9)
     monkeypatch.setattr(node_judge.pool, "judge", lambda task, where: wrong)
-    monkeypatch.setattr("bitverdict.harness.frontends.pytest_nodes.lacking", lambda case, where: [])
+    monkeypatch.setattr("bitverdict.harness.lab.pytest_large.lacking", lambda case, where: [])
     told: list[tuple[str, object]] = []
     with pytest.raises(pytest.fail.Exception, match="3 of 9 words differ"):
         node_judge.hold_large(node, told)

@@ -30,7 +30,7 @@ from bitverdict.harness.model.paths import (
     state_directory,
 )
 
-ROOMS = ("emulator", "model", "judge", "workers")
+ROOMS = ("emulator", "model", "judge", "checks", "workers", "sealed")
 """Rooms of harness/ that a confined process may import: no contract, no session, no front end."""
 
 SYSTEM = ("/usr", "/nix/store", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
