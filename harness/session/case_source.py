@@ -37,10 +37,6 @@ BY_ITSELF = "each case by itself"
 some five times, each with one number changed, and begins with cases of which only the first numbers are drawn."""
 
 
-class _Enough(Exception):
-    """As many draws were kept as are asked for."""
-
-
 @dataclass(frozen=True)
 class CaseSource:
     """The cases of one contract on one target; `launcher` is a user's, judged by this contract's mathematics."""
@@ -161,10 +157,9 @@ class CaseSource:
             elif case.key not in known and case.key not in {other.key for other in drawn}:
                 drawn.append(case)
                 if len(drawn) >= count:
-                    raise _Enough
+                    raise WalkEnded(f"{count} cases are kept")
 
-        with suppress(_Enough):
-            walk(self, self.draws(count), take)
+        walk(self, self.draws(count), take)
         drawn = preferred(drawn, count, required, lambda case: self.contract.expected_outcome(case, self.target).result)
         return [case for case in self._tuned(self._once(drawn, prepared=True), runs=False) if case.key not in known]
 
