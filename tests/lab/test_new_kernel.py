@@ -51,7 +51,7 @@ def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_files_and_the_rows_are_written_and_nothing_of_a_template_is_left(checkout: Path) -> None:
+def test_files_and_rows_are_written_with_nothing_left_to_fill_in(checkout: Path) -> None:
     before = (checkout / new.COMPILE_TABLE).read_text()
     written = new.write_kernel("scaled_sum", checkout)
     assert written == [
