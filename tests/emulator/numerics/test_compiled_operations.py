@@ -21,7 +21,7 @@ from bitverdict.harness.emulator.frontend.compiled_operations import (
     takes_product,
     with_constants,
 )
-from bitverdict.harness.emulator.ptx import opcodes
+from bitverdict.harness.emulator.ptx import meanings, opcodes
 from bitverdict.harness.emulator.ptx.lanes import Program
 from bitverdict.harness.emulator.ptx.text import parse_module
 from bitverdict.harness.lab.hardware_words.function_words import edges
@@ -77,17 +77,17 @@ def test_a_dozen_functions_of_libdevice_are_as_near_as_documented():
 
 def relearn(monkeypatch: pytest.MonkeyPatch, kind: str, builders: list[Callable]) -> None:
     """Opcodes of `kind` are what `builders` say, for programs made from now on."""
-    opcodes.meaning("add.f32")  # fills the table
-    opcodes.meaning.cache_clear()
+    meanings.meaning("add.f32")  # fills the table
+    meanings.meaning.cache_clear()
     compiled.cache_clear()
-    monkeypatch.setitem(opcodes._BUILDERS, kind, builders)
+    monkeypatch.setitem(opcodes.BUILDERS, kind, builders)
 
 
 @pytest.fixture
 def forgotten():
     """What was learnt of opcodes is forgotten behind the test."""
     yield
-    opcodes.meaning.cache_clear()
+    meanings.meaning.cache_clear()
     compiled.cache_clear()
 
 
