@@ -23,7 +23,7 @@ from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.reference.formats import convert
-from bitverdict.reference.tensor_core.asked import Promoted, promoted_sum, promoted_words
+from bitverdict.reference.tensor_core.asked import PromotedQuery, promoted_sum, promoted_words
 
 SCALED = 128  # elements of K, and rows of B, that share a scale
 TILES = ((64, 64, 128, 4, 3), (128, 64, 128, 8, 2), (64, 128, 64, 4, 4), (32, 32, 128, 4, 2), (16, 64, 32, 2, 3))
@@ -145,7 +145,7 @@ def promoted(plan: Any, block_k: int, a: np.ndarray, b: np.ndarray, a_scale: np.
     if plan.depth is not None:
         return promoted_sum((accumulator_words(plan, a[:, each], b[:, each].T) for each in taken), of_rows, of_columns)
     parts = tuple(one_chain(plan, a[:, each], b[:, each].T) for each in taken)
-    return promoted_words(Promoted(parts=parts, of_rows=of_rows, of_columns=of_columns))
+    return promoted_words(PromotedQuery(parts=parts, of_rows=of_rows, of_columns=of_columns))
 
 
 def scales(case: Case, name: str, shape: tuple[int, int]) -> Operand:

@@ -21,7 +21,7 @@ from bitverdict.reference.tensor_core.record import Instruction
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Asked:
+class ProductQuery:
     """A B + C by one ascending chain of `rule` over all of K; `rule` None: of fp32 fused multiply-adds.
 
     `a` (M, K) and `b` (K, N) are codes, `c` (M, N) words of the accumulator or None for zero. `a_scales` (M, blocks) and `b_scales`
@@ -53,7 +53,7 @@ class Asked:
             return scaled_product(self.rule, self.a, self.a_scales, self.b, self.b_scales, self.c)
         return product(self.rule, self.a, self.b, self.c)
 
-    def of(self, rows: np.ndarray, columns: np.ndarray) -> Asked:
+    def of(self, rows: np.ndarray, columns: np.ndarray) -> ProductQuery:
         """The same for some `rows` (R,) and `columns` (C,) of the result."""
         return replace(
             self,
@@ -66,23 +66,23 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Promoted:
+class PromotedQuery:
     """Products of blocks of K, each from zero, added in fp32: total = fma(inner * scale of the row, scale of the column, total).
 
     `parts`: the inner products, in order, all of one shape (M, N) with fp32 words. `of_rows` (M, parts) and `of_columns` (N, parts)
     are the scales, float32. The product with the scale of the row is rounded."""
 
-    parts: tuple[Asked, ...]
+    parts: tuple[ProductQuery, ...]
     of_rows: np.ndarray
     of_columns: np.ndarray
 
     def words(self) -> np.ndarray:
-        """fp32 codes (M, N). The inner products are asked as any other is (`answered`)."""
-        return promoted_sum(map(answered, self.parts), self.of_rows, self.of_columns)
+        """fp32 codes (M, N). The inner products are asked as any other is (`answer_product`)."""
+        return promoted_sum(map(answer_product, self.parts), self.of_rows, self.of_columns)
 
 
 def promoted_sum(parts: Iterable[np.ndarray], of_rows: np.ndarray, of_columns: np.ndarray) -> np.ndarray:
-    """As `Promoted` adds fp32 words (M, N) of its `parts`: fp32 codes (M, N)."""
+    """As `PromotedQuery` adds fp32 words (M, N) of its `parts`: fp32 codes (M, N)."""
     total = np.zeros((len(of_rows), len(of_columns)), np.float32)  # (M, N)
     for place, part in enumerate(parts):
         scaled = fp32.multiply(part.view(np.float32), of_rows[:, place, None])  # (M, N)
@@ -90,40 +90,40 @@ def promoted_sum(parts: Iterable[np.ndarray], of_rows: np.ndarray, of_columns: n
     return total.view(np.uint32)
 
 
-Answer = Callable[[Asked], np.ndarray]
+Answer = Callable[[ProductQuery], np.ndarray]
 """Words (M, N) of what was asked."""
 
-PromotedAnswer = Callable[[Promoted], np.ndarray]
+PromotedAnswer = Callable[[PromotedQuery], np.ndarray]
 """fp32 codes (M, N) of what was asked."""
 
-_answer: ContextVar[Answer] = ContextVar("answer", default=Asked.words)
-_promoted: ContextVar[PromotedAnswer] = ContextVar("promoted", default=Promoted.words)
-_alone: ContextVar[bool] = ContextVar("alone", default=False)
+_answer: ContextVar[Answer] = ContextVar("answer", default=ProductQuery.words)
+_promoted_answer: ContextVar[PromotedAnswer] = ContextVar("promoted", default=PromotedQuery.words)
+_words_alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
-def answered(asked: Asked) -> np.ndarray:
-    """Words (M, N) of the accumulator, by the reference or by the model that is entered (`answering`)."""
+def answer_product(asked: ProductQuery) -> np.ndarray:
+    """Words (M, N) of the accumulator, by the reference or by the model that is entered (`with_product_model`)."""
     return _answer.get()(asked)
 
 
-def promoted_words(asked: Promoted) -> np.ndarray:
-    """fp32 codes (M, N) of the promoted sum, by the reference or by what is entered (`answering`)."""
-    return _promoted.get()(asked)
+def promoted_words(asked: PromotedQuery) -> np.ndarray:
+    """fp32 codes (M, N) of the promoted sum, by the reference or by what is entered (`with_product_model`)."""
+    return _promoted_answer.get()(asked)
 
 
 def words_alone() -> bool:
     """Whether nothing but the words is of use: a bound on them is not asked."""
-    return _alone.get()
+    return _words_alone.get()
 
 
 @contextmanager
-def answering(model: Answer, *, alone: bool = False, promoting: PromotedAnswer = Promoted.words) -> Iterator[None]:
+def with_product_model(model: Answer, *, alone: bool = False, promoting: PromotedAnswer = PromotedQuery.words) -> Iterator[None]:
     """While entered, what an oracle asks is answered by `model`. `alone`: it need not hold the words to a bound. `promoting`
     answers promoted sums whole; left out, `model` is asked for each of their products and the reference adds."""
-    tokens = _answer.set(model), _alone.set(alone), _promoted.set(promoting)
+    tokens = _answer.set(model), _words_alone.set(alone), _promoted_answer.set(promoting)
     try:
         yield
     finally:
         _answer.reset(tokens[0])
-        _alone.reset(tokens[1])
-        _promoted.reset(tokens[2])
+        _words_alone.reset(tokens[1])
+        _promoted_answer.reset(tokens[2])

@@ -40,7 +40,7 @@ from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.kernels.matmul import CONFIGS, Problem
 from bitverdict.kernels.scaled_operands import FORMATS
-from bitverdict.reference.tensor_core.asked import Asked, answered
+from bitverdict.reference.tensor_core.asked import ProductQuery, answer_product
 from tests.faults.mutants import Mutant, once, write_mutant
 from tests.kernel_contracts.tutorial_rows import ROWS
 from tests.support.interrupts import answering
@@ -176,14 +176,16 @@ def test_every_word_is_held_where_a_gpu_computes_what_is_expected(tmp_path: Path
 def test_threads_hold_every_block_once_to_the_words_that_are_expected(monkeypatch: pytest.MonkeyPatch) -> None:
     """And find the one word that another is expected for, each asking the model that the thread which begun them entered."""
     monkeypatch.setattr(held_words, "answer_on", lambda gpu: lambda asked: asked.a * gpu)
-    asked = Asked(rule=None, a=np.full((1, 1), 3, np.uint32), b=np.zeros((1, 1), np.uint32))
+    asked = ProductQuery(rule=None, a=np.full((1, 1), 3, np.uint32), b=np.zeros((1, 1), np.uint32))
     words = np.full((50, 70), 6, np.uint32)
     words[41, 13] = 7
     came = held_words.Came.of(words.dtype, (np.arange(50), np.arange(70)), (np.zeros(50), np.zeros(70)))
 
     def hold(place: tuple[slice, slice]) -> str:
         shape = came.got[place].shape
-        expected = ExpectedOutput(name="c", format="fp32", shape=shape, words=np.broadcast_to(answered(asked), shape), basis="b")
+        expected = ExpectedOutput(
+            name="c", format="fp32", shape=shape, words=np.broadcast_to(answer_product(asked), shape), basis="b"
+        )
         came.hold(place, words, expected)
         return str(place)
 

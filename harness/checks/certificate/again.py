@@ -20,7 +20,7 @@ from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.formats import FORMATS, encode
 from bitverdict.reference.stored_sums import sums_in
-from bitverdict.reference.tensor_core.asked import Answer, Asked, answering
+from bitverdict.reference.tensor_core.asked import Answer, ProductQuery, with_product_model
 
 WHOLE = 1 << 18  # products of a case, all of whose words are computed again
 WHOLE_OF_CHAINS = 1 << 21  # likewise where a product takes what another one gave, so that no sample stands for it
@@ -37,7 +37,7 @@ class NotCounted(Exception):
 class Known:
     """One product of the case, what it gave, and which rows and columns of it are computed again (None: all)."""
 
-    asked: Asked
+    asked: ProductQuery
     words: np.ndarray
     sample: tuple[np.ndarray, np.ndarray] | None = None
 
@@ -46,11 +46,11 @@ class Known:
 def noted(products: list[Known], *, alone: bool = False) -> Iterator[None]:
     """While entered, each product that an oracle asks for is kept in `products`."""
 
-    def words(asked: Asked) -> np.ndarray:
+    def words(asked: ProductQuery) -> np.ndarray:
         products.append(Known(asked, asked.words()))
         return products[-1].words
 
-    with answering(words, alone=alone):
+    with with_product_model(words, alone=alone):
         yield
 
 
@@ -107,13 +107,13 @@ class Reevaluation:
         where there are no such expected outputs."""
         if not self.products and sum(each.codes.size for each in self.operands.values()) > LARGEST:
             raise NotCounted(f"more than {LARGEST:,} elements of operands")
-        changed, of = self._counted(self._outputs(change or Asked.words, operands), self._reached)
+        changed, of = self._counted(self._outputs(change or ProductQuery.words, operands), self._reached)
         if changed or not self.sampled or sum(_terms(known.asked) for known in self.whole) > WHOLE_OF_SILENT:
             return changed, of
         sample, self.products = self.products, self.whole
         try:
             everywhere = [decided(each, each.name in self.by_real) for each in self.expected]
-            return self._counted(self._outputs(change or Asked.words, operands), everywhere)
+            return self._counted(self._outputs(change or ProductQuery.words, operands), everywhere)
         finally:
             self.products = sample
 
@@ -129,7 +129,7 @@ class Reevaluation:
         if sum(each.codes.size for each in self.operands.values()) > LARGEST:
             raise NotCounted(f"more than {LARGEST:,} elements of operands")
         with sums_in(name) as into:
-            others = self._outputs(Asked.words)
+            others = self._outputs(ProductQuery.words)
         changed = of = 0
         for there, one, other in zip(self._reached, self.expected, others, strict=True) if into.count else ():
             if other.exact is not None and one.format in FORMATS:
@@ -143,7 +143,7 @@ class Reevaluation:
         """The expected outputs; `follows`: _Follows where a product takes what another one gave."""
         left = iter(self.products)
 
-        def words(asked: Asked) -> np.ndarray:
+        def words(asked: ProductQuery) -> np.ndarray:
             known = next(left, None)
             if known is None or known.asked.shape != asked.shape or known.sample is None:
                 return change(asked)
@@ -153,7 +153,7 @@ class Reevaluation:
             found[np.ix_(*known.sample)] = change(asked.of(*known.sample))
             return found
 
-        with answering(words, alone=True), np.errstate(all="ignore"):
+        with with_product_model(words, alone=True), np.errstate(all="ignore"):
             try:
                 found = self.contract.expected(self.case, self.target, operands or self.operands, self.recorded)
             except _Follows:
@@ -169,7 +169,7 @@ class _Follows(Exception):
     """A product takes what another one gave."""
 
 
-def _terms(asked: Asked) -> int:
+def _terms(asked: ProductQuery) -> int:
     return asked.shape[0] * asked.shape[1] * asked.depth
 
 
@@ -182,7 +182,7 @@ def _lines(rng: np.random.Generator, size: int, depth: int) -> np.ndarray:
     return np.sort(np.concatenate([[0, size - 1], inner]))
 
 
-def _marked(asked: Asked) -> np.ndarray:
+def _marked(asked: ProductQuery) -> np.ndarray:
     """NaN in all places, or integers that no sum comes to."""
     like = np.int32 if asked.rule is not None and asked.rule.d == "int32" else np.uint32
     narrow = asked.rule is not None and asked.rule.d == "fp16"
@@ -191,7 +191,7 @@ def _marked(asked: Asked) -> np.ndarray:
     return np.full(asked.shape, 0x7FFFFFFF if like is np.uint32 else 0x55555555, like)
 
 
-def _same(one: Asked, other: Asked) -> bool:
+def _same(one: ProductQuery, other: ProductQuery) -> bool:
     return np.array_equal(one.a, other.a) and np.array_equal(one.b, other.b)
 
 

@@ -18,7 +18,7 @@ from bitverdict.harness.model.certificate import TELLS_NOTHING, Certificate, Fin
 from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.reference.tensor_core.asked import Asked, answering
+from bitverdict.reference.tensor_core.asked import ProductQuery, with_product_model
 
 
 def certified(
@@ -54,7 +54,7 @@ def certified(
 def tells_nothing(contract: Contract, case: Case, target: Target, operands: Mapping[str, Operand]) -> bool:
     """Whether a case of the kernel's own launcher, which was not launched, would be inconclusive for telling nothing apart."""
     try:
-        with answering(Asked.words, alone=True):
+        with with_product_model(ProductQuery.words, alone=True):
             expected = contract.expected(case, target, operands, {})
     except Exception:  # what is wrong with it, its verdict says
         return False

@@ -14,7 +14,7 @@ import numpy as np
 from bitverdict.reference.formats import FORMATS, FP32, Rounding, decode
 from bitverdict.reference.fused_multiply_add import NAN, fused_multiply_add
 from bitverdict.reference.tensor_core import Accumulator, Instruction, ScaledGroups, ScaledWindow, ZeroTerms
-from bitverdict.reference.tensor_core.asked import Answer, Asked
+from bitverdict.reference.tensor_core.asked import Answer, ProductQuery
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def neighbours(rules: list[Instruction | None]) -> Iterator[Neighbour]:
 
 
 def _by_rule(moved: Callable[[Instruction], Instruction | None]) -> Answer:
-    def words(asked: Asked) -> np.ndarray:
+    def words(asked: ProductQuery) -> np.ndarray:
         other = moved(asked.rule) if asked.rule is not None else None
         return asked.words() if other is None else replace(asked, rule=other).words()
 
@@ -124,14 +124,14 @@ RULES: tuple[tuple[str, str, Callable[[Instruction], Instruction | None]], ...] 
 """Subject, fault, and the rule that has it: None where it concerns no such instruction."""
 
 
-def _unit(asked: Asked) -> int:
+def _unit(asked: ProductQuery) -> int:
     """How many K are taken in one step, or have one pair of scales."""
     if asked.rule is None:
         return 1
     return max(asked.rule.span, asked.rule.scale_block or 1)
 
 
-def reversed_order(asked: Asked) -> np.ndarray:
+def reversed_order(asked: ProductQuery) -> np.ndarray:
     """The blocks from the last K to the first."""
     unit = _unit(asked)
     whole = -(-asked.depth // unit) * unit
@@ -141,7 +141,7 @@ def reversed_order(asked: Asked) -> np.ndarray:
     return _with_scales(replace(asked, a=a, b=b), lambda scales: _whole_scales(asked, scales, whole)[:, ::-1]).words()
 
 
-def _whole_scales(asked: Asked, scales: np.ndarray, whole: int) -> np.ndarray:
+def _whole_scales(asked: ProductQuery, scales: np.ndarray, whole: int) -> np.ndarray:
     """`scales` in the order of units of `whole` K: the blocks of each unit keep theirs."""
     assert asked.rule is not None and asked.rule.scale_block is not None
     of_unit = _unit(asked) // asked.rule.scale_block
@@ -150,14 +150,14 @@ def _whole_scales(asked: Asked, scales: np.ndarray, whole: int) -> np.ndarray:
     return units[:, :, ::-1].reshape(len(scales), -1)  # (L, blocks) reversed in the unit, as the caller reverses all
 
 
-def _with_scales(asked: Asked, change: Callable[[np.ndarray], np.ndarray]) -> Asked:
+def _with_scales(asked: ProductQuery, change: Callable[[np.ndarray], np.ndarray]) -> ProductQuery:
     if asked.a_scales is None or asked.b_scales is None:
         return asked
     a_scales, b_scales = (np.ascontiguousarray(change(scales)) for scales in (asked.a_scales, asked.b_scales))
     return replace(asked, a_scales=a_scales, b_scales=b_scales)
 
 
-def restarted(asked: Asked) -> np.ndarray:
+def restarted(asked: ProductQuery) -> np.ndarray:
     """The chain cut in its middle: the second half begins at zero, and one fp32 addition to nearest joins both."""
     unit = _unit(asked)
     at = asked.depth // unit // 2 * unit
@@ -171,7 +171,7 @@ def restarted(asked: Asked) -> np.ndarray:
     return np.where(np.isnan(total), NAN, total.view(np.uint32))
 
 
-def _products_rounded(asked: Asked) -> np.ndarray:
+def _products_rounded(asked: ProductQuery) -> np.ndarray:
     if asked.rule is not None:
         return asked.words()
     left, right = asked.a.view(np.float32), asked.b.view(np.float32)

@@ -11,7 +11,7 @@ from bitverdict.harness.checks.certificate.constants import Neighbour, through
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.reference.formats import FORMATS, FP32, Format, Rounding, decode, encode
 from bitverdict.reference.tensor_core import Instruction
-from bitverdict.reference.tensor_core.asked import Answer, Asked
+from bitverdict.reference.tensor_core.asked import Answer, ProductQuery
 
 NARROWER = ("tf32", "bf16", "fp16")  # than fp32
 
@@ -37,20 +37,20 @@ def narrower(rules: list[Instruction | None], formats: set[str]) -> Iterator[Nei
             yield Neighbour(f"operands cut to {lesser}", "before the product", _operands_in(lesser))
 
 
-def _wrapped(asked: Asked) -> np.ndarray:
+def _wrapped(asked: ProductQuery) -> np.ndarray:
     words = asked.words()
     return words.astype(np.int16).astype(words.dtype)
 
 
 def _through(name: str, rounding: Rounding) -> Answer:
-    def words(asked: Asked) -> np.ndarray:
+    def words(asked: ProductQuery) -> np.ndarray:
         found = asked.words()
         return through(found, name, rounding) if _fp32_result(asked) else found
 
     return words
 
 
-def _fp32_result(asked: Asked) -> bool:
+def _fp32_result(asked: ProductQuery) -> bool:
     return asked.rule is None or asked.rule.d == "fp32"
 
 
@@ -58,7 +58,7 @@ def _accumulated_in(name: str) -> Answer:
     """Each block's result, and c, rounded to `name`, to nearest."""
     fmt = FORMATS[name]
 
-    def words(asked: Asked) -> np.ndarray:
+    def words(asked: ProductQuery) -> np.ndarray:
         if not _fp32_result(asked):
             return asked.words()
         c = None if asked.c is None else through(asked.c, name, Rounding.NEAREST_EVEN)
@@ -85,7 +85,7 @@ def _operands_in(name: str) -> Answer:
             return codes
         return codes & ~codes.dtype.type((1 << lost) - 1)
 
-    def words(asked: Asked) -> np.ndarray:
+    def words(asked: ProductQuery) -> np.ndarray:
         a, b = ("fp32", "fp32") if asked.rule is None else (asked.rule.a, asked.rule.b)
         if not {a, b} <= set(FORMATS):
             return asked.words()

@@ -17,7 +17,7 @@ from bitverdict.harness.model.architectures import architecture, is_amd
 from bitverdict.kernels.features import Feature
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, instruction
-from bitverdict.reference.tensor_core.asked import Asked, answered, answering
+from bitverdict.reference.tensor_core.asked import ProductQuery, answer_product, with_product_model
 
 BITS = {"fp16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "int8": 8, "fp32": 32}
 _NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this stay within int32
@@ -31,18 +31,18 @@ def mutated_model(model: Model) -> Iterator[None]:
     """While entered, accumulator words of products without scales are `model`'s: how many words a wrong constant would change is
     what agreement is worth."""
 
-    def words(asked: Asked) -> np.ndarray:
+    def words(asked: ProductQuery) -> np.ndarray:
         if asked.rule is None or asked.a_scales is not None:
             return asked.words()
         return model(asked.rule, asked.a, asked.b, asked.c)
 
-    with answering(words):
+    with with_product_model(words):
         yield
 
 
 def chained_product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
     """Words of A B + C as `bitverdict.reference.tensor_core.product` gives them, or as the model does that is entered."""
-    return answered(Asked(rule=rule, a=np.ascontiguousarray(a), b=np.ascontiguousarray(b), c=c))
+    return answer_product(ProductQuery(rule=rule, a=np.ascontiguousarray(a), b=np.ascontiguousarray(b), c=c))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,15 +152,15 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
             return _saturating(a, b)
         if k == 0 or not a.shape[0] or not b.shape[1]:
             return np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)
-    return answered(one_chain(plan, a, b))
+    return answer_product(one_chain(plan, a, b))
 
 
-def one_chain(plan: Plan, a: np.ndarray, b: np.ndarray) -> Asked:
+def one_chain(plan: Plan, a: np.ndarray, b: np.ndarray) -> ProductQuery:
     """The product that `plan` asks of a (M, K), b (K, N) codes where it is one chain: no MFMA, and no int8 sum that is clamped."""
     k = a.shape[1]
     if plan.family == FMA:
         tail = 1 if k % plan.block_k else 0
-        return Asked(rule=None, a=np.pad(a, ((0, 0), (0, tail))), b=np.pad(b, ((0, tail), (0, 0))))
+        return ProductQuery(rule=None, a=np.pad(a, ((0, 0), (0, tail))), b=np.pad(b, ((0, tail), (0, 0))))
     if plan.depth is not None:
         raise ValueError(f"{plan} is a chain of MFMA instructions, not one: ask accumulator_words")
     if plan.operand != plan.dtype and plan.operand == "fp16":
@@ -171,7 +171,7 @@ def one_chain(plan: Plan, a: np.ndarray, b: np.ndarray) -> Asked:
         order = instruction_order(whole, BITS[plan.operand], plan.k_width)  # (whole,)
         a = np.pad(a, ((0, 0), (0, whole - k)))[:, order]  # (M, whole)
         b = np.pad(b, ((0, whole - k), (0, 0)))[order]  # (whole, N)
-    return Asked(rule=plan.rule, a=np.ascontiguousarray(a), b=np.ascontiguousarray(b))
+    return ProductQuery(rule=plan.rule, a=np.ascontiguousarray(a), b=np.ascontiguousarray(b))
 
 
 def _by_instructions(plan: Plan, rule: Instruction, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from bitverdict.harness.model.architectures import Feature, architecture, is_amd
 from bitverdict.reference.formats import FORMATS, convert
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, upcast_operand
-from bitverdict.reference.tensor_core.asked import Asked, answered
+from bitverdict.reference.tensor_core.asked import ProductQuery, answer_product
 from bitverdict.reference.tensor_core.upcast import ScaleModel
 
 MMA_SYNC_WIDTH = 8  # bf16 a thread of mma.sync holds of widened operands, four times what one instruction reads
@@ -80,8 +80,8 @@ def result_words(
     elif plan.widened:
         sums = chained_product(plan.rule, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales).T)  # (M, N)
     else:
-        asked = Asked(rule=plan.rule, a=a, b=np.ascontiguousarray(b.T), a_scales=a_scales, b_scales=b_scales)
-        sums = answered(asked)  # (M, N)
+        asked = ProductQuery(rule=plan.rule, a=a, b=np.ascontiguousarray(b.T), a_scales=a_scales, b_scales=b_scales)
+        sums = answer_product(asked)  # (M, N)
     return _converted(sums, out, arch)
 
 

@@ -1,6 +1,7 @@
 """The functions of `bitverdict.reference.tensor_core` that give words of whole products, computed on a GPU.
 
-They take and give the same arrays. `reference.tensor_core.asked.answering(answer_on(...))` has an oracle's words computed here.
+They take and give the same arrays. `reference.tensor_core.asked.with_product_model(answer_on(...))` has an oracle's words
+computed here.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 
 from bitverdict.harness.lab.gpu_oracle import chain, grouped_chain, integer_chain, operands, promoted_sums
-from bitverdict.reference.tensor_core.asked import Answer, Asked, Promoted, PromotedAnswer
+from bitverdict.reference.tensor_core.asked import Answer, ProductQuery, PromotedAnswer, PromotedQuery
 from bitverdict.reference.tensor_core.record import ExponentFloor, InfiniteAccumulator, Instruction, ZeroTerms
 
 Product = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
@@ -53,7 +54,7 @@ def scaled_on_gpu(device: torch.device | str) -> Callable[..., np.ndarray]:
     return scaled_product
 
 
-def computes(asked: Asked) -> bool:
+def computes(asked: ProductQuery) -> bool:
     """Whether this implementation has an answer: not for fp32 fused multiply-adds, sums that saturate, and MMA-Sim's choices."""
     return asked.rule is not None and not asked.rule.saturates and not _refused(asked.rule)
 
@@ -61,7 +62,7 @@ def computes(asked: Asked) -> bool:
 def answer_on(device: torch.device | str) -> Answer:
     """What an oracle asks, computed on `device` where this implementation can, else by the reference."""
 
-    def words(asked: Asked) -> np.ndarray:
+    def words(asked: ProductQuery) -> np.ndarray:
         if not computes(asked) or not min(*asked.shape, asked.depth):
             return asked.words()
         assert asked.rule is not None
@@ -75,7 +76,7 @@ def answer_on(device: torch.device | str) -> Answer:
 def promoted_on(device: torch.device | str) -> PromotedAnswer:
     """Promoted sums whole on `device`, where this implementation computes each inner product, else by the reference."""
 
-    def words_of(asked: Promoted) -> np.ndarray:
+    def words_of(asked: PromotedQuery) -> np.ndarray:
         if not all(computes(part) and part.a_scales is None and min(*part.shape, part.depth) for part in asked.parts):
             return asked.words()
         with _launching:

@@ -23,7 +23,7 @@ from bitverdict.harness.lab.large_gemm import operands as large_operands
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.reference.tensor_core.asked import Asked, answering
+from bitverdict.reference.tensor_core.asked import ProductQuery, with_product_model
 
 THREADS = 8  # each holds about half a GB at 8192 cubed
 Place = tuple[slice, slice]
@@ -34,14 +34,14 @@ def gpu_for_every_word(case: Case, target: Target, contract: Any, operands: Mapp
     products. Which it asks for is seen at one element."""
     if target.emulated:
         return ""
-    asked: list[Asked] = []
+    asked: list[ProductQuery] = []
 
-    def noted(one: Asked) -> np.ndarray:
+    def noted(one: ProductQuery) -> np.ndarray:
         asked.append(one)
         return one.words()
 
     smaller, chosen = large_operands.part(case, operands, np.arange(1), np.arange(1))
-    with answering(noted, alone=True):
+    with with_product_model(noted, alone=True):
         contract.expected(smaller, target, chosen, recorded)
     return str(device_of(target)) if asked and all(map(computes, asked)) else ""
 
@@ -50,7 +50,7 @@ def over_blocks(hold: Callable[[Place], str], blocks: Iterable[Place], gpu: str)
     """What `hold` returns of each block, in order. With `gpu` the words that it asks for are computed there, and threads hold."""
     if not gpu:
         return [hold(place) for place in blocks]
-    with answering(answer_on(gpu), alone=True, promoting=promoted_on(gpu)):
+    with with_product_model(answer_on(gpu), alone=True, promoting=promoted_on(gpu)):
         threads = min(THREADS, len(os.sched_getaffinity(0)))
         if threads == 1:
             return [hold(place) for place in blocks]

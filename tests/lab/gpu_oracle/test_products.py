@@ -27,7 +27,7 @@ from bitverdict.reference.tensor_core import (
     product,
     scaled_product,
 )
-from bitverdict.reference.tensor_core.asked import answering
+from bitverdict.reference.tensor_core.asked import with_product_model
 
 WGMMA = instruction("sm_90", "wgmma", "fp16", "fp16", "fp32")
 EMULATED_FP8 = instruction("sm_90", "mma.sync", "e4m3", "e4m3", "fp32")
@@ -106,7 +106,7 @@ def test_integers_wrap_as_the_reference_does() -> None:
 
 def test_a_contracts_plan_takes_its_words_from_it() -> None:
     a, b = any_codes("fp16", (M, K), 1), np.ascontiguousarray(any_codes("fp16", (N, K), 2).T)
-    with answering(products.answer_on("cuda")):
+    with with_product_model(products.answer_on("cuda")):
         got = chained_product(WGMMA, a, b)
     assert np.array_equal(got, product(WGMMA, a, b))
 
