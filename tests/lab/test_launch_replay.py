@@ -213,7 +213,7 @@ def test_a_word_inside_its_enclosure_is_open_and_outside_is_a_fault() -> None:
     assert narrow["first_outside"] == {"storage": "out", "offset": 20, "keys": [int(key[0] + 1), int(key[0] - 1), int(key[0])]}
 
 
-def test_integers_of_an_open_sum_are_recorded_with_both_ends_and_held_to_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_integers_of_an_open_sum_are_held_to_both_of_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative ones: as codes of floats they would stand in the other order."""
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())  # whatever the compiled program says
     monkeypatch.setattr(emulated_device, "_translations", {})

@@ -360,7 +360,7 @@ def last_terms(kind: str, low: np.ndarray, high: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("kind", "step"), [("plus", 1), ("minus", -1), ("times", 1), ("total", 1)])
-def test_integers_of_an_enclosure_reach_the_end_of_their_type_but_none_wraps(kind: str, step: int) -> None:
+def test_integers_of_an_enclosure_reach_the_end_of_their_type_unwrapped(kind: str, step: int) -> None:
     x, y, z = operands()
     sums = choices()
     scale = ((np.round(np.abs(sums[0]) * 30) + 2) / sums[0]).astype(np.float32)  # near integers, so that the choice decides
