@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
-from bitverdict.harness.checks.certificate import telling
+from bitverdict.harness.checks.certificate import check, telling
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS
 from bitverdict.harness.judge import judge as judging
 from bitverdict.harness.model.case import Case
@@ -51,7 +51,7 @@ def judged(case: Case, where: Target, way: str) -> tuple[float, bool]:
 
     if way != WITHOUT:
         return _timed(run)
-    with patch.object(judging, "certified", lambda verdict, *_: verdict):
+    with patch.object(check, "certified", lambda verdict, *_: verdict):
         return _timed(run)
 
 

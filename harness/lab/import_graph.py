@@ -34,17 +34,7 @@ ROOMS = {
     "bitverdict/_rooms.py": "kernels",
     **{f"harness/{name}": name for name in ("model", "emulator", "contracts", "judge", "workers", "session", "mutants", "report")},
     **{f"harness/{name}": name for name in ("frontends", "lab", "checks", "sealed")},
-    "harness/lab": "lab",
-    "harness/report/ci": "report",
-    "harness/lab/gpu_oracle": "lab",
-    **{f"harness/judge/{name}": "checks" for name in ("certificate", "explain", "invariance", "sums")},
-    **{f"harness/judge/{name}.py": "checks" for name in ("beside_emulated", "called_again", "provenance", "promised_instructions")},
-    "harness/sealed/candidate": "sealed",
-    "harness/sealed/remote": "sealed",
     "harness/emulator/untrusted.py": "sealed",
-    "harness/sealed/jail": "sealed",
-    "harness/sealed/processes": "sealed",
-    "harness/sealed/secret_draws.py": "sealed",
     "harness/frontends/sealing.py": "sealed",
 }
 """Path of a folder or file -> its room in the design; the longest path decides."""

@@ -222,7 +222,7 @@ def test_a_crash_of_the_kernel_is_a_verdict(judged: Judge) -> None:
 
 
 def test_each_round_of_a_sealed_launcher_draws_by_a_secret_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(watch_round.standing, "begin", lambda launcher: None)
+    monkeypatch.setattr("bitverdict.harness.sealed.isolation.ProcessIsolation.begin", lambda self, launcher: None)
     monkeypatch.setattr(watch_round, "check_launcher", lambda contract, launcher: None)
     watched = Watched("matmul", "tests/support/right_launchers.py:ascending", (target("emulated:sm_90"),) * 2, 1, sealed=True)
     (one, beside), (other, _) = watched.sources(), watched.sources()

@@ -55,8 +55,8 @@ def enclosed(kernel, arch: str, seed: int, dtype: torch.dtype = F32, fused: bool
     ends = device.enclosure(result)
     if ends is None:
         return np.array_equal(got, expected), True, device.advice
-    low, high = map(keys, ends)
-    return bool(((low <= keys(expected)) & (keys(expected) <= high)).all()), False, device.advice
+    low, high, words = (keys(end.view(f"u{dtype.itemsize}")) for end in (*ends, expected))
+    return bool(((low <= words) & (words <= high)).all()), False, device.advice
 
 
 def differing(folder: Path, flow: str, seeds: range, dtype: torch.dtype = F32, fused: bool = True) -> tuple[list[int], list[str]]:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import product
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -464,6 +466,7 @@ def test_a_judge_takes_the_enclosures_of_a_launch_into_account() -> None:
     words = np.array([1.0, 2.0], np.float32).view(np.uint32)
     expected, got = ExpectedOutput(name="out", shape=(2,), format="fp32", words=words), words + np.uint32(1)
     seen = LaunchResult(outputs={"out": got}, dtypes={"out": "torch.float32"})
-    assert _compared(expected, seen).outcome is Outcome.WRONG_WORDS
+    judgement: Any = SimpleNamespace(seen=seen, twin=None)
+    assert _compared(judgement, expected, seen).outcome is Outcome.WRONG_WORDS
     seen.enclosed = {"out": (got - np.uint32(1), got)}
-    assert _compared(expected, seen).outcome is Outcome.INCONCLUSIVE
+    assert _compared(judgement, expected, seen).outcome is Outcome.INCONCLUSIVE

@@ -89,7 +89,7 @@ def test_without_the_libraries_the_sentence_names_theirs(monkeypatch: pytest.Mon
     found = protections.__wrapped__()
     assert found.lacking[SECCOMP] == "pip install 'bitverdict[sealed]' (pyseccomp), and Debian's package libseccomp2"
     assert found.lacking[LANDLOCK] == "pip install 'bitverdict[sealed]' (landlockpy)"
-    assert not found.has(SECCOMP) and "seccomp (install" in found.sentence()
+    assert not found.has(SECCOMP) and "seccomp (pip install" in found.sentence()
 
 
 def test_a_required_jail_refuses_a_machine_that_lacks_a_protection() -> None:
