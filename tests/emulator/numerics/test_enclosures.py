@@ -466,7 +466,7 @@ def test_a_judge_takes_the_enclosures_of_a_launch_into_account() -> None:
     words = np.array([1.0, 2.0], np.float32).view(np.uint32)
     expected, got = ExpectedOutput(name="out", shape=(2,), format="fp32", words=words), words + np.uint32(1)
     seen = LaunchResult(outputs={"out": got}, dtypes={"out": "torch.float32"})
-    judgement: Any = SimpleNamespace(seen=seen, twin=None)
+    judgement: Any = SimpleNamespace(launch_result=seen, twin=None)
     assert _compared(judgement, expected, seen).outcome is Outcome.WRONG_WORDS
     seen.enclosed = {"out": (got - np.uint32(1), got)}
     assert _compared(judgement, expected, seen).outcome is Outcome.INCONCLUSIVE
