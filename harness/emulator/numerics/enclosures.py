@@ -427,7 +427,7 @@ def loaded(m: Cta, op: Operation, found: Any, pointer: Any, mask: Any, dtype: np
     if not held.memory:
         return found
     address = np.atleast_1d(np.asarray(pointer, np.int64))
-    read = address if mask is None else address[np.broadcast_to(np.atleast_1d(mask), address.shape)]
+    read = _read(address, mask)
     whole = dtype.kind in _WHOLE
     if held.memory.overlaps(read, dtype.itemsize, whole):
         refuse(m, op)
@@ -441,6 +441,11 @@ def loaded(m: Cta, op: Operation, found: Any, pointer: Any, mask: Any, dtype: np
     return found
 
 
+def _read(address: np.ndarray, mask: Any) -> np.ndarray:
+    """The addresses that `mask` lets be read; one truth of a scalar may be an integer."""
+    return address if mask is None else address[np.broadcast_to(np.atleast_1d(mask).astype(bool), address.shape)]
+
+
 def untouched(m: Cta, op: Operation, pointer: Any = None, mask: Any = None, size: int = 0) -> None:
     """Before an operation that reads global memory otherwise than by `tt.load`: no word of `size` bytes at `pointer`, where `mask`,
     may be enclosed; of an operation whose addresses are not known, none at all."""
@@ -449,7 +454,6 @@ def untouched(m: Cta, op: Operation, pointer: Any = None, mask: Any = None, size
         return
     if size:
         address = np.atleast_1d(np.asarray(pointer, np.int64))
-        read = address if mask is None else address[np.broadcast_to(np.atleast_1d(mask), address.shape)]
-        if not memory.overlaps(read, size):
+        if not memory.overlaps(_read(address, mask), size):
             return
     refuse(m, op)
