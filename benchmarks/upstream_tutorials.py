@@ -49,7 +49,7 @@ SHOWN = (PASS, REFUSED, FAIL, BY_TRITON, LIMIT)
 
 @dataclass(frozen=True)
 class Examined:
-    """Failures of a test that were read to their cause, which is the tutorial's own."""
+    """Failures of a test that were read to their cause, which is the tutorial's own or that of torch on a CPU."""
 
     file: str
     name: str
@@ -70,6 +70,9 @@ EXAMINED = (
     Examined("gluon/14-multicta.py", "test_tma_multicast_copy", ("race",),
              "the program ends behind a store by TMA that reads its shared memory, and never waits for it"),
     Examined("gluon/14-multicta.py", "test_two_cta_tcgen05", ("race",), "as test_tma_multicast_copy"),
+    Examined("05-layer-norm.py", "(script)", ("assertion",),
+             "torch on a CPU, which stands in for the GPU's, sums gradients of fp16 weights in fp16. At 1151 rows they are 0.06 "
+             "from float64's, those of the kernel 0.004; 0.01 is taken"),
 )  # fmt: skip
 
 
@@ -98,7 +101,9 @@ def page(results: list[Result], given: list[str]) -> str:
             said[states.index(result.state), _order(result.case.file), name, result.outcome, _general(result.said)].append(result)
     for _, found in sorted(said.items()):
         lines.append(_example(found))
-    lines += ["", "Failures whose cause is the tutorial's own ([how it was found](emulator.md#found-in-published-kernels)):", ""]
+    lines += ["", "Failures whose cause is the tutorial's own, or torch's on a CPU ([how it was found]("]
+    lines[-1] += "emulator.md#found-in-published-kernels)):"
+    lines += [""]
     lines += [f"- {each.file}, {each.name}, {' and '.join(each.outcomes)}: {each.why}." for each in EXAMINED]
     return "\n".join(lines) + "\n"
 
@@ -162,9 +167,10 @@ def main(arguments: list[str] | None = None) -> int:
     done = {result.case.key: result for result in read(given.results)} if given.results and given.results.exists() else {}
     end = time.monotonic() + given.within
     with tempfile.TemporaryDirectory() as place:
-        folders = {reduced: Path(place, "reduced" if reduced else "as_written") for reduced in (False, True)}
+        folders = {reduced: Path(place, "reduced" if reduced else "as_written", "python", "tutorials") for reduced in (False, True)}
         for reduced, to in folders.items():
             copied(given.folder, to, dict(text.split("=") for text in given.replace), reduced=reduced)
+            to.parents[1].joinpath("third_party").symlink_to(given.folder.resolve().parents[1] / "third_party")  # 07 reads there
         runs = Runs(folders, Path(place), given.jobs, given.seconds, given.schedule, end)
         cases: list[Case] = []
         listed: set[tuple] = set()
