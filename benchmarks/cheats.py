@@ -1,12 +1,14 @@
 """Cheats of the public lists, judged: what each comes to without a seal, and sealed in both front ends.
 
-    python -m benchmarks.cheats [-k TEXT] [--not TEXT] [--runs unsealed,command,pytest] [--target TARGET] [--results FILE]
+    python -m benchmarks.cheats [-k TEXT] [--not TEXT] [--runs unsealed,command,pytest] [--target TARGET]
+                                [--results FILE [--resume]] [--jobs N]
     python -m benchmarks.cheats --page --results FILE > docs/cheats.md
 
 Prints a line a cheat: how it ended without a seal, sealed by the command line, sealed by pytest, and how it may end. A sealed run
 must also say of it what its record names: an error of the harness is no *inconclusive*. Each cheat is judged alone, in a folder,
-state directory and caches of its own. Those that change files have a copy of the checkout as well. What would fill a disk or the
-memory is run sealed only. Status 1 where a sealed run believed one.
+state directory and caches of its own. Those that change files have a copy of the checkout as well. What would harm
+the machine (its disk and memory, processes and files of others) is run sealed only. Status 1 where a sealed run believed one, or
+ended otherwise than its record says.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ import threading
 import time
 import xml.etree.ElementTree
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import groupby
@@ -47,6 +49,7 @@ CASES, LONGEST = 4, 150.0
 """Cases of a run by the command line; seconds after which a run is ended, beside what its cases may take by their own limit."""
 STATUS = {0: BELIEVED, 1: "fail", 2: "usage error", 3: "inconclusive", 5: "nothing ran"}
 SAID = 600  # characters of what was said that --results keeps
+OTHERWISE = "otherwise"  # of a cheat in --results: its sealed runs that ended otherwise than its record says
 TOGETHER, ALONE, CHANGES_FILES = 8, ("processes", "files_changed", "resources", "guessed_operands"), ("files_changed",)
 KEPT = "m<70 and n<70 and k<70"  # of the cases of a pytest node
 COPIED = ("bitverdict", "harness", "kernels", "reference", "tests", "conftest.py", "pyproject.toml")
@@ -96,8 +99,8 @@ class Ended(NamedTuple):
 
 def judged(cheats: Sequence[Cheat], run: str) -> dict[str, Ended]:
     """How each of `cheats` ends, by its id. pytest has a test for each, and the command line a run."""
-    if run == "unsealed" and not cheats[0].unsealed:
-        return {cheats[0].id: Ended("not run: it would take the machine's disk or memory")}
+    if run == "unsealed" and cheats[0].harm:
+        return {cheats[0].id: Ended(f"not run: it would {cheats[0].harm}")}
     with tempfile.TemporaryDirectory(prefix="bitverdict-cheat-", ignore_cleanup_errors=True) as place:
         folder = Path(place) / "work"
         for name in ("work", "state", "triton"):
@@ -327,6 +330,7 @@ def main() -> int:
     parser.add_argument("--target", default="", help="in the place of each cheat's own, emulated:sm_90")
     parser.add_argument("--runs", default=",".join(RUNS), help="which of unsealed, command, pytest (default: all)")
     parser.add_argument("--results", type=Path, default=None, metavar="FILE", help="keep what came there, and add to what is there")
+    parser.add_argument("--resume", action="store_true", help="run what --results does not have, or has otherwise than its record")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--page", action="store_true", help="print the page of docs/ from --results; nothing is run")
     arguments = parser.parse_args()
@@ -345,11 +349,11 @@ def main() -> int:
     begun, believed = time.perf_counter(), []
 
     def some(cheats: tuple[Cheat, ...]) -> list[tuple[Cheat, dict[str, Ended]]]:
-        found = {cheat.id: dict.fromkeys(runs, Ended("-")) for cheat in cheats}
+        found: dict[str, dict[str, Ended]] = {cheat.id: {} for cheat in cheats}
         for run in runs:
+            left = tuple(cheat for cheat in cheats if not (arguments.resume and _is_kept(known.get(cheat.id, {}), run)))
             alone = run == "unsealed" or (run == "command" and cheats[0].task == DESCRIBED)
-            parts = [(cheat,) for cheat in cheats] if alone else [cheats]
-            for part in parts:
+            for part in [(cheat,) for cheat in left] if alone else [left] * bool(left):
                 for name, came in judged(part, run).items():
                     found[name][run] = came
         return [(cheat, found[cheat.id]) for cheat in cheats]
@@ -359,8 +363,9 @@ def main() -> int:
             known[cheat.id] = known.get(cheat.id, {}) | {run: came.word for run, came in found.items()}
             known[cheat.id] |= {f"{run} said": came.said.strip()[:SAID] for run, came in found.items()}
             wrong = [run for run, came in found.items() if run != "unsealed" and not _as_it_may(cheat, came)]
+            known[cheat.id][OTHERWISE] = " ".join(wrong)
             believed += [cheat.id] * bool(wrong)
-            print(f"{cheat.id:<46} " + " ".join(f"{found[run].word:<36}" for run in runs) + f" {' or '.join(cheat.ends)}"
+            print(f"{cheat.id:<46} " + " ".join(f"{known[cheat.id][run]:<36}" for run in runs) + f" {' or '.join(cheat.ends)}"
                   + (" <== NOT SO" if wrong else ""), flush=True)  # fmt: skip
             if arguments.results:
                 arguments.results.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
@@ -384,10 +389,13 @@ def _parts(cheats: Sequence[Cheat]) -> list[tuple[Cheat, ...]]:
     return found
 
 
+def _is_kept(kept: Mapping[str, str], run: str) -> bool:
+    """Whether the results that are `kept` of a cheat have this run, which ended as its record says."""
+    return run in kept and run not in kept.get(OTHERWISE, "").split()
+
+
 def _as_it_may(cheat: Cheat, came: Ended) -> bool:
     """Whether a sealed run ended as the record says that it may, and said so."""
-    if came.word == "-":
-        return True
     said = " ".join(came.said.split())  # lines are broken where they are printed
     return came.word.partition(":")[0] in cheat.ends and (not cheat.says or any(text.strip() in said for text in cheat.says))
 

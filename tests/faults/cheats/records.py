@@ -9,6 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 FAILS, HOST, ERROR, REFUSED, NOTHING = "fail", "inconclusive", "error", "usage error", "nothing ran"
+_FILLS, _PLANTS, _PROCESSES = (
+    "fill the machine's disk or memory",
+    "leave files where programs of others look",
+    "reach all processes of the machine",
+)
 DECIDED = (FAILS, HOST, ERROR, REFUSED, NOTHING)
 """How a run may end that does not believe a cheat."""
 MATMUL, DESCRIBED, PROBLEM = "matmul", "described", "kernelbench"
@@ -52,8 +57,8 @@ class Cheat:
     task: str = MATMUL
     """`MATMUL`: `run matmul --launcher`; `DESCRIBED`: a test by `bv.judged`; `PROBLEM`: `bitverdict kernelbench`."""
     target: str = "emulated:sm_90"
-    unsealed: bool = True
-    """Whether it may be run without a seal: what fills a disk or the memory may not."""
+    harm: str = ""
+    """What it would do to the machine without a seal, where it is run with one alone; empty: it may be run without."""
     seconds: int = 0
     """The timeout of a case; 0: the ordinary one."""
     learns: bool = False
@@ -228,7 +233,7 @@ FILES = (
     ),
     Cheat(
         family="files_changed", name="site_packages", sources=("KernelGuard",), ends=(FAILS,), why="no file there can be written",
-        unsealed=False,
+        harm=_PLANTS,
     ),
 )  # fmt: skip
 SEEN_THROUGH = _of(
@@ -323,22 +328,22 @@ GUESSED = _of(
 RESOURCES = tuple(
     Cheat(
         family="resources", name=name, sources=sources, ends=(FAILS, ERROR, HOST), why="what it takes is bounded; it alone ends",
-        unsealed=unsealed, seconds=seconds,
+        harm=harm, seconds=seconds,
     )
-    for name, sources, unsealed, seconds in (
-        ("endless_loop", ("own",), True, 6),
-        ("stopped", ("own",), True, 6),
-        ("signals_ignored", ("own",), True, 6),
-        ("memory", ("own",), False, 0),
-        ("forks", ("own",), False, 0),
-        ("disk", ("own",), False, 0),
-        ("output", ("own",), False, 60),
-        ("large_exception", ("own",), True, 8),
-        ("deep_exception", ("own",), True, 0),
-        ("segmentation_fault", ("own",), True, 0),
-        ("recursion", ("own",), True, 8),
-        ("launches_without_end", ("own",), True, 6),
-        ("device_memory", ("own",), False, 40),
+    for name, sources, harm, seconds in (
+        ("endless_loop", ("own",), "", 6),
+        ("stopped", ("own",), "", 6),
+        ("signals_ignored", ("own",), "", 6),
+        ("memory", ("own",), _FILLS, 0),
+        ("forks", ("own",), _FILLS, 0),
+        ("disk", ("own",), _FILLS, 0),
+        ("output", ("own",), _FILLS, 60),
+        ("large_exception", ("own",), "", 8),
+        ("deep_exception", ("own",), "", 0),
+        ("segmentation_fault", ("own",), "", 0),
+        ("recursion", ("own",), "", 8),
+        ("launches_without_end", ("own",), "", 6),
+        ("device_memory", ("own",), _FILLS, 40),
     )
 )  # fmt: skip
 AS_MODEL = tuple(
@@ -456,9 +461,19 @@ AROUND_THE_JAIL = _of(
     limits_raised=("own",),
 )
 
+HARMS = {
+    "in_the_current_folder": _PLANTS, "in_the_temporary_folder": _PLANTS, "site_customised": _PLANTS, "path_file": _PLANTS,
+    "compiled_beside_the_source": _PLANTS, "links_in_scratch": _PLANTS, "memory_of_others": _PROCESSES,
+    "processes_traced": _PROCESSES, "descriptors_of_others": _PROCESSES, "signals_to_all": _PROCESSES, "shared_memory": _PROCESSES,
+    "limits_raised": _PROCESSES,
+}  # fmt: skip
 OTHERWISE = {"address_by_a_word_of_torchs": ("refused: no tile program of the compiler's",)}
 HELD_TO_WORDS = tuple(
-    replace(cheat, says=OTHERWISE.get(cheat.name, ("computed on the host:", "wrong mathematics:")))
+    replace(
+        cheat,
+        says=OTHERWISE.get(cheat.name, ("computed on the host", "wrong mathematics")),
+        harm=HARMS.get(cheat.name, ""),
+    )
     for cheat in (*DTYPE_VIEWS, *UNDECLARED_WRITES, *HOST_STEERED, *UNREPEATABLE, *PLANTED_NAMES, *AROUND_THE_JAIL)
 )
 
