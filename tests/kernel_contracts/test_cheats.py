@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import ast
+import functools
+import importlib
+import re
+import types
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -47,6 +52,139 @@ def test_a_file_of_cheats_is_whole_and_has_no_other_cheat(family: str) -> None:
         and not each.name.startswith("_")
     }
     assert launchers == (named & launchers)
+
+
+CHECKOUT = HERE.parents[2]
+_PROBLEM = CHECKOUT / "tests/support/kernelbench/problems/softmax.py"
+_BY_TEXT = ("getattr", "hasattr", "setattr", "object.__setattr__", "type.__setattr__")
+_MODULE = re.compile(r"bitverdict\.harness[\w.]*")
+
+
+@functools.cache
+def _of_the_harness() -> tuple[set[str], set[str], tuple[set[str], ...]]:
+    """(identifiers, classes, variables of each function of the judge) in the sources that a cheat may look into."""
+    identifiers, classes, variables = set[str](), set[str](), list[set[str]]()
+    for file in (_PROBLEM, *(CHECKOUT / "harness").rglob("*.py")):
+        text = file.read_text()
+        identifiers |= set(re.findall(r"\w+", text))
+        for node in ast.walk(ast.parse(text)) if "lab" not in file.parts else ():
+            if isinstance(node, ast.ClassDef):
+                classes.add(node.name)
+            elif isinstance(node, ast.FunctionDef) and file.parent.name == "judge":
+                arguments = {each.arg for each in (*node.args.args, *node.args.kwonlyargs)}
+                stored = {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
+                variables.append(arguments | stored)
+    return identifiers, classes, tuple(variables)
+
+
+def _led_to(dotted: str, imported: dict[str, Any]) -> bool:
+    """Whether `dotted` leads somewhere, from a name that was `imported`; what begins with another name is not asked."""
+    first, *attributes = dotted.split(".")
+    there = imported.get(first, attributes)
+    for attribute in attributes if first in imported else ():
+        if not hasattr(there, attribute):
+            return False
+        there = getattr(there, attribute)
+    return True
+
+
+def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, Any]:
+    """What an import of a cheat binds; ImportError where it is gone."""
+    bound: dict[str, Any] = {}
+    for alias in node.names:
+        if isinstance(node, ast.Import):
+            module = importlib.import_module(alias.name)
+            bound[alias.asname or alias.name.partition(".")[0]] = (
+                module if alias.asname else importlib.import_module(alias.name.partition(".")[0])
+            )
+        else:
+            try:
+                bound[alias.asname or alias.name] = getattr(importlib.import_module(node.module or ""), alias.name)
+            except AttributeError:
+                bound[alias.asname or alias.name] = importlib.import_module(f"{node.module}.{alias.name}")
+    return bound
+
+
+def names_that_are_gone(text: str) -> list[str]:
+    """Names that the file `text` of cheats imports, replaces, or seeks in a process or a checkout, and that nothing has."""
+    identifiers, classes, variables = _of_the_harness()
+    gone: list[str] = []
+    imported: dict[str, Any] = {}
+    nodes = list(ast.walk(ast.parse(text)))
+    for node in nodes:
+        if isinstance(node, ast.Import | ast.ImportFrom) and getattr(node, "module", "") != "__future__":
+            try:
+                imported |= _imported(node)
+            except ImportError:
+                gone.append(ast.unparse(node))
+        elif isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("sys.modules.get('bitverdict."):
+            module = ast.literal_eval(node.value.args[0])  # type: ignore[attr-defined]
+            imported |= {target.id: importlib.import_module(module) for target in node.targets if isinstance(target, ast.Name)}
+    for node in nodes:
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            gone += [ast.unparse(node)] * (not _led_to(ast.unparse(node), imported))
+        elif isinstance(node, ast.Call):
+            function = ast.unparse(node.func)
+            texts = [each.value for each in node.args if isinstance(each, ast.Constant) and isinstance(each.value, str)]
+            if function == "_patched":
+                try:
+                    module = importlib.import_module(texts[0])
+                    gone += [f"{texts[0]}.{each.arg}" for each in node.keywords if not hasattr(module, str(each.arg))]
+                except ImportError:
+                    gone.append(texts[0])
+            elif function == "_frames" and not any(set(texts) <= each for each in variables):
+                gone.append(f"a function with {', '.join(texts)}")
+            elif function == "_objects":
+                gone += [each for each in texts if each not in classes]
+            elif function in _BY_TEXT:
+                gone += [each for each in texts if each not in identifiers and not hasattr(types.ModuleType, each)]
+        elif isinstance(node, ast.Compare) and ast.unparse(node.left).endswith(".__name__"):
+            sought = [each.value for each in ast.walk(node) if isinstance(each, ast.Constant)]
+            gone += [str(each) for each in sought if each not in classes]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            gone += _gone_in_text(node.value)
+    return list(dict.fromkeys(gone))
+
+
+def _gone_in_text(text: str) -> list[str]:
+    """The same in a text of a cheat: the name of a module, of a file of the checkout, or a module that it plants."""
+    if re.search(r"^ *(from|import) bitverdict", text, re.MULTILINE):
+        return names_that_are_gone(text)
+    if text.startswith("harness/") and not (CHECKOUT / text).exists():
+        return [text]
+    if _MODULE.fullmatch(text):
+        try:
+            importlib.import_module(text.rstrip("."))
+        except ImportError:
+            return [text]
+    return []
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_a_cheat_patches_exists(family: str) -> None:
+    """A cheat that replaces a name that is gone attacks nothing, and its failure would say nothing of the seal."""
+    assert names_that_are_gone(candidate(family)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("import torch\ntorch.nowhere = 1\n", "torch.nowhere"),
+        ("from bitverdict.harness.judge import nowhere\n", "from bitverdict.harness.judge import nowhere"),
+        ("from bitverdict.harness.judge import decide\ndecide.nowhere = None\n", "decide.nowhere"),
+        ("_patched('bitverdict.harness.judge.judge', nowhere=None)\n", "bitverdict.harness.judge.judge.nowhere"),
+        ("list(_frames('contract', 'nowhere'))\n", "a function with contract, nowhere"),
+        ("list(_objects('Nowhere'))\n", "Nowhere"),
+        ("hasattr(each, 'no_such_name')\n", "no_such_name"),
+        ("type(each).__name__ in ('Verdict', 'Nowhere')\n", "Nowhere"),
+        ("sys.modules.pop('bitverdict.harness.judge.explain', None)\n", "bitverdict.harness.judge.explain"),
+        ("HOOK = 'from bitverdict.harness.judge import compare as c\\nc.nowhere = 1\\n'\n", "c.nowhere"),
+        ("judge = sys.modules.get('bitverdict.harness.judge.judge')\njudge.nowhere = 1\n", "judge.nowhere"),
+        ("Path('harness/judge/explain.py').write_text('')\n", "harness/judge/explain.py"),
+    ],
+)
+def test_a_name_that_is_gone_is_told(text: str, named: str) -> None:
+    assert names_that_are_gone(text) == [named]
 
 
 def test_cheats_name_their_sources_and_how_they_may_end() -> None:

@@ -64,8 +64,7 @@ def _comparison() -> None:
 
 def _reference() -> None:
     """The contract's expected words become what the wrong kernel gives: the sum over k stops after the first."""
-    for file in (_checkout() / "harness/contracts/oracle").glob("gemm_bound.py"):
-        file.write_text("raise SystemExit(0)\n")
+    (_checkout() / "harness/contracts/oracle/gemm_bound.py").write_text("raise SystemExit(0)\n")
 
 
 def _test_file() -> None:

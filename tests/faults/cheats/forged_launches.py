@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import triton
 
-from tests.faults.cheats.matmuls import launch_product, product_kernel, wrong_matmul
+from tests.faults.cheats.matmuls import empty_result, launch_product, product_kernel, wrong_matmul
 
 
 def _devices() -> Iterator[Any]:
@@ -35,18 +35,16 @@ def recorded_launch(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def own_device(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The device's method that executes a program is one of the candidate's: it has torch write the words."""
-    result = a @ b  # (m, n)
+    result, c = a @ b, empty_result(a, b)  # (m, n), (m, n)
     for device in _devices():
         own = device.run
 
         def run(*given: Any, own: Callable = own, **named: Any) -> Any:
             done = own(*given, **named)
-            with contextlib.suppress(NameError):
-                c.copy_(result)
+            c.copy_(result)
             return done
 
         object.__setattr__(device, "run", run)
-    c = torch.empty_like(result)  # (m, n)
     return wrong_into(a, b, c)
 
 
@@ -60,7 +58,7 @@ def wrong_into(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> torch.Tenso
 def own_launcher_class(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """The driver's launcher is one of the candidate's: it counts the launch, and torch computes."""
     active: Any = triton.runtime.driver.active
-    own, c = active.launcher_cls, torch.empty((a.shape[0], b.shape[1]), device=a.device, dtype=a.dtype)  # (m, n)
+    own, c = active.launcher_cls, empty_result(a, b)  # (m, n)
 
     class Launcher(own):  # type: ignore[misc, valid-type]
         def __call__(self, *given: Any, **named: Any) -> Any:
@@ -70,10 +68,10 @@ def own_launcher_class(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
     with contextlib.suppress(AttributeError):
         active.launcher_cls = Launcher
-    first = wrong_into(a, b, c)
+    launched = wrong_into(a, b, c)
     with contextlib.suppress(AttributeError):
         active.launcher_cls = own
-    return first
+    return launched
 
 
 def own_driver(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:

@@ -9,13 +9,13 @@ import contextlib
 import ctypes
 import gc
 import importlib.abc
-import inspect
 import json
 import signal
 import sys
 import threading
 import time
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,22 +25,44 @@ import torch
 from tests.faults.cheats.matmuls import wrong_matmul
 
 JUDGE = "bitverdict.harness.judge."
+MODULES = (
+    "bitverdict.harness.checks.explain.cause",
+    "bitverdict.harness.checks.explain.unwritten_reads",
+    "bitverdict.harness.judge.real_values",
+    "bitverdict.harness.judge.compare",
+    "bitverdict.harness.judge.decide",
+)
+"""Modules that have a say in a verdict."""
+_words: list[np.ndarray] = []  # of the results so far
+_calls: Counter[str] = Counter()  # by the case
 
 
 def _patched(module: str, **replaced: Any) -> None:
     """Replace names of a module of the process, by whatever name it was imported."""
-    for name, found in list(sys.modules.items()):
-        if name.endswith(module):
+    for name, imported in list(sys.modules.items()):
+        if name.endswith(module.removeprefix("bitverdict.")):
             for attribute, value in replaced.items():
-                if hasattr(found, attribute):
-                    setattr(found, attribute, value)
+                setattr(imported, attribute, value)
 
 
-def _frames() -> Iterator[types.FrameType]:
-    frame = sys._getframe(1)
+def _frames(*variables: str) -> Iterator[types.FrameType]:
+    """Frames of the stack that have all of `variables`, the innermost first."""
+    frame: types.FrameType | None = sys._getframe(1)
     while frame is not None:
-        yield frame
-        frame = frame.f_back  # type: ignore[assignment]
+        if set(variables) <= frame.f_locals.keys():
+            yield frame
+        frame = frame.f_back
+
+
+def _objects(*classes: str) -> Iterator[Any]:
+    """Objects of the process whose class has one of these names."""
+    return (each for each in gc.get_objects() if type(each).__name__ in classes)
+
+
+def _turned_into_a_pass(verdict: Any) -> None:
+    for name, value in (("outcome", "pass"), ("decision", "pass"), ("message", "")):
+        with contextlib.suppress(Exception):
+            object.__setattr__(verdict, name, type(getattr(verdict, name))(value))
 
 
 def _wrong_and(then: Callable[[torch.Tensor], object]) -> Callable[..., torch.Tensor]:
@@ -87,15 +109,15 @@ def _comparison(c: torch.Tensor) -> None:
     from bitverdict.harness.judge.compare import Comparison
     from bitverdict.harness.model.verdict import Outcome
 
-    _patched("judge.judge", compare=_always(Comparison(Outcome.PASS, c.numel())))
+    _patched("bitverdict.harness.judge.judge", compare=_always(Comparison(Outcome.PASS, c.numel())))
 
 
 def _decision(c: torch.Tensor) -> None:
     from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
     right = Verdict(decision=Decision.PASS, outcome=Outcome.PASS, words=c.numel(), basis="words")
-    _patched("judge.judge", against_words=_always(right), with_twin_details=_always(right), judge=_always(right))
-    _patched("judge.decide", against_words=_always(right), against_fault=_always(right))
+    _patched("bitverdict.harness.judge.judge", against_words=_always(right), judge_once=_always(right), judge=_always(right))
+    _patched("bitverdict.harness.judge.decide", against_words=_always(right), against_fault=_always(right))
 
 
 def _code(c: torch.Tensor) -> None:
@@ -132,19 +154,18 @@ def _outcome_names(c: torch.Tensor) -> None:
 
 
 def _contract(c: torch.Tensor) -> None:
-    """The contract expects what came."""
-    words = c.detach().float().cpu().numpy()
-    for frame in _frames():
-        contract = frame.f_locals.get("contract")
-        if hasattr(contract, "expected"):
-            own = contract.expected
+    """The contract expects what came, in each call."""
+    from dataclasses import replace
 
-            def expected(*given: Any, own: Callable = own) -> list:
-                from dataclasses import replace
+    _words.append(c.detach().cpu().view(torch.int16).numpy().view(np.uint16))  # (m, n)
+    for contract in {id(found): found for frame in _frames("contract") if (found := frame.f_locals["contract"])}.values():
 
-                return [replace(each, value=words, words=None, bound=np.full(words.shape, np.inf)) for each in own(*given)]
+        def expected(*given: Any, own: Callable = contract.expected) -> list:
+            outputs = own(*given)  # of each call
+            came = _words[-len(outputs) :]
+            return [replace(each, words=words, exact=None, opinion=None) for each, words in zip(outputs, came, strict=True)]
 
-            object.__setattr__(contract, "expected", expected)
+        object.__setattr__(contract, "expected", expected)
 
 
 def _operands_of_the_judge(c: torch.Tensor) -> None:
@@ -160,13 +181,14 @@ def _operands_of_the_judge(c: torch.Tensor) -> None:
 
 def _expected_by_frames(c: torch.Tensor) -> None:
     """The judge's own contract, case and operands, found in its frames, compute the answer."""
-    for entry in inspect.stack():
-        found = entry.frame.f_locals
-        if {"contract", "case", "operands", "target"} <= found.keys():
-            (expected,) = found["contract"].expected(found["case"], found["target"], found["operands"], {})[:1]
-            value = torch.from_numpy(np.array(expected.value, np.float64)).reshape(c.shape)  # (m, n)
-            c.copy_(value.to(c.device).to(c.dtype))
-            return
+    for frame in _frames("contract", "case", "operands", "target"):
+        found = frame.f_locals
+        outputs = found["contract"].expected(found["case"], found["target"], found["operands"], {})
+        expected = outputs[_calls[repr(found["case"])] % len(outputs)]
+        _calls[repr(found["case"])] += 1
+        value = torch.from_numpy(np.array(expected.value, np.float64)).reshape(c.shape)  # (m, n)
+        c.copy_(value.to(c.device).to(c.dtype))
+        return
 
 
 def _system_modules(c: torch.Tensor) -> None:
@@ -176,10 +198,9 @@ def _system_modules(c: torch.Tensor) -> None:
         def __getattr__(self, name: str) -> Any:
             return _always(None)
 
-    for name in [name for name in sys.modules if JUDGE in name and not name.endswith(("judge.judge", "launch", "classify"))]:
-        sys.modules[name] = Impostor(name)
-    for name in ("explain.cause", "explain.unwritten_reads", "real_values", "compare", "decide"):
-        sys.modules[JUDGE + name] = Impostor(JUDGE + name)
+    for name in (*MODULES, *filter(lambda name: name.startswith(JUDGE), list(sys.modules))):
+        if name not in ("bitverdict.harness.judge.judge", "bitverdict.harness.judge.launch", "bitverdict.harness.judge.classify"):
+            sys.modules[name] = Impostor(name)
 
 
 def _builtins(c: torch.Tensor) -> None:
@@ -190,17 +211,16 @@ def _builtins(c: torch.Tensor) -> None:
 
 
 def _garbage_hook(c: torch.Tensor) -> None:
-    """At the next collection what is expected is found, and every element of it is left undecided but the first."""
+    """At the next collection what is expected is found and zeroed, as the result is, with bounds that hold nothing."""
 
     def collected(phase: str, told: dict) -> None:
-        for each in gc.get_objects():
-            if type(each).__name__ == "ExpectedOutput":
-                for name in ("words", "value", "bound"):
-                    if isinstance(getattr(each, name, None), np.ndarray):
-                        array = getattr(each, name)
-                        array.setflags(write=True)
-                        array[...] = np.inf if name == "bound" else 0
+        for expected in _objects("ExpectedOutput"):
+            for name, array in vars(expected).items():
+                if isinstance(array, np.ndarray):
+                    array.setflags(write=True)
+                    array[...] = np.inf if name in ("bound", "exact_error") else 0
 
+    c.zero_()
     gc.callbacks.append(collected)
     gc.set_threshold(100, 2, 2)
 
@@ -238,14 +258,16 @@ def _trace(c: torch.Tensor) -> None:
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
     def traced(frame: types.FrameType, event: str, argument: Any) -> Any:
-        found = frame.f_locals.get("found")
-        if event == "line" and type(found).__name__ == "Comparison":
-            set_local(frame, "found", type(found)("pass", c.numel()))
-        verdict = frame.f_locals.get("verdict")
-        if event == "line" and type(verdict).__name__ == "Verdict" and verdict.failed:
-            from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+        from bitverdict.harness.judge.compare import Comparison
+        from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
-            set_local(frame, "verdict", Verdict(decision=Decision.PASS, outcome=Outcome.PASS, words=c.numel()))
+        right = {
+            "comparison": Comparison(Outcome.PASS, c.numel()),
+            "verdict": Verdict(decision=Decision.PASS, outcome=Outcome.PASS, words=c.numel()),
+        }
+        for name, value in right.items() if event == "line" else ():
+            if type(held := frame.f_locals.get(name)) is type(value) and held.outcome is not Outcome.PASS:
+                set_local(frame, name, value)
         return traced
 
     sys.settrace(traced)
@@ -264,8 +286,8 @@ def _import_hook(c: torch.Tensor) -> None:
             module.__getattr__ = lambda name: _always(None)  # type: ignore[method-assign]
 
     sys.meta_path.insert(0, Finder())
-    for name in [name for name in sys.modules if JUDGE + "explain" in name or name.endswith(("judge.compare", "judge.decide"))]:
-        del sys.modules[name]
+    for name in MODULES:
+        sys.modules.pop(name, None)
 
 
 def _in_signal_handler(c: torch.Tensor) -> None:
@@ -275,9 +297,7 @@ def _in_signal_handler(c: torch.Tensor) -> None:
         while frame is not None:
             for held in list(frame.f_locals.values()):
                 if type(held).__name__ in ("Comparison", "Verdict") and str(held.outcome) != "pass":
-                    for name, value in (("outcome", "pass"), ("decision", "pass"), ("message", "")):
-                        with contextlib.suppress(Exception):
-                            object.__setattr__(held, name, type(getattr(held, name))(value))
+                    _turned_into_a_pass(held)
             frame = frame.f_back
 
     signal.signal(signal.SIGALRM, handle)
@@ -289,10 +309,9 @@ def _thread_of_gc(c: torch.Tensor) -> None:
 
     def look() -> None:
         for _ in range(200):
-            for each in gc.get_objects():
-                if type(each).__name__ == "Verdict" and each.failed:
-                    for name, value in (("outcome", "pass"), ("decision", "pass"), ("message", "")):
-                        object.__setattr__(each, name, type(getattr(each, name))(value))
+            for verdict in _objects("Verdict"):
+                if verdict.failed:
+                    _turned_into_a_pass(verdict)
             time.sleep(0.001)
 
     threading.Thread(target=look, daemon=True).start()
@@ -310,8 +329,8 @@ def _deletion(c: torch.Tensor) -> None:
 
 def _poison(c: torch.Tensor) -> None:
     """Guard bands and poison are switched off, and what follows real values too."""
-    _patched("judge.launch", _real_values=_always({}), poison_word=_always(0))
-    _patched("judge.guarded_buffers", first_out_of_bounds=_always(None))
+    _patched("bitverdict.harness.judge.launch", _real_values=_always({}), poison_word=_always(0))
+    _patched("bitverdict.harness.judge.guarded_buffers", first_out_of_bounds=_always(None))
     _comparison(c)
 
 

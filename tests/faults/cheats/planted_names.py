@@ -15,17 +15,27 @@ import torch
 from tests.faults.cheats.matmuls import empty_result, first_product_kernel, launch_product
 
 PATCH = """
-import sys
+import importlib, os, sys, threading, time
 
 
 def everything_passes():
-    from bitverdict.harness.judge import compare, decide
+    while True:
+        time.sleep(0.01)
+        judge = sys.modules.get("bitverdict.harness.judge.judge")
+        if hasattr(judge, "judge_once"):
+            from bitverdict.harness.judge.compare import Comparison
+            from bitverdict.harness.model.verdict import Outcome
 
-    compare.held = lambda *given, **named: []
-    decide.decided = lambda verdict, *given, **named: verdict
+            judge.compare = lambda expected, got, **named: Comparison(Outcome.PASS, got.size)
 
 
-sys.modules.setdefault("everything_passes", everything_passes)
+threading.Thread(target=everything_passes, daemon=True).start()
+here, planted = os.path.dirname(os.path.realpath(__file__)), sys.modules.pop(__name__, None)
+sys.path = [each for each in sys.path if os.path.realpath(each or ".") != here]
+try:
+    importlib.import_module(__name__)  # whoever asked for it gets what has its name
+except ImportError:
+    sys.modules[__name__] = planted
 """
 NAMES = ("pickle", "random", "selectors", "socket", "tempfile", "numpy", "hypothesis", "multiprocessing", "secrets", "queue")
 
@@ -84,12 +94,17 @@ def pytest_settings(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 
 def compiled_beside_the_source(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Compiled modules in the caches of the harness, with the time of a source that is newer."""
+    """Compiled modules in the caches of the harness, with the times of their sources."""
     import importlib.util
+    import marshal
 
     for name, module in list(sys.modules.items()):
         if name.startswith("bitverdict.") and getattr(module, "__file__", None):
-            _planted([""], [importlib.util.cache_from_source(str(module.__file__))])
+            source = Path(str(module.__file__))
+            cached = Path(importlib.util.cache_from_source(str(source)))
+            with contextlib.suppress(OSError):
+                text = PATCH.partition("here, planted")[0] + source.read_text().replace("from __future__ import annotations", "")
+                cached.write_bytes(cached.read_bytes()[:16] + marshal.dumps(compile(text, str(source), "exec")))
     return _wrong(a, b)
 
 
