@@ -45,7 +45,7 @@ from tests.faults.cheats.handed_in import write_candidate  # noqa: E402
 from tests.faults.cheats.records import BELIEVED, CHEATS, DESCRIBED, MATMUL, PROBLEM, TWINS, Cheat  # noqa: E402
 
 RUNS = ("unsealed", "command", "pytest")
-CASES, LONGEST = 4, 150.0
+CASES, LONGEST = 4, 400.0
 """Cases of a run by the command line; seconds after which a run is ended, beside what its cases may take by their own limit."""
 STATUS = {0: BELIEVED, 1: "fail", 2: "usage error", 3: "inconclusive", 5: "nothing ran"}
 SAID = 600  # characters of what was said that --results keeps
@@ -102,7 +102,7 @@ def judged(cheats: Sequence[Cheat], run: str) -> dict[str, Ended]:
     if run == "unsealed" and cheats[0].harm:
         return {cheats[0].id: Ended(f"not run: it would {cheats[0].harm}")}
     with tempfile.TemporaryDirectory(prefix="bitverdict-cheat-", ignore_cleanup_errors=True) as place:
-        folder = Path(place) / "work"
+        folder, said = Path(place) / "work", Path(place) / "work" / "said"
         for name in ("work", "state", "triton"):
             (Path(place) / name).mkdir()
         checkout = _copied(Path(place)) if cheats[0].family in CHANGES_FILES else CHECKOUT
@@ -120,27 +120,25 @@ def judged(cheats: Sequence[Cheat], run: str) -> dict[str, Ended]:
             "TRITON_CACHE_DIR": f"{place}/triton",
             "PYTHONPATH": os.pathsep.join([str(checkout), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
-        if run == "pytest":
-            if cheats[0].learns:
-                learnt.write_text("*")
-                _status(_by_pytest(cheats), folder, environment, _longest(cheats))
-                teach(learnt, Path(place) / "state")
-            status = _status(_by_pytest(cheats), folder, environment, _longest(cheats))
-            return _told_by_pytest(folder / "told.xml", cheats, status)
-        sealed = run != "unsealed"
-        asked = [_asked(cheat, address, sealed, folder, checkout) for cheat, address in zip(cheats, addresses, strict=True)]
-        if len(cheats) == 1:
-            command = [sys.executable, "-m", "bitverdict", *asked[0]]
+
+        def status_of(*words: str) -> int | None:
+            command = [sys.executable, *words]
             if cheats[0].learns:
                 learnt.write_text("*")
                 _status(command, folder, environment, _longest(cheats))
                 teach(learnt, Path(place) / "state")
-            status = _status(command, folder, environment, _longest(cheats))
-            return {cheats[0].id: _told(folder, cheats[0], status, _printed(folder))}
-        status = _status([sys.executable, "-c", _SEVERAL, json.dumps(asked), _NEXT], folder, environment, _longest(cheats))
+            return _status(command, folder, environment, _longest(cheats))
+
+        if run == "pytest":
+            return _told_by_pytest(folder / "told.xml", cheats, status_of(*_by_pytest(cheats)))
+        asked = [_asked(cheat, address, run != "unsealed") for cheat, address in zip(cheats, addresses, strict=True)]
+        if len(cheats) == 1:
+            status = status_of("-m", "bitverdict", *asked[0])
+            return {cheats[0].id: _told(folder, cheats[0], status, said.read_text(errors="replace"))}
+        status = status_of("-c", _SEVERAL, json.dumps(asked), _NEXT)
         ended = json.loads((folder / "statuses.json").read_text()) if (folder / "statuses.json").is_file() else []
         each = ended + [status] * (len(cheats) - len(ended))
-        texts = _printed(folder).split(f"\n{_NEXT}\n")[1:]
+        texts = said.read_text(errors="replace").split(f"\n{_NEXT}\n")[1:]
         texts += [""] * (len(cheats) - len(texts))
         return {cheat.id: _told(folder, cheat, came, text) for cheat, came, text in zip(cheats, each, texts, strict=True)}
 
@@ -178,7 +176,7 @@ def write_table(file: Path, address: str, where: str) -> None:
     file.write_text(json.dumps(known))
 
 
-def _asked(cheat: Cheat, address: str, sealed: bool, folder: Path, checkout: Path) -> list[str]:
+def _asked(cheat: Cheat, address: str, sealed: bool) -> list[str]:
     """The words of the command that judges `cheat`."""
     options = ["--target", cheat.target, "--max-cases", str(CASES), "--shrink-seconds", "0", "--jobs", "1", "--json", _json(cheat)]
     options += ["--sealed"] if sealed and cheat.task != PROBLEM else []
@@ -201,7 +199,7 @@ def _by_pytest(cheats: Sequence[Cheat]) -> list[str]:
     kept += ["--harness-secret", cheats[0].secret] if cheats[0].secret else []
     kept += ["--harness-timeout", str(cheats[0].seconds)] if cheats[0].seconds else []
     asked = f"-q -p no:cacheprovider -p {PLUGIN} --hypothesis-seed 0 --harness-draws 0 --harness-target {cheats[0].target}"
-    return [sys.executable, "-m", "pytest", *asked.split(), *kept, "--junitxml", "told.xml", "test_cheats.py"]
+    return ["-m", "pytest", *asked.split(), *kept, "--junitxml", "told.xml", "test_cheats.py"]
 
 
 def _longest(cheats: Sequence[Cheat]) -> float:
@@ -221,10 +219,6 @@ def _status(command: list[str], folder: Path, environment: dict[str, str], secon
             return None
         finally:
             _clear(environment["HARNESS_STATE"], process)
-
-
-def _printed(folder: Path) -> str:
-    return (folder / "said").read_text(errors="replace")
 
 
 def _told(folder: Path, cheat: Cheat, status: int | None, printed: str) -> Ended:
