@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,36 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 pytest_plugins = ["bitverdict.harness.frontends.pytest_options", "bitverdict.harness.frontends.pytest_plugin"]
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--gate", choices=("fast", "rest"), help="tests that compile nothing, or all others (tests/support/gates.py)")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """What the fast gate leaves alone is not imported for it."""
+    from tests.support.gates import is_fast
+
+    asked = config.getoption("--gate") == "fast" and collection_path.match("test_*.py")
+    return True if asked and not is_fast(collection_path) else None
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    from tests.support.shares import leave_to_other_commits
+
+    gate = config.getoption("--gate")
+    of_both = {item for item in items if item.get_closest_marker("every_gate")}
+    left = {item for item in items if gate and item not in of_both and _is_fast(item) is not (gate == "fast")}
+    left.update(leave_to_other_commits(item for item in items if item not in left))
+    if left:
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
+
+
+def _is_fast(item: pytest.Item) -> bool:
+    from tests.support.gates import is_fast
+
+    return is_fast(item.path) and item.get_closest_marker("compiles") is None
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """In a worker, what was imported and collected stays to the end: collections of garbage pass over it, and come less often."""
     if "PYTEST_XDIST_WORKER" in os.environ:
@@ -26,6 +57,18 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         gc.freeze()
         gc.set_threshold(10_000, 10, 10)  # objects that were made and not freed
         gc.enable()
+
+
+@pytest.fixture(autouse=True)
+def fast_gate(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test of the fast gate that compiles fails, in every run."""
+    if not _is_fast(request.node):
+        yield
+        return
+    from tests.support.gates import compiles_nothing
+
+    with compiles_nothing():
+        yield
 
 
 @pytest.fixture(autouse=True)

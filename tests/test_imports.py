@@ -105,6 +105,7 @@ def loaded_by(statements: str) -> set[str]:
     return {name.removeprefix("bitverdict.") for name in done.stdout.split() if name.startswith("bitverdict.")}
 
 
+@pytest.mark.compiles
 def test_a_process_with_every_contract_has_no_emulator_and_no_judge() -> None:
     """Whatever they import by way of others."""
     stems = [path.stem for path in (CHECKOUT / "harness" / "contracts").glob("[a-z]*.py")]
@@ -113,6 +114,7 @@ def test_a_process_with_every_contract_has_no_emulator_and_no_judge() -> None:
     assert not [name for name in loaded if not under(name, ORACLE) and name not in ("harness", "_rooms")]
 
 
+@pytest.mark.compiles
 def test_the_package_itself_imports_nothing_that_is_slow() -> None:
     assert loaded_by("import bitverdict") == set()
 
@@ -121,6 +123,7 @@ SLOW = ("torch", "triton", "hypothesis", "pytest", "sympy", "torch.distributed.t
 """Packages that take a tenth of a second or more to import."""
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(
     ("statements", "allowed"),
     [

@@ -10,6 +10,7 @@ from bitverdict.harness.session.rotation import ALWAYS, Rotation, compiled_as, f
 from tests.support import shares
 
 
+@pytest.mark.every_gate
 def test_what_this_run_leaves_to_other_commits_is_told(record_property) -> None:
     """Not a check of its own: the line below the results, of what the modules collected here left out."""
     if shares.left_out:
@@ -67,6 +68,29 @@ def test_required_cases_take_turns_for_a_commit_of_ci_alone(profile, share, turn
     monkeypatch.setenv("HARNESS_PROFILE", profile)
     monkeypatch.setenv("HARNESS_SHARE", share)
     assert shares.turn() == turn
+
+
+@pytest.mark.parametrize("of", [1, 2, 3, 5])
+def test_each_turn_has_an_entry_of_every_kind_and_all_have_all(of, monkeypatch) -> None:
+    monkeypatch.setenv("HARNESS_PROFILE", "ci")
+    ids = ["test[right-a]", "test[right-b]", *(f"test[fault-{number}]" for number in range(11)), "test[other]"]
+    turns = []
+    for number in range(7, 7 + of):
+        monkeypatch.setenv("HARNESS_SHARE", str(number))
+        turns.append(shares.entries_of_turn(ids, of, "right", "fault"))
+        faults = sum("fault" in name for name in turns[-1])
+        assert any("right" in name for name in turns[-1]) and 11 // of <= faults <= 11 // of + 1 and "test[other]" in turns[-1]
+    assert set.union(*turns) == set(ids)
+    monkeypatch.setenv("HARNESS_PROFILE", "exhaustive")
+    assert shares.entries_of_turn(ids, of, "right", "fault") == set(ids)
+
+
+@pytest.mark.share(2)
+@pytest.mark.parametrize("entry", range(4))
+def test_marked_entries_of_other_commits_are_left_out_by_name(entry, request) -> None:
+    own = {item.name.removeprefix("test_") for item in request.session.items if item.originalname == request.node.originalname}
+    left = {name for name in shares.left_out if name.partition("[")[0] == request.node.originalname.removeprefix("test_")}
+    assert not own & left and (len(own) <= 2 if shares.turn() else not left)
 
 
 def test_what_is_left_out_is_kept_by_name(monkeypatch) -> None:

@@ -116,6 +116,7 @@ def test_a_plan_with_one_bit_less_fails_right_words() -> None:
 FAULTS = [each for each in MUTANTS if each.name in ("causal from the first row", "columns behind the end count")]
 
 
+@pytest.mark.share(2, "right")
 @pytest.mark.parametrize(
     ("fault", "arch"), [(None, "gfx90a"), (None, "gfx950"), *((fault, arch) for fault in FAULTS for arch in ("gfx942", "gfx90a"))],
     ids=lambda each: each.name if isinstance(each, Mutant) else str(each or "right"),
@@ -130,6 +131,7 @@ def test_attention_is_held_to_a_bound(fault: Mutant | None, arch: str, tmp_path:
 GRADIENT_FAULTS = [each for each in MUTANTS if each.name in ("delta of O alone", "dK not scaled")]
 
 
+@pytest.mark.share(2, "right")
 @pytest.mark.parametrize("fault", [None, *GRADIENT_FAULTS], ids=lambda each: each.name if each else "right")
 def test_gradients_of_attention_are_held_to_a_bound(fault: Mutant | None, tmp_path: Path) -> None:
     contract = resolve(write_mutant(fault, tmp_path) if fault else "attention")
@@ -178,6 +180,7 @@ def test_other_products_are_judged_too(stem: str) -> None:
 E4M3_FAULTS = [each for each in fp8_blockwise_matmul.MUTANTS if each.name in ("scale of B left out", "scales multiplied first")]
 
 
+@pytest.mark.share(2, "right")
 @pytest.mark.parametrize("fault", [None, *E4M3_FAULTS], ids=lambda each: each.name if each else "right")
 def test_blocks_of_e4m3_are_widened_and_promoted(fault: Mutant | None, tmp_path: Path) -> None:
     contract = resolve(write_mutant(fault, tmp_path) if fault else "fp8_blockwise_matmul")

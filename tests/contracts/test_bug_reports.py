@@ -132,6 +132,7 @@ def judged(report: Report, kernel: Callable[..., Any]) -> list[tuple[Case, Verdi
     return verdicts
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", REPORTS)
 def test_what_was_reported_fails_and_the_mended_kernel_passes(name: str) -> None:
     report = REPORTS[name]

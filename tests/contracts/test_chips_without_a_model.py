@@ -137,6 +137,7 @@ def test_a_wrong_kernel_fails_on_a_chip_without_a_model(fault: Mutant, tmp_path:
         assert (verdict.decision, verdict.outcome) == (Decision.FAIL, Outcome.OUTSIDE_BOUND), verdict
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("stem", "where"),
     [

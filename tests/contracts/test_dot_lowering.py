@@ -77,6 +77,7 @@ def disagreements(plan: Plan, seen: dict) -> list[str]:
     return said
 
 
+@pytest.mark.share(3, "-80]", "-90]", "-100]")
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize(("dtype", "precision"), KINDS)
 def test_each_plan_names_what_the_compiler_emits(arch: int, dtype: str, precision: str) -> None:

@@ -41,6 +41,7 @@ def one_of_each_type(stem: str, arch: str) -> list[Case]:
     return list({case.problem.dtype: case for case in legal}.values())
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("stem", FAMILIES)
 def test_every_product_is_of_the_family_and_the_formats_of_the_plan(stem: str) -> None:
     arch, family = FAMILIES[stem]

@@ -64,6 +64,7 @@ def steps_of(guide: str) -> list[Step]:
     return [Step("run", NEW_KERNEL)] if guide == "new kernel" else steps((CHECKOUT / "docs" / f"{guide}.md").read_text())
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize("guide", [guide for guide in (*GUIDES, "new kernel") if in_this_run(f"{guide} guide", 5, in_ci=3)])
 def test_the_guides_own_blocks_work_in_a_clean_clone(guide: str, clone: Path, environment: dict[str, str]) -> None:
     for step in steps_of(guide):

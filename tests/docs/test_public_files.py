@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import json
 import re
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -104,17 +102,11 @@ def test_an_issue_form_is_one(path: Path) -> None:
     assert any(part.get("validations", {}).get("required") for part in asked)
 
 
-def test_the_fast_gate_starts_no_compiler_and_lints_first() -> None:
-    """What it tests imports neither torch nor Triton by itself."""
-    script = (CHECKOUT / ".ci" / "fast").read_text()
-    order = [script.index(command) for command in ("ruff check", "ruff format", "mypy", "harness.lab.size", "pytest")]
-    assert order == sorted(order)
-    echoed = "python() { echo $*; }; " + script[script.index("python -m pytest") :]
-    words = subprocess.run(["bash", "-c", echoed], capture_output=True, text=True, check=True).stdout.split()
-    tests = [CHECKOUT / word for word in words if word.endswith(".py")]
-    assert len(tests) > 4 and all(path.is_file() for path in tests)
-    for path in tests:
-        names = {
-            alias.name for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Import) for alias in node.names
-        }
-        assert not names & {"torch", "triton"}, path.name
+def test_the_whole_gate_begins_with_the_fast_one_and_runs_no_test_twice() -> None:
+    fast, whole = ((CHECKOUT / ".ci" / name).read_text() for name in ("fast", "run"))
+    order = [
+        fast.index(command)
+        for command in ("ruff check", "ruff format", "pytest -q -n auto --gate fast", "mypy", "harness.lab.size")
+    ]
+    assert order == sorted(order) and fast.count("pytest") == whole.count("pytest") == 1
+    assert whole.index("\n.ci/fast\n") < whole.index("python -m pytest -n auto --gate rest")

@@ -16,6 +16,7 @@ PASSED = {"CI", "CUDA_*", "TRITON_*", "HARNESS_*", "HYPOTHESIS_*", "TORCH_*", "P
 PASSED |= {"PYTEST_XDIST_AUTO_NUM_WORKERS"}
 
 
+@pytest.mark.compiles
 def test_tox_passes_the_variables_that_decide_what_is_judged() -> None:
     pytest.importorskip("tox", reason="tox is not installed")
     command = [sys.executable, "-m", "tox", "config", "-e", "cpu,ampere,hopper,blackwell", "-k", "pass_env"]
@@ -36,6 +37,7 @@ def test_the_gpu_environments_judge_their_python_and_install_nothing() -> None:
     assert asked == ["cuda:ampere", "cuda:ada", "cuda:hopper", "cuda:blackwell", "cuda:cdna"]
 
 
+@pytest.mark.compiles
 def test_a_run_for_an_architecture_that_is_not_there_fails() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "bitverdict", "run", "--arch", "sm_999"], cwd=CHECKOUT, capture_output=True, text=True, check=False

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 SCRIPT = """
 import torch
@@ -28,6 +30,7 @@ print("launched")
 """
 
 
+@pytest.mark.compiles
 def test_a_script_that_launched_ends_in_silence(tmp_path: Path) -> None:
     """That Triton prints the page without this is shown by `test_nothing_is_printed_below_a_report_once_gluon_was_imported`."""
     script = tmp_path / "script.py"

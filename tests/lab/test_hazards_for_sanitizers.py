@@ -25,6 +25,7 @@ HOPPER = Target("emulated:sm_90", "sm_90")
 UNDER = SCHEDULES[:3]
 
 
+@pytest.mark.share(2, "_as_it_is")
 @pytest.mark.parametrize("hazard", HAZARDS, ids=lambda hazard: hazard.stem)
 def test_a_hazard_fails_under_its_name_and_a_kernel_as_it_is_is_not(hazard: Mutant, tmp_path: Path) -> None:
     case = write_hazard(hazard, tmp_path)

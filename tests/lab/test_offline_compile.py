@@ -139,6 +139,7 @@ def test_a_row_asks_for_instructions_that_its_architecture_has(row: Row) -> None
         assert any("mma" in pattern or "mfma" in pattern for pattern in row.must) and len(asked) <= 1
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("loses", LOSSES, ids=lambda loses: f"{loses.stem}-{loses.says.split('.')[0]}")
 def test_a_source_that_loses_an_instruction_makes_its_row_fail(loses: Loses, tmp_path: Path) -> None:
     mutant = Mutant(kernel=loses.stem, name="loses", edits=once(loses.replace, loses.by), expected=())

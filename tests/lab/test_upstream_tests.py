@@ -10,6 +10,8 @@ import textwrap
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from tests.support.shares import of_a_campaign
 
 COMMAND = Path(__file__).resolve().parents[2] / "benchmarks" / "upstream_tests.py"
@@ -90,6 +92,7 @@ def run(folder: Path, *words: str) -> tuple[int, list[dict]]:
     return done.returncode, [json.loads(line) for line in kept.read_text().splitlines()]
 
 
+@pytest.mark.compiles
 @of_a_campaign
 def test_a_sample_of_each_function_runs_and_a_second_run_goes_on(tmp_path: Path) -> None:
     (tmp_path / "test" / "unit").mkdir(parents=True)

@@ -25,6 +25,7 @@ print(sys.modules["pygments"].__file__.startswith({folder!r}))
 """
 
 
+@pytest.mark.compiles
 @pytest.mark.parametrize(("always", "of_the_user"), [(False, "True"), (True, "False")])
 def test_a_users_file_gets_its_own_module_unless_all_is_sealed(always: bool, of_the_user: str, tmp_path: Path) -> None:
     (tmp_path / "of_a_user.py").write_text("import statistics\n")

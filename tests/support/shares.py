@@ -7,7 +7,8 @@ below its results (`tests/test_shares.py`)."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from zlib import crc32
 
 import pytest
@@ -51,6 +52,37 @@ def in_this_turn(name: str, case: Case) -> bool:
     if not belongs:
         left_out.add(name)
     return belongs
+
+
+def entries_of_turn(ids: Sequence[str], of: int, *kinds: str) -> set[str]:
+    """Of the entries `ids` of one test those that are judged for the commit of `HARNESS_SHARE`; all where no share is asked for.
+
+    An entry is of the first of `kinds` that its id contains. One entry in `of` of each kind has its turn, of a kind with fewer
+    entries one: each commit judges every kind, and `of` commits in a row judge all."""
+    now = turn()
+    of_kind = defaultdict(list)
+    for name in sorted(ids, key=lambda name: crc32(name.encode())):
+        of_kind[next((kind for kind in kinds if kind in name), "")].append(name)
+    return {
+        name
+        for names in of_kind.values()
+        for place, name in enumerate(names)
+        if now is None or (place - now.turn) % min(of, len(names)) == 0
+    }
+
+
+def leave_to_other_commits(items: Iterable[pytest.Item]) -> list[pytest.Item]:
+    """Of the entries of tests marked ``share(of, *kinds)`` those that this run does not judge."""
+    entries = defaultdict(list)
+    for item in items:
+        if (mark := item.get_closest_marker("share")) and isinstance(item, pytest.Function):
+            entries[item.nodeid.partition("[")[0], mark.args].append(item)
+    left = []
+    for (_, asked), alike in entries.items():
+        kept = entries_of_turn([item.name for item in alike], *asked)
+        left += [item for item in alike if item.name not in kept]
+    left_out.update(item.name.removeprefix("test_") for item in left)
+    return left
 
 
 def _told(name: str, of: int) -> bool:

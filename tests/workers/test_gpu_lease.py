@@ -42,6 +42,7 @@ def test_leases_fill_the_gpus_evenly(tmp_path: Path) -> None:
     assert lease([A, B], wait=0, directory=tmp_path).index == 0
 
 
+@pytest.mark.compiles
 def test_a_slot_comes_back_when_its_holder_is_killed(tmp_path: Path) -> None:
     holder = other(tmp_path, "gpu(0, 'aa-a')", "time.sleep(60)")
     assert holder.stdout is not None and holder.stdout.readline().split() == ["aa-a", "0"]
@@ -53,6 +54,7 @@ def test_a_slot_comes_back_when_its_holder_is_killed(tmp_path: Path) -> None:
     assert lease([A], wait=5, directory=tmp_path).place.slot == 0
 
 
+@pytest.mark.compiles
 def test_runs_that_see_the_gpus_in_another_order_or_names_share_them(tmp_path: Path) -> None:
     """Locked by index, the second run would take slot 0 of the GPU that the first one holds."""
     first = lease([A, B], directory=tmp_path)  # 0 is A

@@ -12,6 +12,7 @@ import pytest
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from tests.faults.cheats.handed_in import write_candidate
 
+pytestmark = pytest.mark.compiles
 PLANTED = (
     "__future__ array_api_compat hypothesis jinja2 json libcst multiprocessing numpy pickle queue random rich secrets selectors "
     "shutil signal socket statistics subprocess sympy tempfile torch triton typing"
@@ -29,6 +30,7 @@ test_matmul = bv.test({address!r}, like="matmul"{sealed})
 """
 
 
+@pytest.mark.share(2, "wrong", "True-right", "False-right")
 @pytest.mark.parametrize("front_end", ["command line", "pytest"])
 @pytest.mark.parametrize(("sealed", "name"), [(True, "right_matmul"), (True, "wrong_matmul"), (False, "right_matmul")])
 def test_no_planted_module_runs(front_end: str, sealed: bool, name: str, tmp_path: Path) -> None:
