@@ -105,7 +105,6 @@ TINY = (
     Tiny("targets", "--cases 1 small_mma", r"small_mma.*1 passes|\| small_mma"),
     Tiny("throughput", "--target emulated:sm_90 --out OUT --sizes 64 --parts small --rounds 1 --no-judge", "matmul"),
     Tiny("throughput", "--dry", "autotuned"),
-    Tiny("traced_expressions", "--cases 3", "3 expressions, 0 wrong"),
     Tiny("two_gpus", "--out OUT", "0 GPUs are visible", (2,)),
     Tiny("untrusted_operators", "1 0 aten.add.Tensor", "1 operators, 1 calls each, .* 0 end their process"),
     Tiny("untrusted_programs", "0 17 small_mma", r"\d programs of 1 kernels"),
