@@ -2,6 +2,7 @@
 
 A job is `{"script", "arguments", "log", "seconds"}` in JSON, the answer `{"status", "text"}`: the status is negative for a signal.
 Torch, Triton and the workers' code are imported once, and each script runs in a fork: it costs what it does, not what it imports.
+Workers of all scripts come from one server.
 """
 
 from __future__ import annotations
@@ -16,7 +17,16 @@ import threading
 import traceback
 from pathlib import Path
 
-IMPORTED = ("torch", "triton", "bitverdict.harness.workers.preload", "bitverdict.harness.session.case_source")
+from bitverdict.harness.workers.forkserver import (
+    FIRST_WHEN_IDLE,
+    PRELOADED,
+    WHEN_IDLE,
+    ask_the_parents_server,
+    collect_again,
+    start_early,
+)
+
+IMPORTED = (*PRELOADED, *FIRST_WHEN_IDLE, WHEN_IDLE, "bitverdict.harness.session.case_source")
 
 
 def run(script: str, arguments: list[str]) -> int:
@@ -44,6 +54,7 @@ def status_of_fork(script: str, arguments: list[str], log: Path, seconds: float)
         os.dup2(to, 2)
         status = 1
         try:
+            ask_the_parents_server()
             status = run(script, arguments)
             sys.stdout.flush()
         finally:
@@ -60,8 +71,10 @@ def status_of_fork(script: str, arguments: list[str], log: Path, seconds: float)
 
 
 def main() -> None:
+    start_early()
     for module in IMPORTED:
         importlib.import_module(module)
+    collect_again()  # `uncollected` had switched it off
     for line in sys.stdin:
         job = json.loads(line)
         status = status_of_fork(job["script"], job["arguments"], Path(job["log"]), job["seconds"])
