@@ -85,6 +85,7 @@ PASS = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("idiom", PASS)
 def test_a_launcher_that_asks_for_its_gpu_is_right(idiom: str, tmp_path: Path) -> None:
     verdict = judged(launcher(**PASS[idiom]), tmp_path)

@@ -56,6 +56,7 @@ KINDS = {
 }
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("stem", KINDS)
 def test_a_right_launcher_passes_and_fails_with_one_fault(stem: str, tmp_path: Path) -> None:
     problem, config, fault = KINDS[stem]

@@ -296,6 +296,7 @@ def test_every_user_case_is_one_that_a_plain_launcher_takes() -> None:
         assert asked.problem.a == asked.problem.b == View()
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("arch", BY_DEFAULT)
 def test_the_plans_words_lie_within_the_bound_that_a_users_launcher_gets(arch: str) -> None:
     where, shares = target(f"emulated:{arch}"), []

@@ -33,6 +33,7 @@ def case(dtype: str = "fp16", order: str = "row", **fields: object) -> Case:
     return Case(**({"contract": "matmul", "problem": problem, "config": SMALL, "data_seed": 4} | fields))  # type: ignore[arg-type]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("schedule", ["latest", "drawn:3"])
 @pytest.mark.parametrize(("dtype", "order"), KINDS)
 @pytest.mark.parametrize("arch", ["sm_90", "sm_100"])

@@ -114,6 +114,7 @@ def test_no_two_faults_of_a_kernel_fail_by_one_case_message_and_line(stem: str, 
         seen[mark] = mutant.name
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("stem", STEMS)
 def test_the_untouched_kernel_passes_through_the_same_door(stem: str, tmp_path: Path) -> None:
     first = "from __future__ import annotations\n"

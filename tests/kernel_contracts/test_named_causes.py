@@ -45,6 +45,7 @@ NAMED = {
 MOST_CASES = 4
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("bug", [bug for bug in kernels_of_models.BUGS if bug.mutant.id in NAMED], ids=lambda bug: bug.mutant.stem)
 def test_a_wrong_kernel_fails_with_its_cause_and_the_right_one_passes(bug, tmp_path: Path) -> None:
     right = CHECKOUT / bug.mutant.kernel

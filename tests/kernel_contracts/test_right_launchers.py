@@ -64,6 +64,7 @@ SUMMED = ("descending", "restarted", "pairs", "split_with_atomics", "split_under
 DTYPES = ("fp16", "bf16", "fp32")
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(
     ("name", "arch", "dtype"), [(name, [*EMULATED][at % 3], DTYPES[at * 2 % 5 % 3]) for at, name in enumerate(SUMMED)]
 )
@@ -144,6 +145,7 @@ def scaled(name: str, regime: str, **sizes: int) -> Case:
     return Case(contract="block_scaled_matmul", problem=ScaledProblem(**problem), regime=regime, data_seed=5)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize(("arch", "name"), [("sm_80", "mxfp4"), ("sm_90", "nvfp4"), ("sm_100", "mxfp8")])
 def test_a_launcher_may_rely_on_zeros_in_the_padding_of_scales(arch: str, name: str, tmp_path: Path) -> None:
     case = scaled(name, "normal", m=40, n=33, k=80)
@@ -240,6 +242,7 @@ def product(schedule: str) -> Case:
     return Case(contract="matmul", problem=problem, regime="normal", data_seed=2, schedule=schedule)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("schedule", ["eager", "latest", "drawn:4", "latest on 2"])
 @pytest.mark.parametrize("name", WAITING)
 def test_a_product_shared_by_programs_that_wait_is_right(name: str, schedule: str, tmp_path: Path) -> None:

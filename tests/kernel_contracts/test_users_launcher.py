@@ -199,6 +199,7 @@ def test_a_launcher_that_claims_strides_and_types_is_given_them(outside: Path, c
     assert "claims 'fp4'; it must be of strides, bf16, fp32, e4m3" in capsys.readouterr().err
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("stem", "arch"),
     [("ampere_gemm", "sm_80"), ("hopper_matmul", "sm_90"), ("blocked_matmul", "sm_100"), ("blocked_matmul_pipelined", "sm_100")],
