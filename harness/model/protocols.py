@@ -1,7 +1,7 @@
 """What rooms meet by that may not import each other: the optional questions about a case, what rides on a launch, how a worker of
 untrusted code is started, and where a run's randomness comes from.
 
-A feature implements one of these, and one line of a table names it (`bitverdict.harness.judge.feature_table`). No room below it
+A feature implements one of these, and one line of a table names it (`bitverdict.harness.model.feature_table`). No room below it
 knows it by name.
 """
 

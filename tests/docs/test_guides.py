@@ -20,6 +20,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 GUIDES = (
     "adding_a_kernel",
     "adding_a_format",
+    "adding_a_check",
     "adding_an_operation",
     "adding_an_asynchronous_operation",
     "adding_an_architecture",

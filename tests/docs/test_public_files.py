@@ -68,11 +68,30 @@ def test_the_lines_of_a_run_have_the_fields_that_the_page_names(tmp_path: Path) 
         assert event == "summary" or set(fields) == set(line) - {"event"}
 
 
+PAGES = ("AGENTS.md", "CONTRIBUTING.md", "SECURITY.md", "README.md", "tests/README.md")
+
+
+@pytest.mark.parametrize("name", [*PAGES, *(f"docs/{path.name}" for path in sorted((CHECKOUT / "docs").glob("*.md")))])
+def test_each_link_of_a_page_leads_to_a_file_and_a_heading(name: str) -> None:
+    prose = re.sub(r"^```.*?^```|`[^`\n]*`", "", (CHECKOUT / name).read_text(), flags=re.DOTALL | re.MULTILINE)
+    for link, heading in re.findall(r"\]\(([^)#:\s,]*)(?:#([^)]*))?\)", prose):
+        page = (CHECKOUT / name).parent / link if link else CHECKOUT / name
+        assert page.exists(), link
+        assert not heading or heading in headings(page.read_text()), f"{link}#{heading}"
+
+
+def headings(page: str) -> set[str]:
+    """The anchors that GitHub makes of a page's headings."""
+    return {re.sub(r"[^\w\- ]", "", line.lower()).replace(" ", "-") for line in re.findall(r"^#+ (.*)$", page, re.MULTILINE)}
+
+
+def test_an_anchor_is_a_heading_without_marks_in_small_letters() -> None:
+    assert headings("# A: `b` c\n\nText\n\n### D-e\n") == {"a-b-c", "d-e"}
+
+
 @pytest.mark.parametrize("name", ["AGENTS.md", "docs/public.md", "CONTRIBUTING.md", "SECURITY.md"])
-def test_each_link_and_each_module_that_a_page_names_is_there(name: str) -> None:
+def test_each_module_and_each_folder_that_a_page_names_is_there(name: str) -> None:
     page = CHECKOUT / name
-    for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
-        assert (page.parent / link).exists(), link
     for module in re.findall(r"python -m bitverdict\.([\w.]+)", page.read_text()):
         assert (CHECKOUT / f"{module.replace('.', '/')}.py").is_file(), module
     for path in re.findall(r"`((?:harness|tests|kernels|reference|docs)/[\w/]*)`", page.read_text()):
