@@ -35,7 +35,7 @@ EXAMINED = (
     Examined("fla-core", "parallel_simple_gla", OF_THE_TEST,
              "this entry runs the default, tf32, and takes 0.005. The package's own `test_parallel` sets `TRITON_F32_DEFAULT=ieee` "
              "and takes 0.015 for `dg`. With `ieee` all four gradients are right here. `dg` is the difference of two sums, of "
-             "q dq and k dk, that are 15 times as large (root mean square): the 4e-4 of tf32 becomes 0.006."),
+             "q dq and k dk, that are far larger (15 to 1, root mean square): the 4e-4 of tf32 becomes 0.006."),
     Examined("flag_gems", "addr", ENCLOSED,
              "of the eight elements of a thread the compiler fuses the left product for one, the right one for seven."),
     Examined("fla-core", "chunk_hgrn, backward", ENCLOSED,

@@ -37,11 +37,10 @@ def page(
         timed_at = f" at {', '.join(at)}"
     found = [done[each.package.name, each.name, target] for each in wanted if (each.package.name, each.name, target) in done]
     beside = {(o.package, o.entry): o for o in done.values() if o.on == INTERPRETER}
-    commits = ", ".join(dict.fromkeys(outcome.commit for outcome in found))
     lines = ["# Published kernels on the emulated GPU", ""]
     lines += ["Printed by `python benchmarks/corpus.py` and `python benchmarks/upstream_tests.py`.", ""]
     lines += [
-        f"{date.today()}, commits {commits}, Triton {triton.__version__}, torch {torch.__version__.split('+')[0]}, {target}.",
+        f"{date.today()}, Triton {triton.__version__}, torch {torch.__version__.split('+')[0]}, {target}.",
         "",
     ]
     lines += _packages(wanted, found)
@@ -69,13 +68,14 @@ def kernels_of(outcomes: Iterable[Outcome]) -> set[tuple[str, str]]:
 
 def _packages(wanted: Sequence[Entry], found: list[Outcome]) -> list[str]:
     packages = {entry.package.name: entry.package for entry in wanted}
-    lines = ["| package | version | operations | kernels | executed | right | tolerance |"]
-    lines += ["| --- | --- | ---: | ---: | ---: | ---: | --- |"]
+    lines = ["| package | version | commits | operations | kernels | executed | right | tolerance |"]
+    lines += ["| --- | --- | --- | ---: | ---: | ---: | ---: | --- |"]
     for name, package in packages.items():
         own = [outcome for outcome in found if outcome.package == name]
         version = package.version or "as installed"
-        lines.append(f"| {name} | {version} | {_counts(own)} | {package.tolerance} |")
-    lines.append(f"| all | | {_counts(found)} | |")
+        commits = ", ".join(dict.fromkeys(outcome.commit for outcome in own))
+        lines.append(f"| {name} | {version} | {commits} | {_counts(own)} | {package.tolerance} |")
+    lines.append(f"| all | | | {_counts(found)} | |")
     return [*lines, ""]
 
 
@@ -101,7 +101,11 @@ def _share(part: Sequence, whole: Sequence) -> str:
 
 def _speed(found: list[Outcome], beside: dict[tuple[str, str], Outcome], timed_at: str) -> list[str]:
     pairs = [(outcome, beside.get((outcome.package, outcome.entry))) for outcome in found if outcome.launching]
-    ratios = [other.launching / mine.launching for mine, other in pairs if other is not None and other.launching]
+    by_package: dict[str, list[float]] = defaultdict(list)
+    for mine, other in pairs:
+        if other is not None and other.launching:
+            by_package[mine.package].append(other.launching / mine.launching)
+    ratios = [ratio for own in by_package.values() for ratio in own]
     states = Counter(outcome.state for outcome in beside.values())
     if not states:
         return []
@@ -113,6 +117,9 @@ def _speed(found: list[Outcome], beside: dict[tuple[str, str], Outcome], timed_a
             f" Where both are {which} ({len(ratios)}), its launches take {median(ratios):.1f} times as long (median, by the"
             f" processor's clock{timed_at}; {min(ratios):.2f} at least); the emulated GPU is slower on {slower}."
         )
+    if len(by_package) > 1:
+        shares = (f"{median(own):.1f} of {name} ({len(own)})" for name, own in by_package.items())
+        said += f" By package: {', '.join(shares)}."
     return [said, ""]
 
 

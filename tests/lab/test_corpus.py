@@ -245,11 +245,15 @@ def test_the_page_counts_the_executed_and_names_each_that_is_not_right() -> None
         replace(blank, on=INTERPRETER, launching=0.004),
     ]
     text = page(wanted, {each.key: each for each in outcomes}, None, "sm_90")
-    assert "| ours | 1 | 4 | 1 | 2 (50 %) | 1 (50 %) |" in text
+    assert "| ours | 1 | abc | 4 | 1 | 2 (50 %) | 1 (50 %) |" in text
     assert "its launches take 4.0 times as long" in text
     for words in ("| ours | wrong | wrong | off by one |", "| ours | refused | refused | no such thing |", "fail: launcher error"):
         assert words in text
     assert was_executed(replace(blank, state=FAIL, outcome="race"))
+    theirs = [replace(each, package="theirs", launching=0.002) for each in (outcomes[0], outcomes[-1])]
+    other = replace(wanted[0], package=replace(wanted[0].package, name="theirs"))
+    both = page([*wanted, other], {each.key: each for each in [*outcomes, *theirs]}, None, "sm_90")
+    assert "By package: 4.0 of ours (1), 1.0 of theirs (1)." in both and "By package" not in text
     again = [replace(blank, launching=0.002, commit="1234567"), replace(blank, on=INTERPRETER, launching=0.01, commit="1234567")]
     timed = page(wanted, {each.key: each for each in outcomes}, None, "sm_90", times={each.key: each for each in again})
     assert "right and timed (1), its launches take 5.0 times as long" in timed and "at 1234567;" in timed
