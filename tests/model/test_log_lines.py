@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import io
+from types import SimpleNamespace
 from typing import NoReturn
 
 import pytest
 
+from bitverdict.harness.frontends import pytest_nodes
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.frontends.pytest_nodes import NodeJudge
+from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.log_lines import Log, no_commands
 from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.session import tally
 from bitverdict.harness.session.shrink import KernelFailed
 from bitverdict.harness.session.tables import console
 
@@ -65,4 +68,34 @@ def test_what_pytest_prints_of_a_failure_has_no_command(raised: Exception) -> No
 
     with pytest.raises(pytest.fail.Exception) as failed:
         Raises().hold_test(lambda machine: None, "emulated:sm_90", None)  # type: ignore[arg-type, return-value]
+    assert commands_in(str(failed.value)) == [] and "::error::x" in str(failed.value)
+
+
+class SessionOfOneBug:
+    """What a session tells of a node whose one bug is reported in the words of a kernel."""
+
+    def __init__(self, bug: SimpleNamespace | None) -> None:
+        self.first_failure = lambda *asked, **named: bug
+        self.bugs = {} if bug is None else {"": bug}
+        self.tally = tally.Tally()
+        self.tally.status = lambda *asked: tally.FAIL  # type: ignore[method-assign]
+        self.tally.inconclusive["no verdict: a\n::error::x"] = 1
+        self.reduce = self.store = lambda: None
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_what_pytest_prints_of_a_node_has_no_command(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node of a shipped contract raises its report itself: of a failure, and of cases that nothing decided."""
+    report = SimpleNamespace(verdict=SimpleNamespace(signature=("test", "", "")), report=lambda: "FAIL: a\n::error::x")
+    monkeypatch.setattr(pytest_nodes, "Session", lambda *asked, **named: SessionOfOneBug(report if fails else None))
+
+    class OfASession(NodeJudge):
+        expression, certificate, html, pool, profile, database = None, "", False, None, None, None  # type: ignore[assignment]
+
+        def __init__(self) -> None:
+            self._waited, self.seed = 0.0, 0
+
+    with pytest.raises((KernelFailed, pytest.fail.Exception)) as failed:
+        OfASession().hold(Node("softmax", "emulated:sm_90"), [])
+    assert isinstance(failed.value, KernelFailed) is fails
     assert commands_in(str(failed.value)) == [] and "::error::x" in str(failed.value)
