@@ -9,7 +9,7 @@ packages, which are installed from the registry below DIR. ``pytest --harness-da
 failing case on ``redis-server --port``, and a second session judges it first.
 
 Writes DIR/fleet_campaigns.json, and ends with status 1 where something differs. Needs
-``pip install 'bitverdict[ray,redis]'`` and Debian's redis-server.
+``pip install '.[ray,redis]'`` and Debian's redis-server.
 """
 
 from __future__ import annotations

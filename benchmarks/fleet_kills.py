@@ -11,7 +11,7 @@ name the remedy. It goes on with ``run --resume --on ray`` on a new cluster.
 
 Each run is held to the undisturbed one in everything but times, and its journal to its results: one verdict a case, none judged
 again after it (`benchmarks.injected_faults.books`). Writes DIR/fleet_kills.json, and ends with status 1 where something does not
-hold. Needs ``pip install 'bitverdict[ray]'``.
+hold. Needs ``pip install '.[ray]'``.
 """
 
 from __future__ import annotations

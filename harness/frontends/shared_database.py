@@ -8,6 +8,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from bitverdict.harness.model.extras import pip_line
 from bitverdict.harness.model.usage import UsageError
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def shared(url: str) -> ExampleDatabase:
         backend: Any = importlib.import_module("hypothesis.extra.redis")
     except ImportError as error:
         raise UsageError(
-            f"--harness-database {_told(url)}: the client cannot be imported ({error}); pip install 'bitverdict[redis]'"
+            f"--harness-database {_told(url)}: the client cannot be imported ({error}); {pip_line('redis')}"
         ) from error
     try:
         waits = {"socket_connect_timeout": ANSWERED_WITHIN, "socket_timeout": ANSWERED_WITHIN}

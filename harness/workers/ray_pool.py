@@ -22,6 +22,7 @@ from typing import Any
 
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
+from bitverdict.harness.model.extras import pip_line
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
@@ -109,7 +110,7 @@ def imported() -> Any:
         ray: Any = importlib.import_module("ray")
         told: Any = importlib.import_module("ray._private.worker")
     except ImportError as error:
-        raise UsageError(f"--on ray: Ray cannot be imported ({error}); pip install 'bitverdict[ray]' on each machine") from error
+        raise UsageError(f"--on ray: Ray cannot be imported ({error}); on each machine {pip_line('ray')}") from error
     sys.path[:] = before  # Ray puts its copies in front, and a case of a user's file holds the path
     if hasattr(told, "print_to_stdstream"):  # standard output is the report's, and Ray has no setting for what it tells there
         told.print_to_stdstream = _tell

@@ -20,7 +20,7 @@ from bitverdict.harness.session.case_source import CaseSource, walk
 from bitverdict.harness.session.shrink import KernelFailed
 from tests.support.vector_add import ADDRESS, HOST
 
-CLIENT = "the package redis is not installed (pip install 'bitverdict[redis]')"
+CLIENT = "the package redis is not installed (pip install '.[redis]')"
 
 
 @pytest.fixture

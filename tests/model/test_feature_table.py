@@ -66,9 +66,8 @@ def test_a_package_that_lacks_is_one_sentence_with_the_pip_line(package: str, mo
     without(monkeypatch, package)
     with pytest.raises(UsageError) as raised:
         require_extra(package, "--it")
-    assert str(raised.value) == (
-        f"--it: needs the package {package}, which is not installed; pip install 'bitverdict[{EXTRA_OF[package]}]'"
-    )
+    line = f"pip install '.[{EXTRA_OF[package]}]' in a checkout of bitverdict"
+    assert str(raised.value) == f"--it: needs the package {package}, which is not installed; {line}"
 
 
 def test_a_package_that_is_here_is_asked_for_nothing() -> None:
@@ -79,9 +78,9 @@ def test_a_package_that_is_here_is_asked_for_nothing() -> None:
 def test_commands_say_it_before_they_begin(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     without(monkeypatch, "libcst", "jinja2")
     assert main(["mutate", "softmax"]) == 2
-    assert "bitverdict[mutate]" in capsys.readouterr().err
+    assert "pip install '.[mutate]'" in capsys.readouterr().err
     assert main(["run", "softmax", "--html", "page.html"]) == 2
-    assert "bitverdict[report]" in capsys.readouterr().err
+    assert "pip install '.[report]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", sorted(LABORATORY))

@@ -14,7 +14,7 @@ from benchmarks.injected_faults import books
 
 
 def test_kills_of_a_ray_worker_and_of_the_driver_lose_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("ray", reason="the package ray is not installed (pip install 'bitverdict[ray]')")
+    pytest.importorskip("ray", reason="the package ray is not installed (pip install '.[ray]')")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
     monkeypatch.setattr(fleet_kills, "BETWEEN", 5)
     monkeypatch.setattr(fleet_kills, "HEALTH", {})  # nothing is stopped, and a busy machine is no dead one

@@ -222,8 +222,8 @@ def test_an_address_where_nothing_listens_is_told_at_once(address: str) -> None:
 
 def test_the_command_line_says_what_a_fleet_cannot_do(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert main(["run", "matmul", "--on", "ray"]) == 2 and "pip install 'bitverdict[ray]'" in capsys.readouterr().err
-    assert main(["mutate", "matmul", "--on", "ray"]) == 2 and "pip install 'bitverdict[ray]'" in capsys.readouterr().err
+    assert main(["run", "matmul", "--on", "ray"]) == 2 and "pip install '.[ray]'" in capsys.readouterr().err
+    assert main(["mutate", "matmul", "--on", "ray"]) == 2 and "pip install '.[ray]'" in capsys.readouterr().err
     words = ["run", "matmul", "--on", "ray", "--launcher", f"{__file__}:case", "--sealed"]
     assert main(words) == 2 and "--on ray --sealed: " in capsys.readouterr().err
 

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
+from bitverdict.harness.model.extras import pip_line
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.sealed.jail import confine
 
@@ -47,14 +48,14 @@ def protections() -> Protections:
     else:
         held += [BUBBLEWRAP, *NAMESPACES]
     if confine.pyseccomp is None:
-        lacking[SECCOMP] = "pip install 'bitverdict[sealed]' (pyseccomp), and Debian's package libseccomp2"
+        lacking[SECCOMP] = f"{pip_line('sealed')} (pyseccomp), and Debian's package libseccomp2"
     elif not confine.kernel_filters():
         lacking[SECCOMP] = "the kernel has no CONFIG_SECCOMP_FILTER"
     else:
         held.append(SECCOMP)
     version = confine.landlockpy.abi_version() if confine.landlockpy else 0
     if not confine.landlockpy:
-        lacking[LANDLOCK] = "pip install 'bitverdict[sealed]' (landlockpy)"
+        lacking[LANDLOCK] = f"{pip_line('sealed')} (landlockpy)"
     elif not version:
         lacking[LANDLOCK] = "needs a kernel of Linux 5.13 or later that has landlock in its list lsm="
     else:

@@ -87,8 +87,11 @@ def test_without_the_libraries_the_sentence_names_theirs(monkeypatch: pytest.Mon
     monkeypatch.setattr(confine, "pyseccomp", None)
     monkeypatch.setattr(confine, "landlockpy", None)
     found = protections.__wrapped__()
-    assert found.lacking[SECCOMP] == "pip install 'bitverdict[sealed]' (pyseccomp), and Debian's package libseccomp2"
-    assert found.lacking[LANDLOCK] == "pip install 'bitverdict[sealed]' (landlockpy)"
+    assert (
+        found.lacking[SECCOMP]
+        == "pip install '.[sealed]' in a checkout of bitverdict (pyseccomp), and Debian's package libseccomp2"
+    )
+    assert found.lacking[LANDLOCK] == "pip install '.[sealed]' in a checkout of bitverdict (landlockpy)"
     assert not found.has(SECCOMP) and "seccomp (pip install" in found.sentence()
 
 
