@@ -88,23 +88,6 @@ def _led_to(dotted: str, imported: dict[str, Any]) -> bool:
     return True
 
 
-def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, Any]:
-    """What an import of a cheat binds; ImportError where it is gone."""
-    bound: dict[str, Any] = {}
-    for alias in node.names:
-        if isinstance(node, ast.Import):
-            module = importlib.import_module(alias.name)
-            bound[alias.asname or alias.name.partition(".")[0]] = (
-                module if alias.asname else importlib.import_module(alias.name.partition(".")[0])
-            )
-        else:
-            try:
-                bound[alias.asname or alias.name] = getattr(importlib.import_module(node.module or ""), alias.name)
-            except AttributeError:
-                bound[alias.asname or alias.name] = importlib.import_module(f"{node.module}.{alias.name}")
-    return bound
-
-
 def names_that_are_gone(text: str) -> list[str]:
     """Names that the file `text` of cheats imports, replaces, or seeks in a process or a checkout, and that nothing has."""
     identifiers, classes, variables = _of_the_harness()
@@ -114,7 +97,7 @@ def names_that_are_gone(text: str) -> list[str]:
     for node in nodes:
         if isinstance(node, ast.Import | ast.ImportFrom) and getattr(node, "module", "") != "__future__":
             try:
-                imported |= _imported(node)
+                exec(ast.unparse(node), imported)
             except ImportError:
                 gone.append(ast.unparse(node))
         elif isinstance(node, ast.Assign) and ast.unparse(node.value).startswith("sys.modules.get('bitverdict."):

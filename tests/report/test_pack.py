@@ -101,6 +101,7 @@ def test_a_users_pack_has_what_its_test_imports_and_no_path(of_a_user: pack.Pack
     assert sorted(of_a_user.sources) == ["packed_ops/__init__.py", "packed_ops/plus.py", "test_plus.py"]
     assert "repository" not in json.dumps([of_a_user.about, of_a_user.cases]) and of_a_user.about["contract"][0] != "/"
     found = verified(placed(of_a_user))
+    assert sys.path[-1].endswith("/unpacked"), "no module of the pack comes before one of Python's"
     assert found.wrong == [] and found.recomputed == len(of_a_user.cases) and found.rejudged > 0
 
 
