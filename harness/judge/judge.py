@@ -21,7 +21,7 @@ from bitverdict.harness.judge.judgement import Judgement
 from bitverdict.harness.judge.launchers import launcher_of_case
 from bitverdict.harness.judge.missing_features import COMPILER, held_to_features, not_run
 from bitverdict.harness.judge.pending_launch import compute_meanwhile
-from bitverdict.harness.judge.remote_launcher import RemoteLauncher, launch
+from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher, launch
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, ExpectedOutput, Undecided
@@ -137,13 +137,12 @@ def _decide(judgement: Judgement, seen: LaunchResult) -> Verdict:
 
 def _launched(judgement: Judgement) -> tuple[LaunchResult, Callable[[], list[ExpectedOutput]]]:
     """What the launch came to, and what gives what is expected: of a remote launcher it is computed during the launch."""
-    case, target, contract, operands, clock = (
-        judgement.case, judgement.target, judgement.contract, judgement.operands, judgement.clock,
-    )  # fmt: skip
+    case, target, contract, operands = judgement.case, judgement.target, judgement.contract, judgement.operands
+    request = LaunchRequest(case, target, contract, operands, judgement.clock)
     if isinstance(judgement.launcher, RemoteLauncher) and judgement.expected_outcome.result:
-        pending = judgement.launcher.begin(case, target, contract, operands, clock)
-        return compute_meanwhile(pending, clock, lambda recorded: contract.expected(case, target, operands, recorded))
-    seen = launch(case, target, contract, judgement.launcher, operands, clock)
+        pending = judgement.launcher.begin(request)
+        return compute_meanwhile(pending, request.clock, lambda recorded: contract.expected(case, target, operands, recorded))
+    seen = launch(judgement.launcher, request)
     return seen, lambda: contract.expected(case, target, operands, seen.recorded)
 
 
@@ -156,7 +155,7 @@ def _with_rounded_arguments(judgement: Judgement) -> LaunchResult | None:
         return None
     with judgement.clock.on("launch"):
         launcher = launcher_of_case(case, there, afresh=bool(case.launcher))
-        seen = launch(case, there, judgement.contract, launcher, judgement.operands, Clock(), rounded_arguments=True)
+        seen = launch(launcher, LaunchRequest(case, there, judgement.contract, judgement.operands, Clock(), rounded_arguments=True))
     return seen if seen.outcome is None else None
 
 

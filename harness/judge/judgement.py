@@ -12,7 +12,7 @@ from bitverdict.harness.judge.compare import Comparison
 from bitverdict.harness.judge.devices import multiprocessors_of
 from bitverdict.harness.judge.launch import DEFAULT_ALLOCATIONS, Allocations
 from bitverdict.harness.judge.launchers import launcher_of_case
-from bitverdict.harness.judge.remote_launcher import RemoteLauncher, launch
+from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher, launch
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.protocols import Check
@@ -52,7 +52,8 @@ class Judgement:
             count = multiprocessors_of(self.target)
             alike = self.case if self.target.emulated else replace(self.case, schedule=f"eager on {count}" if count else "eager")
             launcher = launcher_of_case(self.case, there, afresh=True)
-            return launch(alike, there, self.contract, launcher, self.operands, Clock(), allocations=allocations)
+            request = LaunchRequest(alike, there, self.contract, self.operands, Clock(), allocations=allocations)
+            return launch(launcher, request)
 
 
 CaseCheck = Check[Judgement, Comparison]

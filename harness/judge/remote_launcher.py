@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,20 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 
 
+@dataclass(frozen=True)
+class LaunchRequest:
+    """One launch of a case on operands, in this process or in another. `clock` takes its times."""
+
+    case: Case
+    target: Target
+    contract: Contract
+    operands: dict[str, Operand]
+    clock: Clock
+    rounded_arguments: bool = False
+    """Whether floats that the launcher passes are known to half a unit of their format alone."""
+    allocations: Allocations = DEFAULT_ALLOCATIONS
+
+
 class RemoteLauncher(ABC):
     """Stands for the launcher of a case in the process that judges it. `REMOTE_LAUNCHERS` of `feature_table` names the classes."""
 
@@ -26,49 +41,19 @@ class RemoteLauncher(ABC):
         """Let the other process begin with what needs no operands."""
 
     @abstractmethod
-    def begin(
-        self,
-        case: Case,
-        target: Target,
-        contract: Contract,
-        operands: Mapping[str, Operand],
-        clock: Clock,
-        rounded_arguments: bool = False,
-        allocations: Allocations = DEFAULT_ALLOCATIONS,
-    ) -> PendingLaunch:
-        """Launch `case` there, and return before the launch ends."""
-
-    def launch(
-        self,
-        case: Case,
-        target: Target,
-        contract: Contract,
-        operands: Mapping[str, Operand],
-        clock: Clock,
-        rounded_arguments: bool = False,
-        allocations: Allocations = DEFAULT_ALLOCATIONS,
-    ) -> LaunchResult:
-        """As `begin`, and wait for the end."""
-        return self.begin(case, target, contract, operands, clock, rounded_arguments, allocations).launch_result()
+    def begin(self, request: LaunchRequest) -> PendingLaunch:
+        """Launch the case of `request` there, and return before the launch ends."""
 
     @abstractmethod
     def stand_in(self, folders: Sequence[str], address: str) -> Any:
         """What answers in this process for the function at `address`, whose file is not imported here: which sizes it takes."""
 
 
-def launch(
-    case: Case,
-    target: Target,
-    contract: Contract,
-    launcher: Callable | RemoteLauncher | None,
-    operands: dict[str, Operand],
-    clock: Clock,
-    *,
-    rounded_arguments: bool = False,
-    allocations: Allocations = DEFAULT_ALLOCATIONS,
-) -> LaunchResult:
-    """`bitverdict.harness.judge.launch.launch` in this process, or in that of a remote launcher."""
+def launch(launcher: Callable | RemoteLauncher | None, request: LaunchRequest) -> LaunchResult:
+    """What `request` comes to by `launcher`: in this process, or in that of a remote launcher, whose end it waits for."""
     if isinstance(launcher, RemoteLauncher):
-        return launcher.launch(case, target, contract, operands, clock, rounded_arguments, allocations)
-    entering = partial(entered, rounded_arguments=True) if rounded_arguments else entered
-    return launch_here(case, target, contract, launcher, operands, clock, entering, allocations)
+        return launcher.begin(request).launch_result()
+    entering = partial(entered, rounded_arguments=True) if request.rounded_arguments else entered
+    return launch_here(
+        request.case, request.target, request.contract, launcher, request.operands, request.clock, entering, request.allocations
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -13,8 +12,8 @@ import pytest
 
 from bitverdict.harness.checks.provenance import held
 from bitverdict.harness.judge import judge as judging
+from bitverdict.harness.judge import remote_launcher
 from bitverdict.harness.judge.devices import entered
-from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
@@ -30,7 +29,7 @@ def followed(*given: Any, **options: Any) -> AbstractContextManager[Any]:
 
 def judged(launcher: str) -> Verdict:
     case = Case(contract=ADDRESS, problem=Problem(n=N), launcher=f"{FILE}:{launcher}")
-    with mock.patch.object(judging, "launch", partial(launch, entering=followed)):
+    with mock.patch.object(remote_launcher, "entered", followed):
         return judging.judge(case, target("emulated:sm_90"), VectorAdd())
 
 

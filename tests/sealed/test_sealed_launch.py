@@ -12,7 +12,7 @@ from bitverdict.harness.contracts.torch_mathematics.kernelbench import contract_
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.far_views import mapped
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.judge.launch import Allocations
+from bitverdict.harness.judge.remote_launcher import LaunchRequest
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
@@ -63,7 +63,7 @@ def test_what_cannot_be_prepared_is_said_once_by_the_launch(tmp_path: Path) -> N
         launcher = Sealed()
         launcher.prepare(nowhere, contract)
         launcher.prepare(case, contract)
-        said = launcher.launch(nowhere, TARGET, contract, {}, Clock(), False, Allocations())
+        said = launcher.begin(LaunchRequest(nowhere, TARGET, contract, {}, Clock())).launch_result()
         assert said.outcome is Outcome.ERROR and "no file" in said.message
         assert judge(replace(case, sealed=True), TARGET).decision is Decision.PASS
 

@@ -16,7 +16,7 @@ from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import entered
 from bitverdict.harness.judge.guarded_buffers import POISONS, TORCH_DTYPES, Poison, poison_word
 from bitverdict.harness.judge.launch import Allocations, launch
-from bitverdict.harness.judge.remote_launcher import RemoteLauncher
+from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher
 from bitverdict.harness.model import sealing
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
@@ -104,7 +104,8 @@ class Caller:
         bare = replace(case, real_values=False, calls=1)
         allocations = Allocations(poison=poison)
         if isinstance(self.launcher, RemoteLauncher):
-            seen = self.launcher.launch(bare, self.target, self.contract, moved, Clock(), False, allocations)
+            request = LaunchRequest(bare, self.target, self.contract, moved, Clock(), allocations=allocations)
+            seen = self.launcher.begin(request).launch_result()
             if self.target.emulated and seen.outcome is None:
                 _hold_to_kernels(seen)
         else:

@@ -16,7 +16,7 @@ import numpy as np
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.diagnose import values as decoded_words
-from bitverdict.harness.judge.remote_launcher import RemoteLauncher, launch
+from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher, launch
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
@@ -62,7 +62,7 @@ class Launches:
             for name, each in self.operands.items()
         }
         case = replace(self.case, schedule=schedule) if schedule else self.case
-        seen = launch(case, self.target, self.contract, self.launcher, given, Clock())
+        seen = launch(self.launcher, LaunchRequest(case, self.target, self.contract, given, Clock()))
         self.count += 1
         if seen.outcome is not None:
             raise NotRecovered(f"a launch on operands of the probe ends: {seen.outcome}: {seen.message}"[:300])

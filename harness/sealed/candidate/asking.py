@@ -20,12 +20,10 @@ import numpy as np
 from bitverdict.harness.judge.classify import GONE, LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.deaths import of_status
-from bitverdict.harness.judge.launch import DEFAULT_ALLOCATIONS, Allocations
 from bitverdict.harness.judge.pending_launch import PendingLaunch
-from bitverdict.harness.judge.remote_launcher import RemoteLauncher
-from bitverdict.harness.model.case import Case, Operand
+from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import PROCESS, ZYGOTE, Outcome
 from bitverdict.harness.sealed.candidate.arrays import PREPARE, receive, send
@@ -170,32 +168,24 @@ class Sealed(RemoteLauncher):
             self._said = case, contract.to_launch(case).to_json()
         return {"case": self._said[1], "directory": os.getcwd()}
 
-    def begin(
-        self,
-        case: Case,
-        target: Target,
-        contract: Contract,
-        operands: Mapping[str, Operand],
-        clock: Clock,
-        rounded_arguments: bool = False,
-        allocations: Allocations = DEFAULT_ALLOCATIONS,
-    ) -> PendingLaunch:
-        """Launch `case` in the executor, which goes on when this returns."""
+    def begin(self, request: LaunchRequest) -> PendingLaunch:
+        """Launch the case in the executor, which goes on when this returns."""
+        case, target, allocations = request.case, request.target, request.allocations
         record = {
-            **self._about(case, contract),
+            **self._about(case, request.contract),
             "target": {"name": target.name, "arch": target.arch, "index": target.index},
-            "rounded_arguments": rounded_arguments,
+            "rounded_arguments": request.rounded_arguments,
             "followed": allocations.followed,
             "zeroed": allocations.zeroed,
             "poison": None if (poison := allocations.poison) is None else [poison.output, poison.around_inputs],
             "operands": [
                 {"name": each.name, "format": each.format, "strides": each.strides, "offset": each.offset}
-                for each in operands.values()
+                for each in request.operands.values()
             ],
         }
-        codes = {name: each.codes for name, each in operands.items()}
+        codes = {name: each.codes for name, each in request.operands.items()}
         answer = asked("launch", case.launcher, record, codes, afresh=self.afresh, gpu=not target.emulated)
-        return PendingLaunch(partial(_seen, answer, clock, contract))
+        return PendingLaunch(partial(_seen, answer, request.clock, request.contract))
 
     def stand_in(self, folders: Sequence[str], address: str) -> SealedLauncher:
         """What answers for the candidate at `address`, which is asked once in this process."""
