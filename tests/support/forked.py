@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bitverdict.harness.workers.forkserver import start_early
+from bitverdict.harness.workers.forkserver import ask_the_parents_server, start_early
 
 
 def run_pytest(words: Sequence[str], folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess:
@@ -30,6 +30,7 @@ def _pytest(words: Sequence[str], folder: Path, environment: dict[str, str], sai
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    ask_the_parents_server()  # its workers are forks of the same server
     import pytest
 
     status = int(pytest.main(list(words)))

@@ -199,6 +199,7 @@ RULES: dict[str, tuple[list[str], Formula, Formula]] = {
 }
 
 
+@pytest.mark.share(3, *sorted(RULES, key=len, reverse=True))  # each rule, on one architecture
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("rule", RULES)
 def test_a_product_is_fused_as_it_is_compiled(rule, arch, tmp_path):
