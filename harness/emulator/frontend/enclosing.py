@@ -19,14 +19,17 @@ from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.mlir_reader import Function, Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics import enclosures
+from bitverdict.harness.emulator.numerics.enclosed_products import dot_words
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.frontend.translate import Lowering, Translator
+    from bitverdict.reference.error_bound import Accumulation
 
 _MONOTONE = {
     "arith.addf", "arith.subf", "arith.mulf", "arith.negf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf",
     "math.fma", "math.floor", "math.ceil", "tt.clampf", "arith.extf", "arith.truncf", "tt.fp_to_fp", "arith.fptosi", "arith.fptoui",
     "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.maxsi", "arith.extsi", "arith.sitofp", "arith.index_cast",
+    "tt.addptr",
 }  # fmt: skip
 """Monotone in each operand, rounding included: the ends of the operands give those of the result."""
 _WRAPS: dict[str, Callable] = {"arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply}
@@ -54,6 +57,7 @@ _TRIED = {
 _COMPARISONS = {"arith.cmpf", "arith.cmpi"}
 _EQUALITIES = {"arith.cmpf": {1, 6, 8, 13}, "arith.cmpi": {0, 1}}  # predicates: oeq, one, ueq, une; eq, ne
 _UNSIGNED = 6  # the first predicate of arith.cmpi that compares unsigned numbers
+_VALUES = ("scalar", "tensor", "pointer")
 _HANDS_ON = {"tt.return", "tt.call", "ttg.convert_layout", "ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return"}
 """Their results are their operands, which are known by identity."""
 _READS_AT = {
@@ -61,6 +65,8 @@ _READS_AT = {
     "tt.atomic_cas": ("pointer", "expected", "value"),
     "ttg.async_copy_global_to_local": ("pointer", "view", "mask?", "other?"),
 }
+_IN_MEMORY = {"ttg.local_alloc", "ttg.memdesc_trans", "ttg.local_load"}
+_MOVES = {"tt.load": ("pointer", "mask?", "other?"), "tt.store": ("pointer", "value", "mask?")}
 _READS = {
     "tt.atomic_load", "tt.atomic_poll", "ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather", "ttng.async_tma_reduce",
 }  # fmt: skip
@@ -96,7 +102,7 @@ class Enclosing:
         """The places of the operands of `op` that may be enclosed."""
         found = []
         for place, (name, kind) in enumerate(zip(op.operands, op.inputs, strict=True)):
-            if kind is not None and kind.kind in ("scalar", "tensor", "pointer"):
+            if kind is not None and kind.kind in _VALUES:
                 if (_is_float(kind) or name in self.decided) and not self._is_constant(name):
                     found.append(place)
         return found
@@ -115,7 +121,7 @@ class Enclosing:
     def _unless(self, op: Operation, names: list[str], what: str) -> None:
         t = self.t
         with t.when(t.calls(enclosures.inside, *map(t.value, names))):
-            t.emit("{}", t.calls(enclosures.refuse, op, what))
+            t.emit("{}", t.calls(enclosures.refuse, op, what, *map(t.value, names)))
 
     @contextmanager
     def region(self) -> Iterator[None]:
@@ -127,6 +133,8 @@ class Enclosing:
     def write(self, op: Operation, lowering: Lowering) -> None:
         """Write the code of `op`, and behind it what `op` does to enclosures."""
         t, replaced = self.t, len(self.t.replaced)
+        if not self.depth:
+            self._before(op)
         open_ = self._lowered(op, lowering)
         if self.depth:
             return
@@ -135,6 +143,15 @@ class Enclosing:
                 t.emit("{}", t.calls(enclosures.refuse, op))
             return
         self._follow(op, open_)
+
+    def _before(self, op: Operation) -> None:
+        """Refuse what would reach memory where an enclosed value says, but for a load, which `_access` follows."""
+        names = (_READS_AT | _MOVES).get(op.name)
+        given = op.named(*names) if names else {}
+        for name, what in (("pointer", "an address"), ("mask", "a mask")):
+            hangs = [each for each in given.get(name, ()) if each in self.decided]
+            if hangs and (op.name, name) != ("tt.load", "pointer"):
+                self._unless(op, hangs, f"{what} that hangs on a value that is enclosed")
 
     def _lowered(self, op: Operation, lowering: Lowering) -> bool:
         """Write the code of `op`. Whether it leaves a choice open: then the code is that of sums that take no product."""
@@ -167,21 +184,39 @@ class Enclosing:
         if name in ("tt.load", "tt.store"):
             self._access(op)
             return
-        if not may_be or name in _HANDS_ON:
+        if name in _IN_MEMORY and not self.decided.isdisjoint(op.operands):
+            self._in_memory(op)
             return
-        t.emit("if {}:", True if open_ else t.calls(enclosures.inside, *(t.value(op.operands[i]) for i in may_be)))
+        products = name in ("tt.dot", "ttng.warp_group_dot")
+        names = [*op.operands[:3]] if products else [op.operands[i] for i in may_be]
+        names += [each for each, kind in zip(op.operands, op.inputs, strict=True) if _is_shared(kind) and each in self.decided]
+        if not names or name in _HANDS_ON:
+            return
+        t.emit("if {}:", True if open_ else t.calls(enclosures.inside, *map(t.value, dict.fromkeys(names))))
         with t.indented():
-            if name == "tt.addptr":
-                t.emit("{}", t.calls(enclosures.refuse, op, "an address that hangs on a value that is enclosed"))
+            if products and (how := self._summed(op)) is not None:
+                t.emit("{}", t.calls(dot_words, op, *how, t.value(op.results[0]), *map(t.value, op.operands[:3])))
             else:
-                self._choices(op, may_be, open_)
+                self._choices(op, may_be, open_, names)
+
+    def _summed(self, op: Operation) -> tuple[Accumulation, tuple[str, str]] | None:
+        """How the product `op` sums; None where nothing is known of what it leaves at once."""
+        from bitverdict.harness.emulator.frontend.lowerings.products import summed
+
+        in_flight = op.flag("isAsync") or len(op.operands) > 3
+        return None if in_flight else summed(self.t, op)
+
+    def _in_memory(self, op: Operation) -> None:
+        """Behind what makes shared memory that never changes, turns it or loads from it: what is enclosed there stays so."""
+        t, axes = self.t, op.integers("order") if op.name == "ttg.memdesc_trans" else None
+        if op.name == "ttg.local_alloc" and "mutable" in op.result_types[0]:
+            self._unless(op, op.operands, "a value that is enclosed, in shared memory that may change,")
+        else:
+            t.emit("{}", t.calls(enclosures.handed, t.value(op.results[0]), t.value(op.operands[0]), axes))
 
     def _access(self, op: Operation) -> None:
         """Behind a load or a store."""
         t = self.t
-        names = ("pointer", "value", "mask?") if op.name == "tt.store" else ("pointer", "mask?", "other?")
-        if masks := [name for name in op.named(*names)["mask"] if name in self.decided]:
-            self._unless(op, masks, "a mask that hangs on a value that is enclosed")
         if op.name == "tt.store":
             address, value, chosen = t.operands(op, "pointer", "value", "mask?")
             t.emit("{}", t.calls(enclosures.stored, op, address, value, chosen, t.operand(op, 1).dtype))
@@ -192,13 +227,13 @@ class Enclosing:
         if other is not None:
             self._unless(op, [op.operands[2]], "a value that is enclosed")
 
-    def _choices(self, op: Operation, may_be: list[int], open_: bool) -> None:
+    def _choices(self, op: Operation, may_be: list[int], open_: bool, names: list[str]) -> None:
         t = self.t
         held = [name for name in (*op.operands, *op.results) if name in t.lane_words.held]
         apart = {name for name in op.operands if name in held} if op.name not in _FOLDS else set[str]()
-        heads = None if (held and op.name in _FOLDS and _extreme(op) is None) else self._heads(op, may_be)
-        if heads is None or not all(kind is not None and kind.kind in ("scalar", "tensor") for kind in op.outputs):
-            t.emit("{}", t.calls(enclosures.refuse, op))
+        heads = None if (held and op.name in _FOLDS and _extreme(op) is None) or not may_be else self._heads(op, may_be)
+        if heads is None or not all(kind is not None and kind.kind in _VALUES for kind in op.outputs):
+            t.emit("{}", t.calls(enclosures.refuse, op, "a value that is enclosed", *map(t.value, dict.fromkeys(names))))
             return
         for name in sorted(apart):  # words that do differ from lane to lane
             with t.when(t.code("{} is not None", t.lane_words.words(name))):
@@ -370,6 +405,10 @@ class Enclosing:
 
 def _is_float(kind: Type | None) -> bool:
     return kind is not None and kind.kind in ("scalar", "tensor") and kind.is_float
+
+
+def _is_shared(kind: Type | None) -> bool:
+    return kind is not None and kind.kind == "memdesc"
 
 
 def _rises(op: Operation, kind: Type) -> bool:

@@ -254,6 +254,15 @@ class GlobalMemory:
             inside |= (addresses >= region.base) & (addresses + size <= region.end)
         return bool(inside.all())
 
+    def fixed(self, addresses: np.ndarray, size: int) -> np.ndarray:
+        """Which elements of `size` bytes at `addresses` lie where tensors reach that the launch writes nothing into."""
+        found = np.zeros(addresses.shape, np.bool_)
+        for region in self.regions:
+            offsets = addresses - region.base
+            there = (offsets >= region.low) & (offsets + size <= region.high) & (not region.changes and not region.followed)
+            found |= there if region.allowed is None else there & (region.allowed.take(np.where(there, offsets, 0)) != 0)
+        return found
+
     def named(self, address: int) -> str:
         """Where `address` is, as a person reads it."""
         region = next((r for r in self.regions if r.base <= address < r.end), None)

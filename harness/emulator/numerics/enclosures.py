@@ -396,8 +396,16 @@ def hold(
     return tuple(results)
 
 
-def refuse(m: Cta, op: Operation, what: str = "a value that is enclosed") -> None:
-    raise NotModelled(op, f"of {what}, because the compiled program leaves open which sums take a product")
+def refuse(m: Cta, op: Operation, what: str = "a value that is enclosed", *values: object) -> None:
+    """NotModelled, with the first open element of the first of `values` that is enclosed."""
+    place = ""
+    if known := next(filter(None, map(m.launch.enclosures.of, values)), None):
+        at = tuple(each[0] for each in np.nonzero(np.atleast_1d(known.low != known.high)))
+        value = next(value for value in values if m.launch.enclosures.of(value) is known)
+        dtype = np.dtype(np.int64) if isinstance(value, int) else np.asarray(value).dtype
+        low, high = (words_of(np.atleast_1d(end), dtype)[at] for end in (known.low, known.high))
+        place = f" (element {[*map(int, at)]} may be {low} to {high})"
+    raise NotModelled(op, f"of {what}{place}, because the compiled program leaves open which sums take a product")
 
 
 def stored(m: Cta, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np.dtype) -> None:
@@ -421,17 +429,27 @@ def stored(m: Cta, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np
 
 
 def loaded(m: Cta, op: Operation, found: Any, pointer: Any, mask: Any, dtype: np.dtype) -> Any:
-    """Behind a load: hold what is enclosed of what it `found`, and give that back. NotModelled where words of another type, or
-    parts of words, are read there."""
+    """Behind a load: hold what is enclosed of what it `found`, and give that back: by its address, or where it lies. NotModelled
+    where words of another type, or parts of words, are read there."""
     held = m.launch.enclosures
-    if not held.memory:
+    known = held.of(pointer)
+    if not held.memory and known is None:
         return found
-    address = np.atleast_1d(np.asarray(pointer, np.int64))
-    read = _read(address, mask)
-    whole = dtype.kind in _WHOLE
-    if held.memory.overlaps(read, dtype.itemsize, whole):
-        refuse(m, op)
-    enclosure = held.memory.at(address, keys(np.atleast_1d(_array(found, dtype))), dtype.itemsize, whole)
+    word, whole = np.atleast_1d(_array(found, dtype)), dtype.kind in _WHOLE
+    chosen = None if mask is None else np.broadcast_to(np.atleast_1d(mask).astype(bool), word.shape)
+    enclosure: Enclosure | None = None
+    for address in [np.atleast_1d(np.asarray(pointer, np.int64))] if known is None else _addresses(m, op, known, chosen, dtype):
+        read = _read(address, chosen)
+        if held.memory.overlaps(read, dtype.itemsize, whole):
+            refuse(m, op)
+        there = keys(word)
+        if known is not None:
+            stored = np.dtype(np.uint8) if dtype == np.bool_ else dtype
+            there = keys(m.launch.memory.load(op, address, chosen, word.astype(stored), stored, m.state.agent, None).astype(dtype))
+        each = held.memory.at(address, there, dtype.itemsize, whole)
+        if each is not None or known is not None:
+            each = each or Enclosure(there, there)
+            enclosure = each if enclosure is None else enclosure.joined(each.low, each.high)
     if enclosure is None:
         return found
     if whole and not isinstance(found, np.ndarray):
@@ -444,6 +462,29 @@ def loaded(m: Cta, op: Operation, found: Any, pointer: Any, mask: Any, dtype: np
 def _read(address: np.ndarray, mask: Any) -> np.ndarray:
     """The addresses that `mask` lets be read; one truth of a scalar may be an integer."""
     return address if mask is None else address[np.broadcast_to(np.atleast_1d(mask).astype(bool), address.shape)]
+
+
+def _addresses(m: Cta, op: Operation, known: Enclosure, chosen: np.ndarray | None, dtype: np.dtype) -> Iterator[np.ndarray]:
+    """Each address that a load may take, where `chosen`. NotModelled where no tensor of the launch reaches one, or the launch may
+    write it: whether that is a fault, or which word lies there, hangs on the choice."""
+    size, low, high = max(dtype.itemsize, 1), *(np.atleast_1d(end) for end in (known.low, known.high))
+    if chosen is not None:
+        low, high = np.where(chosen, low, 0), np.where(chosen, high, 0)
+    count = int((high - low).max()) // size + 1
+    if count > MOST_WORDS or ((high - low) % size).any():
+        raise NotModelled(op, f"of an address that is enclosed, of one of {count} words: at most {MOST_WORDS} are tried")
+    for step in range(count):
+        address = np.minimum(low + step * size, high)
+        fixed = m.launch.memory.fixed(address, size)
+        if not (fixed if chosen is None else fixed | ~chosen).all():
+            refuse(m, op, "an address that hangs on a value that is enclosed, outside of what the launch only reads")
+        yield address
+
+
+def handed(m: Cta, found: object, value: object, axes: list[int] | None) -> None:
+    """Hold of `found` what is enclosed of `value`, its axes in the order `axes`."""
+    if known := m.launch.enclosures.of(value):
+        m.launch.enclosures.hold(found, Enclosure(*(np.transpose(end, axes) for end in (known.low, known.high))) if axes else known)
 
 
 def untouched(m: Cta, op: Operation, pointer: Any = None, mask: Any = None, size: int = 0) -> None:

@@ -24,7 +24,7 @@ def k_order(k: int, width: int, bits: int) -> np.ndarray | None:
 
 
 @cache
-def _instruction(arch: str, family: str, a: str, b: str, d: str) -> tensor_core.Instruction:
+def instruction(arch: str, family: str, a: str, b: str, d: str) -> tensor_core.Instruction:
     return tensor_core.instruction(arch, family, a, b, d)
 
 
@@ -42,7 +42,7 @@ def product(arch: str, family: str, formats: tuple[str, str, str], a: np.ndarray
     """a (M, K) times b (K, N) on accumulator c (M, N), all as the emulator holds them: one ascending chain."""
     if formats[2] == "int32":
         return integer_product(a, b, c, saturates=family == "mma.sync")
-    model = _instruction(arch, family, *formats)
+    model = instruction(arch, family, *formats)
     found = tensor_core.product(model, codes(a, formats[0]), codes(b, formats[1]), codes(c, formats[2]))
     return found.view(np.float32) if formats[2] == "fp32" else found
 

@@ -100,6 +100,12 @@ def integers(x, y, z, scale, term, out, KIND: tl.constexpr, N: tl.constexpr):
         tl.store(out + at, number * other)
     elif KIND == "total":
         tl.store(out, tl.sum(number + other))
+    elif KIND == "gathered":
+        tl.store(out + at, tl.load(term + number, mask=at > 7, other=-7))
+    elif KIND == "one of all":
+        tl.store(out, tl.load(term + tl.sum(tl.where(at == tl.load(out), number, 0))))
+    elif KIND == "its own":
+        tl.store(out + at, tl.load(out + number % 8))
 
 
 @triton.jit
@@ -394,6 +400,38 @@ def test_integers_of_an_enclosure_reach_the_end_of_their_type_unwrapped(kind: st
         ends(term, kind)
 
 
+@pytest.mark.parametrize("kind", ["gathered", "one of all"])
+def test_a_load_at_an_open_index_holds_what_lies_at_each_of_its_places(kind: str) -> None:
+    x, y, z = operands()
+    sums = choices()
+    scale = ((np.round(np.abs(sums[0]) * 30) + 2) / sums[0]).astype(np.float32)  # near integers, so that the choice decides
+    numbers = [np.trunc(each * scale).astype(np.int64) for each in sums]
+    table = np.random.default_rng(11).integers(-(2**31), 2**31, 512).astype(np.int32)
+
+    def ends(words: np.ndarray, kind: str) -> tuple[np.ndarray, ...]:
+        out = torch.full((N,), place if kind == "one of all" else 0, dtype=torch.int32)
+        with emulated("sm_90") as device:
+            integers[(1,)](x, y, z, *map(torch.from_numpy, (scale, words)), out, KIND=kind, N=N, num_warps=1)
+            return tuple(each.view(np.int32) for each in device.enclosure(out))
+
+    places = ends(np.zeros(512, np.int32), "plus")
+    assert all((places[0] <= each).all() and (each <= places[1]).all() for each in numbers)
+    place = int(np.where(numbers[0] < places[1], places[1], 0).argmax())  # of which the word itself is not the last
+    there = [table[low : high + 1] for low, high in zip(*places, strict=True)]
+    found = np.array([[each.min(), each.max()] for each in there]).T
+    found[:, :8] = -7
+    if kind == "one of all":
+        found = np.stack([np.where(np.arange(N) == 0, end[place], place) for end in found])
+    assert (found[0] < found[1]).any()
+    np.testing.assert_array_equal(np.stack(ends(table, kind)), found)
+    assert place > 7
+    z[places[1] > places[1][place]] = -(x * y)[places[1] > places[1][place]]  # exact zeros
+    with pytest.raises(EmulatedFault, match=r"not modelled: tt.load: of an address .* outside of what the launch only reads"):
+        ends(table[: places[1][place]], kind)  # it ends before the last place of one index
+    with pytest.raises(EmulatedFault, match=r"not modelled: tt.load: of an address .* outside of what the launch only reads"):
+        ends(table, "its own")
+
+
 @pytest.mark.parametrize("kind", ["largest", "smallest"])
 def test_the_place_of_an_extreme_holds_those_that_any_choice_makes_it(kind: str) -> None:
     generator = torch.Generator().manual_seed(7)
@@ -415,6 +453,13 @@ def test_the_place_of_an_extreme_holds_those_that_any_choice_makes_it(kind: str)
     worst = (c.reshape(-1, 8).argmin(1) if kind == "largest" else c.reshape(-1, 8).argmax(1)) * 2 + 1
     assert (low > 1).any() or (high < 15).any()
     assert ((worst < low) | (worst > high)).any()  # an element that no choice makes the extreme
+
+
+@pytest.mark.parametrize(("kind", "element"), [("masked", "False to True"), ("address", "[0-9]+ to [0-9]+"), ("branch", "0 to 1")])
+def test_a_refusal_names_the_line_the_element_and_its_two_ends(kind: str, element: str) -> None:
+    said = rf"that is enclosed \(element \[[0-9]+\] may be {element}\), because .* take a product \[.*test_enclosures.py:[0-9]+\]"
+    with pytest.raises(EmulatedFault, match=said), emulated("sm_90"):
+        summed[(1,)](*operands(), torch.from_numpy(choices()[0]), KIND=kind, N=N, num_warps=1)
 
 
 def test_what_reads_enclosed_memory_otherwise_than_by_a_load_is_refused() -> None:

@@ -16,11 +16,13 @@ from bitverdict.harness.emulator.numerics.matrix_products import (
     Dot,
     double_product,
     fma_product,
+    instruction,
     k_order,
     layout_number,
     partial_product,
     product,
 )
+from bitverdict.reference.error_bound import Accumulation, of_instruction, plain_fp32
 
 
 def _formats(op: Operation, a: Type, b: Type, d: Type) -> tuple[str, str, str]:
@@ -97,6 +99,20 @@ def warp_group_dot(t: Translator, op: Operation) -> None:
 
     left, right, before, use = t.operands(op, "a", "b", "c", "use?")
     t.machine(op, TensorCore.wgmma, run, left, right, before, True if use is None else use, op.flag("isAsync"))
+
+
+def summed(t: Translator, op: Operation) -> tuple[Accumulation, tuple[str, str]] | None:
+    """How the floats of the product `op` are summed, and the formats of its operands; None where no bound of it is known."""
+    a, b, d = t.operand(op, 0), t.operand(op, 1), t.result(op)
+    if op.name == "tt.dot" and "nvidia_mma" not in t.program.expand(d.layout):
+        plain = (a.element, b.element, d.element) == ("f32", "f32", "f32") and not t.amd
+        return (plain_fp32(fused=t.fused), ("fp32", "fp32")) if plain else None
+    cut = a.bits == 8 and op.integer("maxNumImpreciseAcc", 0) <= a.shape[-1] and op.name != "tt.dot"
+    if not d.is_float or d.element == "f64" or cut:
+        return None
+    formats = _formats(op, a, b, d)
+    rule = instruction(t.arch, "mma.sync" if op.name == "tt.dot" else "wgmma", *formats)
+    return of_instruction(rule, a.shape[-1], accumulator=True), formats[:2]
 
 
 @lowers("ttng.warp_group_dot_wait")
