@@ -15,61 +15,7 @@ import pytest
 from tests.support.shares import of_a_campaign
 
 COMMAND = Path(__file__).resolve().parents[2] / "benchmarks" / "upstream_tests.py"
-TESTS = """
-    import os
-    import time
-    import pytest
-    import torch
-    import triton
-    import triton.language as tl
-
-
-    @triton.jit
-    def move(x, y, ASM: tl.constexpr):
-        at = tl.arange(0, 64)
-        value = tl.load(x + at)
-        if ASM:
-            value = tl.inline_asm_elementwise("no.such.opcode $0, $1;", "=r,r", [value], dtype=tl.float32, is_pure=True, pack=1)
-        tl.store(y + at, value)
-
-
-    def moved(asm=False):
-        x = torch.randn(64, device="cuda")
-        y = torch.empty_like(x)
-        move[(1,)](x, y, asm)
-        return x, y
-
-
-    @pytest.mark.parametrize("n", range(10))
-    def test_right(n, device):
-        assert device == "cuda"
-        assert torch.equal(*moved())
-
-
-    def test_wrong():
-        x, y = moved()
-        assert torch.equal(x, y + 1), "not equal"
-
-
-    def test_refused():
-        moved(True)
-
-
-    def test_skipped():
-        pytest.skip("not here")
-
-
-    def test_no_launch():
-        pass
-
-
-    def test_dies():
-        os.abort()
-
-
-    def test_never_ends():
-        time.sleep(60)
-"""
+TESTS = (Path(__file__).parent / "test_upstream_tests.txt").read_text()
 CONFTEST = """
     import pytest
 

@@ -110,9 +110,9 @@ def _leaves_products(text: str) -> bool:
     )
 
 
-OPEN_SUM = re.compile(r"(add|sub)\.(ftz\.)?(f16|bf16|f32|f64)")
+OPEN_SUM = re.compile(r"(add|sub)\.(ftz\.)?(sat\.)?(f16|bf16|f32|f64)")
 OPEN_PRODUCT = re.compile(r"mul\.(ftz\.)?(f16|bf16|f32|f64)|(div|ex2|rcp|rsqrt|sqrt)\.(full|approx)\.(ftz\.)?f32")  # ends in one
-_OPEN = re.compile(r"\b(add|sub|mul)\.(?=(?:ftz\.)?(?:f16|bf16|f32|f64)(?:x2)?\b)")
+_OPEN = re.compile(r"\b(add|sub|mul)\.(?=(?:ftz\.)?(?:sat\.)?(?:f16|bf16|f32|f64)(?:x2)?\b)")
 
 
 def _joined_by_ptxas(text: str, capability: int) -> bool:

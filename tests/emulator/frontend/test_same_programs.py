@@ -5,45 +5,13 @@ The order of pure instructions, their registers and their lines may differ. What
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from bitverdict.harness.emulator.frontend.same_programs import same_lines
 
-PROGRAM = """
-.visible .entry kernel(
-	.param .u64 .ptr .global .align 1 kernel_param_0
-)
-{
-	.reg .b32 	%r<20>;
-	ld.param.b64 	%rd1, [kernel_param_0];
-	ld.global.b32 	%r1, [%rd1];
-	ld.global.b32 	%r2, [%rd1+4];
-	.loc	1 11 1
-	mul.f32 	%r3, %r1, %r2;
-	.loc	1 21 1
-	fma.rn.f32 	%r4, %r1, %r1, %r2;
-	mov.b32 	%r5, %r3;
-	mov.b32 	%r6, %r4;
-$L__BB0_1:
-	.loc	1 31 1
-	add.f32 	%r5, %r5, %r6;
-	fma.rn.f32 	%r6, %r5, %r1, %r6;
-	setp.lt.f32 	%p1, %r5, %r6;
-	@%p1 bra 	$L__BB0_1;
-	// begin inline asm
-	.loc	1 41 1
-	{
-	.reg .pred p;
-	setp.ne.b32 p, %r6, 0;
-	.loc	1 42 1
-	@p add.f32 %r6, %r6, %r5;
-	}
-	// end inline asm
-	st.global.b32 	[%rd1], %r5;
-	@!%p1 st.global.b32 	[%rd1+4], %r6;
-	ret;
-}
-"""
+PROGRAM = (Path(__file__).parent / "test_same_programs.ttgir").read_text()
 
 
 def changed(*changes: tuple[str, str]) -> str:

@@ -51,6 +51,7 @@ REFUSED = {
     "bar.sync 0; neg.f32 $0, $1;": "beside fences and barriers only a move of a whole register is",
     "mul.f32 $0, $1, $1;": r"a product and a sum without \.rn, which ptxas may fuse",
     "{ .reg .f32 t; mul.f32 t, $1, $1; add.f32 $0, t, $1; }": r"a product and a sum without \.rn, which ptxas may fuse",
+    "{ .reg .f32 t; mul.f32 t, $1, $1; add.sat.f32 $0, t, $1; }": r"a product and a sum without \.rn, which ptxas may fuse",
 }
 
 
@@ -79,6 +80,21 @@ def test_clocks_advance_and_programs_take_the_multiprocessors_in_turn():
     start, end, place = found.reshape(140, 3).T
     assert (end > start + 20).all() and (start > 0).all()
     assert place.tolist() == [number % 132 for number in range(140)]
+
+
+FORMS = {"f32": ("f", "f32"), "f64": ("d", "f64"), "f16x2": ("r", "i32"), "bf16x2": ("r", "i32"), "f32x2": ("l", "i64")}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_sum_of_any_form_is_open_unless_a_rounding_is_said(form):
+    """ptxas 13 makes `FFMA.SAT` of `mul.f32` and `add.sat.f32`, `HFMA2` of packed halves."""
+    letter, element = FORMS[form]
+    for product, total in (("mul", "add"), ("mul", "sub"), ("mul.ftz", "add.sat"), ("mul.rn", "add"), ("mul", "add.rn")):
+        if "." in total + product and form in ("f64", "bf16x2", "f32x2") and ".rn" not in total + product:
+            continue  # no such instruction
+        text = f"{{ .reg .b{64 if letter in 'dl' else 32} t; {product}.{form} t, $1, $1; {total}.{form} $0, t, $1; }}"
+        asked = Assembly(text, f"={letter},{letter}", (element,), (element,), 1)
+        assert asked.leaves_products is (".rn" not in total + product)
 
 
 CONSTRAINTS = {  # constraints, operands, results, pack -> what is said
