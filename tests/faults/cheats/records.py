@@ -566,6 +566,7 @@ SAID: dict[str, tuple[str, ...]] = {
     "guessed_operands": _WRONG_WORDS,
     "resources": (*_TIME, *_WRONG_WORDS),
     "resources: memory": ("out of memory on the host",),
+    "resources: device_memory": (*_TIME, "out of memory on the host"),
     "resources: deep_exception": _LEFT,
     "resources: segmentation_fault": ("died of SIGSEGV",),
     "kernelbench_candidates": _BY_HOST,
