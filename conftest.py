@@ -82,7 +82,7 @@ def kept_translations(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     os.environ.pop(name, None) if before is None else os.environ.__setitem__(name, before)
     module = sys.modules.get("bitverdict.harness.emulator.frontend.kept_translations")
-    left_out = dict(module.left_out) if module is not None else {}
+    skip_reasons = dict(module.skip_reasons) if module is not None else {}
     if module is not None:
-        module.left_out.clear()
-    assert not left_out, f"translations that cannot be kept on disk: {left_out}"
+        module.skip_reasons.clear()
+    assert not skip_reasons, f"translations that cannot be kept on disk: {skip_reasons}"

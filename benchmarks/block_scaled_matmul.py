@@ -97,7 +97,7 @@ def measured(given: argparse.Namespace, k: int, arch: str, device: str) -> int:
     from bitverdict.kernels.block_scaled_matmul import block_scaled_matmul
 
     size = given.size
-    case = CONTRACT.case(CONTRACT.sized(given.format, size, size, k) | {"format": given.format}, {}, regime=given.regime)
+    case = CONTRACT.case(CONTRACT.size_fields(given.format, size, size, k) | {"format": given.format}, {}, regime=given.regime)
     a, b, tensors = placed(case, device)
 
     def run():

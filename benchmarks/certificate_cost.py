@@ -20,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
-from bitverdict.harness.checks.certificate import check, telling
+from bitverdict.harness.checks.certificate import check, discriminating_seed
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS
 from bitverdict.harness.judge import judge as judging
 from bitverdict.harness.model.case import Case
@@ -51,7 +51,7 @@ def judged(case: Case, where: Target, way: str) -> tuple[float, bool]:
 
     if way != WITHOUT:
         return _timed(run)
-    with patch.object(check, "certified", lambda verdict, *_: verdict):
+    with patch.object(check, "with_certificate", lambda verdict, *_: verdict):
         return _timed(run)
 
 
@@ -63,7 +63,7 @@ def _timed(run: Callable[[], bool]) -> tuple[float, bool]:
 
 def chosen_in(stem: str, where: Target) -> float:
     """Seconds of the processor in which a run chooses, of its required cases, those that tell something apart."""
-    telling._known.clear()
+    discriminating_seed._chosen_cases.clear()
     first, _ = _timed(lambda: bool(CaseSource(stem, where).required()))
     known, _ = _timed(lambda: bool(CaseSource(stem, where).required()))  # the choice is known now: what is left lists the cases
     return max(first - known, 0.0)

@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--entry", action="append", metavar="NAME", help="this entry, by its whole name; by default all")
     parser.add_argument("--target", default="sm_90")
     parser.add_argument("--on", action="append", metavar="PLACE", help=f"the target, or {INTERPRETER}; by default both")
-    parser.add_argument("--shard", type=Shard.called, default=Shard(), metavar="I/N", help="each Nth entry, from the Ith on")
+    parser.add_argument("--shard", type=Shard.parse_shard, default=Shard(), metavar="I/N", help="each Nth entry, from the Ith on")
     parser.add_argument("--ray", action="store_true", help="by the Ray cluster at RAY_ADDRESS, not by this machine alone")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit of an entry")
     parser.add_argument("--results", type=Path, metavar="FILE", help="one JSON record a line: kept, and gone on with")

@@ -56,7 +56,7 @@ def judged(asked: Target, given: Mapping[str, Any]) -> Verdict:
         found = [asdict(each) for each in read(kept).values()] if kept.exists() else []
     if not found:
         raise RuntimeError(f"corpus.py ended with {ended.returncode} and no outcome: {ended.stderr.strip()[-300:]}")
-    return Verdict(decision=Decision.PASS, outcome=Ending.PASS, basis=Basis.NOTHING, details={TASK_RESULT: found})
+    return Verdict(decision=Decision.PASS, outcome=Ending.PASS, basis=Basis.NO_BASIS, details={TASK_RESULT: found})
 
 
 def on_ray(asked: Iterable[Batch], folder: Path, named: str, seconds: float) -> Iterator[Outcome]:

@@ -27,9 +27,9 @@ from benchmarks.corpus import entries
 from benchmarks.corpus_entry import Entry, Given, Package
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.frontends.cli_replay_launches import arch_of, progress
-from bitverdict.harness.report.launch_replay.campaign import FIRST, Run, Task, carry_out, read
+from bitverdict.harness.report.launch_replay.campaign import FIRST_CONFIGURATION, Run, Task, carry_out, read
 from bitverdict.harness.report.launch_replay.page import page
-from bitverdict.harness.report.launch_replay.summary import lines, summed
+from bitverdict.harness.report.launch_replay.summary import lines, sum_rows
 
 LARGE = 1 << 23
 ONE = "abs neg exp sigmoid tanh relu sqrt rsqrt reciprocal silu gelu square ceil cos erf log".split()
@@ -108,7 +108,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--on", default="cuda:0", metavar="MACHINE", help="cuda:N, or emulated:sm_NN to try it out")
     parser.add_argument("--arch", default="", metavar="sm_NN", help="of the emulated GPU; by default that of the machine")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
-    parser.add_argument("--configurations", nargs="+", default=[FIRST, "1", "3"], metavar="C")
+    parser.add_argument("--configurations", nargs="+", default=[FIRST_CONFIGURATION, "1", "3"], metavar="C")
     parser.add_argument("--seconds", type=float, default=120.0, metavar="S", help="the limit of a task")
     parser.add_argument("--whole", type=float, default=0.0, metavar="S", help="the limit of the run")
     parser.add_argument("--what", nargs="+", default=[OPERATIONS, PROBES, CORPUS], choices=(OPERATIONS, PROBES, CORPUS))
@@ -120,7 +120,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--of", default="", metavar="TEXT", help="the commit, the machine and the date, for the page")
     given = parser.parse_args(arguments)
     if given.page:
-        given.page.write_text(page(given.page.read_text(), summed(read(given.results)), given.of))
+        given.page.write_text(page(given.page.read_text(), sum_rows(read(given.results)), given.of))
         return 0
     torch.set_num_threads(1)
     sys.modules.setdefault("transformers", None)  # type: ignore[arg-type]  # docs/coverage.md is measured without it
@@ -128,7 +128,7 @@ def main(arguments: list[str] | None = None) -> int:
     arch = given.arch or arch_of(given.on)
     options = LaunchOptions(takes_cpu_tensors=False, whole_storages=True)
     run = Run(arch, given.on, given.jobs, given.seconds, given.whole, given.configurations, given.results, options, progress)
-    told = summed(carry_out(tasks(folder, given.what, given.only, run), run))
+    told = sum_rows(carry_out(tasks(folder, given.what, given.only, run), run))
     print("\n".join(lines(told)))
     return 0 if told.is_equal else 1
 

@@ -31,7 +31,7 @@ import torch  # noqa: E402
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bitverdict.harness.emulator import emulated  # noqa: E402
-from bitverdict.kernels.blocked_matmul import blocked_matmul, described  # noqa: E402
+from bitverdict.kernels.blocked_matmul import blocked_matmul, make_descriptor  # noqa: E402
 from bitverdict.kernels.tma_gather import described_rows, tma_gather  # noqa: E402
 
 RUNS, DRAWN_GOAL, EXACT_GOAL = 15, 1.5, 5.0
@@ -96,7 +96,10 @@ def peer(name: str, kind: str, runs: int) -> float | str:
         traced = triton_viz.trace(client="tracer")(getattr(late_bound(stem), f"{stem}_kernel"))
         if stem == "blocked_matmul":
             a, b, c = operands(kind, 256, 256, 0), operands(kind, 256, 256, 1), torch.empty(256, 256, dtype=torch.float16)
-            grid, given = (2, 2), [described(a, [128, 64]), described(b, [64, 128]), described(c, [128, 128]), False]
+            grid, given = (
+                (2, 2),
+                [make_descriptor(a, [128, 64]), make_descriptor(b, [64, 128]), make_descriptor(c, [128, 128]), False],
+            )
         else:
             table, rows = operands(kind, 512, 256, 2), (torch.arange(128, dtype=torch.int32) * 37) % 512
             gathered = torch.empty(128, 128, dtype=torch.float16)

@@ -28,7 +28,7 @@ CASES, DECIDED = 500, 0.95
 
 def cases_of(stem: str, most: int) -> Iterator[tuple[Case, Target]]:
     """`most` cases of a kernel over the emulated targets that can run it, each under a drawn schedule of its own."""
-    able = [d for t in targets() if t.emulated and not (d := CaseSource(stem, t)).lacking]
+    able = [d for t in targets() if t.emulated and not (d := CaseSource(stem, t)).missing_features]
     shares = [most // len(able) + (place < most % len(able)) for place in range(len(able))]
     lists = []
     for source, share in zip(able, shares, strict=True):

@@ -48,7 +48,7 @@ def pages() -> dict[str, str]:
 
 def printed() -> set[str]:
     """The pages that commands print: each may have one entry for all of its figures."""
-    from bitverdict.harness.lab.pages.printed import BY_RUNS, PAGES
+    from bitverdict.harness.lab.pages.printed_pages import BY_RUNS, PAGES
 
     by_hand_too = {"arithmetic.md", "coverage.md"}
     whole = {*BY_RUNS, "targets.md", *(page.name for page in PAGES)} - by_hand_too

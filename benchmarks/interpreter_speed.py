@@ -83,7 +83,13 @@ def matmul_cases() -> dict[str, Callable[[], Callable[[], tuple]]]:
 
         def launch() -> tuple:
             named: dict[str, Any] = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8, "ACTIVATION": "leaky_relu"}
-            named |= {"PRECISION": "ieee", "ACCUMULATOR": tl.float32, "WIDE": False, "DESCRIBED": False, "B_TURNED": False}
+            named |= {
+                "PRECISION": "ieee",
+                "ACCUMULATOR": tl.float32,
+                "WIDE_OFFSETS": False,
+                "USE_DESCRIPTORS": False,
+                "B_TURNED": False,
+            }
             tiles = (size // 64) ** 2
             matmul_kernel[(tiles,)](
                 a, b, c, None, None, size, size, size, size, 1, size, 1, size, 1, **named, LAYOUT="", num_warps=4

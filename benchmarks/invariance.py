@@ -22,15 +22,15 @@ from pathlib import Path
 import torch
 import triton
 
-from bitverdict.harness.checks.invariance.finding import CHECKS
+from bitverdict.harness.checks.invariance.invariance_finding import CHECKS
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import ROOT, kernels_with_a_contract
 from bitverdict.harness.model.supervision import leave
 from bitverdict.harness.model.targets import Target, target
-from bitverdict.harness.report.invariance.campaign import Asked
+from bitverdict.harness.report.invariance.campaign import ExaminationRequest
 from bitverdict.harness.report.invariance.cases import of_each_configuration, of_each_type
+from bitverdict.harness.report.invariance.report_lines import line_of
 from bitverdict.harness.report.invariance.tasks import findings_of, task_of
-from bitverdict.harness.report.invariance.told import line_of
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import Task
 
@@ -38,14 +38,14 @@ SIZES = 4  # smaller batches of each size
 ALONE = frozenset(CHECKS) - {"configurations"}
 
 
-def work_of(stem: str, where: Target) -> list[tuple[Asked, Task]]:
+def work_of(stem: str, where: Target) -> list[tuple[ExaminationRequest, Task]]:
     """The cases of one kernel, by turns: one in each configuration by itself, one of each type in all configurations."""
     contract = resolve(stem)
     if contract.lacking(where):
         return []
     cases = of_each_configuration(contract, contract.required(where), where)
-    alone = [(Asked(stem, case, where), task_of(case, ALONE, SIZES)) for case in cases]
-    together = [(Asked(stem, case, where), task_of(case, ("configurations",))) for case in of_each_type(cases)]
+    alone = [(ExaminationRequest(stem, case, where), task_of(case, ALONE, SIZES)) for case in cases]
+    together = [(ExaminationRequest(stem, case, where), task_of(case, ("configurations",))) for case in of_each_type(cases)]
     return [each for turn in itertools.zip_longest(alone, together) for each in turn if each is not None]
 
 
@@ -113,7 +113,7 @@ def main() -> int:
             counts["fail"] += verdict.failed
             for finding in found:
                 if finding.fails:
-                    print(f"FAIL {each.name} {finding.check}: {finding.changed}: {finding.told}", flush=True)
+                    print(f"FAIL {each.name} {finding.check}: {finding.changed}: {finding.sentence}", flush=True)
     there = f", {len(done)} were there" if done else ""
     print(f"{counts['cases']} of {len(work)} cases{there}, {counts['fail']} fail, {time.monotonic() - begun:.0f} s")
     return 1 if counts["fail"] else 0

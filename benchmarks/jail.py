@@ -35,7 +35,7 @@ def print_much(channel: socket.socket, gigabytes: float) -> None:
 
 def ways() -> Iterator[tuple[str, Protections]]:
     found = protections()
-    yield ("with all that this machine has" if found.lacking else "with all protections"), found
+    yield ("with all that this machine has" if found.remedies else "with all protections"), found
     if found.has(BUBBLEWRAP):
         held = tuple(name for name in (SECCOMP, LANDLOCK) if found.has(name))
         yield "without bubblewrap, as where no user namespace can be made", Protections((*held, *ALWAYS), {})
@@ -64,7 +64,7 @@ def zygote_of(pid: int) -> int:
 def measured(found: Protections, starts: int, gigabytes: float) -> str:
     begun = time.perf_counter()
     folder = str(Path(__file__).resolve().parent)
-    jail = Jail([folder], preload=(*CANDIDATE_IMPORTS, "benchmarks.jail"), found=found)
+    jail = Jail([folder], preload=(*CANDIDATE_IMPORTS, "benchmarks.jail"), machine_protections=found)
     try:
         wait_ready(jail.address)
         ready = time.perf_counter() - begun
@@ -84,7 +84,7 @@ def measured(found: Protections, starts: int, gigabytes: float) -> str:
         with tempfile.NamedTemporaryFile() as log:
             begun = time.perf_counter()
             process, _ = started(jail, "print_much", Path(log.name), gigabytes=gigabytes)
-            said, taken = process.ended(3600), time.perf_counter() - begun
+            said, taken = process.end_sentence(3600), time.perf_counter() - begun
     finally:
         jail.end()
     return (

@@ -72,7 +72,7 @@ def operands(rule: Instruction, k: int, rows: int, draw: np.random.Generator) ->
 def deep_operands(rule: Instruction, k: int, rows: int, draw: np.random.Generator) -> tuple[np.ndarray, ...]:
     """As `operands`, around the smallest results: products near where E is held up, c zero in half the rows, else tiny. Of mxf4 and
     mxf4nvf4: a large scale over products that cancel or are zero beside small scales, c between."""
-    if rule.grouped:
+    if rule.sums_groups_exactly:
         return _unlike_scales(rule, k, rows, draw)
     lowest, highest = (-48, -12) if rule.d == "fp16" else (-164, -118)
     base = draw.integers(lowest, highest, (rows, 1))

@@ -38,13 +38,15 @@ class Counterpart:
         if self.rule.step is not Step.FUSED:
             return self.rule
         return replace(
-            self.rule, choices=THEIR_CHOICES, exponent_floor=THEIR_GROUPED_FLOOR if self.rule.grouped else self.rule.exponent_floor
+            self.rule,
+            choices=THEIR_CHOICES,
+            exponent_floor=THEIR_GROUPED_FLOOR if self.rule.sums_groups_exactly else self.rule.exponent_floor,
         )
 
     @property
     def takes_another_side(self) -> bool:
         """Whether our rule differs from `their_rule` in what decides its words."""
-        return self.rule.grouped or self.rule.choices.exponent_floor is not self.their_rule.choices.exponent_floor
+        return self.rule.sums_groups_exactly or self.rule.choices.exponent_floor is not self.their_rule.choices.exponent_floor
 
     @property
     def in_snapshot(self) -> bool:
@@ -57,7 +59,7 @@ class Counterpart:
     @property
     def packed(self) -> bool:
         """Two e2m1 in a byte."""
-        return self.rule.grouped
+        return self.rule.sums_groups_exactly
 
     @property
     def host_nan(self) -> bool:

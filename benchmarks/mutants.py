@@ -19,7 +19,7 @@ from statistics import median
 
 from benchmarks.mutation_score import target_of
 from bitverdict.harness.model.paths import kernels_with_a_contract
-from bitverdict.harness.mutants.campaign import Planned, generate_programs, judge_all
+from bitverdict.harness.mutants.campaign import PlannedMutants, generate_programs, judge_all
 from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult
@@ -42,7 +42,7 @@ def measured(kernel: str, kind: Kind, count: int, jobs: int) -> list[MutantResul
     """The results that are counted, of `count` mutants of `kernel`."""
     with tempfile.TemporaryDirectory() as folder:
         mutants = list(islice(mutants_of(kernel, kind, Path(folder), jobs), count))
-        plan = Planned(Kernel(kernel), target_of(kernel), mutants)
+        plan = PlannedMutants(Kernel(kernel), target_of(kernel), mutants)
         results = [each.result for each in judge_all([plan], Path(folder) / "results.jsonl", jobs=jobs)]
     return results[len(results) // 2 :]
 
@@ -52,13 +52,13 @@ def told(results: Sequence[MutantResult], jobs: int) -> tuple[float, str]:
     seconds: dict[End, list[float]] = defaultdict(list)
     for result in results:
         seconds[result.end].append(result.seconds)
-    killed = seconds[End.KILLED]
+    killed = seconds[End.KILL]
     rate = jobs * len(killed) / sum(killed) if killed else 0.0
     cells = [f"{len(seconds[end])} of {1000 * median(seconds[end]):.0f} ms" if seconds[end] else "-" for end in SHOWN]
     return rate, " | ".join([f"{rate:.1f}", *cells])
 
 
-SHOWN = (End.KILLED, End.SURVIVED, End.EQUIVALENT, End.INVALID, End.ERROR)
+SHOWN = (End.KILL, End.SURVIVAL, End.EQUIVALENT, End.INVALID, End.ERROR)
 
 
 def main(given: Sequence[str] | None = None) -> int:

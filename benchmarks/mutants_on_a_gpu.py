@@ -32,8 +32,8 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants.draw import drawn
-from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.mutant_judge import KernelUnderMutation
 from bitverdict.harness.mutants.record import End, GeneratedMutant, digest_of
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.workers.pool import WorkerPool
@@ -100,7 +100,7 @@ def on_the_emulated(target: Target, given: Mapping[str, Any]) -> Verdict:
     reached = [
         digest
         for digest, case in cases.items()
-        if case in right and right.of(case).passes and right.of(case).reaches(mutant, right.entered)
+        if case in right and right.right_case(case).passes and right.right_case(case).reaches(mutant, right.entered)
     ]
     first = [result.killed_by] if result.killed_by else reached[:SURVIVORS_CASES]
     found = {"result": result.to_json(), "cases": {digest: describe(cases[digest]) for digest in first}}

@@ -18,9 +18,9 @@ from pathlib import Path
 from benchmarks.mutation_score import CHECKOUT, target_of
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.mutants.draw import drawn
-from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, digest_of, read
+from bitverdict.harness.mutants.mutant_judge import KernelUnderMutation
+from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, digest_of, read
 
 LIST = CHECKOUT / "tests" / "mutants" / "fixed_list.json"
 COUNT = 200
@@ -28,7 +28,7 @@ OF_SOURCE = 1
 """Source mutants of a kernel: each compiles anew."""
 
 
-def quickest(kernel: KernelUnderMutation, judged: Iterable[Judged]) -> Case:
+def quickest(kernel: KernelUnderMutation, judged: Iterable[JudgedMutant]) -> Case:
     """The required case that killed most mutants of the tile program in a second of judging them."""
     cases = {digest_of(case): case for case in kernel.right.required(kernel.target)}
     kills: dict[str, list[float]] = defaultdict(list)
@@ -38,14 +38,16 @@ def quickest(kernel: KernelUnderMutation, judged: Iterable[Judged]) -> Case:
     return cases[max(kills, key=lambda case: len(kills[case]) / (1.0 + sum(kills[case])))]
 
 
-def chosen(kernel: KernelUnderMutation, judged: list[Judged], case: Case, count: int) -> Iterator[tuple[GeneratedMutant, str]]:
+def chosen(
+    kernel: KernelUnderMutation, judged: list[JudgedMutant], case: Case, count: int
+) -> Iterator[tuple[GeneratedMutant, str]]:
     """`count` mutants that `case` kills, each with its outcome."""
     left = {Kind.SOURCE: OF_SOURCE, Kind.PROGRAM: count - OF_SOURCE}
-    for mutant in drawn(each.mutant for each in judged if each.result.end is End.KILLED):
+    for mutant in drawn(each.mutant for each in judged if each.result.end is End.KILL):
         if left[mutant.kind]:
             result = kernel.judge(mutant, [case], proofs=False)
             print(f"  {result.seconds:.2f} s: {mutant.id}: {result.end}", flush=True)
-            if result.end is End.KILLED:
+            if result.end is End.KILL:
                 left[mutant.kind] -= 1
                 yield mutant, result.outcome
 
@@ -61,7 +63,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of benchmarks.mutation_score")
     parser.add_argument("--into", type=Path, default=LIST, metavar="FILE", help="the list (default: that of the suite)")
     arguments = parser.parse_args()
-    by_kernel: dict[str, list[Judged]] = defaultdict(list)
+    by_kernel: dict[str, list[JudgedMutant]] = defaultdict(list)
     for each in read(arguments.out / "results.jsonl"):
         by_kernel[each.mutant.kernel].append(each)
     listed: list[dict] = []

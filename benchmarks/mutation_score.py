@@ -23,8 +23,8 @@ from pathlib import Path
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, newest_emulated, target
-from bitverdict.harness.mutants.campaign import Planned, generate_programs, judge_all
-from bitverdict.harness.mutants.counts import CasesWorth, cases_worth, counted
+from bitverdict.harness.mutants.campaign import PlannedMutants, generate_programs, judge_all
+from bitverdict.harness.mutants.counts import CasesWorth, cases_worth, count_ends
 from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.page import Campaign, page, share
@@ -84,10 +84,12 @@ def of_kind(out: Path, kernel: str, kind: Kind) -> Path:
     return out / "generated" / f"{kernel}.{kind}.jsonl"
 
 
-def planned(arguments: argparse.Namespace, kernels: Sequence[str]) -> list[Planned]:
+def planned(arguments: argparse.Namespace, kernels: Sequence[str]) -> list[PlannedMutants]:
     """What is to be judged: of each kernel, and of each kind, so many live mutants."""
     return [
-        Planned(Kernel(kernel), target_of(kernel), list(drawn(GeneratedMutant.from_json(json.loads(line)) for line in lines)), live)
+        PlannedMutants(
+            Kernel(kernel), target_of(kernel), list(drawn(GeneratedMutant.from_json(json.loads(line)) for line in lines)), live
+        )
         for kernel in kernels
         for kind, live in ((Kind.PROGRAM, arguments.programs), (Kind.SOURCE, arguments.sources))
         if (path := of_kind(arguments.out, kernel, kind)).is_file() and (lines := path.read_text().splitlines())
@@ -109,17 +111,17 @@ def judge(arguments: argparse.Namespace) -> int:
     try:
         for each in judge_all(plans, out / "results.jsonl", jobs=arguments.jobs, seconds=arguments.seconds):
             new += 1
-            if each.result.end not in (End.KILLED, End.INVALID):
+            if each.result.end not in (End.KILL, End.INVALID):
                 print(f"{each.result.end}: {each.mutant.id} ({each.mutant.file}:{each.mutant.line}) {each.result.why}", flush=True)
     finally:  # a run that Ctrl-C or a signal ends has judged too
         if new:
             noted(out, arguments.commit or head(), new)
-    found = counted(read(out / "results.jsonl"))
-    print(f"{new} judged now; of {found.live} live {found.killed} are killed: {share(found)}")
+    found = count_ends(read(out / "results.jsonl"))
+    print(f"{new} judged now; of {found.live} live {found.killed_count} are killed: {share(found)}")
     return int(any(each.open for each in plans))
 
 
-def by_every_case(arguments: argparse.Namespace, plans: Sequence[Planned]) -> int:
+def by_every_case(arguments: argparse.Namespace, plans: Sequence[PlannedMutants]) -> int:
     """Judge the first live mutants of each kernel by all of its required cases; how many were judged now."""
     ends = {each.mutant.id: each.result for each in read(arguments.out / "results.jsonl")}
     sample = [
@@ -127,7 +129,7 @@ def by_every_case(arguments: argparse.Namespace, plans: Sequence[Planned]) -> in
         for each in plans
     ]
     for each in sample:
-        each.until_first, each.live, each.counted, each.places, each.kills = False, None, 0, 0, Counter()
+        each.until_first, each.live, each.live_count, each.places, each.kills = False, None, 0, 0, Counter()
     return sum(1 for _ in judge_all(sample, arguments.out / "worth.jsonl", jobs=arguments.jobs, seconds=arguments.seconds))
 
 

@@ -86,7 +86,7 @@ def explained(bug: Explained) -> Explanation:
     causes = Causes()
     for _, verdict in failures:
         causes.add(verdict)
-    sentence = causes.told.get("cause", "")
+    sentence = causes.details.get("cause", "")
     came = "not failed" if not failures else "none" if not sentence else "right" if bug.names_it(sentence) else "wrong"
     seconds = max((verdict.seconds.get("explanation", 0.0) for _, verdict in failures), default=0.0)
     return Explanation(came, str(failures[0][1].outcome) if failures else "", sentence, seconds)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bitverdict.harness.lab.commands.large import size_of
+from bitverdict.harness.lab.commands.large_products import size_of
 from bitverdict.harness.lab.large_gemm.cases import Row, cases, large_row
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case

@@ -33,11 +33,11 @@ def recovered_at(name: str, address: str, line: str, target_name: str) -> dict[s
     warnings.simplefilter("ignore")
     from dataclasses import replace
 
-    from bitverdict.harness.checks.sums.recovered import recovered
+    from bitverdict.harness.checks.sums.order_recovery import recover_orders
     from bitverdict.harness.judge.launchers import launcher_of_case
     from bitverdict.harness.model.addresses import resolve
     from bitverdict.harness.model.targets import target
-    from bitverdict.reference.sums.description import told
+    from bitverdict.reference.sums.description import describe_tree
 
     began = time.perf_counter()
     try:
@@ -48,7 +48,7 @@ def recovered_at(name: str, address: str, line: str, target_name: str) -> dict[s
             case = replace(case, schedule="eager", calls=1)
         else:
             case = contract.case(contract.problem_told([tuple(each.split("=")) for each in line.split()]))  # type: ignore[attr-defined]
-        found = recovered(case, machine, contract, launcher_of_case(case, machine))
+        found = recover_orders(case, machine, contract, launcher_of_case(case, machine))
     except Exception as error:
         return {"name": name, "target": target_name, "error": f"{type(error).__name__}: {error}"[:500]}
     made: dict[str, Any] = {
@@ -65,12 +65,12 @@ def recovered_at(name: str, address: str, line: str, target_name: str) -> dict[s
         made |= {
             "trees": [order.tree for order in each.orders],
             "operators": [sorted({operator.name.partition(" (")[0] for operator in order.operators}) for order in each.orders],
-            "fused": [order.fused for order in each.orders],
+            "fused": [order.fused_leaves for order in each.orders],
             "places": [tuple(int(one) for one in first) for first in firsts],
             "members": each.members,
-            "told": told(each.orders[-1].tree),
+            "told": describe_tree(each.orders[-1].tree),
             "words": each.words,
-            "telling": each.telling,
+            "telling": each.telling_words,
             "probes": each.probes,
         }
     return made | {"seconds": time.perf_counter() - began}

@@ -2,10 +2,10 @@
 
     python -m benchmarks.preferred_cases [--target emulated:sm_90] [--cases N] [--seeds S] STEM ...
 
-Of each base seed a run makes a quarter more draws than it judges (`bitverdict.harness.session.preferred`). Each draw's certificate
-is computed without a launch. Printed is, of the cases kept and of as many first draws, the share that tells each subject apart (of
-a product's constants, of movement, masks, precision), and the share that tells every constant. "at most" is the share that a choice
-would have which knows the certificates: all draws that tell the subject.
+Of each base seed a run makes a quarter more draws than it judges (`bitverdict.harness.session.draw_preference`). Each draw's
+certificate is computed without a launch. Printed is, of the cases kept and of as many first draws, the share that tells each
+subject apart (of a product's constants, of movement, masks, precision), and the share that tells every constant. "at most" is the
+share that a choice would have which knows the certificates: all draws that tell the subject.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.certificate import Kind
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.session.case_source import CaseSource, walk
-from bitverdict.harness.session.preferred import more, preferred
+from bitverdict.harness.session.draw_preference import draw_count, prefer_draws
 
 ALL = "every constant"
 
@@ -40,10 +40,12 @@ def told(case: Case, where: Target) -> dict[str, bool]:
     expected = contract.expected(case, where, operands, {})
     made = certificate(contract, case, where, operands, {}, expected, frozenset())
     found = {
-        f"{kind}: {subject}": all(each.told for each in rows) for kind in Kind for subject, rows in made.subjects(kind).items()
+        f"{kind}: {subject}": all(each.is_detected for each in rows)
+        for kind in Kind
+        for subject, rows in made.subjects(kind).items()
     }
     if constants := made.subjects(Kind.CONSTANT):
-        found[ALL] = all(each.told for rows in constants.values() for each in rows)
+        found[ALL] = all(each.is_detected for rows in constants.values() for each in rows)
     return found
 
 
@@ -65,9 +67,9 @@ def main() -> None:
         begun, kept, plain, most, of = time.monotonic(), Counter(), Counter(), Counter(), 0  # type: ignore[var-annotated]
         for seed in range(asked.seeds):
             source, draws = CaseSource(stem, where, seed=seed), list[Case]()
-            walk(source, more(asked.cases), draws.append)
+            walk(source, draw_count(asked.cases), draws.append)
             draws = list({case.key: case for case in draws}.values())
-            chosen = preferred(draws, asked.cases, source.required(), lambda case: has_words(case, where))
+            chosen = prefer_draws(draws, asked.cases, source.required(), lambda case: has_words(case, where))
             known = {case.key: told(case, where) for case in draws}
             one, count = counted(chosen, known)
             other, _ = counted(draws[: len(chosen)], known)

@@ -60,7 +60,7 @@ def outcomes(asked: Asked) -> list[Outcome | None]:
     b = regimes.factor(kernel.dtype, (k, N), asked.regime, asked.data_seed, "b", side="b", k_axis=0)  # (K, N)
     problem = SimpleNamespace(m=M, n=N, k=k, dtype=kernel.dtype, out=kernel.result.name, activation="")
     launched = frozenset({(kernel.rule.family, "", kernel.rule.a, kernel.rule.b, kernel.rule.d)})
-    due = bounded_product(problem, a, b, kernel.arch, launched=launched)
+    due = bounded_product(problem, a, b, kernel.arch, launched_kinds=launched)
     return [None if no_fault_in(kernel, fault, k) else compare(due, mutant_function(fault)(kernel, a, b)).outcome for fault in ROWS]
 
 

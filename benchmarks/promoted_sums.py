@@ -17,7 +17,7 @@ from contextlib import nullcontext
 import numpy as np
 
 from bitverdict.harness.emulator import emulated
-from bitverdict.harness.lab.gpu_oracle.products import sent
+from bitverdict.harness.lab.gpu_oracle.products import to_device
 from bitverdict.harness.lab.gpu_oracle.promoted_sums import add_promoted
 from bitverdict.reference.scalar_arithmetic import fp32
 
@@ -87,7 +87,7 @@ def due(inner: np.ndarray, rows: np.ndarray, columns: np.ndarray, total: np.ndar
 
 def computed(inner: np.ndarray, rows: np.ndarray, columns: np.ndarray, total: np.ndarray) -> np.ndarray:
     """The same, by the device."""
-    found, *blocks = (sent(each, "cuda") for each in (total, inner, rows, columns))
+    found, *blocks = (to_device(each, "cuda") for each in (total, inner, rows, columns))
     found = found.clone()  # (M, N)
     add_promoted(found, *blocks)
     return found.cpu().numpy().view(np.uint32)

@@ -99,7 +99,7 @@ def everyday(make: Callable[[], Launch]) -> Launch:
 
 def judged(stem: str) -> Iterator[tuple[str, Launch]]:
     """Required cases of a kernel of this project, on the first target that has what it needs, spread over all there are."""
-    able = next(source for target in targets() if target.emulated and not (source := CaseSource(stem, target)).lacking)
+    able = next(source for target in targets() if target.emulated and not (source := CaseSource(stem, target)).missing_features)
     cases = able.required()
     for case in cases[:: max(1, len(cases) // CASES_OF_EACH)][:CASES_OF_EACH]:
         yield f"{stem} {case.regime} {case.problem}"[:46], partial(judge, case, able.target)

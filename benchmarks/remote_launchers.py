@@ -26,7 +26,7 @@ import torch
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.classify import LaunchResult, outcome_of
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.devices import importing
+from bitverdict.harness.judge.devices import import_context
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import load, resolve
 from bitverdict.harness.model.contract import Contract
@@ -131,7 +131,7 @@ def alike(here: Any, there: Any) -> bool:
 
 def idioms(candidate: Candidate) -> tuple[int, int]:
     """(idioms, those that differ)."""
-    with importing(IDIOMS):
+    with import_context(IDIOMS):
         known = importlib.import_module("tests.support.remote_idioms").IDIOMS
     remote, wrong = candidate.launcher(IDIOMS), 0
     for name, function in known.items():

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Decision, Verdict, normalised
+from bitverdict.harness.model.verdict import Decision, Verdict, normalise_message
 from bitverdict.harness.sealed.jail.protections import protections
 from bitverdict.harness.workers.gpu_lease import free_places
 from bitverdict.harness.workers.pool import WorkerPool
@@ -58,7 +58,7 @@ def compared(verdict: Verdict) -> dict[str, object]:
     return {
         "decision": str(verdict.decision),
         "outcome": str(verdict.outcome),
-        "message": normalised(verdict.message),
+        "message": normalise_message(verdict.message),
         "words": verdict.words,
         "digests": verdict.recorded.get("digests", {}),
         "location": Path(verdict.location).name,
@@ -85,7 +85,7 @@ def cases_of(honest: Honest, there: Target, most: int) -> list[Case]:
 def _chosen(honest: Honest, there: Target, most: int) -> list[Chosen]:
     """Its cases; instead of them what the target lacks, or why it cannot be judged."""
     try:
-        if lacking := honest.source(there).unserved:
+        if lacking := honest.source(there).unserved_reason:
             return [(honest, lacking)]
         return [(honest, case) for case in cases_of(honest, there, most)]
     except UsageError as error:

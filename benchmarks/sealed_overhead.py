@@ -82,7 +82,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder, WorkerPool(jobs=1) as pool:
         for honest in sample(listed(Path(folder)), arguments.names):
             source = honest.source(there)
-            for sealed in [] if source.unserved else cases_of(honest, there, arguments.cases):
+            for sealed in [] if source.unserved_reason else cases_of(honest, there, arguments.cases):
                 ways = sealed, replace(sealed, sealed=False)
                 begun = [timed(pool, way, there)[0] for way in ways]
                 times: list[list[float]] = [[], []]

@@ -56,7 +56,9 @@ def shrunk(crash, seed: int, directory: Path, pool, draws: int) -> dict:
     before, begun = memory.asked, time.monotonic()
     case, verdict = shrink(source, found, memory(found), memory, draws=draws, seconds=300)
     seconds = time.monotonic() - begun
-    path = reproducers.write(reproducers.reproducer_of(case, crash.on[0], verdict, first=found), _made(directory / f"seed-{seed}"))
+    path = reproducers.write(
+        reproducers.reproducer_of(case, crash.on[0], verdict, first_case=found), _made(directory / f"seed-{seed}")
+    )
     return {
         "crash": crash.name, "kind": str(verdict.outcome), "when": crash.when, "seed": seed, "from": describe(found),
         "least": describe(case), "seconds": seconds, "launches": memory.asked - before, "file": str(path),

@@ -21,7 +21,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.architectures import CHIPS, EMULATED
+from bitverdict.harness.model.architectures import CHIPS, EMULATED_ARCHITECTURES
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
@@ -29,7 +29,7 @@ from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.report.required_lists import frozen_architectures, frozen_kernels
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.reference.tensor_core.lookup import EVERY_ONE
+from bitverdict.reference.tensor_core.lookup import ALL_INSTRUCTIONS
 
 Cell = tuple[str, str]
 REFUSED_FOR_SM_75 = {
@@ -51,14 +51,14 @@ by MMA-Sim, and `bitverdict record --send` records its words on a T4 ([sending_w
 PASSED = re.compile(r"[1-9]\d* pass; [\d,]+ words")
 
 
-def lacking_of(stems: Sequence[str], archs: Sequence[str] = EMULATED) -> dict[Cell, str]:
+def lacking_of(stems: Sequence[str], archs: Sequence[str] = EMULATED_ARCHITECTURES) -> dict[Cell, str]:
     """The features that a target lacks for a kernel, in words, of each cell where there are some."""
     found = {}
     for stem in stems:
         for arch in archs:
             source = CaseSource(stem, target(f"emulated:{arch}"))
-            if source.lacking:
-                found[stem, arch] = ", ".join(sorted(map(str, source.lacking)))
+            if source.missing_features:
+                found[stem, arch] = ", ".join(sorted(map(str, source.missing_features)))
     return found
 
 
@@ -86,10 +86,10 @@ def kernels_due(text: str) -> list[str]:
 def targets_due(text: str) -> list[str]:
     """The emulated architectures that the page must have: the frozen ones, and new ones that have a column."""
     due = {*frozen_architectures(), *(arch for _, arch in cells_of(text))}
-    return [arch for arch in EMULATED if arch in due]
+    return [arch for arch in EMULATED_ARCHITECTURES if arch in due]
 
 
-def out_of_date(text: str, stems: Sequence[str], archs: Sequence[str] = EMULATED) -> list[Cell]:
+def out_of_date(text: str, stems: Sequence[str], archs: Sequence[str] = EMULATED_ARCHITECTURES) -> list[Cell]:
     """Cells of `stems` on `archs` and of the page that do not say what they should: the lacking features, else passes alone."""
     held = cells_of(text)
     lacking = lacking_of(stems, archs)
@@ -122,7 +122,9 @@ def parts(stems: list[str], whole: set[Cell], archs: Sequence[str]) -> Iterator[
         yield from (f"| {what} | {stem} | {', '.join(alike)} | {missing} |" for (what, missing), alike in found.items())
 
 
-def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cell, str], archs: Sequence[str] = EMULATED) -> str:
+def page(
+    stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cell, str], archs: Sequence[str] = EMULATED_ARCHITECTURES
+) -> str:
     """The page: kernels by targets, then the evidence that each target's numbers rest on."""
     cells = judged | {cell: f"needs {what}" for cell, what in lacking.items()}
     lines = [
@@ -153,7 +155,7 @@ def page(stems: list[str], most: int, judged: dict[Cell, str], lacking: dict[Cel
         "| --- | --- | --- |",
     ]
     for arch in archs:
-        kinds = sorted({rule.evidence.basis for rule in EVERY_ONE if rule.arch == arch})
+        kinds = sorted({rule.evidence.basis for rule in ALL_INSTRUCTIONS if rule.arch == arch})
         lines.append(f"| emulated:{arch} | {CHIPS[arch].model} | {'; '.join(kinds)} |")
     return "\n".join(lines) + "\n" + SM_75
 
@@ -163,7 +165,9 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=300)
     parser.add_argument("--renew", type=Path, metavar="PAGE", help="write these cells, and those out of date, into this page")
-    parser.add_argument("--target", action="append", choices=EMULATED, help="judge on this one alone (may be repeated)")
+    parser.add_argument(
+        "--target", action="append", choices=EMULATED_ARCHITECTURES, help="judge on this one alone (may be repeated)"
+    )
     parser.add_argument("stems", nargs="*")
     asked = parser.parse_args()
     every = list(kernels_with_a_contract())
@@ -172,11 +176,15 @@ def main() -> int:
     wanted = [
         (stem, arch)
         for stem in asked.stems or every
-        for arch in asked.target or EMULATED
+        for arch in asked.target or EMULATED_ARCHITECTURES
         if asked.stems or asked.target or not asked.renew
     ]
     stale = out_of_date(asked.renew.read_text(), every) if asked.renew else []
-    cells = [cell for cell in dict.fromkeys(wanted + stale) if cell not in lacking and cell[0] in every and cell[1] in EMULATED]
+    cells = [
+        cell
+        for cell in dict.fromkeys(wanted + stale)
+        if cell not in lacking and cell[0] in every and cell[1] in EMULATED_ARCHITECTURES
+    ]
     judged: dict[Cell, Counter[Decision]] = defaultdict(Counter)
     words: Counter[Cell] = Counter()
     with WorkerPool(jobs=len(os.sched_getaffinity(0))) as pool:

@@ -34,7 +34,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.judge.devices import device_of, entered
+from bitverdict.harness.judge.devices import device_of, target_device
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
@@ -175,7 +175,7 @@ def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
         if reached > best:
             best, ask.case = reached, case
     ours, (row.peer, theirs) = call_of(ask.case, contract, tensors), peer(ask, device)
-    with entered(hardware):
+    with target_device(hardware):
         copied = ours()
     if row.moved:
         source = tensors["source"]
@@ -195,7 +195,7 @@ def measure(ask: Ask, hardware: Any, rounds: int, seconds: float) -> None:
 def times_of(call: Callable[[], Any], hardware: Any, seconds: float, timed: str) -> list[float]:
     """Milliseconds of the calls that fit `seconds`, after some to warm up; `timed` "graph": of a call in each of ten replays of one
     graph of that many calls."""
-    with entered(hardware):
+    with target_device(hardware):
         if hardware.emulated:
             begun = time.perf_counter()
             call()

@@ -17,14 +17,14 @@ def launcher(case: Any, device: str) -> Callable[[], Any]:
 
 def call_of(case: Any, contract: Any, tensors: dict[str, Any]) -> Callable[[], Any]:
     """A call of the kernel's own launcher: through its contract, or by itself where the contract would copy `out` each time."""
-    from bitverdict.harness.contracts.base.single_config import launched
+    from bitverdict.harness.contracts.base.single_config import call_launcher
 
     if "source" in tensors:
-        return lambda: launched(contract.module.tmem_copy, tensors["source"], **vars(case.config))
+        return lambda: call_launcher(contract.module.tmem_copy, tensors["source"], **vars(case.config))
     if "out" not in tensors:
         return lambda: contract.launch(case, tensors, None)
     operands = [tensors[name] for name in ("x", "gather", "w", "scatter")]
-    return lambda: launched(getattr(contract.module, contract.stem), *operands, **vars(case.config), out=tensors["out"])
+    return lambda: call_launcher(getattr(contract.module, contract.stem), *operands, **vars(case.config), out=tensors["out"])
 
 
 def placed(case: Any, device: str) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def scaled(p: Any, device: str) -> tuple[dict[str, Any], tuple[Any, Any]]:
     """Operands of a block-scaled problem, and both sides dequantised to bf16, (m, k) and (n, k)."""
     import torch
 
-    from bitverdict.harness.contracts.inputs.block_scaled_inputs import NEAR
+    from bitverdict.harness.contracts.inputs.block_scaled_inputs import NEAR_CODES
     from bitverdict.kernels.scaled_operands import FORMATS, scale_shape
 
     f, made, wide = FORMATS[p.format], {}, []
@@ -65,7 +65,9 @@ def scaled(p: Any, device: str) -> tuple[dict[str, Any], tuple[Any, Any]]:
         else:
             made[name] = torch.randn((rows, p.k), device=device).to(torch.float8_e4m3fn)
             values = made[name].float()  # (rows, k)
-        codes = f.one + torch.randint(-NEAR[f.scale], NEAR[f.scale] + 1, scale_shape(rows, p.k, f.block_size), device=device)
+        codes = f.one_code + torch.randint(
+            -NEAR_CODES[f.scale], NEAR_CODES[f.scale] + 1, scale_shape(rows, p.k, f.block_size), device=device
+        )
         codes = codes.to(torch.uint8)  # (row tiles, column tiles, 32, 4, 4)
         made[f"{name}_scale"] = codes.view(torch.float8_e4m3fn) if f.scale == "ue4m3" else codes
         flat = codes.permute(0, 3, 2, 1, 4).reshape(codes.shape[0] * 128, -1)[:rows, : p.k // f.block_size]  # (rows, blocks)

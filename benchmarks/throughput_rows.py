@@ -265,9 +265,9 @@ def blackwell(sizes: list[Size]) -> Iterator[Ask]:
 
 
 def named(config: Any) -> str:
-    from bitverdict.harness.lab.large_gemm.cases import _named
+    from bitverdict.harness.lab.large_gemm.cases import _config_name
 
-    return _named(config)
+    return _config_name(config)
 
 
 PARTS: dict[str, Callable[[list[Size]], Iterator[Ask]]] = {

@@ -1,9 +1,10 @@
 """Tile programs that no compiler made: valid ones with tokens changed, handed to an emulated GPU as a sealed run hands them over.
 
 Run: `python benchmarks/untrusted_programs.py [seconds] [data_seed] [STEM ...]` (240 seconds). Each is executed in a process of
-its own, on the tensors of the launch that it was made from, where programs are not trusted (`harness/emulator/untrusted.py`). It
-must end as a result, as a fault of the emulated GPU, or as what a driver raises to its launcher. Every second one skips the
-compiler's own verifier, as if that had a hole: so more reach the translation, the layouts and the execution.
+its own, on the tensors of the launch that it was made from, where programs are not trusted
+(`harness/emulator/untrusted_programs.py`). It must end as a result, as a fault of the emulated GPU, or as what a driver raises to
+its launcher. Every second one skips the compiler's own verifier, as if that had a hole: so more reach the translation, the
+layouts and the execution.
 
 Exit status 1 where one ends in any other way: another exception, a process that dies, a file that is opened for writing, a
 program that is started, code that is compiled and is no translation."""
@@ -28,7 +29,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.device import Device
 from bitverdict.harness.emulator.frontend import translate
-from bitverdict.harness.emulator.untrusted import begin
+from bitverdict.harness.emulator.untrusted_programs import begin
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.targets import targets
 from bitverdict.harness.session.case_source import CaseSource
@@ -73,7 +74,7 @@ def launches(stems: Sequence[str]) -> list[Launched]:
         for stem in stems:
             for target in (each for each in targets() if each.emulated):
                 source = CaseSource(stem, target)
-                for case in [] if source.lacking else source.required()[:CASES]:
+                for case in [] if source.missing_features else source.required()[:CASES]:
                     judge(case, target)
     finally:
         Device.run = own  # type: ignore[method-assign]
@@ -132,7 +133,7 @@ def ended(launch: Launched, text: bytes, *, verifies: bool) -> str:
     if process == 0:
         os.close(reads)
         if not verifies:
-            translate.accepted = lambda text: None
+            translate.check_accepted = lambda text: None
         _child(launch, text, writes)
     os.close(writes)
     with open(reads, "rb") as pipe:

@@ -159,9 +159,9 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(f"{given.folder}: no such folder; give python/tutorials of a checkout of Triton")
     if wrong := [text for text in given.replace if not re.fullmatch(r"[\w.]+=[\w.]+", text)]:
         parser.error(f"--replace {wrong[0]!r}: it is OLD=NEW, two names, which may have dots")
-    from bitverdict.harness.model.architectures import EMULATED
+    from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES
 
-    known = [f"emulated:{arch}" for arch in EMULATED]
+    known = [f"emulated:{arch}" for arch in EMULATED_ARCHITECTURES]
     if unknown := set(given.target or ()) - set(known):
         parser.error(f"--target {unknown.pop()}: no emulated target of that name; there are {', '.join(known)}")
     done = {result.case.key: result for result in read(given.results)} if given.results and given.results.exists() else {}

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.verdict import Verdict as Verdict
 
 __version__ = "0.1.0"
-_here = Path(__path__[0])
-if not (_here / "harness" / "__init__.py").is_file():
-    __path__.insert(0, str(_here.parent))  # a zip, or a checkout that lost its links: the rooms lie beside this folder
+_package_folder = Path(__path__[0])
+if not (_package_folder / "harness" / "__init__.py").is_file():
+    __path__.insert(0, str(_package_folder.parent))  # a zip, or a checkout that lost its links: the rooms lie beside this folder
 _HOME = {
     "Case": "harness.model.case",
     "Contract": "harness.model.contract",

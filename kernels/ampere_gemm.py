@@ -160,7 +160,7 @@ CLAUSES = (
 
 
 @gluon.constexpr_function
-def swizzled(block_k, vector):
+def swizzled_layout(block_k, vector):
     """Rows of chunks of `vector` elements, the chunk number mixed with the row number.
 
     The 16 bytes that an instruction takes of each of eight rows then lie in different banks; with chunks of 8 bytes, and rows of
@@ -171,14 +171,14 @@ def swizzled(block_k, vector):
 
 
 @gluon.constexpr_function
-def copied(block_k, num_warps, vector):
+def copy_layout(block_k, num_warps, vector):
     """`vector` elements, one copy, a thread; neighbouring threads along K."""
     across = min(block_k // vector, 32)
     return gl.BlockedLayout([1, vector], [32 // across, across], [num_warps, 1], [1, 0])
 
 
 @gluon.constexpr_function
-def accumulated(block_m, num_warps):
+def accumulator_layout(block_m, num_warps):
     """Warps below one another while the tile has 16 rows for each, then side by side."""
     down = min(num_warps, block_m // 16)
     return gl.NVMMADistributedLayout(version=[2, 0], warps_per_cta=[down, num_warps // down], instr_shape=[16, 8])
@@ -189,7 +189,7 @@ def copy_block(operand, chunks_in_row, first_row, rows, k, buffer):
     """Starts the copies of a whole K block: (ROWS, BLOCK_K) from (first_row, k); rows past `rows` become zeros."""
     ROWS: gl.constexpr = buffer.shape[0]
     BLOCK_K: gl.constexpr = buffer.shape[1]
-    layout: gl.constexpr = copied(BLOCK_K, gl.num_warps(), buffer.layout.vec)
+    layout: gl.constexpr = copy_layout(BLOCK_K, gl.num_warps(), buffer.layout.vec)
     row = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, layout))  # (ROWS,)
     column = k + gl.arange(0, BLOCK_K, gl.SliceLayout(0, layout))  # (BLOCK_K,)
     # Strides come in chunks of 8 elements: the compiler then knows that every row starts on 16 bytes.
@@ -202,7 +202,7 @@ def place_remainder(operand, chunks_in_row, first_row, rows, k, columns, buffer)
     """Puts the K elements after the last whole block into `buffer`, through registers: (ROWS, BLOCK_K), zeros outside."""
     ROWS: gl.constexpr = buffer.shape[0]
     BLOCK_K: gl.constexpr = buffer.shape[1]
-    layout: gl.constexpr = copied(BLOCK_K, gl.num_warps(), buffer.layout.vec)
+    layout: gl.constexpr = copy_layout(BLOCK_K, gl.num_warps(), buffer.layout.vec)
     row = first_row + gl.arange(0, ROWS, gl.SliceLayout(1, layout))  # (ROWS,)
     column = k + gl.arange(0, BLOCK_K, gl.SliceLayout(0, layout))  # (BLOCK_K,)
     places = row.to(gl.int64)[:, None] * (chunks_in_row * 8) + column[None, :]  # (ROWS, BLOCK_K)
@@ -211,7 +211,7 @@ def place_remainder(operand, chunks_in_row, first_row, rows, k, columns, buffer)
 
 
 @gluon.jit
-def multiplied(a_buffer, b_buffer, sums):
+def multiply_buffers(a_buffer, b_buffer, sums):
     """sums + A BT of one buffer: (BLOCK_M, BLOCK_K) by (BLOCK_N, BLOCK_K)."""
     left: gl.constexpr = gl.DotOperandLayout(0, sums.type.layout, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, sums.type.layout, 2)
@@ -238,12 +238,12 @@ def ampere_gemm_kernel(
     row = gl.program_id(1) * BLOCK_M
     column = gl.program_id(0) * BLOCK_N
     a_ring = gl.allocate_shared_memory(
-        a.dtype.element_ty, [STAGES, BLOCK_M, BLOCK_K], swizzled(BLOCK_K, VECTOR)
+        a.dtype.element_ty, [STAGES, BLOCK_M, BLOCK_K], swizzled_layout(BLOCK_K, VECTOR)
     )  # (STAGES, BLOCK_M, BLOCK_K)
     b_ring = gl.allocate_shared_memory(
-        bt.dtype.element_ty, [STAGES, BLOCK_N, BLOCK_K], swizzled(BLOCK_K, VECTOR)
+        bt.dtype.element_ty, [STAGES, BLOCK_N, BLOCK_K], swizzled_layout(BLOCK_K, VECTOR)
     )  # (STAGES, BLOCK_N, BLOCK_K)
-    in_registers: gl.constexpr = accumulated(BLOCK_M, gl.num_warps())
+    in_registers: gl.constexpr = accumulator_layout(BLOCK_M, gl.num_warps())
     sums = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, in_registers)  # (BLOCK_M, BLOCK_N)
 
     blocks = k // BLOCK_K  # whole ones
@@ -257,7 +257,7 @@ def ampere_gemm_kernel(
         async_copy.wait_group(STAGES - 1)
         gl.barrier()
         stage = block % STAGES
-        sums = multiplied(a_ring.index(stage), b_ring.index(stage), sums)
+        sums = multiply_buffers(a_ring.index(stage), b_ring.index(stage), sums)
         gl.barrier()
         copy_block(a, a_chunks, row, m, (block + STAGES) * BLOCK_K, a_ring.index(stage))
         copy_block(bt, b_chunks, column, n, (block + STAGES) * BLOCK_K, b_ring.index(stage))
@@ -268,14 +268,14 @@ def ampere_gemm_kernel(
         if left >= 0:
             async_copy.wait_group(STAGES - 1 - consumed)  # the drain rule: the groups of the blocks after this one
             gl.barrier()
-            sums = multiplied(a_ring.index(left % STAGES), b_ring.index(left % STAGES), sums)
+            sums = multiply_buffers(a_ring.index(left % STAGES), b_ring.index(left % STAGES), sums)
 
     if blocks * BLOCK_K < k:
         gl.barrier()
         place_remainder(a, a_chunks, row, m, blocks * BLOCK_K, k, a_ring.index(0))
         place_remainder(bt, b_chunks, column, n, blocks * BLOCK_K, k, b_ring.index(0))
         gl.barrier()
-        sums = multiplied(a_ring.index(0), b_ring.index(0), sums)
+        sums = multiply_buffers(a_ring.index(0), b_ring.index(0), sums)
 
     rows = row + gl.arange(0, BLOCK_M, gl.SliceLayout(1, in_registers))  # (BLOCK_M,)
     columns = column + gl.arange(0, BLOCK_N, gl.SliceLayout(0, in_registers))  # (BLOCK_N,)

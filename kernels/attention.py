@@ -43,7 +43,7 @@ from triton.experimental.gluon import language as gl
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import dtype_clause, is_power_of_two, positive_clause, same_place, same_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, warp_threads
+from bitverdict.kernels.row_tiles import UNFUSED_OPTIONS, warp_threads
 
 REQUIRES = frozenset({Feature.MMA_SYNC})
 DTYPES = ("fp16", "bf16")
@@ -175,25 +175,27 @@ def attention_kernel(
     queries = _rows_of(q, rows, m, q_row, depth, D)  # (BLOCK_M, BLOCK_D)
     largest = tl.full((BLOCK_M,), -float("inf"), tl.float32)  # (BLOCK_M,)
     total = tl.zeros((BLOCK_M,), tl.float32)  # (BLOCK_M,)
-    found = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)  # (BLOCK_M, BLOCK_D)
+    sums = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)  # (BLOCK_M, BLOCK_D)
     for first in tl.range(0, _end(start + BLOCK_M, m, n, CAUSAL), BLOCK_N, num_stages=STAGES):
         columns = first + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
         keys = _rows_of(k, columns, n, k_row, depth, D)  # (BLOCK_N, BLOCK_D)
-        scores = tl.where(_met(rows, columns, m, n, CAUSAL), tl.dot(queries, tl.trans(keys)), -float("inf"))  # (BLOCK_M, BLOCK_N)
+        scores = tl.where(
+            _visible_mask(rows, columns, m, n, CAUSAL), tl.dot(queries, tl.trans(keys)), -float("inf")
+        )  # (BLOCK_M, BLOCK_N)
         higher = tl.maximum(largest, tl.max(scores, 1) * factor)  # (BLOCK_M,)
         base = tl.where(higher == -float("inf"), 0.0, higher)  # (BLOCK_M,)
         powers = tl.exp2(tl.fma(scores, factor, -base[:, None]))  # (BLOCK_M, BLOCK_N)
         faded = tl.exp2(largest - base)  # (BLOCK_M,)
         total = tl.fma(total, faded, tl.sum(powers, 1))
         values = _rows_of(v, columns, n, v_row, depth, D)  # (BLOCK_N, BLOCK_D)
-        found = tl.dot(powers.to(v.dtype.element_ty), values, found * faded[:, None])
+        sums = tl.dot(powers.to(v.dtype.element_ty), values, sums * faded[:, None])
         largest = higher
     line = tl.program_id(1).to(tl.int64) * m + rows  # (BLOCK_M,)
     tl.store(lse + line, largest + _log2(total), mask=rows < m)
     share = tl.where(total == 0.0, 0.0, 1.0 / total)  # (BLOCK_M,)
     tl.store(
         o + line[:, None] * D + depth[None, :],
-        (found * share[:, None]).to(o.dtype.element_ty),
+        (sums * share[:, None]).to(o.dtype.element_ty),
         mask=(rows < m)[:, None] & (depth < D)[None, :],
     )
 
@@ -212,7 +214,7 @@ def _end(behind, m, n, CAUSAL: tl.constexpr):
 
 
 @triton.jit
-def _met(rows, columns, m, n, CAUSAL: tl.constexpr):
+def _visible_mask(rows, columns, m, n, CAUSAL: tl.constexpr):
     """(rows or 1, columns): which rows of K each row of Q meets."""
     met = (columns < n)[None, :]  # (1, columns)
     if CAUSAL:
@@ -254,22 +256,22 @@ def attention_dq_kernel(
     rows, depth = start + tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_D)  # (BLOCK_M,), (BLOCK_D,)
     line = tl.program_id(1).to(tl.int64) * m + rows  # (BLOCK_M,)
     queries = _rows_of(q + batch * q_batch + head * q_head, rows, m, q_row, depth, D)  # (BLOCK_M, BLOCK_D)
-    given = _rows_of(do + batch * do_batch + head * do_head, rows, m, do_row, depth, D)  # (BLOCK_M, BLOCK_D)
+    gradients = _rows_of(do + batch * do_batch + head * do_head, rows, m, do_row, depth, D)  # (BLOCK_M, BLOCK_D)
     k += batch * k_batch + head // group * k_head
     v += batch * v_batch + head // group * v_head
     base = tl.load(lse + line, mask=rows < m, other=0.0)  # (BLOCK_M,)
     along = tl.load(delta + line, mask=rows < m, other=0.0)  # (BLOCK_M,)
-    found = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)  # (BLOCK_M, BLOCK_D)
+    sums = tl.zeros((BLOCK_M, BLOCK_D), tl.float32)  # (BLOCK_M, BLOCK_D)
     for first in tl.range(0, _end(start + BLOCK_M, m, n, CAUSAL), BLOCK_N, num_stages=STAGES):
         columns = first + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
         keys = _rows_of(k, columns, n, k_row, depth, D)  # (BLOCK_N, BLOCK_D)
         values = _rows_of(v, columns, n, v_row, depth, D)  # (BLOCK_N, BLOCK_D)
         powers = tl.exp2(tl.fma(tl.dot(queries, tl.trans(keys)), factor, -base[:, None]))  # (BLOCK_M, BLOCK_N)
-        powers = tl.where(_met(rows, columns, m, n, CAUSAL), powers, 0.0)  # (BLOCK_M, BLOCK_N)
-        slopes = powers * (tl.dot(given, tl.trans(values)) - along[:, None])  # (BLOCK_M, BLOCK_N)
-        found = tl.dot(slopes.to(k.dtype.element_ty), keys, found)
+        powers = tl.where(_visible_mask(rows, columns, m, n, CAUSAL), powers, 0.0)  # (BLOCK_M, BLOCK_N)
+        slopes = powers * (tl.dot(gradients, tl.trans(values)) - along[:, None])  # (BLOCK_M, BLOCK_N)
+        sums = tl.dot(slopes.to(k.dtype.element_ty), keys, sums)
     inside = (rows < m)[:, None] & (depth < D)[None, :]  # (BLOCK_M, BLOCK_D)
-    tl.store(dq + line[:, None] * D + depth[None, :], (found * scale).to(dq.dtype.element_ty), mask=inside)
+    tl.store(dq + line[:, None] * D + depth[None, :], (sums * scale).to(dq.dtype.element_ty), mask=inside)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -296,14 +298,14 @@ def attention_dk_dv_kernel(
             rows = first + tl.arange(0, BLOCK_N)  # (BLOCK_N,)
             line = (tl.program_id(1).to(tl.int64) * group + member) * m + rows  # (BLOCK_N,)
             queries = _rows_of(q + batch * q_batch + of_q * q_head, rows, m, q_row, depth, D)  # (BLOCK_N, BLOCK_D)
-            given = _rows_of(do + batch * do_batch + of_q * do_head, rows, m, do_row, depth, D)  # (BLOCK_N, BLOCK_D)
+            gradients = _rows_of(do + batch * do_batch + of_q * do_head, rows, m, do_row, depth, D)  # (BLOCK_N, BLOCK_D)
             base = tl.load(lse + line, mask=rows < m, other=0.0)  # (BLOCK_N,)
             along = tl.load(delta + line, mask=rows < m, other=0.0)  # (BLOCK_N,)
             powers = tl.exp2(tl.fma(tl.dot(keys, tl.trans(queries)), factor, -base[None, :]))  # (BLOCK_M, BLOCK_N)
             if CAUSAL:
                 powers = tl.where(columns[:, None] <= rows[None, :] + (n - m), powers, 0.0)
-            found_v = tl.dot(powers.to(v.dtype.element_ty), given, found_v)
-            slopes = powers * (tl.dot(values, tl.trans(given)) - along[None, :])  # (BLOCK_M, BLOCK_N)
+            found_v = tl.dot(powers.to(v.dtype.element_ty), gradients, found_v)
+            slopes = powers * (tl.dot(values, tl.trans(gradients)) - along[None, :])  # (BLOCK_M, BLOCK_N)
             found_k = tl.dot(slopes.to(k.dtype.element_ty), queries, found_k)
     places = (tl.program_id(1).to(tl.int64) * n + columns)[:, None] * D + depth[None, :]  # (BLOCK_M, BLOCK_D)
     inside = (columns < n)[:, None] & (depth < D)[None, :]  # (BLOCK_M, BLOCK_D)
@@ -335,7 +337,7 @@ def attention(
     attention_kernel[(triton.cdiv(problem.m, block_m), problem.batch * problem.heads)](
         q, k, v, o, lse, problem.heads, problem.heads // problem.kv_heads, problem.m, problem.n, factor(problem),
         *q.stride()[:3], *k.stride()[:3], *v.stride()[:3],
-        causal, problem.d, block_m, block_n, block_of(problem.d), stages, num_warps=num_warps, **AS_WRITTEN,
+        causal, problem.d, block_m, block_n, block_of(problem.d), stages, num_warps=num_warps, **UNFUSED_OPTIONS,
     )  # fmt: skip
     return o, lse
 
@@ -379,18 +381,18 @@ def attention_backward(
     dq, dk, dv = (torch.empty(each.shape, dtype=each.dtype, device=each.device) for each in (q, k, v))
     rows = 4 * 256 // block_of(d)  # one for each thread's turn
     output_products_kernel[(triton.cdiv(m, rows), lines)](
-        o, do, delta, problem.heads, m, *do.stride()[:3], d, block_of(d), rows, num_warps=4, **AS_WRITTEN
+        o, do, delta, problem.heads, m, *do.stride()[:3], d, block_of(d), rows, num_warps=4, **UNFUSED_OPTIONS
     )
     group = problem.heads // problem.kv_heads
     strides = *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *do.stride()[:3]
     settings = causal, d, block_m, block_n, block_of(d), stages
     attention_dq_kernel[(triton.cdiv(m, block_m), lines)](
         q, k, v, do, lse, delta, dq, problem.heads, group, m, n, factor(problem), scale_of(problem), *strides, *settings,
-        num_warps=num_warps, **AS_WRITTEN,
+        num_warps=num_warps, **UNFUSED_OPTIONS,
     )  # fmt: skip
     attention_dk_dv_kernel[(triton.cdiv(n, block_m), kv_lines)](
         q, k, v, do, lse, delta, dk, dv, problem.kv_heads, group, m, n, factor(problem), scale_of(problem), *strides, *settings,
-        num_warps=num_warps, **AS_WRITTEN,
+        num_warps=num_warps, **UNFUSED_OPTIONS,
     )  # fmt: skip
     return dq, dk, dv
 

@@ -149,22 +149,22 @@ def launch_metadata(grid: Any, kernel: Any, args: dict) -> dict:
 # fmt: off
 @triton.jit
 def load_scales(base, rows, columns, stride_row, stride_tile, tile_row, tile_column,
-                TILES: tl.constexpr, STEPS: tl.constexpr, WHOLE: tl.constexpr, ONE: tl.constexpr, FLAT: tl.constexpr):
+                TILES: tl.constexpr, STEPS: tl.constexpr, WHOLE_BLOCKS: tl.constexpr, ONE_CODE: tl.constexpr, FLAT: tl.constexpr):
     """Scales (128 * TILES, 4 * STEPS) of the tiles from (tile_row, tile_column) on, of a matrix with `rows` x `columns` of them."""
     places = base + tile_column.to(tl.int64) * stride_tile
     tile = tile_row + tl.arange(0, TILES)  # (TILES,)
-    there = tile < tl.cdiv(rows, 128)  # (TILES,): a program's second tile of rows need not exist
+    tile_mask = tile < tl.cdiv(rows, 128)  # (TILES,): a program's second tile of rows need not exist
     tile = tile.to(tl.int64)
     if FLAT:
         byte = tl.arange(0, STEPS * 512)  # (STEPS * 512,)
         places = places + tile[:, None] * stride_row + byte[None, :]  # (TILES, STEPS * 512)
-        if not WHOLE:
-            packed = tl.load(places, mask=there[:, None] & ((tile_column + byte // 512) * 4 < columns)[None, :])
+        if not WHOLE_BLOCKS:
+            packed_scales = tl.load(places, mask=tile_mask[:, None] & ((tile_column + byte // 512) * 4 < columns)[None, :])
         elif TILES > 1:
-            packed = tl.load(places, mask=there[:, None])
+            packed_scales = tl.load(places, mask=tile_mask[:, None])
         else:
-            packed = tl.load(places)
-        packed = packed.reshape(TILES, STEPS, 32, 4, 4)
+            packed_scales = tl.load(places)
+        packed_scales = packed_scales.reshape(TILES, STEPS, 32, 4, 4)
     else:
         step = tl.arange(0, STEPS)  # (STEPS,)
         lane = tl.arange(0, 32)  # (32,)
@@ -172,25 +172,26 @@ def load_scales(base, rows, columns, stride_row, stride_tile, tile_row, tile_col
         places = (places + tile[:, None, None, None, None] * stride_row + step[None, :, None, None, None] * stride_tile
                   + lane[None, None, :, None, None] * 16 + four[None, None, None, :, None] * 4
                   + four[None, None, None, None, :])  # (TILES, STEPS, 32, 4, 4)
-        if not WHOLE:
-            read = there[:, None] & ((tile_column + step) * 4 < columns)[None, :]  # (TILES, STEPS)
-            packed = tl.load(places, mask=read[:, :, None, None, None])
+        if not WHOLE_BLOCKS:
+            read = tile_mask[:, None] & ((tile_column + step) * 4 < columns)[None, :]  # (TILES, STEPS)
+            packed_scales = tl.load(places, mask=read[:, :, None, None, None])
         elif TILES > 1:
-            packed = tl.load(places, mask=there[:, None, None, None, None])
+            packed_scales = tl.load(places, mask=tile_mask[:, None, None, None, None])
         else:
-            packed = tl.load(places)
-    scales = packed.trans(0, 3, 2, 1, 4).reshape(TILES * 128, STEPS * 4)  # (128 * TILES, 4 * STEPS)
-    if not WHOLE:
+            packed_scales = tl.load(places)
+    scales = packed_scales.trans(0, 3, 2, 1, 4).reshape(TILES * 128, STEPS * 4)  # (128 * TILES, 4 * STEPS)
+    if not WHOLE_BLOCKS:
         column = tile_column * 4 + tl.arange(0, STEPS * 4)  # (4 * STEPS,)
-        codes = tl.where((column < columns)[None, :], scales.to(tl.uint8, bitcast=True), ONE)
+        codes = tl.where((column < columns)[None, :], scales.to(tl.uint8, bitcast=True), ONE_CODE)
         scales = codes.to(base.dtype.element_ty, bitcast=True)
     return scales
 
 
 @triton.jit
 def multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides,
-                  A: tl.constexpr, B: tl.constexpr, BLOCK_SIZE: tl.constexpr, ONE: tl.constexpr, BLOCK_M: tl.constexpr,
-                  BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE: tl.constexpr,
+                  A: tl.constexpr, B: tl.constexpr, BLOCK_SIZE: tl.constexpr, ONE_CODE: tl.constexpr, BLOCK_M: tl.constexpr,
+                  BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr,
+                  WHOLE_BLOCKS: tl.constexpr,
                   B_ALONG_N: tl.constexpr):
     A_PACKED: tl.constexpr = 2 if A == "e2m1" else 1
     B_PACKED: tl.constexpr = 2 if B == "e2m1" else 1
@@ -209,9 +210,9 @@ def multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, 
         else:
             b = b_desc.load([column * BLOCK_N, block * (BLOCK_K // B_PACKED)]).T  # (BLOCK_K / B_PACKED, BLOCK_N)
         scale_a = load_scales(a_scale, m, columns, a_strides[0], a_strides[1],
-                              row * (BLOCK_M // 128), block * STEPS, BLOCK_M // 128, STEPS, WHOLE, ONE, FLAT)
+                              row * (BLOCK_M // 128), block * STEPS, BLOCK_M // 128, STEPS, WHOLE_BLOCKS, ONE_CODE, FLAT)
         scale_b = load_scales(b_scale, n, columns, b_strides[0], b_strides[1],
-                              column * (BLOCK_N // 128), block * STEPS, BLOCK_N // 128, STEPS, WHOLE, ONE, FLAT)
+                              column * (BLOCK_N // 128), block * STEPS, BLOCK_N // 128, STEPS, WHOLE_BLOCKS, ONE_CODE, FLAT)
         accumulator = tl.dot_scaled(a, scale_a, A, b, scale_b, B, accumulator)
     c_desc.store([row * BLOCK_M, column * BLOCK_N], accumulator.to(c_desc.dtype))
 
@@ -219,18 +220,20 @@ def multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, 
 @triton.jit(launch_metadata=launch_metadata)
 def block_scaled_matmul_kernel(
     a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides,  # strides of the scales: (row, tile)
-    A: tl.constexpr, B: tl.constexpr, BLOCK_SIZE: tl.constexpr, ONE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE: tl.constexpr, B_ALONG_N: tl.constexpr,
+    A: tl.constexpr, B: tl.constexpr, BLOCK_SIZE: tl.constexpr, ONE_CODE: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE_BLOCKS: tl.constexpr, B_ALONG_N: tl.constexpr,
 ):
-    multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides, A, B, BLOCK_SIZE, ONE,
-                  BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES, FLAT, WHOLE, B_ALONG_N)
+    multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides, A, B, BLOCK_SIZE, ONE_CODE,
+                  BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES, FLAT, WHOLE_BLOCKS, B_ALONG_N)
 
 
 @triton.jit(launch_metadata=launch_metadata)
 def block_scaled_matmul_device_kernel(
     a_ptr, a_scale, b_ptr, b_scale, c_ptr, m, n, k, a_strides, b_strides, a_stride, b_stride, c_stride,
-    A: tl.constexpr, B: tl.constexpr, BLOCK_SIZE: tl.constexpr, ONE: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE: tl.constexpr, B_ALONG_N: tl.constexpr,
+    A: tl.constexpr, B: tl.constexpr, BLOCK_SIZE: tl.constexpr, ONE_CODE: tl.constexpr, BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr, NUM_STAGES: tl.constexpr, FLAT: tl.constexpr, WHOLE_BLOCKS: tl.constexpr, B_ALONG_N: tl.constexpr,
 ):
     A_PACKED: tl.constexpr = 2 if A == "e2m1" else 1
     B_PACKED: tl.constexpr = 2 if B == "e2m1" else 1
@@ -240,8 +243,8 @@ def block_scaled_matmul_device_kernel(
     else:
         b_desc = tl.make_tensor_descriptor(b_ptr, [n, k // B_PACKED], [b_stride, 1], [BLOCK_N, BLOCK_K // B_PACKED])
     c_desc = tl.make_tensor_descriptor(c_ptr, [m, n], [c_stride, 1], [BLOCK_M, BLOCK_N])
-    multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides, A, B, BLOCK_SIZE, ONE,
-                  BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES, FLAT, WHOLE, B_ALONG_N)
+    multiply_tile(a_desc, a_scale, b_desc, b_scale, c_desc, m, n, k, a_strides, b_strides, A, B, BLOCK_SIZE, ONE_CODE,
+                  BLOCK_M, BLOCK_N, BLOCK_K, NUM_STAGES, FLAT, WHOLE_BLOCKS, B_ALONG_N)
 # fmt: on
 
 
@@ -288,25 +291,34 @@ def _config(configs: Config | dict | None, format_name: str) -> Config:
 def _launch(a: torch.Tensor, a_scale: torch.Tensor, b: torch.Tensor, b_scale: torch.Tensor, p: Problem, c: Config) -> torch.Tensor:
     f, out = FORMATS[p.format], ELEMENT_TYPES[p.out]
     unit = ALIGNMENT_BYTES * 8 // out.bits
-    padded = torch.empty((p.m, triton.cdiv(p.n, unit) * unit), dtype=out.torch, device=a.device)  # TMA stores whole units of a row
-    output = padded[:, : p.n]
-    meta = {"A": f.a, "B": f.b, "BLOCK_SIZE": f.block_size, "ONE": f.one, "FLAT": c.scale_load == "2D", "NUM_STAGES": c.num_stages}
+    padded_output = torch.empty(
+        (p.m, triton.cdiv(p.n, unit) * unit), dtype=out.torch, device=a.device
+    )  # TMA stores whole units of a row
+    output = padded_output[:, : p.n]
+    meta = {
+        "A": f.a,
+        "B": f.b,
+        "BLOCK_SIZE": f.block_size,
+        "ONE_CODE": f.one_code,
+        "FLAT": c.scale_load == "2D",
+        "NUM_STAGES": c.num_stages,
+    }
     meta |= {"BLOCK_M": c.block_m, "BLOCK_N": c.block_n, "BLOCK_K": c.block_k, "num_warps": c.num_warps}
     meta["B_ALONG_N"] = p.b_order == "row"
     b = b.T if p.b_order == "row" else b  # what follows each other lies last
-    meta["WHOLE"] = triton.cdiv(p.k, f.block_size) % (c.block_k // f.block_size) == 0
+    meta["WHOLE_BLOCKS"] = triton.cdiv(p.k, f.block_size) % (c.block_k // f.block_size) == 0
     grid = (triton.cdiv(p.m, c.block_m) * triton.cdiv(p.n, c.block_n),)
     tail = (p.m, p.n, p.k, a_scale.stride()[:2], b_scale.stride()[:2])
     if c.descriptors == "device":  # they lie in memory that Triton asks its host for
         triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=a.device))
         strides = a.stride(0), b.stride(0), output.stride(0)
-        block_scaled_matmul_device_kernel[grid](a, a_scale, b, b_scale, padded, *tail, *strides, **meta)
+        block_scaled_matmul_device_kernel[grid](a, a_scale, b, b_scale, padded_output, *tail, *strides, **meta)
         return output
     b_box = [c.block_k, c.block_n] if p.b_order == "row" else [c.block_n, c.block_k // packing(f.b)]
     boxes = [c.block_m, c.block_k // packing(f.a)], b_box, [c.block_m, c.block_n]
     a_desc, b_desc, c_desc = (
         TensorDescriptor(tensor, shape, [tensor.stride(0), 1], box)
-        for tensor, shape, box in zip((a, b, padded), (list(a.shape), list(b.shape), [p.m, p.n]), boxes, strict=True)
+        for tensor, shape, box in zip((a, b, padded_output), (list(a.shape), list(b.shape), [p.m, p.n]), boxes, strict=True)
     )
     block_scaled_matmul_kernel[grid](a_desc, a_scale, b_desc, b_scale, c_desc, *tail, **meta)
     return output

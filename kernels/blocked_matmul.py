@@ -178,30 +178,30 @@ def blocked_matmul_kernel(a_matrix, b_matrix, c_matrix, TRANSPOSE_B: gl.constexp
     a_tile = gl.allocate_shared_memory(a_matrix.dtype, a_matrix.block_shape, a_matrix.layout)  # (BLOCK_M, BLOCK_K)
     b_tile = gl.allocate_shared_memory(b_matrix.dtype, b_matrix.block_shape, b_matrix.layout)  # (BLOCK_K, BLOCK_N) or transposed
     accumulator = allocate_tensor_memory(gl.float32, [BLOCK_M, BLOCK_N], TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1))
-    loaded = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    multiplied = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    mbarrier.init(loaded, count=1)
-    mbarrier.init(multiplied, count=1)
+    load_barrier = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    multiply_barrier = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(load_barrier, count=1)
+    mbarrier.init(multiply_barrier, count=1)
 
     phase = 0
     accumulate = False  # the first product replaces what tensor memory happens to hold
     for k in range(0, a_matrix.shape[1], BLOCK_K):
-        mbarrier.expect(loaded, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)
-        tma.async_load(a_matrix, [row, k], loaded, a_tile)
+        mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)
+        tma.async_load(a_matrix, [row, k], load_barrier, a_tile)
         if TRANSPOSE_B:
-            tma.async_load(b_matrix, [column, k], loaded, b_tile)
+            tma.async_load(b_matrix, [column, k], load_barrier, b_tile)
             b = b_tile.permute((1, 0))  # (BLOCK_K, BLOCK_N): a view; the instruction's descriptor does the transposing
         else:
-            tma.async_load(b_matrix, [k, column], loaded, b_tile)
+            tma.async_load(b_matrix, [k, column], load_barrier, b_tile)
             b = b_tile
-        mbarrier.wait(loaded, phase)
+        mbarrier.wait(load_barrier, phase)
         tcgen05_mma(a_tile, b, accumulator, use_acc=accumulate)
-        tcgen05_commit(multiplied)
-        mbarrier.wait(multiplied, phase)
+        tcgen05_commit(multiply_barrier)
+        mbarrier.wait(multiply_barrier, phase)
         accumulate = True
         phase ^= 1
-    mbarrier.invalidate(loaded)
-    mbarrier.invalidate(multiplied)
+    mbarrier.invalidate(load_barrier)
+    mbarrier.invalidate(multiply_barrier)
 
     c_tile = gl.allocate_shared_memory(c_matrix.dtype, c_matrix.block_shape, c_matrix.layout)  # (BLOCK_M, BLOCK_N)
     c_tile.store(accumulator.load().to(c_matrix.dtype))
@@ -210,7 +210,7 @@ def blocked_matmul_kernel(a_matrix, b_matrix, c_matrix, TRANSPOSE_B: gl.constexp
     tma.store_wait(pendings=0)
 
 
-def described(tensor: torch.Tensor, box: list[int]) -> TensorDescriptor:
+def make_descriptor(tensor: torch.Tensor, box: list[int]) -> TensorDescriptor:
     """The descriptor of `tensor` in boxes of `box`, with the widest swizzle that the box allows."""
     layout = gl.NVMMASharedLayout.get_default_for(box, element_type(tensor.dtype).gluon)
     return TensorDescriptor(tensor, list(tensor.shape), row_strides(tensor), box, layout)
@@ -261,9 +261,9 @@ def blocked_matmul(
     require_bases("blocked_matmul", B=b, C=target)
     grid = (triton.cdiv(problem.m, block_m), triton.cdiv(problem.n, block_n))
     blocked_matmul_kernel[grid](
-        described(a, [block_m, block_k]),
-        described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
-        described(target, [block_m, block_n]),
+        make_descriptor(a, [block_m, block_k]),
+        make_descriptor(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
+        make_descriptor(target, [block_m, block_n]),
         transpose_b,
         num_warps=num_warps,
     )

@@ -40,7 +40,7 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 )
 
 from bitverdict.kernels import tensor_memory
-from bitverdict.kernels.blocked_matmul import DTYPES, SHARED_LIMIT, TILE_CLAUSES, Problem, described, matrices, problem_of
+from bitverdict.kernels.blocked_matmul import DTYPES, SHARED_LIMIT, TILE_CLAUSES, Problem, make_descriptor, matrices, problem_of
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import (
     base_clause,
@@ -168,8 +168,8 @@ def blocked_matmul_pipelined_kernel(a_matrix, b_matrix, c_matrix):
         multiply(block, upper, b, upper_sum, upper_and_b, upper_done)
         multiply(block, lower, b, lower_sum, lower_loaded, lower_done)
 
-    last = blocks - 1
-    mbarrier.wait(upper_done.index(last % 2), last // 2 & 1)
+    last_block = blocks - 1
+    mbarrier.wait(upper_done.index(last_block % 2), last_block // 2 & 1)
     for stage in gl.static_range(2):  # the tile of C may be laid over the barriers that nobody waits for any more
         mbarrier.invalidate(upper_and_b.index(stage))
         mbarrier.invalidate(lower_loaded.index(stage))
@@ -179,7 +179,7 @@ def blocked_matmul_pipelined_kernel(a_matrix, b_matrix, c_matrix):
     fence_async_shared()
     tma.async_store(c_matrix, [upper_row, column], c_tile)
 
-    mbarrier.wait(lower_done.index(last % 2), last // 2 & 1)
+    mbarrier.wait(lower_done.index(last_block % 2), last_block // 2 & 1)
     lower_result = lower_sum.load().to(c_matrix.dtype)  # (BLOCK_M, BLOCK_N), while the upper tile is on its way
     tma.store_wait(pendings=0)
     c_tile.store(lower_result)
@@ -202,9 +202,9 @@ def blocked_matmul_pipelined(
     require_bases("blocked_matmul_pipelined", B=b, C=target)
     grid = (triton.cdiv(problem.m, 2 * block_m), triton.cdiv(problem.n, block_n))
     blocked_matmul_pipelined_kernel[grid](
-        described(a, [block_m, block_k]),
-        described(b, [block_k, block_n]),
-        described(target, [block_m, block_n]),
+        make_descriptor(a, [block_m, block_k]),
+        make_descriptor(b, [block_k, block_n]),
+        make_descriptor(target, [block_m, block_n]),
         num_warps=num_warps,
     )
     return c if target is c else c.copy_(target[:, : problem.n])

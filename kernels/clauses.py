@@ -49,14 +49,14 @@ def require(kernel: str, clauses: Iterable[Clause], problem: Any, config: Any) -
         )
 
 
-def require_features(kernel: str, needed: frozenset[Feature]) -> None:
+def require_features(kernel: str, needed_features: frozenset[Feature]) -> None:
     """Raises ValueError where the active driver's GPU lacks a feature: for launchers whose compiler would not refuse but end the
     process."""
     from triton.runtime import driver
 
     target = driver.active.get_current_target()
     arch = f"sm_{target.arch}" if target.backend == "cuda" else str(target.arch)
-    lacking = needed - (features_of(arch) if target.backend == "cuda" else frozenset())
+    lacking = needed_features - (features_of(arch) if target.backend == "cuda" else frozenset())
     if lacking:
         raise ValueError(
             f"{kernel}: {arch} lacks {', '.join(sorted(lacking))}: the kernel is made of these instructions; use matmul there"

@@ -30,8 +30,8 @@ from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import is_power_of_two
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, row_stride, warp_threads
 from bitverdict.kernels.row_tiles import CLAUSES as ROW_CLAUSES
+from bitverdict.kernels.row_tiles import UNFUSED_OPTIONS, row_stride, warp_threads
 
 REQUIRES: frozenset[Feature] = frozenset()
 
@@ -91,12 +91,13 @@ CLAUSES = (
 
 @gluon.jit
 def cross_entropy_kernel(
-    x, targets, loss, lse, columns, x_stride, ignore_index, share, spread, kept, SMOOTHED: gl.constexpr, BLOCK: gl.constexpr,
+    x, targets, loss, lse, columns, x_stride, ignore_index, share, spread, target_weight, HAS_SMOOTHING: gl.constexpr,
+    BLOCK: gl.constexpr,
     PER_THREAD: gl.constexpr,
 ):  # fmt: skip
     layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])
     row = gl.program_id(0).to(gl.int64)
-    largest, total, added = -float("inf"), 0.0, 0.0
+    largest, total, logit_sum = -float("inf"), 0.0, 0.0
     for start in range(0, columns, BLOCK):
         column = start + gl.arange(0, BLOCK, layout)  # (BLOCK,)
         inside = column < columns  # (BLOCK,)
@@ -104,23 +105,24 @@ def cross_entropy_kernel(
         found = gl.maximum(largest, gl.max(values, 0))
         shift = gl.where(found == -float("inf"), 0.0, found)
         total = total * gl.exp(largest - shift) + gl.sum(gl.exp(values - shift), 0)
-        if SMOOTHED:
-            added += gl.sum(gl.where(inside, values, 0.0), 0)
+        if HAS_SMOOTHING:
+            logit_sum += gl.sum(gl.where(inside, values, 0.0), 0)
         largest = found
     logarithm = gl.log(total)
     target = gl.load(targets + row)
     counted = target != ignore_index
     given = gl.load(x + row * x_stride + target, mask=counted, other=0.0).to(gl.float32)
     result = logarithm - (given - largest)
-    if SMOOTHED:
-        result = result * kept + (logarithm - (added * share - largest)) * spread
+    if HAS_SMOOTHING:
+        result = result * target_weight + (logarithm - (logit_sum * share - largest)) * spread
     gl.store(loss + row, gl.where(counted, result, 0.0))
     gl.store(lse + row, logarithm + largest)
 
 
 @gluon.jit
 def cross_entropy_backward_kernel(
-    x, targets, lse, g, dx, columns, x_stride, dx_stride, ignore_index, each, kept, SMOOTHED: gl.constexpr, BLOCK: gl.constexpr,
+    x, targets, lse, g, dx, columns, x_stride, dx_stride, ignore_index, class_weight, target_weight, HAS_SMOOTHING: gl.constexpr,
+    BLOCK: gl.constexpr,
     PER_THREAD: gl.constexpr,
 ):  # fmt: skip
     layout: gl.constexpr = gl.BlockedLayout([PER_THREAD], [warp_threads()], [gl.num_warps()], [0])
@@ -130,9 +132,9 @@ def cross_entropy_backward_kernel(
     values = gl.load(x + row * x_stride + column, mask=inside, other=-float("inf")).to(gl.float32)  # (BLOCK,)
     target = gl.load(targets + row)
     share = gl.exp(values - gl.load(lse + row))  # (BLOCK,)
-    if SMOOTHED:
-        share -= each
-    share -= gl.where(column == target, kept, 0.0)
+    if HAS_SMOOTHING:
+        share -= class_weight
+    share -= gl.where(column == target, target_weight, 0.0)
     gradient = gl.where(target != ignore_index, share * gl.load(g + row), 0.0)  # (BLOCK,)
     gl.store(dx + row * dx_stride + column, gradient.to(dx.dtype.element_ty), mask=inside)
 
@@ -148,7 +150,7 @@ def cross_entropy(
     if rows:
         cross_entropy_kernel[(rows,)](
             x, targets, loss, lse, columns, stride, ignore_index, 1 / columns, float(smoothing), 1 - float(smoothing),
-            smoothing != 0, block, per_thread, num_warps=num_warps, **AS_WRITTEN,
+            smoothing != 0, block, per_thread, num_warps=num_warps, **UNFUSED_OPTIONS,
         )  # fmt: skip
     return loss, lse
 
@@ -170,12 +172,12 @@ def cross_entropy_backward(
     if rows:
         cross_entropy_backward_kernel[(rows, triton.cdiv(columns, block))](
             x, targets, lse, g, dx, columns, stride, stride if in_place else columns, ignore_index, float(smoothing) / columns,
-            1 - float(smoothing), smoothing != 0, block, per_thread, num_warps=num_warps, **AS_WRITTEN,
+            1 - float(smoothing), smoothing != 0, block, per_thread, num_warps=num_warps, **UNFUSED_OPTIONS,
         )  # fmt: skip
     return dx
 
 
-def _legal(x: torch.Tensor, targets: torch.Tensor, smoothing: float, config: Config) -> int:
+def _legal(x: torch.Tensor, targets: torch.Tensor, label_smoothing: float, config: Config) -> int:
     """The stride of rows of `x`; ValueError for what is not legal."""
     stride = row_stride("cross_entropy", "x", x)
     rows, columns = x.shape
@@ -184,6 +186,6 @@ def _legal(x: torch.Tensor, targets: torch.Tensor, smoothing: float, config: Con
             f"cross_entropy: targets are {tuple(targets.shape)} of {targets.dtype}: must be contiguous int64 of ({rows},); "
             "convert with .long()"
         )
-    problem = Problem(rows=rows, columns=columns, dtype=element_type(x.dtype).name, smoothing=smoothing)
+    problem = Problem(rows=rows, columns=columns, dtype=element_type(x.dtype).name, smoothing=label_smoothing)
     require("cross_entropy", CLAUSES, problem, config)
     return stride

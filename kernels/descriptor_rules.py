@@ -112,23 +112,31 @@ def base_clause(matrices: Callable[[Any, Any], list[Matrix]]) -> Clause:
 
 
 def _on_units(
-    matrices: Callable[[Any, Any], list[Matrix]], elements: Callable[[Matrix], int], told: Callable[[Matrix], str], **words: str
+    matrices: Callable[[Any, Any], list[Matrix]],
+    elements: Callable[[Matrix], int],
+    describe_matrix: Callable[[Matrix], str],
+    **words: str,
 ) -> Clause:
     """So many `elements` of each matrix are a multiple of 16 bytes; `told` says one that is not."""
 
-    def off(problem, config):
+    def misaligned_matrices(problem, config):
         return [m for m in matrices(problem, config) if elements(m) * bits_of(m.dtype) // 8 % ALIGNMENT_BYTES]
 
-    return Clause(holds=lambda p, c: not off(p, c), value=lambda p, c: ", ".join(map(told, off(p, c))), layer="driver", **words)
+    return Clause(
+        holds=lambda p, c: not misaligned_matrices(p, c),
+        value=lambda p, c: ", ".join(map(describe_matrix, misaligned_matrices(p, c))),
+        layer="driver",
+        **words,
+    )
 
 
-def dtype_clause(allowed: tuple[str, ...], cost: str) -> Clause:
+def dtype_clause(allowed_types: tuple[str, ...], cost: str) -> Clause:
     """`Problem.dtype` is one that the kernel's instruction takes."""
     return Clause(
         name="element type",
-        holds=lambda p, c: p.dtype in allowed,
+        holds=lambda p, c: p.dtype in allowed_types,
         value=lambda p, c: f"dtype = {p.dtype}",
-        rule=f"the element type is one of {', '.join(allowed)}",
+        rule=f"the element type is one of {', '.join(allowed_types)}",
         remedy="convert the operands first",
         cost=cost,
         layer="verifier",

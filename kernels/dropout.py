@@ -27,8 +27,8 @@ from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import is_power_of_two
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, row_stride
 from bitverdict.kernels.row_tiles import CLAUSES as ROW_CLAUSES
+from bitverdict.kernels.row_tiles import UNFUSED_OPTIONS, row_stride
 
 REQUIRES: frozenset[Feature] = frozenset()
 
@@ -96,15 +96,15 @@ def dropout_kernel(x, y, columns, x_stride, y_stride, p, scale, key, BLOCK: tl.c
 
 def dropout(x: torch.Tensor, key: int, *, p: float = 0.5, block: int = 1024, num_warps: int = 4) -> torch.Tensor:
     """`x` (rows, columns) without what `key` drops, on its device and in its type. ValueError names a broken clause."""
-    return _dropped("x", x, key, p, Config(block=block, num_warps=num_warps))
+    return _launch_dropout("x", x, key, p, Config(block=block, num_warps=num_warps))
 
 
 def dropout_backward(dy: torch.Tensor, key: int, *, p: float = 0.5, block: int = 1024, num_warps: int = 4) -> torch.Tensor:
     """dX (rows, columns) of `dy` like Y, for the key and p that `dropout` took. ValueError names a broken clause."""
-    return _dropped("dy", dy, key, p, Config(block=block, num_warps=num_warps))
+    return _launch_dropout("dy", dy, key, p, Config(block=block, num_warps=num_warps))
 
 
-def _dropped(name: str, x: torch.Tensor, key: int, p: float, config: Config) -> torch.Tensor:
+def _launch_dropout(name: str, x: torch.Tensor, key: int, p: float, config: Config) -> torch.Tensor:
     stride = row_stride("dropout", name, x)
     rows, columns = x.shape
     dtype = element_type(x.dtype).name
@@ -114,6 +114,6 @@ def _dropped(name: str, x: torch.Tensor, key: int, p: float, config: Config) -> 
     if x.numel():
         grid = (rows, triton.cdiv(columns, config.block))
         dropout_kernel[grid](
-            x, y, columns, stride, columns, float(p), 1 / (1 - p), key, config.block, num_warps=config.num_warps, **AS_WRITTEN
+            x, y, columns, stride, columns, float(p), 1 / (1 - p), key, config.block, num_warps=config.num_warps, **UNFUSED_OPTIONS
         )  # fmt: skip
     return y

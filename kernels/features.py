@@ -58,18 +58,18 @@ _FEATURES: dict[str, frozenset[Feature]] = {
 }
 
 
-_SMALL, _A100, _LARGE = 99 * 1024, 163 * 1024, 227 * 1024
+_SMALL_BYTES, _A100, _LARGE_BYTES = 99 * 1024, 163 * 1024, 227 * 1024
 _SHARED_MEMORY: dict[str, int] = {
     "sm_80": _A100,
-    "sm_86": _SMALL,
+    "sm_86": _SMALL_BYTES,
     "sm_87": _A100,
-    "sm_89": _SMALL,
-    "sm_90": _LARGE,
-    "sm_100": _LARGE,
-    "sm_103": _LARGE,
-    "sm_110": _LARGE,
-    "sm_120": _SMALL,
-    "sm_121": _SMALL,
+    "sm_89": _SMALL_BYTES,
+    "sm_90": _LARGE_BYTES,
+    "sm_100": _LARGE_BYTES,
+    "sm_103": _LARGE_BYTES,
+    "sm_110": _LARGE_BYTES,
+    "sm_120": _SMALL_BYTES,
+    "sm_121": _SMALL_BYTES,
     "gfx90a": 64 * 1024,
     "gfx942": 64 * 1024,
     "gfx950": 160 * 1024,

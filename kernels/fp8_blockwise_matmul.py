@@ -31,7 +31,7 @@ from bitverdict.kernels.features import Feature
 
 REQUIRES = frozenset({Feature.MMA_SYNC, Feature.FP8_E4M3})
 OUTPUTS = ("bf16", "fp16", "fp32")
-SCALED = 128  # elements of K, and rows of B, that share a scale
+SCALE_BLOCK = 128  # elements of K, and rows of B, that share a scale
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,10 +88,10 @@ CLAUSES = (
     ),
     Clause(
         name="block of K",
-        holds=lambda p, c: 32 <= c.block_k <= SCALED,
+        holds=lambda p, c: 32 <= c.block_k <= SCALE_BLOCK,
         value=lambda p, c: f"block_k = {c.block_k}",
-        rule=f"a block of K has 32 to {SCALED} elements: one instruction or more, and one scale",
-        remedy=f"take {SCALED}",
+        rule=f"a block of K has 32 to {SCALE_BLOCK} elements: one instruction or more, and one scale",
+        remedy=f"take {SCALE_BLOCK}",
         cost="products of two scales are summed before either is applied",
     ),
     Clause(
@@ -119,7 +119,7 @@ def fp8_blockwise_matmul_kernel(
     a_stride,
     b_stride,
     c_stride,
-    SCALED: tl.constexpr,
+    SCALE_BLOCK: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -128,7 +128,7 @@ def fp8_blockwise_matmul_kernel(
     rows = (tl.program_id(1) * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)  # (BLOCK_M,)
     columns = (tl.program_id(0) * BLOCK_N + tl.arange(0, BLOCK_N)).to(tl.int64)  # (BLOCK_N,)
     inner = tl.arange(0, BLOCK_K)  # (BLOCK_K,)
-    scales = tl.cdiv(k, SCALED)  # of a row of A, and of a block of rows of B
+    scales = tl.cdiv(k, SCALE_BLOCK)  # of a row of A, and of a block of rows of B
     total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)  # (BLOCK_M, BLOCK_N)
     for block in tl.range(0, tl.cdiv(k, BLOCK_K), num_stages=STAGES):
         depth = block * BLOCK_K + inner  # (BLOCK_K,)
@@ -138,9 +138,9 @@ def fp8_blockwise_matmul_kernel(
         right = tl.load(
             b + columns[None, :] * b_stride + depth[:, None], mask=(depth < k)[:, None] & (columns < n)[None, :], other=0.0
         )  # (BLOCK_K, BLOCK_N)
-        scale = block * BLOCK_K // SCALED
+        scale = block * BLOCK_K // SCALE_BLOCK
         of_rows = tl.load(a_scale + rows * scales + scale, mask=rows < m, other=0.0)  # (BLOCK_M,)
-        of_columns = tl.load(b_scale + columns // SCALED * scales + scale, mask=columns < n)  # (BLOCK_N,)
+        of_columns = tl.load(b_scale + columns // SCALE_BLOCK * scales + scale, mask=columns < n)  # (BLOCK_N,)
         total += tl.dot(left, right) * of_rows[:, None] * of_columns[None, :]
     places = rows[:, None] * c_stride + columns[None, :]  # (BLOCK_M, BLOCK_N)
     tl.store(c + places, total.to(c.dtype.element_ty), mask=(rows < m)[:, None] & (columns < n)[None, :])
@@ -167,12 +167,12 @@ def fp8_blockwise_matmul(
             f"fp8_blockwise_matmul: shapes A {tuple(a.shape)}, B {tuple(b.shape)}: must be (M, K) and (N, K); transpose an operand"
         )
     (m, k), n, config = a.shape, b.shape[0], config or Config()
-    blocks = triton.cdiv(k, SCALED)
-    for name, scale, shape in (("a_scale", a_scale, (m, blocks)), ("b_scale", b_scale, (triton.cdiv(n, SCALED), blocks))):
+    blocks = triton.cdiv(k, SCALE_BLOCK)
+    for name, scale, shape in (("a_scale", a_scale, (m, blocks)), ("b_scale", b_scale, (triton.cdiv(n, SCALE_BLOCK), blocks))):
         if tuple(scale.shape) != shape or scale.dtype != torch.float32 or not scale.is_contiguous():
             raise ValueError(
                 f"fp8_blockwise_matmul: {name} is {tuple(scale.shape)} {scale.dtype} with strides {scale.stride()}: must be "
-                f"contiguous {shape} float32; one scale for {SCALED} elements, computed by the quantiser"
+                f"contiguous {shape} float32; one scale for {SCALE_BLOCK} elements, computed by the quantiser"
             )
     c = torch.empty((m, n), dtype=out_dtype, device=a.device) if c is None else c
     if c.shape != (m, n) or c.device != a.device:
@@ -202,7 +202,7 @@ def fp8_blockwise_matmul(
         k + problem.a_pad,
         k + problem.b_pad,
         n + problem.c_pad,
-        SCALED,
+        SCALE_BLOCK,
         config.block_m,
         config.block_n,
         config.block_k,

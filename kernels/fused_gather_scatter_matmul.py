@@ -33,7 +33,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import fence_async_shared, mbarrier, tma
 
 from bitverdict.kernels import tensor_memory
-from bitverdict.kernels.blocked_matmul import TILE_CLAUSES, described
+from bitverdict.kernels.blocked_matmul import TILE_CLAUSES, make_descriptor
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import (
     Matrix,
@@ -153,14 +153,14 @@ def row_numbers(numbers, first, count, missing, BLOCK_M: gl.constexpr):
 
 
 @gluon.jit
-def load_block(x, w, gather, rows, row, column, k, step, arrived, x_ring, w_ring, wanted, BUFFERS: gl.constexpr):
+def load_block(x, w, gather, rows, row, column, k, step, load_barriers, x_ring, w_ring, predicate, BUFFERS: gl.constexpr):
     """Starts the loads of one K block of one tile into the buffer of `step`; nothing where it is not `wanted`."""
     BLOCK_M: gl.constexpr = x_ring.shape[1]
     stage = step % BUFFERS
-    numbers = row_numbers(gather, row, gl.where(wanted, rows, 0), -1, BLOCK_M)
-    mbarrier.expect(arrived.index(stage), BLOCK_M * x.nbytes_per_cta + w.nbytes_per_cta, pred=wanted)
-    tma.async_gather(x, numbers, k, arrived.index(stage), x_ring.index(stage), pred=wanted)
-    tma.async_load(w, [k, column], arrived.index(stage), w_ring.index(stage), pred=wanted)
+    numbers = row_numbers(gather, row, gl.where(predicate, rows, 0), -1, BLOCK_M)
+    mbarrier.expect(load_barriers.index(stage), BLOCK_M * x.nbytes_per_cta + w.nbytes_per_cta, pred=predicate)
+    tma.async_gather(x, numbers, k, load_barriers.index(stage), x_ring.index(stage), pred=predicate)
+    tma.async_load(w, [k, column], load_barriers.index(stage), w_ring.index(stage), pred=predicate)
 
 
 @gluon.jit(do_not_specialize=["rows"])  # one row would be a constant, and no program for it
@@ -172,32 +172,44 @@ def fused_gather_scatter_matmul_kernel(
     x_ring = gl.allocate_shared_memory(x.dtype, [BUFFERS, BLOCK_M, BLOCK_K], x.layout)  # (BUFFERS, BLOCK_M, BLOCK_K)
     w_ring = gl.allocate_shared_memory(w.dtype, [BUFFERS, BLOCK_K, BLOCK_N], w.layout)  # (BUFFERS, BLOCK_K, BLOCK_N)
     out_tile = gl.allocate_shared_memory(out.dtype, [BLOCK_M, BLOCK_N], out.layout)  # (BLOCK_M, BLOCK_N)
-    arrived = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
+    load_barriers = gl.allocate_shared_memory(gl.int64, [BUFFERS, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(BUFFERS):
-        mbarrier.init(arrived.index(stage), count=1)
+        mbarrier.init(load_barriers.index(stage), count=1)
     sums = Accumulator.of_tile(BLOCK_M, BLOCK_N)
     tiles = GroupedTiles.of_program(rows, w.shape[1], BLOCK_M, BLOCK_N, GROUP_M)
     count = tiles.count()
-    AHEAD: gl.constexpr = BUFFERS - 1
-    blocks = gl.maximum(gl.cdiv(x.shape[1], BLOCK_K), AHEAD)  # of one tile; those past K are all zeros
+    LOOKAHEAD: gl.constexpr = BUFFERS - 1
+    blocks = gl.maximum(gl.cdiv(x.shape[1], BLOCK_K), LOOKAHEAD)  # of one tile; those past K are all zeros
 
     tile_m, tile_n = tiles.tile(0)
-    for ahead in gl.static_range(AHEAD):
+    for ahead in gl.static_range(LOOKAHEAD):
         load_block(
-            x, w, gather, rows, tile_m * BLOCK_M, tile_n * BLOCK_N, ahead * BLOCK_K, ahead, arrived, x_ring, w_ring, True, BUFFERS
+            x,
+            w,
+            gather,
+            rows,
+            tile_m * BLOCK_M,
+            tile_n * BLOCK_N,
+            ahead * BLOCK_K,
+            ahead,
+            load_barriers,
+            x_ring,
+            w_ring,
+            True,
+            BUFFERS,
         )
 
     step = 0  # blocks multiplied so far, over all tiles
     for turn in range(count):
         next_m, next_n = tiles.tile(turn + 1)
         for block in range(blocks):
-            mbarrier.wait(arrived.index(step % BUFFERS), step // BUFFERS & 1)
+            mbarrier.wait(load_barriers.index(step % BUFFERS), step // BUFFERS & 1)
             sums.settle()  # block step - 1 is over: its buffer is free
             sums = sums.multiply(x_ring.index(step % BUFFERS), w_ring.index(step % BUFFERS))
-            here = block + AHEAD < blocks
-            load_m = gl.where(here, tile_m, next_m)
-            load_n = gl.where(here, tile_n, next_n)
-            load_k = gl.where(here, block + AHEAD, block + AHEAD - blocks) * BLOCK_K
+            in_this_tile = block + LOOKAHEAD < blocks
+            load_m = gl.where(in_this_tile, tile_m, next_m)
+            load_n = gl.where(in_this_tile, tile_n, next_n)
+            load_k = gl.where(in_this_tile, block + LOOKAHEAD, block + LOOKAHEAD - blocks) * BLOCK_K
             load_block(
                 x,
                 w,
@@ -206,18 +218,18 @@ def fused_gather_scatter_matmul_kernel(
                 load_m * BLOCK_M,
                 load_n * BLOCK_N,
                 load_k,
-                step + AHEAD,
-                arrived,
+                step + LOOKAHEAD,
+                load_barriers,
                 x_ring,
                 w_ring,
-                here | (turn + 1 < count),
+                in_this_tile | (turn + 1 < count),
                 BUFFERS,
             )
             step += 1
 
         targets = row_numbers(scatter, tile_m * BLOCK_M, rows, out.shape[0], BLOCK_M)  # (BLOCK_M,); past the last: ignored
         sums.settle()
-        result, sums = sums.taken()
+        result, sums = sums.read_sums()
         tma.store_wait(pendings=0)  # the scatter of the tile before has read this buffer
         out_tile.store(result.to(out.dtype))
         fence_async_shared()
@@ -292,7 +304,7 @@ def fused_gather_scatter_matmul(
     tiles = triton.cdiv(problem.rows, block_m) * triton.cdiv(problem.n, block_n)
     fused_gather_scatter_matmul_kernel[grid_of("grouped", tiles, programs)](
         described_rows(x, block_m, block_k),
-        described(w, [block_k, block_n]),
+        make_descriptor(w, [block_k, block_n]),
         described_rows(target, block_m, block_n),
         gather,
         scatter,

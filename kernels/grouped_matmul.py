@@ -122,26 +122,26 @@ def grouped_matmul_kernel(
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
     STAGES: tl.constexpr,
-    ALIGNED: tl.constexpr,  # UNIT where every row of every group lies so many elements behind its base, else 1
+    ALIGNMENT: tl.constexpr,  # UNIT where every row of every group lies so many elements behind its base, else 1
 ):
     in_m, in_n, in_k = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)  # (BLOCK_M,), (BLOCK_N,), (BLOCK_K,)
     tile = tl.program_id(0)
-    passed = 0  # tiles of the groups before
+    tiles_before = 0  # tiles of the groups before
     a_at = tl.full((), 0, tl.int64)
     b_at = tl.full((), 0, tl.int64)
     c_at = tl.full((), 0, tl.int64)
     for group in range(groups):
         m = tl.load(sizes + 3 * group)
-        n = tl.multiple_of(tl.load(sizes + 3 * group + 1), ALIGNED)
-        k = tl.multiple_of(tl.load(sizes + 3 * group + 2), ALIGNED)
+        n = tl.multiple_of(tl.load(sizes + 3 * group + 1), ALIGNMENT)
+        k = tl.multiple_of(tl.load(sizes + 3 * group + 2), ALIGNMENT)
         tiles_n = tl.cdiv(n, BLOCK_N)
         tiles = tl.cdiv(m, BLOCK_M) * tiles_n
-        while tile < passed + tiles:
-            row = (tile - passed) // tiles_n * BLOCK_M
+        while tile < tiles_before + tiles:
+            row = (tile - tiles_before) // tiles_n * BLOCK_M
             column = tile % tiles_n * BLOCK_N  # the tiles of a row follow each other: each column once, from whichever on
             rows, columns = row + in_m < m, column + in_n < n  # (BLOCK_M,), (BLOCK_N,) whether there is such a one
-            left = a + tl.multiple_of(a_at + row.to(tl.int64) * k, ALIGNED)  # the tile's first element
-            right = b + tl.multiple_of(b_at + column, ALIGNED)
+            left = a + tl.multiple_of(a_at + row.to(tl.int64) * k, ALIGNMENT)  # the tile's first element
+            right = b + tl.multiple_of(b_at + column, ALIGNMENT)
             total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)  # (BLOCK_M, BLOCK_N)
             for block in tl.range(0, tl.cdiv(k, BLOCK_K), num_stages=STAGES):
                 depth = block * BLOCK_K + in_k < k  # (BLOCK_K,)
@@ -150,11 +150,11 @@ def grouped_matmul_kernel(
                 of_a = tl.load(lefts, mask=rows[:, None] & depth[None, :], other=0.0)  # (BLOCK_M, BLOCK_K)
                 of_b = tl.load(rights, mask=depth[:, None] & columns[None, :], other=0.0)  # (BLOCK_K, BLOCK_N)
                 total = tl.dot(of_a, of_b, total)
-            result = c + tl.multiple_of(c_at + row.to(tl.int64) * n + column, ALIGNED)
+            result = c + tl.multiple_of(c_at + row.to(tl.int64) * n + column, ALIGNMENT)
             places = result + (in_m[:, None] * n + in_n[None, :])  # (BLOCK_M, BLOCK_N)
             tl.store(places, total.to(c.dtype.element_ty), mask=rows[:, None] & columns[None, :])
             tile += tl.num_programs(0)
-        passed += tiles
+        tiles_before += tiles
         a_at += m.to(tl.int64) * k
         b_at += k.to(tl.int64) * n
         c_at += m.to(tl.int64) * n
@@ -185,10 +185,10 @@ def grouped_matmul(
             f"grouped_matmul: sizes is {tuple(sizes.shape)} {sizes.dtype} with strides {sizes.stride()}: must be contiguous "
             "(groups, 3) int32; give a row of M, N and K for each group"
         )
-    listed = [(m, n, k) for m, n, k in sizes.tolist()]
-    dtype, config, needed = same_type(a, b), config or Config(), elements(listed)
+    group_sizes = [(m, n, k) for m, n, k in sizes.tolist()]
+    dtype, config, needed = same_type(a, b), config or Config(), elements(group_sizes)
     out = element_type(out_dtype or a.dtype if c is None else c.dtype)
-    require("grouped_matmul", CLAUSES, Problem(sizes=tuple(listed), dtype=dtype, out=out.name), config)
+    require("grouped_matmul", CLAUSES, Problem(sizes=tuple(group_sizes), dtype=dtype, out=out.name), config)
     c = torch.empty(needed[2], dtype=out.torch, device=a.device) if c is None else c
     for name, tensor, due in zip("abc", (a, b, c), needed, strict=True):
         if tensor.shape != (due,) or not tensor.is_contiguous() or tensor.device != a.device:
@@ -196,20 +196,20 @@ def grouped_matmul(
                 f"grouped_matmul: {name} is {tuple(tensor.shape)} on {tensor.device} with strides {tensor.stride()}: must be flat, "
                 f"contiguous, with the {due} elements that sizes says, on {a.device}; concatenate the groups"
             )
-    tiles = sum(triton.cdiv(m, config.block_m) * triton.cdiv(n, config.block_n) for m, n, k in listed)
+    tiles = sum(triton.cdiv(m, config.block_m) * triton.cdiv(n, config.block_n) for m, n, k in group_sizes)
     if tiles:
-        aligned = UNIT if all(n % UNIT == k % UNIT == 0 for m, n, k in listed) else 1
+        alignment = UNIT if all(n % UNIT == k % UNIT == 0 for m, n, k in group_sizes) else 1
         grouped_matmul_kernel[(min(config.programs or multiprocessors(), tiles),)](
             a,
             b,
             c,
             sizes,
-            len(listed),
+            len(group_sizes),
             config.block_m,
             config.block_n,
             config.block_k,
             config.stages,
-            aligned,
+            alignment,
             num_warps=config.num_warps,
         )
     return c

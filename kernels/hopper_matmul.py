@@ -33,7 +33,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait
 
-from bitverdict.kernels.blocked_matmul import TILE_CLAUSES, described
+from bitverdict.kernels.blocked_matmul import TILE_CLAUSES, make_descriptor
 from bitverdict.kernels.clauses import Clause, require, require_features
 from bitverdict.kernels.descriptor_rules import (
     Matrix,
@@ -152,20 +152,20 @@ CLAUSES = (
 
 
 @gluon.constexpr_function
-def accumulated(block_n, bits, num_warps):
+def accumulator_layout(block_n, bits, num_warps):
     """wgmma's accumulator: 16 rows a warp, the warps below one another, as wide as the tile; K of an instruction is 32 bytes."""
     return gl.NVMMADistributedLayout(version=[3, 0], warps_per_cta=[num_warps, 1], instr_shape=[16, min(block_n, 256), 256 // bits])
 
 
 @gluon.jit
-def load_block(a_matrix, b_matrix, row, column, k, arrived, a_tile, b_tile, TRANSPOSE_B: gl.constexpr):
+def load_block(a_matrix, b_matrix, row, column, k, load_barrier, a_tile, b_tile, TRANSPOSE_B: gl.constexpr):
     """Starts the loads of one K block; `arrived` completes when both are in."""
-    mbarrier.expect(arrived, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)
-    tma.async_load(a_matrix, [row, k], arrived, a_tile)
+    mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)
+    tma.async_load(a_matrix, [row, k], load_barrier, a_tile)
     if TRANSPOSE_B:
-        tma.async_load(b_matrix, [column, k], arrived, b_tile)
+        tma.async_load(b_matrix, [column, k], load_barrier, b_tile)
     else:
-        tma.async_load(b_matrix, [k, column], arrived, b_tile)
+        tma.async_load(b_matrix, [k, column], load_barrier, b_tile)
 
 
 @gluon.jit
@@ -183,54 +183,54 @@ def hopper_matmul_kernel(a_matrix, b_matrix, c_matrix, TRANSPOSE_B: gl.constexpr
     b_ring = gl.allocate_shared_memory(
         b_matrix.dtype, [STAGES] + b_matrix.block_shape, b_matrix.layout
     )  # (STAGES, BLOCK_K, BLOCK_N)
-    arrived = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for first in gl.static_range(STAGES):
-        mbarrier.init(arrived.index(first), count=1)
+    load_barriers = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    for slot in gl.static_range(STAGES):
+        mbarrier.init(load_barriers.index(slot), count=1)
 
     blocks = gl.cdiv(a_matrix.shape[1], BLOCK_K)
-    for first in gl.static_range(STAGES):
-        if first < blocks:
+    for slot in gl.static_range(STAGES):
+        if slot < blocks:
             load_block(
                 a_matrix,
                 b_matrix,
                 row,
                 column,
-                first * BLOCK_K,
-                arrived.index(first),
-                a_ring.index(first),
-                b_ring.index(first),
+                slot * BLOCK_K,
+                load_barriers.index(slot),
+                a_ring.index(slot),
+                b_ring.index(slot),
                 TRANSPOSE_B,
             )
 
     sums = gl.zeros(
-        [BLOCK_M, BLOCK_N], gl.float32, accumulated(BLOCK_N, a_matrix.dtype.primitive_bitwidth, gl.num_warps())
+        [BLOCK_M, BLOCK_N], gl.float32, accumulator_layout(BLOCK_N, a_matrix.dtype.primitive_bitwidth, gl.num_warps())
     )  # (BLOCK_M, BLOCK_N)
     for block in range(blocks):
         stage = block % STAGES
-        mbarrier.wait(arrived.index(stage), block // STAGES & 1)
+        mbarrier.wait(load_barriers.index(stage), block // STAGES & 1)
         if TRANSPOSE_B:
             b = b_ring.index(stage).permute((1, 0))  # (BLOCK_K, BLOCK_N): a view
         else:
             b = b_ring.index(stage)
         sums = warpgroup_mma(a_ring.index(stage), b, sums, is_async=True)
         sums = warpgroup_mma_wait(UNDER_WAY, deps=(sums,))
-        freed = block - UNDER_WAY  # its multiplication is over, in this group of four warps
-        if (freed >= 0) & (freed + STAGES < blocks):
+        free_block = block - UNDER_WAY  # its multiplication is over, in this group of four warps
+        if (free_block >= 0) & (free_block + STAGES < blocks):
             gl.barrier()  # and now in every group
             load_block(
                 a_matrix,
                 b_matrix,
                 row,
                 column,
-                (freed + STAGES) * BLOCK_K,
-                arrived.index(freed % STAGES),
-                a_ring.index(freed % STAGES),
-                b_ring.index(freed % STAGES),
+                (free_block + STAGES) * BLOCK_K,
+                load_barriers.index(free_block % STAGES),
+                a_ring.index(free_block % STAGES),
+                b_ring.index(free_block % STAGES),
                 TRANSPOSE_B,
             )
     sums = warpgroup_mma_wait(0, deps=(sums,))
     for last in gl.static_range(STAGES):
-        mbarrier.invalidate(arrived.index(last))  # the tile of C may be laid over the barriers
+        mbarrier.invalidate(load_barriers.index(last))  # the tile of C may be laid over the barriers
 
     c_tile = gl.allocate_shared_memory(c_matrix.dtype, c_matrix.block_shape, c_matrix.layout)  # (BLOCK_M, BLOCK_N)
     c_tile.store(sums.to(c_matrix.dtype))
@@ -286,9 +286,9 @@ def hopper_matmul(
     require_bases("hopper_matmul", B=b, C=target)
     grid = (triton.cdiv(problem.m, block_m), triton.cdiv(problem.n, block_n))
     hopper_matmul_kernel[grid](
-        described(a, [block_m, block_k]),
-        described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
-        described(target, [block_m, block_n]),
+        make_descriptor(a, [block_m, block_k]),
+        make_descriptor(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
+        make_descriptor(target, [block_m, block_n]),
         transpose_b,
         stages,
         num_warps=num_warps,

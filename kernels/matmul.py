@@ -13,10 +13,10 @@ Preconditions, and what each costs when broken:
   operand: without it the last tile reads past the end. The values read twice are thrown away by the store's mask. AMD targets
   take the same path.
 - The tail of K is masked with zeros unless ``EVEN_K``: without it the next row's elements are added.
-- Offsets are 32-bit unless ``WIDE``: past 2^31 elements they would wrap to addresses before the operand.
-- With ``DESCRIBED`` the tiles come by TMA, which supplies zeros outside the operand: `kernels/matmul_descriptors.py` is that form,
-  with its own preconditions. The tuner tries such configurations only where they can be had; asked for by name elsewhere, the
-  launcher refuses. The words are those of the same tile loaded by pointers.
+- Offsets are 32-bit unless ``WIDE_OFFSETS``: past 2^31 elements they would wrap to addresses before the operand.
+- With ``USE_DESCRIPTORS`` the tiles come by TMA, which supplies zeros outside the operand: `kernels/matmul_descriptors.py` is
+that form, with its own preconditions. The tuner tries such configurations only where they can be had; asked for by name
+elsewhere, the launcher refuses. The words are those of the same tile loaded by pointers.
 
 Choices that decide bits:
 
@@ -200,8 +200,8 @@ def matmul_kernel(
     m, n, k,
     stride_am, stride_ak, stride_bk, stride_bn, stride_cm, stride_cn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr, EVEN_K: tl.constexpr,
-    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, ACCUMULATOR: tl.constexpr, WIDE: tl.constexpr,
-    DESCRIBED: tl.constexpr, B_TURNED: tl.constexpr,  # B's descriptor is that of its transpose
+    ACTIVATION: tl.constexpr, PRECISION: tl.constexpr, ACCUMULATOR: tl.constexpr, WIDE_OFFSETS: tl.constexpr,
+    USE_DESCRIPTORS: tl.constexpr, B_TURNED: tl.constexpr,  # B's descriptor is that of its transpose
     LAYOUT: tl.constexpr,  # read by nobody here: part of the autotuner's key
 ):
     # fmt: on
@@ -230,7 +230,7 @@ def matmul_kernel(
     b_steps = steps
     a_advance = BLOCK_K
     b_advance = BLOCK_K
-    if WIDE:
+    if WIDE_OFFSETS:
         rows = rows.to(tl.int64)
         columns = columns.to(tl.int64)
         a_rows = a_rows.to(tl.int64)
@@ -244,7 +244,7 @@ def matmul_kernel(
 
     accumulator = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACCUMULATOR)
     for block in range(tl.cdiv(k, BLOCK_K)):
-        if DESCRIBED:
+        if USE_DESCRIPTORS:
             a, b = tiles_at(a_tiles, b_tiles, tile_row, tile_column, block, BLOCK_M, BLOCK_N, BLOCK_K, B_TURNED)
         elif EVEN_K:
             a = tl.load(a_ptrs)
@@ -254,7 +254,7 @@ def matmul_kernel(
             a = tl.load(a_ptrs, mask=steps[None, :] < left, other=0.0)
             b = tl.load(b_ptrs, mask=steps[:, None] < left, other=0.0)
         accumulator = tl.dot(a, b, accumulator, input_precision=PRECISION, out_dtype=ACCUMULATOR)
-        if not DESCRIBED:
+        if not USE_DESCRIPTORS:
             a_ptrs += a_advance * stride_ak
             b_ptrs += b_advance * stride_bk
 
@@ -273,14 +273,14 @@ def matmul(a: torch.Tensor, b: torch.Tensor, activation: str = "", *, out_dtype:
     Returns (m, n), contiguous, on a's device. ValueError with value, rule and remedy for anything else, before any launch.
     `winner()` tells afterwards which configuration ran.
     """
-    problem = _checked(a, b, activation, out_dtype, precision)
+    problem = _check_operands(a, b, activation, out_dtype, precision)
     return _launch(a, b, problem, None)
 
 
 def matmul_configured(a: torch.Tensor, b: torch.Tensor, activation: str, out_dtype: torch.dtype | None, config: Config,
                       precision: str = "tf32") -> torch.Tensor:
     """As `matmul`, with this configuration and no tuning: the same jitted function."""
-    problem = _checked(a, b, activation, out_dtype, precision)
+    problem = _check_operands(a, b, activation, out_dtype, precision)
     return _launch(a, b, problem, config)
 
 
@@ -293,15 +293,15 @@ _winner: list[Config] = []
 
 
 @functools.cache
-def _tuner(backend: str, described: bool = False, small: bool = False):
+def _tuner(backend: str, described: bool = False, small_problem: bool = False):
     """The autotuner over `configurations(backend)`, and `HOPPER_CONFIGS` where TMA can bring the operands; `small`: timed by
     `_through_a_graph`. Element types of all operands are part of Triton's own key; the layout is ours: a tile that is best for a
     row-major operand need not be best for its transpose, and the winner decides the bits."""
     chosen = configurations(backend) + (HOPPER_CONFIGS if described else ())
     hook = set_boxes if described else None
-    timed = _through_a_graph if small and backend == "cuda" else None  # None: Triton's own
+    timed = _through_a_graph if small_problem and backend == "cuda" else None  # None: Triton's own
     configs = [triton.Config(_meta(c), num_warps=c.num_warps, num_stages=c.num_stages, pre_hook=hook) for c in chosen]
-    return triton.autotune(configs=configs, key=["m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION", "WIDE"],
+    return triton.autotune(configs=configs, key=["m", "n", "k", "LAYOUT", "ACTIVATION", "PRECISION", "WIDE_OFFSETS"],
                            do_bench=timed)(matmul_kernel)
 
 
@@ -316,7 +316,7 @@ def _through_a_graph(call: Callable[[], object], quantiles: tuple[float, ...]) -
 
 def _meta(config: Config) -> dict[str, int]:
     meta = {"BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "BLOCK_K": config.block_k, "GROUP_M": config.group_m,
-            "DESCRIBED": config.loads == "descriptors"}
+            "USE_DESCRIPTORS": config.loads == "descriptors"}
     return meta | ({"waves_per_eu": config.waves_per_eu} if config.waves_per_eu else {})
 
 
@@ -338,14 +338,14 @@ def _launch(a: torch.Tensor, b: torch.Tensor, problem: Problem, config: Config |
     kernel[grid](a, b, c, *tiles, problem.m, problem.n, problem.k, *a.stride(), *b.stride(), *c.stride(),
                  ACTIVATION=problem.activation, PRECISION=_precision(problem),
                  ACCUMULATOR=tl.int32 if problem.dtype == "int8" else tl.float32,
-                 WIDE=_reach(a, b, c) >= 2**31, LAYOUT=f"{_order(a)} {_order(b)}", B_TURNED=is_turned(b),
+                 WIDE_OFFSETS=_reach(a, b, c) >= 2**31, LAYOUT=f"{_order(a)} {_order(b)}", B_TURNED=is_turned(b),
                  **launch)
     if config is None:
         best = kernel.best_config
         _winner[:] = [Config(block_m=best.kwargs["BLOCK_M"], block_n=best.kwargs["BLOCK_N"], block_k=best.kwargs["BLOCK_K"],
                              group_m=best.kwargs["GROUP_M"], num_warps=best.num_warps, num_stages=best.num_stages,
                              waves_per_eu=best.kwargs.get("waves_per_eu", 0),
-                             loads="descriptors" if best.kwargs["DESCRIBED"] else "pointers")]
+                             loads="descriptors" if best.kwargs["USE_DESCRIPTORS"] else "pointers")]
     return c
 
 
@@ -368,7 +368,7 @@ def _precision(problem: Problem) -> str | None:
     return problem.precision if problem.dtype == "fp32" else None
 
 
-def _checked(a: torch.Tensor, b: torch.Tensor, activation: str, out_dtype: torch.dtype | None, precision: str) -> Problem:
+def _check_operands(a: torch.Tensor, b: torch.Tensor, activation: str, out_dtype: torch.dtype | None, precision: str) -> Problem:
     for name, operand in (("a", a), ("b", b)):
         if not isinstance(operand, torch.Tensor):
             raise ValueError(f"matmul: {name} is a {type(operand).__name__}: it must be a torch.Tensor; "
@@ -395,10 +395,14 @@ def _name(dtype: torch.dtype) -> str:
 
 def _check_device(a: torch.Tensor) -> None:
     try:
-        wanted = driver.active.get_active_torch_device()
+        active_device = driver.active.get_active_torch_device()
     except RuntimeError as error:  # Triton found no driver at all
         raise ValueError(f"matmul: a is on {a.device} and Triton finds no GPU here ({error}): a kernel runs where its operands "
                          'lie; move them to a GPU, or run under bitverdict.harness.emulator.emulated("sm_90")') from error
-    taken = {wanted.type, "cpu"} if getattr(driver.active, "takes_cpu_tensors", False) else {wanted.type}  # a model of a GPU may
+    # a model of a GPU may
+    taken = {active_device.type, "cpu"} if getattr(driver.active, "takes_cpu_tensors", False) else {active_device.type}
     if a.device.type not in taken:
-        raise ValueError(f"matmul: a is on {a.device}: the active target takes operands on {wanted.type}; move a and b there")
+        raise ValueError(
+            f"matmul: a is on {a.device}: the active target takes operands on "
+            f"{active_device.type}; move a and b there"
+        )

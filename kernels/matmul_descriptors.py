@@ -46,7 +46,7 @@ def descriptors_of(a: torch.Tensor, b: torch.Tensor) -> tuple[TensorDescriptor, 
     target, turned = driver.active.get_current_target(), is_turned(b)
     held = (a, b.T if turned else b)
     able = target.backend == "cuda" and target.arch >= 90 and (turned or b.dtype.itemsize == 2)
-    if not able or not all(_aligned(operand) for operand in held):
+    if not able or not all(_fits_tensor_map(operand) for operand in held):
         return None, None
     made = [TensorDescriptor(operand, list(operand.shape), list(operand.stride()), [1, 16]) for operand in held]
     return made[0], made[1]
@@ -73,7 +73,7 @@ def require_descriptors(made: tuple, config_name: str, a: torch.Tensor, b: torch
                          'take a configuration that loads by "pointers"')  # fmt: skip
 
 
-def _aligned(operand: torch.Tensor) -> bool:
+def _fits_tensor_map(operand: torch.Tensor) -> bool:
     """Whether a tensor map can be made: rows of consecutive elements, each on a 16-byte boundary."""
     starts = operand.data_ptr() % 16 == 0 and operand.stride(0) * operand.dtype.itemsize % 16 == 0
     return operand.numel() > 0 and operand.stride(1) == 1 and operand.stride(0) >= operand.shape[1] and starts

@@ -23,15 +23,15 @@ class Accumulator:
     """A tile of sums in tensor memory. Every method returns the wrapper to go on with; the old one is stale."""
 
     cells: tensor_memory_descriptor
-    done: gl.shared_memory_descriptor
-    issued: gl.tensor
+    barrier: gl.shared_memory_descriptor
+    issue_count: gl.tensor
     keeps: gl.tensor
 
     @gluon.constexpr_function
     def __init__(self, cells, done, issued, keeps):
         self.cells = cells
-        self.done = done
-        self.issued = issued
+        self.barrier = done
+        self.issue_count = issued
         self.keeps = keeps
 
     @gluon.jit
@@ -47,15 +47,15 @@ class Accumulator:
         """Issues sums (+)= a b, a (BLOCK_M, BLOCK_K), b (BLOCK_K, BLOCK_N) in shared memory, which stay untouched until
         `settled`."""
         tcgen05_mma(a, b, self.cells, use_acc=self.keeps)
-        tcgen05_commit(self.done)
-        return Accumulator(self.cells, self.done, self.issued + 1, gl.to_tensor(True))
+        tcgen05_commit(self.barrier)
+        return Accumulator(self.cells, self.barrier, self.issue_count + 1, gl.to_tensor(True))
 
     @gluon.jit
     def settle(self):
         """Waits until every product issued so far is over; at once where there was none: of a new barrier the phase before is."""
-        mbarrier.wait(self.done, (self.issued + 1) & 1)
+        mbarrier.wait(self.barrier, (self.issue_count + 1) & 1)
 
     @gluon.jit
-    def taken(self):
+    def read_sums(self):
         """The settled sums (BLOCK_M, BLOCK_N) in registers, and the wrapper, whose next product replaces them."""
-        return self.cells.load(), Accumulator(self.cells, self.done, self.issued, gl.to_tensor(False))
+        return self.cells.load(), Accumulator(self.cells, self.barrier, self.issue_count, gl.to_tensor(False))

@@ -35,7 +35,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.ampere import async_copy, mma_v2
 
 from bitverdict.kernels import ampere_gemm
-from bitverdict.kernels.ampere_gemm import COPY_ELEMENTS, accumulated, copied, swizzled
+from bitverdict.kernels.ampere_gemm import COPY_ELEMENTS, accumulator_layout, copy_layout, swizzled_layout
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import (
     Matrix,
@@ -123,44 +123,44 @@ def row_numbers(numbers, first, count, layout: gl.constexpr, BLOCK_M: gl.constex
 
 
 @gluon.jit
-def load_x(x, chunks_in_row, numbers, table_rows, k, columns, buffer, WHOLE: gl.constexpr, COPIED: gl.constexpr):
+def load_x(x, chunks_in_row, numbers, table_rows, k, columns, buffer, WHOLE_BLOCK: gl.constexpr, USE_CP_ASYNC: gl.constexpr):
     """K elements of the rows `numbers` into `buffer` (BLOCK_M, BLOCK_K), zeros where there is none: of a `WHOLE` block of K by
     cp.async where `COPIED`, else through registers."""
     BLOCK_K: gl.constexpr = buffer.shape[1]
-    layout: gl.constexpr = copied(BLOCK_K, gl.num_warps(), CHUNK)
+    layout: gl.constexpr = copy_layout(BLOCK_K, gl.num_warps(), CHUNK)
     column = k + gl.arange(0, BLOCK_K, gl.SliceLayout(0, layout))  # (BLOCK_K,)
     # Strides come in chunks of 8 elements: the compiler then knows that every row starts on 16 bytes.
     places = x + numbers.to(gl.int64)[:, None] * (chunks_in_row * CHUNK) + column[None, :]  # (BLOCK_M, BLOCK_K)
     there = (numbers >= 0) & (numbers < table_rows)  # (BLOCK_M,)
-    wanted = there[:, None] if WHOLE else there[:, None] & (column < columns)[None, :]  # (BLOCK_M, BLOCK_K)
-    if WHOLE and COPIED:
+    wanted = there[:, None] if WHOLE_BLOCK else there[:, None] & (column < columns)[None, :]  # (BLOCK_M, BLOCK_K)
+    if WHOLE_BLOCK and USE_CP_ASYNC:
         async_copy.async_load(buffer, places, mask=wanted)
     else:
         buffer.store(gl.load(places, mask=wanted, other=0.0))
 
 
 @gluon.jit
-def load_w(w, chunks_in_row, k, rows, first, columns, buffer, WHOLE: gl.constexpr, COPIED: gl.constexpr):
+def load_w(w, chunks_in_row, k, rows, first_column, columns, buffer, WHOLE_BLOCK: gl.constexpr, USE_CP_ASYNC: gl.constexpr):
     """W from (k, first) on into `buffer` (BLOCK_K, BLOCK_N), zeros outside: of a `WHOLE` block of K, and a multiple of 8 columns,
     by cp.async where `COPIED`, else through registers."""
     BLOCK_K: gl.constexpr = buffer.shape[0]
     BLOCK_N: gl.constexpr = buffer.shape[1]
-    layout: gl.constexpr = copied(BLOCK_N, gl.num_warps(), CHUNK)
+    layout: gl.constexpr = copy_layout(BLOCK_N, gl.num_warps(), CHUNK)
     row = k + gl.arange(0, BLOCK_K, gl.SliceLayout(1, layout))  # (BLOCK_K,)
-    column = first + gl.arange(0, BLOCK_N, gl.SliceLayout(0, layout))  # (BLOCK_N,)
+    column = first_column + gl.arange(0, BLOCK_N, gl.SliceLayout(0, layout))  # (BLOCK_N,)
     places = w + row.to(gl.int64)[:, None] * (chunks_in_row * CHUNK) + column[None, :]  # (BLOCK_K, BLOCK_N)
-    if WHOLE:  # by chunks, as it is moved
-        wanted = (column // CHUNK < columns // CHUNK)[None, :]  # (1, BLOCK_N)
+    if WHOLE_BLOCK:  # by chunks, as it is moved
+        mask = (column // CHUNK < columns // CHUNK)[None, :]  # (1, BLOCK_N)
     else:
-        wanted = (row < rows)[:, None] & (column < columns)[None, :]  # (BLOCK_K, BLOCK_N)
-    if WHOLE and COPIED:
-        async_copy.async_load(buffer, places, mask=wanted)
+        mask = (row < rows)[:, None] & (column < columns)[None, :]  # (BLOCK_K, BLOCK_N)
+    if WHOLE_BLOCK and USE_CP_ASYNC:
+        async_copy.async_load(buffer, places, mask=mask)
     else:
-        buffer.store(gl.load(places, mask=wanted, other=0.0))
+        buffer.store(gl.load(places, mask=mask, other=0.0))
 
 
 @gluon.jit
-def multiplied(x_buffer, w_buffer, sums):
+def multiply_buffers(x_buffer, w_buffer, sums):
     """sums + X W of one buffer: (BLOCK_M, BLOCK_K) by (BLOCK_K, BLOCK_N)."""
     left: gl.constexpr = gl.DotOperandLayout(0, sums.type.layout, 2)
     right: gl.constexpr = gl.DotOperandLayout(1, sums.type.layout, 2)
@@ -188,16 +188,16 @@ def pointer_gather_scatter_matmul_kernel(
     GROUP_M: gl.constexpr,
     STAGES: gl.constexpr,
     CHUNKS_OF_N: gl.constexpr,
-    COPIED: gl.constexpr,
+    USE_CP_ASYNC: gl.constexpr,
 ):
     x_ring = gl.allocate_shared_memory(
-        x.dtype.element_ty, [STAGES, BLOCK_M, BLOCK_K], swizzled(BLOCK_K, CHUNK)
+        x.dtype.element_ty, [STAGES, BLOCK_M, BLOCK_K], swizzled_layout(BLOCK_K, CHUNK)
     )  # (STAGES, BLOCK_M, BLOCK_K)
     w_ring = gl.allocate_shared_memory(
-        w.dtype.element_ty, [STAGES, BLOCK_K, BLOCK_N], swizzled(BLOCK_N, CHUNK)
+        w.dtype.element_ty, [STAGES, BLOCK_K, BLOCK_N], swizzled_layout(BLOCK_N, CHUNK)
     )  # (STAGES, BLOCK_K, BLOCK_N)
-    in_registers: gl.constexpr = accumulated(BLOCK_M, gl.num_warps())
-    by_rows: gl.constexpr = copied(BLOCK_K, gl.num_warps(), CHUNK)
+    in_registers: gl.constexpr = accumulator_layout(BLOCK_M, gl.num_warps())
+    by_rows: gl.constexpr = copy_layout(BLOCK_K, gl.num_warps(), CHUNK)
     tiles = GroupedTiles.of_program(rows, n, BLOCK_M, BLOCK_N, GROUP_M)
     blocks = k // BLOCK_K  # whole ones
 
@@ -208,19 +208,19 @@ def pointer_gather_scatter_matmul_kernel(
         sums = gl.zeros([BLOCK_M, BLOCK_N], gl.float32, in_registers)  # (BLOCK_M, BLOCK_N)
         for first in gl.static_range(STAGES):
             if first < blocks:
-                load_x(x, x_chunks, numbers, table_rows, first * BLOCK_K, k, x_ring.index(first), True, COPIED)
-                load_w(w, w_chunks, first * BLOCK_K, k, column, n, w_ring.index(first), CHUNKS_OF_N, COPIED)
+                load_x(x, x_chunks, numbers, table_rows, first * BLOCK_K, k, x_ring.index(first), True, USE_CP_ASYNC)
+                load_w(w, w_chunks, first * BLOCK_K, k, column, n, w_ring.index(first), CHUNKS_OF_N, USE_CP_ASYNC)
                 async_copy.commit_group()
 
         for block in range(blocks - STAGES):
             async_copy.wait_group(STAGES - 1)
             gl.barrier()
             stage = block % STAGES
-            sums = multiplied(x_ring.index(stage), w_ring.index(stage), sums)
+            sums = multiply_buffers(x_ring.index(stage), w_ring.index(stage), sums)
             gl.barrier()
             later = (block + STAGES) * BLOCK_K
-            load_x(x, x_chunks, numbers, table_rows, later, k, x_ring.index(stage), True, COPIED)
-            load_w(w, w_chunks, later, k, column, n, w_ring.index(stage), CHUNKS_OF_N, COPIED)
+            load_x(x, x_chunks, numbers, table_rows, later, k, x_ring.index(stage), True, USE_CP_ASYNC)
+            load_w(w, w_chunks, later, k, column, n, w_ring.index(stage), CHUNKS_OF_N, USE_CP_ASYNC)
             async_copy.commit_group()
 
         for consumed in gl.static_range(STAGES):
@@ -228,14 +228,14 @@ def pointer_gather_scatter_matmul_kernel(
             if left >= 0:
                 async_copy.wait_group(STAGES - 1 - consumed)  # the drain rule: the groups of the blocks after this one
                 gl.barrier()
-                sums = multiplied(x_ring.index(left % STAGES), w_ring.index(left % STAGES), sums)
+                sums = multiply_buffers(x_ring.index(left % STAGES), w_ring.index(left % STAGES), sums)
 
         if blocks * BLOCK_K < k:
             gl.barrier()
-            load_x(x, x_chunks, numbers, table_rows, blocks * BLOCK_K, k, x_ring.index(0), False, COPIED)
-            load_w(w, w_chunks, blocks * BLOCK_K, k, column, n, w_ring.index(0), False, COPIED)
+            load_x(x, x_chunks, numbers, table_rows, blocks * BLOCK_K, k, x_ring.index(0), False, USE_CP_ASYNC)
+            load_w(w, w_chunks, blocks * BLOCK_K, k, column, n, w_ring.index(0), False, USE_CP_ASYNC)
             gl.barrier()
-            sums = multiplied(x_ring.index(0), w_ring.index(0), sums)
+            sums = multiply_buffers(x_ring.index(0), w_ring.index(0), sums)
 
         targets = row_numbers(scatter, tile_m * BLOCK_M, rows, in_registers, BLOCK_M)  # (BLOCK_M,)
         columns = column + gl.arange(0, BLOCK_N, gl.SliceLayout(0, in_registers))  # (BLOCK_N,)

@@ -28,8 +28,8 @@ from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import is_power_of_two
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, row_stride
 from bitverdict.kernels.row_tiles import CLAUSES as ROW_CLAUSES
+from bitverdict.kernels.row_tiles import UNFUSED_OPTIONS, row_stride
 
 REQUIRES: frozenset[Feature] = frozenset()
 FORMATS = {"mxfp4": 32, "mxfp8_e4m3": 32, "mxfp8_e5m2": 32, "nvfp4": 16}
@@ -116,22 +116,22 @@ def quantize_mxfp_kernel(
         scale = tl.div_rn(top, 6.0 * tensor_scale).to(tl.float8e4nv)  # (BLOCKS,) saturates
         divisor = scale.to(tl.float32) * tensor_scale  # (BLOCKS,)
         divisor = tl.where(divisor > 0, divisor, float("inf"))  # (BLOCKS,) zeros of the values' signs
-        scaled = tl.div_rn(values, tl.broadcast_to(divisor[:, None], (BLOCKS, SIZE)))  # (BLOCKS, SIZE)
+        scaled_values = tl.div_rn(values, tl.broadcast_to(divisor[:, None], (BLOCKS, SIZE)))  # (BLOCKS, SIZE)
         code = tl.where(finite, scale.to(tl.uint8, bitcast=True), 0x7F).to(tl.uint8)  # (BLOCKS,)
     else:
         EMAX: tl.constexpr = 2 if FORMAT == "mxfp4" else (8 if FORMAT == "mxfp8_e4m3" else 15)
         exponent = tl.maximum((largest >> 23) - EMAX, 0)  # (BLOCKS,)
         power = (254 - exponent << 23).to(tl.float32, bitcast=True)  # (BLOCKS,) 2^-s
-        scaled = values * power[:, None]  # (BLOCKS, SIZE)
+        scaled_values = values * power[:, None]  # (BLOCKS, SIZE)
         code = tl.where(finite, exponent, 0xFF).to(tl.uint8)  # (BLOCKS,)
     place = scales + row * scale_stride + block  # (BLOCKS,)
     tl.store(place, code.to(scales.dtype.element_ty, bitcast=True), mask=block * SIZE < columns)
     if FORMAT == "mxfp4" or FORMAT == "nvfp4":
-        low, high = tl.split(e2m1_codes(scaled).reshape((BLOCKS, SIZE // 2, 2)))  # (BLOCKS, SIZE / 2) each
+        low, high = tl.split(e2m1_codes(scaled_values).reshape((BLOCKS, SIZE // 2, 2)))  # (BLOCKS, SIZE / 2) each
         byte = block[:, None] * (SIZE // 2) + tl.arange(0, SIZE // 2)[None, :]  # (BLOCKS, SIZE / 2)
         tl.store(elements + row * element_stride + byte, low | high << 4, mask=byte * 2 < columns)
     else:
-        made = scaled.to(elements.dtype.element_ty)  # (BLOCKS, SIZE) saturates
+        made = scaled_values.to(elements.dtype.element_ty)  # (BLOCKS, SIZE) saturates
         tl.store(elements + row * element_stride + column, made, mask=column < columns)
 
 
@@ -161,6 +161,6 @@ def quantize_mxfp(
     if x.numel():
         quantize_mxfp_kernel[(rows, triton.cdiv(columns, block))](
             x, elements, scales, columns, stride, width, blocks, float(tensor_scale), format, block // size, size,
-            num_warps=num_warps, **AS_WRITTEN,
+            num_warps=num_warps, **UNFUSED_OPTIONS,
         )  # fmt: skip
     return elements, scales

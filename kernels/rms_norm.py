@@ -28,8 +28,8 @@ from triton.experimental.gluon import language as gl
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, block_of, row_stride, same_shape, warp_threads
 from bitverdict.kernels.row_tiles import CLAUSES as ROW_CLAUSES
+from bitverdict.kernels.row_tiles import UNFUSED_OPTIONS, block_of, row_stride, same_shape, warp_threads
 
 REQUIRES: frozenset[Feature] = frozenset()
 EPS = 2.0**-20
@@ -93,13 +93,13 @@ def rms_norm_backward_kernel(
     part = gl.zeros([BLOCK], gl.float32, layout)  # (BLOCK,)
     for step in range(ROWS):
         row = program * ROWS + step
-        here = inside & (row < rows)  # (BLOCK,)
-        values = gl.load(x + row * x_stride + column, mask=here, other=0.0).to(gl.float32)  # (BLOCK,)
-        given = gl.load(dy + row * dy_stride + column, mask=here, other=0.0).to(gl.float32)  # (BLOCK,)
+        row_mask = inside & (row < rows)  # (BLOCK,)
+        values = gl.load(x + row * x_stride + column, mask=row_mask, other=0.0).to(gl.float32)  # (BLOCK,)
+        given = gl.load(dy + row * dy_stride + column, mask=row_mask, other=0.0).to(gl.float32)  # (BLOCK,)
         inverse = gl.load(r + row, mask=row < rows, other=0.0)
         scaled = given * scale  # (BLOCK,)
         along = inverse * inverse * share * gl.sum(scaled * values, 0)
-        gl.store(dx + row * dx_stride + column, (inverse * (scaled - values * along)).to(dx.dtype.element_ty), mask=here)
+        gl.store(dx + row * dx_stride + column, (inverse * (scaled - values * along)).to(dx.dtype.element_ty), mask=row_mask)
         part += given * values * inverse
     gl.store(parts + program * columns + column, part, mask=inside)
 
@@ -127,7 +127,8 @@ def rms_norm(
     r = torch.empty(rows, dtype=torch.float32, device=x.device)
     if rows:
         rms_norm_kernel[(rows,)](
-            x, w, y, r, columns, stride, columns, 1 / columns, eps, block_of(columns), per_thread, num_warps=num_warps, **AS_WRITTEN
+            x, w, y, r, columns, stride, columns, 1 / columns, eps, block_of(columns), per_thread, num_warps=num_warps,
+            **UNFUSED_OPTIONS
         )  # fmt: skip
     return y, r
 
@@ -147,10 +148,12 @@ def rms_norm_backward(
     if rows:
         rms_norm_backward_kernel[(programs,)](
             x, w, dy, r, dx, parts, rows, columns, stride, row_stride("rms_norm", "dy", dy), columns, 1 / columns,
-            block_of(columns), per_thread, rows_per_program, num_warps=num_warps, **AS_WRITTEN,
+            block_of(columns), per_thread, rows_per_program, num_warps=num_warps, **UNFUSED_OPTIONS,
         )  # fmt: skip
     block = min(block_of(columns), 512)
-    added_rows_kernel[(triton.cdiv(columns, block),)](parts, dw, programs, columns, block, 1, num_warps=num_warps, **AS_WRITTEN)
+    added_rows_kernel[(triton.cdiv(columns, block),)](
+        parts, dw, programs, columns, block, 1, num_warps=num_warps, **UNFUSED_OPTIONS
+    )
     return dx, dw
 
 

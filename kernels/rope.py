@@ -24,8 +24,8 @@ from triton.experimental.gluon import language as gl
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, block_of, warp_threads
 from bitverdict.kernels.row_tiles import CLAUSES as ROW_CLAUSES
+from bitverdict.kernels.row_tiles import UNFUSED_OPTIONS, block_of, warp_threads
 
 REQUIRES: frozenset[Feature] = frozenset()
 
@@ -67,15 +67,15 @@ def rope_kernel(x, cos, sin, y, x_stride, y_stride, HALF: gl.constexpr, BLOCK: g
     position = gl.program_id(0).to(gl.int64)
     column = gl.arange(0, BLOCK, layout)  # (BLOCK,)
     inside = column < HALF  # (BLOCK,)
-    first = gl.program_id(1) * (2 * HALF) + column  # (BLOCK,) in its position
+    offset = gl.program_id(1) * (2 * HALF) + column  # (BLOCK,) in its position
     x += position * x_stride
     y += position * y_stride
-    left = gl.load(x + first, mask=inside, other=0.0).to(gl.float32)  # (BLOCK,)
-    right = gl.load(x + first + HALF, mask=inside, other=0.0).to(gl.float32)  # (BLOCK,)
+    left = gl.load(x + offset, mask=inside, other=0.0).to(gl.float32)  # (BLOCK,)
+    right = gl.load(x + offset + HALF, mask=inside, other=0.0).to(gl.float32)  # (BLOCK,)
     c = gl.load(cos + position * HALF + column, mask=inside, other=0.0)  # (BLOCK,)
     s = gl.load(sin + position * HALF + column, mask=inside, other=0.0)  # (BLOCK,)
-    gl.store(y + first, (left * c - right * s).to(y.dtype.element_ty), mask=inside)
-    gl.store(y + first + HALF, (right * c + left * s).to(y.dtype.element_ty), mask=inside)
+    gl.store(y + offset, (left * c - right * s).to(y.dtype.element_ty), mask=inside)
+    gl.store(y + offset + HALF, (right * c + left * s).to(y.dtype.element_ty), mask=inside)
 
 
 def rope(
@@ -117,6 +117,6 @@ def rope(
             block_of(half),
             per_thread,
             num_warps=num_warps,
-            **AS_WRITTEN,
+            **UNFUSED_OPTIONS,
         )
     return y

@@ -17,7 +17,7 @@ from bitverdict.kernels.descriptor_rules import dtype_clause, is_power_of_two
 
 DTYPES = ("fp32", "fp16", "bf16")
 LONGEST = 16384  # columns: what the registers of 8 warps hold
-AS_WRITTEN = {"enable_fp_fusion": False}
+UNFUSED_OPTIONS = {"enable_fp_fusion": False}
 """Options of each launch on rows: what is added was rounded before. These kernels wait for memory, so it costs nothing."""
 
 
@@ -71,9 +71,11 @@ def same_shape(kernel: str, **matrices: torch.Tensor) -> None:
     """ValueError where the matrices differ in shape, type or device."""
     (first, one), *rest = matrices.items()
     for name, other in rest:
-        if _told(other) != _told(one):
-            raise ValueError(f"{kernel}: {name} is {_told(other)} and {first} is {_told(one)}: they must be alike; convert one")
+        if _tensor_key(other) != _tensor_key(one):
+            raise ValueError(
+                f"{kernel}: {name} is {_tensor_key(other)} and {first} is {_tensor_key(one)}: they must be alike; convert one"
+            )
 
 
-def _told(tensor: torch.Tensor) -> tuple[Any, ...]:
+def _tensor_key(tensor: torch.Tensor) -> tuple[Any, ...]:
     return tuple(tensor.shape), tensor.dtype, str(tensor.device)

@@ -25,7 +25,7 @@ class ScaledFormat:
     scale: str
 
     @property
-    def one(self) -> int:
+    def one_code(self) -> int:
         """Code of the scale 1."""
         return 0x7F if self.scale == "e8m0" else 0x38
 
@@ -114,15 +114,15 @@ def problem_of(
     if any(size not in (None, there) for size, there in zip(sizes, (m, n, k), strict=True)):
         raise ValueError(f"block_scaled_matmul: m, n, k = {sizes} for operands of {(m, n, k)}: must be the same; slice them")
     pads = {}
-    turned = runs_along_n(b)
-    for side, operand, scale, rows in (("a", a, a_scale, m), ("b", b.T if turned else b, b_scale, n)):
+    b_along_n = runs_along_n(b)
+    for side, operand, scale, rows in (("a", a, a_scale, m), ("b", b.T if b_along_n else b, b_scale, n)):
         pads[f"{side}_pad"] = _row_pad(operand)
         pads[f"{side}_offset"] = operand.data_ptr() % SPREAD_BYTES
         pads |= {
             f"{side}_{kind}_pad": pad for kind, pad in zip(("scale", "tile"), _scale_pads(side, scale, rows, k, f), strict=True)
         }
     out = next((entry.name for entry in ELEMENT_TYPES.values() if entry.torch == out_dtype), str(out_dtype))
-    return Problem(m=m, n=n, k=k, format=name, out=out, b_order="row" if turned else "column", **pads)
+    return Problem(m=m, n=n, k=k, format=name, out=out, b_order="row" if b_along_n else "column", **pads)
 
 
 def format_of(a: torch.dtype, b: torch.dtype, a_scale: torch.dtype, b_scale: torch.dtype) -> str:

@@ -109,14 +109,14 @@ def block(problem: Problem, config: Config) -> tuple[int, int]:
 
 def allocations(problem: Problem, config: Config) -> list[tensor_memory.Allocation]:
     rows, columns = block(problem, config)
-    taken = [tensor_memory.Allocation("accumulator", problem.m, problem.n, rows, columns, 32)]
+    tile_allocations = [tensor_memory.Allocation("accumulator", problem.m, problem.n, rows, columns, 32)]
     if config.left == LeftOperand.TENSOR_MEMORY:
-        taken.append(
+        tile_allocations.append(
             tensor_memory.Allocation(
                 "A", problem.m, problem.k, rows, min(problem.k, tensor_memory.WIDEST_BLOCK), bits_of(problem.dtype)
             )
         )
-    return taken
+    return tile_allocations
 
 
 def matrices(problem: Problem, config: Config) -> list[Matrix]:
@@ -204,13 +204,13 @@ CLAUSES = (
 )
 
 
-@gluon.jit(do_not_specialize=["chosen"])
+@gluon.jit(do_not_specialize=["barrier_index"])
 def small_mma_kernel(
     a_matrix,
     b_matrix,
     c_matrix,
     d_matrix,
-    chosen,
+    barrier_index,
     BLOCK_M: gl.constexpr,
     BLOCK_N: gl.constexpr,
     BLOCK_K: gl.constexpr,
@@ -224,19 +224,19 @@ def small_mma_kernel(
     a_tile = gl.allocate_shared_memory(a_matrix.dtype, a_matrix.block_shape, a_matrix.layout)  # (M, K)
     b_tile = gl.allocate_shared_memory(b_matrix.dtype, b_matrix.block_shape, b_matrix.layout)  # (K, N)
     c_tile = gl.allocate_shared_memory(c_matrix.dtype, c_matrix.block_shape, c_matrix.layout)  # (M, N)
-    done = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())  # (2, 1) barriers
+    barriers = gl.allocate_shared_memory(gl.int64, [2, 1], mbarrier.MBarrierLayout())  # (2, 1) barriers
 
-    arrived = done.index(0)
-    mbarrier.init(arrived, count=1)
-    mbarrier.expect(arrived, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta + c_matrix.nbytes_per_cta)
-    tma.async_load(a_matrix, [0, 0], arrived, a_tile)
-    tma.async_load(b_matrix, [0, 0], arrived, b_tile)
-    tma.async_load(c_matrix, [0, 0], arrived, c_tile)
-    mbarrier.wait(arrived, phase=0)
+    load_barrier = barriers.index(0)
+    mbarrier.init(load_barrier, count=1)
+    mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta + c_matrix.nbytes_per_cta)
+    tma.async_load(a_matrix, [0, 0], load_barrier, a_tile)
+    tma.async_load(b_matrix, [0, 0], load_barrier, b_tile)
+    tma.async_load(c_matrix, [0, 0], load_barrier, c_tile)
+    mbarrier.wait(load_barrier, phase=0)
     # The loads flipped this barrier's phase. It starts again at 0 before it counts the multiplication.
-    mbarrier.invalidate(arrived)
-    mbarrier.init(done.index(0), count=1)
-    mbarrier.init(done.index(1), count=1)
+    mbarrier.invalidate(load_barrier)
+    mbarrier.init(barriers.index(0), count=1)
+    mbarrier.init(barriers.index(1), count=1)
 
     accumulator = allocate_tensor_memory(gl.float32, [M, N], TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=1))  # (M, N)
     accumulator.store(c_tile.load(accumulator.get_reg_layout()))
@@ -248,16 +248,22 @@ def small_mma_kernel(
 
     if COMMIT:
         tcgen05_mma(a, b_tile, accumulator)
-        tcgen05_commit(done.index(0))
-        mbarrier.wait(done.index(0), phase=0)
+        tcgen05_commit(barriers.index(0))
+        mbarrier.wait(barriers.index(0), phase=0)
     elif CONDITIONAL:
-        tcgen05_mma(a, b_tile, accumulator, mbarriers=[done.index(0), done.index(1)], mbarrier_preds=[chosen == 0, chosen == 1])
-        mbarrier.wait(done.index(chosen), phase=0)
+        tcgen05_mma(
+            a,
+            b_tile,
+            accumulator,
+            mbarriers=[barriers.index(0), barriers.index(1)],
+            mbarrier_preds=[barrier_index == 0, barrier_index == 1],
+        )
+        mbarrier.wait(barriers.index(barrier_index), phase=0)
     else:
-        tcgen05_mma(a, b_tile, accumulator, mbarriers=[done.index(0)], mbarrier_preds=[True])
-        mbarrier.wait(done.index(0), phase=0)
-    mbarrier.invalidate(done.index(0))
-    mbarrier.invalidate(done.index(1))
+        tcgen05_mma(a, b_tile, accumulator, mbarriers=[barriers.index(0)], mbarrier_preds=[True])
+        mbarrier.wait(barriers.index(0), phase=0)
+    mbarrier.invalidate(barriers.index(0))
+    mbarrier.invalidate(barriers.index(1))
 
     d_tile = gl.allocate_shared_memory(d_matrix.dtype, d_matrix.block_shape, d_matrix.layout)  # (M, N)
     d_tile.store(accumulator.load())
@@ -320,15 +326,15 @@ def small_mma(
     require_bases("small_mma", B=b, C=c, D=d)
     rows, columns = block(problem, config)
 
-    def described(tensor: torch.Tensor) -> TensorDescriptor:
+    def make_descriptor(tensor: torch.Tensor) -> TensorDescriptor:
         layout = gl.NVMMASharedLayout.get_default_for(list(tensor.shape), element_type(tensor.dtype).gluon)
         return TensorDescriptor.from_tensor(tensor, list(tensor.shape), layout)
 
     small_mma_kernel[(1,)](
-        described(a),
-        described(b),
-        described(c),
-        described(d),
+        make_descriptor(a),
+        make_descriptor(b),
+        make_descriptor(c),
+        make_descriptor(d),
         chosen,
         rows,
         columns,

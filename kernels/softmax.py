@@ -21,7 +21,7 @@ from triton.experimental.gluon import language as gl
 from bitverdict.kernels.clauses import require
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, CLAUSES, block_of, row_stride, warp_threads
+from bitverdict.kernels.row_tiles import CLAUSES, UNFUSED_OPTIONS, block_of, row_stride, warp_threads
 
 REQUIRES: frozenset[Feature] = frozenset()
 
@@ -63,5 +63,7 @@ def softmax(x: torch.Tensor, *, per_thread: int = 4, num_warps: int = 4) -> torc
     require("softmax", CLAUSES, problem, Config(per_thread=per_thread, num_warps=num_warps))
     y = torch.empty((rows, columns), dtype=x.dtype, device=x.device)
     if rows:
-        softmax_kernel[(rows,)](x, y, columns, stride, columns, block_of(columns), per_thread, num_warps=num_warps, **AS_WRITTEN)
+        softmax_kernel[(rows,)](
+            x, y, columns, stride, columns, block_of(columns), per_thread, num_warps=num_warps, **UNFUSED_OPTIONS
+        )
     return y

@@ -50,8 +50,8 @@ REQUIRES = frozenset({Feature.MMA_SYNC})
 DTYPES = ("fp16", "bf16")
 OUTPUTS = ("fp16", "bf16", "fp32")
 REDUCTIONS = ("second kernel", "last program", "atomics")
-MOST = 64  # shares that a sum is unrolled over
-ADDED = 2048  # elements of C that one program of the second kernel adds
+MOST_SHARES = 64  # shares that a sum is unrolled over
+ADD_BLOCK = 2048  # elements of C that one program of the second kernel adds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,9 +134,9 @@ CLAUSES = (
     ),
     Clause(
         name="split",
-        holds=lambda p, c: 1 <= c.split <= MOST,
+        holds=lambda p, c: 1 <= c.split <= MOST_SHARES,
         value=lambda p, c: f"split = {c.split}",
-        rule=f"K is divided among 1 to {MOST} programs",
+        rule=f"K is divided among 1 to {MOST_SHARES} programs",
         remedy="take 4",
         cost="the sum of parts is unrolled, and without a part there is none",
     ),
@@ -150,7 +150,7 @@ def split_k_matmul_kernel(
     a_tiles,
     b_tiles,
     parts,
-    arrived,
+    arrival_counts,
     c,
     m,
     n,
@@ -185,13 +185,13 @@ def split_k_matmul_kernel(
         tl.store(places + part * matrix, accumulator, mask=inside)
         if REDUCTION == "last program":
             tl.debug_barrier()  # every thread's part is stored before one of them says so
-            before = tl.atomic_add(arrived + tile, 1, sem="acq_rel")
+            before = tl.atomic_add(arrival_counts + tile, 1, sem="acq_rel")
             if before == SPLIT - 1:
                 total = tl.load(places, mask=inside, cache_modifier=".cg")  # (BLOCK_M, BLOCK_N)
                 for other in tl.static_range(1, SPLIT):
                     total += tl.load(places + other * matrix, mask=inside, cache_modifier=".cg")
                 tl.store(results, total.to(c.dtype.element_ty), mask=inside)
-                tl.store(arrived + tile, 0)  # for the next launch
+                tl.store(arrival_counts + tile, 0)  # for the next launch
 
 
 @triton.jit(do_not_specialize=["m"])
@@ -210,7 +210,7 @@ class Workspace(NamedTuple):
     """Room for the parts of one shape, which launches one after another may share."""
 
     parts: torch.Tensor  # (split, m, n) fp32
-    arrived: torch.Tensor  # (tiles,) int32, all 0 before and after a launch
+    arrival_counts: torch.Tensor  # (tiles,) int32, all 0 before and after a launch
 
 
 def workspace(m: int, n: int, config: Config, device: torch.device) -> Workspace:
@@ -267,7 +267,7 @@ def split_k_matmul(
     split_k_matmul_kernel[(tiles * config.split,)](
         *held,
         room.parts,
-        room.arrived,
+        room.arrival_counts,
         c,
         m,
         n,
@@ -283,8 +283,8 @@ def split_k_matmul(
     )
     if config.reduction == "second kernel":
         flat = problem.c_pad == 0
-        add_parts_kernel[(triton.cdiv(m * n, ADDED),)](
-            room.parts, c, m, n, n + problem.c_pad, config.split, flat, ADDED, num_warps=8
+        add_parts_kernel[(triton.cdiv(m * n, ADD_BLOCK),)](
+            room.parts, c, m, n, n + problem.c_pad, config.split, flat, ADD_BLOCK, num_warps=8
         )
     return c
 

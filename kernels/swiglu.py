@@ -22,8 +22,8 @@ from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import is_power_of_two
 from bitverdict.kernels.element_types import element_type
 from bitverdict.kernels.features import Feature
-from bitverdict.kernels.row_tiles import AS_WRITTEN, row_stride, same_shape, warp_threads
 from bitverdict.kernels.row_tiles import CLAUSES as ROW_CLAUSES
+from bitverdict.kernels.row_tiles import UNFUSED_OPTIONS, row_stride, same_shape, warp_threads
 
 REQUIRES: frozenset[Feature] = frozenset()
 
@@ -89,5 +89,7 @@ def swiglu(a: torch.Tensor, b: torch.Tensor, *, block: int = 1024, per_thread: i
     y = torch.empty((rows, columns), dtype=a.dtype, device=a.device)
     if a.numel():
         grid = (rows, triton.cdiv(columns, block))
-        swiglu_kernel[grid](a, b, y, columns, a_stride, b_stride, columns, block, per_thread, num_warps=num_warps, **AS_WRITTEN)
+        swiglu_kernel[grid](
+            a, b, y, columns, a_stride, b_stride, columns, block, per_thread, num_warps=num_warps, **UNFUSED_OPTIONS
+        )
     return y

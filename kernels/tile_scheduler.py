@@ -69,7 +69,7 @@ class GroupedTiles:
     GROUP_M: gl.constexpr
     tiles_m: gl.tensor
     tiles_n: gl.tensor
-    first: gl.tensor
+    first_tile: gl.tensor
     step: gl.tensor
 
     @gluon.constexpr_function
@@ -77,7 +77,7 @@ class GroupedTiles:
         self.GROUP_M = gl.constexpr(GROUP_M)
         self.tiles_m = tiles_m
         self.tiles_n = tiles_n
-        self.first = first
+        self.first_tile = first
         self.step = step
 
     @gluon.jit
@@ -87,12 +87,12 @@ class GroupedTiles:
     @gluon.jit
     def count(self):
         """How many tiles this program takes."""
-        return gl.cdiv(self.tiles_m * self.tiles_n - self.first, self.step)
+        return gl.cdiv(self.tiles_m * self.tiles_n - self.first_tile, self.step)
 
     @gluon.jit
     def tile(self, turn):
         """(row, column) of the tile of turn `turn`, in tiles."""
-        number = gl.minimum(self.first + turn * self.step, self.tiles_m * self.tiles_n - 1)
+        number = gl.minimum(self.first_tile + turn * self.step, self.tiles_m * self.tiles_n - 1)
         in_group = self.GROUP_M * self.tiles_n
         first_row = number // in_group * self.GROUP_M
         height = gl.minimum(self.tiles_m - first_row, self.GROUP_M)

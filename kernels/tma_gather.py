@@ -149,27 +149,27 @@ CLAUSES = (
 
 
 @gluon.jit
-def tma_gather_kernel(gathered, gathered_stride, table, row_offsets, offsets, column_offset, BLOCK_X: gl.constexpr):
+def tma_gather_kernel(output, gathered_stride, table, row_offsets, offsets, column_offset, BLOCK_X: gl.constexpr):
     BLOCK_Y: gl.constexpr = table.block_shape[1]
-    first = gl.program_id(0) * BLOCK_X
+    first_row = gl.program_id(0) * BLOCK_X
     coalesced: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
-    places = first + gl.arange(0, BLOCK_X, coalesced)  # (BLOCK_X,)
-    wanted = gl.load(row_offsets + places, mask=places < offsets, other=-1)  # (BLOCK_X,)
-    wanted = gl.convert_layout(wanted, offset_layout(gl.num_warps()))
+    places = first_row + gl.arange(0, BLOCK_X, coalesced)  # (BLOCK_X,)
+    row_numbers = gl.load(row_offsets + places, mask=places < offsets, other=-1)  # (BLOCK_X,)
+    row_numbers = gl.convert_layout(row_numbers, offset_layout(gl.num_warps()))
 
     tile = gl.allocate_shared_memory(table.dtype, [BLOCK_X, BLOCK_Y], table.layout)  # (BLOCK_X, BLOCK_Y)
     arrived = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
     mbarrier.init(arrived, count=1)
     mbarrier.expect(arrived, BLOCK_X * table.nbytes_per_cta)  # rows outside count too: their zeros are written
-    tma.async_gather(table, wanted, column_offset, arrived, tile)
+    tma.async_gather(table, row_numbers, column_offset, arrived, tile)
     mbarrier.wait(arrived, phase=0)
     mbarrier.invalidate(arrived)
 
     by_rows: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
-    row = first + gl.arange(0, BLOCK_X, gl.SliceLayout(1, by_rows))  # (BLOCK_X,)
+    row = first_row + gl.arange(0, BLOCK_X, gl.SliceLayout(1, by_rows))  # (BLOCK_X,)
     column = gl.arange(0, BLOCK_Y, gl.SliceLayout(0, by_rows))  # (BLOCK_Y,)
     out = row.to(gl.int64)[:, None] * gathered_stride + column[None, :]  # (BLOCK_X, BLOCK_Y)
-    gl.store(gathered + out, tile.load(by_rows), mask=(row < offsets)[:, None])
+    gl.store(output + out, tile.load(by_rows), mask=(row < offsets)[:, None])
 
 
 def row_offsets_of(kernel: str, row_offsets: torch.Tensor) -> int:

@@ -103,15 +103,15 @@ CLAUSES = (
 @gluon.jit
 def tma_scatter_kernel(table, row_offsets, offsets, column_offset, source, source_stride, BLOCK_X: gl.constexpr):
     BLOCK_Y: gl.constexpr = table.block_shape[1]
-    first = gl.program_id(0) * BLOCK_X
+    first_row = gl.program_id(0) * BLOCK_X
     by_rows: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [gl.num_warps(), 1], [1, 0])
-    row = first + gl.arange(0, BLOCK_X, gl.SliceLayout(1, by_rows))  # (BLOCK_X,)
+    row = first_row + gl.arange(0, BLOCK_X, gl.SliceLayout(1, by_rows))  # (BLOCK_X,)
     column = gl.arange(0, BLOCK_Y, gl.SliceLayout(0, by_rows))  # (BLOCK_Y,)
     places = row.to(gl.int64)[:, None] * source_stride + column[None, :]  # (BLOCK_X, BLOCK_Y)
     values = gl.load(source + places, mask=(row < offsets)[:, None])  # (BLOCK_X, BLOCK_Y)
 
     coalesced: gl.constexpr = gl.BlockedLayout([1], [32], [gl.num_warps()], [0])
-    numbers = first + gl.arange(0, BLOCK_X, coalesced)  # (BLOCK_X,)
+    numbers = first_row + gl.arange(0, BLOCK_X, coalesced)  # (BLOCK_X,)
     targets = gl.load(row_offsets + numbers, mask=numbers < offsets, other=table.shape[0])  # (BLOCK_X,); outside: ignored
     targets = gl.convert_layout(targets, offset_layout(gl.num_warps()))
 

@@ -128,15 +128,15 @@ def places_of(part, M: gl.constexpr, N: gl.constexpr, PARTS: gl.constexpr, layou
 
 
 @gluon.jit
-def copied_from_shared(loaded, tile, staged):
+def copied_from_shared(loaded, tile, staging_tile):
     """Fills `tile` with `loaded` by tcgen05.cp from `staged` in shared memory, and waits until it is over."""
-    done = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
-    mbarrier.init(done, count=1)
-    staged.store(loaded)
+    copy_barrier = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+    mbarrier.init(copy_barrier, count=1)
+    staging_tile.store(loaded)
     fence_async_shared()
-    tcgen05_copy(staged, tile)
-    tcgen05_commit(done)
-    mbarrier.wait(done, phase=0)
+    tcgen05_copy(staging_tile, tile)
+    tcgen05_commit(copy_barrier)
+    mbarrier.wait(copy_barrier, phase=0)
 
 
 @gluon.jit
@@ -152,22 +152,22 @@ def tmem_copy_kernel(
     PARTS: gl.constexpr,
     SHARED: gl.constexpr,
 ):
-    coalesced: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [1, gl.num_warps()], [1, 0])
+    coalesced_layout: gl.constexpr = gl.BlockedLayout([1, 1], [1, 32], [1, gl.num_warps()], [1, 0])
     layout: gl.constexpr = TensorMemoryLayout([BLOCK_M, BLOCK_N], col_stride=COLUMN_STRIDE)
     tile = allocate_tensor_memory(source.dtype.element_ty, [M, N], layout)  # (M, N) in cells
-    WIDE: gl.constexpr = N // PARTS
+    PART_COLUMNS: gl.constexpr = N // PARTS
     if SHARED is not None:
         staged = gl.allocate_shared_memory(source.dtype.element_ty, [M, N], SHARED)  # (M, N)
-        copied_from_shared(gl.load(source + places_of(0, M, N, 1, coalesced)), tile, staged)
+        copied_from_shared(gl.load(source + places_of(0, M, N, 1, coalesced_layout)), tile, staged)
     else:
         for part in gl.static_range(PARTS):
-            loaded = gl.load(source + places_of(part, M, N, PARTS, coalesced))  # (M, N / PARTS)
-            held = tile.slice(part * WIDE, WIDE) if PARTS > 1 else tile
+            loaded = gl.load(source + places_of(part, M, N, PARTS, coalesced_layout))  # (M, N / PARTS)
+            held = tile.slice(part * PART_COLUMNS, PART_COLUMNS) if PARTS > 1 else tile
             held.store(gl.convert_layout(loaded, held.get_reg_layout(instr_variant=ATOM)))
     for step in gl.static_range(PARTS):
-        held = tile.slice((PARTS - 1 - step) * WIDE, WIDE) if PARTS > 1 else tile
-        stored = gl.convert_layout(held.load(held.get_reg_layout(instr_variant=ATOM)), coalesced)  # (M, N / PARTS)
-        gl.store(destination + places_of(PARTS - 1 - step, M, N, PARTS, coalesced), stored)
+        held = tile.slice((PARTS - 1 - step) * PART_COLUMNS, PART_COLUMNS) if PARTS > 1 else tile
+        stored = gl.convert_layout(held.load(held.get_reg_layout(instr_variant=ATOM)), coalesced_layout)  # (M, N / PARTS)
+        gl.store(destination + places_of(PARTS - 1 - step, M, N, PARTS, coalesced_layout), stored)
 
 
 def tmem_copy(

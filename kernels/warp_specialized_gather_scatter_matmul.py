@@ -38,7 +38,7 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 )
 
 from bitverdict.kernels import tensor_memory
-from bitverdict.kernels.blocked_matmul import SHARED_LIMIT, TILE_CLAUSES, described
+from bitverdict.kernels.blocked_matmul import SHARED_LIMIT, TILE_CLAUSES, make_descriptor
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import (
     base_clause,
@@ -131,7 +131,7 @@ def load_partition(tiles, x, w, gather, rows, x_ring, w_ring, full, empty, block
 
 
 @gluon.jit
-def store_partition(tiles, out, scatter, rows, out_tile, sums, ready, free):
+def store_partition(tiles, out, scatter, rows, out_tile, sums, ready_barriers, free):
     """Converts each tile's sums and scatters them to the rows of `out` that the row numbers name."""
     ACCUMULATORS: gl.constexpr = sums.shape[0]
     BLOCK_M: gl.constexpr = sums.shape[1]
@@ -140,7 +140,7 @@ def store_partition(tiles, out, scatter, rows, out_tile, sums, ready, free):
         tile_m, tile_n = tiles.tile(turn)
         targets = row_numbers(scatter, tile_m * BLOCK_M, rows, out.shape[0], BLOCK_M)  # (BLOCK_M,); past the last: ignored
         held = turn % ACCUMULATORS
-        mbarrier.wait(ready.index(held), turn // ACCUMULATORS & 1)
+        mbarrier.wait(ready_barriers.index(held), turn // ACCUMULATORS & 1)
         result = sums.index(held).load().to(out.dtype)  # (BLOCK_M, BLOCK_N)
         mbarrier.arrive(free.index(held), count=1)
         tma.store_wait(pendings=0)  # the scatter of the tile before has read this buffer
@@ -174,15 +174,15 @@ def warp_specialized_gather_scatter_matmul_kernel(
     sums = allocate_tensor_memory(gl.float32, [ACCUMULATORS, BLOCK_M, BLOCK_N], cells)  # (ACCUMULATORS, BLOCK_M, BLOCK_N)
     full = barriers(STAGES)
     empty = barriers(STAGES)
-    ready = barriers(ACCUMULATORS)
+    ready_barriers = barriers(ACCUMULATORS)
     free = barriers(ACCUMULATORS)
     tiles = GroupedTiles.of_program(rows, w.shape[1], BLOCK_M, BLOCK_N, GROUP_M)
     blocks = gl.cdiv(x.shape[1], BLOCK_K)
     gl.warp_specialize(
         [
-            (store_partition, (tiles, out, scatter, rows, out_tile, sums, ready, free)),
+            (store_partition, (tiles, out, scatter, rows, out_tile, sums, ready_barriers, free)),
             (load_partition, (tiles, x, w, gather, rows, x_ring, w_ring, full, empty, blocks)),
-            (multiply_partition, (tiles, x_ring, w_ring, sums, full, empty, ready, free, blocks, False)),
+            (multiply_partition, (tiles, x_ring, w_ring, sums, full, empty, ready_barriers, free, blocks, False)),
         ],
         [LOAD_WARPS, 1],
         [LOAD_REGISTERS, 24],
@@ -237,7 +237,7 @@ def warp_specialized_gather_scatter_matmul(
     tiles = triton.cdiv(problem.rows, block_m) * triton.cdiv(problem.n, block_n)
     warp_specialized_gather_scatter_matmul_kernel[grid_of(schedule, tiles, programs)](
         described_rows(x, block_m, block_k),
-        described(w, [block_k, block_n]),
+        make_descriptor(w, [block_k, block_n]),
         described_rows(target, block_m, block_n),
         gather,
         scatter,

@@ -43,7 +43,7 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
 )
 
 from bitverdict.kernels import tensor_memory
-from bitverdict.kernels.blocked_matmul import DTYPES, SHARED_LIMIT, TILE_CLAUSES, Problem, described, matrices, problem_of
+from bitverdict.kernels.blocked_matmul import DTYPES, SHARED_LIMIT, TILE_CLAUSES, Problem, make_descriptor, matrices, problem_of
 from bitverdict.kernels.clauses import Clause, require
 from bitverdict.kernels.descriptor_rules import (
     base_clause,
@@ -143,14 +143,14 @@ def load_partition(tiles, a_matrix, b_matrix, a_ring, b_ring, full, empty, block
 
 
 @gluon.jit
-def multiply_partition(tiles, a_ring, b_ring, sums, full, empty, ready, free, blocks, TRANSPOSE_B: gl.constexpr):
+def multiply_partition(tiles, a_ring, b_ring, sums, full, empty, ready_barriers, free, blocks, TRANSPOSE_B: gl.constexpr):
     """Multiplies full buffers into the accumulators, which it takes in turns."""
     STAGES: gl.constexpr = a_ring.shape[0]
     ACCUMULATORS: gl.constexpr = sums.shape[0]
     step = 0  # K blocks so far, over all tiles
     for turn in range(tiles.count()):
-        held = turn % ACCUMULATORS
-        mbarrier.wait(free.index(held), turn // ACCUMULATORS & 1 ^ 1)
+        slot = turn % ACCUMULATORS
+        mbarrier.wait(free.index(slot), turn // ACCUMULATORS & 1 ^ 1)
         for block in range(blocks):
             stage = step % STAGES
             mbarrier.wait(full.index(stage), step // STAGES & 1)
@@ -158,14 +158,14 @@ def multiply_partition(tiles, a_ring, b_ring, sums, full, empty, ready, free, bl
                 b = b_ring.index(stage).permute((1, 0))  # (BLOCK_K, BLOCK_N): a view
             else:
                 b = b_ring.index(stage)
-            tcgen05_mma(a_ring.index(stage), b, sums.index(held), use_acc=block > 0)
+            tcgen05_mma(a_ring.index(stage), b, sums.index(slot), use_acc=block > 0)
             tcgen05_commit(empty.index(stage))
             step += 1
-        tcgen05_commit(ready.index(held))
+        tcgen05_commit(ready_barriers.index(slot))
 
 
 @gluon.jit
-def store_partition(tiles, c_matrix, c_tile, sums, ready, free):
+def store_partition(tiles, c_matrix, c_tile, sums, ready_barriers, free):
     """Converts each tile's sums and sends them to C."""
     ACCUMULATORS: gl.constexpr = sums.shape[0]
     BLOCK_M: gl.constexpr = c_matrix.block_shape[0]
@@ -173,7 +173,7 @@ def store_partition(tiles, c_matrix, c_tile, sums, ready, free):
     for turn in range(tiles.count()):
         tile_m, tile_n = tiles.tile(turn)
         held = turn % ACCUMULATORS
-        mbarrier.wait(ready.index(held), turn // ACCUMULATORS & 1)
+        mbarrier.wait(ready_barriers.index(held), turn // ACCUMULATORS & 1)
         result = sums.index(held).load().to(c_matrix.dtype)  # (BLOCK_M, BLOCK_N)
         mbarrier.arrive(free.index(held), count=1)
         tma.store_wait(pendings=0)  # TMA has read the tile before this one
@@ -215,15 +215,15 @@ def warp_specialized_matmul_kernel(
     sums = allocate_tensor_memory(gl.float32, [ACCUMULATORS, BLOCK_M, BLOCK_N], cells)  # (ACCUMULATORS, BLOCK_M, BLOCK_N)
     full = barriers(STAGES)
     empty = barriers(STAGES)
-    ready = barriers(ACCUMULATORS)
+    ready_barriers = barriers(ACCUMULATORS)
     free = barriers(ACCUMULATORS)
     tiles = GroupedTiles.of_program(c_matrix.shape[0], c_matrix.shape[1], BLOCK_M, BLOCK_N, GROUP_M)
     blocks = gl.cdiv(a_matrix.shape[1], a_matrix.block_shape[1])
     gl.warp_specialize(
         [
-            (store_partition, (tiles, c_matrix, c_tile, sums, ready, free)),
+            (store_partition, (tiles, c_matrix, c_tile, sums, ready_barriers, free)),
             (load_partition, (tiles, a_matrix, b_matrix, a_ring, b_ring, full, empty, blocks, TRANSPOSE_B)),
-            (multiply_partition, (tiles, a_ring, b_ring, sums, full, empty, ready, free, blocks, TRANSPOSE_B)),
+            (multiply_partition, (tiles, a_ring, b_ring, sums, full, empty, ready_barriers, free, blocks, TRANSPOSE_B)),
         ],
         [1, 1],
         [24, 24],
@@ -267,9 +267,9 @@ def warp_specialized_matmul(
     require_bases("warp_specialized_matmul", B=b, C=target)
     tiles = triton.cdiv(problem.m, block_m) * triton.cdiv(problem.n, block_n)
     warp_specialized_matmul_kernel[grid_of(schedule, tiles, programs)](
-        described(a, [block_m, block_k]),
-        described(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
-        described(target, [block_m, block_n]),
+        make_descriptor(a, [block_m, block_k]),
+        make_descriptor(b, [block_n, block_k] if transpose_b else [block_k, block_n]),
+        make_descriptor(target, [block_m, block_n]),
         transpose_b,
         stages,
         accumulators,

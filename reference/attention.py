@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitverdict.reference.reduction_order import Layout, reduced, reduction_order, vectorised
+from bitverdict.reference.reduction_order import Layout, reduce_parts, reduction_order, uses_register_pairs
 from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 from bitverdict.reference.special_functions.sequences import divide, exp2
 
 Product = Callable[[np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
-ONE = np.array(1, np.float32)
+FP32_ONE = np.array(1, np.float32)
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Tiles:
         left, right = (self.widen(each).view(np.float32) for each in (o, do))  # (m, D) each
         steps = [[1 << bit] for bit in range(self.depth.bit_length() - 1)]
         products = np.pad(fp32.multiply(left, right), ((0, 0), (0, self.depth - o.shape[1])))  # (m, depth)
-        return self._sums(products, Layout.of(steps[:3], steps[3:], []))
+        return self._sums(products, Layout.from_bases(steps[:3], steps[3:], []))
 
     def _sums(self, values: np.ndarray, layout: Layout) -> np.ndarray:
-        order = reduction_order(layout, 0, pairs=vectorised(layout, 0, "fp32", sm=self.sm))
-        (found,) = reduced((values,), 1, order, lambda a, b: (fp32.add(a, b),))
+        order = reduction_order(layout, 0, pairs=uses_register_pairs(layout, 0, "fp32", sm=self.sm))
+        (found,) = reduce_parts((values,), 1, order, lambda a, b: (fp32.add(a, b),))
         return found
 
     def row_layout(self) -> Layout:
@@ -64,9 +64,13 @@ class Tiles:
         tensor memory is read)."""
         steps = [[1 << bit] for bit in range(self.columns.bit_length() - 1)]
         if self.family == "tcgen05":
-            return Layout.of(steps, [], []) if (self.rows, self.warps) == (128, 4) else Layout.of(steps[:-1], steps[-1:], [])
+            return (
+                Layout.from_bases(steps, [], [])
+                if (self.rows, self.warps) == (128, 4)
+                else Layout.from_bases(steps[:-1], steps[-1:], [])
+            )
         shared = self.warps.bit_length() - 1 if self.family == "mma.sync" and self.rows < self.depth else 0
-        return Layout.of([*steps[:1], *steps[3 + shared :]], steps[1:3], steps[3 : 3 + shared])
+        return Layout.from_bases([*steps[:1], *steps[3 + shared :]], steps[1:3], steps[3 : 3 + shared])
 
 
 def attention(
@@ -78,28 +82,28 @@ def attention(
     added before is faded by 2^(largest before - largest). The sum of the row is taken in by a fused multiply-add, the product with
     V by the accumulator. Then the product with the reciprocal of the sum, and lg2."""
     (m, d), n, factor = q.shape, len(k), exponent(q.shape[1], scale)
-    last = _last_met(m, n, causal)  # (m,)
+    last_keys = _last_key(m, n, causal)  # (m,)
     ends = (np.arange(m) // tiles.rows + 1) * tiles.rows + n - m if causal else np.full(m, n)  # (m,)
     ends = np.clip(ends, 1, n)  # one block at least
     largest, total = np.full(m, -np.inf, np.float32), np.zeros(m, np.float32)
-    found = np.zeros((m, d), np.float32)
+    sums = np.zeros((m, d), np.float32)
     for first in range(0, n, tiles.columns):
         rows = slice(int(np.searchsorted(ends, first, side="right")), m)  # whose program takes this block
         keys, values = (_block(each, first, tiles.columns) for each in (k, v))  # (columns, D) each
         scores = tiles.product(q[rows], keys.T, None).view(np.float32)  # (rows, columns)
-        scores = np.where(first + np.arange(tiles.columns) <= last[rows, None], scores, np.float32(-np.inf))
+        scores = np.where(first + np.arange(tiles.columns) <= last_keys[rows, None], scores, np.float32(-np.inf))
         higher = np.fmax(largest[rows], fp32.multiply(np.fmax.reduce(scores, axis=1), factor))  # (rows,)
         base = np.where(np.isneginf(higher), np.float32(0), higher)  # (rows,)
         powers = exp2(_words(fp32.fma(scores, factor, -base[:, None])))  # (rows, columns)
         faded = exp2(_words(fp32.add(largest[rows], -base))).view(np.float32)  # (rows,)
         total[rows] = fp32.fma(total[rows], faded, tiles.row_sums(powers.view(np.float32)))
-        kept = _words(fp32.multiply(found[rows], faded[:, None]))  # (rows, D)
-        found[rows] = tiles.product(tiles.narrow(powers), values, kept).view(np.float32)
+        kept = _words(fp32.multiply(sums[rows], faded[:, None]))  # (rows, D)
+        sums[rows] = tiles.product(tiles.narrow(powers), values, kept).view(np.float32)
         largest[rows] = higher
     with np.errstate(all="ignore"):
-        share = np.where(total == 0, np.float32(0), divide(_words(ONE), _words(total)).view(np.float32))  # (m,)
+        share = np.where(total == 0, np.float32(0), divide(_words(FP32_ONE), _words(total)).view(np.float32))  # (m,)
     logarithm = INSTRUCTIONS["lg2.approx.ftz.f32"](_words(total)).view(np.float32)  # (m,)
-    return _words(fp32.multiply(found, share[:, None])), _words(fp32.add(largest, logarithm))
+    return _words(fp32.multiply(sums, share[:, None])), _words(fp32.add(largest, logarithm))
 
 
 def attention_backward(
@@ -113,15 +117,15 @@ def attention_backward(
     K in ascending blocks, dk and dv through the heads and their rows. dq and dk are multiplied by the scale at the end."""
     (heads, m, d), n, factor = q.shape, len(k), exponent(q.shape[2], scale)
     own, step = tiles.rows, tiles.columns
-    last = _last_met(m, n, causal)  # (m,)
+    last_keys = _last_key(m, n, causal)  # (m,)
     deltas, bases = [tiles.output_products(o[head], do[head]) for head in range(heads)], lse.view(np.float32)  # (m,), (H, m)
 
-    def weighed(left: np.ndarray, right: np.ndarray, met: np.ndarray, base: np.ndarray) -> np.ndarray:
+    def score_powers(left: np.ndarray, right: np.ndarray, met: np.ndarray, base: np.ndarray) -> np.ndarray:
         """Powers (M, N) of codes left (M, D) and right (N, D), 0 where not met."""
         scores = tiles.product(left, right.T, None).view(np.float32)  # (M, N)
         return np.where(met, exp2(_words(fp32.fma(scores, factor, -base))).view(np.float32), np.float32(0))
 
-    def sloped(powers: np.ndarray, left: np.ndarray, right: np.ndarray, along: np.ndarray) -> np.ndarray:
+    def score_slopes(powers: np.ndarray, left: np.ndarray, right: np.ndarray, along: np.ndarray) -> np.ndarray:
         """Codes (M, N) of powers times (left . right - along)."""
         wide = tiles.product(left, right.T, None).view(np.float32)  # (M, N)
         return tiles.narrow(_words(fp32.multiply(powers, fp32.add(wide, -along))))
@@ -129,25 +133,25 @@ def attention_backward(
     dq = np.zeros((heads, m, d), np.uint32)
     ends = np.clip((np.arange(m) // own + 1) * own + n - m, 1, n) if causal else np.full(m, n)  # (m,)
     for head in range(heads):
-        for first in range(0, n, step):
-            rows = slice(int(np.searchsorted(ends, first, side="right")), m)  # whose program takes this block
-            keys, values = (_block(each, first, step) for each in (k, v))  # (columns, D) each
-            met = first + np.arange(step) <= last[rows, None]  # (rows, columns)
-            powers = weighed(q[head, rows], keys, met, bases[head, rows, None])
-            slopes = sloped(powers, do[head, rows], values, deltas[head][rows, None])
+        for start in range(0, n, step):
+            rows = slice(int(np.searchsorted(ends, start, side="right")), m)  # whose program takes this block
+            keys, values = (_block(codes, start, step) for codes in (k, v))  # (columns, D) each
+            visible = start + np.arange(step) <= last_keys[rows, None]  # (rows, columns)
+            powers = score_powers(q[head, rows], keys, visible, bases[head, rows, None])
+            slopes = score_slopes(powers, do[head, rows], values, deltas[head][rows, None])
             dq[head, rows] = tiles.product(slopes, keys, dq[head, rows])
     dk, dv = np.zeros((n, d), np.uint32), np.zeros((n, d), np.uint32)
     begins = np.maximum(np.arange(n) // own * own + m - n, 0) // step * step if causal else np.zeros(n, int)  # (n,)
     for head in range(heads):
-        for first in range(0, m, step):
-            columns = slice(0, int(np.searchsorted(begins, first, side="right")))  # whose program takes this block
-            queries, given = (_block(each[head], first, step) for each in (q, do))  # (rows, D) each
-            base, along = (_block(each[:, None], first, step).T for each in (bases[head], deltas[head]))  # (1, rows) each
-            met = np.arange(columns.stop)[:, None] <= last[first : first + step]  # (columns, rows)
-            met = np.pad(met, ((0, 0), (0, step - met.shape[1])), constant_values=True)  # powers of 1 times zeros
-            powers = weighed(k[columns], queries, met, base)
-            dv[columns] = tiles.product(tiles.narrow(_words(powers)), given, dv[columns])
-            slopes = sloped(powers, v[columns], given, along)
+        for start in range(0, m, step):
+            columns = slice(0, int(np.searchsorted(begins, start, side="right")))  # whose program takes this block
+            queries, gradients = (_block(codes[head], start, step) for codes in (q, do))  # (rows, D) each
+            base, along = (_block(codes[:, None], start, step).T for codes in (bases[head], deltas[head]))  # (1, rows) each
+            visible = np.arange(columns.stop)[:, None] <= last_keys[start : start + step]  # (columns, rows)
+            visible = np.pad(visible, ((0, 0), (0, step - visible.shape[1])), constant_values=True)  # powers of 1 times zeros
+            powers = score_powers(k[columns], queries, visible, base)
+            dv[columns] = tiles.product(tiles.narrow(_words(powers)), gradients, dv[columns])
+            slopes = score_slopes(powers, v[columns], gradients, along)
             dk[columns] = tiles.product(slopes, queries, dk[columns])
     natural = np.array(d**-0.5 if scale is None else scale, np.float32)
     return _words(fp32.multiply(dq.view(np.float32), natural)), _words(fp32.multiply(dk.view(np.float32), natural)), dv
@@ -176,7 +180,7 @@ def attention_backward_value(
 
 def _powers(q: np.ndarray, k: np.ndarray, scale: float, causal: bool) -> tuple[np.ndarray, np.ndarray]:
     """P (m, n) and lse (m,) of float64."""
-    met = np.arange(len(k)) <= _last_met(len(q), len(k), causal)[:, None]  # (m, n)
+    met = np.arange(len(k)) <= _last_key(len(q), len(k), causal)[:, None]  # (m, n)
     scores = np.where(met, q @ k.T * (scale / np.log(2)), -np.inf)  # (m, n)
     base = np.maximum(scores.max(axis=1), -(2.0**1000))  # (m,)
     powers = np.exp2(scores - base[:, None])  # (m, n)
@@ -185,7 +189,7 @@ def _powers(q: np.ndarray, k: np.ndarray, scale: float, causal: bool) -> tuple[n
         return powers / np.where(total == 0, 1, total)[:, None], np.log2(total) + base
 
 
-def _last_met(m: int, n: int, causal: bool) -> np.ndarray:
+def _last_key(m: int, n: int, causal: bool) -> np.ndarray:
     """(m,) the last row of K that each row of Q meets."""
     return np.arange(m) + n - m if causal else np.full(m, n - 1)
 

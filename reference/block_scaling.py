@@ -54,7 +54,7 @@ BLOCK_FORMATS: dict[str, BlockFormat] = {
 
 
 @dataclass(frozen=True)
-class Quantized:
+class QuantizedTensor:
     """Codes of the elements (shape of the values), codes of the scales (one a block along the axis), and the tensor's factor."""
 
     elements: np.ndarray
@@ -62,7 +62,9 @@ class Quantized:
     tensor_scale: float = 1.0
 
 
-def quantize(block_format: BlockFormat, values: np.ndarray, axis: int = -1, *, tensor_scale: float | None = None) -> Quantized:
+def quantize(
+    block_format: BlockFormat, values: np.ndarray, axis: int = -1, *, tensor_scale: float | None = None
+) -> QuantizedTensor:
     """`values` (float64 or float32, any shape) as elements and scales, in blocks along `axis`; the last block may be short.
 
     `tensor_scale` is NVFP4's: by default the fp32 nearest to largest |value| / (448 * 6), never 0; each block's scale is the UE4M3
@@ -88,7 +90,7 @@ def quantize(block_format: BlockFormat, values: np.ndarray, axis: int = -1, *, t
     scales[~finite] = block_format.scale.nan_code  # (.., blocks)
     elements = elements.reshape(*along.shape[:-1], blocks.shape[-2] * blocks.shape[-1])  # (.., k rounded up)
     elements = elements[..., : along.shape[-1]]  # (.., k)
-    return Quantized(
+    return QuantizedTensor(
         np.ascontiguousarray(np.moveaxis(elements, -1, axis)), np.ascontiguousarray(np.moveaxis(scales, -1, axis)), factor
     )
 

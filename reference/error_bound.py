@@ -61,7 +61,7 @@ class Accumulation:
     output_fraction_bits: int
     chains: int  # K is divided into so many chains, whose results are added to nearest even
     late_accumulators: int = 0  # additions besides: one a span where c is added after the products
-    fused: bool = True  # plain fp32: multiply and add in one rounding
+    fused_product: bool = True  # plain fp32: multiply and add in one rounding
     exact_accumulator: bool = True  # c fits the fraction bits, or is zero
 
 
@@ -70,11 +70,11 @@ def of_instruction(rule: Instruction, k: int, *, chains: int = 1, accumulator: b
 
     `full`: whether each instruction but a chain's last has all its products. A kernel that nobody knows may leave each with one,
     and cut K into chains anywhere (step 5). ValueError for an instruction that rounds to nearest, which pays for no addition."""
-    late = -(-k // rule.span) if rule.accumulator is Accumulator.ADDED_AFTER else 0
+    late_additions = -(-k // rule.span) if rule.accumulator is Accumulator.ADDED_AFTER else 0
     if not full:
         if rule.rounding is not Rounding.TOWARD_ZERO:
             raise ValueError(f"{rule.name} rounds to {rule.rounding.value}: no bound is known for blocks that are not full")
-        chains, late = 1, 0
+        chains, late_additions = 1, 0
     return Accumulation(
         block=rule.block if full else 1,
         fraction_bits=rule.fraction_bits,
@@ -82,12 +82,12 @@ def of_instruction(rule: Instruction, k: int, *, chains: int = 1, accumulator: b
         output=rule.output,
         output_fraction_bits=rule.output_fraction_bits,
         chains=chains,
-        late_accumulators=late,
+        late_accumulators=late_additions,
         exact_accumulator=not accumulator or rule.fraction_bits >= rule.output.mantissa_bits,
     )
 
 
-def plain_fp32(*, fused: bool = False, chains: int = 1) -> Accumulation:
+def plain_fp32(*, fused_product: bool = False, chains: int = 1) -> Accumulation:
     """fp32 multiply and add (`ieee`, the interpreter's dot): one rounding a step when `fused`."""
     return Accumulation(
         block=1,
@@ -96,7 +96,7 @@ def plain_fp32(*, fused: bool = False, chains: int = 1) -> Accumulation:
         output=FP32,
         output_fraction_bits=23,
         chains=chains,
-        fused=fused,
+        fused_product=fused_product,
     )
 
 
@@ -114,7 +114,7 @@ def accumulation_bound(
     `exact`, `magnitude`: s and G (`bitverdict.reference.exact_gemm`). `alignment`: the largest 2^E that a subnormal operand can
     bring (`subnormal_alignment`). `grid`: all products and c are multiples of 2^grid (`products_grid`). Infinite where
     inconclusive, NaN where `exact` is not finite."""
-    total, farthest = _accumulated(exact, magnitude, k, accumulation, alignment, grid)  # (...) each
+    total, farthest = _accumulation_error(exact, magnitude, k, accumulation, alignment, grid)  # (...) each
     total = np.where(farthest >= _overflows_at(accumulation.output), np.inf, total)  # (...)
     return np.where(np.isfinite(exact), total, np.nan)  # (...)
 
@@ -133,7 +133,7 @@ class Sums:
         """Where both infinities may meet."""
         return self.rises & self.falls  # (...)
 
-    def activated(self) -> Sums:
+    def activate(self) -> Sums:
         """After leaky_relu, which is monotone and keeps infinities."""
         with np.errstate(invalid="ignore"):
             return Sums(*activated_bound(self.value, self.error), self.rises, self.falls)
@@ -160,14 +160,14 @@ def words_between(output_format: Format, low: np.ndarray, high: np.ndarray) -> t
         inward = Rounding.TOWARD_POSITIVE, Rounding.TOWARD_NEGATIVE
         codes = [encode(output_format, end, rounding=way) for end, way in zip((low, high), inward, strict=True)]
         return codes[0], codes[1], np.zeros(low.shape, bool)
-    plain = [encode(output_format, end) for end in (low, high)]  # (...) each
+    nearest_codes = [encode(output_format, end) for end in (low, high)]  # (...) each
     if output_format.width > 8:
-        return plain[0], plain[1], np.zeros(low.shape, bool)
+        return nearest_codes[0], nearest_codes[1], np.zeros(low.shape, bool)
     held = [encode(output_format, end, overflow=Overflow.SATURATE) for end in (low, high)]  # (...) each
     if output_format.infinity_code is None:
-        beyond = [(code == output_format.nan_code) & ~np.isnan(end) for code, end in zip(plain, (low, high), strict=True)]
+        beyond = [(code == output_format.nan_code) & ~np.isnan(end) for code, end in zip(nearest_codes, (low, high), strict=True)]
         return held[0], held[1], beyond[0] | beyond[1]
-    outward = np.where(low > 0, held[0], plain[0]), np.where(high < 0, held[1], plain[1])  # (...) each
+    outward = np.where(low > 0, held[0], nearest_codes[0]), np.where(high < 0, held[1], nearest_codes[1])  # (...) each
     return *outward, np.zeros(low.shape, bool)
 
 
@@ -179,26 +179,26 @@ def accumulated_sums(
     accumulations: Iterable[Accumulation],
     alignment: np.ndarray | float = 0.0,
     grid: np.ndarray | int = NO_GRID,
-    lost: np.ndarray | float = 0.0,
+    operand_loss: np.ndarray | float = 0.0,
 ) -> Sums:
     """What kernels that accumulate in any of `accumulations` may arrive at; parameters as for `accumulation_bound`.
 
     `lost`: how far the sum may move before it is accumulated, because operands are narrowed."""
     finite = np.isfinite(exact)  # (...)
-    s, g = np.where(finite, exact, 0.0), np.where(finite, magnitude, 0.0) + 2.0 * np.asarray(lost)  # (...) each
+    s, g = np.where(finite, exact, 0.0), np.where(finite, magnitude, 0.0) + 2.0 * np.asarray(operand_loss)  # (...) each
     error = np.zeros(s.shape)  # (...)
     rises, falls = np.zeros(s.shape, bool), np.zeros(s.shape, bool)  # (...) each
     for how in accumulations:
-        total, farthest = _accumulated(s, g, k, how, alignment, grid)  # (...) each
+        total, farthest = _accumulation_error(s, g, k, how, alignment, grid)  # (...) each
         error = np.maximum(error, total)  # (...)
         past = np.maximum(farthest - np.maximum(g + np.abs(s), 0.0) / 2, 0.0)  # (...) beyond P or N, whichever is larger
         ends_at = _overflows_at(how.output)
         rises |= (g + s) / 2 * (1 + 2.0**-50) + past >= ends_at
         falls |= (g - s) / 2 * (1 + 2.0**-50) + past >= ends_at
-    return Sums(exact, np.where(finite, error + lost, np.nan), rises & finite, falls & finite)
+    return Sums(exact, np.where(finite, error + operand_loss, np.nan), rises & finite, falls & finite)
 
 
-def _accumulated(
+def _accumulation_error(
     exact: np.ndarray,
     magnitude: np.ndarray,
     k: int,
@@ -217,15 +217,15 @@ def _accumulated(
     growth = (1 + 2.0**-accumulation.output_fraction_bits) ** (k if accumulation.fraction_bits is None else steps + additions)
     worst_reach = g * growth  # (...)
     total = _total(worst_reach, k, steps, additions, accumulation, alignment, unit, g)  # (...)
-    settled = np.zeros(s.shape, bool)  # (...)
-    widening = np.zeros(s.shape)  # (...)
+    convergence_mask = np.zeros(s.shape, bool)  # (...)
+    extra_reach = np.zeros(s.shape)  # (...)
     for _ in range(SETTLING_ROUNDS):
-        now = _total(reach + widening, k, steps, additions, accumulation, alignment, unit, g)  # (...)
-        holds = ~settled & (now <= widening) & (widening < total)  # (...)
-        total = np.where(holds, widening, total)  # (...)
-        settled |= now <= widening
-        widening = now  # (...)
-    return total, np.where(settled, reach + total, worst_reach)  # (...) each
+        now = _total(reach + extra_reach, k, steps, additions, accumulation, alignment, unit, g)  # (...)
+        holds = ~convergence_mask & (now <= extra_reach) & (extra_reach < total)  # (...)
+        total = np.where(holds, extra_reach, total)  # (...)
+        convergence_mask |= now <= extra_reach
+        extra_reach = now  # (...)
+    return total, np.where(convergence_mask, reach + total, worst_reach)  # (...) each
 
 
 def gemm_bound(
@@ -263,13 +263,13 @@ def activated_bound(exact: np.ndarray, error: np.ndarray) -> tuple[np.ndarray, n
     return value, np.where(surely_negative, sloped, np.where(surely_positive, shifted, crossing))
 
 
-def used_share(got: np.ndarray, exact: np.ndarray, bound: np.ndarray) -> np.ndarray:
+def used_share(actual: np.ndarray, exact: np.ndarray, bound: np.ndarray) -> np.ndarray:
     """|got - exact| / bound, values: 0 where they agree, infinite where the bound is 0 and they do not, NaN where inconclusive."""
     with np.errstate(invalid="ignore", divide="ignore"):
-        off = np.abs(got - exact)  # (...)
+        off = np.abs(actual - exact)  # (...)
         share = np.where(off == 0, 0.0, off / bound)  # (...)
-    same_special = (got == exact) | (np.isnan(got) & np.isnan(exact))  # (...)
-    wrong_special = np.isfinite(bound) & ~np.isfinite(got)  # (...)
+    same_special = (actual == exact) | (np.isnan(actual) & np.isnan(exact))  # (...)
+    wrong_special = np.isfinite(bound) & ~np.isfinite(actual)  # (...)
     inconclusive = np.isinf(bound)  # (...)
     return np.where(same_special, 0.0, np.where(inconclusive, np.nan, np.where(wrong_special | np.isnan(bound), np.inf, share)))
 
@@ -319,7 +319,7 @@ def _total(
     last_place = last_place * 2.0**-accumulation.output_fraction_bits  # (...)
     half_place = np.where(last_place / 2 >= unit, last_place / 2, 0.0)  # (...) a tie is half a place away, a multiple of the unit
     if accumulation.fraction_bits is None:
-        product_rounding = 0.0 if accumulation.fused else magnitude * 2.0**-24 + k * 2.0**-150
+        product_rounding = 0.0 if accumulation.fused_product else magnitude * 2.0**-24 + k * 2.0**-150
         return (k + additions) * half_place + np.where(half_place > 0, product_rounding, 0.0)
     aligned = np.maximum(last_place * 2.0**accumulation.output_fraction_bits, alignment)  # (...) 2^E
     cut = aligned * 2.0**-accumulation.fraction_bits  # (...)

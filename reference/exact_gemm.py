@@ -29,7 +29,7 @@ class Exact:
     value: np.ndarray  # (...) float64, the exact sum rounded to odd: within one unit of its last place, exact when even
     magnitude: np.ndarray  # (...) float64, sum |a||b| + |c| from above, to rounding; NaN where `value` is not finite
 
-    def rounded(
+    def to_codes(
         self, fmt: Format, *, rounding: Rounding = Rounding.NEAREST_EVEN, overflow: Overflow = Overflow.INFINITY
     ) -> np.ndarray:
         """Codes of the exact result in `fmt`, rounded once."""
@@ -80,14 +80,14 @@ def _matrix_specials(left: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 
 def _exact(a: np.ndarray, b: np.ndarray, c: np.ndarray, multiply: Multiply, multiply_specials: Multiply) -> Exact:
-    finite = [np.isfinite(each) for each in (a, b, c)]
+    finite = [np.isfinite(operand) for operand in (a, b, c)]
     special = None
-    if not all(each.all() for each in finite):
-        signs = [np.where(is_finite, np.sign(each), each) for is_finite, each in zip(finite, (a, b, c), strict=True)]
+    if not all(operand.all() for operand in finite):
+        signs = [np.where(is_finite, np.sign(operand), operand) for is_finite, operand in zip(finite, (a, b, c), strict=True)]
         with np.errstate(invalid="ignore"):
             found = multiply_specials(signs[0], signs[1])  # (...)
             special = np.where(np.isfinite(found), 0.0, found) + np.where(finite[2], 0.0, c)  # (...)
-        a, b, c = (np.where(is_finite, each, 0.0) for is_finite, each in zip(finite, (a, b, c), strict=True))
+        a, b, c = (np.where(is_finite, operand, 0.0) for is_finite, operand in zip(finite, (a, b, c), strict=True))
     k = a.shape[1]
     magnitude = (multiply(np.abs(a), np.abs(b)) + np.abs(c)) * (1 + (k + 2) * 2.0**-52)  # (...) k + 1 roundings, made up for
     low = min(_lowest_bit(a) + _lowest_bit(b), _lowest_bit(c))
@@ -96,7 +96,7 @@ def _exact(a: np.ndarray, b: np.ndarray, c: np.ndarray, multiply: Multiply, mult
     if not magnitude.any() or float(magnitude.max()) < 2.0 ** min(low + SIGNIFICAND, 1023):
         value = multiply(a, b) + c + 0.0  # (...)
     else:
-        value = _carried(_digits(a, b, multiply), c, low)
+        value = _carry_digits(_digits(a, b, multiply), c, low)
     if special is not None:
         value = value + special  # (...)
         magnitude = np.where(np.isfinite(value), magnitude, np.nan)  # (...)
@@ -125,13 +125,13 @@ class _Digits:
 
 def _digits(a: np.ndarray, b: np.ndarray, multiply: Multiply) -> _Digits:
     """A B as digits: slice i of A times slice j of B belongs to digit i + j."""
-    lows, spans = zip(*(_extent(each) for each in (a, b)), strict=True)
+    lows, spans = zip(*(_extent(operand) for operand in (a, b)), strict=True)
     k = max(a.shape[1], 1)
     for width in range(25, 0, -1):
         counts = [-(-span // width) for span in spans]
         if 2 * width + (k * min(counts)).bit_length() < SIGNIFICAND:
             break
-    slices = [_slices(each, low, count, width) for each, low, count in zip((a, b), lows, counts, strict=True)]
+    slices = [_slices(operand, low, count, width) for operand, low, count in zip((a, b), lows, counts, strict=True)]
     sums: list[np.ndarray] = [np.zeros(())] * (counts[0] + counts[1] - 1)
     for i, left in enumerate(slices[0]):
         for j, right in enumerate(slices[1]):
@@ -151,16 +151,16 @@ def _extent(values: np.ndarray) -> tuple[int, int]:
 def _slices(values: np.ndarray, low: int, count: int, width: int) -> list[np.ndarray | None]:
     """`values` as sum_i slice_i 2^(low + i width), slices integers below 2^width of the value's sign; None for all zero."""
     rest = values
-    found: list[np.ndarray | None] = []
+    slices: list[np.ndarray | None] = []
     for position in reversed(range(count)):
         unit = low + position * width
         piece = np.trunc(np.ldexp(rest, -unit))
         rest = rest - np.ldexp(piece, unit)
-        found.append(piece if piece.any() else None)
-    return found[::-1]
+        slices.append(piece if piece.any() else None)
+    return slices[::-1]
 
 
-def _carried(digits: _Digits, c: np.ndarray, low: int) -> np.ndarray:
+def _carry_digits(digits: _Digits, c: np.ndarray, low: int) -> np.ndarray:
     """The digits plus `c`, rounded to odd."""
     width, lowest = digits.width, digits.lowest
     below = -(-max(lowest - low, 0) // width)  # digits to add below, so that c's lowest bit has one

@@ -66,7 +66,7 @@ def fault(request: Request, row_offsets: np.ndarray, column_offset: int, *, iisa
     refused = refusal(request)
     if refused is not None:
         return refused
-    misaligned = tiled_copy.unaligned(column_offset, request.element_bytes, iisan=iisan)
+    misaligned = tiled_copy.alignment_fault(column_offset, request.element_bytes, iisan=iisan)
     if misaligned is not None:
         return misaligned
     if request.direction is Direction.STORE:
@@ -96,7 +96,7 @@ def gather(table: np.ndarray, row_offsets: np.ndarray, column_offset: int, block
 
 
 @dataclass(frozen=True)
-class Scattered:
+class ScatterResult:
     """What a scatter may leave behind. `table` is one allowed result: the later of two equal rows.
 
     `rows` [W] and `words` [W, columns] list every write that lands, in order, for the columns `first` .. `first + columns - 1`; all
@@ -106,7 +106,7 @@ class Scattered:
     table: np.ndarray
     rows: np.ndarray
     words: np.ndarray
-    first: int
+    first_column: int
 
     @property
     def repeated_rows(self) -> np.ndarray:
@@ -114,28 +114,28 @@ class Scattered:
         rows, counts = np.unique(self.rows, return_counts=True)
         return rows[counts > 1]
 
-    def wrong(self, got: np.ndarray) -> np.ndarray:
+    def wrong_elements(self, actual: np.ndarray) -> np.ndarray:
         """True for each element of `got` (shape of the table) that no allowed result has there; words are compared, not values."""
-        got, expected = _words(got), _words(self.table)
-        differs = got != expected
-        block = slice(self.first, self.first + self.words.shape[1])
+        actual, expected = _words(actual), _words(self.table)
+        differs = actual != expected
+        block = slice(self.first_column, self.first_column + self.words.shape[1])
         for row in self.repeated_rows:
             writers = _words(self.words)[self.rows == row]  # [writers, columns]
-            differs[row, block] = (writers != got[row, block]).all(axis=0)
+            differs[row, block] = (writers != actual[row, block]).all(axis=0)
         return differs
 
-    def mixed_rows(self, got: np.ndarray) -> np.ndarray:
+    def mixed_rows(self, actual: np.ndarray) -> np.ndarray:
         """Repeated rows of `got` that no single writer wrote whole: allowed; a kernel that counts on one winner trips over them."""
-        block = slice(self.first, self.first + self.words.shape[1])
+        block = slice(self.first_column, self.first_column + self.words.shape[1])
         mixed = [
             row
             for row in self.repeated_rows
-            if not (_words(self.words)[self.rows == row] == _words(got)[row, block]).all(axis=1).any()
+            if not (_words(self.words)[self.rows == row] == _words(actual)[row, block]).all(axis=1).any()
         ]
         return np.array(mixed, np.int64)
 
 
-def scatter(table: np.ndarray, row_offsets: np.ndarray, column_offset: int, source: np.ndarray) -> Scattered:
+def scatter(table: np.ndarray, row_offsets: np.ndarray, column_offset: int, source: np.ndarray) -> ScatterResult:
     """What scattering `source` [R, block_columns] into the table may leave; for offsets that expect no fault."""
     rows, columns = table.shape
     offsets = np.asarray(row_offsets, np.int64)
@@ -145,7 +145,7 @@ def scatter(table: np.ndarray, row_offsets: np.ndarray, column_offset: int, sour
     result = table.copy()
     for row, written in zip(offsets[lands], words, strict=True):  # in order: the last of equal rows stays
         result[row, first : first + words.shape[1]] = written
-    return Scattered(result, offsets[lands], words, first)
+    return ScatterResult(result, offsets[lands], words, first)
 
 
 def _inside(offsets: np.ndarray, size: int) -> np.ndarray:

@@ -25,14 +25,14 @@ class Group(NamedTuple):
 
 def groups_of(sizes: Sequence[Sequence[int]]) -> list[Group]:
     """The groups of `sizes`, (m, n, k) each: row-major matrices without gaps. ValueError for a negative size."""
-    found, ends = list[Group](), [0, 0, 0]
+    groups, ends = list[Group](), [0, 0, 0]
     for m, n, k in sizes:
         if min(m, n, k) < 0:
             raise ValueError(f"a group of {m}x{n}x{k}: no size may be negative; give an empty group the size 0")
         begins, lengths = ends, (m * k, k * n, m * n)
         ends = [begin + length for begin, length in zip(begins, lengths, strict=True)]
-        found.append(Group(m, n, k, *map(slice, begins, ends)))
-    return found
+        groups.append(Group(m, n, k, *map(slice, begins, ends)))
+    return groups
 
 
 def tiles_of(sizes: Sequence[Sequence[int]], block_m: int, block_n: int) -> list[tuple[int, int, int]]:

@@ -20,13 +20,17 @@ def instruction_order(k: int, bits: int, k_width: int) -> np.ndarray:
 
     `k` must be a whole number of groups of 8 * k_width elements (one load of a row by a quad of threads, for both halves):
     ValueError otherwise."""
-    taken = max(32 // bits, 1)  # consecutive elements of a thread in one instruction
-    if k_width <= taken:
+    per_register = max(32 // bits, 1)  # consecutive elements of a thread in one instruction
+    if k_width <= per_register:
         return np.arange(k)
     group = 8 * k_width
-    if k % group or k_width % taken:
-        raise ValueError(f"k={k}, k_width={k_width}: k must be a multiple of {group} and k_width of {taken}; pad k with zeros")
-    places = np.arange(k).reshape(k // group, 8, k_width // taken, taken)  # (groups, thread and half, instruction, element)
+    if k % group or k_width % per_register:
+        raise ValueError(
+            f"k={k}, k_width={k_width}: k must be a multiple of {group} and k_width of {per_register}; pad k with zeros"
+        )
+    places = np.arange(k).reshape(
+        k // group, 8, k_width // per_register, per_register
+    )  # (groups, thread and half, instruction, element)
     return places.transpose(0, 2, 1, 3).reshape(k)  # (k,)
 
 

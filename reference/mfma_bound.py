@@ -34,11 +34,11 @@ def mfma_bound(
     how = Accumulation(block=1, fraction_bits=23, rounding=Rounding.TOWARD_ZERO, output=FP32, output_fraction_bits=23, chains=1)
     summed = accumulation_bound(exact.value, exact.magnitude, k, accumulation=how)  # (M, N)
     if flushes_subnormals:
-        summed = summed + flushed(left, right, operands) + k * FP32.smallest_normal  # (M, N)
+        summed = summed + subnormal_loss(left, right, operands) + k * FP32.smallest_normal  # (M, N)
     return exact.value, converted_bound(exact.value, summed, output)
 
 
-def flushed(left: np.ndarray, right: np.ndarray, operands: Format) -> np.ndarray:
+def subnormal_loss(left: np.ndarray, right: np.ndarray, operands: Format) -> np.ndarray:
     """(M, N): sum |a||b| over products with a subnormal factor: what is lost where subnormals are taken as zero."""
     sides = [np.abs(np.where(np.isfinite(side), side, 0.0)) for side in (left, right)]  # (M, K), (K, N)
     kept = [np.where(side >= operands.smallest_normal, side, 0.0) for side in sides]  # (M, K), (K, N)

@@ -16,7 +16,7 @@ def pack(codes: np.ndarray, axis: int = -1) -> np.ndarray:
 
     Raises ValueError for a code above 0xF, for another dtype and for an axis that is not there.
     """
-    codes = _checked(codes, "codes", axis)  # (.., length, ..)
+    codes = _check_uint8(codes, "codes", axis)  # (.., length, ..)
     if codes.size and int(codes.max()) > LARGEST_NIBBLE:
         raise ValueError(f"{int(codes.max()):#x} does not fit four bits: encode to E2M1 before packing")
     along = np.moveaxis(codes, axis, -1)  # (.., length)
@@ -26,22 +26,22 @@ def pack(codes: np.ndarray, axis: int = -1) -> np.ndarray:
     return np.ascontiguousarray(np.moveaxis(packed, -1, axis))
 
 
-def unpack(packed: np.ndarray, axis: int = -1, *, length: int | None = None) -> np.ndarray:
+def unpack(packed_bytes: np.ndarray, axis: int = -1, *, length: int | None = None) -> np.ndarray:
     """The 4-bit codes of `packed` (uint8), `length` of them along `axis`: by default two a byte, or one less for an odd length.
 
     Raises ValueError for a length that `packed` cannot be the packing of.
     """
-    packed = _checked(packed, "packed bytes", axis)  # (.., bytes, ..)
-    size = packed.shape[axis]
+    packed_bytes = _check_uint8(packed_bytes, "packed bytes", axis)  # (.., bytes, ..)
+    size = packed_bytes.shape[axis]
     length = 2 * size if length is None else length
     if (length + 1) // 2 != size:
         raise ValueError(f"{length} codes take {(length + 1) // 2} bytes along axis {axis}, got {size}")
-    along = np.moveaxis(packed, axis, -1)  # (.., bytes)
+    along = np.moveaxis(packed_bytes, axis, -1)  # (.., bytes)
     codes = np.stack((along & LARGEST_NIBBLE, along >> 4), axis=-1).reshape(*along.shape[:-1], 2 * size)  # (.., 2 * bytes)
     return np.ascontiguousarray(np.moveaxis(codes[..., :length], -1, axis))
 
 
-def _checked(array: np.ndarray, what: str, axis: int) -> np.ndarray:
+def _check_uint8(array: np.ndarray, what: str, axis: int) -> np.ndarray:
     array = np.asarray(array)  # (...)
     if array.dtype != np.uint8:
         raise ValueError(f"{what} are uint8, got {array.dtype}")

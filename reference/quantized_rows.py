@@ -34,13 +34,13 @@ def nvfp4(values: np.ndarray, tensor_scale: np.ndarray) -> tuple[np.ndarray, np.
     size = NVFP4.block_size
     blocks = np.pad(values, ((0, 0), (0, -columns % size))).reshape(rows, -(-columns // size), size)  # (rows, blocks, 16)
     finite = np.isfinite(blocks).all(axis=2)  # (rows, blocks)
-    kept = np.where(finite[..., None], blocks, np.float32(0))  # (rows, blocks, 16)
-    largest = np.abs(kept).max(axis=2)  # (rows, blocks)
+    finite_blocks = np.where(finite[..., None], blocks, np.float32(0))  # (rows, blocks, 16)
+    largest = np.abs(finite_blocks).max(axis=2)  # (rows, blocks)
     reach = fp32.multiply(np.array(E2M1.largest, np.float32), tensor_scale)
     scales = encode(E4M3, fp32.divide(largest, reach).astype(np.float64), overflow=Overflow.SATURATE)  # (rows, blocks)
     divisor = fp32.multiply(decode(E4M3, scales).astype(np.float32), tensor_scale)  # (rows, blocks)
     divisor = np.where(divisor > 0, divisor, INFINITY)[..., None]  # (rows, blocks, 1)
-    quotient = fp32.divide(kept, divisor)  # (rows, blocks, 16)
+    quotient = fp32.divide(finite_blocks, divisor)  # (rows, blocks, 16)
     elements = encode(E2M1, quotient.astype(np.float64), overflow=Overflow.SATURATE)  # (rows, blocks, 16)
     scales[~finite] = NVFP4.scale.nan_code
     return elements.reshape(rows, blocks.shape[1] * size)[:, :columns], scales

@@ -33,7 +33,9 @@ class Layout:
     warps: tuple[Basis, ...]
 
     @classmethod
-    def of(cls, registers: Sequence[Sequence[int]], lanes: Sequence[Sequence[int]], warps: Sequence[Sequence[int]]) -> Layout:
+    def from_bases(
+        cls, registers: Sequence[Sequence[int]], lanes: Sequence[Sequence[int]], warps: Sequence[Sequence[int]]
+    ) -> Layout:
         """ValueError for a basis that moves two axes, or by no power of two: no rule is known for one."""
         found = cls(*(tuple(tuple(basis) for basis in each) for each in (registers, lanes, warps)))
         for basis in (*found.registers, *found.lanes, *found.warps):
@@ -43,7 +45,7 @@ class Layout:
         return found
 
 
-def blocked(
+def blocked_layout(
     shape: Sequence[int],
     per_thread: Sequence[int],
     per_warp: Sequence[int],
@@ -56,15 +58,15 @@ def blocked(
     reach = [1] * len(shape)
 
     def bits(counts: Sequence[int], axes: Sequence[int]) -> list[Basis]:
-        found: list[Basis] = []
+        bases: list[Basis] = []
         for axis in axes:
             for _ in range(counts[axis].bit_length() - 1):
                 step = [0] * len(shape)
                 if reach[axis] < shape[axis]:
                     step[axis] = reach[axis]
                     reach[axis] *= 2
-                found.append(tuple(step))
-        return found
+                bases.append(tuple(step))
+        return bases
 
     registers = bits(per_thread, order)
     lanes, teams = bits(per_warp, order), bits(warps, order)
@@ -111,14 +113,16 @@ def reduction_order(layout: Layout, axis: int, *, pairs: bool = False, single: b
     return ReductionOrder(tuple(thread), tuple(lanes), tuple(warps))
 
 
-def vectorised(layout: Layout, axis: int, form: str, *, sm: int) -> bool:
+def uses_register_pairs(layout: Layout, axis: int, form: str, *, sm: int) -> bool:
     """Whether one addition or multiplication of floats, and nothing else, is made on pairs of registers of the format `form` on
     `sm`: four elements a thread at least; fp16 and bf16 from sm_90 on, fp32 from sm_100 on, all three on AMD's (`AMD`)."""
     first = {"fp16": 90, "bf16": 90, "fp32": 100}.get(form)
     return first is not None and sm >= first and sum(1 for basis in layout.registers if basis[axis]) >= 2
 
 
-def reduced(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, first: Combine | None = None) -> Parts:
+def reduce_parts(
+    parts: Parts, axis: int, order: ReductionOrder, combine: Combine, combine_elements: Combine | None = None
+) -> Parts:
     """`parts`, each combined to one element along `axis`, which is dropped.
 
     `first` combines the elements themselves, `combine` what it gives: so a product may be taken in by the first sum. The words are
@@ -127,33 +131,44 @@ def reduced(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, fi
     places = _places(order.bits)
     found = tuple(np.take(part, places, axis) for part in parts)
     while (size := found[0].shape[axis]) > 1:
-        found, first = (first or combine)(*_half(found, axis, 0, size // 2), *_half(found, axis, size // 2, size)), None
+        found, combine_elements = (
+            (combine_elements or combine)(*_half(found, axis, 0, size // 2), *_half(found, axis, size // 2, size)),
+            None,
+        )
     return tuple(np.take(part, 0, axis) for part in found)
 
 
-def copies(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, first: Combine | None = None) -> Parts | None:
+def copies(
+    parts: Parts, axis: int, order: ReductionOrder, combine: Combine, combine_elements: Combine | None = None
+) -> Parts | None:
     """As `reduced`, of a combination that is not the same both ways: the word of every lane that has the result, along `axis`,
     lane 0 first. In a shuffle each lane combines its own word with the other's.
 
     None where lanes that disagree store to one place of shared memory (`thread_words` says which word stays).
     """
     places = _places(order.bits)
-    found = tuple(np.moveaxis(np.take(part, places, axis), axis, 0) for part in parts)
+    lane_parts = tuple(np.moveaxis(np.take(part, places, axis), axis, 0) for part in parts)
     for _ in order.thread:
-        size = len(found[0])
-        found, first = (first or combine)(*_half(found, 0, 0, size // 2), *_half(found, 0, size // 2, size)), None
+        size = len(lane_parts[0])
+        lane_parts, combine_elements = (
+            (combine_elements or combine)(*_half(lane_parts, 0, 0, size // 2), *_half(lane_parts, 0, size // 2, size)),
+            None,
+        )
     for bits, rest in ((order.lanes, len(order.warps)), (order.warps, 0)):
         for level in range(len(bits)):
-            split = tuple(part.reshape(1 << level, 2, -1, *part.shape[1:]) for part in found)
+            split = tuple(part.reshape(1 << level, 2, -1, *part.shape[1:]) for part in lane_parts)
             low, high = (tuple(part[:, side] for part in split) for side in (0, 1))
-            ways = ((first or combine)(*low, *high), (first or combine)(*high, *low))
-            found, first = tuple(np.stack(pair, 1).reshape(-1, *pair[0].shape[2:]) for pair in zip(*ways, strict=True)), None
+            ways = ((combine_elements or combine)(*low, *high), (combine_elements or combine)(*high, *low))
+            lane_parts, combine_elements = (
+                tuple(np.stack(pair, 1).reshape(-1, *pair[0].shape[2:]) for pair in zip(*ways, strict=True)),
+                None,
+            )
         if rest:
-            found = tuple(part.reshape(-1, 1 << rest, *part.shape[1:]) for part in found)
-            if not agree(found, 0):
+            lane_parts = tuple(part.reshape(-1, 1 << rest, *part.shape[1:]) for part in lane_parts)
+            if not agree(lane_parts, 0):
                 return None
-            found = tuple(part[0] for part in found)
-    return tuple(np.moveaxis(part, 0, axis) for part in found)
+            lane_parts = tuple(part[0] for part in lane_parts)
+    return tuple(np.moveaxis(part, 0, axis) for part in lane_parts)
 
 
 def agree(parts: Parts, axis: int) -> bool:
@@ -192,17 +207,17 @@ def scan_order(layout: Layout, shape: Sequence[int], axis: int) -> ScanOrder:
 class Elements(Protocol):
     """How elements that are more than words are combined: products, which a sum may take in before they are rounded."""
 
-    def first(self, *sides: np.ndarray) -> Parts:
+    def add_first(self, *sides: np.ndarray) -> Parts:
         """Two elements: the parts of the left one, then those of the right one."""
 
     def behind(self, before: np.ndarray, element: Parts, flag: int = 3, /) -> Parts:
         """The word `before` and an element; `flag` is the part of the element that says whether it is taken in."""
 
 
-LATER = 4  # the part of an element for the sum that puts what stands before its group in front of it
+AFTER_CHUNKS = 4  # the part of an element for the sum that puts what stands before its group in front of it
 
 
-def scanned(
+def scan_parts(
     parts: Parts, axis: int, order: ScanOrder, combine: Combine, *, reverse: bool = False, elements: Elements | None = None
 ) -> Parts:
     """Prefixes of `parts` along `axis`; from the end with `reverse`. With `elements` the first part has the words, and the others
@@ -223,44 +238,44 @@ def scanned(
         if elements is None:
             own.append(combine(*own[-1], *element))
         elif i == 1:
-            own.append(elements.first(*(part[:, :, 0] for part in split), *element))
+            own.append(elements.add_first(*(part[:, :, 0] for part in split), *element))
         else:
             own.append(elements.behind(own[-1][0], element))
-    last, step = own[-1], 1
+    totals, step = own[-1], 1
     while step < order.lanes:
         if elements and order.contiguous == step == 1:
-            joined = elements.behind(last[0][:, :-1], tuple(part[:, 1:, 0] for part in split))
+            sums = elements.behind(totals[0][:, :-1], tuple(part[:, 1:, 0] for part in split))
         else:
-            joined = combine(*(part[:, :-step] for part in last), *(part[:, step:] for part in last))
-        last, step = tuple(np.concatenate([p[:, :step], j], 1) for p, j in zip(last, joined, strict=True)), 2 * step
+            sums = combine(*(part[:, :-step] for part in totals), *(part[:, step:] for part in totals))
+        totals, step = tuple(np.concatenate([p[:, :step], j], 1) for p, j in zip(totals, sums, strict=True)), 2 * step
     if elements and order.contiguous == order.lanes == order.warps == 1:  # each chunk is one element, and its word is carried on
-        last = (_chain(split, elements),)
-    elif (chunks := len(last[0])) > 1:
-        before = [tuple(part[:1, -1] for part in last)]  # each (1, ...): what stands before chunk 1, 2, ...
+        totals = (_chain(split, elements),)
+    elif (chunks := len(totals[0])) > 1:
+        before = [tuple(part[:1, -1] for part in totals)]  # each (1, ...): what stands before chunk 1, 2, ...
         for i in range(1, chunks - 1):
-            before.append(combine(*before[-1], *(part[i : i + 1, -1] for part in last)))
-        ahead = tuple(np.concatenate(each)[:, None] for each in zip(*before, strict=True))  # (chunks - 1, 1, ...)
-        wide = tuple(np.broadcast_to(each, (chunks - 1, *part.shape[1:])) for each, part in zip(ahead, last, strict=True))
+            before.append(combine(*before[-1], *(part[i : i + 1, -1] for part in totals)))
+        ahead = tuple(np.concatenate(array)[:, None] for array in zip(*before, strict=True))  # (chunks - 1, 1, ...)
+        wide = tuple(np.broadcast_to(array, (chunks - 1, *part.shape[1:])) for array, part in zip(ahead, totals, strict=True))
         if elements and order.contiguous == order.lanes == 1:  # each chunk is one element
-            joined = elements.behind(wide[0], tuple(part[1:, :, 0] for part in split))
+            sums = elements.behind(wide[0], tuple(part[1:, :, 0] for part in split))
         else:
-            joined = combine(*wide, *(part[1:] for part in last))
-        last = tuple(np.concatenate([p[:1], j]) for p, j in zip(last, joined, strict=True))
-    flat = tuple(part.reshape(-1, *part.shape[2:]) for part in last)  # (groups, ...)
-    whole = tuple(np.empty((len(each), order.contiguous, *each.shape[1:]), each.dtype) for each in flat)
+            sums = combine(*wide, *(part[1:] for part in totals))
+        totals = tuple(np.concatenate([p[:1], j]) for p, j in zip(totals, sums, strict=True))
+    flat = tuple(part.reshape(-1, *part.shape[2:]) for part in totals)  # (groups, ...)
+    prefixes = tuple(np.empty((len(array), order.contiguous, *array.shape[1:]), array.dtype) for array in flat)
     for i in range(order.contiguous):
         mine = flat
         if i < order.contiguous - 1:
             mine = tuple(part.reshape(-1, *part.shape[2:]) for part in own[i])
             if elements and i == 0:
                 first = tuple(part[:, :, 0].reshape(-1, *part.shape[3:])[1:] for part in split)
-                joined = elements.behind(flat[0][:-1], first, LATER)
+                sums = elements.behind(flat[0][:-1], first, AFTER_CHUNKS)
             else:
-                joined = combine(*(part[:-1] for part in flat), *(part[1:] for part in mine))
-            mine = tuple(np.concatenate([p[:1], j]) for p, j in zip(mine, joined, strict=True))
-        for into, part in zip(whole, mine, strict=True):
+                sums = combine(*(part[:-1] for part in flat), *(part[1:] for part in mine))
+            mine = tuple(np.concatenate([p[:1], j]) for p, j in zip(mine, sums, strict=True))
+        for into, part in zip(prefixes, mine, strict=True):
             into[:, i] = part
-    done = tuple(part.reshape(-1, *part.shape[2:]) for part in whole)
+    done = tuple(part.reshape(-1, *part.shape[2:]) for part in prefixes)
     if reverse:
         done = tuple(part[::-1] for part in done)
     return tuple(np.moveaxis(part, 0, axis) for part in done)
@@ -271,7 +286,7 @@ def _chain(parts: Parts, elements: Elements) -> np.ndarray:
     words = [parts[0][:1, 0]]
     for i in range(1, len(parts[0])):
         element = tuple(part[i : i + 1, 0] for part in parts)
-        (word,) = elements.first(*(part[:1, 0] for part in parts), *element) if i == 1 else elements.behind(words[-1], element)
+        (word,) = elements.add_first(*(part[:1, 0] for part in parts), *element) if i == 1 else elements.behind(words[-1], element)
         words.append(word)
     return np.concatenate(words)
 

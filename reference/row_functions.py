@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitverdict.reference.philox import uniform
-from bitverdict.reference.reduction_order import blocked, reduced, reduction_order, vectorised
+from bitverdict.reference.reduction_order import blocked_layout, reduce_parts, reduction_order, uses_register_pairs
 from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions import sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
-ONE = np.array(1, np.float32)
+FP32_ONE = np.array(1, np.float32)
 
 
 @dataclass(frozen=True)
@@ -30,21 +30,21 @@ class RowSum:
     sm: int
     threads: int = 32
 
-    def padded(self, values: np.ndarray, fill: float) -> np.ndarray:
+    def pad(self, values: np.ndarray, fill: float) -> np.ndarray:
         """(rows, block): `values` (rows, columns) and `fill` behind them."""
         return np.pad(values, ((0, 0), (0, self.block - values.shape[1])), constant_values=np.float32(fill))
 
     def total(self, values: np.ndarray) -> np.ndarray:
         """(rows, 1) float32: the sum of each row of `values` (rows, block)."""
-        layout = blocked([self.block], [self.per_thread], [self.threads], [self.warps], [0])
-        order = reduction_order(layout, 0, pairs=vectorised(layout, 0, "fp32", sm=self.sm))
-        (found,) = reduced((values,), 1, order, lambda a, b: (fp32.add(a, b),))
+        layout = blocked_layout([self.block], [self.per_thread], [self.threads], [self.warps], [0])
+        order = reduction_order(layout, 0, pairs=uses_register_pairs(layout, 0, "fp32", sm=self.sm))
+        (found,) = reduce_parts((values,), 1, order, lambda a, b: (fp32.add(a, b),))
         return found[:, None]
 
 
 def softmax(x: np.ndarray, order: RowSum) -> np.ndarray:
     """Less the largest, exponential, the sum of these, quotient by div.full."""
-    values = order.padded(x.view(np.float32), -np.inf)  # (rows, block)
+    values = order.pad(x.view(np.float32), -np.inf)  # (rows, block)
     with np.errstate(invalid="ignore"):
         below = fp32.add(values, -np.fmax.reduce(values, axis=1, keepdims=True))  # (rows, block)
     powers = sequences.exp(_words(below))  # (rows, block)
@@ -62,7 +62,7 @@ def rms_norm(x: np.ndarray, w: np.ndarray, eps: float, order: RowSum) -> tuple[n
     """y and r (rows,) for the weights w (columns,): the squares added, times 1 / N, plus eps, rsqrt.approx.ftz;
     x r, then times w."""
     values = x.view(np.float32)  # (rows, columns)
-    squares = order.total(order.padded(fp32.multiply(values, values), 0))  # (rows, 1)
+    squares = order.total(order.pad(fp32.multiply(values, values), 0))  # (rows, 1)
     mean = fp32.multiply(squares, _share(x.shape[1]))
     inverse = INSTRUCTIONS["rsqrt.approx.ftz.f32"](_words(fp32.add(mean, np.array(eps, np.float32)))).view(np.float32)  # (rows, 1)
     found = fp32.multiply(fp32.multiply(values, inverse), w.view(np.float32)[None, :])
@@ -78,14 +78,14 @@ def rms_norm_backward(
     x: np.ndarray, w: np.ndarray, r: np.ndarray, dy: np.ndarray, order: RowSum, rows_per_program: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """dx and dw (columns,): rows of a program are added in ascending order, then the programs."""
-    values, given = x.view(np.float32), dy.view(np.float32)
+    values, gradients = x.view(np.float32), dy.view(np.float32)
     inverse = r.view(np.float32)[:, None]  # (rows, 1)
-    scaled = fp32.multiply(given, w.view(np.float32)[None, :])
-    total = order.total(order.padded(fp32.multiply(scaled, values), 0))  # (rows, 1)
+    scaled = fp32.multiply(gradients, w.view(np.float32)[None, :])
+    total = order.total(order.pad(fp32.multiply(scaled, values), 0))  # (rows, 1)
     along = fp32.multiply(fp32.multiply(fp32.multiply(inverse, inverse), _share(x.shape[1])), total)
     with np.errstate(invalid="ignore"):
         dx = fp32.multiply(inverse, fp32.add(scaled, -fp32.multiply(values, along)))
-    parts = fp32.multiply(fp32.multiply(given, values), inverse)  # (rows, columns)
+    parts = fp32.multiply(fp32.multiply(gradients, values), inverse)  # (rows, columns)
     programs = [_chain(parts[start : start + rows_per_program]) for start in range(0, len(parts), rows_per_program)]
     return _words(dx), _words(_chain(np.array(programs, np.float32).reshape(-1, x.shape[1])))
 
@@ -99,7 +99,7 @@ def rms_norm_backward_value(x: np.ndarray, w: np.ndarray, eps: float, dy: np.nda
 
 def swiglu(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """exp(-a), plus 1, a by that by div.full, times b."""
-    opened = sequences.divide(a, _words(fp32.add(ONE, sequences.exp(a ^ np.uint32(1 << 31)).view(np.float32))))
+    opened = sequences.divide(a, _words(fp32.add(FP32_ONE, sequences.exp(a ^ np.uint32(1 << 31)).view(np.float32))))
     return _words(fp32.multiply(opened.view(np.float32), b.view(np.float32)))
 
 
@@ -138,45 +138,47 @@ def dropout_value(x: np.ndarray, key: int, p: float) -> np.ndarray:
 
 
 def cross_entropy(
-    x: np.ndarray, targets: np.ndarray, smoothing: float, ignore_index: int, order: RowSum
+    x: np.ndarray, targets: np.ndarray, label_smoothing: float, ignore_index: int, order: RowSum
 ) -> tuple[np.ndarray, np.ndarray]:
     """loss and lse (rows,) for targets (rows,) int64. Blocks of `order.block` columns, ascending: the largest so far is taken away,
     total exp(old - new) plus the block's sum; then log, and where labels are smoothed the sum of all logits times 1 / N."""
     values, rows = x.view(np.float32), len(x)
-    largest, total, added = (
+    largest, total, row_sum = (
         np.full((rows, 1), -np.inf, np.float32),
         np.zeros((rows, 1), np.float32),
         np.zeros((rows, 1), np.float32),
     )
     for start in range(0, x.shape[1], order.block):
         block = values[:, start : start + order.block]  # (rows, up to block)
-        found = np.fmax(largest, np.fmax.reduce(block, axis=1, keepdims=True))  # (rows, 1)
-        shift = np.where(found == -np.inf, np.float32(0), found)
-        powers = sequences.exp(_words(fp32.add(order.padded(block, -np.inf), -shift))).view(np.float32)  # (rows, block)
+        new_largest = np.fmax(largest, np.fmax.reduce(block, axis=1, keepdims=True))  # (rows, 1)
+        shift = np.where(new_largest == -np.inf, np.float32(0), new_largest)
+        powers = sequences.exp(_words(fp32.add(order.pad(block, -np.inf), -shift))).view(np.float32)  # (rows, block)
         kept = sequences.exp(_words(fp32.add(largest, -shift))).view(np.float32)  # (rows, 1)
         total = fp32.add(fp32.multiply(total, kept), order.total(powers))
-        added = fp32.add(added, order.total(order.padded(block, 0)))
-        largest = found
+        row_sum = fp32.add(row_sum, order.total(order.pad(block, 0)))
+        largest = new_largest
     logarithm = sequences.log(_words(total)).view(np.float32)  # (rows, 1)
-    counted = (targets != ignore_index)[:, None]  # (rows, 1)
-    given = np.where(counted, np.take_along_axis(values, np.where(counted, targets[:, None], 0), 1), np.float32(0))  # (rows, 1)
+    target_counts = (targets != ignore_index)[:, None]  # (rows, 1)
+    given = np.where(
+        target_counts, np.take_along_axis(values, np.where(target_counts, targets[:, None], 0), 1), np.float32(0)
+    )  # (rows, 1)
     loss = fp32.add(logarithm, -fp32.add(given, -largest))
-    if smoothing:
-        mean = fp32.multiply(added, _share(x.shape[1]))
-        spread = fp32.multiply(fp32.add(logarithm, -fp32.add(mean, -largest)), np.array(smoothing, np.float32))
-        loss = fp32.add(fp32.multiply(loss, np.array(1 - smoothing, np.float32)), spread)
-    return _words(np.where(counted, loss, np.float32(0))[:, 0]), _words(fp32.add(logarithm, largest)[:, 0])
+    if label_smoothing:
+        mean = fp32.multiply(row_sum, _share(x.shape[1]))
+        spread = fp32.multiply(fp32.add(logarithm, -fp32.add(mean, -largest)), np.array(label_smoothing, np.float32))
+        loss = fp32.add(fp32.multiply(loss, np.array(1 - label_smoothing, np.float32)), spread)
+    return _words(np.where(target_counts, loss, np.float32(0))[:, 0]), _words(fp32.add(logarithm, largest)[:, 0])
 
 
 def cross_entropy_backward(
-    x: np.ndarray, targets: np.ndarray, lse: np.ndarray, g: np.ndarray, smoothing: float, ignore_index: int
+    x: np.ndarray, targets: np.ndarray, lse: np.ndarray, g: np.ndarray, label_smoothing: float, ignore_index: int
 ) -> np.ndarray:
     """dx: exp(x - lse), less s / N, less 1 - s at the target, times g (rows,); 0 in a row that is ignored."""
     shares = sequences.exp(_words(fp32.add(x.view(np.float32), -lse.view(np.float32)[:, None]))).view(np.float32)
-    if smoothing:
-        shares = fp32.add(shares, -np.array(smoothing / x.shape[1], np.float32))
+    if label_smoothing:
+        shares = fp32.add(shares, -np.array(label_smoothing / x.shape[1], np.float32))
     at = np.arange(x.shape[1])[None, :] == targets[:, None]  # (rows, columns)
-    shares = fp32.add(shares, np.where(at, -np.array(1 - smoothing, np.float32), np.float32(-0.0)))
+    shares = fp32.add(shares, np.where(at, -np.array(1 - label_smoothing, np.float32), np.float32(-0.0)))
     found = fp32.multiply(shares, g.view(np.float32)[:, None])
     return _words(np.where((targets != ignore_index)[:, None], found, np.float32(0)))
 

@@ -76,17 +76,18 @@ def pack(scales: np.ndarray, *, padding: int = 0) -> np.ndarray:
 
     Result: contiguous, `packed_shape(rows, columns)`, dtype of `scales`. ValueError where `scales` is not 2D.
     """
-    return _tiled(scales, padding).transpose(0, 3, 2, 1, 4).copy()  # [rows/128, columns/4, 32, 4, 4]
+    return _tile_view(scales, padding).transpose(0, 3, 2, 1, 4).copy()  # [rows/128, columns/4, 32, 4, 4]
 
 
-def unpack(packed: np.ndarray, rows: int, columns: int) -> np.ndarray:
+def unpack(packed_scales: np.ndarray, rows: int, columns: int) -> np.ndarray:
     """[rows, columns] codes from 5D (or flat) packed scales, padding dropped. ValueError where the size does not fit."""
     shape = packed_shape(rows, columns)
-    if packed.size != np.prod(shape):
+    if packed_scales.size != np.prod(shape):
         raise ValueError(
-            f"{packed.size} packed scales: ({rows}, {columns}) takes {shape}, that is {int(np.prod(shape))}; pad to whole tiles"
+            f"{packed_scales.size} packed scales: ({rows}, {columns}) takes {shape}, that is "
+            f"{int(np.prod(shape))}; pad to whole tiles"
         )
-    whole = packed.reshape(shape).transpose(0, 3, 2, 1, 4)  # [rows/128, 4, 32, columns/4, 4]
+    whole = packed_scales.reshape(shape).transpose(0, 3, 2, 1, 4)  # [rows/128, 4, 32, columns/4, 4]
     return whole.reshape(shape[0] * TILE_ROWS, shape[1] * TILE_COLUMNS)[:rows, :columns].copy()
 
 
@@ -104,7 +105,7 @@ def permutation(rows: int, columns: int) -> np.ndarray:
 
 def pack_wrongly(scales: np.ndarray, layout: WrongLayout, *, padding: int = 0) -> np.ndarray:
     """The bytes of a wrong layout, in the 5D shape that hides it."""
-    tiled = _tiled(scales, padding)  # [rows/128, 4, 32, columns/4, 4]
+    tiles = _tile_view(scales, padding)  # [rows/128, 4, 32, columns/4, 4]
     axes = {
         WrongLayout.ROW_MAJOR: (0, 1, 2, 3, 4),
         WrongLayout.ROWS_IN_ORDER: (0, 3, 1, 2, 4),
@@ -112,10 +113,10 @@ def pack_wrongly(scales: np.ndarray, layout: WrongLayout, *, padding: int = 0) -
         WrongLayout.QUARTER_AND_COLUMN_SWAPPED: (0, 3, 2, 4, 1),
         WrongLayout.TILES_COLUMN_MAJOR: (3, 0, 2, 1, 4),
     }[layout]
-    return np.ascontiguousarray(tiled.transpose(axes)).reshape(packed_shape(*scales.shape))
+    return np.ascontiguousarray(tiles.transpose(axes)).reshape(packed_shape(*scales.shape))
 
 
-def _tiled(scales: np.ndarray, padding: int) -> np.ndarray:
+def _tile_view(scales: np.ndarray, padding: int) -> np.ndarray:
     """[rows/128, 4, 32, columns/4, 4] view of the padded scales: row = 128 t + 32 q + lane, column = 4 u + i."""
     if scales.ndim != 2:
         raise ValueError(f"scales of shape {scales.shape}: the packed layout is of a 2D array [rows, K blocks]")

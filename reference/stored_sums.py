@@ -17,32 +17,32 @@ from bitverdict.reference.formats import FORMATS, Format, decode, encode
 
 
 @dataclass
-class Stored:
+class StorageFormat:
     """Into which format sums go, and how many values were rounded so far."""
 
     format: Format
     count: int = 0
 
 
-_stored: ContextVar[Stored | None] = ContextVar("stored", default=None)
+_storage: ContextVar[StorageFormat | None] = ContextVar("stored", default=None)
 
 
 @contextmanager
-def sums_in(name: str) -> Iterator[Stored]:
+def sums_in(name: str) -> Iterator[StorageFormat]:
     """While entered, sums are stored in format `name` ("bf16"). ValueError for a name that is none."""
     if name not in FORMATS:
         raise ValueError(f"no format {name!r}; there are {', '.join(FORMATS)}")
-    made = Stored(FORMATS[name])
-    token = _stored.set(made)
+    made = StorageFormat(FORMATS[name])
+    token = _storage.set(made)
     try:
         yield made
     finally:
-        _stored.reset(token)
+        _storage.reset(token)
 
 
-def stored(value: np.ndarray) -> np.ndarray:
+def store_sum(value: np.ndarray) -> np.ndarray:
     """`value` (float64, any shape) of a sum: as it is, or in the format that is entered."""
-    into = _stored.get()
+    into = _storage.get()
     if into is None:
         return value
     into.count += value.size

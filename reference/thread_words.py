@@ -26,7 +26,7 @@ MATRIX = 0
 _PHASE = 128  # bytes that a warp stores at once
 
 
-class Unsettled(ValueError):
+class UnsettledWordError(ValueError):
     """Which of several words stays in shared memory is not known."""
 
 
@@ -67,42 +67,46 @@ def precedence(form: int) -> np.ndarray:
     return lane * max(form, 4) // _PHASE * WARP + (WARP - 1 - lane)
 
 
-def stored(words: np.ndarray, layout: Layout, forms: Forms) -> np.ndarray:
+def settle_stores(words: np.ndarray, layout: Layout, forms: Forms) -> np.ndarray:
     """As `words` (threads, registers), each the word that stays in shared memory where all threads have stored theirs by one of
     `forms`. Unsettled where that is another word by another form, or from another warp."""
     lanes = [1 << i for i, basis in enumerate(_lanes(layout)) if not any(basis)]
     warps = sum(1 << i for i, basis in enumerate(layout.warps) if not any(basis))
     threads, wide = np.arange(len(words)), lanes_of(layout)
-    if _same(words, words[(threads // wide & ~warps) * wide + (threads % wide & ~sum(lanes))]):
+    if _words_equal(words, words[(threads // wide & ~warps) * wide + (threads % wide & ~sum(lanes))]):
         return words
     if wide != WARP:
-        raise Unsettled(f"whose words differ from lane to lane, stored to one place by {wide} lanes, of which no GPU was asked")
+        raise UnsettledWordError(
+            f"whose words differ from lane to lane, stored to one place by {wide} lanes, of which no GPU was asked"
+        )
     group = np.zeros(1, np.int64)
     for bit in lanes:
         group = np.concatenate([group, group ^ bit])
-    found: np.ndarray | None = None
+    settled_words: np.ndarray | None = None
     for form in sorted(set(forms())):
         among = np.arange(WARP)[:, None] ^ group  # (32, copies) lanes with the same elements
         winner = np.take_along_axis(among, precedence(form)[among].argmax(1)[:, None], 1)[:, 0]
         kept = words[(threads & -WARP) + winner[threads % WARP]]
-        if not _same(kept, kept[(threads // WARP & ~warps) * WARP + threads % WARP]):
-            raise Unsettled("whose words differ from warp to warp where they store them to one place of shared memory")
-        if found is not None and not _same(kept, found):
-            raise Unsettled("whose words differ from lane to lane, stored to shared memory by instructions of several widths")
-        found = kept
-    if found is None:
-        raise Unsettled("whose words differ from lane to lane, stored by an instruction that is not known")
-    return found
+        if not _words_equal(kept, kept[(threads // WARP & ~warps) * WARP + threads % WARP]):
+            raise UnsettledWordError("whose words differ from warp to warp where they store them to one place of shared memory")
+        if settled_words is not None and not _words_equal(kept, settled_words):
+            raise UnsettledWordError(
+                "whose words differ from lane to lane, stored to shared memory by instructions of several widths"
+            )
+        settled_words = kept
+    if settled_words is None:
+        raise UnsettledWordError("whose words differ from lane to lane, stored by an instruction that is not known")
+    return settled_words
 
 
 def through_memory(words: np.ndarray, layout: Layout, target: Layout, shape: tuple[int, ...], forms: Forms) -> np.ndarray:
     """`words` of a tensor of `shape` in `layout`, brought to `target` through shared memory: all copies are then the same."""
     flat = np.empty(int(np.prod(shape)), words.dtype)
-    flat[elements(layout, shape)] = stored(words, layout, forms)
+    flat[elements(layout, shape)] = settle_stores(words, layout, forms)
     return flat[elements(target, shape)]
 
 
-def shuffled(words: np.ndarray, layout: Layout, target: Layout) -> np.ndarray:
+def shuffle_words(words: np.ndarray, layout: Layout, target: Layout) -> np.ndarray:
     """`words` in `layout`, brought to `target` inside each warp: each thread takes the copy of the lane that the shuffle names."""
     lane, register = shuffle_sources(layout, target)
     threads, wide = np.arange(len(words))[:, None], lanes_of(layout)
@@ -117,19 +121,19 @@ def shuffle_sources(layout: Layout, target: Layout) -> tuple[np.ndarray, np.ndar
     sides = [[[b for b in each.registers if any(b)], _lanes(each)] for each in (layout, target)]
     count = max(len(side[0]) for side in sides)
     rank = len(_lanes(layout)[0])
-    first, last = ([*side[0], *[(0,) * rank] * (count - len(side[0])), *side[1]] for side in sides)  # bases by bit
-    to: dict[int, int] = {}
-    for i, basis in enumerate(first):
+    source_bases, target_bases = ([*side[0], *[(0,) * rank] * (count - len(side[0])), *side[1]] for side in sides)  # bases by bit
+    target_bit: dict[int, int] = {}
+    for i, basis in enumerate(source_bases):
         if any(basis):
-            to[i] = last.index(basis)
-        elif not any(last[i]):
-            to[i] = i
-    spare = [j for j, basis in enumerate(last) if j not in to.values()]
-    to |= dict(zip([i for i in range(len(first)) if i not in to], spare, strict=True))
+            target_bit[i] = target_bases.index(basis)
+        elif not any(target_bases[i]):
+            target_bit[i] = i
+    spare = [j for j, basis in enumerate(target_bases) if j not in target_bit.values()]
+    target_bit |= dict(zip([i for i in range(len(source_bases)) if i not in target_bit], spare, strict=True))
     registers = 1 << len(sides[1][0])
     index = np.arange(registers)[None, :] | np.arange(lanes_of(layout))[:, None] << count  # (lanes, registers) of the target
     source = np.zeros_like(index)
-    for i, j in to.items():
+    for i, j in target_bit.items():
         source |= (index >> j & 1) << i
     return source >> count, (source & (1 << count) - 1) % (1 << len(sides[0][0]))
 
@@ -158,58 +162,62 @@ class Reduction:
     result: Layout | None
 
 
-def reduced_by_threads(parts: Parts, plan: Reduction, combine: Combine, first: Combine | None, forms: Forms) -> tuple[Parts, bool]:
+def reduced_by_threads(
+    parts: Parts, plan: Reduction, combine: Combine, combine_elements: Combine | None, forms: Forms
+) -> tuple[Parts, bool]:
     """`parts`, each (threads, registers), combined as every thread does: (threads, registers of the result), and whether threads
     stored different words to one place. `first` and the words are those of `reduction_order.copies`."""
     axis, layout, differ = plan.axis, plan.layout, False
-    held = [basis for basis in layout.registers if any(basis)]
-    found = tuple(part.reshape(len(part), *[2] * len(held)) for part in parts)  # the highest bit of the register first
-    bits = [basis[axis].bit_length() - 1 if basis[axis] else None for basis in reversed(held)]
+    register_bases = [basis for basis in layout.registers if any(basis)]
+    thread_parts = tuple(
+        part.reshape(len(part), *[2] * len(register_bases)) for part in parts
+    )  # the highest bit of the register first
+    bits = [basis[axis].bit_length() - 1 if basis[axis] else None for basis in reversed(register_bases)]
     for bit in plan.order.thread:
         at = bits.index(bit)
-        low, high = (tuple(np.take(part, side, at + 1) for part in found) for side in (0, 1))
-        found, first = (first or combine)(*low, *high), None
+        low, high = (tuple(np.take(part, side, at + 1) for part in thread_parts) for side in (0, 1))
+        thread_parts, combine_elements = (combine_elements or combine)(*low, *high), None
         del bits[at]
-    found = tuple(part.reshape(len(part), -1) for part in found)
-    layout = replace(layout, registers=tuple(basis for basis in held if not basis[axis]))
-    threads, shape = np.arange(len(found[0])), list(plan.shape)
+    thread_parts = tuple(part.reshape(len(part), -1) for part in thread_parts)
+    layout = replace(layout, registers=tuple(basis for basis in register_bases if not basis[axis]))
+    threads, shape = np.arange(len(thread_parts[0])), list(plan.shape)
 
-    def over_lanes(found: Parts, layout: Layout, first: Combine | None) -> tuple[Parts, Layout]:
+    def over_lanes(lane_parts: Parts, layout: Layout, first: Combine | None) -> tuple[Parts, Layout]:
         for bit in reversed(range(len(layout.lanes))):
             if layout.lanes[bit][axis]:
-                found, first = (first or combine)(*found, *(part[threads ^ 1 << bit] for part in found)), None
+                lane_parts, first = (first or combine)(*lane_parts, *(part[threads ^ 1 << bit] for part in lane_parts)), None
         lanes = tuple((0,) * len(basis) if basis[axis] else basis for basis in layout.lanes)
         warps, left = [], 0
         for basis in layout.warps:
-            warps.append(_stepping(basis, axis, 1 << left) if basis[axis] else basis)
+            warps.append(_set_step(basis, axis, 1 << left) if basis[axis] else basis)
             left += bool(basis[axis])
         shape[axis] = 1 << left
-        return found, replace(layout, lanes=lanes, warps=tuple(warps))
+        return lane_parts, replace(layout, lanes=lanes, warps=tuple(warps))
 
     def convert(found: Parts, layout: Layout, target: Layout) -> Parts:
         nonlocal differ
-        differ = differ or not all(_same(stored(part, layout, forms), part) for part in found)
+        differ = differ or not all(_words_equal(settle_stores(part, layout, forms), part) for part in found)
         return tuple(through_memory(part, layout, target, tuple(shape), forms) for part in found)
 
-    found, layout = over_lanes(found, layout, first)
+    thread_parts, layout = over_lanes(thread_parts, layout, combine_elements)
     while shape[axis] > 1:
         between = _between(layout, axis)
-        found = convert(found, layout, between)
-        found, layout = over_lanes(found, between, None)
+        thread_parts = convert(thread_parts, layout, between)
+        thread_parts, layout = over_lanes(thread_parts, between, None)
     if plan.result is not None:
-        dropped = Layout(*(tuple(_without(b, axis) for b in each) for each in (layout.registers, _lanes(layout), layout.warps)))
+        dropped = Layout(*(tuple(_drop_axis(b, axis) for b in each) for each in (layout.registers, _lanes(layout), layout.warps)))
         target = replace(plan.result, registers=tuple(b for b in plan.result.registers if any(b)), lanes=tuple(_lanes(plan.result)))
         if dropped != target:
             del shape[axis]
-            found = convert(found, dropped, target)
-    return found, differ
+            thread_parts = convert(thread_parts, dropped, target)
+    return thread_parts, differ
 
 
-def _stepping(basis: Basis, axis: int, step: int) -> Basis:
+def _set_step(basis: Basis, axis: int, step: int) -> Basis:
     return tuple(step if i == axis else each for i, each in enumerate(basis))
 
 
-def _without(basis: Basis, axis: int) -> Basis:
+def _drop_axis(basis: Basis, axis: int) -> Basis:
     return basis[:axis] + basis[axis + 1 :]
 
 
@@ -224,7 +232,7 @@ def _between(layout: Layout, axis: int) -> Layout:
     return replace(layout, lanes=tuple(lanes), warps=tuple(warps))
 
 
-def _same(a: np.ndarray, b: np.ndarray) -> bool:
+def _words_equal(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether two arrays have the same words."""
     a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
     return bool((a.view(f"u{a.itemsize}") == b.view(f"u{b.itemsize}")).all())
@@ -234,13 +242,13 @@ __all__ = [
     "MATRIX",
     "WARP",
     "Reduction",
-    "Unsettled",
+    "UnsettledWordError",
     "elements",
     "inside_threads",
     "precedence",
     "reduced_by_threads",
+    "settle_stores",
     "shuffle_sources",
-    "shuffled",
-    "stored",
+    "shuffle_words",
     "through_memory",
 ]

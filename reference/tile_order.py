@@ -17,7 +17,7 @@ def row_major(program: np.ndarray, tiles_n: int) -> Tiles:
     return program // tiles_n, program % tiles_n
 
 
-def grouped(program: np.ndarray, tiles_m: int, tiles_n: int, group: int, *, inner_modulo: bool = True) -> Tiles:
+def grouped_tiles(program: np.ndarray, tiles_m: int, tiles_n: int, group: int, *, inner_modulo: bool = True) -> Tiles:
     """Tile (row, column) of each program in grouped order. ValueError for a group of no rows.
 
     Without `inner_modulo` the row is ``program % rows`` instead of ``program % programs_of_a_group % rows`` (seen in ROCm's copy of

@@ -53,7 +53,7 @@ def capability(arch: str) -> int:
     return int(arch[3:].rstrip("af"))
 
 
-def unaligned(innermost: int, element_bytes: int, *, iisan: bool) -> Fault | None:
+def alignment_fault(innermost: int, element_bytes: int, *, iisan: bool) -> Fault | None:
     """The fault expected for an innermost coordinate (elements) that is no multiple of 16 bytes."""
     if innermost * element_bytes % ALIGNMENT == 0:
         return None
@@ -79,7 +79,7 @@ def fault(direction: Direction, origin: tuple[int, ...], element_bytes: int, arc
     """The fault expected for a box at `origin` (elements, innermost last), or None. ValueError for an unknown architecture name."""
     if capability(arch) < 90:
         return Fault("refused", f"cp.async.bulk.tensor needs sm_90 or later, not {arch}")
-    misaligned = unaligned(origin[-1], element_bytes, iisan=iisan)
+    misaligned = alignment_fault(origin[-1], element_bytes, iisan=iisan)
     if misaligned is not None:
         return misaligned
     if direction is Direction.STORE and min(origin) < 0:

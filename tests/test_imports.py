@@ -183,7 +183,7 @@ WRONG = [
     ("harness/judge/x.py", "from bitverdict.harness.sealed.isolation import JAIL"),
     ("harness/workers/x.py", "from bitverdict.harness.sealed.isolation import JAIL"),
     ("harness/session/x.py", "from bitverdict.harness.sealed.secret_draws import Secret"),
-    ("harness/checks/x.py", "from bitverdict.harness.sealed.candidate.asking import Sealed"),
+    ("harness/checks/x.py", "from bitverdict.harness.sealed.candidate.judge_side import SealedCaseLauncher"),
     ("harness/report/x.py", "from bitverdict.harness.lab.crosscheck import MOVED"),
     ("harness/frontends/x.py", "from tests.faults import mutants as mutated"),
     ("harness/frontends/x.py", "import pytest"),

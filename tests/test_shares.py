@@ -32,8 +32,8 @@ def test_every_turn_has_each_type_and_regime_and_tells_the_rest() -> None:
         part = CaseSource(whole.address, whole.target, rotation=Rotation(number, 3))
         assert {(name, each[name]) for name, each in _classes(part) if name in ALWAYS} == classes
         left = len(whole.required()) - len(part.required())
-        assert part.left_out().startswith(f"{left} of {len(whole.required())} required cases")
-    assert not whole.left_out()
+        assert part.rotation_note().startswith(f"{left} of {len(whole.required())} required cases")
+    assert not whole.rotation_note()
 
 
 def test_cases_that_compile_alike_take_one_turn_together() -> None:
@@ -45,7 +45,7 @@ def test_cases_that_compile_alike_take_one_turn_together() -> None:
         own, others = ({compiled_as(case) for case in every if turn.takes(case) is taken} for taken in (True, False))
         assert own and others and not own & others
         met = frozenset().union(*(facts(case) for case in every if turn.takes(case)))
-        lent = [case for case in turn.kept(every, facts) if not turn.takes(case)]
+        lent = [case for case in turn.keep_cases(every, facts) if not turn.takes(case)]
         assert all(facts(case) - met for case in lent), "each brings a class"
 
 

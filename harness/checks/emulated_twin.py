@@ -21,7 +21,7 @@ from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome, Verdict
 
-NOT_HELD = "words of the emulated GPU"  # in details: why they were not compared
+TWIN_WORDS = "words of the emulated GPU"  # in details: why they were not compared
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class EmulatedTwin(CaseCheck):
     """A user's launcher on a real GPU is launched on the emulated GPU too, and held to its words."""
 
     def before_comparison(self, judgement: Judgement) -> None:
-        def launched(there: Target) -> LaunchResult:
+        def launch_on_target(there: Target) -> LaunchResult:
             return judgement.launch_on(there, judgement.clock)
 
-        twin = launch_twin(judgement.case, judgement.contract, judgement.target, judgement.launch_result, launched)
+        twin = launch_twin(judgement.case, judgement.contract, judgement.target, judgement.launch_result, launch_on_target)
         if twin is not None:
             judgement.launch_result.real_values, judgement.launch_result.hangs = (
                 twin.launch_result.real_values,
@@ -58,7 +58,7 @@ class EmulatedTwin(CaseCheck):
 
 
 def launch_twin(
-    case: Case, contract: Contract, target: Target, seen: LaunchResult, launched: Callable[[Target], LaunchResult]
+    case: Case, contract: Contract, target: Target, launch_result: LaunchResult, launch_on: Callable[[Target], LaunchResult]
 ) -> TwinLaunch | None:
     """The launch of `case` on the emulated GPU, by `launched`, beside `seen` on the real GPU `target`.
 
@@ -67,11 +67,11 @@ def launch_twin(
     twin = emulated_like(target)
     if twin is None or contract.declared(case) is None or not case.real_values or (case.calls != 1 and not case.sealed):
         return None
-    emulated = launched(twin)
+    emulated = launch_on(twin)
     if emulated.outcome is not None:
         said = f"{emulated.outcome}: {emulated.message}" if emulated.message else str(emulated.outcome)
         return TwinLaunch(twin, LaunchResult(emulated.outcome), f"on {twin.name} there is no result ({said})")
-    why = _why_open(seen, emulated)
+    why = _why_open(launch_result, emulated)
     return TwinLaunch(twin, emulated, why, {} if why else emulated.outputs)
 
 
@@ -79,44 +79,49 @@ def _why_open(seen: LaunchResult, emulated: LaunchResult) -> str:
     """Why two right launches may differ in words; empty where they may not."""
     if seen.launches != emulated.launches:
         return f"{seen.launches} kernels were launched on the GPU, {emulated.launches} on the emulated one"
-    if _taken(seen) != _taken(emulated):
+    if _tuner_choices(seen) != _tuner_choices(emulated):
         return "autotuners took other configurations"
-    if emulated.enclosed:
-        return f"the compiled program leaves a choice open in {', '.join(sorted(emulated.enclosed))}"
-    if emulated.unordered:
-        return f"{emulated.unordered}: no order is the GPU's"
+    if emulated.enclosures:
+        return f"the compiled program leaves a choice open in {', '.join(sorted(emulated.enclosures))}"
+    if emulated.order_hazard:
+        return f"{emulated.order_hazard}: no order is the GPU's"
     return ""
 
 
-def _taken(seen: LaunchResult) -> list[tuple[str, str]]:
-    return sorted((told["kernel"], told["choice"]) for told in seen.recorded.get("tuned", ()))
+def _tuner_choices(seen: LaunchResult) -> list[tuple[str, str]]:
+    return sorted((told["kernel"], told["choice"]) for told in seen.launch_record.get("tuned", ()))
 
 
-def held_to_emulated(expected: ExpectedOutput, got: np.ndarray, found: Comparison, twin: TwinLaunch | None) -> Comparison:
+def held_to_emulated(expected: ExpectedOutput, words: np.ndarray, comparison: Comparison, twin: TwinLaunch | None) -> Comparison:
     """`found` of the GPU's words `got`, or that they are not the emulated GPU's, where those are exact."""
-    due = twin.words.get(expected.name) if twin is not None else None
-    if twin is None or due is None or found.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE) or due.shape != got.shape:
-        return found
-    differs = (got != due.view(got.dtype)) & ~_both_nan(expected.format, got, due.view(got.dtype))
+    twin_words = twin.words.get(expected.name) if twin is not None else None
+    if (
+        twin is None
+        or twin_words is None
+        or comparison.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE)
+        or twin_words.shape != words.shape
+    ):
+        return comparison
+    differs = (words != twin_words.view(words.dtype)) & ~_both_nan(expected.format, words, twin_words.view(words.dtype))
     if not differs.any():
-        return found
-    like = ExpectedOutput(name=expected.name, format=expected.format, shape=expected.shape, words=due, tile=expected.tile)
-    first = first_words(like, got, differs)
+        return comparison
+    like = ExpectedOutput(name=expected.name, format=expected.format, shape=expected.shape, words=twin_words, tile=expected.tile)
+    word_entries = first_words(like, words, differs)
     message = (
-        f"{expected.name}: {int(differs.sum())} of {got.size} words are not those of {twin.target.name}, which executes the same "
+        f"{expected.name}: {int(differs.sum())} of {words.size} words are not those of {twin.target.name}, which executes the same "
         f"program bit for bit; they lie inside the bound\n"
-        f"first at {first[0]['at']}: got {first[0]['got']}, {twin.target.name} has {first[0]['expected']}"
+        f"first at {word_entries[0]['at']}: got {word_entries[0]['got']}, {twin.target.name} has {word_entries[0]['expected']}"
     )
     details = {
         "output": expected.name,
         "wrong": int(differs.sum()),
-        "of": got.size,
+        "of": words.size,
         "never_written": 0,
-        "first": first,
-        "clusters": clusters(like, got, differs),
+        "first": word_entries,
+        "clusters": clusters(like, words, differs),
         "heat": heat(like, differs),
     }
-    return Comparison(Outcome.WRONG_WORDS, got.size, message=message, details=details, by_words=got.size)
+    return Comparison(Outcome.WRONG_WORDS, words.size, message=message, details=details, by_words=words.size)
 
 
 def with_twin_details(verdict: Verdict, twin: TwinLaunch | None) -> Verdict:
@@ -124,7 +129,7 @@ def with_twin_details(verdict: Verdict, twin: TwinLaunch | None) -> Verdict:
     if twin is None:
         return verdict
     if twin.open:
-        return replace(verdict, details=verdict.details | {NOT_HELD: f"not compared: {twin.open}"})
+        return replace(verdict, details=verdict.details | {TWIN_WORDS: f"not compared: {twin.open}"})
     return replace(verdict, basis=f"{verdict.basis}; words held to those of {twin.target.name}")
 
 

@@ -18,8 +18,8 @@ from bitverdict.harness.model.protocols import LaunchProbe
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
-BARRIERS, CONSTANT, EXECUTED, PROGRAMS = "barriers of ", "constant ", "executed ", "programs"
-ONCE = "take each tile once, and no block that adds nothing"
+BARRIERS, CONSTANT, EXECUTED_PREFIX, PROGRAMS = "barriers of ", "constant ", "executed ", "programs"
+ONCE_REMEDY = "take each tile once, and no block that adds nothing"
 HAND_ON = "let the launcher hand the option on to the kernel as it was given"
 _SEGMENTS = r'"{}"\([^)]*\) <\{{[^}}]*operandSegmentSizes = array<i32: ([^>]*)>'
 _AMD = 'ttg.target = "hip:'
@@ -55,22 +55,26 @@ def broken_promise(promised: Iterable[PromisedInstruction], launches: Iterable[A
     return ""
 
 
-def _broken(promised: PromisedInstruction, launch: Any) -> str:
-    operation, count = promised.operation, promised.count
-    found: int | None
+def _broken(promise: PromisedInstruction, launch: Any) -> str:
+    operation, count = promise.operation, promise.count
+    actual_count: int | None
     if operation == PROGRAMS:
-        found, said, remedy = prod(launch.grid), "{} programs were launched", "launch as many programs as have something to do"
-    elif operation.startswith(EXECUTED):
-        name = operation.removeprefix(EXECUTED)
-        found, said, remedy = launch.operations[name], f"it executed {{}} {name}", ONCE
-        if promised.peeled and _AMD in launch.program and count_of(name, launch.program) > promised.written:
-            count += promised.peeled
+        actual_count, phrase, remedy = (
+            prod(launch.grid),
+            "{} programs were launched",
+            "launch as many programs as have something to do",
+        )
+    elif operation.startswith(EXECUTED_PREFIX):
+        name = operation.removeprefix(EXECUTED_PREFIX)
+        actual_count, phrase, remedy = launch.operations[name], f"it executed {{}} {name}", ONCE_REMEDY
+        if promise.peeled_count and _AMD in launch.program and count_of(name, launch.program) > promise.source_count:
+            count += promise.peeled_count
     elif operation.startswith(CONSTANT):
         name = operation.removeprefix(CONSTANT)
-        found, said, remedy = launch.constants.get(name), f"{name} = {{}}", HAND_ON
+        actual_count, phrase, remedy = launch.constants.get(name), f"{name} = {{}}", HAND_ON
     else:
-        found, said, remedy = count_of(operation, launch.program), f"its tile program has {{}} {operation}", HAND_ON
-    return "" if found == count else f"{said.format(found)}; {promised.option} promises {count}; {remedy}"
+        actual_count, phrase, remedy = count_of(operation, launch.program), f"its tile program has {{}} {operation}", HAND_ON
+    return "" if actual_count == count else f"{phrase.format(actual_count)}; {promise.option} promises {count}; {remedy}"
 
 
 def count_of(operation: str, program: str) -> int:

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from bitverdict.harness.emulator import Device, Origin
 
-RECORDED = "provenance"  # in `LaunchResult.recorded` and `Verdict.recorded`
-MOST = 8  # origins of an output, inputs and reads that are told
+PROVENANCE_KEY = "provenance"  # in `LaunchResult.recorded` and `Verdict.recorded`
+MAX_LISTED = 8  # origins of an output, inputs and reads that are told
 NOT_OBSERVED = "provenance not observed"
 
 
@@ -38,115 +38,118 @@ class ProvenanceProbe(LaunchProbe):
     def options(self, case: Case, *, far: bool) -> Mapping[str, Any]:
         return {"provenance": case.sealed and not far}
 
-    def returned(self, device: Any, outputs: Mapping[str, Any], in_place: Sequence[Any]) -> Mapping[str, Any]:
-        found = observed(device, outputs, in_place)
-        return {RECORDED: found} if found else {}
+    def observe_outputs(self, device: Any, outputs: Mapping[str, Any], in_place: Sequence[Any]) -> Mapping[str, Any]:
+        found = observe_provenance(device, outputs, in_place)
+        return {PROVENANCE_KEY: found} if found else {}
 
 
 class OriginOfWords(CaseCheck):
     """Right words that no kernel stored make a verdict inconclusive."""
 
     def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
-        recorded = judgement.launch_result.recorded
-        if judgement.has_work and (RECORDED in recorded or (judgement.case.sealed and judgement.target.emulated)):
-            return held(verdict, recorded.get(RECORDED, {}))
+        recorded = judgement.launch_result.launch_record
+        if judgement.has_work and (PROVENANCE_KEY in recorded or (judgement.case.sealed and judgement.target.emulated)):
+            return judge_provenance(verdict, recorded.get(PROVENANCE_KEY, {}))
         return verdict
 
 
-def observed(device: Device, outputs: Mapping[str, torch.Tensor], in_place: Iterable[torch.Tensor]) -> dict[str, Any]:
+def observe_provenance(device: Device, outputs: Mapping[str, torch.Tensor], in_place: Iterable[torch.Tensor]) -> dict[str, Any]:
     """What `device` knows of the words of `outputs`, by name; {} where it does not follow provenance. `in_place`: operands that
     the launch may have written."""
     if device.origins is None:
         return {}
     bases = {each.untyped_storage().data_ptr() for each in in_place}
     return {
-        "outputs": {name: _counted(device, output, bases) for name, output in outputs.items()},
-        "inputs": [[*each[:2], str(each.origin), each.bytes] for each in list(device.origins.inputs)[:MOST]],
-        "more inputs": max(len(device.origins.inputs) - MOST, 0),
-        "reads": [[each.by, each.line, [str(origin) for origin in each.of[:MOST]]] for each in list(device.origins.reads)[:MOST]],
+        "outputs": {name: _count_words(device, output, bases) for name, output in outputs.items()},
+        "inputs": [[*each[:2], str(each.origin), each.bytes] for each in list(device.origins.inputs)[:MAX_LISTED]],
+        "more inputs": max(len(device.origins.inputs) - MAX_LISTED, 0),
+        "reads": [
+            [each.call, each.line, [str(origin) for origin in each.origins[:MAX_LISTED]]]
+            for each in list(device.origins.reads)[:MAX_LISTED]
+        ],
     }
 
 
-def _counted(device: Device, output: torch.Tensor, in_place: set[int]) -> dict[str, Any]:
+def _count_words(device: Device, output: torch.Tensor, in_place: set[int]) -> dict[str, Any]:
     """The words of one output: how many a `kernel` stored, how many are `filled` with a constant or words of an `operand` at their
     places, and the `others`, [what they are of, how many] each."""
     from bitverdict.harness.emulator.cuda_tensors import inside
     from bitverdict.harness.emulator.memory.provenance import Kind
 
-    held = inside(output)
+    inner_tensor = inside(output)
     found = device.provenance(output)
     assert found is not None and device.origins is not None
-    counted = found.counts()
-    told: dict[str, Any] = {"words": held.numel(), "kernel": 0, "filled": 0, "operand": 0}
-    others: list[tuple[Origin, int]] = []
-    base = held.untyped_storage().data_ptr()
-    by_kernel = base in device.origins.offered or any(origin.kind is Kind.KERNEL for origin in counted)
-    at_their_places = base in in_place or (by_kernel and device.origins.at_their_places(held))
-    for origin, count in counted.items():
-        if origin.kind in (Kind.KERNEL, Kind.FILLED):
-            told["kernel" if origin.kind is Kind.KERNEL else "filled"] += count
+    origin_counts = found.counts()
+    summary: dict[str, Any] = {"words": inner_tensor.numel(), "kernel": 0, "filled": 0, "operand": 0}
+    other_origins: list[tuple[Origin, int]] = []
+    base = inner_tensor.untyped_storage().data_ptr()
+    by_kernel = base in device.origins.offered or any(origin.kind is Kind.KERNEL for origin in origin_counts)
+    at_their_places = base in in_place or (by_kernel and device.origins.at_their_places(inner_tensor))
+    for origin, count in origin_counts.items():
+        if origin.kind in (Kind.KERNEL, Kind.CONSTANT):
+            summary["kernel" if origin.kind is Kind.KERNEL else "filled"] += count
         elif origin.kind is Kind.OPERAND and at_their_places:
-            told["operand"] += count
+            summary["operand"] += count
         elif origin.kind is not Kind.UNWRITTEN:  # or a word that nobody wrote is right: none is due there
-            others.append((origin, count))
-    others.sort(key=lambda each: -each[1])
-    return told | {
-        "computed": sum(count for origin, count in others if origin.computed),
-        "copied": sum(count for origin, count in others if not origin.computed),
-        "others": [[str(origin), count] for origin, count in others[:MOST]],
+            other_origins.append((origin, count))
+    other_origins.sort(key=lambda each: -each[1])
+    return summary | {
+        "computed": sum(count for origin, count in other_origins if origin.is_computed),
+        "copied": sum(count for origin, count in other_origins if not origin.is_computed),
+        "others": [[str(origin), count] for origin, count in other_origins[:MAX_LISTED]],
     }
 
 
-def held(verdict: Verdict, found: Mapping[str, Any]) -> Verdict:
+def judge_provenance(verdict: Verdict, provenance: Mapping[str, Any]) -> Verdict:
     """`verdict` told of what `observed` gave, and inconclusive where words that pass are no kernel's. {}: nothing was observed, as
     on a real GPU, or of rows that lie far apart."""
-    if not found:
+    if not provenance:
         return replace(verdict, details=verdict.details | {"provenance": NOT_OBSERVED})
-    verdict = replace(verdict, details=verdict.details | _details(found))
+    verdict = replace(verdict, details=verdict.details | _details(provenance))
     if verdict.decision is not Decision.PASS:
         return verdict
-    wrong = {name: each for name, each in found["outputs"].items() if each["computed"] or each["copied"]}
+    wrong = {name: each for name, each in provenance["outputs"].items() if each["computed"] or each["copied"]}
     if not wrong:
         return verdict
-    said = "; ".join(_told(name, each) for name, each in wrong.items())
+    said = "; ".join(_provenance_sentence(name, each) for name, each in wrong.items())
     return replace(verdict, decision=Decision.INCONCLUSIVE, outcome=Outcome.COMPUTED_ON_HOST, message=said)
 
 
-def _told(name: str, each: Mapping[str, Any]) -> str:
-    of = f"of {each['words']:,} words of {name}"
+def _provenance_sentence(name: str, counts: Mapping[str, Any]) -> str:
+    of = f"of {counts['words']:,} words of {name}"
     parts = [
-        f"{each[what]:,} {of} {said}"
+        f"{counts[what]:,} {of} {said}"
         for what, said in (("computed", "were computed on the host"), ("copied", "were copied without a kernel"))
-        if each[what]
+        if counts[what]
     ]
-    return f"{' and '.join(parts)}: {', '.join(f'{origin} ({count:,})' for origin, count in each['others'])}"
+    return f"{' and '.join(parts)}: {', '.join(f'{origin} ({count:,})' for origin, count in counts['others'])}"
 
 
-def _details(found: Mapping[str, Any]) -> dict[str, Any]:
+def _details(provenance: Mapping[str, Any]) -> dict[str, Any]:
     """What a person reads: of which origin the words are, what kernels were given that torch or the host computed, and what the
     host read."""
-    told: dict[str, Any] = {"provenance": "; ".join(_counts(name, each) for name, each in found["outputs"].items())}
-    inputs = [f"{argument} of {kernel}: {origin}, {count:,} bytes" for kernel, argument, origin, count in found["inputs"]]
+    details: dict[str, Any] = {"provenance": "; ".join(_counts(name, each) for name, each in provenance["outputs"].items())}
+    inputs = [f"{argument} of {kernel}: {origin}, {count:,} bytes" for kernel, argument, origin, count in provenance["inputs"]]
     if inputs:
-        more = [f"and {found['more inputs']} more"] if found["more inputs"] else []
-        told["computed inputs"] = inputs + more
-    if found["reads"]:
-        told["host reads"] = [
-            f"{by} at {line}: {', '.join(of)}" if line else f"{by}: {', '.join(of)}" for by, line, of in found["reads"]
+        more = [f"and {provenance['more inputs']} more"] if provenance["more inputs"] else []
+        details["computed inputs"] = inputs + more
+    if provenance["reads"]:
+        details["host reads"] = [
+            f"{by} at {line}: {', '.join(of)}" if line else f"{by}: {', '.join(of)}" for by, line, of in provenance["reads"]
         ]
-    return told
+    return details
 
 
 def _counts(name: str, each: Mapping[str, Any]) -> str:
-    more = [f"{each[what]:,} {said}" for what, said in _COUNTED if each[what]]
+    more = [f"{each[what]:,} {said}" for what, said in _COUNT_PHRASES if each[what]]
     return f"{name}: {each['kernel']:,} of {each['words']:,} words stored by kernels" + "".join(f", {said}" for said in more)
 
 
-_COUNTED = (
+_COUNT_PHRASES = (
     ("filled", "filled with a constant"),
     ("operand", "of an operand at their places"),
     ("computed", "computed on the host"),
     ("copied", "copied without a kernel"),
 )
 
-__all__ = ["NOT_OBSERVED", "RECORDED", "held", "observed"]
+__all__ = ["NOT_OBSERVED", "PROVENANCE_KEY", "judge_provenance", "observe_provenance"]

@@ -47,13 +47,13 @@ class SecondCall(CaseCheck):
     def judge_all_calls(self, judgement: Judgement, judge_once: Callable[[Judgement], Verdict]) -> Verdict | None:
         if judgement.case.calls == 1:
             return None
-        calls = CalledAgain(judgement.contract)
+        calls = SecondCallContract(judgement.contract)
 
-        def alone() -> Verdict:
+        def judge_later_call() -> Verdict:
             launcher = launcher_of_case(judgement.case, judgement.target, afresh=True)
             return judge_once(replace(judgement, case=case_of_later_call(judgement.case), launcher=launcher, notes={}))
 
-        return calls.told(judge_once(replace(judgement, contract=calls)), alone)
+        return calls.name_state_fault(judge_once(replace(judgement, contract=calls)), judge_later_call)
 
 
 def case_of_later_call(case: Case) -> Case:
@@ -84,7 +84,7 @@ class Between:
     """Whether torch drew random numbers: equal contents may come to other words."""
 
 
-class CalledAgain(Contract):
+class SecondCallContract(Contract):
     """What `inner` expects for a case and for that of its later call (`case_of_later_call`)."""
 
     def __init__(self, inner: Contract) -> None:
@@ -108,10 +108,10 @@ class CalledAgain(Contract):
 
     def written(self, case: Case) -> frozenset[str]:
         found = self.inner.written(case)
-        return found | {name + _last(case) for name in found}
+        return found | {name + _last_suffix(case) for name in found}
 
     def operands(self, case: Case) -> list[Operand]:
-        later = (replace(each, name=each.name + _last(case)) for each in self.inner.operands(case_of_later_call(case)))
+        later = (replace(each, name=each.name + _last_suffix(case)) for each in self.inner.operands(case_of_later_call(case)))
         return [*self.inner.operands(case), *later]
 
     def result_bytes(self, case: Case) -> int:
@@ -120,16 +120,16 @@ class CalledAgain(Contract):
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
         import torch
 
-        first, other = _parted(tensors, _last(case))
-        inside = case.calls == 3 and _alike(first, other)
+        first_tensors, later_tensors = _split_by_call(tensors, _last_suffix(case))
+        inside = case.calls == 3 and _can_overwrite(first_tensors, later_tensors)
         self.steps = []
         self.between, drawn = Between(calls=3 if inside else 2), torch.get_rng_state()
-        calls = [self._called(case, first, launcher, "")]
+        calls = [self._call_launcher(case, first_tensors, launcher, "")]
         if inside:
-            calls.append(self._in_the_same_storage(case, first, other, launcher))
-        calls.append(self._called(case_of_later_call(case), other, launcher, _last(case)))
+            calls.append(self._in_the_same_storage(case, first_tensors, later_tensors, launcher))
+        calls.append(self._call_launcher(case_of_later_call(case), later_tensors, launcher, _last_suffix(case)))
         with _untold():
-            self._compare(calls, list(first.values()), inside)
+            self._compare(calls, list(first_tensors.values()), inside)
             self.between.drew = not torch.equal(drawn, torch.get_rng_state())
         return {name: output for before, copies in calls for name, output in (before | copies).items()}
 
@@ -139,41 +139,41 @@ class CalledAgain(Contract):
         (_, kept), *later = calls
         for before, copies in calls[:-1]:
             own = [name for name in copies if not lies_in(before[name], given)]
-            self.between.changed += [name for name in own if not _equal(before[name], copies[name])]
-        self.between.same = [name for _, copies in later for name in _equal_ones(copies, kept)]
-        if inside and (steers := _followed()) is not None and steers.steers:
-            self.between.steered = _steered(self.steps[0], self.steps[1], calls[1][1].values())
+            self.between.changed += [name for name in own if not _equal_words(before[name], copies[name])]
+        self.between.same = [name for _, copies in later for name in _equal_outputs(copies, kept)]
+        if inside and (steers := _followed_provenance()) is not None and steers.steers:
+            self.between.steered = _steering_difference(self.steps[0], self.steps[1], calls[1][1].values())
         if inside:
-            equal = _equal_ones(calls[2][1], calls[1][1])
+            equal = _equal_outputs(calls[2][1], calls[1][1])
             self.between.differ = [name for name in calls[2][1] if name not in equal]
 
-    def _called(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None, suffix: str) -> _Call:
+    def _call_launcher(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None, suffix: str) -> _Call:
         self.inner.again = self.between.returned > 0
-        if (origins := _followed()) is not None:
+        if (origins := _followed_provenance()) is not None:
             origins.steps = []
         try:
-            came = {name + suffix: output for name, output in self.inner.launch(case, tensors, launcher).items()}
+            outputs = {name + suffix: output for name, output in self.inner.launch(case, tensors, launcher).items()}
         finally:
             self.inner.again = False
         self.between.returned += 1
         self.steps.append([] if origins is None else origins.steps)
         with _untold():
-            self.between.memory += returned_before(came, tensors.values())
-            return came, {name: _copied(output) for name, output in came.items() if hasattr(output, "clone")}
+            self.between.memory += returned_before(outputs, tensors.values())
+            return outputs, {name: _copy_output(output) for name, output in outputs.items() if hasattr(output, "clone")}
 
     def _in_the_same_storage(
-        self, case: Case, first: Mapping[str, Any], other: Mapping[str, Any], launcher: Callable | None
+        self, case: Case, first_tensors: Mapping[str, Any], later_tensors: Mapping[str, Any], launcher: Callable | None
     ) -> _Call:
         """The call on the contents of `other` in the storage of `first`, which then has its own again. An operand that a launcher
         changed is left as it is: that it changed is seen after the last call."""
         with _untold():
-            own = {name: _copied(_flat(tensor)) for name, tensor in first.items()}
-            for name, tensor in first.items():
-                _overwrite(tensor, _flat(other[name]))
-        call = self._called(case_of_later_call(case), first, launcher, SECOND)
+            own = {name: _copy_output(_flat(tensor)) for name, tensor in first_tensors.items()}
+            for name, tensor in first_tensors.items():
+                _overwrite(tensor, _flat(later_tensors[name]))
+        call = self._call_launcher(case_of_later_call(case), first_tensors, launcher, SECOND)
         with _untold():
-            for name, tensor in first.items():
-                if _equal(_flat(tensor), _flat(other[name])):
+            for name, tensor in first_tensors.items():
+                if _equal_words(_flat(tensor), _flat(later_tensors[name])):
                     _overwrite(tensor, own[name])
         return call
 
@@ -187,15 +187,15 @@ class CalledAgain(Contract):
         self.inner.take(left)
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        first, other = _parted(operands, _last(case))
+        first, other = _split_by_call(operands, _last_suffix(case))
         found = self.inner.expected(case_of_later_call(case), target, other, recorded)
-        suffixes = (SECOND, THIRD) if case.calls == 3 and _alike(first, other) else (_last(case),)
+        suffixes = (SECOND, THIRD) if case.calls == 3 and _can_overwrite(first, other) else (_last_suffix(case),)
         later = [replace(each, name=each.name + suffix) for suffix in suffixes for each in found]
         return [*self.inner.expected(case, target, first, recorded), *later]
 
     def mathematics_of(self, case: Case, operands: Mapping[str, Operand], output: str) -> Mathematics | None:
         """The mathematics of the call that `output` is of."""
-        first, other = _parted(operands, _last(case))
+        first, other = _split_by_call(operands, _last_suffix(case))
         if (suffix := output.removeprefix(_without_call(output))) == "":
             return self.inner.mathematics(case, first)
         if (found := self.inner.mathematics(case_of_later_call(case), other)) is None:
@@ -203,36 +203,36 @@ class CalledAgain(Contract):
         axes = {name + suffix: found.axes[name] for name in found.outputs if name in found.axes}
         return replace(found, outputs=tuple(name + suffix for name in found.outputs), axes={**found.axes, **axes})
 
-    def told(self, verdict: Verdict, alone: Callable[[], Verdict]) -> Verdict:
+    def name_state_fault(self, verdict: Verdict, judge_later_call: Callable[[], Verdict]) -> Verdict:
         """`verdict` of all calls with the name of what it shows. `alone` judges a later call in a launcher that is new."""
         told = dict(verdict.recorded.get("calls", {}))
         ordered, between = told.pop("ordered", False), Between(**told)
         verdict = replace(verdict, recorded={name: value for name, value in verdict.recorded.items() if name != "calls"})
         if verdict.decision is Decision.PASS and between.differ and ordered and not between.drew:
-            said = f"{between.differ[0]}: other words than those of the second call, on the same contents in other storage"
-            return replace(verdict, decision=Decision.FAIL, outcome=Outcome.STATE_KEPT, message=said, words=0)
+            message = f"{between.differ[0]}: other words than those of the second call, on the same contents in other storage"
+            return replace(verdict, decision=Decision.FAIL, outcome=Outcome.STATE_KEPT, message=message, words=0)
         if verdict.decision is Decision.PASS and between.steered:
             return replace(verdict, decision=Decision.INCONCLUSIVE, outcome=Outcome.COMPUTED_ON_HOST, message=between.steered)
         later = any(suffix in verdict.message for suffix in (SECOND, THIRD)) or 0 < between.returned < between.calls
         if not verdict.failed or not later or verdict.outcome in (Outcome.MEMORY_RETURNED, Outcome.WORDS_CHANGED):
             return verdict
         if (output := verdict.details.get("output")) in between.same:
-            said = f"{output}: has the words of the first call's, on other operands: {verdict.outcome}: {verdict.message}"
-            return replace(verdict, outcome=Outcome.UNCHANGED, message=said)
-        if alone().failed:
+            message = f"{output}: has the words of the first call's, on other operands: {verdict.outcome}: {verdict.message}"
+            return replace(verdict, outcome=Outcome.UNCHANGED, message=message)
+        if judge_later_call().failed:
             return verdict
-        said = f"{verdict.outcome} in a later call alone: {verdict.message}; the same operands are right in a first call"
-        return replace(verdict, outcome=Outcome.STATE_KEPT, message=said)
+        message = f"{verdict.outcome} in a later call alone: {verdict.message}; the same operands are right in a first call"
+        return replace(verdict, outcome=Outcome.STATE_KEPT, message=message)
 
 
-def _followed() -> Provenance | None:
+def _followed_provenance() -> Provenance | None:
     """The origins that the emulated GPU of this launch follows, where it does."""
     from bitverdict.harness.emulator.cuda_runtime import followed_origins
 
     return followed_origins()
 
 
-def _steered(first: list[tuple], second: list[tuple], outputs: Iterable[Any]) -> str:
+def _steering_difference(first: list[tuple], second: list[tuple], outputs: Iterable[Any]) -> str:
     """What the launches of a call say, beside those of a call on other contents in the same storage; empty where what differs has
     fewer bits than the `outputs`."""
     pairs = itertools.zip_longest(first, second, fillvalue=())
@@ -255,12 +255,12 @@ _Call = tuple[dict[str, Any], dict[str, Any]]
 """What one call returned by name, and copies of it that were made at once."""
 
 
-def _last(case: Case) -> str:
+def _last_suffix(case: Case) -> str:
     """What names of the last call end in, those of its operands too."""
     return THIRD if case.calls == 3 else SECOND
 
 
-def _alike(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+def _can_overwrite(first_tensors: Mapping[str, Any], other_tensors: Mapping[str, Any]) -> bool:
     """Whether operands, or tensors, can be written over by the others."""
 
     def place(each: Any) -> tuple:
@@ -268,7 +268,7 @@ def _alike(first: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
             return each.codes.shape, each.format, each.strides, each.offset
         return tuple(each.shape), each.dtype, each.stride(), 0
 
-    return all(place(each) == place(other[name]) for name, each in first.items())
+    return all(place(each) == place(other_tensors[name]) for name, each in first_tensors.items())
 
 
 def _untold() -> AbstractContextManager[Any]:
@@ -278,11 +278,13 @@ def _untold() -> AbstractContextManager[Any]:
     return torch._C.DisableTorchFunction()
 
 
-def _equal_ones(outputs: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+def _equal_outputs(outputs: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
     """The names of `outputs` that have the words of those of the same name in `others`, which are of another call."""
     by_name = {_without_call(name): output for name, output in others.items()}
     return [
-        name for name, output in outputs.items() if (like := by_name.get(_without_call(name))) is not None and _equal(output, like)
+        name
+        for name, output in outputs.items()
+        if (like := by_name.get(_without_call(name))) is not None and _equal_words(output, like)
     ]
 
 
@@ -290,7 +292,7 @@ def _without_call(name: str) -> str:
     return name.removesuffix(SECOND).removesuffix(THIRD)
 
 
-def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+def _equal_words(one: torch.Tensor, other: torch.Tensor) -> bool:
     return np.array_equal(words(one), words(other))
 
 
@@ -315,7 +317,7 @@ def _overwrite(tensor: torch.Tensor, contents: torch.Tensor) -> None:
         entered_device().place(inside(tensor))
 
 
-def _copied(output: torch.Tensor) -> torch.Tensor:
+def _copy_output(output: torch.Tensor) -> torch.Tensor:
     """A copy of what a call returned, or is given."""
     import torch
 
@@ -332,7 +334,7 @@ def _run(operation: Any, tensor: torch.Tensor, *arguments: Any) -> torch.Tensor:
     return CudaTensor.__torch_dispatch__(operation, (CudaTensor,), (tensor, *arguments))
 
 
-def _parted(named: Mapping[str, Any], suffix: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_by_call(named: Mapping[str, Any], suffix: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What belongs to the first call, and to the last, each by the name that the contract knows."""
     later = {name.removesuffix(suffix): value for name, value in named.items() if name.endswith(suffix)}
     return {name: value for name, value in named.items() if not name.endswith(suffix)}, later

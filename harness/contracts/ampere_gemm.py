@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.ampere_gemm
-from bitverdict.harness.contracts.base.single_config import BUDGET, Fields, handed, launched, products
+from bitverdict.harness.contracts.base.single_config import BUDGET, Fields, call_launcher, products, result_buffer
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
 from bitverdict.harness.contracts.inputs.regimes import TENTH
 from bitverdict.harness.model.case import Case
@@ -52,12 +52,12 @@ class AmpereGemmContract(BlockedContract):
             for place, tile in enumerate(tiles)
         ]
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from self.ring("ldmatrix")
         yield from self.corners(self.pool(target))
         yield from self.ring("ld.shared")
         yield (
-            self.sized({}, 15, 17, 512 + 9),
+            self.size_fields({}, 15, 17, 512 + 9),
             {"block_m": 16, "block_n": 16, "block_k": 512, "stages": 1, "num_warps": 1},
         )  # long rows
 
@@ -66,13 +66,13 @@ class AmpereGemmContract(BlockedContract):
         for blocks in (0, 1, 2, 3, 4, 8):
             for rest in (0, 9):
                 if blocks or rest:
-                    yield self.sized({}, 40, 33, 16 * blocks + rest), {"stages": 4, "fragments": fragments}
+                    yield self.size_fields({}, 40, 33, 16 * blocks + rest), {"stages": 4, "fragments": fragments}
 
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """Each size in both ways to load fragments; by ld.shared, as the tutorial's own kernel does, on its chip and on any GPU."""
         fragments = FRAGMENTS if target.arch == "sm_80" or not target.emulated else FRAGMENTS[:1]
         for name, sizes in product(fragments, TUTORIAL["m, n, k"]):
-            yield self.sized({"dtype": "bf16"}, *sizes), {"fragments": name}
+            yield self.size_fields({"dtype": "bf16"}, *sizes), {"fragments": name}
 
     def whole(self, target: Target) -> list[Case]:
         """On a real GPU every size. Emulated: on the tutorial's chip alone, and below 4096 cubed, which takes twenty minutes of a
@@ -82,7 +82,7 @@ class AmpereGemmContract(BlockedContract):
             return asked
         return [case for case in asked if products(vars(case.problem)) < 4096**3] if target.arch == "sm_80" else []
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}
         yield from tiled_refusals(sizes, tensor_memory=False)
         yield sizes | {"dtype": "e4m3"}, {}
@@ -107,8 +107,8 @@ class AmpereGemmContract(BlockedContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config
-        d = handed(case, tensors["a"], (p.m, p.n), pad=p.d_pad, dtype="fp32")
-        got = launched(
+        d = result_buffer(case, tensors["a"], (p.m, p.n), pad=p.d_pad, dtype="fp32")
+        result = call_launcher(
             launcher or self.module.ampere_gemm,
             tensors["a"],
             tensors["b"],
@@ -120,7 +120,7 @@ class AmpereGemmContract(BlockedContract):
             num_warps=g.num_warps,
             fragments=g.fragments,
         )
-        return {"c": got if d is None or launcher is not None else d}
+        return {"c": result if d is None or launcher is not None else d}
 
 
 def contract(module: ModuleType) -> AmpereGemmContract:

@@ -12,7 +12,7 @@ import numpy as np
 
 import bitverdict.kernels.attention
 from bitverdict.harness.contracts.base.row_contract import normal_for
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad, launched
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, call_launcher, far_pad
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.contracts.oracle.dot_lowering import chained_product, dot_plan, words_rest_on
@@ -31,7 +31,7 @@ POOL = (
     (("bf16", 64, False, None, True), (32, 32, 2, 1)),  # of mma.sync on each target, the row of a product in two warps
     (("fp16", 16, False, None, False), (128, 64, 4, 2)),  # of tcgen05, the row of a product in one thread
 )
-LISTED = (  # place in POOL, batch, heads, heads of K, rows of Q, rows of K, pads, regime
+LISTED_SHAPES = (  # place in POOL, batch, heads, heads of K, rows of Q, rows of K, pads, regime
     (0, 1, 2, 1, 230, 90, 8, "normal"),  # rows that meet none, a program of such alone
     (1, 1, 2, 1, 134, 101, 0, "normal"),  # of gradients more blocks than stages; the first row that counts lies within one
     (0, 2, 2, 2, 64, 64, 8, "largest"),
@@ -68,35 +68,35 @@ class AttentionContract(KernelContract):
         return problem | sizes | rows | gaps | {"backward": problem["backward"] and draw(st.booleans())}
 
     def regime(self, place: int) -> str:
-        return LISTED[place % len(LISTED)][-1]
+        return LISTED_SHAPES[place % len(LISTED_SHAPES)][-1]
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """Each tile: ragged blocks, groups, more rows than keys, more keys than rows. Gradients of one; `far` has another's."""
-        for place, *sizes, pad, _ in LISTED if "tcgen05" in architecture(target.arch).families else LISTED[:-1]:
+        for place, *sizes, pad, _ in LISTED_SHAPES if "tcgen05" in architecture(target.arch).families else LISTED_SHAPES[:-1]:
             problem, config = self.pool_of(place)
             pads = {"q_pad": pad, "kv_pad": 48 - problem["d"] % 16 - pad}
             yield problem | dict(zip(SIZES, sizes, strict=True)) | pads | {"backward": place == 1}, config
 
     def required(self, target: Target) -> list[Case]:
         found = super().required(target)
-        return list(dict.fromkeys(map(self._bounded, found))) if is_amd(target.arch) else found
+        return list(dict.fromkeys(map(self._with_bound_regime, found))) if is_amd(target.arch) else found
 
     def cases(self, target: Target) -> Any:
         found = super().cases(target)
-        return found.map(self._bounded) if is_amd(target.arch) else found
+        return found.map(self._with_bound_regime) if is_amd(target.arch) else found
 
-    def _bounded(self, case: Case) -> Case:
+    def _with_bound_regime(self, case: Case) -> Case:
         """`case` as a bound decides it."""
         return normal_for(self.with_regime_of_a_launcher(case), "wide", "subnormals", "planted")
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         """Rows of Q far apart within a batch; of K and V whole batches, whose stride fits 32 bits."""
         problem, config = self.pool_of(2)
         batch, m, n = 3, 45, 70
         pads = {"q_pad": far_pad(m, problem["d"]), "kv_pad": far_pad(2 * n + 1, problem["d"])}
         yield problem | dict(zip(SIZES, (batch, 1, 1, m, n), strict=True)) | pads, config
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = dict(zip(SIZES, (1, 2, 1, 8, 8), strict=True)) | {"d": 32}
         yield sizes | {"dtype": "fp32"}, {}
         yield sizes | {"n": 0}, {}
@@ -125,7 +125,7 @@ class AttentionContract(KernelContract):
         operands = [tensors[name] for name in ("q", "k", "v")]
         settings = {"causal": p.causal, "scale": p.scale} | vars(case.config)
         if launcher is not None:
-            found = launched(launcher, *operands, **settings)
+            found = call_launcher(launcher, *operands, **settings)
             return {"o": found[0] if isinstance(found, tuple | list) else found}
         o, lse = self.module.attention(*operands, **settings)
         if not p.backward:
@@ -139,8 +139,8 @@ class AttentionContract(KernelContract):
             named, formats = {"scale": p.scale, "causal": p.causal, "dtype": p.dtype}, {"o": p.dtype, "lse": "fp32"}
             if p.backward and not case.launcher:
                 given, formats = [*given, operands["do"]], formats | dict.fromkeys(("dq", "dk", "dv"), p.dtype)
-                return row_mathematics.traced(row_mathematics.attention_with_gradients, given, formats, target.arch, **named)
-            outputs = row_mathematics.traced(row_mathematics.attention, given, formats, target.arch, **named)
+                return row_mathematics.trace_outputs(row_mathematics.attention_with_gradients, given, formats, target.arch, **named)
+            outputs = row_mathematics.trace_outputs(row_mathematics.attention, given, formats, target.arch, **named)
             return outputs[:1] if case.launcher else outputs
         p, (tiles, basis) = case.problem, _tiles(case, target.arch)
         q, k, v = (np.ascontiguousarray(operands[name].codes) for name in ("q", "k", "v"))
@@ -162,7 +162,7 @@ class AttentionContract(KernelContract):
         p = case.problem
         q, k, v, o, lse, do = codes
         group = p.heads // p.kv_heads
-        found = [
+        gradients = [
             plan.attention_backward(q[b, own], k[b, head], v[b, head], o[b, own], lse[b, own], do[b, own], p.scale, p.causal, tiles)
             for b in range(p.batch)
             for head in range(p.kv_heads)
@@ -171,7 +171,7 @@ class AttentionContract(KernelContract):
         shapes = {"dq": q.shape, "dk": k.shape, "dv": v.shape}
         return [
             _output(name, p.dtype, tiles.narrow(np.stack(each)).reshape(shape), basis)
-            for (name, shape), each in zip(shapes.items(), zip(*found, strict=True), strict=True)
+            for (name, shape), each in zip(shapes.items(), zip(*gradients, strict=True), strict=True)
         ]
 
     def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
@@ -185,7 +185,7 @@ class AttentionContract(KernelContract):
         option, powers = f"causal={p.causal}", "executed math.exp2"
         peeled = 2 * p.batch * p.heads * sum(max(c.stages - 1 + -end // c.block_n, 0) for end in ends)
         return (
-            PromisedInstruction(powers, 2 * of_keys, option, "attention_kernel", written=2, peeled=peeled),
+            PromisedInstruction(powers, 2 * of_keys, option, "attention_kernel", source_count=2, peeled_count=peeled),
             PromisedInstruction(powers, of_keys, option, "attention_dq_kernel"),
             PromisedInstruction(powers, of_rows, option, "attention_dk_dv_kernel"),
         )
@@ -205,15 +205,15 @@ def _tiles(case: Case, arch: str) -> tuple[plan.Tiles, str]:
     """How `arch` computes a head, and what that rests on."""
     p, c = case.problem, case.config
     depth = max(1 << (p.d - 1).bit_length(), 16)  # one instruction of K at least
-    chosen = dot_plan(arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=depth, num_warps=c.num_warps)
-    rule = chosen.rule
+    product_plan = dot_plan(arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=depth, num_warps=c.num_warps)
+    rule = product_plan.rule
     assert rule is not None
     tiles = plan.Tiles(
         rows=c.block_m,
         columns=c.block_n,
         depth=depth,
         warps=c.num_warps,
-        family=chosen.family,
+        family=product_plan.family,
         sm=int(arch.removeprefix("sm_")),
         product=partial(chained_product, rule),
         narrow=lambda words: convert("fp32", p.dtype, words, arch),

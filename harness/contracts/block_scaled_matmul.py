@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import bitverdict.kernels.block_scaled_matmul
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, edges, far_pad
 from bitverdict.harness.contracts.inputs import block_scaled_inputs, operand_coverage
-from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.oracle import shared_mathematics
 from bitverdict.harness.contracts.oracle.block_scaled_gemm_bound import bounded_scaled_product, scaled_opinion
 from bitverdict.harness.contracts.oracle.dot_lowering import without_a_model
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import result_words, scaled_plan
 from bitverdict.harness.contracts.oracle.expected_refusals import beyond_shared_memory, without_e4m3
-from bitverdict.harness.contracts.oracle.gemm_bound import launched_instructions, planned
+from bitverdict.harness.contracts.oracle.gemm_bound import has_plan, launched_instructions
 from bitverdict.harness.model import addresses as contracts
 from bitverdict.harness.model.architectures import architecture, is_amd
 from bitverdict.harness.model.case import Case, Operand
@@ -67,7 +67,7 @@ class BlockScaledMatmulContract(KernelContract):
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         """Every format with every way to load; outputs and tiles go round. A format the target lacks stays in by one case."""
-        made: list[tuple[Fields, Fields]] = []
+        pool_entries: list[tuple[Fields, Fields]] = []
         lacking: set[str] = set()
         for place, name in enumerate(FORMATS):
             if not has_format(name, "fp32", target) and lacking:
@@ -77,8 +77,8 @@ class BlockScaledMatmulContract(KernelContract):
                 for shift in (0, 3):
                     step = place + turn + shift
                     out, tile = OUTS[step % 3], TILES[step % len(TILES)]
-                    made.append(({"format": name, "out": out}, tile | {"scale_load": load, "descriptors": where}))
-        return made
+                    pool_entries.append(({"format": name, "out": out}, tile | {"scale_load": load, "descriptors": where}))
+        return pool_entries
 
     def along_n(self, target: Target) -> list[tuple[Fields, Fields]]:
         """B in e4m3 whose elements along N follow each other: both ways to load, and the tutorial's tile."""
@@ -98,7 +98,7 @@ class BlockScaledMatmulContract(KernelContract):
             for name in names:
                 tile = bitverdict.kernels.block_scaled_matmul.configurations(name, block_scaled_mma=True)[0]
                 config = {"block_m": tile.block_m, "block_n": tile.block_n, "block_k": tile.block_k, "num_stages": tile.num_stages}
-                sizes = self.sized(name, tiles * tile.block_m, tiles * tile.block_n, depth)
+                sizes = self.size_fields(name, tiles * tile.block_m, tiles * tile.block_n, depth)
                 yield sizes | {"format": name, "out": "fp16"}, config | {"descriptors": where}
 
     def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
@@ -111,7 +111,9 @@ class BlockScaledMatmulContract(KernelContract):
         sizes = [draw(strategies.sizes(t, count, draw(st.sampled_from(KINDS)))) for t, count in zip(tile, counts, strict=True)]
         m, n, k = strategies.within(sizes, tile, BUDGET if target.emulated else HARDWARE_BUDGET)
         extra = {side: draw(st.integers(0, 2)) for side in "ab"}
-        fields = self.sized(problem["format"], max(m, 1), max(n, 1), max(k, 1), extra["a"], extra["b"], problem.get("b_order", ""))
+        fields = self.size_fields(
+            problem["format"], max(m, 1), max(n, 1), max(k, 1), extra["a"], extra["b"], problem.get("b_order", "")
+        )
         pads = {f"{side}_scale_pad": draw(st.sampled_from(ROW_PADS)) for side in "ab"}
         if config.scale_load == "5D":
             pads |= {f"{side}_tile_pad": draw(st.sampled_from(TILE_PADS)) for side in "ab"}
@@ -123,10 +125,10 @@ class BlockScaledMatmulContract(KernelContract):
         return draw(st.sampled_from(block_scaled_inputs.REGIMES))
 
     def cases(self, target: Target) -> SearchStrategy[Case]:
-        found = self.drawn_from(self.pool(target) + self.along_n(target), target)
+        found = self.cases_from_pool(self.pool(target) + self.along_n(target), target)
         return found.map(in_64_kib) if is_amd(target.arch) else found
 
-    def sized(self, name: str, m: int, n: int, k: int, a_extra: int = 0, b_extra: int = 0, b_order: str = "") -> Fields:
+    def size_fields(self, name: str, m: int, n: int, k: int, a_extra: int = 0, b_extra: int = 0, b_order: str = "") -> Fields:
         """Sizes near those asked for that the format can have, rows of operands that begin on the boundaries TMA needs."""
         f = FORMATS[name]
         if spread(name):
@@ -138,39 +140,42 @@ class BlockScaledMatmulContract(KernelContract):
         return {"m": m, "n": n, "k": k, "a_pad": -(k // packing(f.a)) % 16 + 16 * a_extra,
                 "b_pad": -b_row % b_unit + b_unit * b_extra}  # fmt: skip
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """The cover cases, then the pool at the tiles' edges, then every residue of m, n and k."""
         names = [name for name in FORMATS if has_format(name, "fp32", target)]
         for name in names:
             for place, dense in enumerate("ab"):
                 m, n = cover_sizes(dense)
                 config = {"scale_load": ("2D", "5D")[place], "descriptors": ("device", "host")[place]}
-                yield self.sized(name, m, n, operand_coverage.COVER_K) | {"format": name, "out": "fp32"}, config
+                yield self.size_fields(name, m, n, operand_coverage.COVER_K) | {"format": name, "out": "fp32"}, config
         for place, (problem, config) in enumerate(self.pool(target)):
             made = self.module.Config(**config)
             m, n = made.block_m + (-1, 0, 1, 3)[place % 4], max(made.block_n // (1 + place % 2) + (0, -3, 2)[place % 3], 1)
             blocks = made.num_stages + 2 if place % 12 == 11 else 1 + place % 3  # deep: past what is loaded ahead
             k = made.block_k * blocks + (0, -31, 34, -64, 2)[place % 5]
-            fields = self.sized(problem["format"], m, n, max(k, 1), place % 2, place // 2 % 2)
+            fields = self.size_fields(problem["format"], m, n, max(k, 1), place % 2, place // 2 % 2)
             yield problem | fields | self._pads(place, made.scale_load), config
         even = [name for name in names if FORMATS[name].b == "e2m1" and not spread(name)]
         for residue in range(16):  # only e4m3 can have an odd K
             name = "mxfp8" if residue % 2 and "mxfp8" in names else even[residue // 2 % len(even)]
             k = 32 * (2 + residue % 4) + residue
-            fields = self.sized(name, 32 + residue, 16 + (5 * residue + 3) % 16, k) | {"format": name}
+            fields = self.size_fields(name, 32 + residue, 16 + (5 * residue + 3) % 16, k) | {"format": name}
             yield fields | {"out": OUTS[residue % 3] if has_format(name, "e4m3", target) else "fp32"}, {}
         for name in names:  # one short block, one element, the launcher's own configuration is in `required`
-            yield self.sized(name, 1, 1, 2) | {"format": name, "out": "fp32"}, {"scale_load": "5D"}
+            yield self.size_fields(name, 1, 1, 2) | {"format": name, "out": "fp32"}, {"scale_load": "5D"}
         name = (
             "mxfp8" if "mxfp8" in names else names[0]
         )  # a second column of tiles, of which the last tile of scales does not exist
         for load, where in (("5D", "host"), ("2D", "device")):
             wide = {"block_n": 256, "scale_load": load, "descriptors": where}
-            yield self.sized(name, 20, 356, 160) | {"format": name, "out": "fp32"}, wide
+            yield self.size_fields(name, 20, 356, 160) | {"format": name, "out": "fp32"}, wide
         # the tile of the first cover case, deeper than its ring; then one block of K whose second tile of scales does not exist
         device: Fields = {"scale_load": "2D", "descriptors": "device"}
-        yield self.sized(names[0], 4, 8, 640) | {"format": names[0], "out": "fp32"}, device
-        yield self.sized(names[0], 4, 8, 128) | {"format": names[0], "out": "fp32"}, device | {"block_k": 256, "num_stages": 2}
+        yield self.size_fields(names[0], 4, 8, 640) | {"format": names[0], "out": "fp32"}, device
+        yield (
+            self.size_fields(names[0], 4, 8, 128) | {"format": names[0], "out": "fp32"},
+            device | {"block_k": 256, "num_stages": 2},
+        )
 
     def _pads(self, place: int, load: str) -> Fields:
         pads = {"a_scale_pad": ROW_PADS[place % 4], "b_scale_pad": ROW_PADS[(place // 2 + 1) % 4]}
@@ -183,38 +188,41 @@ class BlockScaledMatmulContract(KernelContract):
 
         schedules = strategies.listed_schedules(target.emulated, 1)
         cover = 2 * sum(has_format(name, "fp32", target) for name in FORMATS)
-        made = []
-        for place, (problem, config) in enumerate(self.listed(target)):
+        cases = []
+        for place, (problem, config) in enumerate(self.listed_problems(target)):
             regime = COVER[place % 2] if place < cover else block_scaled_inputs.REGIMES[place % len(block_scaled_inputs.REGIMES)]
-            schedule = strategies.cycled(schedules, place // 2)
-            made.append(self.case(problem, config, regime=regime, data_seed=place, schedule=schedule))
+            schedule = strategies.cycle_value(schedules, place // 2)
+            cases.append(self.case(problem, config, regime=regime, data_seed=place, schedule=schedule))
         for place, (problem, config) in enumerate(self.tutorial(target)):
-            schedule = strategies.cycled(schedules, place)
-            made.append(self.case(problem, config, regime=block_scaled_inputs.UNIFORM, data_seed=place, schedule=schedule))
+            schedule = strategies.cycle_value(schedules, place)
+            cases.append(self.case(problem, config, regime=block_scaled_inputs.UNIFORM, data_seed=place, schedule=schedule))
         for place, (problem, config) in enumerate(self.along_n(target)):
-            sizes = self.sized("mxfp8", 130 - place, 259 - 20 * place, 300 + 33 * place, 0, place, "row")
-            schedule, regime = strategies.cycled(schedules, place), block_scaled_inputs.REGIMES[2 + place]
-            made.append(self.case(problem | sizes, config, regime=regime, data_seed=place, schedule=schedule))
-        sizes = self.sized("mxfp4", 130, 40, 64) | {"format": "mxfp4", "out": "fp32"}
-        made.append(Case(contract=self.address, problem=self.module.Problem(**sizes), regime="layer"))
-        made += [self.case(problem, config, regime=block_scaled_inputs.REGIMES[0], data_seed=1) for problem, config in self.far()]
-        made += [self.case(problem, config) for problem, config in self.refused(target)]
-        return list(dict.fromkeys(map(in_64_kib, made))) if is_amd(target.arch) else made
+            sizes = self.size_fields("mxfp8", 130 - place, 259 - 20 * place, 300 + 33 * place, 0, place, "row")
+            schedule, regime = strategies.cycle_value(schedules, place), block_scaled_inputs.REGIMES[2 + place]
+            cases.append(self.case(problem | sizes, config, regime=regime, data_seed=place, schedule=schedule))
+        sizes = self.size_fields("mxfp4", 130, 40, 64) | {"format": "mxfp4", "out": "fp32"}
+        cases.append(Case(contract=self.address, problem=self.module.Problem(**sizes), regime="layer"))
+        cases += [
+            self.case(problem, config, regime=block_scaled_inputs.REGIMES[0], data_seed=1)
+            for problem, config in self.far_problems()
+        ]
+        cases += [self.case(problem, config) for problem, config in self.refusals(target)]
+        return list(dict.fromkeys(map(in_64_kib, cases))) if is_amd(target.arch) else cases
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         """Rows of A and B far apart. Of their scales, in three tiles down and three along K, A's far apart down, B's along."""
         m, n, k, apart = 257, 8, 384, (1 << 30) + 64
         pads = {"a_pad": far_pad(m, k // 2, 1), "b_pad": far_pad(n, k // 2, 1)}
         pads |= {"a_scale_pad": apart - 3 * TILE_BYTES, "b_tile_pad": apart - TILE_BYTES}
-        yield self.sized("mxfp4", m, n, k) | {"format": "mxfp4", "out": "fp32"} | pads, {"scale_load": "5D"}
+        yield self.size_fields("mxfp4", m, n, k) | {"format": "mxfp4", "out": "fp32"} | pads, {"scale_load": "5D"}
 
     def around(self, tile: Tile, target: Target) -> list[Case]:
         name = next(name for name in ("mxfp8", "mxfp4") if has_format(name, "fp32", target))
         fields = {"format": name, "out": "fp32"}
-        return [self.case(self.sized(name, *sizes) | fields, {}, **how) for sizes, how in edges(tile, target)]
+        return [self.case(self.size_fields(name, *sizes) | fields, {}, **how) for sizes, how in edges(tile, target)]
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        fields = self.sized("mxfp8", 64, 64, 128) | {"format": "mxfp8", "out": "fp32"}
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        fields = self.size_fields("mxfp8", 64, 64, 128) | {"format": "mxfp8", "out": "fp32"}
         yield fields | {"out": "bf16"}, {}
         yield fields | {"m": 0}, {}
         yield fields, {"block_m": 64}
@@ -228,9 +236,9 @@ class BlockScaledMatmulContract(KernelContract):
         yield fields | {"a_pad": 8}, {}
         yield fields | {"a_offset": 8}, {}
         for name in ("mxfp4", "nvfp4", "mixed"):
-            yield self.sized(name, 64, 64, 128) | {"format": name, "out": "fp32", "b_order": "row"}, {}
+            yield self.size_fields(name, 64, 64, 128) | {"format": name, "out": "fp32", "b_order": "row"}, {}
         yield fields | {"b_order": "row", "b_pad": 8}, {}
-        mixed = self.sized("mixed", 64, 64, 128) | {"format": "mixed", "out": "fp32"}
+        mixed = self.size_fields("mixed", 64, 64, 128) | {"format": "mixed", "out": "fp32"}
         yield mixed | {"k": 64, "b_pad": 0}, {}
         yield mixed | {"b_pad": 16}, {}
         yield mixed | {"b_offset": 16}, {}
@@ -258,14 +266,14 @@ class BlockScaledMatmulContract(KernelContract):
                 block_scaled_inputs.draw(case.regime, element, f.scale, f.block_size, rows, p.k, case.data_seed, name)
                 for name, element, rows in (("a", f.a, p.m), ("b", f.b, p.n))
             )
-        made = []
+        operand_list = []
         for name, element, side in (("a", f.a, a), ("b", f.b, b)):
             pad, offset, row_pad, tile_pad = (getattr(p, f"{name}_{what}") for what in ("pad", "offset", "scale_pad", "tile_pad"))
             along_k = name == "a" or p.b_order == "column"
-            made.append(block_scaled_inputs.element_operand(name, element, side, pad=pad, offset=offset, along_k=along_k))
+            operand_list.append(block_scaled_inputs.element_operand(name, element, side, pad=pad, offset=offset, along_k=along_k))
             pads = {"row_pad": row_pad, "tile_pad": tile_pad, "zero_padding": bool(case.launcher)}
-            made.append(block_scaled_inputs.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, **pads))
-        return made
+            operand_list.append(block_scaled_inputs.scale_operand(f"{name}_scale", f.scale, side, case.data_seed, **pads))
+        return operand_list
 
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
         import torch
@@ -288,7 +296,7 @@ class BlockScaledMatmulContract(KernelContract):
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p, f = case.problem, FORMATS[case.problem.format]
         a, b = self.sides(case, operands)
-        if case.launcher or not planned(target.arch):
+        if case.launcher or not has_plan(target.arch):
             return [bounded_scaled_product(f, p.out, a, b, target.arch, launched_instructions(recorded))]
         plan = scaled_plan(target.arch, f.a, f.b, f.scale, f.block_size)
         words = result_words(plan, p.out, target.arch, a.codes, a.scales, b.codes, b.scales)  # (M, N)
@@ -301,10 +309,13 @@ class BlockScaledMatmulContract(KernelContract):
         f = FORMATS[case.problem.format]
         sides = self.sides(case, operands)
         a, b = (
-            explained.decoded(Operand(name="", format=of, codes=side.codes)) for of, side in zip((f.a, f.b), sides, strict=True)
+            shared_mathematics.decode_operand(Operand(name="", format=of, codes=side.codes))
+            for of, side in zip((f.a, f.b), sides, strict=True)
         )
-        a_scale, b_scale = (explained.decoded(Operand(name="", format=f.scale, codes=side.scales)) for side in sides)
-        return explained.scaled_product(a, b, a_scale, b_scale, block=f.block_size)
+        a_scale, b_scale = (
+            shared_mathematics.decode_operand(Operand(name="", format=f.scale, codes=side.scales)) for side in sides
+        )
+        return shared_mathematics.scaled_product(a, b, a_scale, b_scale, block=f.block_size)
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """`case` as a user's launcher can be asked it: operands and scales contiguous, but for rows TMA could not take; the default
@@ -314,10 +325,10 @@ class BlockScaledMatmulContract(KernelContract):
         if p.format not in FORMATS or min(p.m, p.n, p.k) <= 0 or self.is_far(p):
             return None  # its own refusals are the kernel's; without pads no address is far
         out = p.out if "out_dtype" in inspect.signature(contracts.load(launcher)).parameters else "fp16"
-        asked = {"m": p.m, "n": p.n, "k": self.sized(p.format, p.m, p.n, p.k)["k"], "format": p.format, "out": out}
+        asked = {"m": p.m, "n": p.n, "k": self.size_fields(p.format, p.m, p.n, p.k)["k"], "format": p.format, "out": out}
         sizes = () if case.regime in COVER else ("m", "n", "k")  # a cover fills the sizes it was made for
         near = nearest(launcher, asked, sizes)
-        if near is None or (fields := self.sized(p.format, near["m"], near["n"], near["k"]))["k"] != near["k"]:
+        if near is None or (fields := self.size_fields(p.format, near["m"], near["n"], near["k"]))["k"] != near["k"]:
             return None
         regime = "wide" if case.regime == "ends" and FORMATS[p.format].scale == "e8m0" else case.regime  # past what widening holds
         problem = self.module.Problem(**fields, format=p.format, out=out)
@@ -327,20 +338,20 @@ class BlockScaledMatmulContract(KernelContract):
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         p, c = case.problem, case.config
-        seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}
-        seen |= {"dtype": p.format, "out": p.out, "config": c.name if c else "the launcher's own"}
-        seen |= {f"{name} mod 16": getattr(p, name) % 16 for name in ("m", "n", "k")}
+        classes: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}
+        classes |= {"dtype": p.format, "out": p.out, "config": c.name if c else "the launcher's own"}
+        classes |= {f"{name} mod 16": getattr(p, name) % 16 for name in ("m", "n", "k")}
         if c is not None and p.format in FORMATS:
             size = FORMATS[p.format].block_size
-            seen["scale tiles of K"] = "whole" if -(-p.k // size) % (c.block_k // size) == 0 else "ragged"
-            seen["last block"] = "whole" if p.k % size == 0 else "short"
-            seen["loads"] = f"{c.scale_load} {c.descriptors}"
-            seen["B"] = "along K" if p.b_order == "column" else "along N"
+            classes["scale tiles of K"] = "whole" if -(-p.k // size) % (c.block_k // size) == 0 else "ragged"
+            classes["last block"] = "whole" if p.k % size == 0 else "short"
+            classes["loads"] = f"{c.scale_load} {c.descriptors}"
+            classes["B"] = "along K" if p.b_order == "column" else "along N"
             alike = p.a_tile_pad == p.b_tile_pad and (p.a_scale_pad == p.b_scale_pad or p.n <= TILE_ROWS)
-            seen["scale strides"] = "one for both" if alike else "of their own"
+            classes["scale strides"] = "one for both" if alike else "of their own"
             rows = [-(-rows // TILE_ROWS) for rows in (p.m, p.n)]
-            seen["scale tile rows"] = "as many" if rows[0] == rows[1] else "more of A" if rows[0] > rows[1] else "more of B"
-        return seen
+            classes["scale tile rows"] = "as many" if rows[0] == rows[1] else "more of A" if rows[0] > rows[1] else "more of B"
+        return classes
 
 
 def cover_sizes(dense: str) -> tuple[int, int]:

@@ -19,7 +19,7 @@ TUTORIAL: dict[str, Any] = {
     "transpose_b": (False, True),
     "num_warps": (4, 8),
 }
-TIMED = ((64, 64, 128), (64, 64, 256), (128, 128, 64), (128, 128, 256))
+TIMED_TILES = ((64, 64, 128), (64, 64, 256), (128, 128, 64), (128, 128, 256))
 """Tiles (block_m, block_n, block_k) of the tutorial's table of figures that its test does not ask."""
 
 
@@ -37,19 +37,19 @@ class BlockedMatmulContract(BlockedContract):
             for place, (dtype, transposed, warps) in enumerate(forms)
         ]
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from self.corners(self.pool(target))
 
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for sizes, tile, transposed, warps in product(*TUTORIAL.values()):
-            yield self.sized({"transpose_b": transposed}, *sizes), tile_of(tile, warps)
-        for block_m, block_n, block_k in TIMED:  # whole tiles, as at the sizes that are timed, and ragged in all three
+            yield self.size_fields({"transpose_b": transposed}, *sizes), tile_of(tile, warps)
+        for block_m, block_n, block_k in TIMED_TILES:  # whole tiles, as at the sizes that are timed, and ragged in all three
             config = tile_of((block_m, block_n, block_k), 4)
-            yield self.sized({}, 2 * block_m, block_n, 2 * block_k), config
-            yield self.sized({}, block_m + 16, block_n - 8, block_k + 48), config
-        yield self.sized({}, 150, 136, 200), {}  # the launcher's own configuration
+            yield self.size_fields({}, 2 * block_m, block_n, 2 * block_k), config
+            yield self.size_fields({}, block_m + 16, block_n - 8, block_k + 48), config
+        yield self.size_fields({}, 150, 136, 200), {}  # the launcher's own configuration
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}
         yield from tiled_refusals(sizes, tensor_memory=True)
         yield sizes | {"transpose_b": True}, {"block_m": 128, "block_n": 256, "block_k": 512}

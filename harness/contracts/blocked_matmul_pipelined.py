@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.blocked_matmul_pipelined
-from bitverdict.harness.contracts.base.promised_work import cdiv, once
+from bitverdict.harness.contracts.base.promised_work import cdiv, promise_count
 from bitverdict.harness.contracts.base.single_config import Fields, empty
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
 from bitverdict.harness.contracts.blocked_matmul import tile_of
@@ -38,19 +38,19 @@ class PipelinedContract(BlockedContract):
             for shift in (0, 1)
         ]
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for blocks in (1, 2, 3):  # of K: the ring's drain alone, and one turn of its loop
-            yield self.sized({}, 130, 64, 32 * blocks), {"block_m": 64, "block_n": 64, "block_k": 32}
+            yield self.size_fields({}, 130, 64, 32 * blocks), {"block_m": 64, "block_n": 64, "block_k": 32}
         yield from self.corners(self.pool(target))
 
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for sizes, tile, warps in product(*TUTORIAL.values()):
-            yield self.sized({}, *sizes), tile_of(tile, warps)
+            yield self.size_fields({}, *sizes), tile_of(tile, warps)
         for warps in (4, 8):  # the tile of the tutorial's best figures, and the launcher's own: whole, and ragged in all three
-            yield self.sized({}, 512, 128, 192), tile_of((128, 128, 64), warps)
-            yield self.sized({}, 272, 120, 240), tile_of((128, 128, 64), warps)
+            yield self.size_fields({}, 512, 128, 192), tile_of((128, 128, 64), warps)
+            yield self.size_fields({}, 272, 120, 240), tile_of((128, 128, 64), warps)
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}
         yield from tiled_refusals(sizes, tensor_memory=True)
         yield sizes, {"block_n": 256, "block_k": 256}
@@ -67,7 +67,7 @@ class PipelinedContract(BlockedContract):
         """Two tiles of C a program; two blocks of K at least."""
         p, g = case.problem, case.config
         tiles = 2 * cdiv(p.m, 2 * g.block_m) * cdiv(p.n, g.block_n)
-        return (once("ttng.tc_gen5_mma", tiles * max(cdiv(p.k, g.block_k), 2)),)
+        return (promise_count("ttng.tc_gen5_mma", tiles * max(cdiv(p.k, g.block_k), 2)),)
 
 
 def contract(module: ModuleType) -> PipelinedContract:

@@ -9,8 +9,8 @@ from types import ModuleType
 import numpy as np
 
 import bitverdict.kernels.cross_entropy
-from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, normal_for, output, widened
-from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, empty, launched
+from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, normal_for, output, widen_to_fp32
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand, empty
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.model.case import Case, Operand
@@ -20,13 +20,13 @@ from bitverdict.reference.formats import FORMATS
 from bitverdict.reference.row_functions import RowSum, cross_entropy, cross_entropy_backward
 
 LAYOUTS = ((1024, 4, 4), (128, 1, 1))  # (block, per_thread, num_warps)
-SMOOTHINGS, IGNORED = (0.0, 0.1, 1.0), (-100, 0)
+SMOOTHINGS, IGNORE_INDICES = (0.0, 0.1, 1.0), (-100, 0)
 
 
 class CrossEntropyContract(RowContract):
     parameters = "(x, targets, *, smoothing=0.0, ignore_index=-100, block=4096, per_thread=4, num_warps=4)"
     approximates = True
-    signed = frozenset({"ignore_index"})
+    signed_fields = frozenset({"ignore_index"})
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         kinds = zip((*DTYPES, DTYPES[0]), LAYOUTS * 2, strict=True)
@@ -38,7 +38,7 @@ class CrossEntropyContract(RowContract):
         return {
             "x_pad": draw(st.sampled_from((0, 5, 16))),
             "smoothing": draw(st.sampled_from(SMOOTHINGS) | st.floats(0, 1)),
-            "ignore_index": draw(st.sampled_from(IGNORED)),
+            "ignore_index": draw(st.sampled_from(IGNORE_INDICES)),
             "backward": draw(st.booleans()),
             "in_place": draw(st.booleans()),
         }
@@ -47,21 +47,21 @@ class CrossEntropyContract(RowContract):
         return {
             "x_pad": (0, 3)[place % 2],
             "smoothing": SMOOTHINGS[place % 3],
-            "ignore_index": IGNORED[place // 3 % 2],
+            "ignore_index": IGNORE_INDICES[place // 3 % 2],
             "backward": place % 4 != 3,
             "in_place": place % 4 == 1,
         }
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """Of each kind with small blocks the second case has several."""
-        for place, (problem, config) in enumerate(super().listed(target)):
+        for place, (problem, config) in enumerate(super().listed_problems(target)):
             yield problem | ({"rows": 4, "columns": 300 + place} if place % 2 and place > 3 else {}), config
 
     def regime(self, place: int) -> str:
         """Another one for a kind's second case than for its first."""
         return super().regime(place + 5 * (place // 4))
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"rows": 2, "columns": 16}
         yield sizes | {"dtype": "int32"}, {}
         yield sizes | {"columns": 0}, {}
@@ -95,24 +95,26 @@ class CrossEntropyContract(RowContract):
         """One pass or both; a user's launcher is asked for the first."""
         p, x, targets = case.problem, tensors["x"], tensors["targets"]
         settings = vars(case.config) | {"smoothing": p.smoothing, "ignore_index": p.ignore_index}
-        loss, lse = launched(launcher or self.module.cross_entropy, x, targets, **settings)
+        loss, lse = call_launcher(launcher or self.module.cross_entropy, x, targets, **settings)
         if launcher or not p.backward:
             return {"loss": loss, "lse": lse}
         if p.in_place:
             x = empty(x, (p.rows, p.columns), pad=p.x_pad).copy_(x)
-        dx = launched(self.module.cross_entropy_backward, x, targets, lse, tensors["g"], in_place=p.in_place, **settings)
+        dx = call_launcher(self.module.cross_entropy_backward, x, targets, lse, tensors["g"], in_place=p.in_place, **settings)
         return {"loss": loss, "lse": lse, "dx": dx}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        if self.bounded(case, target):
+        if self.has_bound(case, target):
             given, formats = [operands["x"], operands["targets"]], {"loss": "fp32", "lse": "fp32"}
             named = {"smoothing": case.problem.smoothing, "ignore_index": case.problem.ignore_index}
             if case.problem.backward and not case.launcher:
                 given, formats = [*given, operands["g"]], formats | {"dx": case.problem.dtype}
-                return row_mathematics.traced(row_mathematics.cross_entropy_with_gradient, given, formats, target.arch, **named)
-            return row_mathematics.traced(row_mathematics.cross_entropy, given, formats, target.arch, **named)
+                return row_mathematics.trace_outputs(
+                    row_mathematics.cross_entropy_with_gradient, given, formats, target.arch, **named
+                )
+            return row_mathematics.trace_outputs(row_mathematics.cross_entropy, given, formats, target.arch, **named)
         p, c = case.problem, case.config
-        x, targets = widened(operands["x"], target.arch), operands["targets"].codes
+        x, targets = widen_to_fp32(operands["x"], target.arch), operands["targets"].codes
         order = RowSum(c.block, c.per_thread, c.num_warps, int(target.arch.removeprefix("sm_")))
         loss, lse = cross_entropy(x, targets, p.smoothing, p.ignore_index, order)
         outputs = [output("loss", loss, "fp32", target.arch), output("lse", lse, "fp32", target.arch)]

@@ -9,8 +9,8 @@ from types import ModuleType
 import numpy as np
 
 import bitverdict.kernels.dropout
-from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widened
-from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widen_to_fp32
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand
 from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
@@ -20,10 +20,10 @@ from bitverdict.reference.row_functions import dropout
 
 SHARES = (0.5, 0.1, 0.0, 0.9)
 KEYS = (0, 1, (1 << 31) + 5, 0x736EBF511D95389B, (1 << 63) - 1, (1 << 64) - 1)  # of 32 bits and of 64, signed and not
-SMALL_FIRST = 0x8D103ED3CC667E97
+SMALL_FIRST_KEY = 0x8D103ED3CC667E97
 """Under it the first element's word has 24 bits, so that its last one is in its number. One more in the last round's key would make
 that number less."""
-NUMBER_OF_ITS_FIRST = {"p": float(uniform(SMALL_FIRST, np.zeros((), np.uint64))), "key": SMALL_FIRST}
+NUMBER_OF_ITS_FIRST = {"p": float(uniform(SMALL_FIRST_KEY, np.zeros((), np.uint64))), "key": SMALL_FIRST_KEY}
 """p is the uniform number of the first element, which stays."""
 ENDS = 1352247272, 1836991927
 """Keys under which Philox's first word is 2^32 - 1 and 0: both make the number 0, which stays where p is 0."""
@@ -56,7 +56,7 @@ class DropoutContract(RowContract):
             "backward": place % 3 != 2,
         } | (NUMBER_OF_ITS_FIRST if place == 7 else {})
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"rows": 2, "columns": 16}
         yield sizes | {"dtype": "int32"}, {}
         yield sizes | {"p": 1.0}, {}
@@ -72,19 +72,21 @@ class DropoutContract(RowContract):
         """One pass or both; a user's launcher is asked for the first."""
         p = case.problem
         settings = vars(case.config) | {"p": p.p}
-        found = {"y": launched(launcher or self.module.dropout, tensors["x"], p.key, **settings)}
+        found = {"y": call_launcher(launcher or self.module.dropout, tensors["x"], p.key, **settings)}
         if p.backward and not launcher:
-            found["dx"] = launched(self.module.dropout_backward, tensors["dy"], p.key, **settings)
+            found["dx"] = call_launcher(self.module.dropout_backward, tensors["dy"], p.key, **settings)
         return found
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if case.launcher:
             named = {"key": case.problem.key, "p": case.problem.p}
-            return row_mathematics.traced(row_mathematics.dropout, [operands["x"]], {"y": case.problem.dtype}, target.arch, **named)
+            return row_mathematics.trace_outputs(
+                row_mathematics.dropout, [operands["x"]], {"y": case.problem.dtype}, target.arch, **named
+            )
         p = case.problem
         asked = {"y": "x", "dx": "dy"} if p.backward and not case.launcher else {"y": "x"}
         return [
-            output(name, dropout(widened(operands[given], target.arch), p.key, p.p), p.dtype, target.arch)
+            output(name, dropout(widen_to_fp32(operands[given], target.arch), p.key, p.p), p.dtype, target.arch)
             for name, given in asked.items()
         ]
 

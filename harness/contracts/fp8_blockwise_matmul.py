@@ -9,12 +9,19 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.fp8_blockwise_matmul
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, far_pad, handed, launched
-from bitverdict.harness.contracts.base.tiled_gemm import PAIRED, BlockedContract
+from bitverdict.harness.contracts.base.single_config import (
+    Fields,
+    KernelContract,
+    call_launcher,
+    drawn_operand,
+    far_pad,
+    result_buffer,
+)
+from bitverdict.harness.contracts.base.tiled_gemm import PAIR_SIZE, BlockedContract
 from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.inputs.generators import generator
 from bitverdict.harness.contracts.inputs.regimes import EXACT
-from bitverdict.harness.contracts.oracle import explained, row_mathematics
+from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, one_chain, without_a_model, words_rest_on
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
@@ -23,9 +30,9 @@ from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import ELEMENT_TYPES
 from bitverdict.reference.formats import convert
-from bitverdict.reference.tensor_core.asked import PromotedQuery, promoted_sum, promoted_words
+from bitverdict.reference.tensor_core.product_query import PromotedQuery, promoted_sum, promoted_words
 
-SCALED = 128  # elements of K, and rows of B, that share a scale
+SCALE_BLOCK = 128  # elements of K, and rows of B, that share a scale
 TILES = ((64, 64, 128, 4, 3), (128, 64, 128, 8, 2), (64, 128, 64, 4, 4), (32, 32, 128, 4, 2), (16, 64, 32, 2, 3))
 NAMES = ("block_m", "block_n", "block_k", "num_warps", "stages")
 
@@ -42,23 +49,26 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         return [({"out": out}, dict(zip(NAMES, tile, strict=True))) for out in ("bf16", "fp32", "fp16") for tile in TILES]
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         m, n, k = 5, 8, 40
         pads = {"a_pad": far_pad(m, k, 1), "b_pad": far_pad(n, k, 1), "c_pad": far_pad(m, n)}
         yield {"m": m, "n": n, "k": k} | pads, {"block_m": 64, "block_n": 32}
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         pool = self.pool(target)
-        yield self.sized({"out": "fp32"}, 17, 131, 2 * SCALED + 1), {"block_k": 64}  # three scales of a row, two of B
+        yield self.size_fields({"out": "fp32"}, 17, 131, 2 * SCALE_BLOCK + 1), {"block_k": 64}  # three scales of a row, two of B
         stages = {"stages": 2} if is_amd(target.arch) else {}  # what 64 KiB hold
-        yield self.sized({}, 18, 135, 3 * SCALED), {"block_m": 16, "block_n": 256} | stages  # a tile that spans two scales of B
+        yield (
+            self.size_fields({}, 18, 135, 3 * SCALE_BLOCK),
+            {"block_m": 16, "block_n": 256} | stages,
+        )  # a tile that spans two scales of B
         yield from self.corners([*pool[1 : len(TILES)], pool[2 * len(TILES)]])
 
-    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+    def covering_problems(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
         """In the configuration of a listed case, and with sizes that are as odd: one compiled kernel."""
-        yield self.sized({"out": "fp32"}, PAIRED + 1, PAIRED + 1, 33), {"block_k": 64}, PAIRS
+        yield self.size_fields({"out": "fp32"}, PAIR_SIZE + 1, PAIR_SIZE + 1, 33), {"block_k": 64}, PAIRS
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 128}
         yield sizes | {"dtype": "e5m2"}, {}
         yield sizes | {"out": "int8"}, {}
@@ -67,7 +77,7 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
         yield sizes | {"k": 200}, {"block_k": 256}  # one sum of two scales
         yield sizes, {"block_m": 8}
 
-    def sized(self, problem: Fields, m: int, n: int, k: int, extra: int = 0) -> Fields:
+    def size_fields(self, problem: Fields, m: int, n: int, k: int, extra: int = 0) -> Fields:
         """Rows with gaps of any number of elements: no copy asks for whole 16 bytes."""
         return problem | {"m": m, "n": n, "k": k, "a_pad": extra, "b_pad": (extra + n) % 3, "c_pad": 3 * extra}
 
@@ -76,29 +86,31 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
-        blocks = -(-p.k // SCALED)
+        blocks = -(-p.k // SCALE_BLOCK)
         return [
             drawn_operand(case, "a", p.dtype, (p.m, p.k), pad=p.a_pad, side="a"),
             drawn_operand(case, "b", p.dtype, (p.n, p.k), pad=p.b_pad, side="b", k_axis=1),
             scales(case, "a_scale", (p.m, blocks)),
-            scales(case, "b_scale", (-(-p.n // SCALED), blocks)),
+            scales(case, "b_scale", (-(-p.n // SCALE_BLOCK), blocks)),
         ]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p = case.problem
         factors = [tensors[name] for name in ("a", "b", "a_scale", "b_scale")]
         if launcher is not None:
-            return {"c": launched(launcher, *factors, out_dtype=ELEMENT_TYPES[p.out].torch)}
-        c = handed(case, tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
+            return {"c": call_launcher(launcher, *factors, out_dtype=ELEMENT_TYPES[p.out].torch)}
+        c = result_buffer(case, tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
         got = self.module.fp8_blockwise_matmul(*factors, c, out_dtype=ELEMENT_TYPES[p.out].torch, config=case.config)
         return {"c": got if c is None else c}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if case.launcher:
-            return row_mathematics.traced(row_mathematics.scaled_blocks, operands.values(), {"c": case.problem.out}, target.arch)
+            return row_mathematics.trace_outputs(
+                row_mathematics.scaled_blocks, operands.values(), {"c": case.problem.out}, target.arch
+            )
         p, c = case.problem, case.config
         plan = dot_plan(target.arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=c.block_k, num_warps=c.num_warps)
-        sums = promoted(plan, c.block_k, *(operands[name].codes for name in ("a", "b", "a_scale", "b_scale")))
+        sums = block_scaled_sums(plan, c.block_k, *(operands[name].codes for name in ("a", "b", "a_scale", "b_scale")))
         return [
             ExpectedOutput(
                 name="c",
@@ -113,8 +125,8 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
         ]
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        a, b, a_scale, b_scale = (explained.decoded(operands[name]) for name in ("a", "b", "a_scale", "b_scale"))
-        return explained.scaled_product(a, b, a_scale, b_scale, block=SCALED, rows_of_b=SCALED)
+        a, b, a_scale, b_scale = (shared_mathematics.decode_operand(operands[name]) for name in ("a", "b", "a_scale", "b_scale"))
+        return shared_mathematics.scaled_product(a, b, a_scale, b_scale, block=SCALE_BLOCK, rows_of_b=SCALE_BLOCK)
 
     def out_format(self, problem: Any) -> str:
         return problem.out
@@ -123,24 +135,26 @@ class Fp8BlockwiseMatmulContract(BlockedContract):
         p = case.problem
         return KernelContract.coverage(self, case, target) | {
             "out": p.out,
-            "scales of a row": min(-(-p.k // SCALED), 4),
-            "scales of B in a tile": 1 + (min(case.config.block_n, p.n) > SCALED),
+            "scales of a row": min(-(-p.k // SCALE_BLOCK), 4),
+            "scales of B in a tile": 1 + (min(case.config.block_n, p.n) > SCALE_BLOCK),
             "K ragged": str(p.k % case.config.block_k != 0),
         }
 
 
-def promoted(plan: Any, block_k: int, a: np.ndarray, b: np.ndarray, a_scale: np.ndarray, b_scale: np.ndarray) -> np.ndarray:
+def block_scaled_sums(
+    plan: Any, block_k: int, a: np.ndarray, b: np.ndarray, a_scale: np.ndarray, b_scale: np.ndarray
+) -> np.ndarray:
     """fp32 codes (M, N): of each block of K the chain of `plan` from zero, times the scale of A rounded, times that of B fused into
     the sum. a (M, K), b (N, K) e4m3 codes; a_scale (M, blocks), b_scale (blocks of N, blocks) fp32 codes, or (N, blocks) where rows
     of B were chosen."""
     of_rows, of_columns = a_scale.view(np.float32), b_scale.view(np.float32)  # (M, blocks), (blocks of N or N, blocks)
     if len(of_columns) != len(b):
-        of_columns = np.repeat(of_columns, SCALED, axis=0)[: len(b)]  # (N, blocks)
+        of_columns = np.repeat(of_columns, SCALE_BLOCK, axis=0)[: len(b)]  # (N, blocks)
     if not len(a) or not len(b):
         return np.zeros((len(a), len(b)), np.uint32)
-    step = min(block_k, SCALED)  # one scale an inner sum
+    step = min(block_k, SCALE_BLOCK)  # one scale an inner sum
     taken = [slice(start, start + step) for start in range(0, a.shape[1], step)]
-    scaled = [each.start // SCALED for each in taken]  # (parts,)
+    scaled = [each.start // SCALE_BLOCK for each in taken]  # (parts,)
     of_rows, of_columns = of_rows[:, scaled], of_columns[:, scaled]  # (M, parts), (N, parts)
     if plan.depth is not None:
         return promoted_sum((accumulator_words(plan, a[:, each], b[:, each].T) for each in taken), of_rows, of_columns)

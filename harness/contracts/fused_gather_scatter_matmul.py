@@ -12,23 +12,23 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.fused_gather_scatter_matmul
-from bitverdict.harness.contracts.base.promised_work import cdiv, of_schedule, once
+from bitverdict.harness.contracts.base.promised_work import cdiv, of_schedule, promise_count
 from bitverdict.harness.contracts.base.row_indices import RowsContract, under_iisan
 from bitverdict.harness.contracts.base.single_config import (
     BUDGET,
     Fields,
     aligned_pad,
+    call_launcher,
     chain_of,
     drawn_operand,
     empty,
     far_pad,
-    launched,
-    multiplied,
+    multiply_words,
 )
 from bitverdict.harness.contracts.inputs import strategies
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, has_model, launched_instructions, product_opinion
 from bitverdict.harness.contracts.tma_scatter import several_writers
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList, PromisedInstruction
@@ -70,7 +70,7 @@ class FusedContract(RowsContract):
         tile = (config.block_m, config.block_n, config.block_k)
         sizes = [draw(st.integers(1, count * t)) for count, t in zip((MOST_BLOCKS, 3, 4), tile, strict=True)]
         rows, n, k = strategies.within(sizes, tile, BUDGET)
-        return self.sized(
+        return self.size_fields(
             problem,
             max(rows, 1),
             max(n, 1),
@@ -83,7 +83,7 @@ class FusedContract(RowsContract):
     def most_rows(self, config: Any) -> int:
         return max(MOST_TABLE_ROWS, MOST_BLOCKS * config.block_m)
 
-    def sized(self, problem: Fields, rows: int, n: int, k: int, table_rows: int, out_rows: int, extra: int = 0) -> Fields:
+    def size_fields(self, problem: Fields, rows: int, n: int, k: int, table_rows: int, out_rows: int, extra: int = 0) -> Fields:
         dtype = problem.get("dtype", "bf16")
         return problem | {
             "rows": rows,
@@ -96,19 +96,19 @@ class FusedContract(RowsContract):
             "out_pad": aligned_pad(n, dtype, extra),
         }
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        small = {"block_m": 64, "block_n": 32, "block_k": 32, "programs": 2}
-        yield self.sized({}, 1, 1, 1, 1, 20), small  # sizes of one are constants to the compiler, where it is let
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        small_config = {"block_m": 64, "block_n": 32, "block_k": 32, "programs": 2}
+        yield self.size_fields({}, 1, 1, 1, 1, 20), small_config  # sizes of one are constants to the compiler, where it is let
         for buffers, blocks in product((2, 3, 4), (1, 2, 3, 5)):  # K blocks: fewer than are loaded ahead, as many, more
             tables = (150, 150) if (buffers, blocks) == (2, 5) else (90, 170)  # permuted: every row of out is named
             yield (
-                self.sized({}, 150, 40, 32 * blocks - 3 * (blocks % 2), *tables),
-                small | {"num_buffers": buffers, "group_size_m": 2},
+                self.size_fields({}, 150, 40, 32 * blocks - 3 * (blocks % 2), *tables),
+                small_config | {"num_buffers": buffers, "group_size_m": 2},
             )
         for place, (problem, config) in enumerate(self.pool(target)):
             rows = config["block_m"] * (1 + place % 4) + (-1, 0, 1, 7)[place % 4]
             yield (
-                self.sized(
+                self.size_fields(
                     problem,
                     rows,
                     config["block_n"] * (1 + place % 3) + place % 2,
@@ -123,21 +123,21 @@ class FusedContract(RowsContract):
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for (m, n, k), (block_m, block_n), (block_k, buffers) in product(*TUTORIAL.values()):
             config = {"block_m": block_m, "block_n": block_n, "block_k": block_k, "num_buffers": buffers}
-            yield self.sized({}, m, n, k, m, m), config
+            yield self.size_fields({}, m, n, k, m, m), config
 
     def cut(self, problem: Fields, config: Fields) -> Fields:
         sizes, tile = (problem["rows"], problem["n"], problem["k"]), (config["block_m"], config["block_n"], config["block_k"])
         m, n, k = strategies.within(sizes, tile, 4 * BUDGET)
-        return self.sized({}, m, n, k, m, m)
+        return self.size_fields({}, m, n, k, m, m)
 
-    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+    def covering_problems(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
         pool = sorted(self.pool(target), key=lambda special: special[1]["block_m"] * special[1]["block_n"])
         of_types = {problem["dtype"]: (problem, config) for problem, config in pool}  # the last of each: in the fewest programs
         for dtype, (problem, config) in of_types.items():
             if bits_of(dtype) == 8:
-                yield self.sized(problem, 256, 256, 33, 256, 288), config, f"{PAIRS}/permuted"
+                yield self.size_fields(problem, 256, 256, 33, 256, 288), config, f"{PAIRS}/permuted"
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         rows, n, k = 12, 32, 32
         sizes = {"table_rows": rows, "rows": rows, "out_rows": rows, "n": n, "k": k}
         pads = {"x_pad": far_pad(rows, k), "w_pad": far_pad(k, n), "out_pad": far_pad(rows, n)}
@@ -147,7 +147,7 @@ class FusedContract(RowsContract):
         p = case.problem
         return (p.out_rows - 1) * (p.n + p.out_pad) * bits_of(p.dtype) // 8
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"table_rows": 64, "rows": 64, "out_rows": 64, "n": 64, "k": 64}
         yield sizes | {"dtype": "fp32"}, {}
         yield sizes, {"block_m": 32}
@@ -163,7 +163,7 @@ class FusedContract(RowsContract):
         yield sizes | {"x_offset": 1}, {}
 
     def required(self, target: Target) -> list[Case]:
-        sizes = self.sized({}, 20, 32, 32, 20, 20)
+        sizes = self.size_fields({}, 20, 32, 32, 20, 20)
         return [
             *super().required(target),
             self.case(sizes, {"block_m": 64, "block_n": 32, "block_k": 32}, regime="normal/negative"),
@@ -173,7 +173,7 @@ class FusedContract(RowsContract):
         """As many blocks of K as are loaded ahead, at least."""
         p, c = case.problem, case.config
         tiles = cdiv(p.rows, c.block_m) * cdiv(p.n, c.block_n)
-        products = once("ttng.tc_gen5_mma", tiles * max(cdiv(p.k, c.block_k), c.num_buffers - 1))
+        products = promise_count("ttng.tc_gen5_mma", tiles * max(cdiv(p.k, c.block_k), c.num_buffers - 1))
         return (products, *of_schedule(c, tiles, "grouped"))
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
@@ -214,7 +214,7 @@ class FusedContract(RowsContract):
             *self.row_operands(case),
         ]
 
-    def kept(self, case: Case, tensors: Mapping) -> Any:
+    def result_tensor(self, case: Case, tensors: Mapping) -> Any:
         """The result that the launcher is handed, with what it holds before. None, so that it allocates one, where that has the
         size asked for and every row is named: never to a launcher of another's."""
         p = case.problem
@@ -227,7 +227,7 @@ class FusedContract(RowsContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         g = case.config
-        got = launched(
+        result = call_launcher(
             launcher or self.module.fused_gather_scatter_matmul,
             tensors["x"],
             tensors["gather"],
@@ -238,11 +238,11 @@ class FusedContract(RowsContract):
             g.block_k,
             g.group_size_m,
             g.num_buffers,
-            out=self.kept(case, tensors),
+            out=self.result_tensor(case, tensors),
             num_warps=g.num_warps,
             programs=g.programs,
         )
-        return {"out": got}
+        return {"out": result}
 
     def factors(self, case: Case, operands: Mapping[str, Operand]) -> tuple[np.ndarray, np.ndarray]:
         from bitverdict.reference.gather_scatter import gather
@@ -258,53 +258,55 @@ class FusedContract(RowsContract):
 
         p, g = case.problem, case.config
         targets = self.scattered_to(case, operands["scatter"].codes)  # (rows,)
-        picked = gather(operands["x"].codes, operands["gather"].codes, 0, p.k)  # (rows, k)
+        gathered_rows = gather(operands["x"].codes, operands["gather"].codes, 0, p.k)  # (rows, k)
         product = SimpleNamespace(m=p.rows, n=p.n, k=p.k, dtype=p.dtype, out=p.dtype, activation="")
-        if case.launcher or not modelled(target.arch):  # whose order, or whose step, nobody knows
-            due = bounded_product(product, picked, operands["w"].codes, target.arch, launched=launched_instructions(recorded))
-            return [scattered(due, operands["out"].codes, targets)]
-        words = multiplied(target.arch, self.product_by, p.dtype, p.dtype, picked, operands["w"].codes)  # (rows, n)
-        left = scatter(operands["out"].codes, targets, 0, words)
+        if case.launcher or not has_model(target.arch):  # whose order, or whose step, nobody knows
+            due = bounded_product(
+                product, gathered_rows, operands["w"].codes, target.arch, launched_kinds=launched_instructions(recorded)
+            )
+            return [scatter_bound(due, operands["out"].codes, targets)]
+        words = multiply_words(target.arch, self.product_by, p.dtype, p.dtype, gathered_rows, operands["w"].codes)  # (rows, n)
+        scatter_result = scatter(operands["out"].codes, targets, 0, words)
         return [
             ExpectedOutput(
                 name="out",
                 format=p.dtype,
                 shape=(p.out_rows, p.n),
-                words=left.table,
-                inconclusive=several_writers(left),
+                words=scatter_result.table,
+                inconclusive=several_writers(scatter_result),
                 tile=(1, g.block_n),
                 k_block=g.block_k,
                 basis=words_rest_on(chain_of(target.arch, self.product_by, p.dtype)),
-                opinion=product_opinion(product, words, picked, operands["w"].codes, target.arch, self.product_by),
+                opinion=product_opinion(product, words, gathered_rows, operands["w"].codes, target.arch, self.product_by),
             )
         ]
 
 
-def scattered(due: ExpectedOutput, table: np.ndarray, row_numbers: np.ndarray) -> ExpectedOutput:
+def scatter_bound(bound: ExpectedOutput, table: np.ndarray, row_numbers: np.ndarray) -> ExpectedOutput:
     """`due` (rows, n) scattered into `table` (out_rows, n): the table's words where no row lands, the interval where one does.
     Where several rows land that do not bring the same, nothing is decided: either may stay."""
     from bitverdict.reference.formats import FORMATS, decode
     from bitverdict.reference.gather_scatter import scatter
 
     numbers = np.arange(len(row_numbers))[:, None]  # (rows, 1)
-    left = scatter(np.full((len(table), 1), -1), row_numbers, 0, numbers)
-    came = left.table[:, 0]  # (out_rows,) the row of `due` that lands here, or -1
-    moved = {
-        name: getattr(due, name)[came]
+    scatter_result = scatter(np.full((len(table), 1), -1), row_numbers, 0, numbers)
+    writer_rows = scatter_result.table[:, 0]  # (out_rows,) the row of `due` that lands here, or -1
+    fields = {
+        name: getattr(bound, name)[writer_rows]
         for name in ("value", "bound", "low", "high", "or_nan", "inconclusive", "exact", "exact_error")
     }  # (out_rows, n)
-    for row in left.repeated_rows:
-        writers = left.words[left.rows == row, 0]
-        for end in (due.low, due.high):
+    for row in scatter_result.repeated_rows:
+        writers = scatter_result.words[scatter_result.rows == row, 0]
+        for end in (bound.low, bound.high):
             assert end is not None
-            moved["inconclusive"][row] |= (end[writers] != end[came[row]]).any(axis=0)
-        assert due.exact is not None
-        moved["exact_error"][row, (due.exact[writers] != due.exact[came[row]]).any(axis=0)] = np.inf
-    bounded = np.broadcast_to((came >= 0)[:, None], table.shape)  # (out_rows, n)
-    moved["inconclusive"] &= bounded
-    moved["exact"] = np.where(bounded, moved["exact"], decode(FORMATS[due.format], table))  # (out_rows, n)
-    moved["exact_error"] = np.where(bounded, moved["exact_error"], 0.0)  # (out_rows, n)
-    return dataclasses.replace(due, name="out", shape=table.shape, words=table, bounded=bounded, **moved)
+            fields["inconclusive"][row] |= (end[writers] != end[writer_rows[row]]).any(axis=0)
+        assert bound.exact is not None
+        fields["exact_error"][row, (bound.exact[writers] != bound.exact[writer_rows[row]]).any(axis=0)] = np.inf
+    bounded = np.broadcast_to((writer_rows >= 0)[:, None], table.shape)  # (out_rows, n)
+    fields["inconclusive"] &= bounded
+    fields["exact"] = np.where(bounded, fields["exact"], decode(FORMATS[bound.format], table))  # (out_rows, n)
+    fields["exact_error"] = np.where(bounded, fields["exact_error"], 0.0)  # (out_rows, n)
+    return dataclasses.replace(bound, name="out", shape=table.shape, words=table, bounded=bounded, **fields)
 
 
 def contract(module: ModuleType) -> FusedContract:

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.grouped_matmul
-from bitverdict.harness.contracts.base.promised_work import cdiv, once
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, handed, launched
+from bitverdict.harness.contracts.base.promised_work import cdiv, promise_count
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, call_launcher, result_buffer
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, planned, product_opinion
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, has_plan, launched_instructions, product_opinion
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
@@ -50,17 +50,17 @@ class GroupedMatmulContract(KernelContract):
         groups = draw(st.lists(st.tuples(*sides), min_size=1, max_size=4))
         return {"sizes": (*groups,) if any(m and n for m, n, k in groups) else (*groups, (unit, unit, unit))}  # a tile, to launch
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        (problem, persistent), (_, small), (narrow, _), *_ = self.pool(target)
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        (problem, persistent), (_, small_config), (narrow, _), *_ = self.pool(target)
         # eight tiles for three programs; M, N and K of each group its own, tiles and blocks of one below, at and above; more blocks
         # than the stages hold
         yield problem | {"sizes": ((65, 33, 31), (64, 32, 32), (1, 65, 165), (130, 1, 33))}, persistent
         yield problem | {"sizes": ((0, 40, 40), (40, 40, 0), (33, 0, 5), (5, 33, 70))}, persistent  # empty ones
         yield narrow | {"sizes": ((64, 32, 176), (70, 48, 16), (128, 32, 32))}, persistent  # all rows on 16 elements
         yield narrow | {"sizes": ((3, 5, 7),)}, persistent
-        yield problem | {"sizes": ((17, 33, 15), (33, 31, 49))}, small
+        yield problem | {"sizes": ((17, 33, 15), (33, 31, 49))}, small_config
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes: Fields = {"sizes": ((32, 32, 32),)}
         yield sizes | {"dtype": "fp32"}, {}
         yield sizes | {"out": "int8"}, {}
@@ -81,7 +81,7 @@ class GroupedMatmulContract(KernelContract):
 
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
-        made = []
+        operand_list = []
         for name, k_axis in (("a", 1), ("b", 0)):
             flat = [np.empty(0, np.uint16)]  # (elements of a group,) each
             for number, (m, n, k) in enumerate(p.sizes):
@@ -89,38 +89,38 @@ class GroupedMatmulContract(KernelContract):
                 own = f"{name}{number}"
                 codes = regimes.factor(p.dtype, shape, case.regime, case.data_seed, own, side=name, k_axis=k_axis)
                 flat.append(codes.reshape(-1))
-            made.append(Operand(name=name, format=p.dtype, codes=np.concatenate(flat)))
+            operand_list.append(Operand(name=name, format=p.dtype, codes=np.concatenate(flat)))
         listed = np.array(p.sizes, np.int32).reshape(-1, 3)  # (groups, 3)
-        return [*made, Operand(name="sizes", format="int32", codes=listed, strides=(3, 1))]
+        return [*operand_list, Operand(name="sizes", format="int32", codes=listed, strides=(3, 1))]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, out = case.problem, ELEMENT_TYPES[case.problem.out].torch
         own = {} if launcher is not None else {"config": case.config}
         given = [tensors[name] for name in ("a", "b", "sizes")]
         elements = sum(m * n for m, n, _ in p.sizes)
-        flat = handed(case, given[0], (1, elements), dtype=p.out) if launcher is None else None  # (1, elements)
+        flat = result_buffer(case, given[0], (1, elements), dtype=p.out) if launcher is None else None  # (1, elements)
         into = {} if flat is None else {"c": flat[0]}
-        got = launched(launcher or self.module.grouped_matmul, *given, out_dtype=out, **into, **own)
+        got = call_launcher(launcher or self.module.grouped_matmul, *given, out_dtype=out, **into, **own)
         c = into.get("c", got)  # (elements,)
         return {_name(number): c[group.c].view(group.m, group.n) for number, group in enumerate(groups_of(p.sizes))}
 
     def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
         c = case.config
-        return (once("tt.store", sum(cdiv(m, c.block_m) * cdiv(n, c.block_n) for m, n, _ in case.problem.sizes)),)
+        return (promise_count("tt.store", sum(cdiv(m, c.block_m) * cdiv(n, c.block_n) for m, n, _ in case.problem.sizes)),)
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p, c = case.problem, case.config
         plan = dot_plan(target.arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=c.block_k, num_warps=c.num_warps)
-        made = []
+        outputs = []
         for number, group in enumerate(groups_of(p.sizes)):
             a, b = group.factors(operands["a"].codes, operands["b"].codes)  # (m, k), (k, n)
-            asked = SimpleNamespace(m=group.m, n=group.n, k=group.k, dtype=p.dtype, out=p.out, activation="")
-            if case.launcher or not planned(target.arch):
+            gemm_problem = SimpleNamespace(m=group.m, n=group.n, k=group.k, dtype=p.dtype, out=p.out, activation="")
+            if case.launcher or not has_plan(target.arch):
                 by = launched_instructions(recorded)
-                made.append(bounded_product(asked, a, b, target.arch, name=_name(number), launched=by))
+                outputs.append(bounded_product(gemm_problem, a, b, target.arch, name=_name(number), launched_kinds=by))
                 continue
             words = convert("fp32", p.out, accumulator_words(plan, a, b), target.arch)  # (m, n)
-            made.append(
+            outputs.append(
                 ExpectedOutput(
                     name=_name(number),
                     format=p.out,
@@ -130,10 +130,10 @@ class GroupedMatmulContract(KernelContract):
                     k_block=c.block_k,
                     basis=words_rest_on(plan.rule),
                     any_nan=is_amd(target.arch),
-                    opinion=product_opinion(asked, words, a, b, target.arch, plan.family),
+                    opinion=product_opinion(gemm_problem, words, a, b, target.arch, plan.family),
                 )
             )
-        return made
+        return outputs
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         p, c = case.problem, case.config

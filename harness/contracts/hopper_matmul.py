@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.hopper_matmul
-from bitverdict.harness.contracts.base.single_config import Fields, handed, launched
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, result_buffer
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
@@ -36,21 +36,21 @@ class HopperMatmulContract(BlockedContract):
             for shift in (0, 1)
         ]
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for stages in (1, 3):
             for blocks in (1, 2, 3, 7):  # of K: fewer than stages, as many, more, and the second turn of a phase
-                yield self.sized({}, 70, 72, 32 * blocks), dict(zip(NAMES, (64, 64, 32, stages, 4), strict=True))
+                yield self.size_fields({}, 70, 72, 32 * blocks), dict(zip(NAMES, (64, 64, 32, stages, 4), strict=True))
         for problem, config in self.corners(self.pool(target)):
             deep = config["stages"] == 4 and problem["m"] == 1  # a ring of four goes round twice: one row is cheap
-            yield (self.sized(problem, 1, problem["n"], 9 * 32 + 3, 1) if deep else problem), config
+            yield (self.size_fields(problem, 1, problem["n"], 9 * 32 + 3, 1) if deep else problem), config
         # the widest instruction; a ragged N, of which whole units are as many as rows
-        yield self.sized({}, 72, 69, 32), dict(zip(NAMES, (64, 256, 32, 1, 4), strict=True))
+        yield self.size_fields({}, 72, 69, 32), dict(zip(NAMES, (64, 256, 32, 1, 4), strict=True))
 
     def pool_of_far(self) -> tuple[Fields, Fields]:
         problem, config = super().pool_of_far()
         return problem | {"out": "bf16"}, config
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}
         yield from tiled_refusals(sizes, tensor_memory=False)
         yield sizes | {"out": "bf16"}, {}
@@ -67,8 +67,8 @@ class HopperMatmulContract(BlockedContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p, g = case.problem, case.config
-        c = handed(case, tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out, optional=p.out == p.dtype)
-        got = launched(
+        c = result_buffer(case, tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out, optional=p.out == p.dtype)
+        result = call_launcher(
             launcher or self.module.hopper_matmul,
             tensors["a"],
             tensors["b"],
@@ -80,7 +80,7 @@ class HopperMatmulContract(BlockedContract):
             stages=g.stages,
             num_warps=g.num_warps,
         )
-        return {"c": got if c is None or launcher is not None else c}
+        return {"c": result if c is None or launcher is not None else c}
 
 
 def contract(module: ModuleType) -> HopperMatmulContract:

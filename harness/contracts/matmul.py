@@ -18,14 +18,14 @@ from bitverdict.harness.contracts.base.single_config import EXACT_SIZES, aligned
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.oracle.dot_lowering import FMA, MFMA, accumulator_words, dot_plan, without_a_model, words_rest_on
-from bitverdict.harness.contracts.oracle.explained import decoded, product_mathematics
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, has_model, launched_instructions, product_opinion
 from bitverdict.harness.contracts.oracle.matmul_support import KINDS, has_operands, has_pair, has_type, outcome
+from bitverdict.harness.contracts.oracle.shared_mathematics import decode_operand, product_mathematics
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Tile
-from bitverdict.harness.model.launcher_limits import FAR, FAR_CLAIM, FAR_PAD, claimed, nearest
+from bitverdict.harness.model.launcher_limits import FAR_CLAIM, FAR_CLAIM_WORD, FAR_PAD, nearest, read_claims
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.clauses import broken
@@ -70,9 +70,9 @@ TUTORIAL: dict[str, Any] = {
 }
 """Of the tutorial's own test: sizes, and types of operands and result."""
 SMALLEST = 32 * 64  # elements of a tile that may go through more blocks of K in any case
-DEEP = 1 << 13  # elements of a tile up to which one case of a configuration has more blocks of K than stages
+DEEP_TILE = 1 << 13  # elements of a tile up to which one case of a configuration has more blocks of K than stages
 EVERY_RUN = 1 << 21  # products of such a case that every run judges
-PAIRED = 256  # rows and columns of a product of every pair of 8-bit codes
+PAIR_SIZE = 256  # rows and columns of a product of every pair of 8-bit codes
 _TILES = (10, 3, 5)  # largest counts of tiles and K blocks drawn, before the budget: more rows of tiles than one group has
 
 
@@ -101,7 +101,7 @@ class MatmulContract(Contract):
 
         from bitverdict.harness.contracts.inputs import strategies
 
-        pool = self.pool(target, strategies.pool_seed()) + self.ungrouped(target) + self.described(target)
+        pool = self.pool(target, strategies.pool_seed()) + self.ungrouped_specials(target) + self.tensor_map_specials(target)
 
         @st.composite
         def drawn(draw: Callable) -> Case:
@@ -122,17 +122,17 @@ class MatmulContract(Contract):
         return drawn()
 
     def lacking_in_part(self, target: Target) -> dict[str, frozenset]:
-        found = {}
+        missing_features = {}
         if not has_operands("e4m3", target):
-            found["operands in e4m3"] = without_a_model(target.arch) or frozenset({Feature.FP8_E4M3})
+            missing_features["operands in e4m3"] = without_a_model(target.arch) or frozenset({Feature.FP8_E4M3})
         if not has_pair("e4m3", "e4m3", target):
             rule = frozenset({Feature.FP8_MODE_RULE if is_amd(target.arch) else Feature.FP8_E4M3})
-            found["operands and results in e4m3" if has_type("e4m3", target) else "results in e4m3"] = rule
+            missing_features["operands and results in e4m3" if has_type("e4m3", target) else "results in e4m3"] = rule
         if is_amd(target.arch) and not _multiplies_tf32(target):
-            found["fp32 through tf32"] = frozenset({Feature.XF32})
-        if not self.described(target):
-            found["tiles by tensor maps"] = frozenset({Feature.TMA})
-        return found
+            missing_features["fp32 through tf32"] = frozenset({Feature.XF32})
+        if not self.tensor_map_specials(target):
+            missing_features["tiles by tensor maps"] = frozenset({Feature.TMA})
+        return missing_features
 
     def pool(self, target: Target, seed: int) -> list[dict]:
         """The specialisations of a run: each kind with each configuration, the other dimensions drawn from `seed`. A type that
@@ -153,46 +153,55 @@ class MatmulContract(Contract):
         launcher, and one case a clause."""
         from bitverdict.harness.contracts.inputs import strategies
 
-        rng, cases, ragged = random.Random(0), [], 0
+        rng, cases, ragged_count = random.Random(0), [], 0
         for place, special in enumerate(self.pool(target, 0)):
             turn = place + place // len(KINDS)  # shifts by one from configuration to configuration, so that no kind keeps one value
             tile = _tile(special["config"])
             around = [
-                strategies.cycled((-1, 0, 1), turn),
-                strategies.cycled((-1, 0, 1), turn // 3),
-                strategies.cycled((0, -1, 0, 1), place),
+                strategies.cycle_value((-1, 0, 1), turn),
+                strategies.cycle_value((-1, 0, 1), turn // 3),
+                strategies.cycle_value((0, -1, 0, 1), place),
             ]
             blocks = 1 + place % 3 + 3 * (tile[0] * tile[1] == SMALLEST)  # of K: more than its stages hold
             sizes = [tile[0] + around[0], tile[1] + around[1], tile[2] * blocks + around[2]]
             if turn % 2:
-                residues = [(5 * ragged + 3) % 16, ragged % 16, (3 * ragged + 1) % 16]  # each meets all sixteen
-                whole = tile[2] * (ragged % 4 > 0)  # of each fourth not one block of K is
+                residues = [(5 * ragged_count + 3) % 16, ragged_count % 16, (3 * ragged_count + 1) % 16]  # each meets all sixteen
+                whole = tile[2] * (ragged_count % 4 > 0)  # of each fourth not one block of K is
                 sizes = [16 * (1 + place % 5) + residues[0], 16 * (1 + place % 3) + residues[1], whole + 16 + residues[2]]
-                ragged += 1
-            if place % len(KINDS) == place // len(KINDS) % len(KINDS) and tile[0] * tile[1] <= DEEP:  # one case a configuration
+                ragged_count += 1
+            if (
+                place % len(KINDS) == place // len(KINDS) % len(KINDS) and tile[0] * tile[1] <= DEEP_TILE
+            ):  # one case a configuration
                 sizes[2] = tile[2] * (special["config"].num_stages + 1) + sizes[2] % tile[2]
-            schedule = strategies.cycled(strategies.listed_schedules(target.emulated, place), turn)
-            regime = strategies.cycled(regimes.REGIMES, turn)
+            schedule = strategies.cycle_value(strategies.listed_schedules(target.emulated, place), turn)
+            regime = strategies.cycle_value(regimes.REGIMES, turn)
             cases.append(self._case(target, special, sizes, regime, rng.randrange(1 << 31), schedule))
         if is_amd(target.arch):
             cases = [dataclasses.replace(each, regime=regimes.of_amd(each.regime, each.problem.dtype)) for each in cases]
-        more = self._tutorial(target) + self._ungrouped(target) + self._described(target)
-        return _interleaved(cases) + self._small(target) + more + self._far(target) + self._pairs(target) + self._refused()
+        more = self._tutorial(target) + self._ungrouped_cases(target) + self._tensor_map_cases(target)
+        return (
+            _order_by_cost(cases)
+            + self._small_cases(target)
+            + more
+            + self._far_cases(target)
+            + self._pairs(target)
+            + self._refusal_cases()
+        )
 
     def _pairs(self, target: Target) -> list[Case]:
         """Every pair of codes of the 8-bit types, by the instruction of a warp group where the target has one. mma.sync takes e4m3
         as fp16: a case of its own."""
         *_, wide, _, narrow = self.configurations(target)
-        asked = (("e4m3", "fp32", wide), ("e4m3", "fp32", narrow), ("int8", "int32", wide))
+        pair_kinds = (("e4m3", "fp32", wide), ("e4m3", "fp32", narrow), ("int8", "int32", wide))
         return [
             Case(
                 contract=self.address,
-                problem=self.module.Problem(m=PAIRED, n=PAIRED, k=33, dtype=dtype, out=out),
+                problem=self.module.Problem(m=PAIR_SIZE, n=PAIR_SIZE, k=33, dtype=dtype, out=out),
                 config=config,
                 regime=PAIRS,
                 data_seed=place,
             )
-            for place, (dtype, out, config) in enumerate(asked)
+            for place, (dtype, out, config) in enumerate(pair_kinds)
             if has_operands(dtype, target)
         ]
 
@@ -214,15 +223,15 @@ class MatmulContract(Contract):
     def whole(self, target: Target) -> list[Case]:
         """The tutorial's large sizes with each pair of types: 1024 cubed in one configuration a pair, 512 cubed in every one."""
         problem, configs = self.module.Problem, self.configurations(target)
-        made = []
+        cases = []
         for m, n, k in sorted(TUTORIAL["m, n, k"], reverse=True):
             for place, (dtype, out) in enumerate(TUTORIAL["dtype, out"]):
                 taken = configs if m == 512 else (configs[place],) if m * n * k > EVERY_RUN else ()
                 asked = problem(m=m, n=n, k=k, dtype=dtype, out=out)
-                made += [Case(contract=self.address, problem=asked, config=config, data_seed=place) for config in taken]
-        return made
+                cases += [Case(contract=self.address, problem=asked, config=config, data_seed=place) for config in taken]
+        return cases
 
-    def ungrouped(self, target: Target) -> list[dict]:
+    def ungrouped_specials(self, target: Target) -> list[dict]:
         """Specialisations whose tiles are taken row by row, and in groups of 4: AMD's configurations have both."""
         small, kinds = self.configurations(target)[-1], (KINDS[0], KINDS[1])
         return [
@@ -231,14 +240,14 @@ class MatmulContract(Contract):
             for kind in kinds
         ]
 
-    def _ungrouped(self, target: Target) -> list[Case]:
+    def _ungrouped_cases(self, target: Target) -> list[Case]:
         """Ten rows of tiles by three: two groups of 4 and one of 2."""
         return [
             self._case(target, special, [32 * 9 + 5, 64 * 2 + 7, 40 + place], regimes.REGIMES[0], place, "eager")
-            for place, special in enumerate(self.ungrouped(target))
+            for place, special in enumerate(self.ungrouped_specials(target))
         ]
 
-    def described(self, target: Target) -> list[dict]:
+    def tensor_map_specials(self, target: Target) -> list[dict]:
         """Specialisations whose tiles come by TMA; none where the target has none. `aligned`: rows start on 16 bytes."""
         if Feature.TMA not in target.features:
             return []
@@ -255,10 +264,10 @@ class MatmulContract(Contract):
             made.append(special | views | {"aligned": True})
         return made
 
-    def _described(self, target: Target) -> list[Case]:
+    def _tensor_map_cases(self, target: Target) -> list[Case]:
         """One ragged problem each, K in more blocks than stages or in fewer; and what no tensor map can hold: rows off 16 bytes, a
         turned A, rows of B in 8 bits."""
-        specials, problem, view = self.described(target), self.module.Problem, self._view
+        specials, problem, view = self.tensor_map_specials(target), self.module.Problem, self._view
         cases = []
         for place, special in enumerate(specials):
             m, n, k = _tile(special["config"])
@@ -272,14 +281,14 @@ class MatmulContract(Contract):
             Case(contract=self.address, problem=problem(**{"m": 64, "n": 64, "k": 64} | fields), config=small) for fields in wrong
         ]
 
-    def _small(self, target: Target) -> list[Case]:
-        problem, small = self.module.Problem, self.configurations(target)[-1]
+    def _small_cases(self, target: Target) -> list[Case]:
+        problem, small_config = self.module.Problem, self.configurations(target)[-1]
         sizes = [(0, 3, 5), (3, 0, 5), (3, 5, 0), (1, 1, 1), (1, 33, 40), (33, 1, 40), (40, 33, 1), (300, 70, 33)]
         cases = [
             Case(
                 contract=self.address,
                 problem=problem(m=m, n=n, k=k, activation=activation),
-                config=small,
+                config=small_config,
                 regime="normal",
                 data_seed=m + n + k,
             )
@@ -289,7 +298,7 @@ class MatmulContract(Contract):
             Case(
                 contract=self.address,
                 problem=problem(m=40, n=33, k=48, activation="leaky_relu", **views),
-                config=small,
+                config=small_config,
                 regime=regime,
             )
             for regime, views in (
@@ -302,33 +311,34 @@ class MatmulContract(Contract):
         if not is_amd(target.arch):
             saturating = problem(m=40, n=33, k=48, out="e4m3")
             cases += [
-                Case(contract=self.address, problem=saturating, config=small, regime=regime) for regime in ("wide", "planted")
+                Case(contract=self.address, problem=saturating, config=small_config, regime=regime)
+                for regime in ("wide", "planted")
             ]
         return cases + [Case(contract=self.address, problem=problem(m=40, n=33, k=48), data_seed=1)]
 
-    def _far(self, target: Target) -> list[Case]:
+    def _far_cases(self, target: Target) -> list[Case]:
         """Rows of A, and columns of B, so far apart that offsets pass 2^31; then steps of K in both, within one block of K."""
         from bitverdict.harness.contracts.base.single_config import far_pad
 
-        m, n, k, small = 3, 3, 40, self.configurations(target)[-1]
+        m, n, k, small_config = 3, 3, 40, self.configurations(target)[-1]
         by_lines: dict[str, dict] = {"a": {"pad": far_pad(m, k)}, "b": {"order": "column", "pad": far_pad(n, k)}}
         by_steps: dict[str, dict] = {
-            "a": {"order": "column", "pad": far_pad(small.block_k, m)},
-            "b": {"pad": far_pad(small.block_k, n)},
+            "a": {"order": "column", "pad": far_pad(small_config.block_k, m)},
+            "b": {"pad": far_pad(small_config.block_k, n)},
         }
         return [
             Case(
                 contract=self.address,
                 problem=self.module.Problem(m=m, n=n, k=k, **{name: self._view(view) for name, view in views.items()}),
-                config=small,
+                config=small_config,
                 data_seed=1,
             )
             for views in (by_lines, by_steps)
         ]
 
-    def _refused(self) -> list[Case]:
+    def _refusal_cases(self) -> list[Case]:
         problem = self.module.Problem
-        wrong: list[dict[str, Any]] = [
+        wrong_fields: list[dict[str, Any]] = [
             {"dtype_of_b": "bf16"},
             {"k_of_b": 7},
             {"out": "int32"},
@@ -338,7 +348,7 @@ class MatmulContract(Contract):
             {"dtype": "int8", "out": "fp16"},
             {"dtype": "int32", "out": "int32"},
         ]
-        return [Case(contract=self.address, problem=problem(m=4, n=4, k=4, **fields)) for fields in wrong]
+        return [Case(contract=self.address, problem=problem(m=4, n=4, k=4, **fields)) for fields in wrong_fields]
 
     def _case(self, target: Target, special: dict, sizes: list[int], regime: str, data_seed: int, schedule: str) -> Case:
         from bitverdict.harness.contracts.inputs import strategies
@@ -384,8 +394,8 @@ class MatmulContract(Contract):
         """`case` as a user's launcher can be asked it: without a configuration. A launcher promises no more than it says: plain
         contiguous fp16 operands, beyond them what its attribute `claims` names of `CLAIMS`, and of them what its `requires` takes.
         ValueError for another claim."""
-        p, claims = case.problem, claimed(launcher, CLAIMS)
-        wrong = {"k_of_b": p.k_of_b, "dtype_of_b": p.dtype_of_b}
+        p, claims = case.problem, read_claims(launcher, CLAIMS)
+        b_mismatch = {"k_of_b": p.k_of_b, "dtype_of_b": p.dtype_of_b}
         if (p.k_of_b is not None or p.dtype_of_b) and "refusals" not in claims:
             return None
         if case.regime == PAIRS and not {p.dtype, "out_dtype"} <= set(claims):
@@ -395,13 +405,13 @@ class MatmulContract(Contract):
         if fields is None:
             return None
         far = max(p.a.pad, p.b.pad) >= FAR_PAD
-        if far and FAR not in claims:
+        if far and FAR_CLAIM_WORD not in claims:
             return None
         views = {"a": p.a, "b": p.b} if far or "strides" in claims else {}
         out = p.out if "out_dtype" in claims and p.out in bitverdict.kernels.matmul.OUTPUTS[dtype] else dtype
         activated = "activation" in claims and dtype != "int8" and p.activation in bitverdict.kernels.matmul.ACTIVATIONS
         activation = p.activation if activated else ""
-        problem = self.module.Problem(**fields, out=out, activation=activation, **views, **wrong)
+        problem = self.module.Problem(**fields, out=out, activation=activation, **views, **b_mismatch)
         regime = regimes.of_a_launcher(case.regime)
         return dataclasses.replace(case, config=None, launcher=launcher, regime=regime, problem=problem)
 
@@ -425,20 +435,20 @@ class MatmulContract(Contract):
     def operands(self, case: Case) -> list[Operand]:
         p = case.problem
         k_of_b = p.k if p.k_of_b is None else p.k_of_b
-        made = []
+        operand_list = []
         sides = (("a", p.dtype, (p.m, p.k), p.a, 1), ("b", p.dtype_of_b or p.dtype, (k_of_b, p.n), p.b, 0))
         for name, dtype, shape, view, k_axis in sides:
             codes = regimes.factor(dtype, shape, case.regime, case.data_seed, name, side=name, k_axis=k_axis)
             if view.broadcast and codes.size:
                 codes = np.broadcast_to(codes[:1] if view.broadcast == "rows" else codes[:, :1], shape).copy()
-            made.append(Operand(name=name, format=dtype, codes=codes, strides=view.strides(*shape), offset=view.offset))
-        return made
+            operand_list.append(Operand(name=name, format=dtype, codes=codes, strides=view.strides(*shape), offset=view.offset))
+        return operand_list
 
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
         p, a, b = case.problem, tensors["a"], tensors["b"]
         out_dtype = ELEMENT_TYPES[p.out].torch
         if launcher is not None:
-            return {"c": launcher(a, b, **_accepted(launcher, p, out_dtype))}
+            return {"c": launcher(a, b, **_accepted_keywords(launcher, p, out_dtype))}
         if case.config is None:
             return {"c": self.module.matmul(a, b, p.activation, out_dtype=out_dtype, precision=p.precision)}
         return {"c": self.module.matmul_configured(a, b, p.activation, out_dtype, case.config, p.precision)}
@@ -453,7 +463,7 @@ class MatmulContract(Contract):
         config = case.config or (self.module.Config(**recorded["config"]) if "config" in recorded else None)
         a, b = operands["a"].codes, operands["b"].codes
         if case.launcher or (config is None and p.m and p.n):
-            return [bounded_product(p, a, b, target.arch, launched=launched_instructions(recorded))]
+            return [bounded_product(p, a, b, target.arch, launched_kinds=launched_instructions(recorded))]
         tile = config or self.configurations(target)[0]  # an empty result has no tile, and no words either
         how: dict[str, Any] = {"tile": (tile.block_m, tile.block_n), "k_block": tile.block_k}
         plan = dot_plan(
@@ -465,8 +475,10 @@ class MatmulContract(Contract):
             block_k=tile.block_k,
             num_warps=tile.num_warps,
         )
-        if plan.family not in (FMA, MFMA) and not modelled(target.arch):
-            return [dataclasses.replace(bounded_product(p, a, b, target.arch, launched=launched_instructions(recorded)), **how)]
+        if plan.family not in (FMA, MFMA) and not has_model(target.arch):
+            return [
+                dataclasses.replace(bounded_product(p, a, b, target.arch, launched_kinds=launched_instructions(recorded)), **how)
+            ]
         words = epilogue(accumulator_words(plan, a, b), p, target.arch)
         return [
             ExpectedOutput(
@@ -486,14 +498,14 @@ class MatmulContract(Contract):
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
         p = case.problem
-        a, b = (decoded(operands[name]) for name in "ab")  # (M, K), (K, N)
+        a, b = (decode_operand(operands[name]) for name in "ab")  # (M, K), (K, N)
         return product_mathematics(a, b, activation=p.activation)
 
     # what was seen
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
         p, c = case.problem, case.config
-        seen: dict[str, str | int] = {
+        classes: dict[str, str | int] = {
             "dtype": p.dtype if p.dtype != "fp32" else f"fp32 {p.precision}",
             "out": p.out,
             "activation": p.activation or "none",
@@ -504,20 +516,20 @@ class MatmulContract(Contract):
             "target": target.name,
             "config": c.name if c else "the launcher's own" if case.launcher else "autotuned",
         }
-        seen |= {f"{name} mod 16": size % 16 for name, size in (("m", p.m), ("n", p.n), ("k", p.k))}
+        classes |= {f"{name} mod 16": size % 16 for name, size in (("m", p.m), ("n", p.n), ("k", p.k))}
         clause = broken(bitverdict.kernels.matmul.CLAUSES, p, c)
-        seen["clause"] = clause[0].name if clause else "none broken"
+        classes["clause"] = clause[0].name if clause else "none broken"
         if c is not None:
             tiles = -(-p.m // c.block_m), -(-p.n // c.block_n)
-            seen["tiles"] = {(False, False): "one", (True, False): "a column", (False, True): "a row"}.get(
+            classes["tiles"] = {(False, False): "one", (True, False): "a column", (False, True): "a row"}.get(
                 (tiles[0] > 1, tiles[1] > 1), "a grid"
             )
-            seen["groups"] = "several" if tiles[0] > c.group_m else "one"
-            seen["EVEN_K"] = str(p.k % c.block_k == 0)
-            seen |= {
+            classes["groups"] = "several" if tiles[0] > c.group_m else "one"
+            classes["EVEN_K"] = str(p.k % c.block_k == 0)
+            classes |= {
                 f"{name} at tile": _place(size, tile) for name, size, tile in zip("mnk", (p.m, p.n, p.k), _tile(c), strict=True)
             }
-        return seen
+        return classes
 
     def case_from_json(self, record: Mapping) -> Case:
         """Inverse of `Case.to_json`. ValueError (value, rule, remedy) for fields or values that no case of this kernel has."""
@@ -566,7 +578,7 @@ def layout_name(view: Any) -> str:
     return " ".join([view.order, *extras])
 
 
-def _accepted(launcher: Callable, problem: Any, out_dtype: torch.dtype) -> dict:
+def _accepted_keywords(launcher: Callable, problem: Any, out_dtype: torch.dtype) -> dict:
     """The keywords this launcher takes, of those that say anything beyond its defaults or have none."""
     says = {"activation": (problem.activation, problem.activation), "out_dtype": (out_dtype, problem.out != problem.dtype)}
     taken = inspect.signature(launcher).parameters
@@ -632,7 +644,7 @@ def _place(size: int, tile: int) -> str:
     return around.get(size, "below" if size < tile else "multiple" if size % tile == 0 else "ragged")
 
 
-def _interleaved(cases: list[Case]) -> list[Case]:
+def _order_by_cost(cases: list[Case]) -> list[Case]:
     """Cheap ones first, so that the first verdict comes soon; the order of equals stays."""
     return sorted(cases, key=lambda case: case.config.block_m * case.config.block_n * case.config.block_k)
 

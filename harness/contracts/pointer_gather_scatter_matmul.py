@@ -10,8 +10,8 @@ from types import ModuleType
 import numpy as np
 
 import bitverdict.kernels.pointer_gather_scatter_matmul
-from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, once
-from bitverdict.harness.contracts.base.single_config import Fields, launched
+from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, promise_count
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher
 from bitverdict.harness.contracts.fused_gather_scatter_matmul import FusedContract
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import IndexList, PromisedInstruction
@@ -19,7 +19,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.pointer_gather_scatter_matmul import LOADS
 
 NAMES = ("block_m", "block_n", "block_k", "group_size_m", "stages", "num_warps", "programs")
-SMALL = dict(zip(NAMES, (32, 32, 16, 2, 3, 4, 2), strict=True))
+SMALL_CONFIG = dict(zip(NAMES, (32, 32, 16, 2, 3, 4, 2), strict=True))
 
 
 class PointerFusedContract(FusedContract):
@@ -44,8 +44,8 @@ class PointerFusedContract(FusedContract):
         """Whether `target` is asked everything: the kernel has one program for all, so of the emulated ones the first is."""
         return target.arch == "sm_80" or not target.emulated
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        yield self.sized({}, 1, 1, 1, 1, 20), SMALL  # sizes of one are constants to the compiler, where it is let
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield self.size_fields({}, 1, 1, 1, 1, 20), SMALL_CONFIG  # sizes of one are constants to the compiler, where it is let
         if self.in_full(target):
             yield from self.ring()
         for place, (problem, config) in enumerate(2 * self.pool(target)):
@@ -54,8 +54,11 @@ class PointerFusedContract(FusedContract):
                 config["block_n"] * (1 + place % 2) + (0, 1, 8)[place // 4 + place % 2],
                 config["block_k"] * (1 + place % 4) - place % 2,
             )
-            yield self.sized(problem, rows, n, k, 1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
-        yield self.sized({}, 15, 17, 512 + 9, 20, 30), SMALL | {"block_k": 512, "stages": 1}  # two turns of a warp for a row of X
+            yield self.size_fields(problem, rows, n, k, 1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
+        yield (
+            self.size_fields({}, 15, 17, 512 + 9, 20, 30),
+            SMALL_CONFIG | {"block_k": 512, "stages": 1},
+        )  # two turns of a warp for a row of X
 
     def ring(self) -> Iterable[tuple[Fields, Fields]]:
         """K blocks for a ring of three: fewer than stages, as many, more; with and without a remainder."""
@@ -63,17 +66,17 @@ class PointerFusedContract(FusedContract):
             for rest, n in ((9, 45), (0, 40)):
                 if blocks or rest:
                     tables = (70, 70) if blocks == 3 else (90, 170)  # permuted: every row of out is named
-                    yield self.sized({}, 70, n, 16 * blocks + rest, *tables), SMALL | {"loads": loads}
+                    yield self.size_fields({}, 70, n, 16 * blocks + rest, *tables), SMALL_CONFIG | {"loads": loads}
 
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """None: the tutorial names this form of the kernel, and has no test of it."""
         return ()
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
-        for problem, _ in super().far():
-            yield problem, SMALL
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
+        for problem, _ in super().far_problems():
+            yield problem, SMALL_CONFIG
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"table_rows": 64, "rows": 64, "out_rows": 64, "n": 64, "k": 64}
         yield sizes | {"dtype": "e4m3"}, {}
         yield sizes | {"rows": 0}, {}
@@ -88,7 +91,7 @@ class PointerFusedContract(FusedContract):
         yield sizes | {"x_offset": 1}, {}
 
     def required(self, target: Target) -> list[Case]:
-        below_zero = self.case(self.sized({}, 20, 32, 32, 20, 20), SMALL, regime="normal/negative")
+        below_zero = self.case(self.size_fields({}, 20, 32, 32, 20, 20), SMALL_CONFIG, regime="normal/negative")
         return [*super(FusedContract, self).required(target), below_zero]
 
     def scatters_below_zero(self, case: Case) -> bool:
@@ -105,12 +108,12 @@ class PointerFusedContract(FusedContract):
         p, c = case.problem, case.config
         tiles = cdiv(p.rows, c.block_m) * cdiv(p.n, c.block_n)
         copies = [PromisedInstruction("ttg.async_copy_global_to_local", 0, f"loads={c.loads}")] if c.loads == "gl.load" else []
-        return (once("tt.store", tiles), *of_schedule(c, tiles, "grouped"), *of_options(c, "stages"), *copies)
+        return (promise_count("tt.store", tiles), *of_schedule(c, tiles, "grouped"), *of_options(c, "stages"), *copies)
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         run = launcher or self.module.pointer_gather_scatter_matmul
         operands = (tensors[name] for name in ("x", "gather", "w", "scatter"))
-        return {"out": launched(run, *operands, **vars(case.config), out=self.kept(case, tensors))}
+        return {"out": call_launcher(run, *operands, **vars(case.config), out=self.result_tensor(case, tensors))}
 
 
 def contract(module: ModuleType) -> PointerFusedContract:

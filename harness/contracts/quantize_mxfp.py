@@ -8,8 +8,8 @@ from types import ModuleType
 import numpy as np
 
 import bitverdict.kernels.quantize_mxfp
-from bitverdict.harness.contracts.base.row_contract import RowContract, widened
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, launched
+from bitverdict.harness.contracts.base.row_contract import RowContract, widen_to_fp32
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, call_launcher, drawn_operand
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.inputs.near_ties import TIES, near_ties
 from bitverdict.harness.contracts.oracle.expected_refusals import without_e4m3
@@ -71,9 +71,9 @@ class QuantizeMxfpContract(RowContract):
             made["tensor_scale"] = draw(st.sampled_from(TENSOR_SCALES) | st.floats(2.0**-20, 2.0**20, width=32))
         return made
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        for place, (problem, config) in enumerate(super().listed(target)):
-            scale = _scaled(problem, TENSOR_SCALES[place // 2 % len(TENSOR_SCALES)])
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        for place, (problem, config) in enumerate(super().listed_problems(target)):
+            scale = _tensor_scale_fields(problem, TENSOR_SCALES[place // 2 % len(TENSOR_SCALES)])
             yield problem | {"x_pad": (0, 3)[place % 2]} | scale, config
 
     def regime(self, place: int) -> str:
@@ -89,17 +89,22 @@ class QuantizeMxfpContract(RowContract):
         near = {"rows": 3, "columns": 512}
         scales = {"fp32": TENSOR_SCALES[1], "bf16": TENSOR_SCALES[0]}
         ties = [
-            self.case(problem | near | _scaled(problem, scales.get(problem["dtype"], 1.0)), config, regime=TIES, data_seed=place)
+            self.case(
+                problem | near | _tensor_scale_fields(problem, scales.get(problem["dtype"], 1.0)),
+                config,
+                regime=TIES,
+                data_seed=place,
+            )
             for place, (problem, config) in enumerate(self.pool(target))
         ]
         return ties + super().required(target)
 
-    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+    def covering_problems(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
         for problem, config in self.pool(target):
             if bits_of(problem["dtype"]) == 16 and has_format(problem["format"], target):
                 yield problem | {"rows": 64, "columns": 1024}, config, BY_SIZE
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"rows": 2, "columns": 16}
         yield sizes | {"dtype": "int32"}, {}
         yield sizes | {"format": "mxfp6"}, {}
@@ -130,12 +135,12 @@ class QuantizeMxfpContract(RowContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p = case.problem
         settings = vars(case.config) | {"tensor_scale": p.tensor_scale}
-        elements, scales = launched(launcher or self.module.quantize_mxfp, tensors["x"], p.format, **settings)
+        elements, scales = call_launcher(launcher or self.module.quantize_mxfp, tensors["x"], p.format, **settings)
         return {"elements": elements, "scales": scales}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p = case.problem
-        elements, scales = quantized_rows(p.format, widened(operands["x"], target.arch), p.tensor_scale)
+        elements, scales = quantized_rows(p.format, widen_to_fp32(operands["x"], target.arch), p.tensor_scale)
         formats = {"elements": PLACES.get(p.format, "uint8"), "scales": "e4m3" if p.format == "nvfp4" else "e8m0"}
         return [
             ExpectedOutput(name=name, format=formats[name], shape=words.shape, words=words, basis=Basis.WORDS)
@@ -148,7 +153,7 @@ class QuantizeMxfpContract(RowContract):
         return KernelContract.coverage(self, case, target) | {"format": p.format, "last block": "short" if short else "whole"}
 
 
-def _scaled(problem: Fields, tensor_scale: float) -> Fields:
+def _tensor_scale_fields(problem: Fields, tensor_scale: float) -> Fields:
     return {"tensor_scale": tensor_scale} if problem["format"] == "nvfp4" else {}
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 
 import bitverdict.kernels.rms_norm
-from bitverdict.harness.contracts.base.row_contract import DTYPES, LAYOUTS, RowContract, output, row_sum, widened
-from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.contracts.base.row_contract import DTYPES, LAYOUTS, RowContract, output, row_sum, widen_to_fp32
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.oracle import explained, row_mathematics
+from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -39,8 +39,8 @@ class RmsNormContract(RowContract):
     def rest(self, place: int) -> Fields:
         return {"x_pad": (0, 3)[place % 2], "backward": place % 5 != 4}
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        yield from super().refused(target)
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield from super().refusals(target)
         yield {"rows": 2, "columns": 16}, {"rows_per_program": 0}
 
     def operands(self, case: Case) -> list[Operand]:
@@ -55,22 +55,22 @@ class RmsNormContract(RowContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         """One pass or both; a user's launcher is asked for the first."""
         x, w, dy, settings = tensors["x"], tensors["w"], tensors["dy"], vars(case.config)
-        y, r = launched(launcher or self.module.rms_norm, x, w, **settings)
+        y, r = call_launcher(launcher or self.module.rms_norm, x, w, **settings)
         if launcher or not case.problem.backward:
             return {"y": y, "r": r}
-        dx, dw = launched(self.module.rms_norm_backward, x, w, r, dy, **settings)
+        dx, dw = call_launcher(self.module.rms_norm_backward, x, w, r, dy, **settings)
         return {"y": y, "r": r, "dx": dx, "dw": dw}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        if self.bounded(case, target):
-            given, formats = [operands["x"], operands["w"]], {"y": case.problem.dtype, "r": "fp32"}
+        if self.has_bound(case, target):
+            inputs, formats = [operands["x"], operands["w"]], {"y": case.problem.dtype, "r": "fp32"}
             if case.problem.backward and not case.launcher:
-                given, formats = [*given, operands["dy"]], formats | {"dx": case.problem.dtype, "dw": "fp32"}
-                return row_mathematics.traced(
-                    row_mathematics.rms_norm_with_gradients, given, formats, target.arch, eps=self.module.EPS
+                inputs, formats = [*inputs, operands["dy"]], formats | {"dx": case.problem.dtype, "dw": "fp32"}
+                return row_mathematics.trace_outputs(
+                    row_mathematics.rms_norm_with_gradients, inputs, formats, target.arch, eps=self.module.EPS
                 )
-            return row_mathematics.traced(row_mathematics.rms_norm, given, formats, target.arch, eps=self.module.EPS)
-        x, w, dy = (widened(operands[name], target.arch) for name in ("x", "w", "dy"))
+            return row_mathematics.trace_outputs(row_mathematics.rms_norm, inputs, formats, target.arch, eps=self.module.EPS)
+        x, w, dy = (widen_to_fp32(operands[name], target.arch) for name in ("x", "w", "dy"))
         order = row_sum(case.problem.columns, case.config, target.arch)
         y, r = rms_norm(x, w, self.module.EPS, order)
         outputs = [output("y", y, case.problem.dtype, target.arch), output("r", r, "fp32", target.arch)]
@@ -82,10 +82,12 @@ class RmsNormContract(RowContract):
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
         backward = case.problem.backward and not case.launcher
         names = ("x", "w", "dy") if backward else ("x", "w")
-        values = {name: explained.decoded(operands[name]) for name in names}
+        values = {name: shared_mathematics.decode_operand(operands[name]) for name in names}
         if backward:
-            return explained.rows_mathematics(explained.rms_norm_backward(self.module.EPS), values, "y", "r", "dx", "dw")
-        return explained.rows_mathematics(explained.rms_norm(self.module.EPS), values, "y", "r")
+            return shared_mathematics.rows_mathematics(
+                shared_mathematics.rms_norm_backward(self.module.EPS), values, "y", "r", "dx", "dw"
+            )
+        return shared_mathematics.rows_mathematics(shared_mathematics.rms_norm(self.module.EPS), values, "y", "r")
 
 
 def contract(module: ModuleType) -> RmsNormContract:

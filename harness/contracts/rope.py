@@ -9,10 +9,10 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.rope
-from bitverdict.harness.contracts.base.row_contract import DTYPES, output, widened
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, far_pad, launched
+from bitverdict.harness.contracts.base.row_contract import DTYPES, output, widen_to_fp32
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, call_launcher, far_pad
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.oracle import explained, row_mathematics
+from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -26,7 +26,7 @@ SIZES = ((1, 1, 2), (3, 2, 64), (2, 5, 34), (5, 1, 128), (2, 3, 96))  # (positio
 
 class RopeContract(KernelContract):
     conversions = frozenset()
-    signed = frozenset({"x_pad"})  # -1 of one position, whose stride no kernel reads
+    signed_fields = frozenset({"x_pad"})  # -1 of one position, whose stride no kernel reads
     parameters = "(x, cos, sin, *, in_place=False, per_thread=1, num_warps=1)"
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
@@ -39,7 +39,7 @@ class RopeContract(KernelContract):
         pad = draw(st.sampled_from((0, 6) if sizes["positions"] > 1 else (0, -1)))
         return problem | sizes | {"in_place": draw(st.booleans()), "x_pad": pad}
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         pool = self.pool(target)
         for place in range(3 * len(pool)):
             problem, config = pool[place % len(pool)]
@@ -47,11 +47,11 @@ class RopeContract(KernelContract):
             pad = 6 * (place % 3 == 1) if sizes["positions"] > 1 else -1  # the stride of one position says nothing
             yield problem | sizes | {"in_place": place % 4 == 1, "x_pad": pad}, config
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"positions": 3, "heads": 2, "columns": 34}
         yield sizes | {"dtype": "bf16", "in_place": True, "x_pad": far_pad(3, 2 * 34)}, {}
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"positions": 2, "heads": 1}
         yield sizes | {"columns": 15}, {}
         yield sizes | {"columns": 16, "dtype": "int32"}, {}
@@ -96,18 +96,18 @@ class RopeContract(KernelContract):
             x = torch.empty_strided(x.shape, x.stride(), dtype=x.dtype, device=x.device)  # (positions, heads, columns)
             x.copy_(tensors["x"])
         settings = vars(case.config) | {"in_place": case.problem.in_place}
-        got = launched(launcher or self.module.rope, x, tensors["cos"], tensors["sin"], **settings)
+        got = call_launcher(launcher or self.module.rope, x, tensors["cos"], tensors["sin"], **settings)
         return {"y": x if case.problem.in_place and launcher is None else got}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if case.launcher:
-            return row_mathematics.traced(row_mathematics.rope, operands.values(), {"y": case.problem.dtype}, target.arch)
-        x, cos, sin = (widened(operands[name], target.arch) for name in ("x", "cos", "sin"))
+            return row_mathematics.trace_outputs(row_mathematics.rope, operands.values(), {"y": case.problem.dtype}, target.arch)
+        x, cos, sin = (widen_to_fp32(operands[name], target.arch) for name in ("x", "cos", "sin"))
         return [output("y", rope(x, cos, sin), case.problem.dtype, target.arch)]
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        values = {name: explained.decoded(operands[name]) for name in ("x", "cos", "sin")}
-        return explained.rows_mathematics(explained.rope, values, "y")
+        values = {name: shared_mathematics.decode_operand(operands[name]) for name in ("x", "cos", "sin")}
+        return shared_mathematics.rows_mathematics(shared_mathematics.rope, values, "y")
 
 
 def contract(module: ModuleType) -> RopeContract:

@@ -18,11 +18,11 @@ from bitverdict.harness.contracts.base.single_config import (
     drawn_operand,
     empty,
     far_pad,
-    multiplied,
+    multiply_words,
 )
 from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, has_model, launched_instructions, product_opinion
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
 from bitverdict.harness.model.targets import Target
@@ -33,7 +33,7 @@ TUTORIAL: dict[str, Any] = {
     "use_commit": (False, True),
     "num_warps": (4, 8),
 }
-LEFT = {False: "shared", True: "tensor memory"}
+LEFT_MEMORY = {False: "shared", True: "tensor memory"}
 
 
 class SmallMmaContract(KernelContract):
@@ -58,23 +58,23 @@ class SmallMmaContract(KernelContract):
         pads = st.sampled_from((0, 16))
         return {"a_pad": draw(pads), "b_pad": draw(pads), "c_pad": draw(pads), "d_pad": draw(pads), "a_offset": 0}
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield from self.pool(target)[::3]
 
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        for (m, n, k), left, commit, warps in product(*TUTORIAL.values()):
+        for (m, n, k), left_in_tensor_memory, commit, warps in product(*TUTORIAL.values()):
             yield (
                 {"m": m, "n": n, "k": k},
                 {
                     "block_m": min(128, m),
                     "block_n": n,
-                    "left": LEFT[left],
+                    "left": LEFT_MEMORY[left_in_tensor_memory],
                     "completion": "commit" if commit else "barrier",
                     "num_warps": warps,
                 },
             )
 
-    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+    def covering_problems(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
         for dtype in ("e4m3", "e5m2"):
             for _ in range(2):  # half of the codes of A each, by their data seeds: a product of all does not fit
                 yield {"m": 128, "n": 256, "k": 32, "dtype": dtype}, {}, PAIRS
@@ -82,7 +82,7 @@ class SmallMmaContract(KernelContract):
     def factors(self, case: Case, operands: Mapping[str, Operand]) -> tuple[np.ndarray, np.ndarray]:
         return operands["a"].codes, operands["b"].codes.T
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         m, n, k = 128, 32, 32
         pads = {"a_pad": far_pad(m, k), "b_pad": far_pad(k, n), "c_pad": far_pad(m, n, 4), "d_pad": far_pad(m, n, 4)}
         yield {"m": m, "n": n, "k": k} | pads, {}
@@ -90,7 +90,7 @@ class SmallMmaContract(KernelContract):
     def result_bytes(self, case: Case) -> int:
         return (case.problem.m - 1) * (case.problem.n + case.problem.d_pad) * 4
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 128, "n": 64, "k": 64}
         yield sizes | {"dtype": "fp32"}, {}
         yield sizes | {"m": 96}, {}
@@ -141,11 +141,11 @@ class SmallMmaContract(KernelContract):
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p = case.problem
-        asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out="fp32", activation="")
+        gemm_problem = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out="fp32", activation="")
         a, b, c = (operands[name].codes for name in "abc")
-        if case.launcher or not modelled(target.arch):  # whose order, or whose step, nobody knows, nor where C enters
-            return [bounded_product(asked, a, b, target.arch, c=c, name="d", launched=launched_instructions(recorded))]
-        words = multiplied(target.arch, "tcgen05", p.dtype, "fp32", a, b, c)
+        if case.launcher or not has_model(target.arch):  # whose order, or whose step, nobody knows, nor where C enters
+            return [bounded_product(gemm_problem, a, b, target.arch, c=c, name="d", launched_kinds=launched_instructions(recorded))]
+        words = multiply_words(target.arch, "tcgen05", p.dtype, "fp32", a, b, c)
         tile = self.module.block(p, case.config)
         return [
             ExpectedOutput(
@@ -156,7 +156,7 @@ class SmallMmaContract(KernelContract):
                 tile=tile,
                 k_block=p.k,
                 basis=words_rest_on(chain_of(target.arch, "tcgen05", p.dtype)),
-                opinion=product_opinion(asked, words, a, b, target.arch, "tcgen05", c=c),
+                opinion=product_opinion(gemm_problem, words, a, b, target.arch, "tcgen05", c=c),
             )
         ]
 

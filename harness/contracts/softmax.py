@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 
 import bitverdict.kernels.softmax
-from bitverdict.harness.contracts.base.row_contract import RowContract, normal_for, output, row_sum, widened
-from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.contracts.base.row_contract import RowContract, normal_for, output, row_sum, widen_to_fp32
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand
 from bitverdict.harness.contracts.inputs.regimes import HUNDREDS
-from bitverdict.harness.contracts.oracle import explained, row_mathematics
+from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
 from bitverdict.harness.model.mathematics import Mathematics
@@ -20,7 +20,7 @@ from bitverdict.reference.row_functions import softmax
 class SoftmaxContract(RowContract):
     parameters = "(x, *, per_thread=4, num_warps=4)"
     approximates = True
-    for_wide = HUNDREDS  # a shift by another number than the largest shows where powers overflow alone
+    wide_regime = HUNDREDS  # a shift by another number than the largest shows where powers overflow alone
 
     def draw_rest(self, draw: Callable) -> Fields:
         from hypothesis import strategies as st
@@ -38,7 +38,7 @@ class SoftmaxContract(RowContract):
         return [drawn_operand(case, "x", p.dtype, (p.rows, p.columns), pad=p.x_pad)]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
-        return {"y": launched(launcher or self.module.softmax, tensors["x"], **vars(case.config))}
+        return {"y": call_launcher(launcher or self.module.softmax, tensors["x"], **vars(case.config))}
 
     def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
         columns = case.problem.columns
@@ -46,14 +46,16 @@ class SoftmaxContract(RowContract):
         return (PromisedInstruction("constant BLOCK", row, f"columns={columns}"),)
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        if self.bounded(case, target):
-            return row_mathematics.traced(row_mathematics.softmax, operands.values(), {"y": case.problem.dtype}, target.arch)
-        x = widened(operands["x"], target.arch)
+        if self.has_bound(case, target):
+            return row_mathematics.trace_outputs(row_mathematics.softmax, operands.values(), {"y": case.problem.dtype}, target.arch)
+        x = widen_to_fp32(operands["x"], target.arch)
         words = softmax(x, row_sum(case.problem.columns, case.config, target.arch))
         return [output("y", words, case.problem.dtype, target.arch)]
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        return explained.rows_mathematics(explained.softmax, {"x": explained.decoded(operands["x"])}, "y")
+        return shared_mathematics.rows_mathematics(
+            shared_mathematics.softmax, {"x": shared_mathematics.decode_operand(operands["x"])}, "y"
+        )
 
 
 def contract(module: ModuleType) -> SoftmaxContract:

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.split_k_matmul
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, handed, launched
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, call_launcher, drawn_operand, result_buffer
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.oracle import shared_mathematics
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, words_rest_on
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, planned, product_opinion
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, has_plan, launched_instructions, product_opinion
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
@@ -54,26 +54,26 @@ class SplitKMatmulContract(BlockedContract):
             return found
         return [dataclasses.replace(each, regime=regimes.of_amd(each.regime, each.problem.dtype)) for each in found]
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         """C's offsets are computed in another place where the last program adds the parts."""
-        for problem, config in super().far():
+        for problem, config in super().far_problems():
             yield problem, config
             yield problem, config | {"reduction": "last program"}
 
     def pool_of_far(self) -> tuple[Fields, Fields]:
         return {"dtype": "bf16", "out": "bf16"}, {"block_n": 32, "block_k": 16, "split": 2}
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        (problem, of_parts), (_, of_last), (_, of_atomics), (narrow, _), *_ = self.pool(target)
-        yield self.sized(problem, 1, 1, 1), of_parts
-        yield self.sized(problem, 65, 47, 17 * 32 + 1), of_parts  # shares of 5, 5, 5 and 3 blocks: more than stages
-        yield self.sized(problem, 64, 47, 5 * 32), of_parts  # of 2, 2, 1 and none
-        yield self.sized(narrow, 9, 80, 33), of_parts  # of 1, 1 and two of none; C without gaps
-        yield self.sized(problem, 33, 63, 10 * 16 + 9), of_last
-        yield self.sized(narrow, 31, 31, 2 * 16 - 3), of_last
-        yield self.sized(problem, 70, 31, 25 * 32), of_atomics
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        (problem, of_parts), (_, of_last_program), (_, of_atomics), (narrow, _), *_ = self.pool(target)
+        yield self.size_fields(problem, 1, 1, 1), of_parts
+        yield self.size_fields(problem, 65, 47, 17 * 32 + 1), of_parts  # shares of 5, 5, 5 and 3 blocks: more than stages
+        yield self.size_fields(problem, 64, 47, 5 * 32), of_parts  # of 2, 2, 1 and none
+        yield self.size_fields(narrow, 9, 80, 33), of_parts  # of 1, 1 and two of none; C without gaps
+        yield self.size_fields(problem, 33, 63, 10 * 16 + 9), of_last_program
+        yield self.size_fields(narrow, 31, 31, 2 * 16 - 3), of_last_program
+        yield self.size_fields(problem, 70, 31, 25 * 32), of_atomics
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}
         yield sizes | {"dtype": "fp32"}, {}
         yield sizes | {"out": "int8"}, {}
@@ -103,8 +103,8 @@ class SplitKMatmulContract(BlockedContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p = case.problem
         if launcher is not None:
-            return {"c": launched(launcher, tensors["a"], tensors["b"], out_dtype=ELEMENT_TYPES[p.out].torch)}
-        c = handed(case, tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
+            return {"c": call_launcher(launcher, tensors["a"], tensors["b"], out_dtype=ELEMENT_TYPES[p.out].torch)}
+        c = result_buffer(case, tensors["a"], (p.m, p.n), pad=p.c_pad, dtype=p.out)
         out_dtype = ELEMENT_TYPES[p.out].torch
         got = self.module.split_k_matmul(tensors["a"], tensors["b"], c, out_dtype=out_dtype, config=case.config)
         return {"c": got if c is None else c}
@@ -112,34 +112,36 @@ class SplitKMatmulContract(BlockedContract):
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p, c = case.problem, case.config
         a, b = operands["a"].codes, operands["b"].codes
-        asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=p.out, activation="")
+        gemm_problem = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=p.out, activation="")
         how: dict[str, Any] = {"tile": (c.block_m, c.block_n), "k_block": c.block_k}
-        added = c.split if c.reduction == ATOMICS else 0  # parts, by atomics
-        if case.launcher or added > MOST_IN_ANY_ORDER or not planned(target.arch):
-            atomics = p.k if case.launcher else added  # a launcher may add any parts by them
-            bound = bounded_product(asked, a, b, target.arch, launched=launched_instructions(recorded), atomics=atomics)
+        atomic_adds = c.split if c.reduction == ATOMICS else 0  # parts, by atomics
+        if case.launcher or atomic_adds > MOST_IN_ANY_ORDER or not has_plan(target.arch):
+            atomics = p.k if case.launcher else atomic_adds  # a launcher may add any parts by them
+            bound = bounded_product(
+                gemm_problem, a, b, target.arch, launched_kinds=launched_instructions(recorded), atomics=atomics
+            )
             return [dataclasses.replace(bound, **how)]
         plan = dot_plan(target.arch, p.dtype, block_m=c.block_m, block_n=c.block_n, block_k=c.block_k, num_warps=c.num_warps)
         parts = [accumulator_words(plan, a[:, share], b[share]) for share in shares(p.k, c.block_k, c.split)]  # (M, N) each
-        sums = sums_in_any_order(parts) if added else ascending_sum(parts)[None]  # (R, M, N)
-        words, *others = convert("fp32", p.out, sums, target.arch)  # (M, N) each
-        order = "atomics in any order" if added else "fp32 additions in ascending order"
+        sums = sums_in_any_order(parts) if atomic_adds else ascending_sum(parts)[None]  # (R, M, N)
+        words, *other_words = convert("fp32", p.out, sums, target.arch)  # (M, N) each
+        order = "atomics in any order" if atomic_adds else "fp32 additions in ascending order"
         return [
             ExpectedOutput(
                 name="c",
                 format=p.out,
                 shape=(p.m, p.n),
                 words=words,
-                others=np.stack(others) if others else None,
-                any_nan=added > 0 or is_amd(target.arch),
+                others=np.stack(other_words) if other_words else None,
+                any_nan=atomic_adds > 0 or is_amd(target.arch),
                 **how,
                 basis=words_rest_on(plan.rule, f"a chain a share of K, added by {order}"),
-                opinion=product_opinion(asked, words, a, b, target.arch, plan.family, atomics=added),
+                opinion=product_opinion(gemm_problem, words, a, b, target.arch, plan.family, atomics=atomic_adds),
             )
         ]
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        return explained.product_mathematics(*(explained.decoded(operands[name]) for name in "ab"))
+        return shared_mathematics.product_mathematics(*(shared_mathematics.decode_operand(operands[name]) for name in "ab"))
 
     def out_format(self, problem: Any) -> str:
         return problem.out

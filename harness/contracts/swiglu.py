@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 
 import bitverdict.kernels.swiglu
-from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widened
-from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, launched
+from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, output, widen_to_fp32
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES
-from bitverdict.harness.contracts.oracle import explained, row_mathematics
+from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -34,13 +34,13 @@ class SwigluContract(RowContract):
     def rest(self, place: int) -> Fields:
         return {"a_pad": (0, 3, 0)[place % 3], "b_pad": (0, 0, 8)[place % 3]}
 
-    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+    def covering_problems(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
         """Every code of the 16-bit types, which the kernel widens."""
         of_types = {problem["dtype"]: config for problem, config in reversed(self.pool(target))}
         for dtype in ("fp16", "bf16"):
             yield {"rows": 64, "columns": 1024, "dtype": dtype}, of_types[dtype], ALL_CODES
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield {"rows": 2, "columns": 16, "dtype": "int32"}, {}
         yield {"rows": 2, "columns": 16}, {"per_thread": 3}
         yield {"rows": 2, "columns": 16}, {"block": 48}
@@ -51,17 +51,17 @@ class SwigluContract(RowContract):
         return [drawn_operand(case, "a", p.dtype, shape, pad=p.a_pad), drawn_operand(case, "b", p.dtype, shape, pad=p.b_pad)]
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
-        return {"y": launched(launcher or self.module.swiglu, tensors["a"], tensors["b"], **vars(case.config))}
+        return {"y": call_launcher(launcher or self.module.swiglu, tensors["a"], tensors["b"], **vars(case.config))}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        if self.bounded(case, target):
-            return row_mathematics.traced(row_mathematics.swiglu, operands.values(), {"y": case.problem.dtype}, target.arch)
-        words = swiglu(widened(operands["a"], target.arch), widened(operands["b"], target.arch))
+        if self.has_bound(case, target):
+            return row_mathematics.trace_outputs(row_mathematics.swiglu, operands.values(), {"y": case.problem.dtype}, target.arch)
+        words = swiglu(widen_to_fp32(operands["a"], target.arch), widen_to_fp32(operands["b"], target.arch))
         return [output("y", words, case.problem.dtype, target.arch)]
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        values = {name: explained.decoded(operands[name]) for name in ("a", "b")}
-        return explained.rows_mathematics(explained.swiglu, values, "y")
+        values = {name: shared_mathematics.decode_operand(operands[name]) for name in ("a", "b")}
+        return shared_mathematics.rows_mathematics(shared_mathematics.swiglu, values, "y")
 
 
 def contract(module: ModuleType) -> SwigluContract:

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 import bitverdict.kernels.tma_gather
-from bitverdict.harness.contracts.base.row_indices import MISALIGNED, SPANNED, RowsContract, under_iisan
-from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, drawn_operand, empty, far_pad, launched
+from bitverdict.harness.contracts.base.row_indices import MISALIGNMENT_PERIOD, SPAN_KIND, RowsContract, under_iisan
+from bitverdict.harness.contracts.base.single_config import Fields, aligned_pad, call_launcher, drawn_operand, empty, far_pad
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES
-from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.oracle import shared_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList
 from bitverdict.harness.model.mathematics import Mathematics
@@ -26,7 +26,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
 
-UNCHECKED = "unchecked"  # behind a regime: the launcher's clauses are not asked
+UNCHECKED_SUFFIX = "unchecked"  # behind a regime: the launcher's clauses are not asked
 MOST_TABLE_ROWS = 70  # of a drawn case
 MOST_BLOCKS = 8  # of a drawn case: up to 1024 row numbers
 TUTORIAL: dict[str, Any] = {
@@ -40,9 +40,9 @@ TUTORIAL: dict[str, Any] = {
 
 class TmaGatherContract(RowsContract):
     parameters = "(table, row_offsets, column_offset, block_x, block_y, *, num_warps=4)"
-    signed = frozenset({"column_offset"})
+    signed_fields = frozenset({"column_offset"})
     rows_of = MappingProxyType({"table_pad": ("table_rows", "table_columns")})
-    tutorial_regime = f"normal/{SPANNED}"
+    tutorial_regime = f"normal/{SPAN_KIND}"
     tutorial_parameters = TUTORIAL
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
@@ -79,7 +79,7 @@ class TmaGatherContract(RowsContract):
         """Fields of the operand that only a scatter has."""
         return {}
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for place, (problem, config) in enumerate(self.pool(target)):
             unit = 128 // bits_of(problem["dtype"])
             columns = self.columns(config["block_y"] + 3 * place % 11 + 1, unit)
@@ -109,14 +109,14 @@ class TmaGatherContract(RowsContract):
             {"block_x": block_x, "block_y": block_y},
         )
 
-    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+    def covering_problems(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
         of_types = {problem["dtype"]: config for problem, config in reversed(self.pool(target))}
         for dtype, config in of_types.items():
             if bits_of(dtype) == 8:
                 sizes = {"table_rows": 16, "table_columns": config["block_y"], "offsets": 16} | self.source_fields(16)
                 yield {"dtype": dtype} | sizes, config, f"{ALL_CODES}/permuted"
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         rows, columns = 12, 64
         table = {"table_rows": rows, "table_columns": columns, "offsets": rows, "table_pad": far_pad(rows, columns)}
         result = {"gathered_pad": far_pad(rows, 32)} if self.stem == "tma_gather" else {}
@@ -126,7 +126,7 @@ class TmaGatherContract(RowsContract):
         p = case.problem
         return (p.offsets - 1) * (case.config.block_y + p.gathered_pad) * bits_of(p.dtype) // 8
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         table = {"table_rows": 9, "table_columns": 64, "offsets": 8}
         block = {"block_x": 8, "block_y": 64}
         yield table | {"column_offset": 2}, block
@@ -140,7 +140,7 @@ class TmaGatherContract(RowsContract):
         yield table | {"table_pad": 1}, block
         yield table | {"table_offset": 1}, block
 
-    def faulting(self) -> Iterable[Fields]:
+    def faulting_fields(self) -> Iterable[Fields]:
         """Columns that the launcher refuses, and the hardware traps on."""
         yield {"column_offset": 2}
         yield {"column_offset": 1, "dtype": "fp32"}
@@ -149,15 +149,15 @@ class TmaGatherContract(RowsContract):
     def required(self, target: Target) -> list[Case]:
         table, block = {"table_rows": 9, "table_columns": 64, "offsets": 8}, {"block_x": 8, "block_y": 64}
         past = [
-            self.case(table | changed, block, regime=f"normal/{UNCHECKED}", data_seed=place)
-            for place, changed in enumerate(self.faulting())
+            self.case(table | changed, block, regime=f"normal/{UNCHECKED_SUFFIX}", data_seed=place)
+            for place, changed in enumerate(self.faulting_fields())
         ]
         sizes = table | {"table_rows": 1, "table_pad": 1 - table["table_columns"]}
         one_row = self.case(sizes, self.pool(target)[0][1], regime=self.regime(0), data_seed=7)
         return [*super().required(target), one_row, *past]
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
-        if not unchecked(case):
+        if not is_unchecked(case):
             return super().expected_outcome(case, target)
         return self.fault(case, target) or ExpectedOutcome()
 
@@ -169,14 +169,16 @@ class TmaGatherContract(RowsContract):
         p, c = case.problem, case.config
         direction = Direction.LOAD if self.stem == "tma_gather" else Direction.STORE
         rows = self.row_operands(case)[0].codes  # (offsets,)
-        found = fault(
+        hardware_fault = fault(
             Request(direction, c.block_x, c.block_y, bits_of(p.dtype) // 8, target.arch),
             rows,
             p.column_offset,
             iisan=under_iisan(),
         )
         return (
-            None if found is None else ExpectedOutcome(result=False, outcome=found.outcome, layer="hardware", reason=found.reason)
+            None
+            if hardware_fault is None
+            else ExpectedOutcome(result=False, outcome=hardware_fault.outcome, layer="hardware", reason=hardware_fault.reason)
         )
 
     def index_lists(self, case: Case) -> tuple[IndexList, ...]:
@@ -194,8 +196,8 @@ class TmaGatherContract(RowsContract):
         own = {}
         if launcher is None and p.gathered_pad:
             own["gathered"] = empty(tensors["table"], (p.offsets, c.block_y), pad=p.gathered_pad)
-        with clauses(self.module, asked=not unchecked(case)):
-            got = launched(
+        with clauses(self.module, asked=not is_unchecked(case)):
+            result = call_launcher(
                 launcher or self.module.tma_gather,
                 tensors["table"],
                 tensors["row_offsets"],
@@ -205,7 +207,7 @@ class TmaGatherContract(RowsContract):
                 num_warps=c.num_warps,
                 **own,
             )
-        return {"gathered": got}
+        return {"gathered": result}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         from bitverdict.reference.gather_scatter import gather
@@ -226,33 +228,40 @@ class TmaGatherContract(RowsContract):
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
         p = case.problem
         columns = p.column_offset + np.arange(case.config.block_y)  # (width,)
-        values = {"table": explained.decoded(operands["table"]), "row_offsets": operands["row_offsets"].codes.astype(np.int64)}
-        return explained.rows_mathematics(explained.gathered, values | {"columns": columns}, "gathered")
+        values = {
+            "table": shared_mathematics.decode_operand(operands["table"]),
+            "row_offsets": operands["row_offsets"].codes.astype(np.int64),
+        }
+        return shared_mathematics.rows_mathematics(shared_mathematics.gather_rows, values | {"columns": columns}, "gathered")
 
 
 def off_the_boundary(draw: Callable, unit: int) -> int:
     """Columns past a boundary of 16 bytes (`unit` columns): 0 but in one case of `MISALIGNED`, which the launcher must refuse."""
     from hypothesis import strategies as st
 
-    return draw(st.integers(1, unit - 1)) if unit > 1 and draw(st.integers(0, MISALIGNED - 1)) == MISALIGNED - 1 else 0
+    return (
+        draw(st.integers(1, unit - 1))
+        if unit > 1 and draw(st.integers(0, MISALIGNMENT_PERIOD - 1)) == MISALIGNMENT_PERIOD - 1
+        else 0
+    )
 
 
-def unchecked(case: Case) -> bool:
+def is_unchecked(case: Case) -> bool:
     """Whether the kernel's own launcher is to let the case through; a user's launcher decides for itself."""
-    return case.regime.endswith(f"/{UNCHECKED}") and not case.launcher
+    return case.regime.endswith(f"/{UNCHECKED_SUFFIX}") and not case.launcher
 
 
 @contextmanager
 def clauses(module: ModuleType, *, asked: bool) -> Iterator[None]:
     """The launcher of `module` asks its clauses or, inside, does not."""
     names = vars(module)
-    earlier = names["require"]
+    saved_require = names["require"]
     if not asked:
         names["require"] = lambda *_: None
     try:
         yield
     finally:
-        names["require"] = earlier
+        names["require"] = saved_require
 
 
 def contract(module: ModuleType) -> TmaGatherContract:

@@ -12,20 +12,20 @@ import numpy as np
 
 import bitverdict.kernels.tma_scatter
 from bitverdict.harness.contracts.base.promised_work import cdiv
-from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPANNED, distinct
-from bitverdict.harness.contracts.base.single_config import Fields, drawn_operand, empty, far_pad, launched
-from bitverdict.harness.contracts.oracle import explained
-from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, unchecked
+from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPAN_KIND, distinct
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand, empty, far_pad
+from bitverdict.harness.contracts.oracle import shared_mathematics
+from bitverdict.harness.contracts.tma_gather import TmaGatherContract, clauses, is_unchecked
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput, IndexList, PromisedInstruction
-from bitverdict.harness.model.launcher_limits import claimed
+from bitverdict.harness.model.launcher_limits import read_claims
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
 
 if TYPE_CHECKING:
-    from bitverdict.reference.gather_scatter import Scattered
+    from bitverdict.reference.gather_scatter import ScatterResult
 
 WAIVES = {"distinct rows": "row numbers that come twice"}
 """What a user's launcher may say that it is never given."""
@@ -46,14 +46,14 @@ class TmaScatterContract(TmaGatherContract):
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         """As of any launcher; one that claims "distinct rows" is given each row at most once."""
-        asked = super().for_launcher(case, launcher)
-        if asked is None or "distinct rows" not in claimed(launcher, (*self.claims, *WAIVES)):
-            return asked
-        values, _, rows = asked.regime.partition("/")
-        if asked.indices:
-            once = tuple((name, distinct(numbers, asked.problem.table_rows)) for name, numbers in asked.indices)
-            return dataclasses.replace(asked, indices=once)
-        return dataclasses.replace(asked, regime=f"{values}/permuted") if rows in (*ROW_KINDS, SPANNED) else asked
+        launcher_case = super().for_launcher(case, launcher)
+        if launcher_case is None or "distinct rows" not in read_claims(launcher, (*self.claims, *WAIVES)):
+            return launcher_case
+        values, _, rows = launcher_case.regime.partition("/")
+        if launcher_case.indices:
+            once = tuple((name, distinct(numbers, launcher_case.problem.table_rows)) for name, numbers in launcher_case.indices)
+            return dataclasses.replace(launcher_case, indices=once)
+        return dataclasses.replace(launcher_case, regime=f"{values}/permuted") if rows in (*ROW_KINDS, SPAN_KIND) else launcher_case
 
     def columns(self, drawn: int, unit: int) -> int:
         return drawn if drawn % 8 == 0 else -(-drawn // unit) * unit  # rows that end inside a unit are refused
@@ -61,21 +61,21 @@ class TmaScatterContract(TmaGatherContract):
     def source_fields(self, seed: int) -> Fields:
         return {"source_pad": 5 * (seed % 2)}  # an ordinary load: no unit
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
-        for table, block in super().far():
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
+        for table, block in super().far_problems():
             yield table | {"source_pad": far_pad(table["offsets"], block["block_y"])}, block
 
     def result_bytes(self, case: Case) -> int:
         p = case.problem
         return (p.table_rows - 1) * (p.table_columns + p.table_pad) * bits_of(p.dtype) // 8
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield {"table_rows": 9, "table_columns": 61, "offsets": 8, "table_pad": 3}, {"block_x": 8, "block_y": 64}
-        yield from super().refused(target)
+        yield from super().refusals(target)
         yield {"table_rows": 9, "table_columns": 64, "offsets": 8, "column_offset": -16}, {"block_x": 8, "block_y": 64}
 
-    def faulting(self) -> Iterable[Fields]:
-        yield from super().faulting()
+    def faulting_fields(self) -> Iterable[Fields]:
+        yield from super().faulting_fields()
         yield {"column_offset": -8}
         yield {"column_offset": -64}  # as wide as the block: nothing of it lies inside, and it traps all the same
 
@@ -112,8 +112,8 @@ class TmaScatterContract(TmaGatherContract):
         if not p.table_offset:  # the operand must not change: the launch gets a table of its own, guarded as an output is
             table = empty(table, (p.table_rows, p.table_columns), pad=p.table_pad)
             table.copy_(tensors["table"])
-        with clauses(self.module, asked=not unchecked(case)):
-            launched(
+        with clauses(self.module, asked=not is_unchecked(case)):
+            call_launcher(
                 launcher or self.module.tma_scatter,
                 table,
                 tensors["row_offsets"],
@@ -129,32 +129,37 @@ class TmaScatterContract(TmaGatherContract):
         from bitverdict.reference.gather_scatter import scatter
 
         p, c = case.problem, case.config
-        left = scatter(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, operands["source"].codes)
+        scatter_result = scatter(operands["table"].codes, operands["row_offsets"].codes, p.column_offset, operands["source"].codes)
         return [
             ExpectedOutput(
                 name="table",
                 format=p.dtype,
-                shape=left.table.shape,
-                words=left.table,
-                inconclusive=several_writers(left),
+                shape=scatter_result.table.shape,
+                words=scatter_result.table,
+                inconclusive=several_writers(scatter_result),
                 tile=(1, c.block_y),
                 basis=Basis.EXACT,
             )
         ]
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics:
-        values = {"table": explained.decoded(operands["table"]), "row_offsets": operands["row_offsets"].codes.astype(np.int64)}
+        values = {
+            "table": shared_mathematics.decode_operand(operands["table"]),
+            "row_offsets": operands["row_offsets"].codes.astype(np.int64),
+        }
         values |= {"columns": case.problem.column_offset + np.arange(case.config.block_y)}  # (width,)
-        return explained.rows_mathematics(explained.scattered, values | {"source": explained.decoded(operands["source"])}, "table")
+        return shared_mathematics.rows_mathematics(
+            shared_mathematics.scatter_rows, values | {"source": shared_mathematics.decode_operand(operands["source"])}, "table"
+        )
 
 
-def several_writers(left: Scattered) -> np.ndarray:
+def several_writers(scatter_result: ScatterResult) -> np.ndarray:
     """(table rows, columns) True where two writers of one element bring different words: either may stay."""
-    inconclusive = np.zeros(left.table.shape, bool)  # (table rows, columns)
-    block = slice(left.first, left.first + left.words.shape[1])
-    bits = left.words.view(f"u{left.words.dtype.itemsize}")  # (writers, columns that land)
-    for row in left.repeated_rows:
-        writers = bits[left.rows == row]  # (writers of this row, columns that land)
+    inconclusive = np.zeros(scatter_result.table.shape, bool)  # (table rows, columns)
+    block = slice(scatter_result.first_column, scatter_result.first_column + scatter_result.words.shape[1])
+    bits = scatter_result.words.view(f"u{scatter_result.words.dtype.itemsize}")  # (writers, columns that land)
+    for row in scatter_result.repeated_rows:
+        writers = bits[scatter_result.rows == row]  # (writers of this row, columns that land)
         inconclusive[row, block] = (writers != writers[0]).any(axis=0)
     return inconclusive
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import bitverdict.kernels.tmem_copy
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, drawn_operand, launched
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, call_launcher, drawn_operand
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
@@ -46,7 +46,7 @@ class TmemCopyContract(KernelContract):
     def draw_problem(self, draw: Callable, problem: Fields, config: object, target: Target) -> Fields:
         return {}
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield {"m": 64, "n": 64}, {"block_n": 32}  # two blocks of 64 rows share their columns
         yield from self.pool(target)[::9]  # 28 of a tile: a step that meets each type, packed and not
         for m, n, warps in product(*TUTORIAL.values()):  # twelve, so each regime twice: the tutorial's own is normal
@@ -54,7 +54,7 @@ class TmemCopyContract(KernelContract):
         # all columns, as blocks of 64 rows share them
         yield {"m": 128, "n": 512, "dtype": "fp16"}, {"block_m": 64, "block_n": 256, "num_warps": 8}
 
-    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+    def covering_problems(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
         for place, dtype in enumerate(dtype for dtype in self.module.DTYPES if bits_of(dtype) == 8):
             yield {"m": 64, "n": 16, "dtype": dtype}, {"block_n": 16, "packed": place % 2 == 1}, ALL_CODES
 
@@ -70,7 +70,7 @@ class TmemCopyContract(KernelContract):
             copied = {"block_m": 128, "block_n": 16, "num_warps": warps, "atom": atom, "parts": parts, "filled_by": "tcgen05.cp"}
             yield {"m": 128, "n": n, "dtype": "int32" if parts > 1 else "fp32"}, copied
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield {"m": 64, "n": 64}, {"num_warps": 2}
         yield {"m": 64, "n": 64}, {"block_m": 32}
         yield {"m": 64, "n": 64}, {"block_n": 48}
@@ -89,7 +89,7 @@ class TmemCopyContract(KernelContract):
 
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         run = launcher or self.module.tmem_copy
-        return {"destination": launched(run, tensors["source"], **vars(case.config))}
+        return {"destination": call_launcher(run, tensors["source"], **vars(case.config))}
 
     def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
         filled_by, parts = case.config.filled_by, case.config.parts

@@ -7,8 +7,8 @@ from itertools import product
 from types import ModuleType
 
 import bitverdict.kernels.warp_specialized_gather_scatter_matmul
-from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, once
-from bitverdict.harness.contracts.base.single_config import Fields, launched
+from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, promise_count
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher
 from bitverdict.harness.contracts.fused_gather_scatter_matmul import FusedContract
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import PromisedInstruction
@@ -16,7 +16,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.tile_scheduler import SCHEDULES
 
 NAMES = ("block_m", "block_n", "block_k", "stages", "accumulators", "num_warps", "load_warps")
-SMALL = dict(zip(NAMES, (64, 32, 32, 3, 2, 4, 2), strict=True))
+SMALL_CONFIG = dict(zip(NAMES, (64, 32, 32, 3, 2, 4, 2), strict=True))
 
 
 class WarpSpecializedFusedContract(FusedContract):
@@ -37,26 +37,26 @@ class WarpSpecializedFusedContract(FusedContract):
             for place, (dtype, shift) in enumerate(forms)
         ]
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
-        yield self.sized({}, 1, 1, 1, 1, 20), SMALL | {"programs": 2}
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+        yield self.size_fields({}, 1, 1, 1, 1, 20), SMALL_CONFIG | {"programs": 2}
         for blocks in (1, 2, 3, 7):  # of K, in a ring of three: fewer, as many, more, and the second turn of a phase
             tables = (70, 70) if blocks == 7 else (90, 170)  # permuted: every row of out is named
-            yield self.sized({}, 70, 40, 32 * blocks - 3 * (blocks % 2), *tables), SMALL | {"programs": 1}
+            yield self.size_fields({}, 70, 40, 32 * blocks - 3 * (blocks % 2), *tables), SMALL_CONFIG | {"programs": 1}
         for schedule, accumulators in product(SCHEDULES, (1, 3)):  # five tiles a program: an accumulator's phase turns
             yield (
-                self.sized({}, 64 * 5 - 3, 40, 40, 90, 400),
-                SMALL | {"schedule": schedule, "accumulators": accumulators, "group_size_m": 2, "programs": 2},
+                self.size_fields({}, 64 * 5 - 3, 40, 40, 90, 400),
+                SMALL_CONFIG | {"schedule": schedule, "accumulators": accumulators, "group_size_m": 2, "programs": 2},
             )
         for place, (problem, config) in enumerate(self.pool(target)):
             rows = config["block_m"] * (1 + place % 3) + (-1, 0, 1, 7)[place % 4]
             n, k = config["block_n"] * (1 + place % 3) + (place + 1) % 2, config["block_k"] * (1 + place % 5) - place % 2
-            yield self.sized(problem, rows, n, k, 1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
+            yield self.size_fields(problem, rows, n, k, 1 + 31 * place % 140, 40 + 57 * place % 150, place % 2), config
 
     def tutorial(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """None: the tutorial names this form of the kernel, and has no test of it."""
         return ()
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"table_rows": 64, "rows": 64, "out_rows": 64, "n": 64, "k": 64}
         yield sizes | {"dtype": "fp32"}, {}
         yield sizes | {"rows": 0}, {}
@@ -78,14 +78,14 @@ class WarpSpecializedFusedContract(FusedContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         run = launcher or self.module.warp_specialized_gather_scatter_matmul
         operands = (tensors[name] for name in ("x", "gather", "w", "scatter"))
-        return {"out": launched(run, *operands, **vars(case.config), out=self.kept(case, tensors))}
+        return {"out": call_launcher(run, *operands, **vars(case.config), out=self.result_tensor(case, tensors))}
 
     def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
         """A thread of the load partition has registers for its warp's row numbers, and 48."""
         p, c = case.problem, case.config
         tiles = cdiv(p.rows, c.block_m) * cdiv(p.n, c.block_n)
         return (
-            once("ttng.tc_gen5_mma", tiles * cdiv(p.k, c.block_k)),
+            promise_count("ttng.tc_gen5_mma", tiles * cdiv(p.k, c.block_k)),
             *of_schedule(c, tiles, c.schedule),
             *of_options(c, "stages", "accumulators", "load_warps"),
             PromisedInstruction("constant LOAD_REGISTERS", c.block_m // c.load_warps + 48, f"load_warps={c.load_warps}"),

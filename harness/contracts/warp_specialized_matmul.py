@@ -7,8 +7,8 @@ from itertools import product
 from types import ModuleType
 
 import bitverdict.kernels.warp_specialized_matmul
-from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, once
-from bitverdict.harness.contracts.base.single_config import Fields, empty, launched
+from bitverdict.harness.contracts.base.promised_work import cdiv, of_options, of_schedule, promise_count
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, empty
 from bitverdict.harness.contracts.base.tiled_gemm import BlockedContract, tiled_refusals
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import PromisedInstruction
@@ -16,7 +16,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.tile_scheduler import SCHEDULES
 
 NAMES = ("block_m", "block_n", "block_k", "stages", "accumulators", "num_warps")
-SMALL = dict(zip(NAMES, (64, 32, 32, 3, 2, 4), strict=True))
+SMALL_CONFIG = dict(zip(NAMES, (64, 32, 32, 3, 2, 4), strict=True))
 
 
 class WarpSpecializedContract(BlockedContract):
@@ -37,17 +37,17 @@ class WarpSpecializedContract(BlockedContract):
             for place, (dtype, transposed) in enumerate(forms)
         ]
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         for blocks in (1, 2, 3, 7):  # of K, in a ring of three: fewer, as many, more, and the second turn of a phase
-            yield self.sized({}, 70, 40, 32 * blocks), SMALL | {"programs": 1}
+            yield self.size_fields({}, 70, 40, 32 * blocks), SMALL_CONFIG | {"programs": 1}
         for schedule, accumulators in product(SCHEDULES, (1, 3)):  # five tiles a program: an accumulator's phase turns
             yield (
-                self.sized({}, 64 * 5 - 3, 40, 40),
-                SMALL | {"schedule": schedule, "accumulators": accumulators, "group_size_m": 2, "programs": 2},
+                self.size_fields({}, 64 * 5 - 3, 40, 40),
+                SMALL_CONFIG | {"schedule": schedule, "accumulators": accumulators, "group_size_m": 2, "programs": 2},
             )
         yield from self.corners(self.pool(target))
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         sizes = {"m": 64, "n": 64, "k": 64}
         yield from tiled_refusals(sizes, tensor_memory=True)
         yield sizes, {"stages": 0}
@@ -61,13 +61,13 @@ class WarpSpecializedContract(BlockedContract):
         p = case.problem
         c = empty(tensors["a"], (p.m, p.n), pad=p.c_pad)
         run = launcher or self.module.warp_specialized_matmul
-        launched(run, tensors["a"], tensors["b"], c, transpose_b=p.transpose_b, **vars(case.config))
+        call_launcher(run, tensors["a"], tensors["b"], c, transpose_b=p.transpose_b, **vars(case.config))
         return {"c": c}
 
     def promised_instructions(self, case: Case) -> tuple[PromisedInstruction, ...]:
         p, c = case.problem, case.config
         tiles = cdiv(p.m, c.block_m) * cdiv(p.n, c.block_n)
-        products = once("ttng.tc_gen5_mma", tiles * cdiv(p.k, c.block_k))
+        products = promise_count("ttng.tc_gen5_mma", tiles * cdiv(p.k, c.block_k))
         return (products, *of_schedule(c, tiles, c.schedule), *of_options(c, "stages", "accumulators"))
 
 

@@ -4,11 +4,11 @@ from bitverdict.harness.emulator.cuda_runtime import is_entered, reach
 from bitverdict.harness.emulator.device import Device, Launch, LaunchOptions
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.memory.provenance import Origin
-from bitverdict.harness.emulator.memory.unwritten_words import Allocated
+from bitverdict.harness.emulator.memory.unwritten_words import AllocatedStorage
 from bitverdict.harness.emulator.triton_driver import emulated
 
 __all__ = [
-    "Allocated",
+    "AllocatedStorage",
     "BadArgument",
     "Device",
     "EmulatedFault",

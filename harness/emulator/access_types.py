@@ -26,7 +26,7 @@ _FLOATS = {
 }
 """By their names in a tile program."""
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-_NAMED = re.compile(r"\b(?:[0-9]+x)*(f16|bf16|f32|f64|f8E4M3FN|f8E5M2)\b")
+_FLOAT_TYPE = re.compile(r"\b(?:[0-9]+x)*(f16|bf16|f32|f64|f8E4M3FN|f8E5M2)\b")
 _BITCAST = re.compile(r"bitcast\b.*(?:->|\bto)\s*(?:tensor<[0-9x]*)?(f16|bf16|f32|f64|f8E4M3FN|f8E5M2)\b")
 
 
@@ -34,23 +34,23 @@ class AccessTypes:
     """Of one launch, whose tile `program` says which floats it knows."""
 
     def __init__(self, program: str) -> None:
-        self.named = {_FLOATS[name] for name in _NAMED.findall(program)}
+        self.named = {_FLOATS[name] for name in _FLOAT_TYPE.findall(program)}
         self.made_of_bits = {_FLOATS[name] for name in _BITCAST.findall(program)}
 
-    def of(self, region: Region, memory: Memory) -> list[tuple[torch.dtype, int]]:
+    def types_of(self, region: Region, memory: Memory) -> list[tuple[torch.dtype, int]]:
         """(type, first byte) of each way in which the launch took the elements of `region`, floats last; that of the allocation
         where it took none by itself, or by that type alone."""
         own = memory.dtype
         found: list[torch.dtype] = []
-        for access in region.accessed:
-            found += [own] if _is_access_of(own, access) else self._by(access)
+        for access in region.access_types:
+            found += [own] if _is_access_of(own, access) else self._types_by_access(access)
             if access.kind in "iu":
                 found += [each for each in self.made_of_bits if each.itemsize == access.itemsize]
         kinds = list(dict.fromkeys(found)) or [own]
         kinds.sort(key=lambda each: each.is_floating_point)
-        return [(each, memory.first if each is own else region.low % each.itemsize) for each in kinds]
+        return [(each, memory.first_byte if each is own else region.low % each.itemsize) for each in kinds]
 
-    def _by(self, access: np.dtype) -> list[torch.dtype]:
+    def _types_by_access(self, access: np.dtype) -> list[torch.dtype]:
         floats = [each for each in self.named if _is_access_of(each, access)]
         return floats or [_INTEGERS[access.itemsize]]
 

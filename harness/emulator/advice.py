@@ -39,10 +39,10 @@ class Note(NamedTuple):
 
     advice: Advice
     location: str
-    given: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        said = self.advice.value.format(*self.given) if self.given else self.advice.value
+        said = self.advice.value.format(*self.arguments) if self.arguments else self.advice.value
         return f"{self.location}: {said}" if self.location else said
 
 

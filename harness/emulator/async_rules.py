@@ -41,12 +41,12 @@ class Rule:
     touches: str
     until: str
     source: str
-    said: str = ""  # the whole rule in words, where "until" makes no sentence of it
+    words: str = ""  # the whole rule in words, where "until" makes no sentence of it
 
     @property
     def sentence(self) -> str:
         """The rule in one line, as a finding quotes it."""
-        return f"{self.said or f'{self.operation} {self.touches} until {self.until}'} ({self.source})"
+        return f"{self.words or f'{self.operation} {self.touches} until {self.until}'} ({self.source})"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +74,7 @@ class AsyncKind:
     @property
     def rule(self) -> Rule:
         """Its row of the table."""
-        touches = [f"{verb} {_listed(places)}" for verb, places in (("reads", self.reads), ("writes", self.writes)) if places]
+        touches = [f"{verb} {_join_places(places)}" for verb, places in (("reads", self.reads), ("writes", self.writes)) if places]
         return Rule(self.name, ", ".join(touches) or "signals an mbarrier", self.until, self.ptx_section)
 
     def pipe_of(self, agent: int) -> str:
@@ -91,7 +91,7 @@ class AsyncKind:
                     )
 
 
-def _listed(places: tuple[str, ...]) -> str:
+def _join_places(places: tuple[str, ...]) -> str:
     """ "shared and tensor memory" of ("shared memory", "tensor memory")."""
     return " and ".join(places).replace(" memory and", " and")
 
@@ -244,7 +244,7 @@ ACCESSES: tuple[Rule, ...] = (
         "fence.proxy.async, before TMA writes there: an arrival alone orders no two proxies. Across partitions by the reader "
         "before it arrives, or by the one that waits for the arrival; within one the compiler puts it",
         "PTX ISA, 9.7.13.4 membar/fence: fence.proxy.async; async proxy; memory consistency model, proxies",
-        said="between an ordinary load of shared memory and TMA that writes there stands fence.proxy.async, of the reader before "
+        words="between an ordinary load of shared memory and TMA that writes there stands fence.proxy.async, of the reader before "
         "it arrives or of the one that waited for the arrival, which alone orders no two proxies",
     ),
     Rule(
@@ -258,7 +258,7 @@ ACCESSES: tuple[Rule, ...] = (
         "reads and writes the memory of its cluster's other CTAs: a multicast load writes all copies, a product of two reads both",
         "a barrier of the cluster, or a wait for an mbarrier that the CTAs share, or for a commit that is multicast to all of them",
         "PTX ISA, barrier.cluster; mbarrier; tcgen05.commit .multicast::cluster",
-        said="between a use of memory in one CTA and an operation of another CTA that reaches there stands a barrier of the "
+        words="between a use of memory in one CTA and an operation of another CTA that reaches there stands a barrier of the "
         "cluster, an mbarrier that they share, or a commit that is multicast to all of them",
     ),
     Rule(
@@ -267,7 +267,7 @@ ACCESSES: tuple[Rule, ...] = (
         "a barrier of all threads of the partition between the two: tl.debug_barrier, gl.barrier, or one inside an operation (a "
         "sum or a conversion across warps, an atomic that releases or acquires, an arrival at an mbarrier)",
         "PTX ISA 9.7.13.1, bar.sync; 8.9.5 causality order",
-        said="between a write of global memory by one thread of a program and another's access to it stands a barrier of all "
+        words="between a write of global memory by one thread of a program and another's access to it stands a barrier of all "
         "threads",
     ),
     Rule(
@@ -276,7 +276,8 @@ ACCESSES: tuple[Rule, ...] = (
         "an acquire of this one that reads what a release of that one wrote, or what atomic updates made of that, both of scope "
         "gpu or sys (what Triton's atomics are unless told otherwise)",
         "PTX ISA 8.8, release and acquire patterns; 8.9.2 observation order; 8.9.5 causality order",
-        said="nothing orders two programs of one launch but a release of the first and an acquire of the second that reads what it "
+        words="nothing orders two programs of one launch but a release of the first and an acquire "
+        "of the second that reads what it "
         "wrote, or what atomic updates made of that",
     ),
     Rule(
@@ -291,7 +292,7 @@ ACCESSES: tuple[Rule, ...] = (
         "cp.async.bulk.wait_group without .read (tma.store_wait(pendings, read_only=False)) by which its group is complete, before "
         "an access, another bulk store to the same place or a release; the launch's end does too",
         "PTX ISA, cp.async.bulk.wait_group; cp.async.bulk.tensor",
-        said="what a bulk store writes may be touched after a cp.async.bulk.wait_group without .read by which its group is "
+        words="what a bulk store writes may be touched after a cp.async.bulk.wait_group without .read by which its group is "
         "complete",
     ),
     Rule(
@@ -300,7 +301,7 @@ ACCESSES: tuple[Rule, ...] = (
         "fence.proxy.async, before TMA reads it or writes over it. Triton's own fences are of shared memory only: an author writes "
         "this one as inline assembly",
         "PTX ISA 8.6, proxies; 9.7.13.4 membar/fence: fence.proxy.async",
-        said="between an ordinary store or an atomic on global memory and TMA that reads it or writes over it stands "
+        words="between an ordinary store or an atomic on global memory and TMA that reads it or writes over it stands "
         "fence.proxy.async, which no operation of Triton's is for global memory",
     ),
 )

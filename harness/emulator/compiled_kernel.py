@@ -17,7 +17,7 @@ from triton.compiler.compiler import AsmDict, CompiledKernel
 
 from bitverdict.harness.emulator.machine_code import amd_resources, cubin_resources
 
-LATER = {"cuda": ("llir", "ptx", "cubin"), "hip": ("llir", "amdgcn", "hsaco")}
+MACHINE_STAGES = {"cuda": ("llir", "ptx", "cubin"), "hip": ("llir", "amdgcn", "hsaco")}
 """Stages that follow the tile program, by Triton's name of the compiler."""
 
 
@@ -31,10 +31,10 @@ class EmulatedKernel(CompiledKernel):
     @property
     def stages(self) -> tuple[str, ...]:
         """The names of `later`."""
-        return LATER[self.metadata.target.backend]
+        return MACHINE_STAGES[self.metadata.target.backend]
 
     @cached_property
-    def later(self) -> dict[str, Any]:
+    def machine_stages(self) -> dict[str, Any]:
         """The stages after the tile program, of the same TTGIR compiled to machine code."""
         before = knobs.runtime.add_stages_inspection_hook
         knobs.runtime.add_stages_inspection_hook = None
@@ -50,7 +50,11 @@ class EmulatedKernel(CompiledKernel):
 
     @cached_property
     def _resources(self) -> tuple[int, int]:
-        return cubin_resources(self.later["cubin"]) if "cubin" in self.stages else amd_resources(self.later["amdgcn"])
+        return (
+            cubin_resources(self.machine_stages["cubin"])
+            if "cubin" in self.stages
+            else amd_resources(self.machine_stages["amdgcn"])
+        )
 
     @property
     def n_regs(self) -> int:
@@ -86,7 +90,7 @@ class _Stages(AsmDict):
     def __missing__(self, name: str) -> Any:
         if name not in self.kernel.stages:
             return super().__missing__(name)
-        self.update(self.kernel.later)
+        self.update(self.kernel.machine_stages)
         return self[name]
 
     def __contains__(self, name: object) -> bool:
@@ -97,7 +101,7 @@ class _Stages(AsmDict):
 
 
 @contextmanager
-def returned() -> Iterator[None]:
+def return_emulated_kernels() -> Iterator[None]:
     """While entered, what is compiled is an `EmulatedKernel`."""
     before, compiler.CompiledKernel = compiler.CompiledKernel, EmulatedKernel
     try:
@@ -106,4 +110,4 @@ def returned() -> Iterator[None]:
         compiler.CompiledKernel = before
 
 
-__all__ = ["EmulatedKernel", "returned"]
+__all__ = ["EmulatedKernel", "return_emulated_kernels"]

@@ -44,7 +44,7 @@ def digest() -> str:
         name = disk_store.key_of("triton_key", triton.__version__, signature())
     except OSError:
         return triton_key()
-    if (entry := disk_store.found(name)) is not None:
+    if (entry := disk_store.read_entry(name)) is not None:
         return os.fsdecode(entry)
     found = triton_key()
     disk_store.keep(name, os.fsencode(found))

@@ -38,7 +38,9 @@ class NotAssembled(Exception):
     """The compiler does not take this tile program any further: it was edited, or the stages are not those known here."""
 
 
-_RAISED: dict[str, type[Exception]] = {each.__name__: each for each in (NotAssembled, ValueError, KeyError, RuntimeError, OSError)}
+_EXCEPTIONS_BY_NAME: dict[str, type[Exception]] = {
+    each.__name__: each for each in (NotAssembled, ValueError, KeyError, RuntimeError, OSError)
+}
 
 
 class CompilerProcess:
@@ -52,28 +54,28 @@ class CompilerProcess:
     def start(self) -> None:
         """Fork it; what was there before is gone."""
         self.stop()
-        ask, asked = os.pipe(), os.pipe()
+        ask, answer_pipe = os.pipe(), os.pipe()
         self.process = os.fork()
         if self.process == 0:
-            _close(ask[1], asked[0])
-            _serve(ask[0], asked[1], self.confine, self.scratch)
-        _close(ask[0], asked[1])
-        self.requests, self.answers = ask[1], asked[0]
+            _close(ask[1], answer_pipe[0])
+            _serve(ask[0], answer_pipe[1], self.confine, self.scratch)
+        _close(ask[0], answer_pipe[1])
+        self.requests, self.answers = ask[1], answer_pipe[0]
 
     def stop(self) -> str:
         """End it; how it had ended already, where it had."""
         if not self.process:
             return ""
         _close(self.requests, self.answers)
-        ended, status = os.waitpid(self.process, os.WNOHANG)
-        if not ended:
+        ended_process, status = os.waitpid(self.process, os.WNOHANG)
+        if not ended_process:
             time.sleep(0.01)  # the pipe ends before the process does
-            ended, status = os.waitpid(self.process, os.WNOHANG)
-        if not ended:
+            ended_process, status = os.waitpid(self.process, os.WNOHANG)
+        if not ended_process:
             os.kill(self.process, signal.SIGKILL)
             os.waitpid(self.process, 0)
         self.process, self.requests, self.answers = 0, -1, -1
-        if not ended:
+        if not ended_process:
             return ""
         code = os.waitstatus_to_exitcode(status)
         return f"signal {signal.Signals(-code).name}" if code < 0 else f"status {code}"
@@ -95,10 +97,10 @@ class CompilerProcess:
             raise EmulatedFault("compiler abort", f"the compiler ended on this tile program: {how or error}") from error
         said = json.loads(answer)
         if "found" in said:
-            return _whole(said["found"])
+            return _unflatten(said["found"])
         if said["raised"] == "EmulatedFault":
             raise EmulatedFault(*said["said"])
-        raise _RAISED.get(said["raised"], RuntimeError)(said["said"])
+        raise _EXCEPTIONS_BY_NAME.get(said["raised"], RuntimeError)(said["said"])
 
 
 def _close(*files: int) -> None:
@@ -143,7 +145,7 @@ def _answer(asked: bytes) -> bytes:
     module, name, args, kwargs = json.loads(asked)
     function = getattr(importlib.import_module(module), name)
     try:
-        said: dict[str, Any] = {"found": _flat(_unwrapped(function)(*_whole(args), **_whole(kwargs)))}
+        said: dict[str, Any] = {"found": _flat(_unwrap(function)(*_unflatten(args), **_unflatten(kwargs)))}
     except EmulatedFault as error:
         said = {"raised": "EmulatedFault", "said": [error.outcome, error.message, error.location]}
     except Exception as error:
@@ -151,7 +153,7 @@ def _answer(asked: bytes) -> bytes:
     return json.dumps(said).encode()
 
 
-def _unwrapped(function: Callable) -> Callable:
+def _unwrap(function: Callable) -> Callable:
     """What `apart`, and a cache around it, were given."""
     while not hasattr(function, "apart"):
         function = function.__wrapped__  # type: ignore[attr-defined]
@@ -198,14 +200,14 @@ def _flat(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__}: what runs apart takes and gives plain values")
 
 
-def _whole(value: Any) -> Any:
+def _unflatten(value: Any) -> Any:
     """What `_flat` made of a value."""
     if isinstance(value, list):
-        return [_whole(each) for each in value]
+        return [_unflatten(each) for each in value]
     if isinstance(value, dict):
         if "tuple" in value:
-            return tuple(_whole(each) for each in value["tuple"])
-        return {key: _whole(each) for key, each in value["items"]}
+            return tuple(_unflatten(each) for each in value["tuple"])
+        return {key: _unflatten(each) for key, each in value["items"]}
     return value
 
 
@@ -217,7 +219,7 @@ def use(process: CompilerProcess | None) -> None:
     _current[:] = [] if process is None else [process]
 
 
-def apart(function: Callable[P, T]) -> Callable[P, T]:
+def in_compiler_process(function: Callable[P, T]) -> Callable[P, T]:
     """Mark `function`, of a module: it runs native code on text of a tile program. It takes and gives plain values."""
 
     @functools.wraps(function)
@@ -230,4 +232,4 @@ def apart(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-__all__ = ["CompilerProcess", "NotAssembled", "apart", "use"]
+__all__ = ["CompilerProcess", "NotAssembled", "in_compiler_process", "use"]

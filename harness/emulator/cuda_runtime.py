@@ -26,9 +26,9 @@ import torch._library.triton
 import torch.utils._device as default_device
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor, Placement, on_gpu, unanswered
+from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor, Placement, on_gpu, unanswered_call_fault
 from bitverdict.harness.emulator.faults import raise_for_the_launcher
-from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, named
+from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, legacy_type
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.device import Device
@@ -75,7 +75,7 @@ def reach(*tensors: torch.Tensor) -> None:
 
 def _device() -> Device:
     if not _active:
-        raise unanswered("a CUDA object that outlived its emulated GPU")
+        raise unanswered_call_fault("a CUDA object that outlived its emulated GPU")
     return _active[-1]
 
 
@@ -116,13 +116,13 @@ class Properties:
 
     def __getattr__(self, name: str) -> Any:
         if name in _OF_ONE_BOARD:
-            raise unanswered(f"torch.cuda.get_device_properties().{name}")
+            raise unanswered_call_fault(f"torch.cuda.get_device_properties().{name}")
         raise_for_the_launcher(AttributeError(f"'_CudaDeviceProperties' object has no attribute {name!r}"))
 
 
 def properties(device: Any = None) -> Properties:
     _check(device)
-    chip, each = _device().chip, _device().chip.multiprocessors
+    chip, multiprocessor = _device().chip, _device().chip.multiprocessors
     major, minor = divmod(_device().capability, 10)
     return Properties(
         name=chip.model,
@@ -131,9 +131,9 @@ def properties(device: Any = None) -> Properties:
         total_memory=chip.memory,
         multi_processor_count=_device().multiprocessors,
         shared_memory_per_block_optin=_device().architecture.shared_memory,
-        shared_memory_per_multiprocessor=each.shared,
-        regs_per_multiprocessor=each.registers,
-        max_threads_per_multi_processor=each.threads,
+        shared_memory_per_multiprocessor=multiprocessor.shared,
+        regs_per_multiprocessor=multiprocessor.registers,
+        max_threads_per_multi_processor=multiprocessor.threads,
         L2_cache_size=chip.l2,
         clock_rate=chip.clock,
         memory_clock_rate=chip.memory_clock,
@@ -146,7 +146,7 @@ class Stream:
     must wait for is not checked."""
 
     _numbers = itertools.count(1)
-    _entered: list[Stream]
+    _entered_streams: list[Stream]
 
     def __init__(self, device: Any = None, priority: int = 0, **given: Any) -> None:
         _check(device)
@@ -230,20 +230,20 @@ class Event:
     """An event. Time goes by launches: `LAUNCH` milliseconds each, so that a benchmark's number is positive and means nothing."""
 
     def __init__(self, device: Any = None, *, enable_timing: bool = False, **_: Any) -> None:
-        self.enable_timing, self.at = enable_timing or device is True, None
+        self.enable_timing, self.record_time = enable_timing or device is True, None
 
-    at: float | None
+    record_time: float | None
     device = CUDA
     cuda_event = event_id = 0
 
     def record(self, stream: Any = None) -> None:
-        self.at = _device().tick()
+        self.record_time = _device().tick()
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds, by launches. ValueError, as torch has it, where one of the two was not recorded."""
-        if self.at is None or end_event.at is None:
+        if self.record_time is None or end_event.record_time is None:
             raise_for_the_launcher(ValueError("Both events must be recorded before calculating elapsed time."))
-        return end_event.at - self.at
+        return end_event.record_time - self.record_time
 
     def query(self) -> bool:
         return True
@@ -311,7 +311,7 @@ def _capability(device: Any = None) -> tuple[int, int]:
     return properties(device).major, properties(device).minor
 
 
-def _nothing(*_: Any, **__: Any) -> None:
+def _ignore_call(*_: Any, **__: Any) -> None:
     return None
 
 
@@ -324,8 +324,8 @@ _CUDA: dict[str, Any] = {
     "is_initialized": _answer(True),
     "_is_compiled": _answer(True),
     "_is_in_bad_fork": _answer(False),
-    "init": _nothing,
-    "_lazy_init": _nothing,
+    "init": _ignore_call,
+    "_lazy_init": _ignore_call,
     "_lazy_call": lambda callable, **_: callable(),
     "device_count": _answer(1),
     "current_device": _answer(0),
@@ -356,8 +356,8 @@ _CUDA: dict[str, Any] = {
     "default_stream": _default_stream,
     "is_current_stream_capturing": _answer(False),
     "get_sync_debug_mode": _answer(0),
-    "set_sync_debug_mode": _nothing,
-    "ipc_collect": _nothing,
+    "set_sync_debug_mode": _ignore_call,
+    "ipc_collect": _ignore_call,
     "default_generators": (torch.default_generator,),
     "manual_seed": _seed,
     "manual_seed_all": _seed,
@@ -394,7 +394,7 @@ _CUDA: dict[str, Any] = {
             "start",
             "stop",
         ),
-        _nothing,
+        _ignore_call,
     ),
     **GPU_TYPES,
     "range": lambda *_, **__: nullcontext(),
@@ -426,10 +426,10 @@ _ACCELERATOR: dict[str, Any] = {
             "reset_accumulated_memory_stats",
         )
     },
-    "empty_host_cache": _nothing,
+    "empty_host_cache": _ignore_call,
 }
 _UNANSWERED_CLASSES = {"CUDAGraph", "graph", "GreenContext", "MemPool", "CUDAPluggableAllocator", "Graph"}
-_PASSING = {"check_error", "_lazy_new", "_dummy_type", "classproperty", "_extract_arch_version"}  # what needs no GPU
+_PASSTHROUGH_NAMES = {"check_error", "_lazy_new", "_dummy_type", "classproperty", "_extract_arch_version"}  # what needs no GPU
 
 
 def _compile(model: Any = None, **_: Any) -> Any:
@@ -441,8 +441,8 @@ _set_tensor_type = torch.set_default_tensor_type
 
 
 def _default_tensor_type(kind: Any) -> None:
-    if (found := named(kind)) is not None and found[1]:
-        raise unanswered("torch.set_default_tensor_type of the GPU")
+    if (found := legacy_type(kind)) is not None and found[1]:
+        raise unanswered_call_fault("torch.set_default_tensor_type of the GPU")
     _set_tensor_type(kind)
 
 
@@ -451,7 +451,7 @@ class _Profile(torch.profiler.profile):
 
     def __init__(self, *, activities: Any = None, **given: Any) -> None:
         if activities is None or torch.profiler.ProfilerActivity.CUDA in activities:
-            raise unanswered("torch.profiler.profile of the GPU")
+            raise unanswered_call_fault("torch.profiler.profile of the GPU")
         super().__init__(activities=activities, **given)
 
 
@@ -472,7 +472,7 @@ def _fake(mode: FakeTensorMode, tensor: torch.Tensor, **named: Any) -> torch.Ten
     return found
 
 
-_ELSEWHERE: tuple[tuple[Any, str, Any], ...] = (
+_OTHER_REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (torch.version, "cuda", CUDA_VERSION),
     (torch.backends.cuda, "is_built", _answer(True)),
     (torch, "Generator", _Generator),
@@ -485,10 +485,10 @@ _ELSEWHERE: tuple[tuple[Any, str, Any], ...] = (
     (torch, "get_device_module", lambda device=None: torch.cpu if getattr(device, "type", device) == "cpu" else torch.cuda),
     (torch._C, "_cuda_getCurrentRawStream", _answer(0)),
     (torch._C, "_cuda_getDevice", _answer(0)),
-    (torch._C, "_cuda_setDevice", _nothing),
+    (torch._C, "_cuda_setDevice", _ignore_call),
     (torch._C, "_cuda_exchangeDevice", _answer(0)),
     (torch._C, "_cuda_getDeviceCount", _answer(1)),
-    (torch._C, "_cuda_synchronize", _nothing),
+    (torch._C, "_cuda_synchronize", _ignore_call),
     (FakeTensorMode, "from_tensor", _fake),
     (torch._C._dynamo.guards, "_empty_strided_cuda", _empty_strided),
     (torch._library.triton, "is_wrap_triton_enabled", _answer(False)),  # a kernel launches itself: nothing is traced here
@@ -499,21 +499,21 @@ _ELSEWHERE: tuple[tuple[Any, str, Any], ...] = (
 def _replacements(module: ModuleType) -> dict[str, Any]:
     """Name -> what stands in `module` for it on the emulated GPU: the answer, or what raises the fault that names the call."""
     answers = _ACCELERATOR if module.__name__.startswith("torch.accelerator") else _CUDA
-    found = {}
+    replacements = {}
     for name, value in vars(module).items():
         if name in answers:
-            found[name] = answers[name]
+            replacements[name] = answers[name]
         elif inspect.isfunction(value) and not name.startswith("__") and value.__module__.startswith(("torch.cuda", "torch.accel")):
-            if name not in _PASSING:
-                found[name] = _refusing(f"{module.__name__}.{name}")
+            if name not in _PASSTHROUGH_NAMES:
+                replacements[name] = _refuse_call(f"{module.__name__}.{name}")
         elif name in _UNANSWERED_CLASSES:
-            found[name] = _refusing_class(module.__name__, name)
-    return found
+            replacements[name] = _refusing_class(module.__name__, name)
+    return replacements
 
 
-def _refusing(call: str) -> Callable[..., Any]:
+def _refuse_call(call: str) -> Callable[..., Any]:
     def refuse(*_: Any, **__: Any) -> Any:
-        raise unanswered(call)
+        raise unanswered_call_fault(call)
 
     return refuse
 
@@ -522,33 +522,35 @@ def _refusing_class(module: str, name: str) -> type:
     """A class in place of `name`, for annotations and isinstance: no object is of it, because it refuses to make one."""
 
     def refuse(*_: Any, **__: Any) -> Any:
-        raise unanswered(f"{module}.{name}")
+        raise unanswered_call_fault(f"{module}.{name}")
 
     return type(name, (), {"__new__": refuse, "__module__": module})
 
 
-_prepared: list[tuple[ModuleType, dict[str, Any]]] = []  # made once a process
+_replacements_by_module: list[tuple[ModuleType, dict[str, Any]]] = []  # made once a process
 
 
 @contextmanager
-def answering(device: Device) -> Iterator[None]:
+def answer_torch_cuda(device: Device) -> Iterator[None]:
     """`device` answers `torch.cuda`, and tensors can be placed on it, until the block ends."""
-    if not _prepared:
-        _prepared.extend((module, _replacements(module)) for name in _MODULES if (module := _imported(name)) is not None)
-    before = [(module, {name: vars(module)[name] for name in names}) for module, names in _prepared]
-    missing = object()
-    others = [(place, name, getattr(place, name, missing)) for place, name, _ in _ELSEWHERE]
+    if not _replacements_by_module:
+        _replacements_by_module.extend(
+            (module, _replacements(module)) for name in _MODULES if (module := _import_module(name)) is not None
+        )
+    before = [(module, {name: vars(module)[name] for name in names}) for module, names in _replacements_by_module]
+    no_attribute = object()
+    saved_attributes = [(place, name, getattr(place, name, no_attribute)) for place, name, _ in _OTHER_REPLACEMENTS]
     _active.append(device)
     streams, _streams[:] = list(_streams), []
     outer = default_device.CURRENT_DEVICE
     try:
-        for module, names in _prepared:
+        for module, names in _replacements_by_module:
             vars(module).update(names)
-        for place, name, value in _ELSEWHERE:
+        for place, name, value in _OTHER_REPLACEMENTS:
             setattr(place, name, value)
         if _default:
             torch.set_default_device(_default[0])
-        with Placement(), device.watching():
+        with Placement(), device.watch_tensors():
             yield
     finally:
         _default[:] = [default_device.CURRENT_DEVICE] if default_device.CURRENT_DEVICE not in (None, outer) else []
@@ -556,13 +558,13 @@ def answering(device: Device) -> Iterator[None]:
             torch.set_default_device(outer)
         for module, names in before:
             vars(module).update(names)
-        for place, name, value in others:
-            delattr(place, name) if value is missing else setattr(place, name, value)
+        for place, name, value in saved_attributes:
+            delattr(place, name) if value is no_attribute else setattr(place, name, value)
         _streams[:] = streams
         _active.pop()
 
 
-def _imported(name: str) -> ModuleType | None:
+def _import_module(name: str) -> ModuleType | None:
     """The module called `name`, where this torch has one."""
     if name not in sys.modules:
         try:
@@ -578,7 +580,7 @@ __all__ = [
     "Event",
     "Properties",
     "Stream",
-    "answering",
+    "answer_torch_cuda",
     "entered_device",
     "is_entered",
     "properties",

@@ -22,15 +22,15 @@ from torch._library.custom_ops import OPDEFS
 from torch.overrides import TorchFunctionMode
 
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
-from bitverdict.harness.emulator.tensor_types import KINDS, named
+from bitverdict.harness.emulator.tensor_types import KINDS, legacy_type
 
 CUDA, CPU = torch.device("cuda", 0), torch.device("cpu")
-NUMBERED = 1000  # Triton's numbers for emulated GPUs are above it, and a launcher may hand them to torch
+DEVICE_NUMBER_BASE = 1000  # Triton's numbers for emulated GPUs are above it, and a launcher may hand them to torch
 NUMPY = "can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first."
-MIXED = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
+MIXED_DEVICES_MESSAGE = "Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!"
 
 
-def unanswered(call: str) -> EmulatedFault:
+def unanswered_call_fault(call: str) -> EmulatedFault:
     """The fault for a call that only a real GPU can answer; it names the call."""
     return EmulatedFault("error", f"{call}: the emulated GPU does not answer this call; judge this launcher on a real GPU")
 
@@ -38,13 +38,13 @@ def unanswered(call: str) -> EmulatedFault:
 def on_gpu(device: Any) -> bool:
     """Whether `device`, as torch's functions take it, is the emulated GPU. RuntimeError, as torch has it, for a second one."""
     if isinstance(device, int) and not isinstance(device, bool):
-        asked: Any = CUDA if device > NUMBERED else torch.device("cuda", device)
+        wanted_device: Any = CUDA if device > DEVICE_NUMBER_BASE else torch.device("cuda", device)
     else:
-        asked = torch.device(device) if isinstance(device, str) else device
-    if getattr(asked, "type", "cpu") != "cuda":
+        wanted_device = torch.device(device) if isinstance(device, str) else device
+    if getattr(wanted_device, "type", "cpu") != "cuda":
         return False
-    if asked.index:
-        said = f"CUDA error: invalid device ordinal: {asked} (the emulated GPU is cuda:0, the only one)"
+    if wanted_device.index:
+        said = f"CUDA error: invalid device ordinal: {wanted_device} (the emulated GPU is cuda:0, the only one)"
         raise_for_the_launcher(torch.AcceleratorError(said))
     return True
 
@@ -52,16 +52,16 @@ def on_gpu(device: Any) -> bool:
 class Watches:
     """What follows tensors of the emulated GPU from operation to operation. Each is told as the CPU tensor that holds its bytes."""
 
-    def placed(self, tensor: torch.Tensor) -> None:
+    def on_placement(self, tensor: torch.Tensor) -> None:
         """`tensor` is one of the device now, or a view of one, whoever made it."""
 
-    def made(self, tensor: torch.Tensor, function: str, args: tuple, kwargs: dict) -> None:
+    def on_allocation(self, tensor: torch.Tensor, function: str, args: tuple, kwargs: dict) -> None:
         """`function` of torch's has allocated `tensor` on the device, and filled it, by `args` and `kwargs`."""
 
-    def arrived(self, tensor: torch.Tensor, by: str) -> None:
+    def on_upload(self, tensor: torch.Tensor, by: str) -> None:
         """`tensor` is a copy of one of the host's."""
 
-    def left(self, tensor: torch.Tensor, what: str) -> None:
+    def on_host_read(self, tensor: torch.Tensor, what: str) -> None:
         """The host sees the words of `tensor`, by the call `what`."""
 
     def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any:
@@ -69,27 +69,27 @@ class Watches:
         return call()
 
 
-class Together(Watches):
+class WatchGroup(Watches):
     """Several that watch one device."""
 
     def __init__(self, watches: Sequence[Watches]) -> None:
         self.watches = watches
 
-    def placed(self, tensor: torch.Tensor) -> None:
+    def on_placement(self, tensor: torch.Tensor) -> None:
         for each in self.watches:
-            each.placed(tensor)
+            each.on_placement(tensor)
 
-    def made(self, tensor: torch.Tensor, function: str, args: tuple, kwargs: dict) -> None:
+    def on_allocation(self, tensor: torch.Tensor, function: str, args: tuple, kwargs: dict) -> None:
         for each in self.watches:
-            each.made(tensor, function, args, kwargs)
+            each.on_allocation(tensor, function, args, kwargs)
 
-    def arrived(self, tensor: torch.Tensor, by: str) -> None:
+    def on_upload(self, tensor: torch.Tensor, by: str) -> None:
         for each in self.watches:
-            each.arrived(tensor, by)
+            each.on_upload(tensor, by)
 
-    def left(self, tensor: torch.Tensor, what: str) -> None:
+    def on_host_read(self, tensor: torch.Tensor, what: str) -> None:
         for each in self.watches:
-            each.left(tensor, what)
+            each.on_host_read(tensor, what)
 
     def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any:
         for each in self.watches:
@@ -97,26 +97,26 @@ class Together(Watches):
         return call()
 
 
-WATCHING: list[Watches] = []  # by the devices that are entered, the last one's last
+ACTIVE_WATCHES: list[Watches] = []  # by the devices that are entered, the last one's last
 
 
-class Elsewhere(Protocol):
+class ForeignMemory(Protocol):
     """The memory of an emulated GPU that lies in another process: a tensor of it wraps a handle there, and no bytes."""
 
     def run(self, function: Any, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
         """What the ATen operator gives; it writes the arguments at (place, name) of `written`."""
 
-    def constructed(self, function: Any, args: tuple, kwargs: dict, gpu: bool) -> torch.Tensor:
+    def construct_tensor(self, function: Any, args: tuple, kwargs: dict, gpu: bool) -> torch.Tensor:
         """What a function of torch that allocates makes: there, or with `gpu` False on the CPU, like a tensor from there."""
 
-    def placed(self, tensor: torch.Tensor) -> Any:
+    def place_tensor(self, tensor: torch.Tensor) -> Any:
         """A handle of a copy of `tensor` (CPU)."""
 
-    def copied(self, handle: Any) -> Any:
+    def copy_storage(self, handle: Any) -> Any:
         """A handle of a copy of all that `handle` lies in."""
 
 
-ELSEWHERE: list[Elsewhere] = []  # by the devices that are entered, the last one's last
+FOREIGN_MEMORIES: list[ForeignMemory] = []  # by the devices that are entered, the last one's last
 
 
 @dataclass(eq=False, slots=True, weakref_slot=True)
@@ -145,7 +145,7 @@ def _on_cuda(defined: Any) -> Callable | None:
     return functions.get("cuda", functions.get(None))
 
 
-def _as_written(own: Callable, args: tuple, kwargs: dict) -> Any:
+def _run_own_operator(own: Callable, args: tuple, kwargs: dict) -> Any:
     """What an operator of the launcher's own does, which launches its kernels with tensors of the GPU, and makes some."""
     torch.overrides._push_mode(Placement())
     try:
@@ -165,15 +165,15 @@ class CudaTensor(torch.Tensor):
     @staticmethod
     def __new__(cls, inner: torch.Tensor) -> CudaTensor:
         with torch._C.DisableTorchFunction():  # what is asked of `inner` here no mode need see
-            return CudaTensor._wrapping(cls, inner)
+            return CudaTensor._wrap(cls, inner)
 
     @staticmethod
-    def _wrapping(cls: type[CudaTensor], inner: torch.Tensor) -> CudaTensor:
+    def _wrap(cls: type[CudaTensor], inner: torch.Tensor) -> CudaTensor:
         if inner.layout is not torch.strided:
-            raise unanswered(f"a {inner.layout} tensor on the GPU")
-        if ELSEWHERE and isinstance(inner, torch.Tensor):
-            inner = ELSEWHERE[-1].placed(inner)
-        made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+            raise unanswered_call_fault(f"a {inner.layout} tensor on the GPU")
+        if FOREIGN_MEMORIES and isinstance(inner, torch.Tensor):
+            inner = FOREIGN_MEMORIES[-1].place_tensor(inner)
+        wrapper = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
             cls,
             inner.size(),
             strides=inner.stride(),
@@ -182,18 +182,18 @@ class CudaTensor(torch.Tensor):
             layout=inner.layout,
             device=inner.device,
         )
-        made.inner = inner.detach() if inner.requires_grad else inner
-        torch._C._set_neg(made, inner.is_neg())  # type: ignore[attr-defined]  # so that torch negates, and we see it
-        torch._C._set_conj(made, inner.is_conj())  # type: ignore[attr-defined]
-        if ELSEWHERE:
-            return made
-        made.allocation = Allocation(made.inner.untyped_storage())
-        made.has_bytes = made.allocation.storage.device == CPU
-        if made.has_bytes:
-            _live.add(made.allocation)
-            if WATCHING:
-                WATCHING[-1].placed(made.inner)
-        return made
+        wrapper.inner = inner.detach() if inner.requires_grad else inner
+        torch._C._set_neg(wrapper, inner.is_neg())  # type: ignore[attr-defined]  # so that torch negates, and we see it
+        torch._C._set_conj(wrapper, inner.is_conj())  # type: ignore[attr-defined]
+        if FOREIGN_MEMORIES:
+            return wrapper
+        wrapper.allocation = Allocation(wrapper.inner.untyped_storage())
+        wrapper.has_bytes = wrapper.allocation.storage.device == CPU
+        if wrapper.has_bytes:
+            _live.add(wrapper.allocation)
+            if ACTIVE_WATCHES:
+                ACTIVE_WATCHES[-1].on_placement(wrapper.inner)
+        return wrapper
 
     @classmethod
     def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
@@ -201,27 +201,31 @@ class CudaTensor(torch.Tensor):
         if torch.is_inference_mode_enabled() and func.is_view and not args[0].is_inference():
             with torch.inference_mode(False):  # a view of an ordinary tensor is one too, and shares its version
                 return cls.__torch_dispatch__(func, types, args, kwargs)
-        written = written_by(func)
+        written_places = written_arguments(func)
         if (defined := OPDEFS.get(func._schema.name)) is not None and (own := _on_cuda(defined)) is not None:
-            return _as_written(own, args, kwargs)
-        if ELSEWHERE:
-            return ELSEWHERE[-1].run(func, args, kwargs, written)
+            return _run_own_operator(own, args, kwargs)
+        if FOREIGN_MEMORIES:
+            return FOREIGN_MEMORIES[-1].run(func, args, kwargs, written_places)
         if func in _COPIES and _is_negated(source := args[_COPIES[func]]):  # its bytes are those of the other sign
-            args = tuple(torch.neg(torch._neg_view(each)) if each is source else each for each in args)
+            args = tuple(torch.neg(torch._neg_view(argument)) if argument is source else argument for argument in args)
         given, named = tuple(map(inside, args)), {name: inside(value) for name, value in kwargs.items()}
-        if WATCHING and not _gives_views(func) and all(each.has_bytes for each in args if type(each) is CudaTensor):
-            into = [given[place] if place < len(given) else named[name] for place, name in written]
-            made = WATCHING[-1].run(func, given, named, into, lambda: for_the_launcher(func, *given, **named))
+        if (
+            ACTIVE_WATCHES
+            and not _gives_views(func)
+            and all(argument.has_bytes for argument in args if type(argument) is CudaTensor)
+        ):
+            into = [given[place] if place < len(given) else named[name] for place, name in written_places]
+            made = ACTIVE_WATCHES[-1].run(func, given, named, into, lambda: for_the_launcher(func, *given, **named))
         else:
             made = for_the_launcher(func, *given, **named)
-        if not written:
+        if not written_places:
             return outside(made)
         if torch.Tag.inplace_view in func.tags:  # the wrapper's own sizes and strides change too
             with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
                 func(*args, **kwargs)
-        found = [args[place] if place < len(args) else kwargs[name] for place, name in written]
-        for each in found:
-            _follow_size(each)
+        found = [args[place] if place < len(args) else kwargs[name] for place, name in written_places]
+        for argument in found:
+            _follow_size(argument)
         return found[0] if len(found) == 1 else tuple(found)
 
     # what it says of itself
@@ -255,10 +259,10 @@ class CudaTensor(torch.Tensor):
             return f"torch.cuda.{KINDS.get(self.dtype, self.dtype)}"
         if isinstance(dtype, torch.dtype):
             return self.to(dtype)
-        found = named(dtype)
+        found = legacy_type(dtype)
         if found is None:
             raise_for_the_launcher(ValueError(f"invalid type: {dtype!r}"))
-        return moved(self, found[1], dtype=found[0])
+        return move_tensor(self, found[1], dtype=found[0])
 
     def record_stream(self, stream: Any) -> None:
         """Nothing: the emulated GPU has finished whatever was launched."""
@@ -271,7 +275,7 @@ class CudaTensor(torch.Tensor):
         return {"shape": tuple(self.shape), "typestr": kind, "data": (self.data_ptr(), False), "strides": strides, "version": 2}
 
     def __dlpack__(self, *_: Any, **__: Any) -> Any:
-        raise unanswered("Tensor.__dlpack__")
+        raise unanswered_call_fault("Tensor.__dlpack__")
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         return f"{repr(self.inner)[:-1]}, device='{CUDA}')"
@@ -282,7 +286,7 @@ class CudaTensor(torch.Tensor):
     # what leaves the GPU, or copies
 
     def cpu(self, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
-        return moved(self, False, copy=True, memory_format=memory_format)
+        return move_tensor(self, False, copy=True, memory_format=memory_format)
 
     def cuda(self, device: Any = None, *_: Any, **__: Any) -> torch.Tensor:
         if device is not None:
@@ -290,16 +294,16 @@ class CudaTensor(torch.Tensor):
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> torch.Tensor:  # type: ignore[override]
-        return _to(self, args, kwargs)
+        return _tensor_to(self, args, kwargs)
 
     def tolist(self) -> Any:
-        _left(self, "tolist")
+        _notify_host_read(self, "tolist")
         return self.inner.tolist()
 
     def numpy(self, *, force: bool = False) -> Any:
         if not force:
             raise_for_the_launcher(TypeError(NUMPY))
-        _left(self, "numpy")
+        _notify_host_read(self, "numpy")
         return self.inner.numpy(force=True)
 
     def __array__(self, *_: Any, **__: Any) -> Any:
@@ -321,7 +325,9 @@ class CudaTensor(torch.Tensor):
         return CudaTensor(tensors["inner"])
 
     def __deepcopy__(self, memo: dict) -> CudaTensor:
-        made = memo[id(self)] = CudaTensor(ELSEWHERE[-1].copied(self.inner) if ELSEWHERE else copies.deepcopy(self.inner))
+        made = memo[id(self)] = CudaTensor(
+            FOREIGN_MEMORIES[-1].copy_storage(self.inner) if FOREIGN_MEMORIES else copies.deepcopy(self.inner)
+        )
         return made.requires_grad_(self.requires_grad)
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
@@ -343,11 +349,11 @@ def _is_negated(value: Any) -> bool:
     return type(value) is CudaTensor and value.is_neg()
 
 
-def _left(tensor: CudaTensor, what: str) -> None:
+def _notify_host_read(tensor: CudaTensor, what: str) -> None:
     """The host sees the words of `tensor`, by the call `what`."""
-    if WATCHING:
+    if ACTIVE_WATCHES:
         with torch._C.DisableTorchFunction():
-            WATCHING[-1].left(tensor.inner, what)
+            ACTIVE_WATCHES[-1].on_host_read(tensor.inner, what)
 
 
 def inside(value: Any) -> Any:
@@ -387,7 +393,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 _writes: dict[Any, list[tuple[int, str]]] = {}
 
 
-def written_by(func: Any) -> list[tuple[int, str]]:
+def written_arguments(func: Any) -> list[tuple[int, str]]:
     """(place, name) of the arguments that `func` writes and returns, in the order of its results; empty where it makes new ones."""
     if func not in _writes:
         _writes[func] = [
@@ -407,7 +413,7 @@ def _gives_views(func: Any) -> bool:
     return bool(func.is_view) and not made_of_others
 
 
-def moved(
+def move_tensor(
     tensor: torch.Tensor,
     gpu: bool,
     *,
@@ -420,52 +426,52 @@ def moved(
     if own == gpu:
         return for_the_launcher(torch.Tensor.to, tensor, dtype=dtype, copy=copy, memory_format=memory_format)
     if tensor.requires_grad and torch.is_grad_enabled():
-        return _Moved.apply(tensor, gpu, dtype, memory_format)  # type: ignore[no-any-return]
+        return _DeviceTransfer.apply(tensor, gpu, dtype, memory_format)  # type: ignore[no-any-return]
     if own and not gpu:
-        _left(tensor, "a copy to the host")
+        _notify_host_read(tensor, "a copy to the host")
     source = inside(tensor) if own else tensor.detach()
-    there = source.to(dtype=dtype, copy=True, memory_format=memory_format)
+    destination = source.to(dtype=dtype, copy=True, memory_format=memory_format)
     if not gpu:
-        return there
-    if WATCHING:
+        return destination
+    if ACTIVE_WATCHES:
         with torch._C.DisableTorchFunction():
-            WATCHING[-1].arrived(there, "to")
-    return CudaTensor(there)
+            ACTIVE_WATCHES[-1].on_upload(destination, "to")
+    return CudaTensor(destination)
 
 
-class _Moved(torch.autograd.Function):
+class _DeviceTransfer(torch.autograd.Function):
     """`moved` as autograd sees it: the gradient goes back to where the tensor was."""
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, gpu: bool, dtype: torch.dtype, memory_format: Any) -> torch.Tensor:
         ctx.was = tensor.dtype, not gpu
-        return moved(tensor.detach(), gpu, dtype=dtype, memory_format=memory_format)
+        return move_tensor(tensor.detach(), gpu, dtype=dtype, memory_format=memory_format)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple:
         dtype, gpu = ctx.was
-        return moved(gradients[0], gpu, dtype=dtype), None, None, None
+        return move_tensor(gradients[0], gpu, dtype=dtype), None, None, None
 
 
-def _to(tensor: torch.Tensor, args: tuple, kwargs: dict) -> torch.Tensor:
+def _tensor_to(tensor: torch.Tensor, args: tuple, kwargs: dict) -> torch.Tensor:
     """`Tensor.to` in each of its forms: (device, dtype, ...), (dtype, ...) and (other, ...)."""
-    named, rest = dict(kwargs), list(args)
-    device, other = named.pop("device", None), named.pop("other", None)
-    named.pop("non_blocking", None)
+    keywords, rest = dict(kwargs), list(args)
+    device, like_tensor = keywords.pop("device", None), keywords.pop("other", None)
+    keywords.pop("non_blocking", None)
     if rest and isinstance(rest[0], torch.Tensor):
-        other = rest.pop(0)
+        like_tensor = rest.pop(0)
     elif rest and not isinstance(rest[0], torch.dtype):
         device = rest.pop(0)
-    if other is None and rest:
-        named["dtype"] = rest.pop(0)
+    if like_tensor is None and rest:
+        keywords["dtype"] = rest.pop(0)
     for name, value in zip(("non_blocking", "copy"), rest, strict=False):
-        named |= {} if name == "non_blocking" else {name: value}
-    if other is not None:
-        device, named["dtype"] = other.device, other.dtype
+        keywords |= {} if name == "non_blocking" else {name: value}
+    if like_tensor is not None:
+        device, keywords["dtype"] = like_tensor.device, like_tensor.dtype
     gpu = isinstance(tensor, CudaTensor) if device is None else on_gpu(device)
     if not gpu and device is not None and torch.device(device).type != "cpu":
-        return torch.Tensor.to(inside(tensor), device, **named)
-    return moved(tensor, gpu, **named)
+        return torch.Tensor.to(inside(tensor), device, **keywords)
+    return move_tensor(tensor, gpu, **keywords)
 
 
 class Placement(TorchFunctionMode):
@@ -497,48 +503,48 @@ class Placement(TorchFunctionMode):
             return special(self, func, args, kwargs)
         held = _holds(args) or (bool(kwargs) and _holds(tuple(kwargs.values())))
         if func in _LIKE or func in _constructors():
-            return _constructed(func, args, kwargs, held)
+            return _construct(func, args, kwargs, held)
         made = for_the_launcher(func, *args, **kwargs)
         if not held or not (isinstance(made, torch.Tensor | list | tuple) or func in _COMPARISONS):
             return made
-        if func not in _OF_BOTH and _mixed((*args, *kwargs.values())):
-            raise_for_the_launcher(RuntimeError(MIXED))
+        if func not in _CROSS_DEVICE_FUNCTIONS and _has_cpu_tensor((*args, *kwargs.values())):
+            raise_for_the_launcher(RuntimeError(MIXED_DEVICES_MESSAGE))
         return made if args and made is args[0] else outside(made)
 
 
-def _constructed(func: Any, args: tuple, kwargs: dict, held: bool) -> Any:
+def _construct(func: Any, args: tuple, kwargs: dict, has_gpu_argument: bool) -> Any:
     """What `func`, which allocates, makes: on the device that it is told, else that of the tensor it is like, else the default."""
     device = kwargs.get("device")
     if device is None and func in _LIKE:
-        gpu = held
+        gpu = has_gpu_argument
     else:
         gpu = on_gpu(default_device.CURRENT_DEVICE if device is None else device)
-    pinned = bool(kwargs.get("pin_memory"))
+    is_pinned = bool(kwargs.get("pin_memory"))
     kwargs = {name: value for name, value in kwargs.items() if name != "pin_memory"}
     if gpu:
         kwargs["device"] = CPU
     if func in (torch.as_tensor, torch.asarray) and args and isinstance(args[0], CudaTensor):
-        return moved(args[0], gpu or device is None, dtype=kwargs.get("dtype"))
-    if ELSEWHERE and (gpu or held):
-        return ELSEWHERE[-1].constructed(func, args, kwargs, gpu)
-    made = for_the_launcher(func, *inside(args), **{name: inside(value) for name, value in kwargs.items()})
+        return move_tensor(args[0], gpu or device is None, dtype=kwargs.get("dtype"))
+    if FOREIGN_MEMORIES and (gpu or has_gpu_argument):
+        return FOREIGN_MEMORIES[-1].construct_tensor(func, args, kwargs, gpu)
+    tensor = for_the_launcher(func, *inside(args), **{name: inside(value) for name, value in kwargs.items()})
     if func in (torch.as_tensor, torch.asarray) and gpu:
-        made = made.clone()  # what was read shares its bytes with nothing on a GPU
+        tensor = tensor.clone()  # what was read shares its bytes with nothing on a GPU
     out = kwargs.get("out")
-    if WATCHING and isinstance(made, torch.Tensor) and (gpu or isinstance(out, CudaTensor)):
+    if ACTIVE_WATCHES and isinstance(tensor, torch.Tensor) and (gpu or isinstance(out, CudaTensor)):
         with torch._C.DisableTorchFunction():
-            WATCHING[-1].made(made, func.__name__, args, kwargs)
+            ACTIVE_WATCHES[-1].on_allocation(tensor, func.__name__, args, kwargs)
     if isinstance(out, torch.Tensor):
         return out
-    if pinned and not gpu:
-        return _pinned(made)
-    return outside(made) if gpu else made
+    if is_pinned and not gpu:
+        return _pin(tensor)
+    return outside(tensor) if gpu else tensor
 
 
 _pins: dict[int, Any] = {}  # where the storage of a pinned tensor begins -> a weak reference to it
 
 
-def _pinned(tensor: torch.Tensor) -> torch.Tensor:
+def _pin(tensor: torch.Tensor) -> torch.Tensor:
     """`tensor` (CPU), which a kernel may be given: the host's memory is the device's here."""
     for base in [base for base, storage in _pins.items() if storage.expired()]:
         del _pins[base]
@@ -560,7 +566,7 @@ def is_pinned(tensor: torch.Tensor) -> bool:
 def _pin_memory(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor:
     if isinstance(args[0], CudaTensor):
         raise_for_the_launcher(RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned"))
-    return args[0] if is_pinned(args[0]) else _pinned(args[0].clone())
+    return args[0] if is_pinned(args[0]) else _pin(args[0].clone())
 
 
 def _holds(values: Any) -> bool:
@@ -572,13 +578,13 @@ def _holds(values: Any) -> bool:
     return False
 
 
-def _mixed(values: Any) -> bool:
+def _has_cpu_tensor(values: Any) -> bool:
     """Whether one of `values` is a tensor of the CPU with an axis: torch takes those without beside any."""
     for value in values:
         if isinstance(value, torch.Tensor):
             if type(value) is not CudaTensor and value.dim():
                 return True
-        elif isinstance(value, list | tuple) and _mixed(value):
+        elif isinstance(value, list | tuple) and _has_cpu_tensor(value):
             return True
     return False
 
@@ -594,25 +600,25 @@ def _set_data(mode: Placement, func: Any, args: tuple, kwargs: dict) -> None:
     func(*args) if not _holds(args) else _become(*args)
 
 
-def _moving(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor:
-    return _to(args[0], args[1:], kwargs) if _names_device(args[1:], kwargs) else func(*args, **kwargs)
+def _dispatch_move(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor:
+    return _tensor_to(args[0], args[1:], kwargs) if _names_device(args[1:], kwargs) else func(*args, **kwargs)
 
 
 def _cuda(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor:
     device = kwargs.get("device", args[1] if len(args) > 1 else None)
-    return moved(args[0], True if device is None else on_gpu(device) or True)
+    return move_tensor(args[0], True if device is None else on_gpu(device) or True)
 
 
 def _type(mode: Placement, func: Any, args: tuple, kwargs: dict) -> Any:
-    found = named(args[1] if len(args) > 1 else kwargs.get("dtype"))
-    return moved(args[0], True, dtype=found[0]) if found is not None and found[1] else for_the_launcher(func, *args, **kwargs)
+    found = legacy_type(args[1] if len(args) > 1 else kwargs.get("dtype"))
+    return move_tensor(args[0], True, dtype=found[0]) if found is not None and found[1] else for_the_launcher(func, *args, **kwargs)
 
 
 _SPECIAL: dict[Any, Callable[[Placement, Any, tuple, dict], Any]] = {
-    torch.Tensor.to: _moving,
+    torch.Tensor.to: _dispatch_move,
     torch.Tensor.cuda: _cuda,
     torch.Tensor.type: _type,
-    torch.Tensor.type_as: lambda mode, func, args, kwargs: _to(args[0], args[1:], {}),
+    torch.Tensor.type_as: lambda mode, func, args, kwargs: _tensor_to(args[0], args[1:], {}),
     torch.Tensor.data.__set__: _set_data,  # type: ignore[attr-defined]
     torch.Tensor.pin_memory: _pin_memory,
     torch.Tensor.is_pinned: lambda mode, func, args, kwargs: is_pinned(args[0]),
@@ -633,7 +639,7 @@ _LIKE = {
     torch.Tensor.new_tensor,
 }
 _COMPARISONS = {torch.equal, torch.Tensor.equal, torch.allclose, torch.Tensor.allclose}
-_OF_BOTH = {  # what torch does between two devices
+_CROSS_DEVICE_FUNCTIONS = {  # what torch does between two devices
     torch.Tensor.copy_,
     torch.Tensor.__getitem__,
     torch.Tensor.__setitem__,
@@ -656,14 +662,14 @@ def _constructors() -> set:
 __all__ = [
     "CPU",
     "CUDA",
-    "ELSEWHERE",
+    "FOREIGN_MEMORIES",
     "CudaTensor",
-    "Elsewhere",
+    "ForeignMemory",
     "Placement",
     "inside",
     "is_pinned",
-    "moved",
+    "move_tensor",
     "on_gpu",
     "outside",
-    "unanswered",
+    "unanswered_call_fault",
 ]

@@ -14,16 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator import untrusted
+from bitverdict.harness.emulator import untrusted_programs
 from bitverdict.harness.emulator.advice import Advice, Note
-from bitverdict.harness.emulator.autotuning import Tuned
+from bitverdict.harness.emulator.autotuner_choices import TuningChoice
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
-from bitverdict.harness.emulator.cuda_tensors import NUMBERED, WATCHING, Together, Watches, allocations, outside
+from bitverdict.harness.emulator.cuda_tensors import ACTIVE_WATCHES, DEVICE_NUMBER_BASE, Watches, WatchGroup, allocations, outside
 from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
-from bitverdict.harness.emulator.execution.interleaving import Programs
-from bitverdict.harness.emulator.execution.program_batches import FEW, run_in_batches
+from bitverdict.harness.emulator.execution.interleaved_programs import Programs
+from bitverdict.harness.emulator.execution.program_batches import FEW_PROGRAMS, run_in_batches
 from bitverdict.harness.emulator.execution.real_launch import RealLaunch
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.frontend import kept_translations
@@ -32,16 +32,16 @@ from bitverdict.harness.emulator.frontend.arguments import bytes_of, flatten
 from bitverdict.harness.emulator.frontend.assembly import NotAssembled, registers
 from bitverdict.harness.emulator.frontend.compiler_faults import blame
 from bitverdict.harness.emulator.frontend.edited_programs import EditedPrograms
-from bitverdict.harness.emulator.frontend.hints import hinted, untrue_arguments
+from bitverdict.harness.emulator.frontend.hints import has_hints, untrue_arguments
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, language_of
-from bitverdict.harness.emulator.frontend.translate import Translated, translate
+from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, translate
 from bitverdict.harness.emulator.launch_witness import LaunchWitness
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.provenance import Origins, Provenance
 from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.memory.real_memory import RealMemory, RealValues, storage_of
-from bitverdict.harness.emulator.memory.unwritten_words import Allocated, FollowedMemory, UnwrittenRead, UnwrittenWords
+from bitverdict.harness.emulator.memory.unwritten_words import AllocatedStorage, FollowedMemory, UnwrittenRead, UnwrittenWords
 from bitverdict.harness.emulator.mlir_reader import Program
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Enclosures, keys, words_of
 from bitverdict.harness.emulator.numerics.real_constants import argument
@@ -51,10 +51,10 @@ from bitverdict.harness.emulator.recorder import RecordedMemory, Recorder
 from bitverdict.harness.emulator.residency import Registers, Residency, check_grid, limit_of, most_registers, residency
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
-KEPT = 512  # translated programs
+MOST_TRANSLATIONS = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of one program of a launch: far beyond those of any judged case
 MOST_PROGRAMS = 1 << 24  # of a launch: far beyond what ends in the time of a case
-_translations: dict[tuple[str, str, bool, bool, bool, bool, frozenset[str] | None], Translated] = {}
+_translations: dict[tuple[str, str, bool, bool, bool, bool, frozenset[str] | None], TranslatedProgram] = {}
 
 
 @dataclass(eq=False)
@@ -71,7 +71,7 @@ class Launch:
     timeline: list[str] = field(default_factory=list)
     constants: dict[str, int] = field(default_factory=dict)  # integers compiled in, by parameter
     python: str = ""
-    one_by_one: str = ""  # why its programs did not run several at once; empty where they did
+    serial_reason: str = ""  # why its programs did not run several at once; empty where they did
 
     @property
     def tile(self) -> tuple[int, ...]:
@@ -106,11 +106,11 @@ class LaunchOptions:
     """The real value of a float that a launcher passes is known to half a unit of its parameter's format, as a constant's is."""
     provenance: bool = False
     """The device keeps where each byte of its memory comes from (`Device.provenance`)."""
-    allocated: Callable[[], Iterable[Allocated]] | None = None
+    list_allocations: Callable[[], Iterable[AllocatedStorage]] | None = None
     """Gives what was allocated full of one byte: the device keeps what takes words of it that nobody wrote."""
     rewrite: Callable[[str], str] | None = None
     """Changes the text of each tile program before it is executed: a fault of the compiler's, made by a test, or a mutant."""
-    edited: EditedPrograms | None = None
+    edited_programs: EditedPrograms | None = None
     """What is executed in the place of the programs that the compiler made: mutants."""
     recorder: Recorder | None = None
     """Is told each event on the chip and each store, for a picture. Programs run one by one."""
@@ -135,12 +135,12 @@ class Device:
         self.multiprocessors = self.schedule.multiprocessors or self.chip.multiprocessors.count
         self.launches: list[Launch] = []
         self.findings: list[EmulatedFault] = []
-        self.tuned: list[Tuned] = []  # what autotuners took
+        self.tuned: list[TuningChoice] = []  # what autotuners took
         self.options = options
         self.reachable: list[Any] = []  # tensors, and functions that give some, that pointers in memory may lead to
         self.enclosed = EnclosedMemory()  # words that launches left, of which a choice of the compiler's is not known
         self.reals = RealMemory()  # real values that launches left
-        self.unwritten = None if options.allocated is None else UnwrittenWords(options.allocated)
+        self.unwritten = None if options.list_allocations is None else UnwrittenWords(options.list_allocations)
         self.origins = Provenance() if options.provenance else None
         self._taken: set[int] = set()  # where storages begin that launches have loaded from
         self._hangs: dict[tuple[str, str], None] = {}
@@ -151,7 +151,7 @@ class Device:
     @property
     def number(self) -> int:
         """Triton's number for it: each architecture has its own, so that what Triton keeps by device never mixes."""
-        return NUMBERED + self.architecture.number
+        return DEVICE_NUMBER_BASE + self.architecture.number
 
     def place(self, tensor: Any) -> Any:
         """`tensor` (torch, CPU) as a tensor of this GPU, an operand: the two share every byte."""
@@ -169,7 +169,7 @@ class Device:
         self.reachable.extend(tensors)
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
+    def watch_tensors(self) -> Iterator[None]:
         """While entered, real values and origins go through operations of torch on tensors of this GPU, where they are followed."""
         watches: list[Watches] = []
         if self.options.real_values is not None:
@@ -181,13 +181,13 @@ class Device:
         if not watches:
             yield
             return
-        WATCHING.append(watches[0] if len(watches) == 1 else Together(watches))
+        ACTIVE_WATCHES.append(watches[0] if len(watches) == 1 else WatchGroup(watches))
         try:
             yield
         finally:
-            WATCHING.pop()
+            ACTIVE_WATCHES.pop()
 
-    def _reached(self) -> Iterator[tuple[str, Any]]:
+    def _reachable_tensors(self) -> Iterator[tuple[str, Any]]:
         for number, given in enumerate(self.reachable):
             yield from given().items() if callable(given) else ((f"reachable tensor {number}", given),)
 
@@ -213,7 +213,7 @@ class Device:
             return None
         return self.reals.values_of(bytes_of("tensor", tensor))
 
-    def taken(self, tensor: Any) -> bool:
+    def has_loaded(self, tensor: Any) -> bool:
         """Whether a launch has loaded from the storage of `tensor` (torch, CPU), or updated what lay there by an atomic."""
         return storage_of(tensor)[0] in self._taken
 
@@ -224,7 +224,11 @@ class Device:
 
     def unwritten_elements(self, tensor: Any) -> np.ndarray:
         """Which elements of `tensor` (torch), in its shape, nobody has written, of `LaunchOptions.allocated`."""
-        return np.zeros(tuple(tensor.shape), np.bool_) if self.unwritten is None else self.unwritten.of(bytes_of("tensor", tensor))
+        return (
+            np.zeros(tuple(tensor.shape), np.bool_)
+            if self.unwritten is None
+            else self.unwritten.unwritten_elements(bytes_of("tensor", tensor))
+        )
 
     def provenance(self, tensor: Any) -> Origins | None:
         """Where each element of `tensor` (torch) comes from; None without `LaunchOptions.provenance`."""
@@ -237,50 +241,52 @@ class Device:
 
         if not self.enclosed or tensor.dtype == torch.bool or tensor.is_complex():
             return None
-        held = bytes_of("tensor", tensor)
-        size = held.element_size()
+        tensor_bytes = bytes_of("tensor", tensor)
+        size = tensor_bytes.element_size()
         whole = not tensor.is_floating_point()
-        word = held.contiguous().view(getattr(torch, f"int{8 * size}")).numpy().view(f"{'i' if whole else 'u'}{size}")
+        word = tensor_bytes.contiguous().view(getattr(torch, f"int{8 * size}")).numpy().view(f"{'i' if whole else 'u'}{size}")
         offsets = np.zeros((), np.int64)
-        for count, stride in zip(held.shape, held.stride(), strict=True):
+        for count, stride in zip(tensor_bytes.shape, tensor_bytes.stride(), strict=True):
             offsets = np.add.outer(offsets, stride * np.arange(count, dtype=np.int64))
-        found = self.enclosed.at(held.data_ptr() + size * offsets, keys(word), size, whole)
+        found = self.enclosed.enclosure_at(tensor_bytes.data_ptr() + size * offsets, keys(word), size, whole)
         ends = () if found is None else (words_of(found.low, word.dtype), words_of(found.high, word.dtype))
         return (ends[0].view(f"u{size}"), ends[1].view(f"u{size}")) if ends else None
 
-    def translated(self, program: bytes, metadata: Any, *, doubted: bool = False) -> Translated:
+    def translate(self, program: bytes, metadata: Any, *, is_doubted: bool = False) -> TranslatedProgram:
         """`program` ready to run; its accesses are held to their widths where the author promised something, or if `doubted`."""
-        text = self.options.rewrite(program.decode()) if self.options.rewrite else untrusted.decoded(program)
-        fused = bool(metadata.enable_fp_fusion) and not self.options.dry  # what is not executed need not know which sums are fused
+        text = self.options.rewrite(program.decode()) if self.options.rewrite else untrusted_programs.decode_program(program)
+        fuses_sums = (
+            bool(metadata.enable_fp_fusion) and not self.options.dry
+        )  # what is not executed need not know which sums are fused
         flushes = bool(getattr(metadata, "enable_reflect_ftz", self.architecture.backend == "cuda"))
         encloses = bool(self.enclosed) and not self.options.dry
         reals = None if self.options.dry else self.options.real_values
         options: dict[str, Any] = {
             "arch": self.arch,
-            "fused": fused,
+            "fused": fuses_sums,
             "flushes": flushes,
             "encloses": encloses,
             "real_values": reals,
         }
 
         def widths(parsed: Program) -> dict[int, Access] | None:
-            if not doubted and not hinted(parsed):
+            if not is_doubted and not has_hints(parsed):
                 return None
             if self.architecture.backend == "hip":  # what is untrue becomes advice
                 return {}
             return accesses(parsed, self.capability, ptx_version(metadata, self.capability))
 
-        if self.options.edited is not None:
-            changed = self.options.edited.translated(text, doubted=doubted, widths=widths, **options)
+        if self.options.edited_programs is not None:
+            changed = self.options.edited_programs.translation_of(text, doubted=is_doubted, widths=widths, **options)
             if changed is not None:
                 return changed
-        key = (text, self.arch, fused, flushes, doubted, encloses, reals)
+        key = (text, self.arch, fuses_sums, flushes, is_doubted, encloses, reals)
         if key not in _translations:
-            if len(_translations) >= KEPT:
+            if len(_translations) >= MOST_TRANSLATIONS:
                 _translations.clear()
             ptx = ptx_version(metadata, self.capability) if self.architecture.backend == "cuda" else 0
-            named = kept_translations.key(text, doubted=doubted, ptx=ptx, **options)
-            _translations[key] = kept_translations.kept(named, lambda: translate(text, widths=widths, **options))
+            named = kept_translations.key(text, doubted=is_doubted, ptx=ptx, **options)
+            _translations[key] = kept_translations.load_or_translate(named, lambda: translate(text, widths=widths, **options))
         return _translations[key]
 
     def run(
@@ -295,19 +301,19 @@ class Device:
         """Execute `program` over `grid`. Raises EmulatedFault for whatever fails it. `constants` are kept with the launch."""
         launch = Launch(metadata.name, grid, metadata._asdict(), "", constants=constants or {})
         try:
-            with self._witnessed():
+            with self._witness_failures():
                 self._run(launch, program, metadata, grid, names, values)
         except EmulatedFault as fault:
-            self.found(fault)
+            self.record_finding(fault)
             raise
         except Exception as error:
-            if (found := untrusted.fault_of(error)) is None:
+            if (found := untrusted_programs.fault_of(error)) is None:
                 raise
             self.findings.append(found)
             raise found from error
 
     @contextmanager
-    def _witnessed(self) -> Iterator[None]:
+    def _witness_failures(self) -> Iterator[None]:
         """A launch, whose witness is told what ends it early."""
         try:
             yield
@@ -316,7 +322,7 @@ class Device:
                 self.options.witness.fails(error)
             raise
 
-    def found(self, fault: EmulatedFault) -> EmulatedFault:
+    def record_finding(self, fault: EmulatedFault) -> EmulatedFault:
         """`fault`, which is kept whether its launcher catches it or not."""
         self.findings.append(fault)
         return fault
@@ -333,40 +339,40 @@ class Device:
         check_grid(grid)
         if prod(grid) > MOST_PROGRAMS:
             raise EmulatedFault("not modelled", f"a grid of {prod(grid)} programs: an emulated GPU runs at most {MOST_PROGRAMS}")
-        ready = self.translated(program, metadata)
-        launch.program, launch.python, launch.products = ready.program.text, ready.source, Counter(ready.products)
-        launch.name = ready.program.entry.name
+        translation = self.translate(program, metadata)
+        launch.program, launch.python, launch.products = translation.program.text, translation.source, Counter(translation.products)
+        launch.name = translation.program.entry.name
         self.launches.append(launch)
         if self.options.dry or prod(grid) == 0:
             return
         whole = self.options.whole_storages
         memory = self._memory(launch, whole)
         floats: dict[int, float] = {}
-        arguments = flatten(memory, names, values, ready.arguments, floats)
-        for name, tensor in self._reached():
+        arguments = flatten(memory, names, values, translation.arguments, floats)
+        for name, tensor in self._reachable_tensors():
             memory.add(name, bytes_of(name, tensor))
         if self.options.follows_pointers:
-            memory.follow(ready.facts, allocations)
-        if untrue := untrue_arguments(ready.program, arguments):
-            ready = self.translated(program, metadata, doubted=True)
-            launch.python = ready.source
-        memory.begin(prod(grid), ready.facts, arguments)
+            memory.follow(translation.facts, allocations)
+        if untrue := untrue_arguments(translation.program, arguments):
+            translation = self.translate(program, metadata, is_doubted=True)
+            launch.python = translation.source
+        memory.begin(prod(grid), translation.facts, arguments)
         context = LaunchContext(
             memory=memory,
             grid=grid,
             schedule=self.schedule,
-            shared=ready.program.integer("ttg.shared"),
-            tensor=ready.program.integer("ttg.tensor_memory_size"),
-            ctas=ready.program.integer("ttg.num-ctas", 1),
-            runs=[0] * len(ready.blocks),
+            shared=translation.program.integer("ttg.shared"),
+            tensor=translation.program.integer("ttg.tensor_memory_size"),
+            ctas=translation.program.integer("ttg.num-ctas", 1),
+            runs=[0] * len(translation.blocks),
             step_limit=self.step_limit,
-            end=ready.program.entry.blocks[-1].operations[-1].location,
-            written=fences_of(program),
-            compiled=language_of(program) == "triton",
+            end=translation.program.entry.blocks[-1].operations[-1].location,
+            fence_lines=fences_of(program),
+            is_compiled=language_of(program) == "triton",
             allow_duplicate_rows=self.options.allow_duplicate_rows,
             false_hints=dict(untrue),
             enclosures=Enclosures(self.enclosed),
-            reals=(reals := RealLaunch(self._scalars(ready, floats))),
+            reals=(reals := RealLaunch(self._scalars(translation, floats))),
             real_access=None if self.options.real_values is None else RealAccess(reals.hang),
             recorder=self.options.recorder,
         )
@@ -374,56 +380,60 @@ class Device:
             self.reals.begin(memory.regions)
         if self.options.witness is not None:
             self.options.witness.begins(program, memory.regions)
-        computed, passing, ran = {}, None, False
+        computed_words, traced_launch, ran = {}, None, False
         if self.origins is not None:
-            computed = self.origins.begin(memory.regions)
-            self.origins.steps.append((launch.name, grid, *map(_chosen, values)))
-            if self.origins.reads or self.origins.tells(computed):
-                from bitverdict.harness.emulator.passed_words import Launched
+            computed_words = self.origins.begin(memory.regions)
+            self.origins.steps.append((launch.name, grid, *map(_host_choice, values)))
+            if self.origins.reads or self.origins.tells(computed_words):
+                from bitverdict.harness.emulator.passed_words import TracedLaunch
 
-                passing = Launched(self.origins, launch.name, memory.regions, values, launch.program)
-        resident = self._residency(ready, metadata, prod(grid))
-        programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(ready.entry(m, *arguments)))
+                traced_launch = TracedLaunch(self.origins, launch.name, memory.regions, values, launch.program)
+        resident = self._residency(translation, metadata, prod(grid))
+        programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(translation.entry(m, *arguments)))
         context.cancel = programs.cancel
         try:
             with np.errstate(all="ignore"):
-                launch.one_by_one = self._batched(context, ready, arguments)
-                if not launch.one_by_one:
+                launch.serial_reason = self._run_batched(context, translation, arguments)
+                if not launch.serial_reason:
                     self.schedule.order(prod(grid))  # drawn, as ever: what is drawn next is what it was
                 else:
-                    self._run_programs(programs, ready.facts, prod(grid))
-                    ready.unbatched = ready.unbatched or launch.one_by_one.removeprefix(FEW)  # or each launch tries in vain
+                    self._run_programs(programs, translation.facts, prod(grid))
+                    translation.no_batch_reason = translation.no_batch_reason or launch.serial_reason.removeprefix(
+                        FEW_PROGRAMS
+                    )  # or each launch tries in vain
             for false in context.false_hints.values():
                 told = Advice.FALSE_HINT_HARMLESS if false.relied_on else Advice.FALSE_HINT
-                self._advice.add(Note(told, false.location, (false.said,)))
+                self._advice.add(Note(told, false.location, (false.sentence,)))
             ran = True
         except EmulatedFault as fault:
             cta = programs.current
-            found = _read_by(fault, ready.running(fault)) if fault.details.pop(READ_BY, False) else fault
-            if not found.location and (running := ready.running(fault)) is not None:
-                found.location = running.location
-                found.details.setdefault("operation", running.brief)
-            blame(found, language_of(program))
-            cta.state.timeline.add(cta.state.steps, cta.state.agent.name, found.outcome, found.location, "found here")
-            for name, value in cta.report(found.location, found.details.get("other location", "")).items():
-                found.details.setdefault(name, value)
-            if found is fault:
+            located_fault = _read_by(fault, translation.operation_at_error(fault)) if fault.details.pop(READ_BY, False) else fault
+            if not located_fault.location and (running := translation.operation_at_error(fault)) is not None:
+                located_fault.location = running.location
+                located_fault.details.setdefault("operation", running.brief)
+            blame(located_fault, language_of(program))
+            cta.state.timeline.add(
+                cta.state.steps, cta.state.agent.name, located_fault.outcome, located_fault.location, "found here"
+            )
+            for name, value in cta.report(located_fault.location, located_fault.details.get("other location", "")).items():
+                located_fault.details.setdefault(name, value)
+            if located_fault is fault:
                 raise
-            raise found from None
+            raise located_fault from None
         finally:
-            launch.operations = ready.counts(context.runs)
-            if self.options.edited is not None:
-                self.options.edited.ended(ready, context.runs, arguments)
+            launch.operations = translation.counts(context.runs)
+            if self.options.edited_programs is not None:
+                self.options.edited_programs.count_run(translation, context.runs, arguments)
             launch.timeline = programs.current.state.timeline.lines()
             self._advice |= context.notes
             self._hangs |= context.reals.hangs
-            self._taken |= {region.base for region in memory.regions if region.taken}
+            self._taken |= {region.base for region in memory.regions if region.is_loaded}
             if self.origins is not None:
-                self.origins.end(launch.name, memory.regions, computed)
-                if passing is not None:
-                    passing.settle(self._repeated(launch, program, metadata, grid, names) if ran else None)
+                self.origins.end(launch.name, memory.regions, computed_words)
+                if traced_launch is not None:
+                    traced_launch.settle(self._repeat_launch(launch, program, metadata, grid, names) if ran else None)
             if self.options.real_values is not None:
-                self.reals.end(memory.regions, lost=context.reals.lost)
+                self.reals.end(memory.regions, lost=context.reals.is_lost)
         if self.options.witness is not None:
             self.options.witness.ends(launch, memory.regions, self.enclosed)
 
@@ -434,16 +444,16 @@ class Device:
             return RecordedMemory(whole, self.options.recorder)
         return GlobalMemory(whole) if self.unwritten is None else FollowedMemory(whole, self.unwritten)
 
-    def _repeated(
+    def _repeat_launch(
         self, launch: Launch, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str]
     ) -> Callable[[Sequence[Any]], None]:
         """What executes the `launch` again with other values of its arguments, and leaves no trace of it but memory."""
-        options = replace(self.options, provenance=False, allocated=None, real_values=None, recorder=None, witness=None)
+        options = replace(self.options, provenance=False, list_allocations=None, real_values=None, recorder=None, witness=None)
         twin = Device(self.arch, f"eager on {self.multiprocessors}", options)
         twin.reachable, twin.step_limit = self.reachable, max(sum(launch.operations.values()), 1)
         return lambda values: twin.run(program, metadata, grid, names, values)
 
-    def _scalars(self, ready: Translated, floats: dict[int, float]) -> dict[int, Real]:
+    def _scalars(self, ready: TranslatedProgram, floats: dict[int, float]) -> dict[int, Real]:
         """The Reals of the float arguments of a launch, by place."""
         if self.options.real_values is None:
             return {}
@@ -452,16 +462,16 @@ class Device:
             for place, value in floats.items()
         }
 
-    def _batched(self, context: LaunchContext, ready: Translated, arguments: Sequence[Any]) -> str:
+    def _run_batched(self, context: LaunchContext, translation: TranslatedProgram, arguments: Sequence[Any]) -> str:
         """Run the programs of a launch several at once. Why they are to run one by one, where they are, and none has run."""
         if not self.options.batches or self.options.recorder is not None:
-            return FEW
-        if ready.unbatched:
-            return ready.unbatched
+            return FEW_PROGRAMS
+        if translation.no_batch_reason:
+            return translation.no_batch_reason
         followed = [each for each in (context.reals, self.unwritten) if each is not None]
         for each in followed:
             each.begin()
-        why = run_in_batches(context, ready.batch, arguments, ready.widest)
+        why = run_in_batches(context, translation.batch, arguments, translation.widest)
         for each in followed:
             each.end(kept=not why)
         return why
@@ -469,36 +479,36 @@ class Device:
     def _run_programs(self, programs: Programs, facts: ProgramFacts, count: int) -> None:
         """Each of `count` programs by itself where none can wait for another or choose by what an atomic finds, else turn by turn.
         Those beyond what runs at the same time begin in the order of their numbers."""
-        if not facts.polling and not (facts.chooses and self.schedule.draw is not None):
+        if not facts.polling_operations and not (facts.chooses and self.schedule.draw is not None):
             programs.run_in_turn(self.schedule.order(count))
-        elif count > programs.resident.together:
+        elif count > programs.resident.concurrent_programs:
             programs.run_together(range(count))
         else:
             programs.run_together(self.schedule.order(count))
 
-    def _residency(self, ready: Translated, metadata: Any, count: int) -> Residency:
+    def _residency(self, translation: TranslatedProgram, metadata: Any, count: int) -> Residency:
         """How many programs are resident together. By the registers of the machine code where `count` programs wait for one another
         and are more than there may be by the most registers that a thread can take."""
-        program = ready.program
+        program = translation.program
         warps = program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4))
 
-        def held(registers: Registers) -> Residency:
+        def residency_with(registers: Registers) -> Residency:
             shared, columns = program.integer("ttg.shared"), program.integer("ttg.tensor_memory_size")
             ctas = program.integer("ttg.num-ctas", 1)  # of a cluster, each on a multiprocessor of its own
             return residency(
                 self.arch, max(self.multiprocessors // ctas, 1), shared=shared, warps=warps, columns=columns, registers=registers
             )
 
-        found = held(most_registers(warps, limit_of(metadata, program.attributes.get("ttg.maxnreg"))))
-        if not ready.facts.polling or count <= found.programs or self.architecture.backend == "hip":
-            return found
+        estimate = residency_with(most_registers(warps, limit_of(metadata, program.attributes.get("ttg.maxnreg"))))
+        if not translation.facts.polling_operations or count <= estimate.programs or self.architecture.backend == "hip":
+            return estimate
         with suppress(NotAssembled):  # a program that was edited may be no program of the compiler's
             taken = registers(program.text, self.capability, fused=bool(metadata.enable_fp_fusion))
-            return held(Registers(taken, "by the machine code"))
-        return found
+            return residency_with(Registers(taken, "by the machine code"))
+        return estimate
 
 
-def _chosen(value: Any) -> Any:
+def _host_choice(value: Any) -> Any:
     """What of an argument of a launch its host has chosen: a number, or a place in a tensor and its sizes."""
     if hasattr(value, "data_ptr") and hasattr(value, "stride"):
         return value.storage_offset(), tuple(value.shape), tuple(value.stride())

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from bitverdict.harness.model.paths import state_directory
 
-VARIABLE, OFF = "HARNESS_TRANSLATIONS", "off"
+VARIABLE, OFF_VALUE = "HARNESS_TRANSLATIONS", "off"
 MOST_BYTES = 256 << 20
 _LOWERED_TO = 0.75  # of MOST_BYTES, when entries are removed
 _WRITES_A_LOOK = 64  # of one process, between two looks at the size of the whole
 _USED_AGAIN = 3600.0  # seconds after which a use is noted in the file's time
-_ABANDONED = 3600.0  # seconds after which a file that was never renamed is removed
+_ABANDONED_SECONDS = 3600.0  # seconds after which a file that was never renamed is removed
 _PART, _HEAD = ".part", hashlib.sha256().digest_size
 _writes = 0  # of this process
 
@@ -30,7 +30,7 @@ _writes = 0  # of this process
 def place() -> Path | None:
     """The directory of the entries; None where `HARNESS_TRANSLATIONS` is "off". Not created here."""
     told = os.environ.get(VARIABLE, "")
-    if told == OFF:
+    if told == OFF_VALUE:
         return None
     return Path(told) if told else state_directory() / "translations"
 
@@ -45,19 +45,19 @@ def key_of(*parts: str) -> str:
     return digest.hexdigest()
 
 
-def found(key: str) -> bytes | None:
+def read_entry(key: str) -> bytes | None:
     """The entry `key`; None where there is none, or none that is whole."""
     if (directory := place()) is None:
         return None
     path = directory / key
     try:
-        kept = path.read_bytes()
+        content = path.read_bytes()
         if time.time() - path.stat().st_mtime > _USED_AGAIN:
             os.utime(path)
     except OSError:
         return None
-    value = kept[_HEAD:]
-    return value if hashlib.sha256(value).digest() == kept[:_HEAD] else None
+    value = content[_HEAD:]
+    return value if hashlib.sha256(value).digest() == content[:_HEAD] else None
 
 
 def keep(key: str, value: bytes) -> None:
@@ -84,29 +84,29 @@ def keep(key: str, value: bytes) -> None:
     _writes += 1
 
 
-def bound(directory: Path, most: int | None = None) -> None:
+def bound(directory: Path, most_bytes: int | None = None) -> None:
     """Remove the entries that were not used for longest where all together are more than `most` bytes (`MOST_BYTES`), and what
     was never renamed."""
-    most = MOST_BYTES if most is None else most
-    entries, now = [], time.time()
+    most_bytes = MOST_BYTES if most_bytes is None else most_bytes
+    entries, current_time = [], time.time()
     with suppress(OSError):
-        for each in os.scandir(directory):
+        for entry in os.scandir(directory):
             with suppress(OSError):  # another process removed it
-                facts = each.stat()
-                if each.name.endswith(_PART):
-                    if now - facts.st_mtime > _ABANDONED:
-                        os.unlink(each.path)
-                elif not each.name.startswith("."):
-                    entries.append((facts.st_mtime_ns, facts.st_size, each.path))
+                facts = entry.stat()
+                if entry.name.endswith(_PART):
+                    if current_time - facts.st_mtime > _ABANDONED_SECONDS:
+                        os.unlink(entry.path)
+                elif not entry.name.startswith("."):
+                    entries.append((facts.st_mtime_ns, facts.st_size, entry.path))
     total = sum(size for _, size, _ in entries)
-    if total <= most:
+    if total <= most_bytes:
         return
     for _, size, path in sorted(entries):
-        if total <= _LOWERED_TO * most:
+        if total <= _LOWERED_TO * most_bytes:
             return
         with suppress(OSError):
             os.unlink(path)
         total -= size
 
 
-__all__ = ["OFF", "VARIABLE", "bound", "found", "keep", "key_of", "place"]
+__all__ = ["OFF_VALUE", "VARIABLE", "bound", "keep", "key_of", "place", "read_entry"]

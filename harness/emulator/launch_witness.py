@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 class LaunchWitness(Protocol):
     """Its methods are called in this order, once a launch; `begins` only where something is to be executed."""
 
-    def asked(self, source: Any, metadata: Any, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+    def requests_launch(self, source: Any, metadata: Any, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
         """Triton launches the compiled kernel `source` (its own record) with `values`, one for each parameter of the signature."""
 
     def begins(self, program: bytes, regions: Sequence[Region]) -> None:

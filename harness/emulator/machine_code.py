@@ -21,22 +21,22 @@ def cubin_resources(cubin: bytes) -> tuple[int, int]:
 
     store = Path(knobs.cache.dir) / "bitverdict_resources.json"
     digest = hashlib.sha256(cubin).hexdigest()
-    known = json.loads(store.read_text()) if store.is_file() else {}
-    if digest not in known:
+    resources_by_digest = json.loads(store.read_text()) if store.is_file() else {}
+    if digest not in resources_by_digest:
         with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
             file.write(cubin)
             file.flush()
-            asked = subprocess.run(
+            cuobjdump_run = subprocess.run(
                 [knobs.nvidia.cuobjdump.path, "-res-usage", file.name], capture_output=True, text=True, check=True
             )
-        found = re.search(r"REG:(\d+).*STACK:(\d+).*LOCAL:(\d+)", asked.stdout)
+        found = re.search(r"REG:(\d+).*STACK:(\d+).*LOCAL:(\d+)", cuobjdump_run.stdout)
         if found is None:
             raise RuntimeError(
-                f"cuobjdump -res-usage says nothing of registers: {asked.stdout[:200]!r}; this Triton has another cuobjdump"
+                f"cuobjdump -res-usage says nothing of registers: {cuobjdump_run.stdout[:200]!r}; this Triton has another cuobjdump"
             )
-        known[digest] = [int(found[1]), int(found[2]) + int(found[3])]
-        _replace(store, json.dumps(known))
-    registers, stack = known[digest]
+        resources_by_digest[digest] = [int(found[1]), int(found[2]) + int(found[3])]
+        _replace(store, json.dumps(resources_by_digest))
+    registers, stack = resources_by_digest[digest]
     return registers, stack
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from bitverdict.harness.emulator.faults import NotModelled
-from bitverdict.harness.emulator.mlir_types import Type, closing, parse_type, split_top
+from bitverdict.harness.emulator.mlir_types import Type, closing_position, parse_type, split_top
 
 
 @dataclass(eq=False)
@@ -65,33 +65,33 @@ class Operation:
 
     def string(self, name: str) -> str:
         """String attribute `name`, empty when it is absent."""
-        return unescaped(self.attributes.get(name, '""')[1:-1])
+        return unescape(self.attributes.get(name, '""')[1:-1])
 
     def flag(self, name: str) -> bool:
         return self.attributes.get(name, "false") != "false"
 
-    def named(self, *names: str) -> dict[str, list[str]]:
+    def operands_by_name(self, *names: str) -> dict[str, list[str]]:
         """Operands by name: one name for each group that `operandSegmentSizes` counts, or for each operand where there is none. A
         name that ends in "?" is of at most one operand, in "*" of any number; without groups one name may. NotModelled where the
         operation has other groups or operands: nothing is taken for something else."""
         if "operandSegmentSizes" in self.attributes:
-            sizes, counted = self.integers("operandSegmentSizes"), "operand groups"
+            sizes, group_kind = self.integers("operandSegmentSizes"), "operand groups"
         else:
-            spare, counted = len(self.operands) - sum(name[-1] not in "?*" for name in names), "operands"
+            spare, group_kind = len(self.operands) - sum(name[-1] not in "?*" for name in names), "operands"
             sizes = [1 if name[-1] not in "?*" else spare for name in names]
             if sum(sizes) != len(self.operands):
                 sizes = [1] * len(self.operands)
         bounds = {"?": range(2), "*": range(len(self.operands) + 1)}
         fits = len(sizes) == len(names) and sum(sizes) == len(self.operands)
         if not fits or any(size not in bounds.get(name[-1], (1,)) for name, size in zip(names, sizes)):
-            raise NotModelled(self, f"with {counted} {sizes}, where it is known with {', '.join(names) or 'none'}")
+            raise NotModelled(self, f"with {group_kind} {sizes}, where it is known with {', '.join(names) or 'none'}")
         groups, at = {}, 0
         for name, size in zip(names, sizes):
             groups[name.rstrip("?*")] = self.operands[at : at + size]
             at += size
         return groups
 
-    def handed(self) -> list[list[str]]:
+    def branch_operands(self) -> list[list[str]]:
         """For each successor of a branch the values that it is given. NotModelled where it is neither `cf.br` nor `cf.cond_br`."""
         if not self.successors:
             return []
@@ -99,7 +99,7 @@ class Operation:
             return [self.operands]
         if self.name != "cf.cond_br":
             raise NotModelled(self)
-        groups = self.named("condition", "true*", "false*")
+        groups = self.operands_by_name("condition", "true*", "false*")
         return [groups["true"], groups["false"]]
 
     @cached_property
@@ -124,7 +124,7 @@ class Function:
     name: str
     public: bool
     blocks: list[Block]
-    told: list[dict[str, str]] = field(default_factory=list)  # attributes of each argument; empty where none has any
+    argument_attributes: list[dict[str, str]] = field(default_factory=list)  # attributes of each argument; empty where none has any
 
 
 @dataclass(eq=False)
@@ -205,24 +205,24 @@ class _Locations:
             return self.resolve(text[4:-1])
         if text.startswith("callsite("):
             callee, _, caller = text[len("callsite(") : -1].partition(" at ")
-            found = self.resolve(callee)
-            return found if found[1] else self.resolve(caller)
+            location = self.resolve(callee)
+            return location if location[1] else self.resolve(caller)
         if plain := re.match(r'"([^"]*)":(\d+):\d+', text):
             return f"{plain[1]}:{plain[2]}", "/triton/" not in plain[1]
         if named := re.match(r'"[^"]*"\((.*)\)$', text):
             return self.resolve(named[1])
         if fused := re.match(r"fused(?:<.*?>)?\[(.*)\]$", text):
-            return next((found for part in split_top(fused[1]) if (found := self.resolve(part))[1]), ("", False))
+            return next((location for part in split_top(fused[1]) if (location := self.resolve(part))[1]), ("", False))
         return "", False
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """`text` as MLIR writes it between quotes: printable, without a quote."""
     plain = (chr(byte) if 0x20 <= byte < 0x7F and byte != 0x22 else f"\\{byte:02X}" for byte in os.fsencode(text))
     return "".join("\\\\" if each == "\\" else each for each in plain)
 
 
-def unescaped(text: str) -> str:
+def unescape(text: str) -> str:
     """What MLIR wrote as `text` between quotes."""
     if "\\" not in text:
         return text
@@ -263,7 +263,7 @@ class _Reader:
         rest = line[found.end() :]
         attributes: dict[str, str] = {}
         if rest.startswith(" <{"):
-            end = closing(rest, 1)
+            end = closing_position(rest, 1)
             attributes |= _attributes(rest[3 : end - 2])
             rest = rest[end:]
         regions = []
@@ -275,7 +275,7 @@ class _Reader:
                 rest = rest[1:]
                 break
         if rest.startswith(" {"):
-            end = closing(rest, 1)
+            end = closing_position(rest, 1)
             more = _attributes(rest[2 : end - 1])
             if twice := attributes.keys() & more.keys():
                 raise ValueError(f"line {number + 1} of the tile program says {min(twice)} twice")
@@ -284,7 +284,7 @@ class _Reader:
         if not rest.startswith(" : "):
             raise ValueError(f"line {self.at} of the tile program has no types: {line.strip()[:120]}")
         rest, _, place = rest[3:].rpartition(" loc(")
-        end = closing(rest, 0)
+        end = closing_position(rest, 0)
         inputs = split_top(rest[1 : end - 1])
         outputs_text = rest[end:].removeprefix(" -> ").strip()
         outputs = split_top(outputs_text[1:-1]) if outputs_text.startswith("(") else [outputs_text]
@@ -302,7 +302,7 @@ class _Reader:
             inputs,
             outputs,
             [s.strip() for s in (successors or "").split(",") if s.strip()],
-            unescaped(self.locations.resolve(place[:-1])[0]),
+            unescape(self.locations.resolve(place[:-1])[0]),
             line.strip(),
             regions,
             number,
@@ -325,7 +325,7 @@ class _Reader:
                 label, _, rest = line.partition("(") if re.match(r"\^\w+\(", line) else (line.split(":")[0], "", "")
                 arguments = []
                 if rest:
-                    inside = line[len(label) + 1 : closing(line, len(label)) - 1]
+                    inside = line[len(label) + 1 : closing_position(line, len(label)) - 1]
                     for part in split_top(inside):
                         value, _, typed = part.partition(": ")
                         arguments.append((value, re.sub(r" loc\(.*\)$", "", typed)))
@@ -335,14 +335,14 @@ class _Reader:
 
 
 def _attributes(text: str) -> dict[str, str]:
-    found = {}
+    attributes = {}
     for part in split_top(text):
         name, _, value = part.partition(" = ")
         key = name.strip().strip('"')
-        if key in found:
+        if key in attributes:
             raise ValueError(f"the attribute {key[:80]} is said twice in {text[:120]}")
-        found[key] = value.strip()
-    return found
+        attributes[key] = value.strip()
+    return attributes
 
 
 def parse_program(text: str) -> Program:

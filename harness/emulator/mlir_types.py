@@ -88,7 +88,7 @@ def element_dtype(element: str) -> np.dtype:
 _SPACE = r'(?:, (?:\d+|"\w+"))?'  # of a pointer: a number, or "constant" where the author promised to write nothing there
 _POINTER = re.compile(rf"!tt\.ptr<(\w+){_SPACE}>$")
 _POINTERS = re.compile(rf"!tt\.ptr<!tt\.ptr<.*>{_SPACE}>$")  # what it points to is an address
-_SHAPED = re.compile(rf"((?:\d+x)*)(!tt\.ptr<.*{_SPACE}>|\w+)$")
+_SHAPED_TYPE = re.compile(rf"((?:\d+x)*)(!tt\.ptr<.*{_SPACE}>|\w+)$")
 
 
 @cache
@@ -105,10 +105,10 @@ def parse_type(text: str) -> Type | None:
         return Type(text, "token")
     if text.startswith(("tensor<", "!ttg.memdesc<")):
         parts = split_top(text[text.index("<") + 1 : -1])
-        shaped = _shaped(parts[0])
-        if shaped is None:
+        shaped_type = _parse_shape(parts[0])
+        if shaped_type is None:
             return None
-        shape, element, pointers = shaped
+        shape, element, pointers = shaped_type
         if text.startswith("tensor<"):
             return Type(text, "tensor", element, pointers, shape, ", ".join(parts[1:]))
         space = "tensor" if "tensor_memory" in parts[2] else "shared"
@@ -119,22 +119,22 @@ def parse_type(text: str) -> Type | None:
         inner = parts[0]
         if inner.startswith("tensor<"):
             inner = split_top(inner[len("tensor<") : -1])[0]
-        shaped = _shaped(re.sub(r"x[su](i\d+)$", r"x\1", inner))  # a descriptor's integers have a sign, a tensor's none
-        if shaped is None:
+        shaped_type = _parse_shape(re.sub(r"x[su](i\d+)$", r"x\1", inner))  # a descriptor's integers have a sign, a tensor's none
+        if shaped_type is None:
             return None
-        return Type(text, "desc", shaped[1], False, shaped[0], ", ".join(parts[1:]))
+        return Type(text, "desc", shaped_type[1], False, shaped_type[0], ", ".join(parts[1:]))
     return None
 
 
-def _shaped(text: str) -> tuple[tuple[int, ...], str, bool] | None:
-    found = _SHAPED.match(text)
-    if not found:
+def _parse_shape(text: str) -> tuple[tuple[int, ...], str, bool] | None:
+    match = _SHAPED_TYPE.match(text)
+    if not match:
         return None
-    shape = tuple(int(n) for n in found[1].split("x")[:-1])
-    if found[2].startswith("!tt.ptr<"):
-        pointer = parse_type(found[2])
+    shape = tuple(int(n) for n in match[1].split("x")[:-1])
+    if match[2].startswith("!tt.ptr<"):
+        pointer = parse_type(match[2])
         return (shape, pointer.element, True) if pointer else None
-    return (shape, found[2], False) if found[2] in ELEMENTS else None
+    return (shape, match[2], False) if match[2] in ELEMENTS else None
 
 
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<>(){}\[\],]')
@@ -143,28 +143,28 @@ _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"|->|[<>(){}\[\],]')
 def split_top(text: str) -> list[str]:
     """`text` split at the commas outside all brackets and strings, each part stripped; [] for blank text."""
     parts, depth, start = [], 0, 0
-    for found in _BRACKET.finditer(text):
-        mark = found[0]
+    for bracket in _BRACKET.finditer(text):
+        mark = bracket[0]
         if mark in "<({[":
             depth += 1
         elif mark in ">)}]":
             depth -= 1
         elif mark == "," and depth == 0:
-            parts.append(text[start : found.start()].strip())
-            start = found.end()
+            parts.append(text[start : bracket.start()].strip())
+            start = bracket.end()
     rest = text[start:].strip()
     return [*parts, rest] if rest or parts else []
 
 
-def closing(text: str, opening: int) -> int:
+def closing_position(text: str, start: int) -> int:
     """Position just after the bracket that closes the one at `opening`."""
     depth = 0
-    for found in _BRACKET.finditer(text, opening):
-        mark = found[0]
+    for bracket in _BRACKET.finditer(text, start):
+        mark = bracket[0]
         if mark in "<({[":
             depth += 1
         elif mark in ">)}]":
             depth -= 1
             if depth == 0:
-                return found.end()
-    raise ValueError(f"no closing bracket for {text[opening : opening + 40]!r}")
+                return bracket.end()
+    raise ValueError(f"no closing bracket for {text[start : start + 40]!r}")

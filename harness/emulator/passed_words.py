@@ -26,8 +26,17 @@ import torch
 from bitverdict.harness.emulator.access_types import AccessTypes
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.global_memory import BY_KERNEL
-from bitverdict.harness.emulator.memory.provenance import BLIND, COMPUTED, FILLED, KERNEL, UNWRITTEN, Kind, Origin, Provenance
-from bitverdict.harness.emulator.restored_words import restored, steered
+from bitverdict.harness.emulator.memory.provenance import (
+    BLIND,
+    CONSTANT_FILL,
+    KERNEL,
+    LOWEST_COMPUTED,
+    UNWRITTEN,
+    Kind,
+    Origin,
+    Provenance,
+)
+from bitverdict.harness.emulator.restored_words import find_restored, find_steered
 from bitverdict.harness.emulator.tracked_words import (
     RESOLUTION,
     TURNS,
@@ -38,14 +47,14 @@ from bitverdict.harness.emulator.tracked_words import (
     drawn,
     entropy,
     is_integer,
-    mixed,
+    mix_hashes,
 )
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
 
 
-class Launched:
+class TracedLaunch:
     """One launch that may pass words on: made before it runs, settled when it has."""
 
     def __init__(
@@ -53,9 +62,9 @@ class Launched:
     ) -> None:
         self.types = AccessTypes(program)
         self.provenance, self.kernel, self.regions, self.values = provenance, kernel, regions, values
-        self.held = [provenance.known(region.keep) for region in regions]
+        self.held = [provenance.memory_of(region.keep) for region in regions]
         self.scalars = [place for place, value in enumerate(values) if isinstance(value, float)] if provenance.reads else []
-        if self.scalars or provenance.steers or any(held.numbers.max(initial=0) >= COMPUTED for held in self.held):
+        if self.scalars or provenance.steers or any(held.numbers.max(initial=0) >= LOWEST_COMPUTED for held in self.held):
             self.before = [region.raw.copy() for region in regions]
             self.numbers = [held.numbers.copy() for held in self.held]
         else:
@@ -63,31 +72,31 @@ class Launched:
         for region in regions:
             region.origins = np.zeros(region.raw.size, np.uint8)  # of what this launch stores alone
 
-    def settle(self, again: Callable[[Sequence[Any]], None] | None) -> None:
+    def settle(self, rerun: Callable[[Sequence[Any]], None] | None) -> None:
         """The launch has run: give what it stored an origin. `again` executes it with other float arguments; None: it failed, and
         what it stored is the kernel's."""
-        given = self.computed()
-        stored = [region.origins for region in self.regions]
-        for region, held, fresh in zip(self.regions, self.held, stored, strict=True):
+        given_words = self.computed_words()
+        stored_origins = [region.origins for region in self.regions]
+        for region, held, fresh in zip(self.regions, self.held, stored_origins, strict=True):
             assert fresh is not None
             np.copyto(held.numbers, np.uint8(KERNEL), where=fresh != 0)
             region.origins = held.numbers
-        if again is None:
+        if rerun is None:
             return
-        if self.provenance.reads and not any(region.taken for region in self.regions):
-            self._constants(stored)
+        if self.provenance.reads and not any(region.is_loaded for region in self.regions):
+            self._constants(stored_origins)
             return
-        if not given and not self.provenance.steers:
+        if not given_words and not self.provenance.steers:
             return
         after = [region.raw.copy() for region in self.regions]
         asks: list[Callable[[list[Words]], list[Words]]] = []
-        for choice in self._choices(given):
-            asks += [partial(self._passed, choice, again=again), partial(restored, self, choice, again=again)]
+        for choice in self._choices(given_words):
+            asks += [partial(self._passed_words, choice, rerun=rerun), partial(find_restored, self, choice, again=rerun)]
         if self.provenance.steers:
-            asks.append(partial(steered, self, again=again))
+            asks.append(partial(find_steered, self, rerun=rerun))
         for ask in asks:
             try:
-                if left := self._stored(stored):
+                if left := self._stored_words(stored_origins):
                     self._mark(ask(left))
             finally:
                 for region, raw in zip(self.regions, after, strict=True):
@@ -107,90 +116,98 @@ class Launched:
         for words in found:
             assert words.region is not None
             held = self.held[self.regions.index(words.region)]
-            as_bytes(held.numbers, words.first, words.dtype)[words.places] = words.numbers[:, None]
+            as_bytes(held.numbers, words.first_byte, words.dtype)[words.places] = words.numbers[:, None]
 
     def operands(self) -> list[Words]:
         """The floats that the launch was given and that neither torch nor the host computed, constants left out."""
-        return [each for each in self.loaded() if each.dtype.is_floating_point]
+        return [each for each in self.loaded_words() if each.dtype.is_floating_point]
 
-    def loaded(self) -> list[Words]:
+    def loaded_words(self) -> list[Words]:
         """What the launch was given, and may have loaded, that neither torch nor the host computed, constants left out."""
-        found = []
+        words = []
         for region, held, before in zip(self.regions, self.held, self.numbers, strict=True):
-            for dtype, first in self.types.of(region, held) if region.taken else ():
+            for dtype, first in self.types.types_of(region, held) if region.is_loaded else ():
                 numbers = as_bytes(before, first, dtype).max(-1, initial=0)
-                places = np.flatnonzero((numbers < BLIND) & (numbers != UNWRITTEN) & (numbers != FILLED))
+                places = np.flatnonzero((numbers < BLIND) & (numbers != UNWRITTEN) & (numbers != CONSTANT_FILL))
                 if places.size:
-                    found.append(Words(region, dtype, first, places, numbers[places]))
-        return found
+                    words.append(Words(region, dtype, first, places, numbers[places]))
+        return words
 
-    def computed(self) -> list[Words]:
+    def computed_words(self) -> list[Words]:
         """What the launch was given that torch or the host computed; float arguments too, once the host has read memory. Blind
         words too, where others may say which of them to take: a table of all words."""
-        found = []
+        words = []
         for region, held in zip(self.regions, self.held, strict=True):
-            if not region.taken or held.numbers.max(initial=0) < BLIND:
+            if not region.is_loaded or held.numbers.max(initial=0) < BLIND:
                 continue
-            for dtype, first in self.types.of(region, held):
+            for dtype, first in self.types.types_of(region, held):
                 numbers = as_bytes(held.numbers, first, dtype).max(-1, initial=0)
                 if (places := np.flatnonzero(numbers >= BLIND)).size:
-                    found.append(Words(region, dtype, first, places, numbers[places]))
-        if not self.scalars and all((each.numbers < COMPUTED).all() for each in found):
+                    words.append(Words(region, dtype, first, places, numbers[places]))
+        if not self.scalars and all((each.numbers < LOWEST_COMPUTED).all() for each in words):
             return []
         if self.scalars:
             number = self.provenance.number(Origin(Kind.HOST, f"float argument of {self.kernel}, after a read by the host"))
             places = np.array(self.scalars, np.int64)
-            found.append(Words(None, torch.float64, 0, places, np.full(places.size, number, np.uint8)))
-        return found
+            words.append(Words(None, torch.float64, 0, places, np.full(places.size, number, np.uint8)))
+        return words
 
-    def _stored(self, stored: Sequence[np.ndarray | None]) -> list[Words]:
-        found = []
+    def _stored_words(self, stored: Sequence[np.ndarray | None]) -> list[Words]:
+        words = []
         for region, held, fresh in zip(self.regions, self.held, stored, strict=True):
             assert fresh is not None
-            for dtype, first in self.types.of(region, held):
+            for dtype, first in self.types.types_of(region, held):
                 of_a_kernel = BY_KERNEL[dtype.itemsize]
                 mine = as_words(held.numbers, first, dtype) == of_a_kernel
                 places = np.flatnonzero(mine & (as_words(fresh, first, dtype) == of_a_kernel))
                 if places.size:
-                    found.append(Words(region, dtype, first, places, np.full(places.size, KERNEL, np.uint8)))
-        return found
+                    words.append(Words(region, dtype, first, places, np.full(places.size, KERNEL, np.uint8)))
+        return words
 
     def _constants(self, stored: Sequence[np.ndarray | None]) -> None:
         """A launch that loads nothing, after the host has read memory: what it stores and is not zero are constants of its own."""
         number = self.provenance.number(Origin(Kind.HOST, f"constants of {self.kernel}, after a read by the host"))
-        for words in self._stored(stored):
+        for words in self._stored_words(stored):
             assert words.region is not None
             places = words.places[words.bits(words.region.raw) != 0]
             held = self.held[self.regions.index(words.region)]
-            as_bytes(held.numbers, words.first, words.dtype)[places] = number
+            as_bytes(held.numbers, words.first_byte, words.dtype)[places] = number
 
-    def _passed(self, given: list[Words], stored: list[Words], again: Callable[[Sequence[Any]], None]) -> list[Words]:
+    def _passed_words(
+        self, given_words: list[Words], stored_words: list[Words], rerun: Callable[[Sequence[Any]], None]
+    ) -> list[Words]:
         """Of what was `stored` what is passed on of the `given`, with the origins of that."""
-        stored = [each.only(bits != 0) for each, bits in zip(stored, self._now(stored), strict=True)]  # 0 is often equal by chance
-        search = _Search(given, stored)
-        search.look([self._bits(each, self.before, self.values) for each in given], self._now(stored))
-        generator, kept = np.random.default_rng(0), set[int]()
-        integers = {number for number, each in enumerate(given) if is_integer(each.dtype)}
+        stored_words = [
+            item.only(bits != 0) for item, bits in zip(stored_words, self._current_bits(stored_words), strict=True)
+        ]  # 0 is often equal by chance
+        search = _Search(given_words, stored_words)
+        search.look([self._bits(item, self.before, self.values) for item in given_words], self._current_bits(stored_words))
+        generator, kept_numbers = np.random.default_rng(0), set[int]()
+        integers = {number for number, item in enumerate(given_words) if is_integer(item.dtype)}
         while search.open:
-            bits = self._repeated(given, generator, again, search.launches, kept)
+            bits = self._repeat_launch(given_words, generator, rerun, search.launches, kept_numbers)
             if bits is not None:
-                search.look(bits, self._now(stored))
+                search.look(bits, self._current_bits(stored_words))
                 continue
-            if kept == integers:
+            if kept_numbers == integers:
                 break  # what cannot be repeated is not cleared
-            alone = {each for each in integers if self._repeated(given, generator, again, 1, {*range(len(given))} - {each}) is None}
-            kept = alone if alone - kept else integers  # by these the kernel finds addresses
-            search.drop(kept)
-        return search.found()
+            alone = {
+                item
+                for item in integers
+                if self._repeat_launch(given_words, generator, rerun, 1, {*range(len(given_words))} - {item}) is None
+            }
+            kept_numbers = alone if alone - kept_numbers else integers  # by these the kernel finds addresses
+            search.drop(kept_numbers)
+        return search.matches()
 
-    def _repeated(
-        self, given: list[Words], generator: np.random.Generator, again: Callable[[Sequence[Any]], None], turn: int, kept: set[int]
+    def _repeat_launch(
+        self, given: list[Words], generator: np.random.Generator, rerun: Callable[[Sequence[Any]], None], turn: int, kept: set[int]
     ) -> list[np.ndarray] | None:
         """The bits of what the launch was `given`, all drawn but those `kept`, in one more launch; None where it faults."""
         values = list(self.values)
-        bits = self._drawn(given, generator, values, turn, kept)
+        bits = self._draw_words(given, generator, values, turn, kept)
         try:
-            again(values)
+            rerun(values)
         except EmulatedFault:
             return None
         return bits
@@ -200,7 +217,7 @@ class Launched:
         for region, raw in zip(self.regions, self.before, strict=True):
             region.raw[:] = raw
 
-    def _now(self, words: list[Words]) -> list[np.ndarray]:
+    def _current_bits(self, words: list[Words]) -> list[np.ndarray]:
         return [each.bits(each.region.raw) for each in words if each.region is not None]
 
     def _bits(self, words: Words, raws: Sequence[np.ndarray], values: Sequence[Any]) -> np.ndarray:
@@ -208,39 +225,39 @@ class Launched:
             return np.array([values[place] for place in words.places.tolist()], np.float64).view(np.uint64)
         return words.bits(raws[self.regions.index(words.region)])
 
-    def _drawn(
-        self, given: list[Words], generator: np.random.Generator, values: list[Any], turn: int, kept: set[int]
+    def _draw_words(
+        self, given: list[Words], generator: np.random.Generator, values: list[Any], turn: int, kept_numbers: set[int]
     ) -> list[np.ndarray]:
         """Memory as before the launch, but for the words that it was `given`, which are drawn, where not `kept`: their bits."""
         self.rewind()
-        found = []
-        for number, each in enumerate(given):
-            if number in kept:
-                found.append(self._bits(each, self.before, values))
+        bit_arrays = []
+        for number, words in enumerate(given):
+            if number in kept_numbers:
+                bit_arrays.append(self._bits(words, self.before, values))
                 continue
-            bits = drawn(each.dtype, each.places.size, generator, turn)
-            if each.region is None:
-                for place, value in zip(each.places.tolist(), bits.view(np.float64).tolist(), strict=True):
+            bits = drawn(words.dtype, words.places.size, generator, turn)
+            if words.region is None:
+                for place, value in zip(words.places.tolist(), bits.view(np.float64).tolist(), strict=True):
                     values[place] = value
             else:
-                as_words(each.region.raw, each.first, each.dtype)[each.places] = bits
-            found.append(bits)
-        return found
+                as_words(words.region.raw, words.first_byte, words.dtype)[words.places] = bits
+            bit_arrays.append(bits)
+        return bit_arrays
 
 
 class _Search:
     """Stored words that were equal to a given one in each launch so far, by a hash of all the words of either."""
 
-    def __init__(self, given: list[Words], stored: list[Words]) -> None:
-        self.given, self.stored = given, stored
-        self.left = [np.arange(each.places.size) for each in stored]  # of each the words that are left
-        self.hashes = [np.zeros(each.places.size, np.uint64) for each in stored]
-        forms = [(number, each.dtype, how) for number, each in enumerate(given) for how in ("cast", "same bits")]
-        types = {each.dtype for each in stored}
-        self.of = {(number, dtype, how): np.zeros(given[number].places.size, np.uint64)
+    def __init__(self, given_words: list[Words], stored_words: list[Words]) -> None:
+        self.given, self.stored = given_words, stored_words
+        self.left = [np.arange(words.places.size) for words in stored_words]  # of each the words that are left
+        self.hashes = [np.zeros(words.places.size, np.uint64) for words in stored_words]
+        forms = [(number, words.dtype, how) for number, words in enumerate(given_words) for how in ("cast", "same bits")]
+        types = {words.dtype for words in stored_words}
+        self.of = {(number, dtype, how): np.zeros(given_words[number].places.size, np.uint64)
                    for number, own, how in forms for dtype in types
                    if how == "cast" or (own is not dtype and own.itemsize == dtype.itemsize)}  # fmt: skip
-        pairs = sum(each.places.size for each in given) * sum(each.places.size for each in stored)
+        pairs = sum(words.places.size for words in given_words) * sum(words.places.size for words in stored_words)
         self.chance = RESOLUTION + log2(max(pairs, 1))
         self.launches = 0
 
@@ -255,16 +272,16 @@ class _Search:
         self.of = {key: hashes for key, hashes in self.of.items() if key[0] not in given}
         self._sift()
 
-    def look(self, given: list[np.ndarray], stored: list[np.ndarray]) -> None:
+    def look(self, given: list[np.ndarray], stored_bits: list[np.ndarray]) -> None:
         """Take in the bits of one launch: what it was given, and what it stored."""
         for number, dtype, how in list(self.of):
             bits = cast(given[number], self.given[number].dtype, dtype) if how == "cast" else given[number]
             if bits is None:
                 del self.of[number, dtype, how]
                 continue
-            self.of[number, dtype, how] = mixed(self.of[number, dtype, how], bits)
-        for number, bits in enumerate(stored):
-            self.hashes[number] = mixed(self.hashes[number], bits[self.left[number]])
+            self.of[number, dtype, how] = mix_hashes(self.of[number, dtype, how], bits)
+        for number, bits in enumerate(stored_bits):
+            self.hashes[number] = mix_hashes(self.hashes[number], bits[self.left[number]])
         self.launches += 1
         self._sift()
 
@@ -274,18 +291,18 @@ class _Search:
             equal = np.isin(self.hashes[number], np.concatenate(like)) if like else np.zeros(self.left[number].size, np.bool_)
             self.left[number], self.hashes[number] = self.left[number][equal], self.hashes[number][equal]
 
-    def found(self) -> list[Words]:
+    def matches(self) -> list[Words]:
         """The words that are left, with the origins of those that they are equal to."""
-        return [self._named(number, each) for number, each in enumerate(self.stored) if self.left[number].size]
+        return [self._match_words(number, each) for number, each in enumerate(self.stored) if self.left[number].size]
 
-    def _named(self, number: int, each: Words) -> Words:
+    def _match_words(self, number: int, words: Words) -> Words:
         numbers = np.zeros(self.left[number].size, np.uint8)
         for (given, dtype, _), hashes in self.of.items():
-            if dtype is each.dtype and hashes.size:
+            if dtype is words.dtype and hashes.size:
                 order = np.argsort(hashes)
                 at = order[np.minimum(np.searchsorted(hashes[order], self.hashes[number]), hashes.size - 1)]
                 np.copyto(numbers, self.given[given].numbers[at], where=hashes[at] == self.hashes[number])
-        return Words(each.region, each.dtype, each.first, each.places[self.left[number]], numbers)
+        return Words(words.region, words.dtype, words.first_byte, words.places[self.left[number]], numbers)
 
 
-__all__ = ["Launched"]
+__all__ = ["TracedLaunch"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.memory.global_memory import GlobalMemory, Landing, Region
+from bitverdict.harness.emulator.memory.global_memory import BulkLanding, GlobalMemory, Region
 
 if TYPE_CHECKING:
     import torch
@@ -63,11 +63,11 @@ class Recorder:
     """Events by (launch, program), and the writers of each storage by the address it begins at."""
 
     events: dict[tuple[int, tuple[int, int, int]], list[Event]] = field(default_factory=dict)
-    dropped: dict[tuple[int, tuple[int, int, int]], int] = field(default_factory=dict)
+    dropped_events: dict[tuple[int, tuple[int, int, int]], int] = field(default_factory=dict)
     launches: list[str] = field(default_factory=list)
     writers: list[tuple[int, tuple[int, int, int]]] = field(default_factory=list)
     """(launch, program), by the number in `stored`, which counts from 1."""
-    stored: dict[int, np.ndarray] = field(default_factory=dict)
+    writer_maps: dict[int, np.ndarray] = field(default_factory=dict)
     """Where a storage begins -> (bytes,) int32, the number of the writer of each byte; 0: no kernel."""
     lines: dict[int, str] = field(default_factory=dict)
     """By its number the line at which a writer stored last."""
@@ -79,7 +79,7 @@ class Recorder:
         self.launches.append(name)
 
     @property
-    def last(self) -> tuple[int, tuple[int, int, int]] | None:
+    def last_program(self) -> tuple[int, tuple[int, int, int]] | None:
         """The program of which an event came last; None without any."""
         return next(reversed(self.events), None)
 
@@ -91,7 +91,7 @@ class Recorder:
         kept.append(event)
         if len(kept) > MOST_EVENTS:
             del kept[0]
-            self.dropped[key] = self.dropped.get(key, 0) + 1
+            self.dropped_events[key] = self.dropped_events.get(key, 0) + 1
         if len(self.events) > MOST_PROGRAMS + 1:
             del self.events[next(key for place, key in enumerate(self.events) if place == MOST_PROGRAMS // 2)]
 
@@ -119,27 +119,27 @@ class Recorder:
         """`agent` has stored, by `op`, the words of `size` bytes at `places` (their numbers) of `region`."""
         if region.raw.size > LARGEST:
             return
-        held = self.stored.get(region.base)
-        if held is None or held.size != region.raw.size:
-            held = self.stored[region.base] = np.zeros(region.raw.size, np.int32)
+        writer_map = self.writer_maps.get(region.base)
+        if writer_map is None or writer_map.size != region.raw.size:
+            writer_map = self.writer_maps[region.base] = np.zeros(region.raw.size, np.int32)
         key = len(self.launches) - 1, agent.place
         if key not in self._numbers:
             self.writers.append(key)
             self._numbers[key] = len(self.writers)
         number = self._numbers[key]
         self.lines[number] = op.location
-        held[: held.size // size * size].reshape(-1, size)[places] = number
+        writer_map[: writer_map.size // size * size].reshape(-1, size)[places] = number
 
     def writers_of(self, tensor: torch.Tensor) -> np.ndarray:
         """The number of the writer of each element of `tensor` (CPU), in its shape (int32); 0: no kernel, or not kept."""
         shape, size = tuple(tensor.shape), tensor.element_size()
-        held = self.stored.get(tensor.untyped_storage().data_ptr()) if tensor.numel() else None
+        held = self.writer_maps.get(tensor.untyped_storage().data_ptr()) if tensor.numel() else None
         if held is None:
             return np.zeros(shape, np.int32)
         strides = tuple(4 * size * stride for stride in tensor.stride())
         return np.ndarray(shape, np.int32, held, 4 * size * tensor.storage_offset(), strides).copy()
 
-    def told(self, key: tuple[int, tuple[int, int, int]] | None) -> dict[str, Any]:
+    def to_json(self, key: tuple[int, tuple[int, int, int]] | None) -> dict[str, Any]:
         """The events of one program as JSON; {} where none are kept."""
         if key not in self.events:
             return {}
@@ -147,7 +147,7 @@ class Recorder:
             "kernel": self.launches[key[0]] if 0 <= key[0] < len(self.launches) else "",
             "launch": key[0],
             "program": list(key[1]),
-            "dropped": self.dropped.get(key, 0),
+            "dropped": self.dropped_events.get(key, 0),
             "events": [asdict(event) for event in self.events[key]],
         }
 
@@ -178,7 +178,7 @@ class RecordedMemory(GlobalMemory):
         self._stores(op, addresses, mask, values.dtype.itemsize, agent)
 
     def land(
-        self, op: Operation, landings: list[Landing], values: np.ndarray, rows: Sequence[Any], agent: Agent, carried: Any
+        self, op: Operation, landings: list[BulkLanding], values: np.ndarray, rows: Sequence[Any], agent: Agent, carried: Any
     ) -> None:
         super().land(op, landings, values, rows, agent, carried)
         size = values.dtype.itemsize
@@ -186,7 +186,9 @@ class RecordedMemory(GlobalMemory):
             offsets = each.offsets if each.inside is None else each.offsets[each.inside]
             self.recorder.wrote(op, each.region, offsets.reshape(-1) // size, size, agent)
 
-    def issue_update(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> list[Landing]:
+    def issue_update(
+        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent
+    ) -> list[BulkLanding]:
         landings = super().issue_update(op, addresses, mask, size, agent)
         self._stores(op, addresses, mask, size, agent)
         return landings

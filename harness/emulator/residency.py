@@ -16,7 +16,7 @@ from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 KIB = 1024
 WARP = 32
 MOST_REGISTERS = 255  # of one thread
-RESERVED = KIB  # bytes of shared memory that the system keeps for each program (CUDA programming guide, from 8.0 on)
+RESERVED_BYTES = KIB  # bytes of shared memory that the system keeps for each program (CUDA programming guide, from 8.0 on)
 LARGEST_GRID = (2**31 - 1, 65535, 65535)  # programs along x, y, z (CUDA programming guide, the same table)
 
 
@@ -38,7 +38,7 @@ class Residency:
     columns: int
 
     @property
-    def together(self) -> int:
+    def concurrent_programs(self) -> int:
         """Programs that run at the same time: they are resident and wait for no tensor memory."""
         return self.multiprocessors * self.holders
 
@@ -62,15 +62,15 @@ def residency(arch: str, count: int, *, shared: int, warps: int, columns: int, r
     """Programs that `count` multiprocessors of `arch` hold: each of `warps` warps takes `shared` bytes of shared memory and
     `registers` a thread, and waits for `columns` of tensor memory."""
     have, warp = MULTIPROCESSORS[arch], ARCHITECTURES[arch].threads_per_warp
-    by = {
+    limits = {
         "programs": have.programs,
         "threads": have.threads // (warp * warps),
-        "shared memory": have.shared // (shared + RESERVED),
+        "shared memory": have.shared // (shared + RESERVED_BYTES),
         f"registers ({registers.count} a thread, {registers.source})": have.registers
         // (warp * warps * (-(-registers.count // 8) * 8)),
     }
-    scarce = min(by, key=lambda name: by[name])
-    each = max(by[scarce], 1)
+    scarce = min(limits, key=lambda name: limits[name])
+    each = max(limits[scarce], 1)
     holders = min(each, have.columns // columns) if columns else each
     return Residency(count * each, f"{count} multiprocessors of {arch} hold {each} each by their {scarce}", count, holders, columns)
 

@@ -33,14 +33,16 @@ class _TensorType(type):
     def __instancecheck__(cls, value: object) -> bool:
         return isinstance(value, torch.Tensor) and value.is_cuda == cls.is_cuda and value.dtype == cls.dtype
 
-    def __call__(cls, *given: Any, **_: Any) -> torch.Tensor:
+    def __call__(cls, *arguments: Any, **_: Any) -> torch.Tensor:
         """Of sizes an empty tensor, of a sequence its values, as torch's own."""
         device = "cuda" if cls.is_cuda else "cpu"
-        if all(isinstance(size, int | torch.Size) for size in given):
-            return torch.empty(*(given or (0,)), dtype=cls.dtype, device=device)
-        if len(given) > 1:
-            raise_for_the_launcher(TypeError(f"{cls.__name__} takes sizes or one sequence of values, not {len(given)} arguments"))
-        return torch.as_tensor(given[0], dtype=cls.dtype, device=device)
+        if all(isinstance(size, int | torch.Size) for size in arguments):
+            return torch.empty(*(arguments or (0,)), dtype=cls.dtype, device=device)
+        if len(arguments) > 1:
+            raise_for_the_launcher(
+                TypeError(f"{cls.__name__} takes sizes or one sequence of values, not {len(arguments)} arguments")
+            )
+        return torch.as_tensor(arguments[0], dtype=cls.dtype, device=device)
 
 
 def _types(module: str, is_cuda: bool) -> dict[str, _TensorType]:
@@ -54,7 +56,7 @@ CPU_TYPES = _types("torch", False)
 """Torch's own would take a tensor of the emulated GPU, whose bytes lie on the CPU, for theirs."""
 
 
-def named(kind: Any) -> tuple[torch.dtype, bool] | None:
+def legacy_type(kind: Any) -> tuple[torch.dtype, bool] | None:
     """What `Tensor.type(kind)` asks for by an older name: the element type, and whether on a GPU. None where `kind` is none."""
     if isinstance(kind, str):
         module, _, name = kind.rpartition(".")
@@ -62,4 +64,4 @@ def named(kind: Any) -> tuple[torch.dtype, bool] | None:
     return (kind.dtype, kind.is_cuda) if isinstance(kind, _TensorType | type(torch.FloatTensor)) else None
 
 
-__all__ = ["CPU_TYPES", "GPU_TYPES", "KINDS", "named"]
+__all__ = ["CPU_TYPES", "GPU_TYPES", "KINDS", "legacy_type"]

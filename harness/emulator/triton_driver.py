@@ -21,17 +21,17 @@ from triton.backends.driver import DriverBase
 from triton.runtime import driver
 
 from bitverdict.harness.emulator import layout_classes  # noqa: F401  (what it does it does at import)
-from bitverdict.harness.emulator.autotuning import checked, several, tuned
-from bitverdict.harness.emulator.compiled_kernel import returned
+from bitverdict.harness.emulator.autotuner_choices import apply_tuning, check_tuning, several
+from bitverdict.harness.emulator.compiled_kernel import return_emulated_kernels
 from bitverdict.harness.emulator.compiler_digest import install
-from bitverdict.harness.emulator.cuda_runtime import answering
+from bitverdict.harness.emulator.cuda_runtime import answer_torch_cuda
 from bitverdict.harness.emulator.cuda_tensors import CUDA
 from bitverdict.harness.emulator.device import Device, LaunchOptions
 from bitverdict.harness.emulator.faults import raise_for_the_launcher
-from bitverdict.harness.emulator.frontend.arguments import passed, refuse_cpu_tensors
+from bitverdict.harness.emulator.frontend.arguments import program_arguments, refuse_cpu_tensors
 from bitverdict.harness.emulator.frontend.hints import compiled_in
 from bitverdict.harness.emulator.frontend.stop_compiler import Stages, check_release
-from bitverdict.harness.emulator.mlir_reader import escaped
+from bitverdict.harness.emulator.mlir_reader import escape
 from bitverdict.harness.emulator.residency import check_grid
 
 
@@ -85,20 +85,22 @@ class _Launcher:
         if len(values) != len(self.signature):  # a compiled kernel takes all parameters, in place
             takes = f"{self.metadata.name} takes {len(self.signature)} arguments ({', '.join(self.signature)})"
             raise_for_the_launcher(TypeError(f"{takes}, {len(values)} were given"))
-        given = [
-            part for (name, kind), value in zip(self.signature.items(), values, strict=True) for part in passed(kind, name, value)
+        passed_arguments = [
+            part
+            for (name, kind), value in zip(self.signature.items(), values, strict=True)
+            for part in program_arguments(kind, name, value)
         ]
         if self.program is None:
-            self.program = _relocated(function, self.file)
+            self.program = _relocate(function, self.file)
         device = driver.active.device
         if not device.options.takes_cpu_tensors:
-            refuse_cpu_tensors([v for _, v in given])
+            refuse_cpu_tensors([v for _, v in passed_arguments])
         with torch._C.DisableTorchFunction():  # what the emulator itself asks of torch is nobody's allocation
             if (fault := compiled_in(self.source, values)) is not None:
-                raise device.found(fault)
+                raise device.record_finding(fault)
             if device.options.witness is not None:
-                device.options.witness.asked(self.source, self.metadata, (x, y, z), values)
-            names, given_values = [name for name, _ in given], [value for _, value in given]
+                device.options.witness.requests_launch(self.source, self.metadata, (x, y, z), values)
+            names, given_values = [name for name, _ in passed_arguments], [value for _, value in passed_arguments]
             device.run(self.program, self.metadata, (x, y, z), names, given_values, self._constants())
 
     def _constants(self) -> dict[str, int]:
@@ -107,12 +109,12 @@ class _Launcher:
         return {names[place[0]]: value for place, value in found.items() if len(place) == 1 and type(value) is int}
 
 
-def _relocated(program: bytes, file: str) -> bytes:
+def _relocate(program: bytes, file: str) -> bytes:
     """`program` with the lines of the kernel's own `file`. Triton's cache goes by source, not by place: what it hands out may have
     been compiled from a copy of the file that lay elsewhere."""
     end = re.search(rb"^  \}\).*loc\((#loc\d*)\)$", program, re.MULTILINE)  # of the first function: the kernel
     found = end and re.search(rb"^" + end[1] + rb' = loc\("([^"]+)":', program, re.MULTILINE)
-    here = escaped(file).encode()
+    here = escape(file).encode()
     if not file or not found or found[1] == here:
         return program
     return program.replace(b'"' + found[1] + b'":', b'"' + here + b'":').replace(found[1] + b":", here + b":")
@@ -186,14 +188,14 @@ def emulated(arch: str, schedule: str = "eager", tuning: str = "", options: Laun
 def driven(device: Device, tuning: str = "") -> Iterator[Device]:
     """As `emulated`, of a `device` that is there."""
     check_release()
-    device.tuning = checked(tuning)
+    device.tuning = check_tuning(tuning)
     install()
     own = EmulatedDriver(device)
     before, hook = driver._active, knobs.runtime.add_stages_inspection_hook
     driver.set_active(own)
     knobs.runtime.add_stages_inspection_hook = Stages()
     try:
-        with tuned(tuning, several) as device.tuned, returned(), answering(device):
+        with apply_tuning(tuning, several) as device.tuned, return_emulated_kernels(), answer_torch_cuda(device):
             yield device
     finally:
         driver._active = before

@@ -21,7 +21,7 @@ from bitverdict.harness.session.session import Session
 from bitverdict.harness.workers.pool import WorkerPool
 
 
-def hold(source: Callable[[Target], CaseSource], called_on: Any = None) -> None:
+def hold(source: Callable[[Target], CaseSource], test_case: Any = None) -> None:
     """Judge on every target that is here; AssertionError with the report where a case fails, `unittest.SkipTest` where nothing ran.
 
     Where the file is imported to be judged nothing happens: a script may call its tests without a guard. `called_on`: the
@@ -29,9 +29,9 @@ def hold(source: Callable[[Target], CaseSource], called_on: Any = None) -> None:
     """
     if is_importing():
         return
-    if isinstance(called_on, unittest.TestCase):
+    if isinstance(test_case, unittest.TestCase):
         for machine in targets():
-            with called_on.subTest(target=machine.name):
+            with test_case.subTest(target=machine.name):
                 judge_on(source, [machine])
         return
     judge_on(source, targets())
@@ -45,16 +45,16 @@ def judge_on(source: Callable[[Target], CaseSource], machines: list[Target]) -> 
     profile = profile_of(len(machines))
     with WorkerPool(jobs=len(os.sched_getaffinity(0)), timeout=profile.case_seconds) as pool:
         session, sources = Session(pool, profile), [source(machine) for machine in machines]
-        secret = Secret.begin() if any(each.sealed for each in sources) else None
+        secret = Secret.begin() if any(each.is_sealed for each in sources) else None
         if secret is not None:
             secret_draws.commit(secret, pool.journal)
-            print(secret_draws.committed(secret))
-            sources = [replace(each, secret=secret if each.sealed else None) for each in sources]
+            print(secret_draws.commitment_line(secret))
+            sources = [replace(each, secret=secret if each.is_sealed else None) for each in sources]
         session.run(sources)
         if secret is not None:
             secret_draws.reveal(secret, pool.journal)
-            print(secret_draws.revealed(secret))
-    come_to(session)
+            print(secret_draws.revelation_lines(secret))
+    raise_outcome(session)
 
 
 def profile_of(machines: int) -> Profile:
@@ -63,16 +63,16 @@ def profile_of(machines: int) -> Profile:
     return replace(profile, seconds=None if profile.node_seconds is None else profile.node_seconds * machines)
 
 
-def come_to(session: Session) -> None:
+def raise_outcome(session: Session) -> None:
     """Raise what the session came to."""
-    held, status = session.tally, session.tally.status()
-    if held.cancelled:
+    session_tally, status = session.tally, session.tally.status()
+    if session_tally.is_cancelled:
         raise KeyboardInterrupt
-    if held.stopped:
-        raise MachineFault(held.stopped)
+    if session_tally.stop_reason:
+        raise MachineFault(session_tally.stop_reason)
     if status == tally.PASS:
         return
     if status == tally.NOTHING_RAN:
-        raise unittest.SkipTest("; ".join(tables.not_run_lines(held)) or "nothing ran")
-    said = ["; ".join(held.open()), *held.inconclusive] if status != tally.FAIL else []
+        raise unittest.SkipTest("; ".join(tables.not_run_lines(session_tally)) or "nothing ran")
+    said = ["; ".join(session_tally.open()), *session_tally.inconclusive] if status != tally.FAIL else []
     raise AssertionError("\n" + "\n".join([*said, tables.text_of(*reports(session.bugs.values()))]))

@@ -12,13 +12,13 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from bitverdict.harness.frontends.cli_run import checked, defaults
+from bitverdict.harness.frontends.cli_run import check_arguments, defaults
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
 from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.targets import targets
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.report import pack, verify
-from bitverdict.harness.report.certify import certified, open_points
+from bitverdict.harness.report.certify import certify_sources, open_points
 from bitverdict.harness.session import tally
 from bitverdict.harness.session.result_files import FREE
 from bitverdict.harness.workers.forkserver import collect_again
@@ -42,21 +42,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    known = []
+    known_failures = []
     if arguments.known:
         try:
-            known = json.loads(arguments.known.read_text())
+            known_failures = json.loads(arguments.known.read_text())
         except (OSError, ValueError) as error:
             raise UsageError(f"--known {arguments.known}: {error}; give a JSON list") from None
     asked = argparse.Namespace(**defaults())
     asked.stems, asked.launcher, asked.target = [arguments.stem], arguments.launcher, arguments.target
-    sources = checked(asked)
-    if lacking := [source for source in sources if source.unserved]:
-        raise UsageError(f"--target {lacking[0].target.name}: {lacking[0].unserved}; name a target that serves {arguments.stem}")
+    sources = check_arguments(asked)
+    if lacking := [source for source in sources if source.unserved_reason]:
+        raise UsageError(
+            f"--target {lacking[0].target.name}: {lacking[0].unserved_reason}; name a target that serves {arguments.stem}"
+        )
     check_compiler_cache()
     collect_again()
     with WorkerPool(timeout=arguments.timeout) as pool:
-        made = certified(sources, pool, known)
+        made = certify_sources(sources, pool, known_failures)
     with writing("--output", arguments.output, FREE):
         pack.write(arguments.output, made, key=arguments.sign)
     for said in (opened := open_points(made)):
@@ -82,11 +84,11 @@ def run_verify(arguments: argparse.Namespace) -> int:
     if not arguments.pack.is_file():
         raise UsageError(f"{arguments.pack}: there is no such file; give a pack, which bitverdict certify writes")
     try:
-        held = pack.read(arguments.pack)
+        loaded_pack = pack.read(arguments.pack)
     except UsageError as error:
         print(f"REJECTED: {error}")
         return 1
-    if arguments.signers and (why := pack.signature_holds(held, arguments.signers, arguments.signer)):
+    if arguments.signers and (why := pack.signature_holds(loaded_pack, arguments.signers, arguments.signer)):
         print(f"REJECTED: {why}")
         return 1
     trusted_imports.begin(always=True)
@@ -94,13 +96,23 @@ def run_verify(arguments: argparse.Namespace) -> int:
     collect_again()
     with tempfile.TemporaryDirectory() as directory, WorkerPool(timeout=arguments.timeout) as pool:
         try:
-            placed = verify.unpacked(held, Path(directory))
+            placed = verify.unpack(loaded_pack, Path(directory))
         except (UsageError, KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError) as error:
             print(f"REJECTED: the pack cannot be read as one: {error}")
             return 1
-        found = verify.verified(placed, pool, {each.name: each for each in targets()}, seed, arguments.share)
-    for said in [*(f"wrong: {each}" for each in found.wrong), *(f"known failure: {each}" for each in found.owned), *found.not_run]:
+        found = verify.verify_pack(placed, pool, {each.name: each for each in targets()}, seed, arguments.share)
+    for said in [
+        *(f"wrong: {each}" for each in found.rejections),
+        *(f"known failure: {each}" for each in found.owned_failures),
+        *found.not_run,
+    ]:
         print(said)
-    signed = f"signed by {arguments.signer}" if arguments.signers else "signature not asked for" if held.signature else "not signed"
+    signed = (
+        f"signed by {arguments.signer}"
+        if arguments.signers
+        else "signature not asked for"
+        if loaded_pack.signature
+        else "not signed"
+    )
     print(f"{found.sentence}; drawn by seed {seed}; {signed}")
-    return int(bool(found.wrong)) if found.wrong or found.is_verified else tally.INCONCLUSIVE
+    return int(bool(found.rejections)) if found.rejections or found.is_verified else tally.INCONCLUSIVE

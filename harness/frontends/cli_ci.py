@@ -30,20 +30,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found = read(journals(arguments.journals or [state_directory() / "journal"]), Path.cwd())
-    for line in commands(found.findings):
+    journal_findings = read(journals(arguments.journals or [state_directory() / "journal"]), Path.cwd())
+    for line in commands(journal_findings.findings):
         print(line)
-    told = summary(found)
+    summary_text = summary(journal_findings)
     place = arguments.summary or (Path(given) if (given := os.environ.get("GITHUB_STEP_SUMMARY")) else None)
     if place is None:
-        print(told)
+        print(summary_text)
     else:
         with writing("--summary", place, FREE), place.open("a") as file:
-            file.write(told)
+            file.write(summary_text)
     for option, path, form in (("--sarif", arguments.sarif, sarif), ("--junit", arguments.junit, junit)):
         if path is not None:
             with writing(option, path, FREE):
-                write_atomically(path, form(found))
-    if found.unended:
-        print(f"{len(found.unended)} runs did not come to their end; run --resume goes on with them", file=sys.stderr)
-    return found.status()
+                write_atomically(path, form(journal_findings))
+    if journal_findings.unended_runs:
+        print(
+            f"{len(journal_findings.unended_runs)} runs did not come to their end; run --resume goes on with them", file=sys.stderr
+        )
+    return journal_findings.status()

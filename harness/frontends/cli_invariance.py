@@ -21,7 +21,7 @@ CASES = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    from bitverdict.harness.checks.invariance.finding import CHECKS
+    from bitverdict.harness.checks.invariance.invariance_finding import CHECKS
 
     parser.add_argument("stems", nargs="+", metavar="STEM | FILE:FUNCTION", help="kernels, tests or contracts")
     parser.add_argument("--launcher", default="", metavar="FILE:FUNCTION", help="a launcher of yours, by the kernel's mathematics")
@@ -47,9 +47,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Make the checks and print what they found; the exit status is that of `run`. UsageError for anything that cannot be."""
     from bitverdict.harness.checks.invariance.calls import Promises
-    from bitverdict.harness.checks.invariance.finding import CHECKS
-    from bitverdict.harness.report.invariance import told
-    from bitverdict.harness.report.invariance.campaign import asked_of, examined
+    from bitverdict.harness.checks.invariance.invariance_finding import CHECKS
+    from bitverdict.harness.report.invariance import report_lines
+    from bitverdict.harness.report.invariance.campaign import examine_requests, requests_of
     from bitverdict.harness.session import tables
     from bitverdict.harness.session.tally import Tally
     from bitverdict.harness.workers.pool import WorkerPool
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError(f"--{name} {getattr(arguments, name)}: must be at least 0")
     sources = _sources(arguments)
     promises = Promises(arguments.deterministic, tuple(arguments.batch_invariant))
-    work = [each for source in sources for each in asked_of(source, arguments.cases)]
+    work = [each for source in sources for each in requests_of(source, arguments.cases)]
     if not work:
         print("no case of it gives a result on the target: nothing to compare", file=sys.stderr)
     tally = Tally()
@@ -70,14 +70,14 @@ def run(arguments: argparse.Namespace) -> int:
     with WorkerPool(jobs=arguments.jobs or len(os.sched_getaffinity(0)), timeout=cli_run.PROFILES["quick"].case_seconds) as pool:
         with pool.interruptible():
             checks = arguments.check or CHECKS
-            for row in examined(work, pool, checks=checks, limit=arguments.sizes, promises=promises):
+            for row in examine_requests(work, pool, checks=checks, limit=arguments.sizes, promises=promises):
                 rows.append(row)
                 tally.count(row.case, row.name, row.target, {}, row.verdict)
     if arguments.json is not None:
         with writing("--json", arguments.json, FREE):
-            arguments.json.write_text("".join(told.line(row) + "\n" for row in rows))
+            arguments.json.write_text("".join(report_lines.line(row) + "\n" for row in rows))
     console = tables.console()
-    for part in told.report(rows, whole=arguments.verbose):
+    for part in report_lines.report(rows, is_full=arguments.verbose):
         console.print(part, markup=False, soft_wrap=True)
     print(tally.sentence())
     return tally.status()
@@ -89,4 +89,4 @@ def _sources(arguments: argparse.Namespace) -> list[CaseSource]:
         gpu = next((each.name for each in targets() if not each.emulated), "")
         arguments.target = [gpu or "emulated:sm_90"]
     given = {name: getattr(arguments, name) for name in ("stems", "launcher", "target", "jobs", "json")}
-    return cli_run.checked(argparse.Namespace(**cli_run.defaults() | given))
+    return cli_run.check_arguments(argparse.Namespace(**cli_run.defaults() | given))

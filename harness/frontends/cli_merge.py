@@ -18,7 +18,7 @@ from bitverdict.harness.mutants.report import report
 from bitverdict.harness.mutants.shards import is_campaign, merge
 from bitverdict.harness.sealed import secret_draws
 from bitverdict.harness.sealed.secret_draws import Secret
-from bitverdict.harness.session import bugs, merged, resume, tables
+from bitverdict.harness.session import bugs, merge_journals, resume, tables
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.result_files import Records
@@ -38,52 +38,62 @@ def run(arguments: argparse.Namespace) -> int:
     """Read, count, write, report."""
     if any(map(is_campaign, arguments.journals)):
         return _campaign(arguments)
-    found = merged.read(arguments.journals)
-    asked = argparse.Namespace(**cli_run.defaults() | found.arguments)
-    if resume.sources_of(asked) != found.asked["sources"]:
-        changed = ", ".join(sorted(found.asked["sources"]))
+    merged_run = merge_journals.read(arguments.journals)
+    run_arguments = argparse.Namespace(**cli_run.defaults() | merged_run.arguments)
+    if resume.sources_of(run_arguments) != merged_run.request["sources"]:
+        changed = ", ".join(sorted(merged_run.request["sources"]))
         raise UsageError(f"merge: {changed} is not the file that was judged; merge in a checkout of the same commit")
-    os.environ.update(found.asked["knobs"])
-    sources = cli_run.checked(asked, found.machines)
-    secret = Secret.begin(found.secret) if any(source.sealed for source in sources) else None
+    os.environ.update(merged_run.request["knobs"])
+    sources = cli_run.check_arguments(run_arguments, merged_run.machines)
+    secret = Secret.begin(merged_run.secret) if any(source.is_sealed for source in sources) else None
     sources = [
-        replace(source, accepted=source.accepted or asked.accept_claims, secret=secret if source.sealed else None)
+        replace(
+            source,
+            claims_accepted=source.claims_accepted or run_arguments.accept_claims,
+            secret=secret if source.is_sealed else None,
+        )
         for source in sources
     ]
-    sources = Selection(asked.k, asked.case).of(sources)
-    shown = tables.console()
-    journal = found.write(arguments.into)
+    sources = Selection(run_arguments.k, run_arguments.case).select_cases(sources)
+    console = tables.console()
+    journal = merged_run.write(arguments.into)
     records = Records(arguments.json, arguments.junit)
-    records.begin({"merge": [str(path) for path in arguments.journals]} | found.arguments)
+    records.begin({"merge": [str(path) for path in arguments.journals]} | merged_run.arguments)
     watching: list[Observer] = [records]
-    profile = PROFILES[asked.profile]
-    session = merged.MergedSession(merged.NoPool(journal), profile, max_cases=asked.max_cases, past=found.past, observers=watching)
-    session.merged = found
+    profile = PROFILES[run_arguments.profile]
+    session = merge_journals.MergedSession(
+        merge_journals.NoPool(journal), profile, max_cases=run_arguments.max_cases, past=merged_run.past, observers=watching
+    )
+    session.merged_run = merged_run
     session.run(sources)
-    for part in bugs.reports(session.bugs.values(), near=Path.cwd()):
-        shown.print(part, soft_wrap=True)
-    if found.both:
-        shown.print(f"{found.both} cases failed in one journal and not in another; they count as failed", soft_wrap=True)
-    tables.show(shown, session.tally, coverage=arguments.coverage, whole=arguments.verbose)
+    for part in bugs.reports(session.bugs.values(), directory=Path.cwd()):
+        console.print(part, soft_wrap=True)
+    if merged_run.conflicts:
+        console.print(
+            f"{merged_run.conflicts} cases failed in one journal and not in another; they count as failed", soft_wrap=True
+        )
+    tables.show(console, session.tally, coverage=arguments.coverage, whole=arguments.verbose)
     records.end(session.tally)
-    if not session.tally.missing:
+    if not session.tally.missing_shards:
         journal.note("finished", status=session.tally.status())
     journal.close()
-    shown.print(f"{len(found.parts)} journals, {len(found.ends)} verdicts: {journal.path}", markup=False, soft_wrap=True)
-    if session.tally.missing:
-        shown.print(f"run --resume {journal.path} judges what is missing", markup=False, soft_wrap=True)
+    console.print(
+        f"{len(merged_run.parts)} journals, {len(merged_run.ends)} verdicts: {journal.path}", markup=False, soft_wrap=True
+    )
+    if session.tally.missing_shards:
+        console.print(f"run --resume {journal.path} judges what is missing", markup=False, soft_wrap=True)
     if secret is not None:
-        print(secret_draws.revealed(secret))
+        print(secret_draws.revelation_lines(secret))
     return session.tally.status()
 
 
 def _campaign(arguments: argparse.Namespace) -> int:
     """The results of the shards of `bitverdict mutate`, as one file and one report."""
     into = arguments.into or state_directory() / "mutants" / "merged.jsonl"
-    found = merge(arguments.journals, into)
+    campaign = merge(arguments.journals, into)
     shown = tables.console()
-    shown.print(report(found.judged, found.address, found.target, "what judged it", 0), markup=False, soft_wrap=True)
-    shown.print(f"{len(arguments.journals)} files, {len(found.judged)} of {found.mutants} mutants: {into}", soft_wrap=True)
-    if found.missing:
-        shown.print(found.missing, soft_wrap=True)
-    return status(found.judged, ended=bool(found.missing))
+    shown.print(report(campaign.judged, campaign.address, campaign.target, "what judged it", 0), markup=False, soft_wrap=True)
+    shown.print(f"{len(arguments.journals)} files, {len(campaign.judged)} of {campaign.mutants} mutants: {into}", soft_wrap=True)
+    if campaign.missing_text:
+        shown.print(campaign.missing_text, soft_wrap=True)
+    return status(campaign.judged, ended=bool(campaign.missing_text))

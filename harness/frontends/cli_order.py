@@ -27,33 +27,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print an order a case and target. Status 0: all were recovered; 1: one is not the recorded one; 3: one was not
     recovered, or depends on timing."""
-    from bitverdict.harness.report.orders_of_sums import cases_of, contract_at, departures, recorded, survey, write
+    from bitverdict.harness.report.orders_of_sums import cases_of, contract_at, departures, read_orders, survey, write
     from bitverdict.harness.session.case_line import case_of
 
     machines = [_target(name) for name in arguments.target or ["emulated:sm_90"]]
     contract = contract_at(arguments.contract)
-    promised = recorded(arguments.check) if arguments.check else None
-    asked = []
+    recorded_orders = read_orders(arguments.check) if arguments.check else None
+    requests = []
     for machine in machines:
         if arguments.case:
             like = cases_of(contract, machine, arguments.launcher, 100)
-            asked.append((case_of(arguments.case, contract, like, arguments.launcher), machine))
+            requests.append((case_of(arguments.case, contract, like, arguments.launcher), machine))
             continue
-        asked += [(case, machine) for case in cases_of(contract, machine, arguments.launcher, arguments.cases)]
-    if not asked:
+        requests += [(case, machine) for case in cases_of(contract, machine, arguments.launcher, arguments.cases)]
+    if not requests:
         raise UsageError(f"{arguments.contract}: no required case of it expects a result on {machines[0].name}")
     rows = []
-    for row in survey(contract, asked):
+    for row in survey(contract, requests):
         rows.append(row)
         print("\n".join(row.lines(tree=not arguments.no_tree)), flush=True)
     if arguments.record:
         write(arguments.record, rows)
         print(f"written: {arguments.record}")
-    if promised is not None:
-        said = list(departures(rows, promised))
+    if recorded_orders is not None:
+        said = list(departures(rows, recorded_orders))
         print("\n".join(said) if said else f"every order is the one recorded in {arguments.check}")
         return int(bool(said))
-    return 0 if all(row.found.outputs for row in rows) else 3
+    return 0 if all(row.recovery.outputs for row in rows) else 3
 
 
 def _target(name: str) -> Target:

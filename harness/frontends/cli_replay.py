@@ -16,7 +16,7 @@ from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.failure_report import failure_report
-from bitverdict.harness.session.replay import InThisProcess, Replayed, replay
+from bitverdict.harness.session.replay import InThisProcess, ReplayResult, replay
 from bitverdict.harness.workers.forkserver import collect_again
 from bitverdict.harness.workers.pool import WorkerPool
 
@@ -37,35 +37,44 @@ def run_replay(arguments: argparse.Namespace) -> int:
     reproducers.check_foreign(seed, arguments.file, embedded=arguments.embedded)
     trusted_imports.begin(always=True)  # the file says in which folders modules are looked for
     collect_again()
-    replayed = _replayed(arguments)
-    shown = tables.console()
-    if replayed.verdict.decision in (Decision.FAIL, Decision.ERROR):
+    replay_result = _replay(arguments)
+    console = tables.console()
+    if replay_result.verdict.decision in (Decision.FAIL, Decision.ERROR):
         line = reproducers.replay_line(arguments.file)
-        named = replayed.case.launcher or replayed.case.contract
-        shown.print(failure_report(named, seed.target, replayed.case, replayed.verdict, replayed.notes, line), soft_wrap=True)
+        named = replay_result.case.launcher or replay_result.case.contract
+        console.print(
+            failure_report(named, seed.target, replay_result.case, replay_result.verdict, replay_result.notes, line), soft_wrap=True
+        )
     else:
-        for note in replayed.notes:
-            shown.print(f"note: {note}", markup=False)
+        for note in replay_result.notes:
+            console.print(f"note: {note}", markup=False)
     if arguments.html or arguments.pictures:
-        write_told(_told(replayed, arguments), arguments)
-    shown.print(replayed.sentence, markup=False, style="bold")
-    if replayed.verdict.certificate:
-        told = Certificate.from_json(replayed.verdict.certificate).line()
-        shown.print(f"could have told apart: {told}", markup=False, soft_wrap=True)
-    return {Decision.FAIL: tally.FAIL, Decision.PASS: tally.PASS}.get(replayed.verdict.decision, tally.INCONCLUSIVE)
+        write_told(_page_data(replay_result, arguments), arguments)
+    console.print(replay_result.sentence, markup=False, style="bold")
+    if replay_result.verdict.certificate:
+        told = Certificate.from_json(replay_result.verdict.certificate).line()
+        console.print(f"could have told apart: {told}", markup=False, soft_wrap=True)
+    return {Decision.FAIL: tally.FAIL, Decision.PASS: tally.PASS}.get(replay_result.verdict.decision, tally.INCONCLUSIVE)
 
 
-def _told(replayed: Replayed, arguments: argparse.Namespace) -> dict:
+def _page_data(replay_result: ReplayResult, arguments: argparse.Namespace) -> dict:
     """What a page tells of one case; where it does not fail, no pictures are there to be drawn."""
     from bitverdict.harness.report.collect import of_replay
 
     seed = reproducers.read(arguments.file)
     with WorkerPool(timeout=arguments.timeout) as pool:
         line = reproducers.replay_line(arguments.file)
-        return of_replay(target(seed.target), replayed.case, replayed.verdict, [*replayed.notes, replayed.sentence], line, pool)
+        return of_replay(
+            target(seed.target),
+            replay_result.case,
+            replay_result.verdict,
+            [*replay_result.notes, replay_result.sentence],
+            line,
+            pool,
+        )
 
 
-def _replayed(arguments: argparse.Namespace) -> Replayed:
+def _replay(arguments: argparse.Namespace) -> ReplayResult:
     check_timeout(arguments.timeout)
     check_compiler_cache()
     if arguments.in_process:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bitverdict.harness.model.usage import UsageError
 
-EQUAL, DIFFERS, NOTHING = 0, 1, 5
+EXIT_EQUAL, DIFFERS, EXIT_NOTHING = 0, 1, 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,34 +35,34 @@ def run(arguments: argparse.Namespace) -> int:
     from bitverdict.harness.emulator import LaunchOptions
     from bitverdict.harness.report.launch_replay.campaign import Run, carry_out, tuning_of
     from bitverdict.harness.report.launch_replay.scripts import task_of
-    from bitverdict.harness.report.launch_replay.summary import lines, summed
+    from bitverdict.harness.report.launch_replay.summary import lines, sum_rows
 
-    listed = list(arguments.tasks)
+    task_lines = list(arguments.tasks)
     if arguments.tasks_from is not None:
         if not arguments.tasks_from.is_file():
             raise UsageError(f"--tasks-from {arguments.tasks_from}: no such file; give one with a task a line")
-        listed += [line for line in arguments.tasks_from.read_text().splitlines() if line.strip()]
-    if not listed:
+        task_lines += [line for line in arguments.tasks_from.read_text().splitlines() if line.strip()]
+    if not task_lines:
         raise UsageError("no task: give 'FILE.py', '-m MODULE' or 'pytest FILE', each with its arguments in one pair of quotes")
     for configuration in arguments.configurations:
         tuning_of(configuration)
     torch.set_num_threads(1)  # before the forks: a pool of threads does not outlive one
-    asked = Run(
+    replay_run = Run(
         arch=arguments.arch or arch_of(arguments.on),
         machine=arguments.on,
         jobs=max(arguments.jobs, 1),
         seconds=arguments.seconds,
-        whole=arguments.whole,
+        total_seconds=arguments.whole,
         configurations=arguments.configurations,
         results=arguments.results,
         options=LaunchOptions(takes_cpu_tensors=arguments.cpu_tensors, whole_storages=True),
         progress=progress,
     )
-    told = summed(carry_out([task_of(line) for line in listed], asked))
+    told = sum_rows(carry_out([task_of(line) for line in task_lines], replay_run))
     print("\n".join(lines(told)))
     if not told.is_equal:
         return DIFFERS
-    return EQUAL if told.launches else NOTHING
+    return EXIT_EQUAL if told.launches else EXIT_NOTHING
 
 
 def progress(row: dict, done: int, of: int) -> None:

@@ -10,12 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from bitverdict.harness.frontends import fleet
-from bitverdict.harness.frontends.progress import Showing
+from bitverdict.harness.frontends.progress import ProgressDisplay
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, missing_tools
 from bitverdict.harness.model.addresses import add_search_path, load, resolve
+from bitverdict.harness.model.decorated_object import root_of
 from bitverdict.harness.model.extras import require_extra
-from bitverdict.harness.model.found_again import root_of
 from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import cancels_from_here
@@ -25,13 +25,13 @@ from bitverdict.harness.sealed import secret_draws
 from bitverdict.harness.sealed.secret_draws import Secret
 from bitverdict.harness.session import bugs, resume, tables, tally
 from bitverdict.harness.session.case_source import CaseSource
+from bitverdict.harness.session.discrimination import CertificateLines
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.result_files import Records
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
-from bitverdict.harness.session.shard import WHOLE, Shard
-from bitverdict.harness.session.told_apart import CertificateLines
+from bitverdict.harness.session.shard import WHOLE_RUN, Shard
 from bitverdict.harness.workers.forkserver import collect_again
 from bitverdict.harness.workers.pool import WorkerPool
 
@@ -153,27 +153,27 @@ def run(arguments: argparse.Namespace) -> int:
     past, goes_on = resume.Past(), arguments.resume is not None
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, defaults())
-    shard = Shard.called(arguments.shard)
+    shard = Shard.parse_shard(arguments.shard)
     fleet.check_trusted(arguments.on, arguments.sealed)
     cluster = fleet.cluster(arguments.on)
-    asked = checked(arguments, None if cluster is None else fleet.machines(cluster, arguments.target, arguments.arch))
-    fleet.check_trusted(arguments.on, any(source.sealed for source in asked))
-    asked = [replace(source, accepted=source.accepted or arguments.accept_claims) for source in asked]
+    sources = check_arguments(arguments, None if cluster is None else fleet.machines(cluster, arguments.target, arguments.arch))
+    fleet.check_trusted(arguments.on, any(source.is_sealed for source in sources))
+    sources = [replace(source, claims_accepted=source.claims_accepted or arguments.accept_claims) for source in sources]
     secret = None
-    if any(source.sealed for source in asked):
-        if shard != WHOLE and not arguments.secret and not goes_on:
+    if any(source.is_sealed for source in sources):
+        if shard != WHOLE_RUN and not arguments.secret and not goes_on:
             raise UsageError(f"--shard {shard} --sealed: all shards must draw by one secret; give each the same --secret HEX")
         secret = secret_draws.take_up(journal) if goes_on else Secret.begin(arguments.secret)
-        asked = [replace(source, secret=secret if source.sealed else None) for source in asked]
+        sources = [replace(source, secret=secret if source.is_sealed else None) for source in sources]
     elif arguments.secret:
         raise UsageError("--secret: is of a sealed run; give --sealed too, or leave it out")
-    case_sources = Selection(arguments.k, arguments.case, arguments.lf, journal.path.name if goes_on else "").of(asked)
+    case_sources = Selection(arguments.k, arguments.case, arguments.lf, journal.path.name if goes_on else "").select_cases(sources)
     if not case_sources:
-        names = ", ".join(dict.fromkeys(source.name for source in asked))
+        names = ", ".join(dict.fromkeys(source.name for source in sources))
         print(f"--lf: no case of {names} failed in its last run; leave --lf out")
         return tally.NOTHING_RAN
     profile = PROFILES[arguments.profile]
-    protected = protection(asked, required=arguments.require_jail)
+    protection_text = protection(sources, required=arguments.require_jail)
     collect_again()
     if arguments.shrink_seconds is not None:
         profile = replace(profile, shrink_seconds=arguments.shrink_seconds)
@@ -184,78 +184,78 @@ def run(arguments: argparse.Namespace) -> int:
     if goes_on:
         journal.note("resumed")
     else:
-        journal = resume.begin(arguments, dict.fromkeys(source.target for source in asked))
+        journal = resume.begin(arguments, dict.fromkeys(source.target for source in sources))
         if secret is not None:
             secret_draws.commit(secret, journal)
-    shown = tables.console()
+    console = tables.console()
     if missing := missing_tools():
-        shown.print(missing, markup=False, soft_wrap=True)
-    if protected:
-        shown.print(protected, markup=False, soft_wrap=True)
+        console.print(missing, markup=False, soft_wrap=True)
+    if protection_text:
+        console.print(protection_text, markup=False, soft_wrap=True)
     if secret is not None:
-        shown.print(secret_draws.committed(secret), markup=False, soft_wrap=True)
+        console.print(secret_draws.commitment_line(secret), markup=False, soft_wrap=True)
     records = Records(arguments.json, arguments.junit)
-    records.begin({name: str(value) for name, value in vars(arguments).items() if name not in resume.NOT_ASKED})
+    records.begin({name: str(value) for name, value in vars(arguments).items() if name not in resume.UNSTORED_NAMES})
     cancels_from_here()
     timeout = profile.case_seconds if arguments.timeout is None else arguments.timeout
     with fleet.pool(cluster, jobs=arguments.jobs, timeout=timeout, journal=journal, files=resume.sources_of(arguments)) as pool:
-        watching: list[Observer] = [Showing(shown), records]
+        observers: list[Observer] = [ProgressDisplay(console), records]
         if arguments.certificate == "cases":
-            watching.append(CertificateLines(lambda line: shown.print(line, markup=False, soft_wrap=True)))
+            observers.append(CertificateLines(lambda line: console.print(line, markup=False, soft_wrap=True)))
         session = Session(
             pool,
             profile,
             max_cases=arguments.max_cases,
             past=past,
-            observers=watching,
+            observers=observers,
             until_failure=arguments.x,
-            ahead=pool.compile_ahead,
+            expect_cases=pool.compile_ahead,
             shard=shard,
         )
         session.run(case_sources)
-        counted = session.tally
-        if counted.cancelled:
-            shown.print(f"cancelled; what was judged is in {journal.path}; run --resume goes on from there", style="yellow")
-        told = page_of(counted, session.bugs.values(), pool) if arguments.html or arguments.pictures else None
-        for part in bugs.reports(session.bugs.values(), near=Path.cwd()):
-            shown.print(part, soft_wrap=True)
-    tables.show(shown, counted, coverage=arguments.coverage, whole=arguments.verbose)
+        session_tally = session.tally
+        if session_tally.is_cancelled:
+            console.print(f"cancelled; what was judged is in {journal.path}; run --resume goes on from there", style="yellow")
+        page_data = page_of(session_tally, session.bugs.values(), pool) if arguments.html or arguments.pictures else None
+        for part in bugs.reports(session.bugs.values(), directory=Path.cwd()):
+            console.print(part, soft_wrap=True)
+    tables.show(console, session_tally, coverage=arguments.coverage, whole=arguments.verbose)
     try:
-        records.end(counted)
-        if told is not None:
-            write_told(told, arguments)
-        if not counted.cancelled and not counted.stopped:
+        records.end(session_tally)
+        if page_data is not None:
+            write_told(page_data, arguments)
+        if not session_tally.is_cancelled and not session_tally.stop_reason:
             if secret is not None:
                 secret_draws.reveal(secret, journal)
-            journal.note("finished", status=counted.status())
+            journal.note("finished", status=session_tally.status())
             journal.close()
     except MachineFault as fault:
-        if not counted.stopped:  # or the last line has said it
+        if not session_tally.stop_reason:  # or the last line has said it
             print(f"error: {fault}", file=sys.stderr)
-        counted.stopped = str(fault)
+        session_tally.stop_reason = str(fault)
     if secret is not None:
-        ended = not counted.cancelled and not counted.stopped
-        print(secret_draws.revealed(secret) if ended else secret_draws.withheld(secret))
-    return counted.status()
+        ended = not session_tally.is_cancelled and not session_tally.stop_reason
+        print(secret_draws.revelation_lines(secret) if ended else secret_draws.withheld(secret))
+    return session_tally.status()
 
 
 def page_of(counted: tally.Tally, found: Iterable[bugs.Bug], pool: WorkerPool) -> dict:
     """What the page tells of a run; the first failing cases are launched again for their pictures, unless the run was ended."""
     from bitverdict.harness.report.collect import of_run
 
-    ended = counted.cancelled or counted.stopped
-    return of_run(counted, found, None if ended else pool, near=Path.cwd())
+    ended = counted.is_cancelled or counted.stop_reason
+    return of_run(counted, found, None if ended else pool, base_path=Path.cwd())
 
 
-def write_told(told: dict, arguments: argparse.Namespace) -> None:
+def write_told(page_data: dict, arguments: argparse.Namespace) -> None:
     """The page and the pictures, where `arguments` ask for them."""
     from bitverdict.harness.report.collect import header
     from bitverdict.harness.report.page import write_page, write_pictures
 
     if arguments.html:
-        write_page(arguments.html, told, header())
+        write_page(arguments.html, page_data, header())
     if arguments.pictures:
-        write_pictures(arguments.pictures, told)
+        write_pictures(arguments.pictures, page_data)
 
 
 def _test_at(address: str) -> Callable[[Target], CaseSource] | None:
@@ -266,7 +266,7 @@ def _test_at(address: str) -> Callable[[Target], CaseSource] | None:
     if ".py:" not in address:
         return None
     add_search_path(_folders(address))
-    return getattr(load(address, unwrapped=False), "__bitverdict__", None)
+    return getattr(load(address, unwrap=False), "__bitverdict__", None)
 
 
 def _folders(address: str) -> tuple[str, ...]:
@@ -300,7 +300,7 @@ def _machines(arguments: argparse.Namespace) -> Sequence[Target]:
     return machines
 
 
-def checked(arguments: argparse.Namespace, machines: Sequence[Target] | None = None) -> list[CaseSource]:
+def check_arguments(arguments: argparse.Namespace, machines: Sequence[Target] | None = None) -> list[CaseSource]:
     """The case sources asked for. Every address, target, count and output path is checked here, before anything runs or is
     written. `machines`: on these, wherever they are."""
     if arguments.lf and arguments.shard:
@@ -320,7 +320,7 @@ def checked(arguments: argparse.Namespace, machines: Sequence[Target] | None = N
                 f"--launcher {arguments.launcher}: is judged by one kernel's mathematics; name it, for example: run matmul"
             )
         if arguments.sealed:
-            from bitverdict.harness.sealed.processes.standing import begin
+            from bitverdict.harness.sealed.processes.candidate_descriptions import begin
 
             begin(arguments.launcher)
         else:
@@ -349,13 +349,13 @@ def checked(arguments: argparse.Namespace, machines: Sequence[Target] | None = N
     if arguments.case and len(addresses) != 1:
         raise UsageError(f"--case {arguments.case!r}: has the fields of one kernel; name it, for example: run matmul --case ...")
 
-    def plain(address: str, machine: Target) -> CaseSource:
+    def plain_source(address: str, machine: Target) -> CaseSource:
         folders = () if arguments.sealed else _folders(arguments.launcher)
-        return CaseSource(address, machine, launcher=arguments.launcher, sealed=arguments.sealed, search_path=folders)
+        return CaseSource(address, machine, launcher=arguments.launcher, is_sealed=arguments.sealed, search_path=folders)
 
     case_sources = [
         replace(
-            source_of(tests[address], machine, sealed=arguments.sealed) if address in tests else plain(address, machine),
+            source_of(tests[address], machine, sealed=arguments.sealed) if address in tests else plain_source(address, machine),
             seed=arguments.seed,
             tuning=tuning,
             real_values=real_values,

@@ -11,7 +11,7 @@ from bitverdict.harness.model.launcher_limits import check_launcher
 from bitverdict.harness.model.targets import Target, target, targets
 from bitverdict.harness.model.usage import UsageError
 
-PRINTED, FAULT, NOTHING = 0, 1, 5
+EXIT_PRINTED, FAULT, EXIT_NOTHING = 0, 1, 5
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     anything asked that cannot be."""
     from bitverdict.harness.report import translations
 
-    where = _emulated(arguments.target)
+    where = _emulated_target(arguments.target)
     path = Path(arguments.what)
     if path.suffix == ".py":
         if arguments.launcher:
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
         if not path.is_file():
             raise UsageError(f"{path}: no such file; give a Python file that launches kernels, or a kernel: translate matmul")
         where = where or target("emulated:sm_90")
-        found: translations.Translations | None = translations.of_script(path, where)
+        run_translations: translations.Translations | None = translations.of_script(path, where)
     else:
         if path.name.partition(":")[0].endswith(".py") and not _is_contract(arguments.what):
             said = "a launcher needs operands; name the kernel whose it takes"
@@ -44,21 +44,21 @@ def run(arguments: argparse.Namespace) -> int:
         contract = resolve(arguments.what)
         if arguments.launcher:
             check_launcher(contract, arguments.launcher)
-        able = [each for each in targets() if each.emulated and (arguments.launcher or not contract.lacking(each))]
+        able = [item for item in targets() if item.emulated and (arguments.launcher or not contract.lacking(item))]
         where = where or able[0]
-        found = translations.of_launcher(arguments.what, where, arguments.launcher)
-    if found is None or not found.found:
-        print(f"error: {arguments.what} launches nothing on {where}{_why(found)}", file=sys.stderr)
-        return FAULT if found is not None and found.fault else NOTHING
-    for each in found.found:
-        times = f", launched {each.launches} times" if each.launches > 1 else ""
+        run_translations = translations.of_launcher(arguments.what, where, arguments.launcher)
+    if run_translations is None or not run_translations.translations:
+        print(f"error: {arguments.what} launches nothing on {where}{_why(run_translations)}", file=sys.stderr)
+        return FAULT if run_translations is not None and run_translations.fault else EXIT_NOTHING
+    for item in run_translations.translations:
+        times = f", launched {item.launches} times" if item.launches > 1 else ""
         sign = "//" if arguments.tile_program else "#"
-        print(f"{sign} kernel {each.kernel} on {where}{times}")
-        print(each.program if arguments.tile_program else each.python, end="\n\n")
-    if found.fault:
-        print(f"error: the launches end in {found.fault}", file=sys.stderr)
+        print(f"{sign} kernel {item.kernel} on {where}{times}")
+        print(item.program if arguments.tile_program else item.python, end="\n\n")
+    if run_translations.fault:
+        print(f"error: the launches end in {run_translations.fault}", file=sys.stderr)
         return FAULT
-    return PRINTED
+    return EXIT_PRINTED
 
 
 def _why(found: object) -> str:
@@ -66,7 +66,7 @@ def _why(found: object) -> str:
     return f": {fault}" if fault else "; name a target that it serves with --target emulated:sm_NN"
 
 
-def _emulated(name: str) -> Target | None:
+def _emulated_target(name: str) -> Target | None:
     """The emulated target `name`, None for no name. UsageError for a real GPU."""
     if not name:
         return None

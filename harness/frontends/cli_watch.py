@@ -11,24 +11,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bitverdict.harness.frontends.watch_screen import Lines, Panelled
+from bitverdict.harness.frontends.watch_screen import Lines, PanelScreen
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import KERNELS, kernels_with_a_contract, state_directory
 from bitverdict.harness.model.targets import target, targets
 from bitverdict.harness.model.usage import UsageError, did_you_mean
-from bitverdict.harness.sealed.processes import standing
+from bitverdict.harness.sealed.processes import candidate_descriptions
 from bitverdict.harness.session import tables, tally
 from bitverdict.harness.session.case_filter import Expression
 from bitverdict.harness.session.last_run import last_runs
 from bitverdict.harness.session.watch import Watch
-from bitverdict.harness.session.watch_round import ForkedRound, Watched
+from bitverdict.harness.session.watch_round import ForkedRound, WatchTarget
 from bitverdict.harness.session.watched_files import WatchedFiles
 from bitverdict.harness.workers.forkserver import collect_again
 
-IMPORTED = ("hypothesis", "triton", "bitverdict.harness.emulator", "bitverdict.harness.judge.judge")
+PRELOADED_MODULES = ("hypothesis", "triton", "bitverdict.harness.emulator", "bitverdict.harness.judge.judge")
 """What each round has from this process: no file of the user's, and nothing that a save changes."""
-ALONE = "emulated:sm_90"
+DEFAULT_TARGET = "emulated:sm_90"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--launcher", default="", metavar="FILE:FUNCTION", help="judge this by the mathematics of the kernel named")
     parser.add_argument(
-        "--target", action="append", default=[], metavar="T", help=f"as of run (default: the GPU that is here, else {ALONE})"
+        "--target",
+        action="append",
+        default=[],
+        metavar="T",
+        help=f"as of run (default: the GPU that is here, else {DEFAULT_TARGET})",
     )
     parser.add_argument("--sealed", action="store_true", help="the launcher is not trusted, as of run")
     parser.add_argument("-k", default=None, metavar="EXPR", help="cases whose words the expression holds for, as of run")
@@ -51,24 +55,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Until Ctrl-C, with status 0. UsageError for what cannot be watched; what a save makes wrong is told, and the next counts."""
-    watched = asked(arguments)
+    subject = watch_subject(arguments)
     check_compiler_cache()
-    files = WatchedFiles([watched.file] if watched.file is not None else _of_kernel(watched.contract))
+    files = WatchedFiles([subject.file] if subject.file is not None else _of_kernel(subject.contract))
     if not files.paths:
         raise UsageError(f"watch {arguments.address}: names no file that could be saved; give path/file.py:NAME")
-    for module in IMPORTED:
+    for module in PRELOADED_MODULES:
         importlib.import_module(module)
-    for address in watched.preloaded:
+    for address in subject.preload_addresses:
         resolve(address)
     collect_again()
     console = tables.console()
-    name = f"{Path((watched.launcher or watched.contract).rpartition(':')[0]).name}:{arguments.address.rpartition(':')[2]}"
-    title = f"{name if watched.file else watched.contract} on {', '.join(where.name for where in watched.targets)}"
-    screen = Panelled(console, title) if console.is_terminal else Lines(console)
+    name = f"{Path((subject.launcher or subject.contract).rpartition(':')[0]).name}:{arguments.address.rpartition(':')[2]}"
+    title = f"{name if subject.file else subject.contract} on {', '.join(where.name for where in subject.targets)}"
+    screen = PanelScreen(console, title) if console.is_terminal else Lines(console)
     if not console.is_terminal:
         console.print(f"watching {title}; Ctrl-C ends", markup=False, soft_wrap=True)
     folder = _folder()
-    watch = Watch(lambda: ForkedRound(watched, folder), files, screen, failing=_failed(watched))
+    watch = Watch(lambda: ForkedRound(subject, folder), files, screen, failing_records=_last_failures(subject))
     with screen, _until_ctrl_c() as over:
         try:
             watch.begin()
@@ -83,13 +87,13 @@ def run(arguments: argparse.Namespace) -> int:
 @contextmanager
 def _until_ctrl_c() -> Iterator[list[int]]:
     """What is yielded is empty until Ctrl-C. Where SIGINT is ignored, as under ``nohup ... &``, it stays so."""
-    over: list[int] = []
+    interrupts: list[int] = []
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        yield over
+        yield interrupts
         return
-    earlier = signal.signal(signal.SIGINT, lambda number, frame: over.append(number))
+    earlier = signal.signal(signal.SIGINT, lambda number, frame: interrupts.append(number))
     try:
-        yield over
+        yield interrupts
     finally:
         signal.signal(signal.SIGINT, earlier)
 
@@ -106,7 +110,7 @@ def _folder() -> Path:
     return folder
 
 
-def asked(arguments: argparse.Namespace) -> Watched:
+def watch_subject(arguments: argparse.Namespace) -> WatchTarget:
     """What the arguments say. UsageError for what can be known to be wrong before the user's file is imported."""
     launcher, contract = arguments.launcher, arguments.address
     if arguments.kernel and launcher:
@@ -130,23 +134,23 @@ def asked(arguments: argparse.Namespace) -> Watched:
         raise UsageError(f"--jobs {arguments.jobs}: must be at least 0")
     if arguments.k is not None:
         Expression(arguments.k)
-    names = list(dict.fromkeys(arguments.target)) or [next((each.name for each in targets() if not each.emulated), ALONE)]
+    names = list(dict.fromkeys(arguments.target)) or [next((each.name for each in targets() if not each.emulated), DEFAULT_TARGET)]
     jobs = arguments.jobs or len(os.sched_getaffinity(0))
     if arguments.sealed:
         if not launcher:
             raise UsageError(f"--sealed: {contract} is judged with its own kernel; name another's, FILE:FUNCTION")
-        standing.begin(launcher)  # its zygotes are those of all rounds
+        candidate_descriptions.begin(launcher)  # its zygotes are those of all rounds
     machines = tuple(target(name) for name in names)
     seed, expression, timeout = arguments.seed, arguments.k, arguments.timeout
-    return Watched(contract, launcher, machines, jobs, seed, expression, timeout, sealed=arguments.sealed)
+    return WatchTarget(contract, launcher, machines, jobs, seed, expression, timeout, is_sealed=arguments.sealed)
 
 
-def _failed(watched: Watched) -> list[dict]:
+def _last_failures(watched: WatchTarget) -> list[dict]:
     """What failed in the last run of it, for the first answer."""
     contract = watched.contract or watched.launcher.rpartition(":")[2]
     whose = [(contract, watched.launcher, where.name) for where in watched.targets]
     whose += [(watched.launcher, "", where.name) for where in watched.targets if not watched.contract]
-    return [record for last in last_runs(whose).values() for record in last.failed()][:1]
+    return [record for last in last_runs(whose).values() for record in last.failed_records()][:1]
 
 
 def _of_kernel(stem: str) -> list[Path]:

@@ -39,7 +39,7 @@ def cluster(on: str) -> Cluster | None:
     return made
 
 
-def machines(made: Cluster, named: Iterable[str], arch: str = "") -> list[Target]:
+def machines(cluster: Cluster, named: Iterable[str], arch: str = "") -> list[Target]:
     """The targets of the cluster that are asked for: emulated ones, and ``cuda:N`` for the Nth model of GPU in it.
 
     UsageError for a GPU that the cluster does not have.
@@ -47,33 +47,33 @@ def machines(made: Cluster, named: Iterable[str], arch: str = "") -> list[Target
     names = list(dict.fromkeys(named))
     if names and not arch and all(name.startswith("emulated:") for name in names):
         return [target(name) for name in names]
-    there = made.gpus()
-    told = ", ".join(f"{each.name} ({each.model}, {each.arch})" for each in there) or "none"
+    gpus = cluster.gpus()
+    gpu_text = ", ".join(f"{machine.name} ({machine.model}, {machine.arch})" for machine in gpus) or "none"
     if arch:
-        if not (found := [each for each in there if each.arch == arch]):
-            raise UsageError(f"--arch {arch}: the cluster has no GPU of architecture {arch!r}; GPUs there: {told}")
+        if not (found := [machine for machine in gpus if machine.arch == arch]):
+            raise UsageError(f"--arch {arch}: the cluster has no GPU of architecture {arch!r}; GPUs there: {gpu_text}")
         return found
     if not names:
-        from bitverdict.harness.model.architectures import EMULATED
+        from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES
 
-        return [target(f"emulated:{each}") for each in EMULATED] + there
-    by_name = {each.name: each for each in there}
+        return [target(f"emulated:{machine}") for machine in EMULATED_ARCHITECTURES] + gpus
+    by_name = {machine.name: machine for machine in gpus}
     for name in names:
         if name.startswith("cuda:") and name not in by_name:
-            raise UsageError(f"target {name!r}: cuda:N is the Nth model of GPU in the cluster; GPUs there: {told}")
+            raise UsageError(f"target {name!r}: cuda:N is the Nth model of GPU in the cluster; GPUs there: {gpu_text}")
     return [by_name[name] if name in by_name else target(name) for name in names]
 
 
 def pool(
-    made: Cluster | None, *, jobs: int, timeout: float, journal: Journal | None = None, files: Iterable[str | Path] = ()
+    cluster: Cluster | None, *, jobs: int, timeout: float, journal: Journal | None = None, files: Iterable[str | Path] = ()
 ) -> WorkerPool:
     """The worker pool of a command: of `made`, or of this machine with a place for each core where `jobs` is 0."""
-    if made is None:
+    if cluster is None:
         return WorkerPool(jobs=jobs or len(os.sched_getaffinity(0)), timeout=timeout, journal=journal)
     from bitverdict.harness.workers.ray_pool import RayPool
 
     knobs = {name: os.environ.get(name) for name in KNOBS}
-    return RayPool(made, jobs=jobs, timeout=timeout, journal=journal, knobs=knobs, files=[str(each) for each in files])
+    return RayPool(cluster, jobs=jobs, timeout=timeout, journal=journal, knobs=knobs, files=[str(each) for each in files])
 
 
 def check_trusted(on: str, sealed: bool) -> None:

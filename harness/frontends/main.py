@@ -23,7 +23,7 @@ from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.feature_table import has_laboratory
 from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.paths import state_directory
-from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervised
+from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervise
 from bitverdict.harness.model.triton_release import problem_of_release
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.harness.workers.forkserver import end_early, start_early
@@ -68,12 +68,12 @@ COMMANDS = {
         "equal calls, equal words; the same row, the same bits in any batch", "frontends.cli_invariance", forks=True
     ),
     "crosscheck": Command("hold a GPU's words against the plan's and the emulated GPU's", "lab.commands.crosscheck"),
-    "large": Command("large products on a GPU, bit for bit at chosen elements", "lab.commands.large"),
+    "large": Command("large products on a GPU, bit for bit at chosen elements", "lab.commands.large_products"),
     "replay-launches": Command("what scripts launch on the emulated GPU, again on a real one", "frontends.cli_replay_launches"),
     "compile": Command("compile every kernel for every GPU it is for, without one", "lab.offline_compile.compile_all"),
     "record": Command("write hardware words of an instruction or a kernel", "lab.hardware_words.record"),
     "tma-limits": Command("where the legality of TMA operations ends", "lab.commands.tma_limits"),
-    "new": Command("write the files of a new kernel into the checkout, which work at once", "lab.commands.new"),
+    "new": Command("write the files of a new kernel into the checkout, which work at once", "lab.commands.new_kernel"),
     "sanitize": Command("cases under iisan, consan, fpsan and compute-sanitizer", "lab.commands.sanitize"),
     "pages": Command("print the pages of docs/ that come from the code, or check them", "lab.commands.pages"),
     "translate": Command("print the Python that an emulated GPU executes for a kernel", "frontends.cli_translate"),
@@ -90,14 +90,14 @@ class Parser(argparse.ArgumentParser):
     """argparse's, which names the nearest word where one is not known."""
 
     def error(self, message: str) -> NoReturn:
-        if (found := re.search(r"invalid choice: '(.*?)' ", message)) and found[1] in LABORATORY:
+        if (match := re.search(r"invalid choice: '(.*?)' ", message)) and match[1] in LABORATORY:
             message = (
-                f"{found[1]} is of the laboratory: it needs a checkout of the repository, and this is a wheel; run it in a clone"
+                f"{match[1]} is of the laboratory: it needs a checkout of the repository, and this is a wheel; run it in a clone"
             )
-        elif found := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
-            message += did_you_mean(found[1], re.findall(r"'(.*?)'", found[2]), 0.6)
-        elif found := re.search(r"unrecognized arguments: (--[\w-]+)", message):
-            message += did_you_mean(found[1], (option for options in _options(self) for option in options))
+        elif match := re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            message += did_you_mean(match[1], re.findall(r"'(.*?)'", match[2]), 0.6)
+        elif match := re.search(r"unrecognized arguments: (--[\w-]+)", message):
+            message += did_you_mean(match[1], (option for options in _options(self) for option in options))
         super().error(message)
 
 
@@ -112,8 +112,8 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
 def parser(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Every command, and its arguments; of those that `asked` does not begin with no arguments, since their modules take time."""
     told = "Judge Triton and Gluon kernels, bit for bit where bits are known."
-    made = Parser(prog="bitverdict", description=told)
-    commands = made.add_subparsers(dest="command", required=True)
+    root_parser = Parser(prog="bitverdict", description=told)
+    commands = root_parser.add_subparsers(dest="command", required=True)
     alone = asked[0] if asked and asked[0] in COMMANDS else ""
     for name, command in COMMANDS.items():
         if name in LABORATORY and not has_laboratory():
@@ -121,7 +121,7 @@ def parser(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
         each = commands.add_parser(name, help=command.help)
         if command.arguments and alone in ("", name):
             command.find(command.arguments)(each)
-    return made
+    return root_parser
 
 
 def main(words: list[str] | None = None) -> int:
@@ -167,14 +167,14 @@ def own_failure(error: Exception) -> str:
 
     from bitverdict.harness.judge.classify import place_of, raised_by
 
-    whole = "".join(traceback.format_exception(error))
+    traceback_text = "".join(traceback.format_exception(error))
     path = state_directory() / "errors" / f"{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{os.getpid()}.txt"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(whole)
+        path.write_text(traceback_text)
         stored = f"its traceback is in {path}"
     except OSError:
-        stored = f"its traceback:\n{whole}"
+        stored = f"its traceback:\n{traceback_text}"
     location, _ = place_of(error)
     said = " ".join(f"{type(error).__name__}: {error}".split())[:400]
     return f"the {raised_by(error) or 'contract'} raised {said} ({location}), which is no fault of a kernel; {stored}"
@@ -196,10 +196,10 @@ def entry() -> NoReturn:
     trusted_imports.begin()
     if "--in-process" in sys.argv:  # for a debugger, which holds the process that it started
         leave(main())
-    os._exit(supervised(_ahead))
+    os._exit(supervise(_start_ahead))
 
 
-def _ahead() -> int:
+def _start_ahead() -> int:
     """`main`, with the server of the workers started before anything else: it imports at the same time as this process does."""
     words = sys.argv[1:]
     if (

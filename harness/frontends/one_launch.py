@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.contracts.described.dtypes import format_of, storage_of
-from bitverdict.harness.contracts.described.given import ADDRESS, WITHIN, Given, GivenOperand, traced, with_data
+from bitverdict.harness.contracts.described.given import ADDRESS, WITHIN, GivenLaunch, GivenOperand, trace_problem, with_data
 from bitverdict.harness.judge import devices  # noqa: F401  (what torch.cuda says to a user's file)
 from bitverdict.harness.judge.guarded_buffers import words
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.found_again import search_path
+from bitverdict.harness.model.decorated_object import search_path
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.targets import Target, targets
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.usage import BodyError, UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
-from bitverdict.harness.sealed.processes import standing
+from bitverdict.harness.sealed.processes import candidate_descriptions
 from bitverdict.harness.session import reproducers, tables
 from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_source import CaseSource
@@ -47,18 +47,18 @@ def judge_launch(
     returns: tuple[str, ...],
     accumulation: str,
     real_values: bool,
-    sealed: bool,
+    is_sealed: bool,
 ) -> None:
     """Judge the launch of what lies at `address`; see `bitverdict.assert_right`."""
     check_compiler_cache()
     machines = targets() if target is None else [target_called(target)]
-    listed, codes = _taken(operands, reference)
+    given_operands, codes = _take_operands(operands, reference)
     place = address.rpartition(":")[0]
-    if sealed:
-        standing.begin(address, search_path(Path(place).resolve()))
-    lacking = []
+    if is_sealed:
+        candidate_descriptions.begin(address, search_path(Path(place).resolve()))
+    lacking_messages = []
     for arch in dict.fromkeys(machine.arch for machine in machines):
-        problem = _held(*traced(listed, codes, reference, arch, accumulation, exact=exact, returns=returns))
+        problem = _store_data(*trace_problem(given_operands, codes, reference, arch, accumulation, exact=exact, returns=returns))
         for machine in (each for each in machines if each.arch == arch):
             for schedule in SCHEDULES if machine.emulated else SCHEDULES[:1]:
                 case = Case(
@@ -68,15 +68,15 @@ def judge_launch(
                     launcher=address,
                     search_path=search_path(Path(place).resolve()),
                     real_values=real_values,
-                    sealed=sealed,
+                    sealed=is_sealed,
                 )
                 verdict = _pool().judge(case, machine)
                 if verdict.decision is Decision.NOT_RUN:
-                    lacking.append(verdict.message)
+                    lacking_messages.append(verdict.message)
                     break
                 _raise(case, machine, verdict)
-    if len(lacking) == len(machines):
-        raise unittest.SkipTest("; ".join(lacking))
+    if len(lacking_messages) == len(machines):
+        raise unittest.SkipTest("; ".join(lacking_messages))
 
 
 def _raise(case: Case, machine: Target, verdict: Verdict) -> None:
@@ -92,21 +92,23 @@ def _raise(case: Case, machine: Target, verdict: Verdict) -> None:
     raise AssertionError("\n" + tables.text_of(bug.report()))
 
 
-def _taken(operands: Sequence[Any], reference: Callable[..., Any]) -> tuple[list[GivenOperand], dict[str, np.ndarray]]:
+def _take_operands(operands: Sequence[Any], reference: Callable[..., Any]) -> tuple[list[GivenOperand], dict[str, np.ndarray]]:
     """Each operand by the name of the reference's parameter, and the words of those that are tensors."""
     given_to = list(inspect.signature(reference).parameters)[1:]
-    listed, codes = [], {}
+    given_operands, codes = [], {}
     for place, each in enumerate(operands):
         name = given_to[place] if place < len(given_to) else f"operand_{place}"
         if isinstance(each, bool | int | float | None):
-            listed.append(GivenOperand(name, value=each))
+            given_operands.append(GivenOperand(name, value=each))
             continue
         tensor = _tensor(each)
         format_name, unsigned = format_of(tensor.dtype), words(tensor)
         codes[name] = unsigned.view(storage_of(format_name))
         strides = None if tensor.is_contiguous() else tuple(tensor.stride())
-        listed.append(GivenOperand(name, format_name, tuple(tensor.shape), strides, tensor.storage_offset() if strides else 0))
-    return listed, codes
+        given_operands.append(
+            GivenOperand(name, format_name, tuple(tensor.shape), strides, tensor.storage_offset() if strides else 0)
+        )
+    return given_operands, codes
 
 
 def _tensor(operand: Any) -> Any:
@@ -119,7 +121,7 @@ def _tensor(operand: Any) -> Any:
     return operand
 
 
-def _held(problem: Given, data: bytes) -> Given:
+def _store_data(problem: GivenLaunch, data: bytes) -> GivenLaunch:
     """`problem` with its bytes in it, or in a file where they are many."""
     if len(data) <= WITHIN:
         return with_data(problem, data)
@@ -127,7 +129,7 @@ def _held(problem: Given, data: bytes) -> Given:
     with writing("operands", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
-    return Given(**vars(problem) | {"file": str(path.resolve())})
+    return GivenLaunch(**vars(problem) | {"file": str(path.resolve())})
 
 
 @cache

@@ -10,10 +10,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session.observer import Observer
 
-PLAIN_EVERY = 5.0  # seconds
+PLAIN_PERIOD = 5.0  # seconds
 
 
-class Showing(Observer):
+class ProgressDisplay(Observer):
     """A context manager. `total` may grow; `arrived` is called once a verdict, `say` for what is not a verdict."""
 
     def __init__(self, console: Console) -> None:
@@ -32,7 +32,7 @@ class Showing(Observer):
         self.begun = self.told = time.monotonic()
         self.done = self.total = self.failed = 0
 
-    def __enter__(self) -> Showing:
+    def __enter__(self) -> ProgressDisplay:
         self.bar.start()
         return self
 
@@ -43,7 +43,7 @@ class Showing(Observer):
         self.total += more
         self.bar.update(self.task, total=self.total)
 
-    def arrived(self, name: str, target: str, verdict: Verdict) -> None:
+    def on_verdict(self, name: str, target: str, verdict: Verdict) -> None:
         self.done += 1
         self.failed += verdict.decision is Decision.FAIL
         expected = verdict.decision is Decision.PASS and verdict.outcome is not Outcome.PASS
@@ -51,13 +51,13 @@ class Showing(Observer):
         last = f"{name} on {target}: {came}" + (f"; {self.failed} failed" if self.failed else "")
         self.bar.update(self.task, completed=self.done, last=last)
         now = time.monotonic()
-        if not self.console.is_terminal and (self.done == 1 or now - self.told > PLAIN_EVERY):
+        if not self.console.is_terminal and (self.done == 1 or now - self.told > PLAIN_PERIOD):
             self.told = now
             self.console.print(f"[{now - self.begun:5.1f} s] {self.done}/{self.total} cases, last {last}", markup=False)
 
     def say(self, text: str) -> None:
         self.bar.update(self.task, last=text)
         now = time.monotonic()
-        if not self.console.is_terminal and now - self.told > PLAIN_EVERY:
+        if not self.console.is_terminal and now - self.told > PLAIN_PERIOD:
             self.told = now
             self.console.print(f"[{now - self.begun:5.1f} s] {text}", markup=False)

@@ -21,7 +21,7 @@ from bitverdict.harness.contracts.described.dtypes import format_of
 from bitverdict.harness.contracts.described.gradients import contract_of
 from bitverdict.harness.contracts.described.operands import check_regimes
 from bitverdict.harness.model.addresses import is_importing
-from bitverdict.harness.model.found_again import FoundAgain, import_address
+from bitverdict.harness.model.decorated_object import DecoratedObject, import_address
 from bitverdict.harness.model.named_launcher import NamedLauncher
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.usage import UsageError, did_you_mean
@@ -95,7 +95,7 @@ def judged(
     if strides not in STRIDES:
         raise UsageError(f"judged(strides={strides!r:.100}): must be {STRIDES_TOLD}")
 
-    def decorated(body: Callable[[Draw], Any]) -> Test:
+    def make_test(body: Callable[[Draw], Any]) -> Test:
         if not callable(body) or len(inspect.signature(body).parameters) != 1:
             raise UsageError(f"judged: {body!r:.100} must be a function of one argument, draw")
         description = Description(
@@ -115,7 +115,7 @@ def judged(
             recover_order=recover_order,
             strides=strides,
         )
-        where = FoundAgain(body.__globals__, lambda: made, f"bv.judged of {body.__name__}")
+        where = DecoratedObject(body.__globals__, lambda: made, f"bv.judged of {body.__name__}")
         contract = contract_of(description, where)
 
         def source(target: Target, *, sealed: bool = sealed) -> CaseSource:
@@ -124,13 +124,13 @@ def judged(
             if sealed:
                 check_sealed(sealed, launcher)
                 begin(description.launcher, contract.where()[1])
-            return CaseSource(contract.address, target, sealed=sealed)
+            return CaseSource(contract.address, target, is_sealed=sealed)
 
         made = as_test(body.__name__, source, body.__module__, body.__doc__)
         made.__contract__ = contract  # type: ignore[attr-defined]
         return made
 
-    return decorated
+    return make_test
 
 
 def test(
@@ -172,13 +172,13 @@ def test(
         launcher = NamedLauncher(import_address(kernel), kernel, claims, requires)
     else:
         raise UsageError(f"test({kernel!r:.100}): must be a function that launches a kernel, or its address 'FILE:FUNCTION'")
-    where = FoundAgain(namespace, lambda: made, f"bv.test of {launcher.__name__}")
+    where = DecoratedObject(namespace, lambda: made, f"bv.test of {launcher.__name__}")
 
     def source(target: Target, *, sealed: bool = sealed) -> CaseSource:
         from bitverdict.harness.session.case_source import CaseSource
 
         if promises:
-            check_promises(promises, mathematics, target, sealed=sealed, requires=requires)
+            check_promises(promises, mathematics, target, is_sealed=sealed, requires=requires)
         address, folders = where()
         if sealed:
             check_sealed(sealed, kernel)
@@ -189,8 +189,8 @@ def test(
             target,
             launcher=address,
             search_path=folders,
-            sealed=sealed,
-            accepted=requires is not None,
+            is_sealed=sealed,
+            claims_accepted=requires is not None,
             promises=promises,
         )
 
@@ -239,7 +239,7 @@ def assert_right(
         returns=formats_of(returns),
         accumulation=check_accumulation(accumulation),
         real_values=real_values,
-        sealed=sealed,
+        is_sealed=sealed,
     )
 
 
@@ -262,22 +262,22 @@ def load_tests(module: str) -> Callable[..., unittest.TestSuite]:
 def as_test(name: str, source: Callable[[Target], CaseSource], module: str, documentation: str | None) -> Test:
     """A function that judges the cases of `source`."""
 
-    def held(*arguments: Any) -> None:
+    def hold_test(*arguments: Any) -> None:
         from bitverdict.harness.frontends.called_test import hold
 
         hold(source, arguments[0] if arguments else None)
 
-    held.__name__, held.__qualname__, held.__doc__, held.__module__ = name, name, documentation, module
-    held.__signature__ = inspect.Signature()  # type: ignore[attr-defined]  # pytest takes parameters for fixtures
-    held.__bitverdict__ = source  # type: ignore[attr-defined]
-    return held
+    hold_test.__name__, hold_test.__qualname__, hold_test.__doc__, hold_test.__module__ = name, name, documentation, module
+    hold_test.__signature__ = inspect.Signature()  # type: ignore[attr-defined]  # pytest takes parameters for fixtures
+    hold_test.__bitverdict__ = source  # type: ignore[attr-defined]
+    return hold_test
 
 
 def begin(address: str, folders: Sequence[str], said: object = None) -> None:
     """Seal the launcher at `address` in this process; its own process finds its modules in `folders`."""
-    from bitverdict.harness.sealed.processes import standing
+    from bitverdict.harness.sealed.processes import candidate_descriptions
 
-    standing.begin(address, folders, said)
+    candidate_descriptions.begin(address, folders, said)
 
 
 def check_sealed(sealed: bool, launcher: object) -> None:
@@ -295,7 +295,7 @@ def promises_of(batch_invariant: str | Sequence[str], deterministic: bool) -> st
     return ",".join((*sizes, *(["deterministic"] if deterministic else [])))
 
 
-def check_promises(promises: str, mathematics: str, target: Target, *, sealed: bool, requires: object) -> None:
+def check_promises(promises: str, mathematics: str, target: Target, *, is_sealed: bool, requires: object) -> None:
     """UsageError for a promise along what is no size of the kernel's problem, and for one whose smaller batches nobody can ask a
     sealed launcher."""
     from bitverdict.harness.model.addresses import resolve
@@ -306,7 +306,7 @@ def check_promises(promises: str, mathematics: str, target: Target, *, sealed: b
         if sizes and word not in (known := ("rows", "deterministic", *sorted(sizes))):
             said = f"batch_invariant={word!r}: is no size of {mathematics}{did_you_mean(word, known)}"
             raise UsageError(f"{said}; it must be of {', '.join(each for each in known if each != 'deterministic')}")
-    if sealed and requires is not None and promises != "deterministic":
+    if is_sealed and requires is not None and promises != "deterministic":
         raise UsageError(
             f"batch_invariant={promises!r} with requires= of a sealed launcher: its judge does not import your predicate, and "
             "could not tell which smaller batches it takes; make requires an attribute of the launcher, in its own file"

@@ -21,15 +21,15 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.case_source import in_turns
 from bitverdict.harness.workers.compile_ahead import CompileAhead
 
-FIRST = "gw0"  # pytest-xdist's name of its first worker
+FIRST_WORKER = "gw0"  # pytest-xdist's name of its first worker
 
 
-class Ahead:
+class CompileAheadPlugin:
     """The plugin of one pytest process: compiles for the session once it has collected, and ends with it."""
 
     def __init__(self, config: pytest.Config) -> None:
         given: dict[str, Any] = getattr(config, "workerinput", {})
-        self.first = given.get("workerid", FIRST) == FIRST
+        self.first = given.get("workerid", FIRST_WORKER) == FIRST_WORKER
         self.jobs = len(os.sched_getaffinity(0)) - int(given.get("workercount", 1))  # cores that no worker takes
         self.compiling: CompileAhead | None = None
 

@@ -28,18 +28,18 @@ from bitverdict.harness.model.feature_table import LARGE_PRODUCTS
 from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import EXCLUDED, PROCESSOR, Decision, Verdict
+from bitverdict.harness.model.verdict import EXCLUDED_KEY, PROCESSOR, Decision, Verdict
 from bitverdict.harness.sealed import secret_draws
 from bitverdict.harness.sealed.secret_draws import Secret
 from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.case_source import CaseSource, derived_seed
+from bitverdict.harness.session.discrimination import lines_of
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.rotation import Rotation
 from bitverdict.harness.session.selection import Selection
 from bitverdict.harness.session.session import Session
 from bitverdict.harness.session.shrink import KernelFailed, failure_class
-from bitverdict.harness.session.told_apart import lines_of
 from bitverdict.harness.workers.gpu_lease import lease
 from bitverdict.harness.workers.pool import WorkerPool
 
@@ -60,7 +60,7 @@ class Node:
         return f"{self.stem}-{self.target}" + (f"-{self.shard + 1}of{self.shards}" if self.shards > 1 else "")
 
 
-class Told(Observer):
+class NodeReporter(Observer):
     """Writes into a node's properties what its session tells."""
 
     def __init__(self, node: Node, properties: Properties) -> None:
@@ -72,13 +72,13 @@ class Told(Observer):
         self.cases = self.words = 0
         self.certificates: list[str] = []
 
-    def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
+    def on_count(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
         self.spent.update({name: spent for name, spent in verdict.seconds.items() if name != PROCESSOR})
         self.certificates += lines_of(case, name, target, verdict)
         self.cases += 1
         self.words += verdict.words
         if verdict.decision is Decision.NOT_RUN:
-            if EXCLUDED in verdict.details:
+            if EXCLUDED_KEY in verdict.details:
                 self.excluded[verdict.message] = None
             else:
                 self.not_run[verdict.message] += 1
@@ -86,14 +86,14 @@ class Told(Observer):
         kind = str(classes.get("dtype", getattr(case.problem, "format", "")))
         self.rows.append(pytest_summary.tally_row(self.node.stem, kind, 1, verdict.words, getattr(case.problem, "k", 0)))
 
-    def stored(self, path: Path, address: str, target: str) -> None:
+    def on_reproducer(self, path: Path, address: str, target: str) -> None:
         self.properties.append(("replay", reproducers.replay_line(path)))
 
-    def passed(self) -> None:
+    def note_pass(self) -> None:
         """What is told of a node that passed."""
         where = f"{self.node.stem} on {self.node.target}"
         self.properties += [("not_run", f"{where}: {count} cases: {message}") for message, count in self.not_run.items()]
-        self.properties.append(("tally", pytest_summary.tallied(self.rows)))
+        self.properties.append(("tally", pytest_summary.tally_text(self.rows)))
         self.properties.append(("seconds", json.dumps({name: round(seconds, 3) for name, seconds in self.spent.items()})))
         self.properties += [("cases", self.cases), ("words", self.words)]
 
@@ -159,56 +159,56 @@ class NodeJudge:
     def hold_test(self, source: Callable[[Target], CaseSource], target: str, properties: Properties) -> None:
         """Judge a test of the public functions on the target called so: a failure has the report as its text, and no traceback."""
         __tracebackhide__ = True
-        said = ""
+        fault_text = ""
         try:
             found = replace(source_of(source, self.machine(target), sealed=self.sealed), seed=self.seed)
-            if found.sealed:
+            if found.is_sealed:
                 properties.append(("sealed", protection([found], required=self.require_jail)))
             self._hold(Node(found.name, target), found, properties)
         except (MachineFault, UsageError) as fault:
-            said = f"error: {fault}"
+            fault_text = f"error: {fault}"
         except KernelFailed as failed:
-            said = str(failed)
-        if said:  # here, or what was raised would be shown before it
-            pytest.fail(no_commands(said), pytrace=False)
+            fault_text = str(failed)
+        if fault_text:  # here, or what was raised would be shown before it
+            pytest.fail(no_commands(fault_text), pytrace=False)
 
     def _hold(self, node: Node, source: CaseSource, properties: Properties) -> None:
         __tracebackhide__ = True
-        if source.unserved:
-            _skip(node.stem, source.unserved, properties)
+        if source.unserved_reason:
+            _skip(node.stem, source.unserved_reason, properties)
         source = replace(source, certificate=bool(self.certificate))
         if self.expression is not None:
             try:
-                (source,) = Selection(expression=self.expression).of([source])
+                (source,) = Selection(expression=self.expression).select_cases([source])
             except UsageError as none:
                 _skip(node.stem, str(none), properties)
-        if source.sealed:
+        if source.is_sealed:
             source = replace(source, secret=self._secret())
             properties.append(("secret", self._secret().digits))
         properties.append(("judged", 1))
-        told = Told(node, properties)
+        reporter = NodeReporter(node, properties)
         if self._waited:
-            told.spent.update({"lease": self._waited})
+            reporter.spent.update({"lease": self._waited})
             self._waited = 0.0
-        session = Session(self.pool, self.profile, observers=(told,))
-        failed = session.first_failure(source, share=node.shard, shares=node.shards, database=self.database)
+        session = Session(self.pool, self.profile, observers=(reporter,))
+        failed_bug = session.first_failure(source, share=node.shard, shares=node.shards, database=self.database)
         status = session.tally.status()
         properties.append(("drawn", session.tally.drawn))
-        if session.tally.few_drawn:
-            properties.append(("few drawn", f"{node.stem} on {node.target}: {session.tally.few_drawn}"))
-        for sentence in (*source.contract.left_out(source.target), *told.excluded):
+        if session.tally.draw_shortfall:
+            properties.append(("few drawn", f"{node.stem} on {node.target}: {session.tally.draw_shortfall}"))
+        for sentence in (*source.contract.left_out(source.target), *reporter.excluded):
             properties.append(("not asked", f"{node.stem}: {sentence}"))
         if self.certificate:
-            properties.append(("told apart", json.dumps(session.tally.told_apart.to_json())))
+            properties.append(("told apart", json.dumps(session.tally.discrimination.to_json())))
         if self.certificate == "cases":
-            properties.append(("certificates", json.dumps(told.certificates)))
+            properties.append(("certificates", json.dumps(reporter.certificates)))
         if status in (tally.PASS, tally.NOTHING_RAN):
             self._tell_page(session, properties)
         if left_out := session.tally.completeness.sentence():
             properties.append(("left out", f"{node.target}: {left_out}"))
         if status == tally.PASS:
-            told.passed()
-            if left := source.left_out():
+            reporter.note_pass()
+            if left := source.rotation_note():
                 properties.append(("not_run", f"{node.stem} on {node.target}: {left}"))
             return
         if status == tally.NOTHING_RAN:
@@ -216,10 +216,12 @@ class NodeJudge:
         session.reduce()
         session.store()
         self._tell_page(session, properties)
-        bugs = sorted(session.bugs.values(), key=lambda bug: bug is not failed)  # what failed before what is no fault of the kernel
+        bugs = sorted(
+            session.bugs.values(), key=lambda bug: bug is not failed_bug
+        )  # what failed before what is no fault of the kernel
         reports = [tables.text_of(bug.report()) for bug in bugs]
-        if failed is not None:
-            raise failure_class(failed.verdict.signature)("\n" + no_commands("\n".join(reports)))
+        if failed_bug is not None:
+            raise failure_class(failed_bug.verdict.signature)("\n" + no_commands("\n".join(reports)))
         said = ["; ".join(session.tally.open()), *session.tally.inconclusive, *tables.not_run_lines(session.tally)]
         pytest.fail(no_commands("\n".join(said + reports)), pytrace=False)
 
@@ -237,7 +239,7 @@ class NodeJudge:
         __tracebackhide__ = True
         where = self.machine(node.target)
         large = import_module(LARGE_PRODUCTS)
-        if missing := large.lacking(node.case, where):
+        if missing := large.missing_features(node.case, where):
             _skip(f"{node.case.contract} large {node.kind}", f"{where.name} lacks {', '.join(missing)}", properties)
         row = large.large_row(self.pool, node.case, where, self.products)
         properties.append(("judged", 1))
@@ -249,7 +251,7 @@ class NodeJudge:
         words = row["words"]
         if words:
             counted = pytest_summary.tally_row(node.case.contract, node.kind, 1, words, node.case.problem.k)
-            properties.append(("tally", pytest_summary.tallied([counted])))
+            properties.append(("tally", pytest_summary.tally_text([counted])))
         else:
             properties.append(("not_run", f"{node}: {row['outcome']}: {row['message']}: no words"))
         properties += [("cases", 1), ("words", words)]

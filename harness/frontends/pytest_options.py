@@ -91,13 +91,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the tests of the asked shard, by their places in the order of their ids: the same in each worker, on each machine."""
-    if not (asked := config.getoption("--harness-shard")):
+    if not (shard_option := config.getoption("--harness-shard")):
         return
     from bitverdict.harness.model.usage import UsageError
     from bitverdict.harness.session.shard import Shard
 
     try:
-        kept = set(Shard.called(asked, "--harness-shard").share(sorted(item.nodeid for item in items)))
+        kept = set(Shard.parse_shard(shard_option, "--harness-shard").share(sorted(item.nodeid for item in items)))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
@@ -130,19 +130,19 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         from bitverdict.harness.frontends.pytest_summary import write_html
 
         write_html(path, reports)
-    told = [each for report in reports for each in report.user_properties]
-    for line in dict.fromkeys(value for name, value in told if name in ("sealed", "left out")):
+    properties = [each for report in reports for each in report.user_properties]
+    for line in dict.fromkeys(value for name, value in properties if name in ("sealed", "left out")):
         terminalreporter.write_line(line)
-    if any(name == "told apart" for name, _ in told):
+    if any(name == "told apart" for name, _ in properties):
         from bitverdict.harness.frontends import pytest_summary
 
         for line in pytest_summary.certificate_lines(reports):
             terminalreporter.write_line(line)
-    secrets = [value for name, value in told if name == "secret"]
+    secrets = [value for name, value in properties if name == "secret"]
     for digits in dict.fromkeys(secrets):
-        from bitverdict.harness.sealed.secret_draws import Secret, committed, revealed
+        from bitverdict.harness.sealed.secret_draws import Secret, commitment_line, revelation_lines
 
-        for line in (committed(Secret(digits)), *revealed(Secret(digits), "--harness-secret").splitlines()):
+        for line in (commitment_line(Secret(digits)), *revelation_lines(Secret(digits), "--harness-secret").splitlines()):
             terminalreporter.write_line(line)
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from bitverdict.harness.frontends import pytest_summary
-from bitverdict.harness.frontends.pytest_compile import Ahead
+from bitverdict.harness.frontends.pytest_compile import CompileAheadPlugin
 from bitverdict.harness.frontends.pytest_nodes import NodeJudge, base_seed
 from bitverdict.harness.frontends.pytest_shards import all_nodes
 from bitverdict.harness.frontends.pytest_targets import check_targets, gpu_names, target_names, workers
@@ -31,14 +31,14 @@ from bitverdict.harness.session.case_filter import Expression
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.workers.forkserver import start_early
 
-LARGE = "test_large.py"
-LONG = {"node", "large_node"}  # arguments of the tests that judge for seconds
+LARGE_TESTS_FILE = "test_large.py"
+LONG_FIXTURES = {"node", "large_node"}  # arguments of the tests that judge for seconds
 
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # it decides bits; unset it warns in Triton 3.9
     atexit.register(_hide_teardown)
-    config.pluginmanager.register(Ahead(config), "bitverdict-compile-ahead")
+    config.pluginmanager.register(CompileAheadPlugin(config), "bitverdict-compile-ahead")
     import hypothesis
 
     for name, profile in PROFILES.items():  # names of our own: Hypothesis loads a profile "ci" by itself where CI is set
@@ -116,7 +116,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Large products are for GPUs: where none is asked for there is nothing to collect."""
-    if collection_path.name == LARGE and not gpu_names(config):
+    if collection_path.name == LARGE_TESTS_FILE and not gpu_names(config):
         return True
     return None
 
@@ -124,7 +124,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """In a worker, contracts before all else: short tests then fill the end. Alone, the order is that of the files."""
     if "PYTEST_XDIST_WORKER" in os.environ:
-        items.sort(key=lambda item: LONG.isdisjoint(getattr(item, "fixturenames", ())))
+        items.sort(key=lambda item: LONG_FIXTURES.isdisjoint(getattr(item, "fixturenames", ())))
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -155,7 +155,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     for line in pytest_summary.lines(reports):
         terminalreporter.write_line(line)
     everything = [report for kept in terminalreporter.stats.values() for report in kept if hasattr(report, "duration")]
-    least = 0.0 if gpu_names(terminalreporter.config) and terminalreporter.verbosity > 0 else pytest_summary.LONG
+    least = 0.0 if gpu_names(terminalreporter.config) and terminalreporter.verbosity > 0 else pytest_summary.LONG_SESSION
     for line in pytest_summary.time_lines(everything, least=least):
         terminalreporter.write_line(line)
     lines = [value for report in reports if report.failed for name, value in report.user_properties if name == "replay"]

@@ -14,16 +14,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-DEEP = 4096
+DEEP_K = 4096
 HTML = "html"  # the property that holds what a page tells of a node, as JSON
-LONG, SHOWN_FILES, SLOWEST = 60.0, 12, 5  # seconds from which a session says where its time went; files and nodes it names
+LONG_SESSION, SHOWN_FILES, SLOWEST = 60.0, 12, 5  # seconds from which a session says where its time went; files and nodes it names
 
 
 def tally_row(kernel: str, kind: str, cases: int, words: int, k: int) -> list:
-    return [kernel, kind, cases, words, words if k >= DEEP else 0]
+    return [kernel, kind, cases, words, words if k >= DEEP_K else 0]
 
 
-def tallied(rows: Iterable[list]) -> str:
+def tally_text(rows: Iterable[list]) -> str:
     """Rows summed by kernel and type, as the text of a property."""
     sums: dict[tuple[str, str], list[int]] = {}
     for kernel, kind, *counts in rows:
@@ -34,31 +34,32 @@ def tallied(rows: Iterable[list]) -> str:
 
 def lines(reports: Iterable[Any]) -> Iterator[str]:
     """The lines, of the reports of all nodes, whatever came of them. Only words of nodes that passed are said to agree."""
-    passed, not_run, not_asked, failed = [], Counter[str](), Counter[str](), 0
+    passed_rows, not_run, not_asked_counts, failed_count = [], Counter[str](), Counter[str](), 0
     reports = list(reports)
     for report in reports:
         properties = report.user_properties
         told = [row for name, value in properties if name == "tally" for row in json.loads(value)]
         if report.passed:
-            passed += told
-        failed += report.failed and any(name == "judged" for name, _ in properties)
+            passed_rows += told
+        failed_count += report.failed and any(name == "judged" for name, _ in properties)
         not_run.update(value for name, value in properties if name == "not_run")
-        not_asked.update(value for name, value in properties if name == "not asked")
+        not_asked_counts.update(value for name, value in properties if name == "not asked")
     yield from drawn_lines(reports)
-    rows = json.loads(tallied(passed))
+    rows = json.loads(tally_text(passed_rows))
     if rows:
         yield "output words compared and equal, by kernel and type (those with K of 4,096 or more):"
-    for kernel, kind, cases, words, deep in sorted(rows):
-        said = f"{words:>14,} words ({deep:,})" if words else "refusals and faults that are expected: no words"
+    for kernel, kind, cases, words, deep_words in sorted(rows):
+        said = f"{words:>14,} words ({deep_words:,})" if words else "refusals and faults that are expected: no words"
         yield f"  {kernel:<24} {kind:<10} {cases:>6,} cases {said}"
-    if rows or failed:
-        words, deep = sum(row[3] for row in rows), sum(row[4] for row in rows)
+    if rows or failed_count:
+        words, deep_words = sum(row[3] for row in rows), sum(row[4] for row in rows)
         fewest = min((row[3] for row in rows if row[3]), default=0)
         yield (
-            f"{words:,} words compared and equal, {deep:,} of them with K of 4,096 or more, {fewest:,} or more in every kernel and "
-            f"type that ran; {failed} nodes failed"
+            f"{words:,} words compared and equal, {deep_words:,} of them with K of 4,096 or more, "
+            f"{fewest:,} or more in every kernel and "
+            f"type that ran; {failed_count} nodes failed"
         )
-    for label, counts in (("not run", not_run), ("not asked", not_asked)):
+    for label, counts in (("not run", not_run), ("not asked", not_asked_counts)):
         for sentence, nodes in sorted(counts.items()):
             yield f"{label}: {sentence}" + (f" ({nodes} nodes)" if nodes > 1 else "")
 
@@ -78,31 +79,31 @@ def drawn_lines(reports: Iterable[Any]) -> Iterator[str]:
 
 def certificate_lines(reports: Iterable[Any]) -> Iterator[str]:
     """What the passing cases of all nodes told apart: of each case, where that was asked, of each contract, and of each target."""
+    from bitverdict.harness.session.discrimination import Discrimination
     from bitverdict.harness.session.tables import text_of
-    from bitverdict.harness.session.told_apart import Discrimination
 
-    whole = Discrimination()
+    discrimination = Discrimination()
     for report in reports:
         for name, value in report.user_properties:
             if name == "certificates":
                 yield from json.loads(value)
             elif name == "told apart":
-                whole.add(json.loads(value))
-    if whole.places:
-        yield from text_of(whole.table()).splitlines()
-        yield from whole.lines()
+                discrimination.add(json.loads(value))
+    if discrimination.places:
+        yield from text_of(discrimination.table()).splitlines()
+        yield from discrimination.lines()
 
 
 def write_html(path: Path, reports: Iterable[Any]) -> None:
     """The page of all nodes, whatever came of them."""
-    from bitverdict.harness.report.collect import header, merged
+    from bitverdict.harness.report.collect import header, merge_runs
     from bitverdict.harness.report.page import write_page
 
     parts = [json.loads(value) for report in reports for name, value in report.user_properties if name == HTML]
-    write_page(path, merged(parts), header())
+    write_page(path, merge_runs(parts), header())
 
 
-def time_lines(reports: Iterable[Any], *, least: float = LONG) -> Iterator[str]:
+def time_lines(reports: Iterable[Any], *, least: float = LONG_SESSION) -> Iterator[str]:
     """Where the time of a session of `least` seconds went: seconds of all workers by test file, of judged cases by bucket, and the
     nodes that took longest. "lease": a GPU's place was waited for."""
     files: Counter = Counter()  # float seconds

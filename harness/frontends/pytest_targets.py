@@ -11,7 +11,7 @@ import pytest
 from bitverdict.harness.model import architectures
 from bitverdict.harness.model.targets import Target, show_workers, target, targets
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.workers.gpu_lease import PREFERRED, free_places
+from bitverdict.harness.workers.gpu_lease import PREFERRED_PLACES, free_places
 
 T = TypeVar("T")
 BY_DEFAULT = tuple(f"emulated:{arch}" for arch in architectures.BY_DEFAULT)
@@ -54,23 +54,23 @@ def _family(arch: str) -> str:
 def check_targets(config: pytest.Config) -> None:
     """pytest's usage error for a target that is not here."""
     for name in target_names(config):
-        _asked(gpus_called, name) if is_leased(name) else _asked(target, name)
+        _find_target(gpus_called, name) if is_leased(name) else _find_target(target, name)
 
 
 def workers(config: pytest.Config) -> int:
     """One worker a core, but no more than the GPUs' free memory has room for, where GPUs are asked for. The workers are told which
     GPUs there are, and which places on them they were counted for."""
     cores = len(os.sched_getaffinity(0))
-    found = {gpu.index: gpu for name in gpu_names(config) for gpu in _asked(gpus_called, name)}
+    found = {gpu.index: gpu for name in gpu_names(config) for gpu in _find_target(gpus_called, name)}
     if not found:
         return cores
     show_workers(targets())
     places = free_places(list(found.values()))[:cores]
-    os.environ[PREFERRED] = ",".join(map(str, places))
+    os.environ[PREFERRED_PLACES] = ",".join(map(str, places))
     return max(1, len(places))
 
 
-def _asked(find: Callable[[str], T], name: str) -> T:
+def _find_target(find: Callable[[str], T], name: str) -> T:
     """`find` of what the command line asked: none here is a usage error, before and after xdist counts its workers."""
     try:
         return find(name)

@@ -19,19 +19,19 @@ def source_of(test: Callable[..., CaseSource], machine: Target, *, sealed: bool)
 
 def protection(sources: Iterable[CaseSource], *, required: bool) -> str:
     """What a run says of its protections; empty where nothing is sealed. UsageError where one that is `required` lacks."""
-    machines = [source.target for source in sources if source.sealed]
+    machines = [source.target for source in sources if source.is_sealed]
     if not machines:
         if required:
             raise UsageError("--require-jail: is for sealed runs; give --sealed too, or leave it out")
         return ""
     from bitverdict.harness.sealed.jail.protections import protections, require
 
-    told = {"sealed": protections()}
+    protections_by_kind = {"sealed": protections()}
     if not all(machine.emulated for machine in machines):
         from bitverdict.harness.sealed.processes.gpu_protections import gpu_protections
 
-        told["sealed on a GPU"] = gpu_protections()
+        protections_by_kind["sealed on a GPU"] = gpu_protections()
     if required:
-        for found in told.values():
+        for found in protections_by_kind.values():
             require(found)
-    return "\n".join(found.sentence(of) for of, found in told.items())
+    return "\n".join(found.sentence(of) for of, found in protections_by_kind.items())

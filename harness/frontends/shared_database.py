@@ -14,7 +14,7 @@ from bitverdict.harness.model.usage import UsageError
 if TYPE_CHECKING:
     from hypothesis.database import ExampleDatabase
 
-KEPT = timedelta(days=30)  # since a case failed last
+KEEP_TIME = timedelta(days=30)  # since a case failed last
 ANSWERED_WITHIN = 5.0  # seconds
 SCHEMES = ("redis", "rediss", "unix")
 PREFIX = b"bitverdict:"
@@ -36,7 +36,7 @@ def shared(url: str) -> ExampleDatabase:
         backend: Any = importlib.import_module("hypothesis.extra.redis")
     except ImportError as error:
         raise UsageError(
-            f"--harness-database {_told(url)}: the client cannot be imported ({error}); {pip_line('redis')}"
+            f"--harness-database {_public_url(url)}: the client cannot be imported ({error}); {pip_line('redis')}"
         ) from error
     try:
         waits = {"socket_connect_timeout": ANSWERED_WITHIN, "socket_timeout": ANSWERED_WITHIN}
@@ -44,12 +44,13 @@ def shared(url: str) -> ExampleDatabase:
         server.ping()
     except (redis.exceptions.RedisError, ValueError) as error:
         raise UsageError(
-            f"--harness-database {_told(url)}: the server must answer ({error}); start redis-server there, or leave the option out"
+            f"--harness-database {_public_url(url)}: the server must answer ({error}); start "
+            f"redis-server there, or leave the option out"
         ) from error
-    return backend.RedisExampleDatabase(server, expire_after=KEPT, key_prefix=PREFIX)
+    return backend.RedisExampleDatabase(server, expire_after=KEEP_TIME, key_prefix=PREFIX)
 
 
-def _told(url: str) -> str:
+def _public_url(url: str) -> str:
     """`url` without a password."""
     before, at, after = url.rpartition("@")
     return f"{before.partition('://')[0]}://***@{after}" if at else url

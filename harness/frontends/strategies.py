@@ -28,13 +28,13 @@ __all__ = ["offsets", "row_indices", "shapes", "sizes", "tensors"]
 def sizes(low: int, high: int, *, around: int = 16, multiple_of: int = 1) -> SearchStrategy[int]:
     """Sizes from `low` to `high`, both included, multiples of `multiple_of`: half of them any, half at the ends and one below, at
     and one above the multiples of `around`, the tile of the kernel. It shrinks to the smallest that fails, or the smallest edge."""
-    least, most = -(-low // multiple_of), high // multiple_of
-    if not (0 <= low <= high and multiple_of >= 1 and around >= 1 and least <= most):
+    least, largest = -(-low // multiple_of), high // multiple_of
+    if not (0 <= low <= high and multiple_of >= 1 and around >= 1 and least <= largest):
         rule = "low must be at least 0 and at most high, with a multiple of multiple_of between them, and around at least 1"
         raise UsageError(f"sizes({low}, {high}, around={around}, multiple_of={multiple_of}): {rule}")
     near = {count * around + step for count in (1, 2, 3, high // around) for step in (-1, 0, 1)} | {low, low + 1, high - 1, high}
     at_edges = sorted(size for size in near if low <= size <= high and size % multiple_of == 0)
-    anywhere = st.integers(least, most).map(lambda count: count * multiple_of)
+    anywhere = st.integers(least, largest).map(lambda count: count * multiple_of)
     return anywhere | st.sampled_from(at_edges) if at_edges else anywhere
 
 
@@ -73,25 +73,25 @@ def row_indices(
 
     With `out_of_bounds` some lists also name rows past the end and, unless `negative` is False, before the beginning: next to the
     table, and at the ends of int32. Without `distinct` rows are named again. It shrinks to zeros with the one number that fails."""
-    least, most = (count, count) if isinstance(count, int) else count
+    least, max_count = (count, count) if isinstance(count, int) else count
     negative = out_of_bounds if negative is None else negative
     room = rows if distinct and not out_of_bounds else 1 << 31
-    if rows < 1 or not 0 <= least <= most <= room or (negative and not out_of_bounds):
+    if rows < 1 or not 0 <= least <= max_count <= room or (negative and not out_of_bounds):
         rule = "rows must be at least 1, counts ascend, no more than rows where they are distinct; negative only with out_of_bounds"
         raise UsageError(f"row_indices({rows}, count={count}, distinct={distinct}, negative={negative}): {rule}")
-    inside, whole = st.integers(0, rows - 1), min(most, rows) if distinct else most
-    lists = st.lists(inside, min_size=min(least, whole), max_size=whole)
+    inside, list_limit = st.integers(0, rows - 1), min(max_count, rows) if distinct else max_count
+    lists = st.lists(inside, min_size=min(least, list_limit), max_size=list_limit)
     if distinct:
-        lists = st.integers(min(least, whole), whole).flatmap(lambda length: _permuted(rows, length))
+        lists = st.integers(min(least, list_limit), list_limit).flatmap(lambda length: _permutations(rows, length))
     if out_of_bounds:
         ends = [int(end) for end in table_ends(rows, negative=negative) if not 0 <= end < rows]
-        beyond = st.integers(-rows if negative else rows, 2 * rows + most) if distinct else st.sampled_from(ends)
-        mixed = st.lists(inside | beyond, min_size=least, max_size=most, unique=distinct)
-        lists = lists | mixed if whole >= least else mixed
+        beyond = st.integers(-rows if negative else rows, 2 * rows + max_count) if distinct else st.sampled_from(ends)
+        mixed = st.lists(inside | beyond, min_size=least, max_size=max_count, unique=distinct)
+        lists = lists | mixed if list_limit >= least else mixed
     return lists.map(lambda numbers: np.array(numbers, np.int32))
 
 
-def _permuted(rows: int, length: int) -> SearchStrategy[list[int]]:
+def _permutations(rows: int, length: int) -> SearchStrategy[list[int]]:
     return st.permutations(range(rows)).map(lambda numbers: list(numbers[:length]))
 
 
@@ -103,16 +103,21 @@ def tensors(
     normal deviates; integers from -2 to 2; any mantissa over a wide range; normal with NaN, Inf and zeros planted; subnormals; the
     largest numbers. Formats that torch has no arithmetic for are bytes, a code each. It shrinks to the first regime and a small
     shape."""
-    name, chosen = format_of(dtype), tuple(regimes)
+    name, regime_names = format_of(dtype), tuple(regimes)
     if name not in known.FORMATS and name not in known.INTEGERS:
         raise UsageError(f"dtype {dtype!r}: must be one of {', '.join([*known.FORMATS, *known.INTEGERS])}")
-    for regime in chosen:
-        if regime not in known.KNOWN:
-            raise UsageError(f"regime {regime!r}: unknown{did_you_mean(regime, known.KNOWN)}; use some of {', '.join(known.KNOWN)}")
-    if not chosen:
+    for regime in regime_names:
+        if regime not in known.KNOWN_REGIMES:
+            raise UsageError(
+                f"regime {regime!r}: unknown{did_you_mean(regime, known.KNOWN_REGIMES)}; use some of "
+                f"{', '.join(known.KNOWN_REGIMES)}"
+            )
+    if not regime_names:
         raise UsageError(f"regimes=(): must name at least one of {', '.join(known.REGIMES)}")
     drawn = shape if isinstance(shape, SearchStrategy) else st.just(tuple(shape))
-    return st.builds(lambda size, regime, seed: _tensor(name, size, regime, seed), drawn, st.sampled_from(chosen), data_seeds())
+    return st.builds(
+        lambda size, regime, seed: _tensor(name, size, regime, seed), drawn, st.sampled_from(regime_names), data_seeds()
+    )
 
 
 def _tensor(name: str, shape: tuple[int, ...], regime: str, seed: int) -> torch.Tensor:

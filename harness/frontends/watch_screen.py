@@ -15,19 +15,19 @@ from rich.text import Text
 from bitverdict.harness.session.watch import Event
 
 STYLES = {"pass": "bold green", "fail": "bold red"}
-DRAWN_EVERY = 0.1  # seconds between two pictures of the panel while cases pass
+DRAW_PERIOD = 0.1  # seconds between two pictures of the panel while cases pass
 
 
 def first_line(event: Event, seconds: float) -> str:
     """The answer to a save: what the first case came to."""
-    return f"{_came(event)} in {seconds:.2f} s: {_what(event)}"
+    return f"{_decision_text(event)} in {seconds:.2f} s: {_verdict_line(event)}"
 
 
-def _came(event: Event) -> str:
+def _decision_text(event: Event) -> str:
     return "FAIL" if event["decision"] == "fail" else str(event["decision"])
 
 
-def _what(event: Event) -> str:
+def _verdict_line(event: Event) -> str:
     """What a verdict says in one line, and of which case."""
     place = f" at {event['location']}" if event["location"] else ""
     said = f"{event['outcome']}{place}: {event['message']}; " if event["decision"] != "pass" else ""
@@ -38,7 +38,7 @@ def later_line(event: Event, seconds: float) -> str:
     """What came after the first case, in one line; empty where it is not worth one."""
     match event["event"]:
         case "verdict":
-            return f"{_came(event)}: {_what(event)}" if event["decision"] != "pass" else ""
+            return f"{_decision_text(event)}: {_verdict_line(event)}" if event["decision"] != "pass" else ""
         case "refused":
             return f"not judged after {seconds:.2f} s: {event['why']}"
         case "ended":
@@ -60,29 +60,29 @@ class Lines:
     def __exit__(self, *raised: object) -> None:
         pass
 
-    def waiting(self, files: tuple[Path, ...]) -> None:
+    def show_idle(self, files: tuple[Path, ...]) -> None:
         pass
 
-    def saved(self, names: list[str]) -> None:
+    def show_save(self, names: list[str]) -> None:
         pass
 
-    def told(self, event: Event, seconds: float) -> None:
+    def show_event(self, event: Event, seconds: float) -> None:
         if event["event"] == "report":
             self.console.print(event["report"], soft_wrap=True)
         elif event["event"] == "verdict" and event["number"] == 1:
-            self._say(f"{self._now()} {first_line(event, seconds)}")
+            self._say(f"{self._time_text()} {first_line(event, seconds)}")
         elif line := later_line(event, seconds):
             begins = event["event"] in ("refused", "ended")
-            self._say(f"{self._now()} {line}" if begins else f"  {line}")
+            self._say(f"{self._time_text()} {line}" if begins else f"  {line}")
 
-    def _now(self) -> str:
+    def _time_text(self) -> str:
         return time.strftime("%H:%M:%S", time.localtime(self.clock()))
 
     def _say(self, line: str) -> None:
         self.console.print(line, markup=False, soft_wrap=True)
 
 
-class Panelled:
+class PanelScreen:
     """For a terminal: one panel, drawn again as something comes."""
 
     def __init__(self, console: Console, title: str) -> None:
@@ -92,29 +92,29 @@ class Panelled:
         self.files = 1
         self._drawn = 0.0
 
-    def __enter__(self) -> Panelled:
+    def __enter__(self) -> PanelScreen:
         self.live.start()
         return self
 
     def __exit__(self, *raised: object) -> None:
         self.live.stop()
 
-    def waiting(self, files: tuple[Path, ...]) -> None:
+    def show_idle(self, files: tuple[Path, ...]) -> None:
         self.files = len(files)
         self._draw(f"waits for a save of {len(files)} file{'s' if len(files) > 1 else ''}; Ctrl-C ends")
 
-    def saved(self, names: list[str]) -> None:
+    def show_save(self, names: list[str]) -> None:
         self.answer, self.parts = Text(""), []
         self._draw(f"judging {', '.join(names)}" if names else "judging")
 
-    def told(self, event: Event, seconds: float) -> None:
+    def show_event(self, event: Event, seconds: float) -> None:
         match event["event"]:
             case "verdict":
                 if event["number"] == 1:
                     self.answer = Text(first_line(event, seconds), style=STYLES.get(event["decision"], "bold yellow"))
                 elif line := later_line(event, seconds):
                     self.parts = [Text(line, style="red")]
-                if time.monotonic() - self._drawn > DRAWN_EVERY or event["number"] == 1:
+                if time.monotonic() - self._drawn > DRAW_PERIOD or event["number"] == 1:
                     self._draw(_progress(event))
             case "report":
                 self.parts = [event["report"]]

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from contextvars import copy_context
 from typing import TYPE_CHECKING
 
-from bitverdict.harness.judge.far_views import admitted, is_admitted
+from bitverdict.harness.judge.far_views import admit_bytes, is_admitted
 from bitverdict.harness.judge.guarded_buffers import far_bytes, near_bytes
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.contract import Contract
     from bitverdict.harness.model.targets import Target
 
-COUNTED = 3 << 30
+WORKER_MEMORY = 3 << 30
 """Bytes of GPU memory that a worker may come to hold: the CUDA contexts of its process and of a standby worker (0.6 GB each on an
 H200), and the largest case: 8192 x 8192 in fp32, three matrices of 256 MiB, guard bands, and as much again for an autotuner's
 flushing of the cache and for the allocator's rest."""
@@ -40,7 +40,7 @@ def memory_of(case: Case, target: Target, contract: Contract, operands: Collecti
     if target.emulated:
         return 0
     needed = OPERANDS * near_bytes(operands) + RESULTS * results
-    return needed if needed > COUNTED else 0
+    return needed if needed > WORKER_MEMORY else 0
 
 
 class NoRoom(Exception):
@@ -61,7 +61,7 @@ class MemoryReservation(ExitStack):
 
     def __enter__(self) -> MemoryReservation:
         self._has_turn = bool(self.needed) or is_admitted()
-        self.short = self.enter_context(admitted(self.needed, self.target))
+        self.short = self.enter_context(admit_bytes(self.needed, self.target))
         return self
 
     def begin(self) -> None:
@@ -73,10 +73,10 @@ class MemoryReservation(ExitStack):
         none."""
         self._allocated += size
         needed = OPERANDS * self.operands + RESULTS * self._allocated
-        if self._has_turn or self.target.emulated or needed <= COUNTED:
+        if self._has_turn or self.target.emulated or needed <= WORKER_MEMORY:
             return
         self._has_turn, held = True, self._allocated - size
-        turn = admitted(needed - held, self.target, what="operands and what the launcher allocates")
+        turn = admit_bytes(needed - held, self.target, purpose="operands and what the launcher allocates")
         self.short = copy_context().run(self.enter_context, turn)  # this thread is not the one that leaves
         if self.short:
             raise NoRoom(self.short)

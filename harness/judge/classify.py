@@ -43,7 +43,7 @@ _ROOMS = (
     ("harness", "harness"),
 )
 """Place -> whose failure it is; the first that holds a frame's file counts."""
-GONE = "candidate gone"  # in details of a sealed launch: why the candidate's process is no longer asked
+CANDIDATE_GONE = "candidate gone"  # in details of a sealed launch: why the candidate's process is no longer asked
 _PROGRAM = "<tile program"  # what the emulator calls the Python code that it generates
 _COMPILER_SAYS = re.compile(r"PassManager::run failed|error encountered during parsing|failed to verify|LLVM ERROR|verif")
 
@@ -59,16 +59,16 @@ class LaunchResult:
     details: dict = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)  # name -> unsigned words
     dtypes: dict[str, str] = field(default_factory=dict)  # output name -> "torch.float16"
-    enclosed: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # output name -> lowest and highest unsigned words
+    enclosures: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # output name -> lowest and highest unsigned words
     real_values: dict[str, RealValues] = field(default_factory=dict)  # of each output whose launches computed some
     hangs: tuple[tuple[str, str], ...] = ()  # why some real values are not known: operation, "file:line"
     reads_allocated: bool = False  # an emulated launch took words of what the launcher allocated and did not fill
     unwritten_reads: tuple[tuple[str, str, str], ...] = ()  # line, allocation, where in it: a launch took words that nobody wrote
     unwritten: dict[str, Any] = field(default_factory=dict)  # output name -> which elements nobody wrote, where that was followed
-    unordered: str = ""  # what an emulated launch did whose words hang on an order that no GPU keeps
+    order_hazard: str = ""  # what an emulated launch did whose words hang on an order that no GPU keeps
     broken_promise: str = ""  # what an option of the case promises of an emulated launch's instructions, and it has not
     launches: int = 0  # of Triton kernels
-    recorded: dict = field(default_factory=dict)
+    launch_record: dict = field(default_factory=dict)
     advice: tuple[str, ...] = ()
 
 
@@ -77,15 +77,15 @@ def outcome_of(error: BaseException) -> LaunchResult:
     names = {kind.__name__ for kind in type(error).__mro__}
     text, where = str(error), location_of(error)
     if "EmulatedFault" in names:
-        return _emulated(error, where)
+        return _emulated_fault_result(error, where)
     if named := OUTCOMES.keys() & names:
         return resolve_feature(OUTCOMES[named.pop()])(error)
     if "CandidateGone" in names:
         said = f"the candidate's process gave no answer: {_one_line(text)}"
-        details = {GONE: _one_line(text), "died": error.died}  # type: ignore[attr-defined]
+        details = {CANDIDATE_GONE: _one_line(text), "died": error.died}  # type: ignore[attr-defined]
         return LaunchResult(Outcome.LAUNCHER_ERROR, "launcher", said, details=details)
-    if short := machine_fault(error):
-        return LaunchResult(Outcome.ERROR, "machine", _one_line(short), "", place_of(error)[1])
+    if message := machine_fault(error):
+        return LaunchResult(Outcome.ERROR, "machine", _one_line(message), "", place_of(error)[1])
     details = {"raised": type(error).__name__, "text": _relevant(text), "traceback": traceback.format_exception(error)[-6:]}
     if "OutOfResources" in names:
         return LaunchResult(Outcome.OUT_OF_RESOURCES, "capacity", _one_line(text), where, details)
@@ -97,8 +97,8 @@ def outcome_of(error: BaseException) -> LaunchResult:
             details["called at"] = [source_line(*line) for line in refused.calls]
         line = source_line(*refused.line) if refused.line else where
         return LaunchResult(Outcome.REFUSED, "front end", _one_line(refused.message), line, details)
-    if short := out_of_memory(error):
-        return LaunchResult(Outcome.OUT_OF_MEMORY, "hardware", short, where, details)
+    if message := out_of_memory(error):
+        return LaunchResult(Outcome.OUT_OF_MEMORY, "hardware", message, where, details)
     if _DRIVER_REFUSES in text:
         return LaunchResult(Outcome.REFUSED, "driver", _one_line(text), where, details)
     if "AcceleratorError" in names or "CUDA" in text:
@@ -108,7 +108,7 @@ def outcome_of(error: BaseException) -> LaunchResult:
     if isinstance(error, RuntimeError) and _COMPILER_SAYS.search(text):
         return LaunchResult(Outcome.REFUSED, "verifier", _one_line(_relevant(text)), where, details)
     if room := raised_by(error):
-        return LaunchResult(Outcome.ERROR, room, _raised(room, error), *place_of(error))
+        return LaunchResult(Outcome.ERROR, room, _error_sentence(room, error), *place_of(error))
     if isinstance(error, ValueError) and _of_triton_back_end(error):
         return LaunchResult(Outcome.REFUSED, "front end", _one_line(text), where, details)
     if isinstance(error, ValueError | TypeError) and not isinstance(error, UnicodeError):
@@ -123,7 +123,7 @@ def outcome_of(error: BaseException) -> LaunchResult:
     return LaunchResult(Outcome.LAUNCHER_ERROR, "launcher", _one_line(f"{type(error).__name__}: {text}"), where, details)
 
 
-def _emulated(fault: Any, where: str) -> LaunchResult:
+def _emulated_fault_result(fault: Any, where: str) -> LaunchResult:
     """What an emulated GPU raised. A hazard that the compiler made is none of the kernel's: its name goes into the details."""
     outcome, said, details = Outcome(str(fault.outcome)), str(fault.message), dict(fault.details or {})
     if "made by" in details:
@@ -182,14 +182,14 @@ def failure(error: BaseException, otherwise: str = "contract") -> Verdict:
     return Verdict(
         decision=Decision.ERROR,
         outcome=Outcome.ERROR,
-        message=_raised(raised_by(error) or otherwise, error),
+        message=_error_sentence(raised_by(error) or otherwise, error),
         location=location,
-        basis=Basis.NOTHING,
+        basis=Basis.NO_BASIS,
         details=details,
     )
 
 
-def _raised(room: str, error: BaseException) -> str:
+def _error_sentence(room: str, error: BaseException) -> str:
     if isinstance(error, UsageError):  # of the case, which names what cannot be
         return _one_line(str(error))
     return _one_line(f"the {room} raised {type(error).__name__}: {error}")

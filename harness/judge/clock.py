@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from bitverdict.harness.model.verdict import PROCESSOR
 
-WAITED = "compiled elsewhere"  # the bucket of seconds in which another process compiled the kernel
+WAIT_BUCKET = "compiled elsewhere"  # the bucket of seconds in which another process compiled the kernel
 
 
 class Clock:
@@ -21,7 +21,7 @@ class Clock:
         self.buckets: dict[str, float] = {}
 
     @contextmanager
-    def on(self, bucket: str) -> Iterator[None]:
+    def measure(self, bucket: str) -> Iterator[None]:
         begun = time.perf_counter()
         try:
             yield
@@ -31,9 +31,9 @@ class Clock:
     def seconds(self) -> dict[str, float]:
         total = time.perf_counter() - self.begun
         compiling = min(self.buckets.get("compile", 0.0), self.buckets.get("launch", 0.0))
-        waited = min(self.buckets.get(WAITED, 0.0), compiling)
+        waited = min(self.buckets.get(WAIT_BUCKET, 0.0), compiling)
         shown = dict(self.buckets, compile=compiling - waited, launch=self.buckets.get("launch", 0.0) - compiling)
-        shown |= {WAITED: waited} if WAITED in self.buckets else {}
+        shown |= {WAIT_BUCKET: waited} if WAIT_BUCKET in self.buckets else {}
         shown["harness"] = total - sum(shown.values())
         return {name: round(spent, 6) for name, spent in shown.items()} | {
             "total": round(total, 6),

@@ -47,7 +47,7 @@ class Comparison:
 
 def compare(
     expected: ExpectedOutput,
-    got: np.ndarray,
+    words: np.ndarray,
     *,
     poison: int | None = None,
     dtypes: tuple[str, str] | None = None,
@@ -56,57 +56,61 @@ def compare(
     """Hold `got`, the output's words (unsigned, any shape), against `expected`; `poison` is the word of an unwritten element.
     `dtypes`: the names of the dtype that came and of the one that is due, where known: words of equal width may be of two types.
     `real`: the real values of the launch, where it computed some."""
-    if tuple(got.shape) != tuple(expected.shape):
+    if tuple(words.shape) != tuple(expected.shape):
         return Comparison(
-            Outcome.WRONG_SHAPE, 0, message=f"{expected.name}: shape {tuple(got.shape)}, expected {tuple(expected.shape)}"
+            Outcome.WRONG_SHAPE, 0, message=f"{expected.name}: shape {tuple(words.shape)}, expected {tuple(expected.shape)}"
         )
     if dtypes is not None and dtypes[0] != dtypes[1]:
         message = f"{expected.name}: dtype {dtypes[0]}, expected {dtypes[1]} ({expected.format})"
         return Comparison(Outcome.WRONG_SHAPE, 0, message=message)
     due = _itemsize(expected)
-    if got.dtype.itemsize != due:
-        message = f"{expected.name}: words of {8 * got.dtype.itemsize} bits, expected {8 * due} ({expected.format})"
+    if words.dtype.itemsize != due:
+        message = f"{expected.name}: words of {8 * words.dtype.itemsize} bits, expected {8 * due} ({expected.format})"
         return Comparison(Outcome.WRONG_SHAPE, 0, message=message)
-    differs, decided, by_bound, used = held(expected, got)
-    found = mathematics(expected, real)
-    counted = replace(_counted(decided, found), bound_used=used)
-    if found is not None and found.wrong.any():
-        outcome, differs = Outcome.WRONG_MATHEMATICS, found.wrong
+    differs, decided, by_bound, used = compare_words(expected, words)
+    mathematics_check = mathematics(expected, real)
+    element_counts = replace(_count_elements(decided, mathematics_check), bound_used=used)
+    if mathematics_check is not None and mathematics_check.wrong_elements.any():
+        outcome, differs = Outcome.WRONG_MATHEMATICS, mathematics_check.wrong_elements
     elif not differs.any():
-        return counted
+        return element_counts
     elif not by_bound[differs].all():
         outcome = Outcome.WRONG_WORDS
     else:
-        outcome = Outcome.LOST_PRECISION if found is not None and found.known[differs].all() else Outcome.OUTSIDE_BOUND
-    unwritten = differs & (got == got.dtype.type(poison)) if poison is not None else np.zeros_like(differs)
+        outcome = (
+            Outcome.LOST_PRECISION
+            if mathematics_check is not None and mathematics_check.known_elements[differs].all()
+            else Outcome.OUTSIDE_BOUND
+        )
+    unwritten = differs & (words == words.dtype.type(poison)) if poison is not None else np.zeros_like(differs)
     details: dict[str, Any] = {
         "output": expected.name,
         "wrong": int(differs.sum()),
-        "of": counted.words,
+        "of": element_counts.words,
         "never_written": int(unwritten.sum()),
-        "first": first_words(expected, got, differs),
-        "clusters": clusters(expected, got, differs),
+        "first": first_words(expected, words, differs),
+        "clusters": clusters(expected, words, differs),
         "heat": heat(expected, differs),
     }
-    if found is not None:
+    if mathematics_check is not None:
         for each in details["first"]:
-            each |= first_values(found, tuple(each["at"]))
+            each |= first_values(mathematics_check, tuple(each["at"]))
     if outcome is Outcome.LOST_PRECISION and (lost := _most_of_the_bound(expected)):
         details["largest rounding"] = lost
-    return replace(counted, outcome=outcome, message=_message(outcome, expected, details), details=details)
+    return replace(element_counts, outcome=outcome, message=_message(outcome, expected, details), details=details)
 
 
-def _counted(decided: np.ndarray, found: Mathematics | None) -> Comparison:
+def _count_elements(decided_elements: np.ndarray, mathematics_check: Mathematics | None) -> Comparison:
     """Nothing wrong: how many elements words and real values decided, together and each; how many neither did."""
-    known = np.zeros(decided.shape, bool) if found is None else found.known
-    count = int((decided | known).sum())
+    known_elements = np.zeros(decided_elements.shape, bool) if mathematics_check is None else mathematics_check.known_elements
+    count = int((decided_elements | known_elements).sum())
     return Comparison(
-        Outcome.PASS if count or not decided.size else Outcome.INCONCLUSIVE,
+        Outcome.PASS if count or not decided_elements.size else Outcome.INCONCLUSIVE,
         count,
-        decided.size - count,
-        by_words=int(decided.sum()),
-        by_real_values=int(known.sum()),
-        unknown=0 if found is None else int((~known).sum()),
+        decided_elements.size - count,
+        by_words=int(decided_elements.sum()),
+        by_real_values=int(known_elements.sum()),
+        unknown=0 if mathematics_check is None else int((~known_elements).sum()),
     )
 
 
@@ -119,20 +123,20 @@ def _most_of_the_bound(expected: ExpectedOutput) -> str:
     return f"of what the bound allows, {share:.0%} is for {operation}" + (f" ({line})" if line else "") + ", and more was lost"
 
 
-def held(expected: ExpectedOutput, got: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float | None]:
+def compare_words(expected: ExpectedOutput, words: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float | None]:
     """(differs, decided, by bound, largest used share of the bound): of each element of `got`, words of the shape that is due.
     `differs` only where `decided`."""
-    decided = np.ones(got.shape, bool) if expected.inconclusive is None else ~expected.inconclusive
-    used = None
-    by_bound = _by_bound(expected, got)
-    differs = np.zeros(got.shape, bool)
+    decided_elements = np.ones(words.shape, bool) if expected.inconclusive is None else ~expected.inconclusive
+    bound_share = None
+    by_bound = _by_bound(expected, words)
+    differs = np.zeros(words.shape, bool)
     if expected.words is not None:
-        differs = _words_differ(expected, got) & ~by_bound
+        differs = _words_differ(expected, words) & ~by_bound
     if by_bound.any() or expected.words is None:
-        outside, used, decidable = _outside_bound(expected, got, by_bound & decided)
-        decided = decided & (decidable | ~by_bound)
+        outside, bound_share, decidable = _outside_bound(expected, words, by_bound & decided_elements)
+        decided_elements = decided_elements & (decidable | ~by_bound)
         differs = differs | (outside & by_bound)
-    return differs & decided, decided, by_bound, used
+    return differs & decided_elements, decided_elements, by_bound, bound_share
 
 
 def with_enclosed(expected: ExpectedOutput, low: np.ndarray, high: np.ndarray) -> ExpectedOutput:
@@ -142,24 +146,24 @@ def with_enclosed(expected: ExpectedOutput, low: np.ndarray, high: np.ndarray) -
         return expected
     from bitverdict.reference.formats import FORMATS
 
-    order = _ordered if expected.format in FORMATS or expected.format == "fp64" else _signed
+    order = _order_keys if expected.format in FORMATS or expected.format == "fp64" else _signed_words
     right, lowest, highest = (order(words.view(low.dtype)) for words in (_right_words(expected), low, high))
     open_ = (low != high) & ((lowest <= right) & (right <= highest)).any(axis=0)
     return replace(expected, inconclusive=open_ if expected.inconclusive is None else expected.inconclusive | open_)
 
 
-def _ordered(words: np.ndarray) -> np.ndarray:
+def _order_keys(words: np.ndarray) -> np.ndarray:
     """Integers in the order of the floats whose unsigned words are given."""
     signed = words.view(f"i{words.itemsize}").astype(np.int64)
     return np.where(signed < 0, -(signed & np.iinfo(f"i{words.itemsize}").max) - 1, signed)
 
 
-def _signed(words: np.ndarray) -> np.ndarray:
+def _signed_words(words: np.ndarray) -> np.ndarray:
     """The signed integers whose unsigned words are given: in that order an enclosure of integers lies, signed or not."""
     return words.view(f"i{words.itemsize}").astype(np.int64)
 
 
-def contradicted(expected: ExpectedOutput) -> str:
+def contradiction(expected: ExpectedOutput) -> str:
     """How the expected words lie outside of what a bound lets them be; empty where they do not, or where there is no bound."""
     if expected.opinion is None:
         return ""
@@ -183,13 +187,17 @@ def _message(outcome: Outcome, expected: ExpectedOutput, details: dict) -> str:
     head = f"{expected.name}: {details['wrong']} of {details['of']} {_DIFFERS[outcome]}"
     if 10 * details["never_written"] >= details["wrong"]:  # fewer hold the poison's value by chance
         head += f", {details['never_written']} of them never written (they hold the poison)"
-    first = details["first"][0]
-    if first.get("ulp") == 0 and "real value" in first:
-        due = f"{first['real value']}, expected {first['exact']}: it is not rounded by the rule that the reference declares"
-        return f"{head}\nfirst at {first['at']}: got {first['got']}, which is the expected word, but without rounding {due}"
-    distance = f", {first['ulp']} ulp" if first.get("ulp") is not None else ""
-    real = f"; without rounding {first['real value']}, expected {first['exact']}" if "real value" in first else ""
-    return f"{head}\nfirst at {first['at']}: got {first['got']}, expected {first['expected']}{distance}{real}"
+    first_word = details["first"][0]
+    if first_word.get("ulp") == 0 and "real value" in first_word:
+        due = (
+            f"{first_word['real value']}, expected {first_word['exact']}: it is not rounded by the rule that the reference declares"
+        )
+        return (
+            f"{head}\nfirst at {first_word['at']}: got {first_word['got']}, which is the expected word, but without rounding {due}"
+        )
+    distance = f", {first_word['ulp']} ulp" if first_word.get("ulp") is not None else ""
+    real = f"; without rounding {first_word['real value']}, expected {first_word['exact']}" if "real value" in first_word else ""
+    return f"{head}\nfirst at {first_word['at']}: got {first_word['got']}, expected {first_word['expected']}{distance}{real}"
 
 
 def _right_words(expected: ExpectedOutput) -> np.ndarray:
@@ -207,23 +215,25 @@ def _words_differ(expected: ExpectedOutput, got: np.ndarray) -> np.ndarray:
     return differs
 
 
-def _outside_bound(expected: ExpectedOutput, got: np.ndarray, asked: np.ndarray) -> tuple[np.ndarray, float | None, np.ndarray]:
+def _outside_bound(
+    expected: ExpectedOutput, words: np.ndarray, selection: np.ndarray
+) -> tuple[np.ndarray, float | None, np.ndarray]:
     """(outside, largest used share of the bound where `asked`, decidable). A bound that is not finite is inconclusive about a
     finite value; an interval of words always decides."""
     if expected.value is None or expected.bound is None:
         raise ValueError(f"expected {expected.name!r}: gives neither words nor value and bound; a contract must give one of them")
-    value, bound, out = expected.value, expected.bound, values(expected.format, got)
+    value, bound, out = expected.value, expected.bound, values(expected.format, words)
     finite = np.isfinite(value)
-    bounded = finite & np.isfinite(bound)
+    has_bound = finite & np.isfinite(bound)
     with np.errstate(invalid="ignore", over="ignore"):
         distance = np.abs(out - value)
         if expected.low is not None and expected.high is not None:
-            outside, decidable = _outside_interval(expected, out), np.ones(got.shape, bool)
+            outside, decidable = _outside_interval(expected, out), np.ones(words.shape, bool)
         else:
             outside = np.where(finite, ~(distance <= bound), ~((out == value) | (np.isnan(out) & np.isnan(value))))
-            decidable = ~finite | bounded
+            decidable = ~finite | has_bound
         share = np.where(distance == 0, 0.0, distance / np.where(bound == 0, np.finfo(float).tiny, bound))
-    shares = share[asked & bounded & np.isfinite(share)]
+    shares = share[selection & has_bound & np.isfinite(share)]
     return outside & decidable, float(shares.max()) if shares.size else None, decidable
 
 

@@ -20,7 +20,7 @@ _DIAGNOSTIC = re.compile(r"(.+?\.py):(\d+):\d+: (error|warning|note|remark): (.*
 
 
 @dataclass(frozen=True)
-class Refused:
+class CompileRefusal:
     """`message`: one line. `line`: (file, line), None where it is not known. `calls`: those that led there, outermost first."""
 
     message: str
@@ -28,14 +28,14 @@ class Refused:
     calls: tuple[tuple[str, int], ...]
 
 
-def refused_by_front_end(error: BaseException) -> Refused:
+def refused_by_front_end(error: BaseException) -> CompileRefusal:
     """What the chain of CompilationErrors that begins with `error` says, innermost first."""
     chain = [error]
     while (cause := chain[-1].__cause__) is not None and _is_compilation_error(cause):
         chain.append(cause)
     functions = {function.src: function for function in _functions(error)}
     lines = [_line_of(link, functions) for link in chain]
-    return Refused(_message(chain[-1]), lines[-1], tuple(line for line in lines[:-1] if line is not None))
+    return CompileRefusal(_message(chain[-1]), lines[-1], tuple(line for line in lines[:-1] if line is not None))
 
 
 def says_nothing(verdict: Verdict) -> bool:
@@ -43,18 +43,18 @@ def says_nothing(verdict: Verdict) -> bool:
     return verdict.outcome is Outcome.REFUSED and verdict.failed and bool(GENERIC.search(verdict.message))
 
 
-def named_by_compiler(verdict: Verdict, printed: Sequence[str]) -> Verdict:
+def named_by_compiler(verdict: Verdict, printed_lines: Sequence[str]) -> Verdict:
     """The verdict of a refusal that `says_nothing`, with the first error that the compiler printed: its sentence and its line."""
-    for place, text in enumerate(printed):
-        found = _DIAGNOSTIC.match(text)
-        if found is None or found[3] != "error":
+    for place, text in enumerate(printed_lines):
+        diagnostic = _DIAGNOSTIC.match(text)
+        if diagnostic is None or diagnostic[3] != "error":
             continue
-        sentence = [found[4]]
-        for more in printed[place + 1 :]:
+        sentence = [diagnostic[4]]
+        for more in printed_lines[place + 1 :]:
             if not more.strip() or more[0].isspace() or _DIAGNOSTIC.match(more):  # the source line, its caret, the next finding
                 break
             sentence.append(more)
-        return replace(verdict, message=" ".join(sentence)[:400], location=source_line(found[1], found[2]))
+        return replace(verdict, message=" ".join(sentence)[:400], location=source_line(diagnostic[1], diagnostic[2]))
     return verdict
 
 

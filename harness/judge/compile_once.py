@@ -61,9 +61,9 @@ def without_waiting() -> Iterator[None]:
         _release()
 
 
-waited = 0.0  # seconds that this process has waited for the compilations of others
+wait_seconds = 0.0  # seconds that this process has waited for the compilations of others
 _waits = True
-_held: list[int] = []  # the descriptor of the lock that this process holds, if any: it compiles one kernel at a time
+_lock_descriptors: list[int] = []  # the descriptor of the lock that this process holds, if any: it compiles one kernel at a time
 
 
 def _take(directory: Path) -> None:
@@ -73,12 +73,12 @@ def _take(directory: Path) -> None:
         descriptor = os.open(directory / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:  # a cache that cannot be written is told of by its first entry
         return
-    global waited
+    global wait_seconds
     end = time.monotonic() + PATIENCE
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            _held.append(descriptor)
+            _lock_descriptors.append(descriptor)
             return
         except BlockingIOError:
             if not _waits:
@@ -89,10 +89,10 @@ def _take(directory: Path) -> None:
         if (begun := time.monotonic()) > end:
             break
         time.sleep(POLL)
-        waited += time.monotonic() - begun
+        wait_seconds += time.monotonic() - begun
     os.close(descriptor)
 
 
 def _release() -> None:
-    while _held:
-        os.close(_held.pop())
+    while _lock_descriptors:
+        os.close(_lock_descriptors.pop())

@@ -34,7 +34,7 @@ def is_done(case: Case, arch: str) -> bool:
     return _note(case, arch).exists()
 
 
-def compiled(target: Target, given: Mapping[str, Any]) -> Verdict:
+def compile_case(target: Target, request: Mapping[str, Any]) -> Verdict:
     """Compile what the case of `given` launches on ``given["arch"]``. A task of a worker; `target` is that worker's and not used.
 
     Passes where all is compiled; "not run" with `BUSY` where another process has one of the kernels in work. Any other end is the
@@ -45,36 +45,38 @@ def compiled(target: Target, given: Mapping[str, Any]) -> Verdict:
     from bitverdict.harness.judge.compile_once import CompiledElsewhere, compile_once, without_waiting
     from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations
     from bitverdict.harness.judge.launch import own_cache
-    from bitverdict.harness.judge.offline_driver import compiling
+    from bitverdict.harness.judge.offline_driver import capture_compilations
 
-    contract = resolve(given["case"]["contract"])
-    case, arch = contract.case_from_json(dict(given["case"])), given["arch"]
+    contract = resolve(request["case"]["contract"])
+    case, arch = contract.case_from_json(dict(request["case"])), request["arch"]
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-    note, said = _note(case, arch), ""
+    note, failure = _note(case, arch), ""
     operands = {operand.name: operand for operand in contract.operands(case)}
     compile_once()
-    guard = Guard(Poison.of(case.data_seed))
+    guard = Guard(Poison.of_seed(case.data_seed))
     try:
-        with own_cache(case), without_waiting(), guarded_allocations(guard), compiling(arch, tries=True):
+        with own_cache(case), without_waiting(), guarded_allocations(guard), capture_compilations(arch, tries=True):
             contract.launch(case, guard.upload_all(operands.values(), torch.device("cpu")), None)
     except CompiledElsewhere:
         return _end(BUSY)
     except Exception as error:  # the judge of the case meets it again, and names it
-        said = f"{type(error).__name__}: {str(error)[:300]}"
+        failure = f"{type(error).__name__}: {str(error)[:300]}"
     note.parent.mkdir(parents=True, exist_ok=True)
     note.touch()
-    return _end(said) if said else Verdict(decision=Decision.PASS, outcome=Outcome.PASS, basis=Basis.NOTHING)
+    return _end(failure) if failure else Verdict(decision=Decision.PASS, outcome=Outcome.PASS, basis=Basis.NO_BASIS)
 
 
 def _end(message: str) -> Verdict:
-    return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, message=message, basis=Basis.NOTHING)
+    return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, message=message, basis=Basis.NO_BASIS)
 
 
 def _note(case: Case, arch: str) -> Path:
     from triton import __version__, knobs
 
-    told = {"TRITON_DEFAULT_FP_FUSION": "1"} | {name: text for name, text in os.environ.items() if name.startswith("TRITON_")}
-    told.pop("TRITON_CACHE_DIR", None)
+    environment = {"TRITON_DEFAULT_FP_FUSION": "1"} | {
+        name: text for name, text in os.environ.items() if name.startswith("TRITON_")
+    }
+    environment.pop("TRITON_CACHE_DIR", None)
     depends = (
         case.contract,
         repr(case.problem),
@@ -83,7 +85,7 @@ def _note(case: Case, arch: str) -> Path:
         arch,
         __version__,
         str(ROOT),
-        str(sorted(told.items())),
+        str(sorted(environment.items())),
     )
     digest = hashlib.sha256("\0".join((*depends, _sources())).encode()).hexdigest()
     return Path(knobs.cache.dir) / "bitverdict-ahead" / digest

@@ -22,9 +22,9 @@ UNABLE = {  # says something about us or the machine, nothing about the kernel
 REFUSALS = {Outcome.REFUSED, Outcome.OUT_OF_RESOURCES}
 
 
-def against_fault(expected_outcome: ExpectedOutcome, seen: LaunchResult) -> Verdict:
+def against_fault(expected_outcome: ExpectedOutcome, launch_result: LaunchResult) -> Verdict:
     """A fault, a refusal, or a result where none is expected, held against what is expected."""
-    if seen.outcome is None:
+    if launch_result.outcome is None:
         return Verdict(
             decision=Decision.FAIL,
             outcome=Outcome.NOT_REFUSED,
@@ -33,36 +33,39 @@ def against_fault(expected_outcome: ExpectedOutcome, seen: LaunchResult) -> Verd
             + (f" by the {expected_outcome.layer}" if expected_outcome.layer else ""),
             details={"expected_outcome": expected_outcome.reason},
         )
-    details = dict(seen.details, layer=seen.layer)
+    details = dict(launch_result.details, layer=launch_result.layer)
     if (
         expected_outcome.any_refusal
-        and seen.layer in ("launcher", "driver")
-        and seen.outcome in (Outcome.REFUSED, Outcome.LAUNCHER_ERROR)
+        and launch_result.layer in ("launcher", "driver")
+        and launch_result.outcome in (Outcome.REFUSED, Outcome.LAUNCHER_ERROR)
     ):
         return Verdict(
             decision=Decision.PASS,
-            outcome=seen.outcome,
-            message=seen.message,
-            location=seen.location,
+            outcome=launch_result.outcome,
+            message=launch_result.message,
+            location=launch_result.location,
             basis=Basis.EXPECTED_REFUSAL,
             details=details,
         )
-    if not expected_outcome.result and str(seen.outcome) == expected_outcome.outcome:
+    if not expected_outcome.result and str(launch_result.outcome) == expected_outcome.outcome:
         same_layer = (
-            not expected_outcome.layer or not seen.layer or expected_outcome.layer == seen.layer or seen.layer == "emulator"
+            not expected_outcome.layer
+            or not launch_result.layer
+            or expected_outcome.layer == launch_result.layer
+            or launch_result.layer == "emulator"
         )
         said = (
             not expected_outcome.message
-            or expected_outcome.message in seen.message
-            or expected_outcome.message in str(seen.details.get("text", ""))
+            or expected_outcome.message in launch_result.message
+            or expected_outcome.message in str(launch_result.details.get("text", ""))
         )
         if same_layer and said:
-            basis = Basis.EXPECTED_REFUSAL if seen.outcome in REFUSALS else Basis.EXPECTED_FAULT
+            basis = Basis.EXPECTED_REFUSAL if launch_result.outcome in REFUSALS else Basis.EXPECTED_FAULT
             return Verdict(
                 decision=Decision.PASS,
-                outcome=seen.outcome,
-                message=seen.message,
-                location=seen.location,
+                outcome=launch_result.outcome,
+                message=launch_result.message,
+                location=launch_result.location,
                 basis=basis,
                 details=details,
             )
@@ -72,15 +75,15 @@ def against_fault(expected_outcome: ExpectedOutcome, seen: LaunchResult) -> Verd
         )
     elif not expected_outcome.result:
         details["expected_outcome"] = f"{expected_outcome.outcome}: {expected_outcome.reason}"
-    decision = UNABLE.get(seen.outcome, Decision.FAIL)
-    unable = Basis.COMPILER_FAULT if seen.outcome is Outcome.COMPILER_FAULT else Basis.NOTHING
+    decision = UNABLE.get(launch_result.outcome, Decision.FAIL)
+    unable = Basis.COMPILER_FAULT if launch_result.outcome is Outcome.COMPILER_FAULT else Basis.NO_BASIS
     return Verdict(
         decision=decision,
-        outcome=seen.outcome,
-        message=seen.message,
-        location=seen.location,
+        outcome=launch_result.outcome,
+        message=launch_result.message,
+        location=launch_result.location,
         details=details,
-        basis=unable if seen.outcome in UNABLE else Basis.OBSERVED_FAULT,
+        basis=unable if launch_result.outcome in UNABLE else Basis.OBSERVED_FAULT,
     )
 
 
@@ -98,56 +101,60 @@ def contradictory_expectation(said: str) -> Verdict:
 UNKNOWN = "mathematics not known"  # in details: of how many elements, and why
 
 
-def against_words(expected: list[ExpectedOutput], found: list[Comparison], hangs: Sequence[tuple[str, str]] = ()) -> Verdict:
+def against_words(expected: list[ExpectedOutput], comparisons: list[Comparison], hangs: Sequence[tuple[str, str]] = ()) -> Verdict:
     """The worst of the outputs: wrong mathematics, then the first that fails. What it rests on is the weakest of what the expected
     outputs rest on, behind the real values where they decided some. `hangs`: why others are not known."""
-    failed = [c for c in found if c.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE)]
-    wrong = next((c for c in failed if c.outcome is Outcome.WRONG_MATHEMATICS), failed[0] if failed else None)
-    shares = [c.bound_used for c in found if c.bound_used is not None]
-    counted = sum(c.words for c in found)
-    told: dict[str, Any] = {
+    failed = [c for c in comparisons if c.outcome not in (Outcome.PASS, Outcome.INCONCLUSIVE)]
+    worst_comparison = next((c for c in failed if c.outcome is Outcome.WRONG_MATHEMATICS), failed[0] if failed else None)
+    shares = [c.bound_used for c in comparisons if c.bound_used is not None]
+    counted = sum(c.words for c in comparisons)
+    verdict_fields: dict[str, Any] = {
         "words": counted,
         "bound_used": max(shares) if shares else None,
-        "basis": _rests_on(expected, found),
+        "basis": _rests_on(expected, comparisons),
     }
-    left_out = sum(c.inconclusive for c in found)
+    left_out = sum(c.inconclusive for c in comparisons)
     details: dict[str, Any] = {"inconclusive_words": left_out} if left_out else {}
-    unknown, because = sum(c.unknown for c in found), why_unknown(hangs)
+    unknown, because = sum(c.unknown for c in comparisons), why_unknown(hangs)
     if unknown:
-        known = sum(c.by_real_values for c in found)
+        known = sum(c.by_real_values for c in comparisons)
         details[UNKNOWN] = f"{unknown} of {unknown + known} elements: {because or 'open in the reference'}"
-    if wrong is not None:
+    if worst_comparison is not None:
         return Verdict(
-            decision=Decision.FAIL, outcome=wrong.outcome, message=wrong.message, details=details | wrong.details, **told
+            decision=Decision.FAIL,
+            outcome=worst_comparison.outcome,
+            message=worst_comparison.message,
+            details=details | worst_comparison.details,
+            **verdict_fields,
         )
-    if all(c.outcome is Outcome.INCONCLUSIVE for c in found):
+    if all(c.outcome is Outcome.INCONCLUSIVE for c in comparisons):
         return Verdict(
             decision=Decision.INCONCLUSIVE,
             outcome=Outcome.INCONCLUSIVE,
             message="no word of this case can be decided" + (f", and its real values hang on: {because}" if because else ""),
             details=details,
-            **told,
+            **verdict_fields,
         )
-    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details=details, **told)
+    return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details=details, **verdict_fields)
 
 
-def _rests_on(expected: list[ExpectedOutput], found: list[Comparison]) -> str:
+def _rests_on(expected: list[ExpectedOutput], comparisons: list[Comparison]) -> str:
     """What decided: real values, what the words rest on, or both."""
-    basis = next((_agreed(e) for e in expected if e.basis), str(Basis.NOTHING))
-    if not any(c.by_real_values for c in found):
+    basis = next((_agreement_basis(e) for e in expected if e.basis), str(Basis.NO_BASIS))
+    if not any(c.by_real_values for c in comparisons):
         return basis
     declared = sorted(set().union(*(e.declared for e in expected)))
     rule = f"with {', '.join(declared)} as declared" if declared else "no conversion is mathematics"
-    if not any(c.by_words for c in found):
+    if not any(c.by_words for c in comparisons):
         return f"{Basis.REAL_VALUES}; {rule}"
     kind, _, why = basis.partition(":")
     return f"real values, {kind}:{why}; real values held to float64's running bound, {rule}"
 
 
-def _agreed(expected: ExpectedOutput) -> str:
+def _agreement_basis(expected: ExpectedOutput) -> str:
     """What an output's verdict rests on; of words that a bound agrees with, this too."""
     opinion = expected.opinion
     if opinion is None:
         return str(expected.basis)
     kind, _, why = expected.basis.partition(":")
-    return f"{kind}, in bound:{why}; {opinion.words.size} of {opinion.of} words held to the derived bound too"
+    return f"{kind}, in bound:{why}; {opinion.words.size} of {opinion.word_count} words held to the derived bound too"

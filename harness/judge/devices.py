@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.model import addresses
-from bitverdict.harness.model.architectures import EMULATED
+from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES
 from bitverdict.harness.model.targets import GPU_NODES, Target
 
 if TYPE_CHECKING:
     import torch
 
-    from bitverdict.harness.emulator import Allocated
+    from bitverdict.harness.emulator import AllocatedStorage
 
 
 @singledispatch
@@ -45,7 +45,7 @@ def multiprocessors_of(target: Target) -> int:
 
 @singledispatch
 @contextmanager
-def entered(
+def target_device(
     target: Target,
     schedule: str = "eager",
     tuning: str = "",
@@ -55,7 +55,7 @@ def entered(
     real_values: frozenset[str] | None = None,
     rounded_arguments: bool = False,
     provenance: bool = False,
-    allocated: Callable[[], Iterable[Allocated]] | None = None,
+    list_allocations: Callable[[], Iterable[AllocatedStorage]] | None = None,
 ) -> Iterator[Any]:
     """Make this the machine that launches run on; yields the emulated device, or None on hardware (synchronised at exit).
 
@@ -72,7 +72,7 @@ def entered(
             real_values=real_values,
             rounded_arguments=rounded_arguments,
             provenance=provenance,
-            allocated=allocated,
+            list_allocations=list_allocations,
         )
         options = replace(options, **_besides)
         with emulated(target.arch, schedule, tuning, options) as device:
@@ -101,18 +101,18 @@ def launched_with(**options: Any) -> Iterator[None]:
 
 
 @contextmanager
-def importing(address: str) -> Iterator[None]:
+def import_context(address: str) -> Iterator[None]:
     """While the user's file at `address` is imported, `torch.cuda` answers as when the file is launched.
 
     It answers for the emulated GPU that is entered, else for a real GPU; where there is none for an emulated sm_90. What the file
     sets of Triton's instrumentation holds for its own launches alone.
     """
-    with own_instrumentation(address), _answering():
+    with own_instrumentation(address), _answer_without_gpu():
         yield
 
 
 @contextmanager
-def _answering() -> Iterator[None]:
+def _answer_without_gpu() -> Iterator[None]:
     if any(map(os.path.exists, GPU_NODES)):
         yield
         return
@@ -125,7 +125,7 @@ def _answering() -> Iterator[None]:
         yield
 
 
-addresses.while_importing = importing
+addresses.while_importing = import_context
 
 
 def take_compiler_digest() -> None:
@@ -138,4 +138,4 @@ def take_compiler_digest() -> None:
 
 def emulated_like(target: Target) -> Target | None:
     """The emulated GPU of the architecture of `target`, a real one; None where there is none."""
-    return Target(f"emulated:{target.arch}", target.arch) if not target.emulated and target.arch in EMULATED else None
+    return Target(f"emulated:{target.arch}", target.arch) if not target.emulated and target.arch in EMULATED_ARCHITECTURES else None

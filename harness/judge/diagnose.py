@@ -6,7 +6,7 @@ import numpy as np
 
 from bitverdict.harness.model.contract import ExpectedOutput
 
-SHOWN = 8  # words printed in full
+MAX_WORDS = 8  # words printed in full
 
 
 HEAT_ROWS, HEAT_COLUMNS = 24, 48  # cells of the picture
@@ -31,18 +31,18 @@ def values(format_name: str, codes: np.ndarray) -> np.ndarray:
     return decode(found, codes.astype(found.storage, copy=False))
 
 
-def ulp_distance(format_name: str, got: np.ndarray, expected: np.ndarray) -> np.ndarray:
+def ulp_distance(format_name: str, words: np.ndarray, expected: np.ndarray) -> np.ndarray:
     """Steps between two words on the format's own ladder (int64); integers: their difference. NaN counts by its code."""
     if format_name.startswith(("int", "uint")):
         kind = np.dtype(format_name)
-        return np.abs(got.view(kind).astype(np.int64) - expected.view(kind).astype(np.int64))
-    sign = np.int64(1) << (8 * got.dtype.itemsize - 1)
+        return np.abs(words.view(kind).astype(np.int64) - expected.view(kind).astype(np.int64))
+    sign = np.int64(1) << (8 * words.dtype.itemsize - 1)
 
     def ladder(codes: np.ndarray) -> np.ndarray:
         signed = codes.astype(np.int64)
         return np.where(signed >= sign, sign - signed, signed)
 
-    return np.abs(ladder(got) - ladder(expected))
+    return np.abs(ladder(words) - ladder(expected))
 
 
 def first_words(expected: ExpectedOutput, got: np.ndarray, differs: np.ndarray) -> list[dict]:
@@ -50,96 +50,100 @@ def first_words(expected: ExpectedOutput, got: np.ndarray, differs: np.ndarray) 
     due. Of an interval both ends are shown, of a bound the value and the bound."""
     by_bound = _by_bound(expected, got)
     return [
-        {"at": at.tolist(), "got": _shown(expected, got[tuple(at)]), **_due(expected, got, tuple(at), bool(by_bound[tuple(at)]))}
-        for at in np.argwhere(differs)[:SHOWN]
+        {
+            "at": at.tolist(),
+            "got": _word_text(expected, got[tuple(at)]),
+            **_due_text(expected, got, tuple(at), bool(by_bound[tuple(at)])),
+        }
+        for at in np.argwhere(differs)[:MAX_WORDS]
     ]
 
 
-def _due(expected: ExpectedOutput, got: np.ndarray, at: tuple, by_bound: bool) -> dict:
+def _due_text(expected: ExpectedOutput, words: np.ndarray, index: tuple, by_bound: bool) -> dict:
     """What is due at `at`, as text, and how many ulp off the one word is."""
     low, high = (expected.low, expected.high) if by_bound else (expected.words, expected.words)
     if low is None or high is None:
         assert expected.value is not None and expected.bound is not None
-        return {"expected": f"{float(expected.value[at]):.9g} +- {float(expected.bound[at]):.3g}", "ulp": None}
-    ends = [_shown(expected, end[at].view(got.dtype)) for end in (low, high)]
-    if expected.or_nan is not None and expected.or_nan[at]:
+        return {"expected": f"{float(expected.value[index]):.9g} +- {float(expected.bound[index]):.3g}", "ulp": None}
+    ends = [_word_text(expected, end[index].view(words.dtype)) for end in (low, high)]
+    if expected.or_nan is not None and expected.or_nan[index]:
         ends[1] += " or NaN"
     if ends[0] != ends[1]:
         return {"expected": " to ".join(ends), "ulp": None}
     if not by_bound and expected.others is not None:
-        others = np.setdiff1d(expected.others[(slice(None), *at)].view(got.dtype), low[at].view(got.dtype))
-        ends[0] += "".join(f" or {_shown(expected, word)}" for word in others[:SHOWN]) + (
-            " or others" if len(others) > SHOWN else ""
+        others = np.setdiff1d(expected.others[(slice(None), *index)].view(words.dtype), low[index].view(words.dtype))
+        ends[0] += "".join(f" or {_word_text(expected, word)}" for word in others[:MAX_WORDS]) + (
+            " or others" if len(others) > MAX_WORDS else ""
         )
-    steps = ulp_distance(expected.format, got[at].reshape(1), low[at].view(got.dtype).reshape(1))
+    steps = ulp_distance(expected.format, words[index].reshape(1), low[index].view(words.dtype).reshape(1))
     return {"expected": ends[0], "ulp": int(steps[0])}
 
 
-def _shown(expected: ExpectedOutput, word: np.unsignedinteger) -> str:
+def _word_text(expected: ExpectedOutput, word: np.unsignedinteger) -> str:
     """A word in hexadecimal, with its value."""
     value = float(values(expected.format, np.asarray(word).reshape(1))[0])
     return f"0x{int(word):0{2 * word.dtype.itemsize}x} ({value:.9g})"
 
 
-def clusters(expected: ExpectedOutput, got: np.ndarray, differs: np.ndarray) -> list[str]:
+def clusters(expected: ExpectedOutput, words: np.ndarray, differs: np.ndarray) -> list[str]:
     """Sentences that say where the wrong words lie and what they look like; only those that hold for all of them."""
-    said: list[str] = []
+    sentences: list[str] = []
     wrong = int(differs.sum())
     if wrong == differs.size:
-        said.append("every word of the output differs")
+        sentences.append("every word of the output differs")
     if differs.ndim == 2:
-        said += _by_tile(expected, differs)
+        sentences += _by_tile(expected, differs)
     if expected.words is None or wrong < 2:
-        return said
-    due = expected.words.view(got.dtype)
+        return sentences
+    due_words = expected.words.view(words.dtype)
     if expected.format.startswith("int"):
-        return said + _shifted(got, due, differs)
-    sign = got.dtype.type(1 << (8 * got.dtype.itemsize - 1))
-    if np.array_equal(got[differs] ^ sign, due[differs]):
-        said.append("each wrong word is the expected one with the other sign")
-    steps = ulp_distance(expected.format, got[differs], due[differs])
+        return sentences + _find_shift(words, due_words, differs)
+    sign = words.dtype.type(1 << (8 * words.dtype.itemsize - 1))
+    if np.array_equal(words[differs] ^ sign, due_words[differs]):
+        sentences.append("each wrong word is the expected one with the other sign")
+    steps = ulp_distance(expected.format, words[differs], due_words[differs])
     if steps.max() <= 4:
-        said.append(f"each is within {int(steps.max())} ulp: rounding, precision or order of accumulation, not movement")
-    return said + _shifted(got, due, differs)
+        sentences.append(f"each is within {int(steps.max())} ulp: rounding, precision or order of accumulation, not movement")
+    return sentences + _find_shift(words, due_words, differs)
 
 
 def _by_tile(expected: ExpectedOutput, differs: np.ndarray) -> list[str]:
     rows, columns = (np.flatnonzero(differs.any(axis=axis)) for axis in (1, 0))
     m, n = differs.shape
-    said = [f"rows {rows[0]}..{rows[-1]} of {m}, columns {columns[0]}..{columns[-1]} of {n}"]
+    sentences = [f"rows {rows[0]}..{rows[-1]} of {m}, columns {columns[0]}..{columns[-1]} of {n}"]
     if len(rows) == 1 and m > 1:
-        said.append(f"one row only: {rows[0]}")
+        sentences.append(f"one row only: {rows[0]}")
     if len(columns) == 1 and n > 1:
-        said.append(f"one column only: {columns[0]}")
+        sentences.append(f"one column only: {columns[0]}")
     if expected.tile is None:
-        return said
+        return sentences
     block_m, block_n = expected.tile
     tiles = _tile_counts(differs, block_m, block_n)
     hit = np.argwhere(tiles)
-    said.append(f"{len(hit)} of {tiles.size} tiles of {block_m}x{block_n}, the first at tile {hit[0].tolist()}")
+    sentences.append(f"{len(hit)} of {tiles.size} tiles of {block_m}x{block_n}, the first at tile {hit[0].tolist()}")
     if tiles.size > 1 and len(hit) < tiles.size:
         for axis, name in ((0, "row"), (1, "column")):
             if tiles.shape[axis] > 1 and (hit[:, axis] == tiles.shape[axis] - 1).all():
-                said.append(
+                sentences.append(
                     f"only in the last {name} of tiles"
                     + (", which is ragged" if differs.shape[axis] % (block_m, block_n)[axis] else "")
                 )
     for places, block, name in ((rows, block_m, "row"), (columns, block_n, "column")):
         residues = np.unique(places % block)
         if len(places) > 1 and len(residues) <= max(1, block // 8):
-            said.append(f"{name}s modulo {block}: only {residues[:8].tolist()}")
-    return said
+            sentences.append(f"{name}s modulo {block}: only {residues[:8].tolist()}")
+    return sentences
 
 
-def _shifted(got: np.ndarray, due: np.ndarray, differs: np.ndarray) -> list[str]:
+def _find_shift(words: np.ndarray, due_words: np.ndarray, differs: np.ndarray) -> list[str]:
     """Whether the words that came are the expected ones of another place: transposed, or a whole row or column over."""
-    if got.ndim != 2:
+    if words.ndim != 2:
         return []
-    if got.shape[0] == got.shape[1] > 1 and np.array_equal(got[differs], due.T[differs]):
+    if words.shape[0] == words.shape[1] > 1 and np.array_equal(words[differs], due_words.T[differs]):
         return ["each wrong word is the expected one of the transposed place"]
     for axis, name in ((0, "row"), (1, "column")):
         for step in (-1, 1):
-            if got.shape[axis] > 2 and np.array_equal(got[differs], np.roll(due, step, axis)[differs]):
+            if words.shape[axis] > 2 and np.array_equal(words[differs], np.roll(due_words, step, axis)[differs]):
                 return [f"each wrong word is the expected one of the {name} {'before' if step == 1 else 'after'}"]
     return []
 

@@ -25,17 +25,17 @@ from bitverdict.harness.judge.out_of_memory import free_memory
 if TYPE_CHECKING:
     from bitverdict.harness.model.targets import Target
 
-FAR = 1 << 30  # bytes: a longer buffer is one of islands where its elements are few
-FEW = 16  # of so many bytes one at most belongs to an element
+FAR_BYTES = 1 << 30  # bytes: a longer buffer is one of islands where its elements are few
+SPARSE_RATIO = 16  # of so many bytes one at most belongs to an element
 PAGE = 4096  # bytes, around each run of elements
 BEFORE = 1 << 35  # bytes: an offset that wraps at 32 bits lies at most 2^31 elements, of at most 16 bytes, before its buffer
 NORESERVE = 0x4000  # MAP_NORESERVE of Linux (asm-generic/mman.h), which Python names from 3.13 on
 MARGIN = 1 << 30  # bytes of a GPU that stay free beside the far operands and results of a case
 PATIENCE = 60.0  # seconds for another process's far case
-_ALONE: ContextVar[bool] = ContextVar("alone", default=False)  # a study admits a case whole, and then launches it
+_ADMISSION: ContextVar[bool] = ContextVar("alone", default=False)  # a study admits a case whole, and then launches it
 
 
-def mapped(size: int) -> torch.Tensor:
+def map_zeros(size: int) -> torch.Tensor:
     """(size,) uint8 of zeros on the host; what is never touched takes no memory. Nothing else lies in the `BEFORE` bytes before it.
     OSError where there is no address space."""
     region = mmap.mmap(-1, BEFORE + size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | NORESERVE)
@@ -44,7 +44,7 @@ def mapped(size: int) -> torch.Tensor:
 
 def is_far(span: int, elements: int) -> bool:
     """Whether a buffer of `span` bytes, of which `elements` bytes are elements, is filled and compared around them only."""
-    return span > FAR and span > FEW * elements
+    return span > FAR_BYTES and span > SPARSE_RATIO * elements
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Islands:
         for low, high in self.runs:
             held[low:high] = value
 
-    def of(self, storage: torch.Tensor) -> np.ndarray:
+    def gather(self, storage: torch.Tensor) -> np.ndarray:
         """The islands of `storage` (bytes,), one behind the other, on the host."""
         if storage.device.type == "cpu":
             return np.concatenate([storage.numpy()[low:high] for low, high in self.runs])
@@ -93,11 +93,13 @@ class Islands:
 
 def is_admitted() -> bool:
     """Whether this thread has been admitted to a GPU."""
-    return _ALONE.get()
+    return _ADMISSION.get()
 
 
 @contextmanager
-def admitted(needed: int, target: Target, *, what: str = "operands and results", wait: float | None = None) -> Iterator[str]:
+def admit_bytes(
+    needed_bytes: int, target: Target, *, purpose: str = "operands and results", wait: float | None = None
+) -> Iterator[str]:
     """Room for `needed` bytes of operands and results while entered, held by one process of a machine at a time on a GPU, which
     others await for `wait` seconds (None: `PATIENCE`).
 
@@ -105,29 +107,29 @@ def admitted(needed: int, target: Target, *, what: str = "operands and results",
 
     Yields why there is none, in a sentence that says `what` needs the room, or an empty text.
     """
-    if not needed or _ALONE.get():
+    if not needed_bytes or _ADMISSION.get():
         yield ""
         return
-    asked = f"{needed / 2**30:.1f} GiB of {what}"
+    request = f"{needed_bytes / 2**30:.1f} GiB of {purpose}"
     if target.emulated:
         try:
-            mapped(needed)
+            map_zeros(needed_bytes)
         except OSError as error:
-            yield f"{asked}: this machine does not map so much address space ({error.strerror})"
+            yield f"{request}: this machine does not map so much address space ({error.strerror})"
             return
         yield ""
         return
     wait = PATIENCE if wait is None else wait
     with exclusive(f"far {target.uuid or target.name}", wait=wait) as mine:
         if not mine:
-            yield f"{asked}: another process judged a case that needs as much on {target.name} for {wait:g} s"
+            yield f"{request}: another process judged a case that needs as much on {target.name} for {wait:g} s"
             return
         free_memory()
         free, total = torch.cuda.mem_get_info(device_of(target))
-        short = free < needed + MARGIN
-        _ALONE.set(True)
+        short = free < needed_bytes + MARGIN
+        _ADMISSION.set(True)
         try:
-            yield f"{asked}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free on {target.name}" if short else ""
+            yield f"{request}: {free / 2**30:.1f} of {total / 2**30:.1f} GiB are free on {target.name}" if short else ""
         finally:
-            _ALONE.set(False)  # as it was, or this thread would have been here no more; and a thread may enter for another
+            _ADMISSION.set(False)  # as it was, or this thread would have been here no more; and a thread may enter for another
             free_memory()  # what torch keeps of it is nobody else's

@@ -17,21 +17,21 @@ MOST_GROUPED = 16  # rows of tiles in a group; a larger constant of such a name 
 
 
 @dataclass(frozen=True)
-class Shown:
+class LauncherTraits:
     """`tile` is None where nothing was launched that multiplies. `configurations`: the most that an autotuner has."""
 
     tile: Tile | None = None
     configurations: int = 0
 
 
-def shown(recorded: Mapping[str, Any]) -> Shown:
+def launcher_traits(recorded: Mapping[str, Any]) -> LauncherTraits:
     """What a verdict's `recorded` says of the launcher that was judged."""
     launches = [launch for launch in recorded.get("launches", ()) if len(launch.get("tile", ())) == 3]
     configurations = max((told["of"] for told in recorded.get("tuned", ())), default=0)
     if not launches:
-        return Shown(None, configurations)
+        return LauncherTraits(None, configurations)
     largest = max(launches, key=lambda launch: prod(launch["tile"]))
     constants = largest.get("constants", {}).items()
     groups = [value for name, value in constants if "group" in name.lower() and 1 < value <= MOST_GROUPED]
     m, n, k = largest["tile"]
-    return Shown(Tile(m, n, k, min(groups, default=Tile.group)), configurations)
+    return LauncherTraits(Tile(m, n, k, min(groups, default=Tile.group)), configurations)

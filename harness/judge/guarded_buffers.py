@@ -22,9 +22,9 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from bitverdict.harness.judge.bounds_check import UNSIGNED, Arena, Buffer, OutOfBounds, first_out_of_bounds
+from bitverdict.harness.judge.bounds_check import UNSIGNED_TYPES, Arena, Buffer, OutOfBounds, first_out_of_bounds
 from bitverdict.harness.judge.classify import for_the_launcher
-from bitverdict.harness.judge.far_views import Islands, is_far, mapped
+from bitverdict.harness.judge.far_views import Islands, is_far, map_zeros
 from bitverdict.harness.model.case import Operand
 
 TORCH_DTYPES = {
@@ -61,7 +61,7 @@ class Poison:
     around_inputs: int
 
     @classmethod
-    def of(cls, data_seed: int) -> Poison:
+    def of_seed(cls, data_seed: int) -> Poison:
         place = data_seed % len(POISONS)
         return cls(POISONS[place], POISONS[(place + 1) % len(POISONS)])
 
@@ -78,13 +78,13 @@ class _Place:
     span: int  # bytes between the bands
 
     @classmethod
-    def of(cls, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: torch.dtype) -> _Place:
+    def of_view(cls, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: torch.dtype) -> _Place:
         reach = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) if all(shape) else 0
         length, before = reach * dtype.itemsize, offset * dtype.itemsize
         return cls(dtype, tuple(shape), tuple(strides), before, length, -(-(before + length) // 512) * 512)
 
     @property
-    def far(self) -> bool:
+    def is_far_view(self) -> bool:
         """Whether it is filled and compared around its elements only."""
         return is_far(self.span, math.prod(self.shape) * self.dtype.itemsize)
 
@@ -106,8 +106,8 @@ class Guard:
     poison: Poison
     buffers: list[Buffer] = field(default_factory=list)
     on_device: bool | None = None
-    zeroed: str = ""
-    asked: Callable[[int], None] = lambda size: None
+    zero_allocation: str = ""
+    on_allocation: Callable[[int], None] = lambda size: None
 
     def upload(self, operand: Operand, device: torch.device) -> torch.Tensor:
         """The operand as a tensor on `device`, strided and offset as it says, inside guard bands."""
@@ -115,25 +115,30 @@ class Guard:
 
     def upload_all(self, operands: Iterable[Operand], device: torch.device) -> dict[str, torch.Tensor]:
         """Each operand by its name, as `upload` gives it."""
-        asked = list(operands)
-        uploaded = {each.name: self._lend_far(each, device) for each in asked if _placed(each).far}
-        near = [each for each in asked if each.name not in uploaded]
-        if self._there(device):
-            uploaded |= self._upload_there(near, device)
+        requested_operands = list(operands)
+        tensors = {
+            operand.name: self._lend_far(operand, device) for operand in requested_operands if _place_operand(operand).is_far_view
+        }
+        near = [operand for operand in requested_operands if operand.name not in tensors]
+        if self._compares_on_device(device):
+            tensors |= self._upload_there(near, device)
         else:
-            uploaded |= {each.name: self._upload_here(each) for each in near}
+            tensors |= {operand.name: self._upload_here(operand) for operand in near}
         if device.type == "cuda":
             torch.cuda.synchronize(device)  # or the launch would be charged for what is still under way
-        return {each.name: uploaded[each.name] for each in asked}
+        return {operand.name: tensors[operand.name] for operand in requested_operands}
 
     def surround(self, like: torch.Tensor, name: str, *, keep_values: bool, device: torch.device | None = None) -> torch.Tensor:
         """A tensor of the same shape, strides and dtype as `like`, on `device` (None: its own), poisoned and inside guard bands."""
         device = like.device if device is None else device
         band = GUARD_BYTES[device.type]
-        place, poison = _Place.of(like.shape, like.stride(), 0, like.dtype), 0 if name == self.zeroed else self.poison.output
-        self.asked(2 * band + place.span)
-        if place.far:
-            storage, view, islands = self._far(place, device, poison)
+        place, poison = (
+            _Place.of_view(like.shape, like.stride(), 0, like.dtype),
+            0 if name == self.zero_allocation else self.poison.output,
+        )
+        self.on_allocation(2 * band + place.span)
+        if place.is_far_view:
+            storage, view, islands = self._far_storage(place, device, poison)
             if keep_values:
                 view.copy_(like)
             self.buffers.append(Buffer(name, storage, view, band, place.length, poison, islands=islands))
@@ -146,43 +151,43 @@ class Guard:
         return view
 
     @property
-    def allocated(self) -> list[Buffer]:
+    def allocated_buffers(self) -> list[Buffer]:
         """What was handed out full of poison, far views left out."""
         return [buffer for buffer in self.buffers if buffer.unwritten]
 
     def out_of_bounds(self, written: Collection[str] = ()) -> OutOfBounds | None:
         """The first stray write or changed input, or None; inputs in `written` may change. Waits for the device."""
         for buffer in self.buffers:
-            buffer.written = buffer.name in written
-        near = [(buffer, buffer.islands is None and self._there(buffer.storage.device)) for buffer in self.buffers]
+            buffer.is_output = buffer.name in written
+        near = [(buffer, buffer.islands is None and self._compares_on_device(buffer.storage.device)) for buffer in self.buffers]
         return first_out_of_bounds(near)
 
-    def _there(self, device: torch.device) -> bool:
+    def _compares_on_device(self, device: torch.device) -> bool:
         return device.type != "cpu" if self.on_device is None else self.on_device
 
-    def _far(self, place: _Place, device: torch.device, poison: int) -> tuple[torch.Tensor, torch.Tensor, Islands]:
+    def _far_storage(self, place: _Place, device: torch.device, poison: int) -> tuple[torch.Tensor, torch.Tensor, Islands]:
         """(storage, view, its islands, full of poison) of a far view."""
         band = GUARD_BYTES[device.type]
         size = 2 * band + place.span
-        storage = mapped(size) if device.type == "cpu" else torch.empty(size, dtype=torch.uint8, device=device)  # (bytes,)
+        storage = map_zeros(size) if device.type == "cpu" else torch.empty(size, dtype=torch.uint8, device=device)  # (bytes,)
         strides = [stride * place.dtype.itemsize for stride in place.strides]
         islands = Islands.around(size, band, band + place.offset, place.shape, strides, place.dtype.itemsize)
         islands.fill(storage, poison)
         return storage, place.view(storage, band), islands
 
     def _lend_far(self, operand: Operand, device: torch.device) -> torch.Tensor:
-        place, poison = _placed(operand), self.poison.around_inputs
-        storage, view, islands = self._far(place, device, poison)
+        place, poison = _place_operand(operand), self.poison.around_inputs
+        storage, view, islands = self._far_storage(place, device, poison)
         itemsize = place.dtype.itemsize
         codes = torch.from_numpy(np.ascontiguousarray(operand.codes).view(f"i{itemsize}").reshape(place.shape))  # (*shape,)
         view.view(codes.dtype).copy_(codes)
         start = GUARD_BYTES[device.type] + place.offset
-        before = islands.of(storage)  # (bytes of the islands,)
+        before = islands.gather(storage)  # (bytes of the islands,)
         self.buffers.append(Buffer(operand.name, storage, view, start, place.length, poison, before, islands=islands))
         return view
 
     def _upload_here(self, operand: Operand) -> torch.Tensor:
-        place, band, poison = _placed(operand), GUARD_BYTES["cpu"], self.poison.around_inputs
+        place, band, poison = _place_operand(operand), GUARD_BYTES["cpu"], self.poison.around_inputs
         storage = torch.full((2 * band + place.span,), poison, dtype=torch.uint8)  # (bytes,)
         _write(operand, place, storage.numpy()[band:])
         view, before = place.view(storage, band), storage.numpy().copy()
@@ -190,43 +195,47 @@ class Guard:
         return view
 
     def _upload_there(self, operands: list[Operand], device: torch.device) -> dict[str, torch.Tensor]:
-        places, band, poison = [_placed(operand) for operand in operands], GUARD_BYTES[device.type], self.poison.around_inputs
+        places, band, poison = (
+            [_place_operand(operand) for operand in operands],
+            GUARD_BYTES[device.type],
+            self.poison.around_inputs,
+        )
         host = np.full(sum(place.span for place in places), poison, np.uint8)  # (bytes,) without the bands
         ends = np.cumsum([0, *(place.span for place in places)]).tolist()
         for operand, place, end in zip(operands, places, ends[:-1], strict=True):
             _write(operand, place, host[end:])
-        sent = torch.from_numpy(host).to(device)  # (bytes,)
-        whole = torch.full((len(host) + 2 * band * len(places),), poison, dtype=torch.uint8, device=device)  # (bytes,)
-        arena, uploaded = Arena(whole), {}
+        upload = torch.from_numpy(host).to(device)  # (bytes,)
+        arena_bytes = torch.full((len(host) + 2 * band * len(places),), poison, dtype=torch.uint8, device=device)  # (bytes,)
+        arena, tensors = Arena(arena_bytes), {}
         for number, (operand, place, end) in enumerate(zip(operands, places, ends[:-1], strict=True)):
             begin = end + 2 * band * number
-            storage = whole[begin : begin + 2 * band + place.span]  # (bytes,)
-            storage[band : band + place.span].copy_(sent[end : end + place.span])
-            view = uploaded[operand.name] = place.view(storage, band)
+            storage = arena_bytes[begin : begin + 2 * band + place.span]  # (bytes,)
+            storage[band : band + place.span].copy_(upload[end : end + place.span])
+            view = tensors[operand.name] = place.view(storage, band)
             arguments = (operand.name, storage, view, band + place.offset, place.length, poison)
-            self.buffers.append(Buffer(*arguments, sent=host[end : end + place.span], band=band, arena=arena))
-        if whole.numel() <= COPIED_BYTES:
-            arena.before = whole.clone()
-        return uploaded
+            self.buffers.append(Buffer(*arguments, upload_bytes=host[end : end + place.span], band=band, arena=arena))
+        if arena_bytes.numel() <= COPIED_BYTES:
+            arena.before = arena_bytes.clone()
+        return tensors
 
 
 def far_bytes(operands: Iterable[Operand]) -> int:
     """Bytes that the far ones of `operands` span: what a GPU must have room for."""
-    found = 0
+    span_bytes = 0
     for operand in operands:
         shape, itemsize = operand.codes.shape, operand.codes.dtype.itemsize
         strides = operand.strides if operand.strides is not None else contiguous(shape)
         reach = sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True)) * itemsize
-        found += reach if operand.codes.size and is_far(reach, operand.codes.nbytes) else 0
-    return found
+        span_bytes += reach if operand.codes.size and is_far(reach, operand.codes.nbytes) else 0
+    return span_bytes
 
 
 def near_bytes(operands: Iterable[Operand]) -> int:
     """Bytes that those of `operands` span which are not far, without their guard bands."""
-    return sum(0 if (place := _placed(operand)).far else place.span for operand in operands)
+    return sum(0 if (place := _place_operand(operand)).is_far_view else place.span for operand in operands)
 
 
-def _placed(operand: Operand) -> _Place:
+def _place_operand(operand: Operand) -> _Place:
     dtype, codes = torch_dtype(operand.format), operand.codes
     if codes.dtype.itemsize != dtype.itemsize:
         raise ValueError(
@@ -234,13 +243,13 @@ def _placed(operand: Operand) -> _Place:
             "a code; build them in the format's storage type"
         )
     strides = tuple(operand.strides) if operand.strides is not None else contiguous(codes.shape)
-    return _Place.of(codes.shape, strides, operand.offset, dtype)
+    return _Place.of_view(codes.shape, strides, operand.offset, dtype)
 
 
 def _write(operand: Operand, place: _Place, span: np.ndarray) -> None:
     """Put the operand's codes into its span, bytes from the end of the leading band on."""
     if operand.codes.size:
-        unsigned = UNSIGNED[place.dtype.itemsize]
+        unsigned = UNSIGNED_TYPES[place.dtype.itemsize]
         codes = np.ascontiguousarray(operand.codes).view(unsigned).reshape(place.shape)
         host = span[place.offset : place.offset + place.length].view(unsigned)
         np.lib.stride_tricks.as_strided(host, place.shape, [s * place.dtype.itemsize for s in place.strides])[...] = codes
@@ -270,7 +279,7 @@ def words(tensor: torch.Tensor) -> np.ndarray:
         tensor = inside(tensor)
     unsigned = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
     flat = tensor.detach().contiguous().cpu()
-    return flat.view(unsigned).numpy().view(UNSIGNED[tensor.dtype.itemsize]).reshape(tuple(tensor.shape))
+    return flat.view(unsigned).numpy().view(UNSIGNED_TYPES[tensor.dtype.itemsize]).reshape(tuple(tensor.shape))
 
 
 def poison_word(poison: int, itemsize: int) -> int:
@@ -289,7 +298,7 @@ def guarded_allocations(guard: Guard) -> Iterator[Guard]:
 
 
 class _Interception(TorchFunctionMode):
-    POISONED = {
+    POISON_FUNCTIONS = {
         torch.empty,
         torch.empty_like,
         torch.empty_strided,
@@ -297,7 +306,7 @@ class _Interception(TorchFunctionMode):
         torch.Tensor.new_empty,
         torch.Tensor.new_empty_strided,
     }
-    KEPT = {
+    VALUE_FUNCTIONS = {
         torch.zeros,
         torch.zeros_like,
         torch.ones,
@@ -315,21 +324,23 @@ class _Interception(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        made = for_the_launcher(func, *args, **kwargs)
-        if func not in self.POISONED and func not in self.KEPT:
-            return made
-        plain = isinstance(made, torch.Tensor) and made.layout == torch.strided and made.device.type in GUARD_BYTES
+        result = for_the_launcher(func, *args, **kwargs)
+        if func not in self.POISON_FUNCTIONS and func not in self.VALUE_FUNCTIONS:
+            return result
+        plain = isinstance(result, torch.Tensor) and result.layout == torch.strided and result.device.type in GUARD_BYTES
         if not plain or kwargs.get("out") is not None or kwargs.get("pin_memory") or _asked_by_triton():
-            return made
-        if made.shape == (0,):  # torch resizes it where it is given as `out=`, and would grow it into its guard bands
-            return made
+            return result
+        if result.shape == (0,):  # torch resizes it where it is given as `out=`, and would grow it into its guard bands
+            return result
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:  # what it makes has no bytes
-            return made
+            return result
         name = f"tensor {len(self.guard.buffers)} ({func.__name__})"
-        device = made.device
-        if func in self.POISONED and _Place.of(made.shape, made.stride(), 0, made.dtype).far:  # or as much would be held twice
-            made = torch.empty_strided(made.shape, made.stride(), dtype=made.dtype, device="meta")
-        return self.guard.surround(made, name, keep_values=func in self.KEPT, device=device)
+        device = result.device
+        if (
+            func in self.POISON_FUNCTIONS and _Place.of_view(result.shape, result.stride(), 0, result.dtype).is_far_view
+        ):  # or as much would be held twice
+            result = torch.empty_strided(result.shape, result.stride(), dtype=result.dtype, device="meta")
+        return self.guard.surround(result, name, keep_values=func in self.VALUE_FUNCTIONS, device=device)
 
 
 def _asked_by_triton() -> bool:

@@ -22,8 +22,8 @@ from bitverdict.harness.judge.classify import room_of
 from bitverdict.harness.model.paths import source_line
 
 _LAUNCH = "LAUNCHED AT "
-_installed = False
-LOOKS, APART = 10, 0.02  # how often the process is looked at, seconds between two looks
+_is_installed = False
+LOOKS, LOOK_INTERVAL = 10, 0.02  # how often the process is looked at, seconds between two looks
 LOOK, DUMP = signal.SIGUSR2, signal.SIGUSR1
 _MARK = "HANG "
 _ASKS, _WAITS = "until_done", "sealed/remote/channel.py"  # of an executor that waits for the candidate's process
@@ -32,15 +32,15 @@ _FRAME = re.compile(r'\s*File "(.+)", line (\d+) in (\S+)')
 
 def install() -> None:
     """In a worker, once its standard error is its log."""
-    global _installed
-    _installed = True
+    global _is_installed
+    _is_installed = True
     signal.signal(LOOK, _look)
     faulthandler.register(DUMP, file=2, all_threads=False)
 
 
-def launched() -> None:
+def note_launch() -> None:
     """Note in the log which line launches a kernel on hardware: where the launch does not end, the process waits elsewhere."""
-    frame = sys._getframe(1) if _installed else None
+    frame = sys._getframe(1) if _is_installed else None
     while frame is not None:
         if room_of(frame.f_code.co_filename) == "":
             os.write(2, f"{_LAUNCH}{source_line(frame.f_code.co_filename, frame.f_lineno)}\n".encode())
@@ -48,19 +48,19 @@ def launched() -> None:
         frame = frame.f_back
 
 
-def where(process: int, printed: Callable[[], list[str]]) -> dict[str, str]:
+def where(process: int, read_log: Callable[[], list[str]]) -> dict[str, str]:
     """Where `process` hangs: "location", "function", "operation" and "stack", as far as they are known. `printed` reads its log."""
-    at_launch = [line.removeprefix(_LAUNCH) for line in printed() if line.startswith(_LAUNCH)]
+    at_launch = [line.removeprefix(_LAUNCH) for line in read_log() if line.startswith(_LAUNCH)]
     for number in [DUMP, *[LOOK] * LOOKS]:  # a call into C that the first signal ends is in the traceback
         try:
             os.kill(process, number)
         except OSError:  # it is gone meanwhile
             break
-        time.sleep(APART)
-    return told(printed(), at_launch[-1] if at_launch else "")
+        time.sleep(LOOK_INTERVAL)
+    return parse_log(read_log(), at_launch[-1] if at_launch else "")
 
 
-def told(lines: Sequence[str], launched_at: str = "") -> dict[str, str]:
+def parse_log(lines: Sequence[str], launched_at: str = "") -> dict[str, str]:
     """What `lines`, the end of a worker's log, say; `launched_at` is the line of its last launch on hardware."""
     looks = [json.loads(line[len(_MARK) :]) for line in lines if line.startswith(_MARK)]
     frames = [match for line in lines if (match := _FRAME.match(line))]
@@ -88,17 +88,17 @@ def is_report(line: str) -> bool:
 
 def _look(number: int, frame: FrameType | None) -> None:
     """Print the innermost place on the kernel's side: an operation of an emulated kernel, or a line of Python."""
-    at = frame
-    while at is not None:
-        name = at.f_code.co_filename
-        ready: Any = at.f_globals.get("__translated__")  # in the emulator's generated code (`translate.TRANSLATED`)
-        operation = ready.at(at.f_lineno) if ready is not None else None
+    current_frame = frame
+    while current_frame is not None:
+        name = current_frame.f_code.co_filename
+        ready: Any = current_frame.f_globals.get("__translated__")  # in the emulator's generated code (`translate.TRANSLATED`)
+        operation = ready.operation_at(current_frame.f_lineno) if ready is not None else None
         if operation is not None and operation.location:
             file, _, line = operation.location.rpartition(":")
             return _print(file, int(line) if line.isdigit() else 0, f"kernel {ready.program.entry.name}", operation.name)
         if room_of(name) == "":
-            return _print(name, at.f_lineno, at.f_code.co_name, "")
-        at = at.f_back
+            return _print(name, current_frame.f_lineno, current_frame.f_code.co_name, "")
+        current_frame = current_frame.f_back
     return None
 
 

@@ -37,18 +37,18 @@ def own_instrumentation(address: str) -> Iterator[None]:
     Afterwards it is as before, and what the file set meanwhile is remembered. A file that is imported by its first launch sets the
     mode of that launch.
     """
-    place, earlier = place_of(address), mode()
-    begun = _set_by.get(place, earlier)
-    _become(begun)
+    place, process_mode = place_of(address), mode()
+    initial_mode = _set_by.get(place, process_mode)
+    _become(initial_mode)
     _inside.append(place)
     try:
         yield
     finally:
         _inside.pop()
-        if mode() != begun:
+        if mode() != initial_mode:
             _set_by[place] = mode()
         if place not in _inside:
-            _become(earlier)
+            _become(process_mode)
 
 
 def _become(wanted: str) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from bitverdict.harness.judge.classify import LaunchResult, outcome_of
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.compare import Comparison, compare, contradicted, with_enclosed
+from bitverdict.harness.judge.compare import Comparison, compare, contradiction, with_enclosed
 from bitverdict.harness.judge.decide import against_fault, against_words, contradictory_expectation
 from bitverdict.harness.judge.devices import emulated_like
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
@@ -24,10 +24,10 @@ from bitverdict.harness.judge.pending_launch import compute_meanwhile
 from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher, launch
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import Contract, ExpectedOutput, Undecided
+from bitverdict.harness.model.contract import Contract, ExpectedOutput, UndecidedCase
 from bitverdict.harness.model.feature_table import checks
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import EXCLUDED, Basis, Decision, Outcome, Verdict
+from bitverdict.harness.model.verdict import EXCLUDED_KEY, Basis, Decision, Outcome, Verdict
 
 FEW_DIGITS = "those of the reference to within half a unit of the floats that the launcher passes, in the format of the parameter"
 
@@ -37,32 +37,34 @@ def judge(case: Case, target: Target, contract: Contract | None = None, *, expla
     failure is not `explained` where nobody reads it."""
     clock = Clock()
     contract = contract if contract is not None else resolve(case.contract)
-    lacking = ", ".join(sorted(str(feature) for feature in contract.lacking(target)))
-    if lacking and not case.launcher:
-        return replace(not_run(f"{target.name} lacks {lacking}"), seconds=clock.seconds())
+    missing_features = ", ".join(sorted(str(feature) for feature in contract.lacking(target)))
+    if missing_features and not case.launcher:
+        return replace(not_run(f"{target.name} lacks {missing_features}"), seconds=clock.seconds())
     with own_instrumentation(case.launcher or case.contract):
         verdict = _judge_all_calls(case, target, contract, clock, explained)
     if case.launcher or contract.any_launcher:
         layer = verdict.details.get("layer") if verdict.outcome is Outcome.REFUSED else None
-        if lacking and verdict.failed and layer in (*COMPILER, "launcher"):  # it may need what the shipped kernel does, or may not
-            verdict = not_run(f"{target.name} lacks {lacking}: {verdict.message}", refused_by=layer)
+        if (
+            missing_features and verdict.failed and layer in (*COMPILER, "launcher")
+        ):  # it may need what the shipped kernel does, or may not
+            verdict = not_run(f"{target.name} lacks {missing_features}: {verdict.message}", refused_by=layer)
         verdict = held_to_features(verdict, target)
     if verdict.failed and (asked := contract.asked_by_default(case)):
-        verdict = _told_what_is_asked(verdict, asked)
+        verdict = _name_layout_fault(verdict, asked)
     return replace(verdict, seconds=clock.seconds())
 
 
-def _told_what_is_asked(verdict: Verdict, asked: str) -> Verdict:
+def _name_layout_fault(verdict: Verdict, asked: str) -> Verdict:
     """Of a failure where operands lie as nobody claimed: what the launcher itself refuses loudly is not run; what it takes and gets
     wrong fails, and says how to exclude it."""
     if verdict.details.get("layer") == "launcher":
-        return replace(not_run(f"the launcher excludes {asked}: {verdict.message}"), details={EXCLUDED: asked})
+        return replace(not_run(f"the launcher excludes {asked}: {verdict.message}"), details={EXCLUDED_KEY: asked})
     remedy = f'{asked}, as a test asks that says nothing of strides; for a kernel that takes no others say strides="contiguous"'
     return replace(verdict, details=verdict.details | {"asked by default": f"{remedy} (docs/your_kernel.md)"})
 
 
-def _undecided(why: str) -> Verdict:
-    return Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, basis=Basis.NOTHING, message=why)
+def _inconclusive_verdict(why: str) -> Verdict:
+    return Verdict(decision=Decision.INCONCLUSIVE, outcome=Outcome.INCONCLUSIVE, basis=Basis.NO_BASIS, message=why)
 
 
 def _judge_all_calls(case: Case, target: Target, contract: Contract, clock: Clock, explained: bool) -> Verdict:
@@ -86,23 +88,23 @@ def judge_once(judgement: Judgement) -> Verdict:
     contract, case, clock = judgement.contract, judgement.case, judgement.clock
     if isinstance(judgement.launcher, RemoteLauncher):
         judgement.launcher.prepare(case, contract)
-    with clock.on("reference"):
+    with clock.measure("reference"):
         judgement.operands = {operand.name: operand for operand in contract.operands(case)}
-    judgement.launch_result, expects = _launched(judgement)
-    seen, outcome = judgement.launch_result, judgement.expected_outcome
-    if seen.outcome is not None or not outcome.result:
-        verdict = against_fault(outcome, seen)
+    judgement.launch_result, expects = _launch_case(judgement)
+    launch_result, outcome = judgement.launch_result, judgement.expected_outcome
+    if launch_result.outcome is not None or not outcome.result:
+        verdict = against_fault(outcome, launch_result)
     else:
-        with clock.on("reference"):
+        with clock.measure("reference"):
             try:
                 judgement.expected = expects()
-            except Undecided as why:
-                return replace(_undecided(str(why)), advice=seen.advice, recorded=seen.recorded)
-            judgement.contradiction = next((said for each in judgement.expected if (said := contradicted(each))), "")
+            except UndecidedCase as why:
+                return replace(_inconclusive_verdict(str(why)), advice=launch_result.advice, recorded=launch_result.launch_record)
+            judgement.contradiction = next((said for each in judgement.expected if (said := contradiction(each))), "")
         verdict = _compare_outputs(judgement)
     for check in checks():
         verdict = check.after_launch(judgement, verdict)
-    return replace(verdict, advice=seen.advice, recorded=seen.recorded)
+    return replace(verdict, advice=launch_result.advice, recorded=launch_result.launch_record)
 
 
 def _compare_outputs(judgement: Judgement) -> Verdict:
@@ -132,10 +134,10 @@ def _compared_with_digits(judgement: Judgement) -> Verdict:
 
 
 def _decide(judgement: Judgement, seen: LaunchResult) -> Verdict:
-    return against_words(judgement.expected, [_compared(judgement, each, seen) for each in judgement.expected], seen.hangs)
+    return against_words(judgement.expected, [_compare_output(judgement, each, seen) for each in judgement.expected], seen.hangs)
 
 
-def _launched(judgement: Judgement) -> tuple[LaunchResult, Callable[[], list[ExpectedOutput]]]:
+def _launch_case(judgement: Judgement) -> tuple[LaunchResult, Callable[[], list[ExpectedOutput]]]:
     """What the launch came to, and what gives what is expected: of a remote launcher it is computed during the launch."""
     case, target, contract, operands = judgement.case, judgement.target, judgement.contract, judgement.operands
     request = LaunchRequest(case, target, contract, operands, judgement.clock)
@@ -143,7 +145,7 @@ def _launched(judgement: Judgement) -> tuple[LaunchResult, Callable[[], list[Exp
         pending = judgement.launcher.begin(request)
         return compute_meanwhile(pending, request.clock, lambda recorded: contract.expected(case, target, operands, recorded))
     seen = launch(judgement.launcher, request)
-    return seen, lambda: contract.expected(case, target, operands, seen.recorded)
+    return seen, lambda: contract.expected(case, target, operands, seen.launch_record)
 
 
 def _with_rounded_arguments(judgement: Judgement) -> LaunchResult | None:
@@ -153,22 +155,22 @@ def _with_rounded_arguments(judgement: Judgement) -> LaunchResult | None:
     there = target if target.emulated else emulated_like(target)
     if there is None:
         return None
-    with judgement.clock.on("launch"):
+    with judgement.clock.measure("launch"):
         launcher = launcher_of_case(case, there, afresh=bool(case.launcher))
         seen = launch(launcher, LaunchRequest(case, there, judgement.contract, judgement.operands, Clock(), rounded_arguments=True))
     return seen if seen.outcome is None else None
 
 
-def _compared(judgement: Judgement, expected: ExpectedOutput, seen: LaunchResult) -> Comparison:
-    if expected.name not in seen.outputs:
+def _compare_output(judgement: Judgement, expected: ExpectedOutput, launch_result: LaunchResult) -> Comparison:
+    if expected.name not in launch_result.outputs:
         return Comparison(Outcome.WRONG_SHAPE, 0, message=f"{expected.name}: the launcher returned no such output")
-    poison = seen.details.get(f"poison of {expected.name}")
+    poison = launch_result.details.get(f"poison of {expected.name}")
     due = TORCH_DTYPES.get(expected.format)
-    dtypes = (seen.dtypes[expected.name], str(due)) if due is not None else None
-    if expected.name in seen.enclosed:
-        expected = with_enclosed(expected, *seen.enclosed[expected.name])
-    real = seen.real_values.get(expected.name)
-    comparison = compare(expected, seen.outputs[expected.name], poison=poison, dtypes=dtypes, real=real)
+    dtypes = (launch_result.dtypes[expected.name], str(due)) if due is not None else None
+    if expected.name in launch_result.enclosures:
+        expected = with_enclosed(expected, *launch_result.enclosures[expected.name])
+    real = launch_result.real_values.get(expected.name)
+    comparison = compare(expected, launch_result.outputs[expected.name], poison=poison, dtypes=dtypes, real=real)
     for check in checks():
         comparison = check.compare(judgement, expected, comparison)
     return comparison

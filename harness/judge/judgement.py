@@ -30,7 +30,7 @@ class Judgement:
     launcher: Callable | RemoteLauncher | None
     expected_outcome: ExpectedOutcome
     clock: Clock
-    explained: bool = True
+    explains_cause: bool = True
     operands: dict[str, Operand] = field(default_factory=dict)
     launch_result: LaunchResult = field(default_factory=LaunchResult)
     expected: list[ExpectedOutput] = field(default_factory=list)
@@ -46,13 +46,13 @@ class Judgement:
         """Whether each operand has an element, so that a kernel has something to do."""
         return all(operand.codes.size for operand in self.operands.values())
 
-    def launch_on(self, there: Target, clock: Clock, allocations: Allocations = DEFAULT_ALLOCATIONS) -> LaunchResult:
+    def launch_on(self, emulated_target: Target, clock: Clock, allocations: Allocations = DEFAULT_ALLOCATIONS) -> LaunchResult:
         """What the case comes to on the emulated GPU `there`: it has as many multiprocessors as a real one."""
-        with clock.on("emulated"):
+        with clock.measure("emulated"):
             count = multiprocessors_of(self.target)
             alike = self.case if self.target.emulated else replace(self.case, schedule=f"eager on {count}" if count else "eager")
-            launcher = launcher_of_case(self.case, there, afresh=True)
-            request = LaunchRequest(alike, there, self.contract, self.operands, Clock(), allocations=allocations)
+            launcher = launcher_of_case(self.case, emulated_target, afresh=True)
+            request = LaunchRequest(alike, emulated_target, self.contract, self.operands, Clock(), allocations=allocations)
             return launch(launcher, request)
 
 

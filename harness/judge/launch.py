@@ -16,10 +16,10 @@ import numpy as np
 from bitverdict.harness.judge.bounds_check import OutOfBounds, place_in
 from bitverdict.harness.judge.case_memory import MemoryReservation, memory_of
 from bitverdict.harness.judge.classify import LaunchResult, outcome_of
-from bitverdict.harness.judge.clock import WAITED, Clock
-from bitverdict.harness.judge.devices import device_of, entered
+from bitverdict.harness.judge.clock import WAIT_BUCKET, Clock
+from bitverdict.harness.judge.devices import device_of, target_device
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, near_bytes, poison_word, words
-from bitverdict.harness.judge.launched_instructions import Instructions, of_products, remember, watched
+from bitverdict.harness.judge.launched_instructions import Instructions, of_products, remember, watch_launches
 from bitverdict.harness.judge.out_of_memory import free_memory
 from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.judge.remedies import remedy_for
@@ -36,9 +36,9 @@ from bitverdict.harness.model.verdict import Outcome
 class Allocations:
     """What is asked of tensors that a launcher allocates and does not fill."""
 
-    followed: bool = False
+    tracks_unwritten: bool = False
     """An emulated launch tells `LaunchResult.unwritten_reads` and `LaunchResult.unwritten`."""
-    zeroed: str = ""
+    zero_allocation: str = ""
     """The one of this name holds zeros, and no poison."""
     poison: Poison | None = None
     """What they hold, and what lies around operands; None: what the case's data seed says."""
@@ -49,63 +49,65 @@ DEFAULT_ALLOCATIONS = Allocations()
 
 def launch(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
-    entering: Callable[..., AbstractContextManager[Any]] = entered, allocations: Allocations = DEFAULT_ALLOCATIONS,
+    enter_target: Callable[..., AbstractContextManager[Any]] = target_device, allocations: Allocations = DEFAULT_ALLOCATIONS,
 ) -> LaunchResult:  # fmt: skip
     """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. A case that
     needs much memory (`bitverdict.harness.judge.case_memory`) needs room first: without it the outcome is "not run". `entering` is
     `entered`, or one that also sees the device."""
     with MemoryReservation(target, memory_of(case, target, contract, operands.values()), near_bytes(operands.values())) as room:
 
-        def once() -> LaunchResult:
+        def launch_once() -> LaunchResult:
             room.begin()
-            return _launch_once(case, target, contract, launcher, operands, clock, entering, allocations, room)
+            return _launch_once(case, target, contract, launcher, operands, clock, enter_target, allocations, room)
 
-        if not room.short and (seen := once()).outcome is Outcome.OUT_OF_MEMORY and not room.short:
+        if not room.short and (seen := launch_once()).outcome is Outcome.OUT_OF_MEMORY and not room.short:
             forget()
             free_memory()
-            seen = once()
+            seen = launch_once()
         return LaunchResult(Outcome.NOT_RUN, "machine", room.short) if room.short else seen
 
 
 def _launch_once(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
-    entering: Callable[..., AbstractContextManager[Any]], allocations: Allocations, room: MemoryReservation,
+    enter_target: Callable[..., AbstractContextManager[Any]], allocations: Allocations, room: MemoryReservation,
 ) -> LaunchResult:  # fmt: skip
     import torch
 
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in 3.9 and may flip in 3.10: it decides bits
-    guard = Guard(allocations.poison or Poison.of(case.data_seed), zeroed=allocations.zeroed, asked=room.take)
-    followed = {"allocated": lambda: _allocated(guard)} if allocations.followed else {}
+    guard = Guard(
+        allocations.poison or Poison.of_seed(case.data_seed), zero_allocation=allocations.zero_allocation, on_allocation=room.take
+    )
+    tracking_options = {"list_allocations": lambda: _allocated_views(guard)} if allocations.tracks_unwritten else {}
     device: Any = None
-    launched: list[Instructions | None] = []
-    told: list[Any] = []
-    probed: dict = {}
-    far = far_bytes(operands.values())  # of which no shadow has room
-    declared = contract.declared(case) if case.real_values and not far else None
+    gpu_launches: list[Instructions | None] = []
+    tuner_choices: list[Any] = []
+    probe_records: dict = {}
+    far_size = far_bytes(operands.values())  # of which no shadow has room
+    declared_formats = contract.declared(case) if case.real_values and not far_size else None
     try:
-        with clock.on("transfer"):
+        with clock.measure("transfer"):
             uploaded = guard.upload_all(operands.values(), device_of(target))
             tensors = {name: uploaded[operand.name] for name, operand in operands.items()}
         remember()
         if case.config is None and not target.emulated and not case.tuning:
             _tune(case, target, contract, launcher, operands, clock)
         with (
-            clock.on("launch"),
+            clock.measure("launch"),
             _compilations(clock),
             own_cache(case),
             guarded_allocations(guard),  # around the target, whose tensors are made of what this one allocates
-            entering(
+            enter_target(
                 target,
                 case.schedule,
                 case.tuning,
                 allow_duplicate_rows=contract.either_row,
                 takes_cpu_tensors=False,
-                real_values=declared,
-                **{name: value for probe in probes() for name, value in probe.options(case, far=bool(far)).items()},
-                **followed,
+                real_values=declared_formats,
+                **{name: value for probe in probes() for name, value in probe.options(case, far=bool(far_size)).items()},
+                **tracking_options,
             ) as device,
-            _tuned(case, target) as told,
-            watched() as launched,
+            _steer_autotuners(case, target) as tuner_choices,
+            watch_launches() as gpu_launches,
         ):
             if device is not None:
                 with torch._C.DisableTorchFunction():  # or the modes are told of all that this asks of torch
@@ -113,44 +115,49 @@ def _launch_once(
                 if contract.pointers_in_memory:
                     device.reach(lambda: {buffer.name: buffer.view for buffer in guard.buffers})
             outputs = {name: _with_words(output) for name, output in dict(contract.launch(case, tensors, launcher)).items()}
-        with clock.on("transfer"):
+        with clock.measure("transfer"):
             between = contract.between_calls()
-            again = between["memory"] if between else returned_before(outputs, tensors.values())
-            seen = _returned(outputs)
-            if device is not None and seen.outputs:
+            reused_memory = between["memory"] if between else returned_before(outputs, tensors.values())
+            launch_result = _read_outputs(outputs)
+            if device is not None and launch_result.outputs:
                 found = {name: device.enclosure(tensor) for name, tensor in outputs.items()}
-                seen.enclosed = {name: each for name, each in found.items() if each is not None}
-                if declared is not None:
-                    seen.real_values, seen.hangs = _real_values(device, outputs), tuple(device.hangs)
+                launch_result.enclosures = {name: each for name, each in found.items() if each is not None}
+                if declared_formats is not None:
+                    launch_result.real_values, launch_result.hangs = _real_values(device, outputs), tuple(device.hangs)
                 in_place = [tensors[name] for name in contract.written(case) if name in tensors]
-                probed = {name: value for probe in probes() for name, value in probe.returned(device, outputs, in_place).items()}
-                seen.reads_allocated = any(device.taken(buffer.storage) for buffer in guard.allocated)
-                if allocations.followed:
-                    seen.unwritten_reads = tuple(_unwritten_reads(device, guard))
-                    seen.unwritten = {name: device.unwritten_elements(tensor) for name, tensor in outputs.items()}
+                probe_records = {
+                    name: value for probe in probes() for name, value in probe.observe_outputs(device, outputs, in_place).items()
+                }
+                launch_result.reads_allocated = any(device.has_loaded(buffer.storage) for buffer in guard.allocated_buffers)
+                if allocations.tracks_unwritten:
+                    launch_result.unwritten_reads = tuple(_unwritten_reads(device, guard))
+                    launch_result.unwritten = {name: device.unwritten_elements(tensor) for name, tensor in outputs.items()}
             out_of_bounds = guard.out_of_bounds(contract.written(case))
-            after = [*between.get("changed", ()), *_changed(seen, outputs)]
-            _keep_fault(seen, out_of_bounds, again, after, _asked_since(launcher))
+            after = [*between.get("changed", ()), *_changed_outputs(launch_result, outputs)]
+            _keep_fault(launch_result, out_of_bounds, reused_memory, after, _asked_since(launcher))
     except Exception as error:  # whatever a kernel or its launcher does is an outcome
-        seen = outcome_of(error)
-        if (case.launcher or contract.remedy) and seen.layer == "launcher":
-            seen.details |= remedy_for(error, case.launcher, contract.remedy)
-    seen.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
-    seen.launches = len(launched) + len(getattr(device, "launches", None) or ())
-    seen.recorded = _launched(device, launched, told) | probed
-    if seen.outcome is None:
+        launch_result = outcome_of(error)
+        if (case.launcher or contract.remedy) and launch_result.layer == "launcher":
+            launch_result.details |= remedy_for(error, case.launcher, contract.remedy)
+    launch_result.advice = tuple(relative(str(a)) for a in getattr(device, "advice", None) or ())
+    launch_result.launches = len(gpu_launches) + len(getattr(device, "launches", None) or ())
+    launch_result.launch_record = _describe_launches(device, gpu_launches, tuner_choices) | probe_records
+    if launch_result.outcome is None:
         said = (probe.broken_promise(case, contract, target, getattr(device, "launches", None) or ()) for probe in probes())
-        seen.broken_promise = next(filter(None, said), "")
-    seen.unordered = _unordered(getattr(device, "launches", None) or ())
+        launch_result.broken_promise = next(filter(None, said), "")
+    launch_result.order_hazard = _find_order_hazard(getattr(device, "launches", None) or ())
     if between := contract.between_calls():
-        seen.recorded["calls"] = between | {"ordered": target.emulated and not seen.unordered}
-    if seen.outcome is None:
-        seen.details = {
-            f"poison of {name}": poison_word(guard.poison.output, word.dtype.itemsize) for name, word in seen.outputs.items()
+        launch_result.launch_record["calls"] = between | {"ordered": target.emulated and not launch_result.order_hazard}
+    if launch_result.outcome is None:
+        launch_result.details = {
+            f"poison of {name}": poison_word(guard.poison.output, word.dtype.itemsize)
+            for name, word in launch_result.outputs.items()
         }
-        seen.recorded |= contract.recorded(case) | ({"poison": guard.poison.output} if contract.any_launcher else {})
-        seen.recorded["digests"] = {name: hashlib.blake2b(word, digest_size=8).hexdigest() for name, word in seen.outputs.items()}
-    return seen
+        launch_result.launch_record |= contract.recorded(case) | ({"poison": guard.poison.output} if contract.any_launcher else {})
+        launch_result.launch_record["digests"] = {
+            name: hashlib.blake2b(word, digest_size=8).hexdigest() for name, word in launch_result.outputs.items()
+        }
+    return launch_result
 
 
 def _with_words(output: Any) -> Any:
@@ -160,24 +167,24 @@ def _with_words(output: Any) -> Any:
     return output.resolve_neg() if isinstance(output, Tensor) and output.is_neg() else output
 
 
-def _returned(outputs: dict[str, Any]) -> LaunchResult:
+def _read_outputs(outputs: dict[str, Any]) -> LaunchResult:
     """The words of what a launcher returned; anything but tensors is an outcome of its own."""
     from torch import Tensor
 
     for name, output in outputs.items():
         if not isinstance(output, Tensor):
-            said = f"{name}: the launcher returned a {type(output).__name__}: it must return a tensor"
-            return LaunchResult(Outcome.WRONG_SHAPE, message=said)
+            message = f"{name}: the launcher returned a {type(output).__name__}: it must return a tensor"
+            return LaunchResult(Outcome.WRONG_SHAPE, message=message)
         if output.is_meta:
-            said = (
+            message = (
                 f"{name}: the launcher returned a tensor of the device meta, which has no words: return one of the operands' device"
             )
-            return LaunchResult(Outcome.WRONG_SHAPE, message=said)
+            return LaunchResult(Outcome.WRONG_SHAPE, message=message)
     dtypes = {name: str(tensor.dtype) for name, tensor in outputs.items()}
     return LaunchResult(outputs={name: words(tensor).copy() for name, tensor in outputs.items()}, dtypes=dtypes)
 
 
-def _changed(seen: LaunchResult, outputs: dict[str, Any]) -> list[str]:
+def _changed_outputs(seen: LaunchResult, outputs: dict[str, Any]) -> list[str]:
     """The names of outputs that have other words by now than when the launcher returned them."""
     return [name for name, got in seen.outputs.items() if not np.array_equal(got, words(outputs[name]))]
 
@@ -188,51 +195,59 @@ def _asked_since(launcher: Callable | None) -> str:
     return asked() if asked is not None else ""
 
 
-def _keep_fault(seen: LaunchResult, out_of_bounds: OutOfBounds | None, again: list[str], after: list[str], asked: str) -> None:
+def _keep_fault(
+    launch_result: LaunchResult, out_of_bounds: OutOfBounds | None, reused_memory: list[str], after: list[str], late_request: str
+) -> None:
     """Give `seen`, of a launch that came back, the first fault that was found afterwards. `again`: outputs in memory that was
     returned before; `after`: outputs that changed after the return; `asked`: what was asked for then."""
     if out_of_bounds is not None:
-        seen.outcome, seen.message, seen.details = out_of_bounds.outcome, out_of_bounds.message, out_of_bounds.details
-    elif seen.outcome is not None:
+        launch_result.outcome, launch_result.message, launch_result.details = (
+            out_of_bounds.outcome,
+            out_of_bounds.message,
+            out_of_bounds.details,
+        )
+    elif launch_result.outcome is not None:
         return
-    elif again:
-        seen.outcome = Outcome.MEMORY_RETURNED
-        seen.message = f"{again[0]}: lies in memory that an earlier call returned; return a buffer of its own from each call"
-    elif after or asked:
+    elif reused_memory:
+        launch_result.outcome = Outcome.MEMORY_RETURNED
+        launch_result.message = (
+            f"{reused_memory[0]}: lies in memory that an earlier call returned; return a buffer of its own from each call"
+        )
+    elif after or late_request:
         name = f"{after[0]}: its words are others than those that were returned" if after else "the launcher went on"
-        seen.outcome = Outcome.WORDS_CHANGED
-        seen.message = f"{name}{f': {asked}' if asked else ''}; return when all is done"
+        launch_result.outcome = Outcome.WORDS_CHANGED
+        launch_result.message = f"{name}{f': {late_request}' if late_request else ''}; return when all is done"
 
 
-def _allocated(guard: Guard) -> list[Any]:
+def _allocated_views(guard: Guard) -> list[Any]:
     """What the `guard` handed out full of poison, as an emulated device follows it."""
-    from bitverdict.harness.emulator import Allocated
+    from bitverdict.harness.emulator import AllocatedStorage
 
-    return [Allocated(buffer.name, buffer.storage, buffer.poison) for buffer in guard.allocated]
+    return [AllocatedStorage(buffer.name, buffer.storage, buffer.poison) for buffer in guard.allocated_buffers]
 
 
 def _unwritten_reads(device: Any, guard: Guard) -> Iterator[tuple[str, str, str]]:
     """(line, allocation, where in it) of each operation of the emulated `device` that took words that nobody wrote."""
-    named = {buffer.name: buffer for buffer in guard.allocated}
+    named = {buffer.name: buffer for buffer in guard.allocated_buffers}
     for location, name, parameter, byte in device.unwritten_reads:
         at = place_in(named[name], byte - named[name].start)
         given = f"{parameter} of the kernel, " if parameter != name else ""
         yield source_line(*location.rsplit(":", 1)), name, f"{given}the first {at}"
 
 
-_UNORDERED = {"tt.atomic_": "a kernel updates memory by atomics", "async_tma_reduce": "a kernel reduces by TMA",
+_HAZARD_MARKS = {"tt.atomic_": "a kernel updates memory by atomics", "async_tma_reduce": "a kernel reduces by TMA",
               "inline_asm": "a kernel has assembly of its own", "isVolatile = true": "a kernel has volatile loads"}  # fmt: skip
 
 
-def _unordered(launches: Iterable[Any]) -> str:
+def _find_order_hazard(launches: Iterable[Any]) -> str:
     """What in the tile programs of emulated `launches` may leave other words in another order of programs; empty where nothing."""
-    return next((said for done in launches for mark, said in _UNORDERED.items() if mark in done.program), "")
+    return next((said for done in launches for mark, said in _HAZARD_MARKS.items() if mark in done.program), "")
 
 
 def _real_values(device: Any, outputs: dict[str, Any]) -> dict[str, RealValues]:
     """What the emulated `device` knows of the tensors `outputs` without rounding, by name. Nothing where no kernel computed them,
     or where the launcher saw computed words: what it writes then is no launch's."""
-    if not device.launches or device.reals.lost:
+    if not device.launches or device.reals.is_lost:
         return {}
     found = {name: device.real_values(tensor) for name, tensor in outputs.items()}
     return {name: each for name, each in found.items() if each is not None}
@@ -244,26 +259,26 @@ def _tune(
     """A launch before the one that is judged: an autotuner on hardware runs every candidate into one output, where each fills in
     what another leaves out. The judged launch is then the winner's alone, into fresh poison. Operands are its own: one may be an
     output too."""
-    guard = Guard(Poison.of(case.data_seed))
-    with clock.on("tuning"), own_cache(case), entered(target, case.schedule), guarded_allocations(guard):
+    guard = Guard(Poison.of_seed(case.data_seed))
+    with clock.measure("tuning"), own_cache(case), target_device(target, case.schedule), guarded_allocations(guard):
         uploaded = guard.upload_all(operands.values(), device_of(target))
         contract.launch(case, {name: uploaded[operand.name] for name, operand in operands.items()}, launcher)
 
 
 @contextmanager
-def _tuned(case: Case, target: Target) -> Iterator[list]:
+def _steer_autotuners(case: Case, target: Target) -> Iterator[list]:
     """On hardware autotuners take what the case says, where it says something; yields what they took. An emulated device does so
     itself, and keeps its own list."""
     if target.emulated or not case.tuning:
         yield []
         return
-    from bitverdict.harness.emulator.autotuning import tuned
+    from bitverdict.harness.emulator.autotuner_choices import apply_tuning
 
-    with tuned(case.tuning) as told:
+    with apply_tuning(case.tuning) as told:
         yield told
 
 
-def _launched(device: Any, on_gpu: list[Instructions | None], told: list) -> dict:
+def _describe_launches(device: Any, on_gpu: list[Instructions | None], tuner_choices: list) -> dict:
     """What an emulated device executed: kernel, grid, families of matrix instructions, tile of its largest product, its integer
     constants, digest of the tile program. Of both kinds of devices `instructions`: every matrix instruction that was launched,
     where all are known; and what autotuners took, each kernel's last choice."""
@@ -284,7 +299,7 @@ def _launched(device: Any, on_gpu: list[Instructions | None], told: list) -> dic
     found: dict = {"launches": launches[-8:]} if launches else {}
     if instructions and len(known) == len(on_gpu):
         found["instructions"] = [list(one) for one in instructions]
-    if chosen := {each.kernel: asdict(each) for each in getattr(device, "tuned", None) or told}:
+    if chosen := {each.kernel: asdict(each) for each in getattr(device, "tuned", None) or tuner_choices}:
         found["tuned"] = list(chosen.values())
     return found
 
@@ -321,17 +336,17 @@ def _compilations(clock: Clock) -> Iterator[None]:
 
     from bitverdict.harness.judge import compile_once
 
-    earlier, waited = knobs.compilation.listener, compile_once.waited
+    previous_listener, initial_wait = knobs.compilation.listener, compile_once.wait_seconds
 
     def listener(**told: Any) -> None:
         clock.buckets["compile"] = clock.buckets.get("compile", 0.0) + told["times"].total / 1e6
-        if earlier is not None:
-            earlier(**told)
+        if previous_listener is not None:
+            previous_listener(**told)
 
     knobs.compilation.listener = listener
     try:
         yield
     finally:
-        knobs.compilation.listener = earlier
-        if compile_once.waited > waited:
-            clock.buckets[WAITED] = clock.buckets.get(WAITED, 0.0) + compile_once.waited - waited
+        knobs.compilation.listener = previous_listener
+        if compile_once.wait_seconds > initial_wait:
+            clock.buckets[WAIT_BUCKET] = clock.buckets.get(WAIT_BUCKET, 0.0) + compile_once.wait_seconds - initial_wait

@@ -24,13 +24,13 @@ _ptx: dict[int, str] = {}  # handle of a loaded function -> file of its PTX
 
 def of_ptx(text: str) -> Instructions:
     """The matrix instructions of a PTX module, each once. PTX ISA: `mma`, `wgmma.mma_async`, `tcgen05.mma`."""
-    found = set()
+    instructions = set()
     for name, modifiers in _NAMES.findall(text):
         parts = modifiers.split(".")
         kind = next((part.removeprefix("kind::") for part in parts if part.startswith("kind::")), "")
         d, a, b = ([TYPES[part] for part in parts if part in TYPES] + [""] * 3)[:3]
-        found.add((name.partition(".")[0] if name != "mma.sync" else name, kind, a, b, d))
-    return sorted(found)
+        instructions.add((name.partition(".")[0] if name != "mma.sync" else name, kind, a, b, d))
+    return sorted(instructions)
 
 
 def of_products(launches: Iterable[Any]) -> Instructions:
@@ -39,34 +39,34 @@ def of_products(launches: Iterable[Any]) -> Instructions:
 
 
 @contextmanager
-def watched() -> Iterator[list[Instructions | None]]:
+def watch_launches() -> Iterator[list[Instructions | None]]:
     """While entered, one entry for each launch of a Triton kernel on a GPU, by Triton's own hooks; None where its PTX is not at
     hand. An emulated GPU keeps its own."""
     from triton import knobs
 
-    seen: list[Instructions | None] = []
+    launches: list[Instructions | None] = []
 
-    def launched(metadata: Any) -> None:
-        hang_report.launched()
+    def on_launch(metadata: Any) -> None:
+        hang_report.note_launch()
         file = _ptx.get(getattr(metadata, "data", {}).get("function", 0))
-        seen.append(None if file is None else _of_file(file))
+        launches.append(None if file is None else _of_file(file))
 
     remember()
-    knobs.runtime.launch_enter_hook.add(launched)
+    knobs.runtime.launch_enter_hook.add(on_launch)
     try:
-        yield seen
+        yield launches
     finally:
-        knobs.runtime.launch_enter_hook.remove(launched)
+        knobs.runtime.launch_enter_hook.remove(on_launch)
 
 
 def remember() -> None:
     """From now on keep where the PTX of each kernel lies that is loaded: a launch names the loaded function alone."""
     from triton import knobs
 
-    knobs.runtime.kernel_load_end_hook.add(_loaded)  # once: a chain holds no function twice
+    knobs.runtime.kernel_load_end_hook.add(_on_kernel_load)  # once: a chain holds no function twice
 
 
-def _loaded(module: object, function: object, name: str, files: dict[str, str], digest: str) -> None:
+def _on_kernel_load(module: object, function: object, name: str, files: dict[str, str], digest: str) -> None:
     file = next((path for path in files.values() if str(path).endswith(".ptx")), None)
     if isinstance(function, int) and file is not None:
         _ptx[function] = str(file)

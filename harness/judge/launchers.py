@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 
 from bitverdict.harness.judge.classify import for_the_launcher
-from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.judge.remote_launcher import RemoteLauncher
 from bitverdict.harness.model.addresses import load, load_afresh
 from bitverdict.harness.model.case import Case
@@ -20,10 +20,10 @@ def launcher_of_case(case: Case, target: Target, *, afresh: bool = False) -> Cal
     for flag, address in REMOTE_LAUNCHERS.items():
         if getattr(case, flag):
             return resolve_feature(address)(afresh)
-    return launcher_of(case, target, afresh=afresh)
+    return launcher_of(case, target, fresh_import=afresh)
 
 
-def launcher_of(case: Case, target: Target, *, afresh: bool = False) -> Callable | None:
+def launcher_of(case: Case, target: Target, *, fresh_import: bool = False) -> Callable | None:
     """The user's launcher, imported where its file finds `target` when it asks for its GPU. None: the kernel's own. `afresh`: one
     that remembers no earlier call.
 
@@ -31,6 +31,6 @@ def launcher_of(case: Case, target: Target, *, afresh: bool = False) -> Callable
     """
     if not case.launcher:
         return None
-    with entered(target) if target.emulated else nullcontext():
-        launcher = load_afresh(case.launcher) if afresh else load(case.launcher)
+    with target_device(target) if target.emulated else nullcontext():
+        launcher = load_afresh(case.launcher) if fresh_import else load(case.launcher)
     return functools.update_wrapper(functools.partial(for_the_launcher, launcher), launcher)

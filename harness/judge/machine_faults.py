@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-EXHAUSTED = {errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EIO, errno.EAGAIN}
+EXHAUSTION_ERRORS = {errno.EMFILE, errno.ENFILE, errno.EROFS, errno.EIO, errno.EAGAIN}
 _SAYS = re.compile("|".join(os.strerror(number) for number in sorted(FULL | {errno.EROFS})))  # of a tool that Triton called
 _NO_TOOL = re.compile(
     r"Failed to find C compiler|No usable temporary directory|^Cannot find (?:ptxas(?:-blackwell)?|cuobjdump|nvdisasm)$"
@@ -30,11 +30,11 @@ class MachineFault(Exception):
     """The machine does not let the harness do its work. The text is one sentence: the place, why, the remedy."""
 
 
-ELSEWHERE = "free space there, or set HARNESS_STATE to a directory that can be written"
+STATE_REMEDY = "free space there, or set HARNESS_STATE to a directory that can be written"
 
 
 @contextlib.contextmanager
-def writing(what: str, path: Path, remedy: str = ELSEWHERE) -> Iterator[None]:
+def writing(what: str, path: Path, remedy: str = STATE_REMEDY) -> Iterator[None]:
     """What cannot be written in here raises MachineFault: `what` it is, `path`, the system's reason, `remedy`."""
     try:
         yield
@@ -72,16 +72,16 @@ def missing_tools() -> str:
 
 def machine_fault(error: BaseException) -> str:
     """What to say of an exception in a launch that is the machine's doing, in one sentence; empty for any other."""
-    first = str(error).partition("\n")[0]
-    if isinstance(error, OSError) and error.errno in FULL | EXHAUSTED:
+    first_line = str(error).partition("\n")[0]
+    if isinstance(error, OSError) and error.errno in FULL | EXHAUSTION_ERRORS:
         remedy = "free space there" if error.errno in FULL else "see the system's limits and mounts"
         return f"the machine failed: {os.strerror(error.errno)}: {error.filename or 'a file of the launch'}; {remedy}"
-    if _NO_TOOL.search(first):
-        return f"the machine failed: {first}"
+    if _NO_TOOL.search(first_line):
+        return f"the machine failed: {first_line}"
     if found := _SAYS.search(str(error)):
         return f"the machine failed: {found[0]}: said by what the launch called; free space in TMPDIR and TRITON_CACHE_DIR"
     if isinstance(error, OSError | json.JSONDecodeError | UnicodeDecodeError) and _of_the_cache(error):
-        return f"the machine failed: the compiler's cache cannot be used ({first}); set TRITON_CACHE_DIR to another directory"
+        return f"the machine failed: the compiler's cache cannot be used ({first_line}); set TRITON_CACHE_DIR to another directory"
     return ""
 
 

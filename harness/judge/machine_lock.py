@@ -33,7 +33,7 @@ class Place:
 def exclusive(name: str, *, wait: float, directory: Path | None = None) -> Iterator[bool]:
     """Whether this process alone holds `name` on this machine while entered; False after `wait` seconds of another's."""
     end, place = time.monotonic() + wait, Place(-1, name, 0)
-    while (descriptor := _locked(place, _directory(directory))) is None and time.monotonic() < end:
+    while (descriptor := _acquire_lock(place, _directory(directory))) is None and time.monotonic() < end:
         time.sleep(POLL)
     try:
         yield descriptor is not None
@@ -52,7 +52,7 @@ def _directory(given: Path | None) -> Path:
     return place
 
 
-def _locked(place: Place, directory: Path) -> int | None:
+def _acquire_lock(place: Place, directory: Path) -> int | None:
     """The descriptor that holds the lock on `place`; None when another has it."""
     descriptor = os.open(directory / f"{place}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     with contextlib.suppress(BlockingIOError):

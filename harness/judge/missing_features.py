@@ -17,7 +17,7 @@ from bitverdict.harness.model.verdict import NAMELESS, REFUSED_BY, Basis, Decisi
 
 COMPILER = ("emulator", "verifier", "ptxas")  # layers that refuse what an architecture does not have
 
-_SAID = (
+_FEATURE_PATTERNS = (
     (r"fp8e4nv", Feature.FP8_E4M3),  # front end: "type fp8e4nv not supported in this architecture"
     (r"tcgen05|tensor.?memory|tmem", Feature.TCGEN05),
     (r"wgmma|warp.?group.?dot", Feature.WGMMA),
@@ -33,7 +33,9 @@ _SAID = (
 def missing_feature(refused: Verdict, has: Collection[Feature]) -> Feature | None:
     """The feature that a refusal is about, where it is not one of `has`; None where the refusal is about something else."""
     said = f"{refused.message}\n{refused.details.get('text', '')}"
-    return next((feature for pattern, feature in _SAID if feature not in has and re.search(pattern, said, re.IGNORECASE)), None)
+    return next(
+        (feature for pattern, feature in _FEATURE_PATTERNS if feature not in has and re.search(pattern, said, re.IGNORECASE)), None
+    )
 
 
 def held_to_features(verdict: Verdict, target: Target) -> Verdict:
@@ -50,4 +52,4 @@ def held_to_features(verdict: Verdict, target: Target) -> Verdict:
 
 def not_run(why: str, *, refused_by: str | None = None) -> Verdict:
     details = {REFUSED_BY: refused_by} if refused_by else {}
-    return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, basis=Basis.NOTHING, message=why, details=details)
+    return Verdict(decision=Decision.NOT_RUN, outcome=Outcome.NOT_RUN, basis=Basis.NO_BASIS, message=why, details=details)

@@ -18,7 +18,7 @@ from bitverdict.harness.model.architectures import ARCHITECTURES
 
 
 @dataclass
-class Kept:
+class CompiledKernel:
     """One compiled kernel: its machine code, its assembly text, and Triton's metadata."""
 
     binary: bytes
@@ -29,14 +29,14 @@ class Kept:
 class _Utils:
     """What a driver answers about a device, for one that is not there."""
 
-    def __init__(self, arch: str, kept: list[Kept]) -> None:
+    def __init__(self, arch: str, kept: list[CompiledKernel]) -> None:
         self.arch, self.kept = arch, kept
         self.files: dict[str, str] = {}
 
     def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple:
         by_suffix = {Path(path).suffix: Path(path) for path in self.files.values()}
         text = by_suffix.get(".ptx") or by_suffix[".amdgcn"]
-        self.kept.append(Kept(kernel, text.read_text(), json.loads(by_suffix[".json"].read_text())))
+        self.kept.append(CompiledKernel(kernel, text.read_text(), json.loads(by_suffix[".json"].read_text())))
         return "module", "function", 0, 0, 1024  # the last: most threads of a program
 
     def unload_module(self, module: object) -> None:
@@ -55,7 +55,7 @@ _devices = itertools.count(1)  # every row is a device of its own: Triton keeps 
 
 
 @contextmanager
-def compiling(arch: str, *, tries: bool = False) -> Iterator[list[Kept]]:
+def capture_compilations(arch: str, *, tries: bool = False) -> Iterator[list[CompiledKernel]]:
     """While entered, launches compile for `arch` and are kept instead of run; yields the list of what was kept.
 
     With `tries` an autotuner has each of its configurations compiled, as one on a GPU that times them; else it takes the first."""
@@ -65,8 +65,8 @@ def compiling(arch: str, *, tries: bool = False) -> Iterator[list[Kept]]:
     from triton.backends.driver import DriverBase
     from triton.runtime import driver
 
-    kept: list[Kept] = []
-    utilities = _Utils(arch, kept)
+    kernels: list[CompiledKernel] = []
+    utilities = _Utils(arch, kernels)
     number = next(_devices)
     target = GPUTarget("hip", arch, 64) if arch.startswith("gfx") else GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
 
@@ -103,24 +103,24 @@ def compiling(arch: str, *, tries: bool = False) -> Iterator[list[Kept]]:
             return torch.device("cpu")
 
         def get_benchmarker(self) -> Callable:
-            return timed
+            return time_function
 
         def get_device_interface(self) -> Any:
             return torch.cpu
 
-    def timed(function: Callable, **_: object) -> list[float]:
+    def time_function(function: Callable, **_: object) -> list[float]:
         if tries:
             function()
         return [0.0, 0.0, 0.0]
 
-    def loading(module: object, function: object, name: str, files: dict, digest: str) -> None:
+    def on_load(module: object, function: object, name: str, files: dict, digest: str) -> None:
         utilities.files = files
 
     before, hook = driver._active, knobs.runtime.kernel_load_start_hook
     driver.set_active(Driver())
-    knobs.runtime.kernel_load_start_hook = loading
+    knobs.runtime.kernel_load_start_hook = on_load
     try:
-        yield kept
+        yield kernels
     finally:
         driver._active = before
         knobs.runtime.kernel_load_start_hook = hook

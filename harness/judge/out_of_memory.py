@@ -11,7 +11,7 @@ import re
 import sys
 
 _SAID_BY_DEVICE = re.compile(r"CUDA.*out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation", re.IGNORECASE)
-_ASKED = re.compile(r"[Tt]ried to allocate ([\d.]+ ?\w*?B|\d+ bytes)|[Uu]nable to allocate ([\d.]+ \w+)")
+_ALLOCATION_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+ ?\w*?B|\d+ bytes)|[Uu]nable to allocate ([\d.]+ \w+)")
 _FREE = re.compile(r"of which ([\d.]+ \w+) is free")
 _ON_DEVICE = "fewer workers on this GPU (HARNESS_GPU_SLOTS for pytest, --jobs for run), no other program on it, or a smaller case"
 _ON_HOST = "fewer workers (--jobs, pytest -n) or a smaller case"
@@ -32,7 +32,7 @@ def out_of_memory(error: BaseException) -> str:
     on_host = host_memory_is_short(error)
     if not on_device and not on_host:
         return ""
-    asked, free = _ASKED.search(text), _FREE.search(text)
+    asked, free = _ALLOCATION_SIZE.search(text), _FREE.search(text)
     said = [f"{next(filter(None, asked.groups()))} asked"] if asked else []
     if on_device:
         left = free[1] if free else _free_on_device()

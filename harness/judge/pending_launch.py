@@ -40,39 +40,39 @@ class PendingRecord(Mapping[str, Any]):
         self._going = going
 
     def __getitem__(self, name: str) -> Any:
-        return self._going.launch_result().recorded[name]
+        return self._going.launch_result().launch_record[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._going.launch_result().recorded)
+        return iter(self._going.launch_result().launch_record)
 
     def __len__(self) -> int:
-        return len(self._going.launch_result().recorded)
+        return len(self._going.launch_result().launch_record)
 
 
 def compute_meanwhile(
-    going: PendingLaunch, clock: Clock, work: Callable[[Mapping[str, Any]], T]
+    pending_launch: PendingLaunch, clock: Clock, work: Callable[[Mapping[str, Any]], T]
 ) -> tuple[LaunchResult, Callable[[], T]]:
     """What a launch came to; and what gives what `work` made of its record meanwhile, or raises what that raised.
 
     The time that both took is the launch's: what `work` took longer goes into the bucket `reference`."""
-    begun, before = time.perf_counter(), sum(clock.buckets.values())
-    made: list[T] = []
-    failed: Exception | None = None
+    start, before = time.perf_counter(), sum(clock.buckets.values())
+    results: list[T] = []
+    failure: Exception | None = None
     try:
-        made.append(work(PendingRecord(going)))
+        results.append(work(PendingRecord(pending_launch)))
     except Exception as error:  # told where the launch was no fault: else nobody asks what is expected
-        failed = error
-    worked = time.perf_counter() - begun - going.waited
-    seen = going.launch_result()
+        failure = error
+    worked = time.perf_counter() - start - pending_launch.waited
+    launch_result = pending_launch.launch_result()
     launched = sum(clock.buckets.values()) - before
     clock.buckets["reference"] = clock.buckets.get("reference", 0.0) + max(worked - launched, 0.0)
 
-    def told() -> T:
-        if failed is not None:
-            raise failed
-        return made[0]
+    def expected_result() -> T:
+        if failure is not None:
+            raise failure
+        return results[0]
 
-    return seen, told
+    return launch_result, expected_result
 
 
 __all__ = ["PendingLaunch", "PendingRecord", "compute_meanwhile"]

@@ -32,11 +32,11 @@ class RealValues(Protocol):
 class Mathematics:
     """Of each element of an output whether its mathematics is `known`, and whether it is `wrong`, which only a known one is."""
 
-    known: np.ndarray
-    wrong: np.ndarray
+    known_elements: np.ndarray
+    wrong_elements: np.ndarray
     real: np.ndarray
     exact: np.ndarray
-    allowed: np.ndarray
+    tolerance: np.ndarray
     """What the two may differ by."""
 
 
@@ -55,7 +55,7 @@ def mathematics(expected: ExpectedOutput, real: RealValues | None) -> Mathematic
 
 def first_values(found: Mathematics, at: tuple[int, ...]) -> dict[str, str]:
     """Both values of the element `at`, as text."""
-    allowed = float(found.allowed[at])
+    allowed = float(found.tolerance[at])
     return {
         "real value": f"{float(found.real[at]):.15g}",
         "exact": f"{float(found.exact[at]):.15g}" + (f" +- {allowed:.2g}" if allowed and np.isfinite(found.exact[at]) else ""),

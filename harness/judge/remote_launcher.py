@@ -10,7 +10,7 @@ from typing import Any
 
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.judge.launch import DEFAULT_ALLOCATIONS, Allocations
 from bitverdict.harness.judge.launch import launch as launch_here
 from bitverdict.harness.judge.pending_launch import PendingLaunch
@@ -53,7 +53,7 @@ def launch(launcher: Callable | RemoteLauncher | None, request: LaunchRequest) -
     """What `request` comes to by `launcher`: in this process, or in that of a remote launcher, whose end it waits for."""
     if isinstance(launcher, RemoteLauncher):
         return launcher.begin(request).launch_result()
-    entering = partial(entered, rounded_arguments=True) if request.rounded_arguments else entered
+    entering = partial(target_device, rounded_arguments=True) if request.rounded_arguments else target_device
     return launch_here(
         request.case, request.target, request.contract, launcher, request.operands, request.clock, entering, request.allocations
     )

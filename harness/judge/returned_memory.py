@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 64 << 20  # held in a process, guard bands included
 
-_held: deque[tuple[torch.UntypedStorage, int, int]] = deque()  # storage, first byte of a result in it and the one after its last
+_returned_places: deque[tuple[torch.UntypedStorage, int, int]] = (
+    deque()
+)  # storage, first byte of a result in it and the one after its last
 
 
 def returned_before(outputs: Mapping[str, Any], operands: Iterable[torch.Tensor]) -> list[str]:
@@ -24,11 +26,11 @@ def returned_before(outputs: Mapping[str, Any], operands: Iterable[torch.Tensor]
     What lies in the memory of `operands` is the caller's own, and may come again."""
     theirs = list(operands)
     own = {n: place for n, output in outputs.items() if (place := _place(output)) is not None and not lies_in(output, theirs)}
-    found = [name for name, place in own.items() if any(_overlap(place, held) for held in _held)]
-    _held.extend(own.values())
-    left = sum(storage.nbytes() for storage, _, _ in _held)
+    found = [name for name, place in own.items() if any(_overlap(place, held) for held in _returned_places)]
+    _returned_places.extend(own.values())
+    left = sum(storage.nbytes() for storage, _, _ in _returned_places)
     while left > MOST_BYTES:
-        left -= _held.popleft()[0].nbytes()
+        left -= _returned_places.popleft()[0].nbytes()
     return found
 
 
@@ -41,7 +43,7 @@ def lies_in(output: Any, tensors: Iterable[torch.Tensor]) -> bool:
 
 def forget() -> None:
     """Hold nothing: memory is short."""
-    _held.clear()
+    _returned_places.clear()
 
 
 def _storage(tensor: Any) -> torch.UntypedStorage | None:

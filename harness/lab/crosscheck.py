@@ -20,7 +20,7 @@ import numpy as np
 
 from bitverdict.harness.contracts.oracle import dot_lowering
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.compare import held
+from bitverdict.harness.judge.compare import compare_words
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -56,7 +56,7 @@ def _longer_blocks(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarra
     return product(rule if rule.d == "int32" else replace(rule, block=2 * rule.block, passes=None), a, b, c)
 
 
-MOVED: dict[str, dot_lowering.Model] = {
+MOVED_MODELS: dict[str, dot_lowering.Model] = {
     "one fraction bit fewer": _fewer_bits,
     "K blocks of twice the length": _longer_blocks,
     "sequential fp32": _sequential,
@@ -71,9 +71,9 @@ class Tally:
     cases: Counter = field(default_factory=Counter)
     words: Counter = field(default_factory=Counter)
     differ: Counter = field(default_factory=Counter)  # (dtype, "plan" | "emulation") -> words
-    moved: Counter = field(default_factory=Counter)  # (dtype, name of the moved model) -> words that would differ
+    moved_words: Counter = field(default_factory=Counter)  # (dtype, name of the moved model) -> words that would differ
     outcomes: Counter = field(default_factory=Counter)  # (dtype, outcome) of cases that gave no words
-    wrong: list[dict] = field(default_factory=list)  # cases whose words differ, or that one side refuses
+    wrong_rows: list[dict] = field(default_factory=list)  # cases whose words differ, or that one side refuses
     classes: dict[str, Counter] = field(default_factory=dict)
     keys: set[str] = field(default_factory=set)
 
@@ -83,7 +83,7 @@ class Tally:
         for name, value in row["coverage"].items():
             self.classes.setdefault(name, Counter())[str(value)] += 1
         if row["wrong"]:
-            self.wrong.append(row)
+            self.wrong_rows.append(row)
         if row["words"] == 0:
             self.outcomes[kind, row["outcome"]] += 1
             return
@@ -92,22 +92,22 @@ class Tally:
         for side in ("plan", "emulation"):
             self.differ[kind, side] += row["differ"][side]
         for name, count in row["moved"].items():
-            self.moved[kind, name] += count
+            self.moved_words[kind, name] += count
 
 
-def sharpened(case: Case, place: int) -> Case:
+def sharpen_case(case: Case, place: int) -> Case:
     """`case` where rounding shows: fp32 results of operands that are neither integers nor extreme, over several tiles and K blocks.
 
     What cannot be asked so (integers, kernels with one output type) stays as it was.
     """
-    problem, changed = case.problem, {}
+    problem, changes = case.problem, {}
     kind = getattr(problem, "dtype", "") or getattr(problem, "format", "")
     if getattr(problem, "out", "") and kind.startswith(("fp", "bf", "e", "mx", "nv", "mixed")):
-        changed["out"] = "fp32"
+        changes["out"] = "fp32"
     for name, step in (("m", 128 * (place % 4)), ("n", 128 * (place % 5)), ("k", 32 * (place % 12))):
         if getattr(problem, name, 0) > 1:
-            changed[name] = getattr(problem, name) + step
-    return replace(case, regime=("normal", "wide")[place // 4 % 2], problem=replace(problem, **changed))
+            changes[name] = getattr(problem, name) + step
+    return replace(case, regime=("normal", "wide")[place // 4 % 2], problem=replace(problem, **changes))
 
 
 def crosscheck(
@@ -118,7 +118,7 @@ def crosscheck(
     words: int,
     seed: int,
     jobs: int,
-    moved: bool = True,
+    with_moved_models: bool = True,
     sharp: bool = False,
     seconds: float | None = None,
 ) -> Iterator[dict]:
@@ -126,27 +126,27 @@ def crosscheck(
 
     `seconds` ends it whatever was reached; `sharp` asks each case where rounding shows (`sharpened`).
     """
-    begun, counted, judged, batch, stopping = time.monotonic(), 0, 0, 0, Stopping()
+    start_time, word_count, judged, batch, stopping = time.monotonic(), 0, 0, 0, Stopping()
     room = jobs if hardware.emulated else min(jobs, max(1, len(free_places([hardware]))))
     with WorkerPool(jobs=room, timeout=TIMEOUT) as pool, pool.interruptible():
-        while judged < cases or counted < words:
+        while judged < cases or word_count < words:
             wanted = max(cases - judged, jobs * _MIXED_CASES)
             drawn = CaseSource(address, hardware, seed=seed + batch).drawn(wanted)
             batch += 1
             if sharp:
                 contract = resolve(address)
-                sharper = [sharpened(case, place) for place, case in enumerate(drawn)]
+                sharper = [sharpen_case(case, place) for place, case in enumerate(drawn)]
                 pairs = zip(drawn, sharper, strict=True)
                 drawn = [
                     s if contract.expected_outcome(s, hardware) == contract.expected_outcome(case, hardware) else case
                     for case, s in pairs
                 ]
-            tasks = ((task_of(case, moved=moved), hardware) for case in drawn)
+            tasks = ((task_of(case, moved=with_moved_models), hardware) for case in drawn)
             for task, _, verdict in pool.judge_all(tasks, stopping):
                 row = row_of(task, hardware, verdict)
-                judged, counted = judged + (row["words"] > 0), counted + row["words"]
+                judged, word_count = judged + (row["words"] > 0), word_count + row["words"]
                 yield row
-                if seconds is not None and time.monotonic() - begun > seconds:
+                if seconds is not None and time.monotonic() - start_time > seconds:
                     return
             if stopping.reason(address, hardware.name):  # each batch that follows would be cancelled too
                 return
@@ -155,19 +155,19 @@ def crosscheck(
 def task_of(case: Case, *, moved: bool = True) -> Task:
     """The work of comparing one case in a worker; `row_of` reads what came."""
     given = {"case": case.to_json(), "moved": moved}
-    return Task(function=f"{__name__}:compared", contract=case.contract, given=given)
+    return Task(function=f"{__name__}:compare_case", contract=case.contract, given=given)
 
 
-def compared(hardware: Target, given: Mapping) -> Verdict:
+def compare_case(hardware: Target, request: Mapping) -> Verdict:
     """One case on `hardware`, on the emulated GPU and by the plan, in this process: its row is what was measured.
 
     Whatever goes wrong is in the row. An outcome of the launch is the verdict's own: after a fault the worker is replaced.
     """
-    contract = resolve(given["case"]["contract"])
-    row = _empty_row(contract.case_from_json(given["case"]), contract, hardware)
+    contract = resolve(request["case"]["contract"])
+    row = _empty_row(contract.case_from_json(request["case"]), contract, hardware)
     decision, outcome = Decision.PASS, Outcome.PASS
     try:
-        _fill(row, contract.case_from_json(given["case"]), contract, hardware, moved=given["moved"])
+        _fill(row, contract.case_from_json(request["case"]), contract, hardware, with_moved_models=request["moved"])
         decision = Decision.FAIL if row["wrong"] else Decision.PASS
         outcome = Outcome(row["outcome"]) if row["outcome"] in set(Outcome) else Outcome.WRONG_WORDS if row["wrong"] else outcome
     except Exception:
@@ -177,7 +177,7 @@ def compared(hardware: Target, given: Mapping) -> Verdict:
         decision=decision,
         outcome=outcome,
         message=row["wrong"].strip().rpartition("\n")[2],
-        basis=Basis.WORDS if row["words"] else Basis.NOTHING,
+        basis=Basis.WORDS if row["words"] else Basis.NO_BASIS,
         words=row["words"],
         details={TASK_RESULT: row},
     )
@@ -214,42 +214,42 @@ def _kind(case: Case) -> str:
     return f"{dtype} {precision}" if dtype == "fp32" else dtype
 
 
-def _fill(row: dict, case: Case, contract: Any, hardware: Target, *, moved: bool) -> None:
+def _fill(row: dict, case: Case, contract: Any, hardware: Target, *, with_moved_models: bool) -> None:
     expected_outcome = contract.expected_outcome(case, hardware)
     operands = {operand.name: operand for operand in contract.operands(case)}
     clock = Clock()
-    seen = launch(case, hardware, contract, None, operands, clock)
+    launch_result = launch(case, hardware, contract, None, operands, clock)
     row["seconds"] = clock.seconds()
-    if seen.outcome is not None or not expected_outcome.result:
-        row["outcome"] = str(seen.outcome or "ran")
+    if launch_result.outcome is not None or not expected_outcome.result:
+        row["outcome"] = str(launch_result.outcome or "ran")
         row["wrong"] = (
             ""
             if row["outcome"] == expected_outcome.outcome
-            else f"{row['outcome']}: {seen.message}; expected {expected_outcome.outcome}"
+            else f"{row['outcome']}: {launch_result.message}; expected {expected_outcome.outcome}"
         )
         return
     # the emulated GPU is asked for the configuration that the hardware ran: an autotuner may choose another one there
     fixed = case
-    if "config" in seen.recorded and case.config is None:
-        fixed = contract.case_from_json({**case.to_json(), "config": seen.recorded["config"]})
+    if "config" in launch_result.launch_record and case.config is None:
+        fixed = contract.case_from_json({**case.to_json(), "config": launch_result.launch_record["config"]})
     emulated = launch(fixed, target(f"emulated:{hardware.arch}"), contract, None, operands, Clock())
     if emulated.outcome is not None:
         row["wrong"] = f"the emulated GPU says {emulated.outcome}: {emulated.message}"
-    for expected in contract.expected(case, hardware, operands, seen.recorded):
-        got = seen.outputs[expected.name]
+    for expected in contract.expected(case, hardware, operands, launch_result.launch_record):
+        actual = launch_result.outputs[expected.name]
         if expected.words is None:
             row["wrong"] = row["wrong"] or f"{expected.name} has no plan: {expected.basis}"
             continue
-        owed_words = expected.words.view(got.dtype)
-        row["words"] += got.size
-        differ = held(expected, got)[0] if expected.others is not None else got != owed_words
+        owed_words = expected.words.view(actual.dtype)
+        row["words"] += actual.size
+        differ = compare_words(expected, actual)[0] if expected.others is not None else actual != owed_words
         row["differ"]["plan"] += int(differ.sum())
         places = [tuple(at) for at in np.argwhere(differ)[:8].tolist()]
-        row["first"] += [{"at": list(at), "got": hex(got[at]), "plan": hex(owed_words[at])} for at in places]
+        row["first"] += [{"at": list(at), "got": hex(actual[at]), "plan": hex(owed_words[at])} for at in places]
         if emulated.outcome is None and expected.others is None:  # or both are right in words of their own
-            row["differ"]["emulation"] += int((got != emulated.outputs[expected.name]).sum())
-        if moved:
-            _count_moved(row, case, contract, hardware, operands, seen.recorded, expected.name, owed_words)
+            row["differ"]["emulation"] += int((actual != emulated.outputs[expected.name]).sum())
+        if with_moved_models:
+            _count_moved(row, case, contract, hardware, operands, launch_result.launch_record, expected.name, owed_words)
     if any(row["differ"].values()) and not row["wrong"]:
         row["wrong"] = f"words differ: {row['differ']}"
 
@@ -257,7 +257,7 @@ def _fill(row: dict, case: Case, contract: Any, hardware: Target, *, moved: bool
 def _count_moved(
     row: dict, case: Case, contract: Any, hardware: Target, operands: dict, recorded: dict, name: str, right: np.ndarray
 ) -> None:
-    for model, words in MOVED.items():
+    for model, words in MOVED_MODELS.items():
         with dot_lowering.mutated_model(words):
             other = next(e for e in contract.expected(case, hardware, operands, recorded) if e.name == name)
         row["moved"][model] = row["moved"].get(model, 0) + int((other.words.view(right.dtype) != right).sum())

@@ -74,7 +74,7 @@ def required_units(stems: Sequence[str]) -> Iterator[Unit]:
     for stem in stems:
         for name in TARGETS:
             source = CaseSource(stem, target(name))
-            if not source.lacking:
+            if not source.missing_features:
                 yield from (required_unit(stem, case, source.target) for case in source.required())
 
 
@@ -86,7 +86,7 @@ def reproducer_units() -> Iterator[Unit]:
     """The reduced failures in tests/."""
     for path in sorted(REPRODUCERS.glob("*.json")):
         stored, name = reproducers.read(path), f"reproducer: {path.name}"
-        case, _ = reproducers.restored(stored, embedded=True)
+        case, _ = reproducers.restore_case(stored, use_embedded=True)
         yield Unit(name, name, functools.partial(lambda *judged: [judged], case, target(stored.target)))
 
 

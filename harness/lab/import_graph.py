@@ -34,7 +34,7 @@ ROOMS = {
     "bitverdict/_rooms.py": "kernels",
     **{f"harness/{name}": name for name in ("model", "emulator", "contracts", "judge", "workers", "session", "mutants", "report")},
     **{f"harness/{name}": name for name in ("frontends", "lab", "checks", "sealed")},
-    "harness/emulator/untrusted.py": "sealed",
+    "harness/emulator/untrusted_programs.py": "sealed",
     "harness/frontends/sealing.py": "sealed",
 }
 """Path of a folder or file -> its room in the design; the longest path decides."""

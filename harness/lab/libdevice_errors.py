@@ -20,13 +20,13 @@ import mpmath
 import numpy as np
 from mpmath import mp, mpf
 
-from bitverdict.harness.emulator.frontend.compiled_operations import compiled
+from bitverdict.harness.emulator.frontend.compiled_operations import compile_operation
 from bitverdict.harness.lab.libdevice_words import _VALUES, _WORDS, Symbol, symbols
 
 _DIGITS = {"f32": 24, "f64": 53}
 _SMALLEST = {"f32": mpf(2) ** -126, "f64": mpf(2) ** -1022}
 _LARGEST = {"f32": mpf(2) ** 128, "f64": mpf(2) ** 1024}
-_ROUNDED = {"rn": "n", "rz": "d", "rd": "f", "ru": "c"}  # libdevice's names -> mpmath's
+_ROUNDING_NAMES = {"rn": "n", "rz": "d", "rd": "f", "ru": "c"}  # libdevice's names -> mpmath's
 Bound = int | None | Callable[..., float]
 
 
@@ -70,17 +70,17 @@ def _of_order(function: Callable) -> Callable:
     return value
 
 
-def _whole(x: mpf) -> int:
+def _nearest_even(x: mpf) -> int:
     """To the nearest integer, ties to the even one."""
     return int(mpmath.nint(x))
 
 
-def _away(x: mpf) -> int:
+def _round_away(x: mpf) -> int:
     return int(mpmath.sign(x) * mpmath.floor(abs(x) + mpf("0.5")))
 
 
 def _remainder(x: mpf, y: mpf) -> mpf:
-    return x - y * _whole(x / y)
+    return x - y * _nearest_even(x / y)
 
 
 def _modulo(x: mpf, y: mpf) -> mpf:
@@ -128,9 +128,10 @@ FUNCTIONS = {
     "cyl_bessel_i1": Function(_bessel(mpmath.besseli, 1), 6, 6, "near"),
     "fmod": Function(_modulo, 0, 0), "remainder": Function(_remainder, 0, 0),
     "fdim": Function(lambda x, y: max(x - y, mpf(0)), 0, 0),
-    "floor": Function(mpmath.floor, 0, 0), "ceil": Function(mpmath.ceil, 0, 0), "round": Function(_away, 0, 0),
-    "trunc": Function(lambda x: int(x), 0, 0), "rint": Function(_whole, 0, 0), "nearbyint": Function(_whole, 0, 0),
-    "llrint": Function(_whole, 0, 0), "llround": Function(_away, 0, 0), "abs": Function(abs, 0, 0), "fabs": Function(abs, 0, 0),
+    "floor": Function(mpmath.floor, 0, 0), "ceil": Function(mpmath.ceil, 0, 0), "round": Function(_round_away, 0, 0),
+    "trunc": Function(lambda x: int(x), 0, 0), "rint": Function(_nearest_even, 0, 0), "nearbyint": Function(_nearest_even, 0, 0),
+    "llrint": Function(_nearest_even, 0, 0), "llround": Function(_round_away, 0, 0),
+    "abs": Function(abs, 0, 0), "fabs": Function(abs, 0, 0),
     "fast_sin": Function(mpmath.sin, None, None), "fast_cos": Function(mpmath.cos, None, None),
     "fast_tan": Function(mpmath.tan, None, None),
     "fast_log2": Function(lambda x: mpmath.log(x, 2), _beyond(2), None, "positive"),
@@ -150,16 +151,16 @@ def _bits(word: int, width: int) -> int:
     return word & (1 << width) - 1
 
 
-def _permuted(a: int, b: int, selector: int) -> int:
+def _permute_bytes(a: int, b: int, selector: int) -> int:
     octets = (_bits(b, 32) << 32 | _bits(a, 32)).to_bytes(8, "little")
     return int.from_bytes(bytes(octets[selector >> 4 * i & 7] for i in range(4)), "little")
 
 
-WHOLE: dict[str, Callable[..., int]] = {
+INTEGER_FUNCTIONS: dict[str, Callable[..., int]] = {
     "clz": lambda a: 32 - _bits(a, 32).bit_length(), "clzll": lambda a: 64 - _bits(a, 64).bit_length(),
     "popc": lambda a: _bits(a, 32).bit_count(), "popcll": lambda a: _bits(a, 64).bit_count(),
     "brev": lambda a: int(f"{_bits(a, 32):032b}"[::-1], 2), "brevll": lambda a: int(f"{_bits(a, 64):064b}"[::-1], 2),
-    "ffs": lambda a: (a & -a).bit_length(), "ffsll": lambda a: (a & -a).bit_length(), "byte_perm": _permuted,
+    "ffs": lambda a: (a & -a).bit_length(), "ffsll": lambda a: (a & -a).bit_length(), "byte_perm": _permute_bytes,
     "mulhi": lambda a, b: a * b >> 32,
     "umulhi": lambda a, b: _bits(a, 32) * _bits(b, 32) >> 32,
     "mul64hi": lambda a, b: a * b >> 64,
@@ -180,12 +181,12 @@ WORDS: dict[str, Callable[..., Any]] = {
     "isnand": lambda a: _bits(a, 63) > 0x7FF << 52, "isinfd": lambda a: _bits(a, 63) == 0x7FF << 52,
     "finitef": lambda a: _bits(a, 31) < 0x7F800000, "isfinited": lambda a: _bits(a, 63) < 0x7FF << 52,
     "nextafterf": lambda *words: _next_normal(*(word if _bits(word, 31) >= 1 << 23 else word & 1 << 31 for word in words)),
-    "nextafter": lambda a, b: _next(a, b, 64),
+    "nextafter": lambda a, b: _next_after(a, b, 64),
 }  # fmt: skip
 """Functions of words, as words."""
 
 
-def _next(a: int, b: int, width: int) -> int:
+def _next_after(a: int, b: int, width: int) -> int:
     dtype: Any = {32: np.float32, 64: np.float64}[width]
     word: Any = {32: np.uint32, 64: np.uint64}[width]
     with np.errstate(invalid="ignore"):
@@ -195,56 +196,58 @@ def _next(a: int, b: int, width: int) -> int:
 def _next_normal(a: int, b: int) -> int:
     """Of fp32 the number next to zero is the smallest normal one: libdevice flushes the others."""
     if a << 1 & 0xFFFFFFFF or _bits(b, 31) > 0x7F800000:
-        return _next(a, b, 32)
+        return _next_after(a, b, 32)
     return b & 1 << 31 | (1 << 23 if b << 1 & 0xFFFFFFFF else 0)
 
 
 _CONVERSION = re.compile(r"(float|double|int|uint|ll|ull)2(float|double|int|uint|ll|ull)_(r[nzdu])$")
-_DIRECTED = re.compile(r"[fd]?(fma|fmaf|add|sub|mul|div|rcp|sqrt)_(r[nzdu])$")
+_DIRECTED_NAME = re.compile(r"[fd]?(fma|fmaf|add|sub|mul|div|rcp|sqrt)_(r[nzdu])$")
 
 
 _WHOLE_NUMBERS: dict[str, Callable[[mpf], int]] = {
-    "rn": _whole,
+    "rn": _nearest_even,
     "rz": int,
     "rd": lambda x: int(mpmath.floor(x)),
     "ru": lambda x: int(mpmath.ceil(x)),
 }
 
 
-def exact_value(symbol: Symbol, given: tuple[Any, ...]) -> tuple[Any, Bound] | None:
+def exact_value(symbol: Symbol, arguments: tuple[Any, ...]) -> tuple[Any, Bound] | None:
     """The exact result of a function of reals, rounded by its name where that says so, and what is documented; None: not here."""
     name = symbol.name.removeprefix("__nv_")
     result = _element(symbol)
-    if found := _CONVERSION.match(name):
-        if found[1] in ("uint", "ull"):
-            given = (_bits(given[0], 32 if found[1] == "uint" else 64),)
+    if name_match := _CONVERSION.match(name):
+        if name_match[1] in ("uint", "ull"):
+            arguments = (_bits(arguments[0], 32 if name_match[1] == "uint" else 64),)
         if result in _DIGITS:
-            return mp.fadd(given[0], 0, prec=_DIGITS[result], rounding=_ROUNDED[found[3]]), 0
-        return _WHOLE_NUMBERS[found[3]](given[0]), 0
-    if found := _DIRECTED.match(name):
-        how = {"prec": _DIGITS[result], "rounding": _ROUNDED[found[2]]}
-        kind = found[1]
+            return mp.fadd(arguments[0], 0, prec=_DIGITS[result], rounding=_ROUNDING_NAMES[name_match[3]]), 0
+        return _WHOLE_NUMBERS[name_match[3]](arguments[0]), 0
+    if name_match := _DIRECTED_NAME.match(name):
+        how = {"prec": _DIGITS[result], "rounding": _ROUNDING_NAMES[name_match[2]]}
+        kind = name_match[1]
         if kind.startswith("fma"):
-            return mp.fadd(mp.fmul(given[0], given[1], exact=True), given[2], **how), 0
+            return mp.fadd(mp.fmul(arguments[0], arguments[1], exact=True), arguments[2], **how), 0
         if kind == "sqrt":
-            return mpmath.sqrt(given[0], **how), 0
+            return mpmath.sqrt(arguments[0], **how), 0
         if kind == "rcp":
-            return mp.fdiv(1, given[0], **how), 0
-        return {"add": mp.fadd, "sub": mp.fsub, "mul": mp.fmul, "div": mp.fdiv}[kind](*given, **how), 0
+            return mp.fdiv(1, arguments[0], **how), 0
+        return {"add": mp.fadd, "sub": mp.fsub, "mul": mp.fmul, "div": mp.fdiv}[kind](*arguments, **how), 0
     if (function := _function(name)) is None:
         return None
     fp32 = "f32" in (result, symbol.elements[-1], symbol.elements[0])
-    return function.exact(*given), function.fp32 if fp32 else function.fp64
+    return function.exact(*arguments), function.fp32 if fp32 else function.fp64
 
 
 def _function(name: str) -> Function | None:
     return FUNCTIONS.get(name) or FUNCTIONS.get(name.removesuffix("f"))
 
 
-def known(symbol: Symbol) -> bool:
+def has_exact_function(symbol: Symbol) -> bool:
     """Whether there is an exact function for `symbol` here."""
     name = symbol.name.removeprefix("__nv_")
-    return bool(name in WHOLE or name in WORDS or _CONVERSION.match(name) or _DIRECTED.match(name) or _function(name))
+    return bool(
+        name in INTEGER_FUNCTIONS or name in WORDS or _CONVERSION.match(name) or _DIRECTED_NAME.match(name) or _function(name)
+    )
 
 
 def _element(symbol: Symbol) -> str:
@@ -257,7 +260,7 @@ def operands(symbol: Symbol, count: int) -> list[np.ndarray]:
     name = symbol.name.removeprefix("__nv_")
     function = _function(name)
     draw = function.draw if function else "positive" if "sqrt" in name else "real"
-    found = []
+    values = []
     for number, element in enumerate(symbol.elements):
         scale = np.exp(rng.uniform(-4, 4, count))  # (count,)
         real = rng.standard_normal(count) * scale  # (count,)
@@ -284,61 +287,65 @@ def operands(symbol: Symbol, count: int) -> list[np.ndarray]:
             drawn = drawn + 1
         if name.startswith(("float2u", "double2u")):
             drawn = np.abs(drawn)
-        found.append(np.asarray(drawn).astype(_VALUES[element]))
-    return found
+        values.append(np.asarray(drawn).astype(_VALUES[element]))
+    return values
 
 
 @dataclass
-class Measured:
+class ErrorMeasurement:
     """The greatest error of a symbol (units in the last place; integers: differences), where, and what is documented there."""
 
     symbol: str
     error: float = 0.0
-    documented: float | None = None
-    at: str = ""
-    exceeded: int = 0
+    documented_error: float | None = None
+    operands_text: str = ""
+    excess_count: int = 0
 
 
-def measure(symbol: Symbol, count: int, arch: str) -> Measured:
+def measure(symbol: Symbol, count: int, arch: str) -> ErrorMeasurement:
     """One symbol on `count` operands."""
     with mp.workprec(400):
         return _measure(symbol, count, arch)
 
 
-def _measure(symbol: Symbol, count: int, arch: str) -> Measured:
+def _measure(symbol: Symbol, count: int, arch: str) -> ErrorMeasurement:
     name = symbol.name.removeprefix("__nv_")
-    integral = not any(kind[0] == "f" for kind in symbol.elements) and name in WHOLE
-    given = [words.view(_VALUES[kind]) for words, kind in zip(symbol.words(count), symbol.elements, strict=True)]
+    integral = not any(kind[0] == "f" for kind in symbol.elements) and name in INTEGER_FUNCTIONS
+    arguments = [words.view(_VALUES[kind]) for words, kind in zip(symbol.words(count), symbol.elements, strict=True)]
     if not integral and name not in WORDS:
-        given = operands(symbol, count)
+        arguments = operands(symbol, count)
     with np.errstate(all="ignore"):
-        got = compiled(symbol.operation, arch, True)(*given)
-    measured = Measured(symbol.name)
+        results = compile_operation(symbol.operation, arch, True)(*arguments)
+    measurement = ErrorMeasurement(symbol.name)
     result = _element(symbol)
     for number in range(count):
-        row = [each[number] for each in given]
+        row = [operand[number] for operand in arguments]
         bound: Bound = 0
         if integral:
-            want: Any = _bits(WHOLE[name](*(int(each) for each in row)), 8 * got.itemsize)
-            error = abs(want - _bits(int(got[number]), 8 * got.itemsize))
+            want: Any = _bits(INTEGER_FUNCTIONS[name](*(int(operand) for operand in row)), 8 * results.itemsize)
+            error = abs(want - _bits(int(results[number]), 8 * results.itemsize))
         elif name in WORDS:
-            want = int(WORDS[name](*(int(each.view(_WORDS[kind])) for each, kind in zip(row, symbol.elements, strict=True))))
-            error = 0 if got[number] != got[number] and _is_nan(want, result) else abs(want - int(got[number].view(_WORDS[result])))
+            want = int(WORDS[name](*(int(operand.view(_WORDS[kind])) for operand, kind in zip(row, symbol.elements, strict=True))))
+            error = (
+                0
+                if results[number] != results[number] and _is_nan(want, result)
+                else abs(want - int(results[number].view(_WORDS[result])))
+            )
         else:
-            values = tuple(mpf(float(each)) if each.dtype.kind == "f" else int(each) for each in row)
+            values = tuple(mpf(float(operand)) if operand.dtype.kind == "f" else int(operand) for operand in row)
             found = exact_value(symbol, values)
             if found is None:
-                measured.documented, measured.at = None, "no exact function is known here"
-                return measured
+                measurement.documented_error, measurement.operands_text = None, "no exact function is known here"
+                return measurement
             want, bound = found
-            error = _error(got[number], want, result)
-        documented = bound(*(float(each) for each in row)) if callable(bound) else bound
+            error = _error(results[number], want, result)
+        documented = bound(*(float(operand) for operand in row)) if callable(bound) else bound
         if documented is not None and documented != np.inf and error > documented:
-            measured.exceeded += 1
-        if error >= measured.error and documented != np.inf:
-            measured.error, measured.documented = error, documented
-            measured.at = ", ".join(str(each) for each in row)
-    return measured
+            measurement.excess_count += 1
+        if error >= measurement.error and documented != np.inf:
+            measurement.error, measurement.documented_error = error, documented
+            measurement.operands_text = ", ".join(str(operand) for operand in row)
+    return measurement
 
 
 def _is_nan(word: int, result: str) -> bool:
@@ -346,19 +353,19 @@ def _is_nan(word: int, result: str) -> bool:
     return _bits(word, 8 * np.dtype(_WORDS[result]).itemsize - 1) > infinity
 
 
-def _error(got: Any, want: Any, result: str) -> float:
+def _error(actual: Any, want: Any, result: str) -> float:
     """In units in the last place of the result's format, to the correctly rounded `want`."""
     if result[0] == "i":
-        return float(abs(int(got) - int(want)))
+        return float(abs(int(actual) - int(want)))
     want = mp.fadd(want, 0, prec=_DIGITS[result], rounding="n")
     if abs(want) < _SMALLEST[result]:
-        return 0.0 if abs(mpf(float(got))) <= _SMALLEST[result] else np.inf  # subnormal: .ftz may have flushed it
+        return 0.0 if abs(mpf(float(actual))) <= _SMALLEST[result] else np.inf  # subnormal: .ftz may have flushed it
     if abs(want) >= _LARGEST[result]:
-        return 0.0 if np.isinf(got) else 1.0
-    if not np.isfinite(got):
+        return 0.0 if np.isinf(actual) else 1.0
+    if not np.isfinite(actual):
         return np.inf
     unit = mpf(2) ** (int(mpmath.floor(mpmath.log(abs(want), 2))) - _DIGITS[result] + 1)
-    return float(abs(mpf(float(got)) - want) / unit)
+    return float(abs(mpf(float(actual)) - want) / unit)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -367,15 +374,15 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--arch", default="sm_90")
     parser.add_argument("symbols", nargs="*", help="all unless said")
     given = parser.parse_args(arguments)
-    wrong, silent = 0, 0
+    wrong_count, silent = 0, 0
     for name in given.symbols or sorted(symbols()):
         measured = measure(symbols()[name], given.count, given.arch)
-        wrong += measured.exceeded > 0
-        silent += measured.documented is None
-        note = f"  {measured.exceeded} above what is documented" if measured.exceeded else ""
-        print(f"{name:28} {measured.error:10.3g} of {measured.documented}{note}  {measured.at[:60]}", flush=True)
-    print(f"{wrong} symbols above what is documented, {silent} of which nothing is documented")
-    return int(wrong > 0)
+        wrong_count += measured.excess_count > 0
+        silent += measured.documented_error is None
+        note = f"  {measured.excess_count} above what is documented" if measured.excess_count else ""
+        print(f"{name:28} {measured.error:10.3g} of {measured.documented_error}{note}  {measured.operands_text[:60]}", flush=True)
+    print(f"{wrong_count} symbols above what is documented, {silent} of which nothing is documented")
+    return int(wrong_count > 0)
 
 
 if __name__ == "__main__":

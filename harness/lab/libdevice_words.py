@@ -29,13 +29,13 @@ from typing import Any
 import numpy as np
 from triton.language.extra.cuda import libdevice
 
-from bitverdict.harness.emulator.frontend.compiled_operations import Operation, compiled, operation_of
+from bitverdict.harness.emulator.frontend.compiled_operations import Operation, compile_operation, operation_of
 
 BLOCK = 1024
 _ELEMENTS = {"int32": "i32", "uint32": "i32", "int64": "i64", "uint64": "i64", "fp32": "f32", "fp64": "f64"}
 _WORDS = {"i32": np.uint32, "i64": np.uint64, "f32": np.uint32, "f64": np.uint64}
 _VALUES = {"i32": np.int32, "i64": np.int64, "f32": np.float32, "f64": np.float64}
-_SMALL = ("__nv_jn", "__nv_jnf", "__nv_yn", "__nv_ynf")  # their first operand counts steps
+_STEP_FUNCTIONS = ("__nv_jn", "__nv_jnf", "__nv_yn", "__nv_ynf")  # their first operand counts steps
 _HEADER = """import triton
 import triton.language as tl
 from triton.language.extra.cuda import libdevice
@@ -70,20 +70,20 @@ class Symbol:
     def kernel(self) -> str:
         """Source of a kernel of this function alone."""
         names = [f"a{number}" for number in range(len(self.operands))]
-        given = ", ".join(f"tl.load({n} + at){_cast(kind, 'u')}" for n, kind in zip(names, self.operands, strict=True))
+        arguments = ", ".join(f"tl.load({n} + at){_cast(kind, 'u')}" for n, kind in zip(names, self.operands, strict=True))
         return f"""
 
 @triton.jit
 def {self.kernel_name}({", ".join(names)}, found, BLOCK: tl.constexpr):
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(found + at, libdevice.{self.function}({given}){_cast(self.result, "")})
+    tl.store(found + at, libdevice.{self.function}({arguments}){_cast(self.result, "")})
 """
 
     def words(self, count: int, seed: int = 0) -> list[np.ndarray]:
         """Drawn operand words [count] each: a third any bits, a third ordinary numbers, a third of few bits and edges."""
         rng = np.random.default_rng([zlib.crc32(self.name.encode()), seed])
         found = [drawn(element, count, rng) for element in self.elements]
-        if self.name in _SMALL:
+        if self.name in _STEP_FUNCTIONS:
             found[0] = rng.integers(-2, 40, count).astype(np.int32).view(np.uint32)  # (count,)
         return found
 
@@ -97,39 +97,39 @@ def drawn(element: str, count: int, rng: np.random.Generator) -> np.ndarray:
     dtype: Any = _WORDS[element]
     width = 8 * np.dtype(dtype).itemsize
     any_bits = rng.integers(0, 1 << 64, count, dtype=np.uint64, endpoint=False) >> np.uint64(64 - width)  # (count,)
-    found = any_bits.astype(dtype)
+    words = any_bits.astype(dtype)
     ordinary, third = slice(count // 3, 2 * count // 3), 2 * count // 3
     if element[0] == "i":
-        found[ordinary] >>= rng.integers(0, width, len(found[ordinary])).astype(dtype)
+        words[ordinary] >>= rng.integers(0, width, len(words[ordinary])).astype(dtype)
         edges = [0, 1, 2, 31, 32, 63, (1 << width - 1) - 1, 1 << width - 1, (1 << width) - 1]
     else:
-        scale = np.exp(rng.uniform(-4, 8, len(found[ordinary])))
+        scale = np.exp(rng.uniform(-4, 8, len(words[ordinary])))
         real = rng.standard_normal(len(scale)) * scale
-        found[ordinary] = real.astype(_VALUES[element]).view(dtype)
+        words[ordinary] = real.astype(_VALUES[element]).view(dtype)
         precision = {"f32": 24, "f64": 53}[element]
         fraction = rng.integers(0, 4, count - third).astype(dtype) << dtype(precision - 3)
-        found[third:] = found[third:] & ~dtype((1 << precision - 1) - 1) | fraction  # few bits: results that are exact, and ties
+        words[third:] = words[third:] & ~dtype((1 << precision - 1) - 1) | fraction  # few bits: results that are exact, and ties
         one = ((1 << width - precision - 1) - 1) << precision - 1
         infinity = ((1 << width - precision) - 1) << precision - 1
         low = 1 << precision - 1
         size = [0, 1, low - 1, low, low + 1, one - 1, one, one + 1, 2 * low + one, infinity - 1, infinity, infinity | low >> 1]
         edges = [*size, *(each | 1 << width - 1 for each in size)]
     at = rng.integers(0, count, count // 16)
-    found[at] = np.array(edges, dtype)[rng.integers(0, len(edges), len(at))]
-    return found
+    words[at] = np.array(edges, dtype)[rng.integers(0, len(edges), len(at))]
+    return words
 
 
 @cache
 def symbols() -> dict[str, Symbol]:
     """Every symbol that Triton's module declares, by name, read off its source."""
-    found = {}
+    symbol_table = {}
     for function in ast.parse(Path(libdevice.__file__).read_text()).body:
         if isinstance(function, ast.FunctionDef):
             for table in (node for node in ast.walk(function) if isinstance(node, ast.Dict)):
                 for key, value in zip(table.keys, table.values, strict=True):
                     operands, (name, result) = _constants(key), _constants(value)
-                    found[name] = Symbol(name, function.name, operands, result)
-    return found
+                    symbol_table[name] = Symbol(name, function.name, operands, result)
+    return symbol_table
 
 
 def _constants(node: ast.AST | None) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ def _constants(node: ast.AST | None) -> tuple[str, ...]:
 
 
 @dataclass
-class Compared:
+class SymbolComparison:
     """What came of one symbol: words compared, how many differ, how many of them are NaN on both sides, and the first few."""
 
     symbol: str
@@ -172,7 +172,7 @@ def operands(symbol: Symbol, words: list[np.ndarray], place: str) -> list[Any]:
     return [torch.from_numpy(each).to(place) for each in (*given, found)]
 
 
-def launched(symbol: Symbol, words: list[np.ndarray], device: str) -> np.ndarray:
+def launch_symbol(symbol: Symbol, words: list[np.ndarray], device: str) -> np.ndarray:
     """Result words of the kernel on `device`: a real GPU ("cuda:0"), an emulated one ("emulated:sm_90"), or "cpu" under a driver
     of the caller's."""
     from bitverdict.harness.emulator import emulated
@@ -184,29 +184,29 @@ def launched(symbol: Symbol, words: list[np.ndarray], device: str) -> np.ndarray
     return tensors[-1].cpu().numpy().view(_WORDS[_ELEMENTS[symbol.result]])
 
 
-def compare(name: str, count: int, device: str, arch: str) -> Compared:
+def compare(name: str, count: int, device: str, arch: str) -> SymbolComparison:
     """One symbol over `count` words, rounded up to whole blocks."""
     symbol = symbols()[name]
     words = symbol.words(-(-count // BLOCK) * BLOCK)
-    compared = Compared(name, len(words[0]))
+    comparison = SymbolComparison(name, len(words[0]))
     try:
-        got = launched(symbol, words, device)
+        actual = launch_symbol(symbol, words, device)
         start = time.process_time()
-        values = [each.view(_VALUES[kind]) for each, kind in zip(words, symbol.elements, strict=True)]
-        expected = compiled(symbol.operation, arch, True)(*values).view(got.dtype)
-        compared.seconds = time.process_time() - start
+        values = [operand.view(_VALUES[kind]) for operand, kind in zip(words, symbol.elements, strict=True)]
+        expected = compile_operation(symbol.operation, arch, True)(*values).view(actual.dtype)
+        comparison.seconds = time.process_time() - start
     except Exception as error:
-        compared.error = f"{type(error).__name__}: {error}"[:300]
-        return compared
-    differ = got != expected  # (count,)
-    compared.differ = int(differ.sum())
+        comparison.error = f"{type(error).__name__}: {error}"[:300]
+        return comparison
+    differ = actual != expected  # (count,)
+    comparison.differ = int(differ.sum())
     if symbol.result.startswith("fp"):
         real = _VALUES[_ELEMENTS[symbol.result]]
-        compared.nan = int((differ & np.isnan(got.view(real)) & np.isnan(expected.view(real))).sum())
+        comparison.nan = int((differ & np.isnan(actual.view(real)) & np.isnan(expected.view(real))).sum())
     for at in np.flatnonzero(differ)[:4]:
-        given = [hex(int(each[at])) for each in words]
-        compared.first.append({"operands": given, "device": hex(int(got[at])), "emulated": hex(int(expected[at]))})
-    return compared
+        given = [hex(int(operand[at])) for operand in words]
+        comparison.first.append({"operands": given, "device": hex(int(actual[at])), "emulated": hex(int(expected[at]))})
+    return comparison
 
 
 def architecture(device: str) -> str:
@@ -219,7 +219,7 @@ def architecture(device: str) -> str:
     return f"sm_{major}{minor}"
 
 
-def run(names: list[str], count: int, device: str, jobs: int) -> Iterator[Compared]:
+def run(names: list[str], count: int, device: str, jobs: int) -> Iterator[SymbolComparison]:
     """Each symbol compared, in the order in which they end."""
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         arch = pool.submit(architecture, device).result()
@@ -234,25 +234,29 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--jobs", type=int, default=8)
     parser.add_argument("--json", type=Path, help="file that takes a line for each symbol")
     parser.add_argument("symbols", nargs="*", help="all unless said")
-    given = parser.parse_args(arguments)
-    if unknown := set(given.symbols) - set(symbols()):
+    options = parser.parse_args(arguments)
+    if unknown := set(options.symbols) - set(symbols()):
         parser.error(f"{', '.join(sorted(unknown))}: no symbol of Triton's libdevice module")
-    names = given.symbols or sorted(
+    names = options.symbols or sorted(
         symbols(), key=lambda name: ("fp64" not in symbols()[name].operands, name)
     )  # the slow ones first
-    found = []
-    with given.json.open("w") if given.json else nullcontext() as file:
-        for compared in run(names, given.words, given.device, given.jobs):
-            found.append(compared)
+    comparisons = []
+    with options.json.open("w") if options.json else nullcontext() as file:
+        for comparison in run(names, options.words, options.device, options.jobs):
+            comparisons.append(comparison)
             if file is not None:
-                print(json.dumps(asdict(compared)), file=file, flush=True)
-            if compared.differ or compared.error:
-                said = compared.error or f"{compared.differ} of {compared.words} words differ, {compared.nan} NaN on both sides"
-                print(f"{compared.symbol}: {said} {compared.first[:2]}", flush=True)
-    total, wrong = sum(each.words for each in found), sum(each.differ for each in found)
-    print(f"{len(found)} symbols, {total:,} words: {wrong:,} differ ({sum(each.nan for each in found):,} NaN on both sides), "
-          f"{sum(bool(each.error) for each in found)} errors")  # fmt: skip
-    return int(wrong > 0 or any(each.error for each in found))
+                print(json.dumps(asdict(comparison)), file=file, flush=True)
+            if comparison.differ or comparison.error:
+                said = (
+                    comparison.error
+                    or f"{comparison.differ} of {comparison.words} words differ, {comparison.nan} NaN on both sides"
+                )
+                print(f"{comparison.symbol}: {said} {comparison.first[:2]}", flush=True)
+    total, wrong = sum(each.words for each in comparisons), sum(each.differ for each in comparisons)
+    print(f"{len(comparisons)} symbols, {total:,} words: {wrong:,} differ "
+          f"({sum(each.nan for each in comparisons):,} NaN on both sides), "
+          f"{sum(bool(each.error) for each in comparisons)} errors")  # fmt: skip
+    return int(wrong > 0 or any(each.error for each in comparisons))
 
 
 if __name__ == "__main__":

@@ -40,26 +40,26 @@ def large_nodes(sizes: str, seeds: int, names: Sequence[str]) -> list[LargeNode]
     from bitverdict.harness.lab.large_gemm.cases import cases
     from bitverdict.harness.lab.large_gemm.operands import size_of
 
-    asked = []
+    requested_sizes = []
     for text in sizes.split(","):
         size = tuple(int(part) for part in text.split("x") if part.isdigit())
         if len(size) != 3 or text.count("x") != 2 or min(size) < 1:
             raise UsageError(f"size {text!r}: must be MxNxK, for example 8192x8192x8192")
-        asked.append((size[0], size[1], size[2]))
-    nodes, seen = [], Counter[tuple]()
-    for case in cases(asked, Target("", "sm_90")):  # with the configurations that need TMA
+        requested_sizes.append((size[0], size[1], size[2]))
+    nodes, config_counts = [], Counter[tuple]()
+    for case in cases(requested_sizes, Target("", "sm_90")):  # with the configurations that need TMA
         p = case.problem
         kind = getattr(p, "format", "") or p.dtype + (" ieee" if getattr(p, "precision", "") == "ieee" else "")
         place = (case.contract, kind, *size_of(p))
-        label = "autotuned" if case.config is None else str(seen[place])
-        seen[place] += case.config is not None
+        label = "autotuned" if case.config is None else str(config_counts[place])
+        config_counts[place] += case.config is not None
         for seed in range(seeds):
             seeded = replace(case, data_seed=case.data_seed + seed)
             nodes += [LargeNode(seeded, kind, f"{label}.{seed}" if seeds > 1 else label, name) for name in names]
     return nodes
 
 
-def lacking(case: Case, target: Target) -> list[str]:
+def missing_features(case: Case, target: Target) -> list[str]:
     """Names of the features that the kernel, in this configuration, requires and `target` lacks."""
     described = getattr(case.config, "loads", "") == "descriptors"
     needs = resolve(case.contract).requires | ({Feature.TMA} if described else set())

@@ -34,7 +34,7 @@ def resolve(address: str) -> Contract:
     """
     if ":" not in address:
         try:
-            found = importlib.import_module(f"bitverdict.harness.contracts.{address}").CONTRACT
+            contract = importlib.import_module(f"bitverdict.harness.contracts.{address}").CONTRACT
         except ModuleNotFoundError as error:
             if error.name != f"bitverdict.harness.contracts.{address}":
                 raise
@@ -44,11 +44,13 @@ def resolve(address: str) -> Contract:
                 "or give package.module:NAME or path/file.py:NAME"
             ) from None
     else:
-        found = load(address)
-    found = getattr(found, "__contract__", found)
-    if not isinstance(found, Contract):
-        raise UsageError(f"contract {address!r}: is a {type(found).__name__}, must be a bitverdict.harness.model.contract.Contract")
-    return found
+        contract = load(address)
+    contract = getattr(contract, "__contract__", contract)
+    if not isinstance(contract, Contract):
+        raise UsageError(
+            f"contract {address!r}: is a {type(contract).__name__}, must be a bitverdict.harness.model.contract.Contract"
+        )
+    return contract
 
 
 def place_of(address: str) -> str:
@@ -57,26 +59,26 @@ def place_of(address: str) -> str:
     return str(Path(place).resolve()) if place.endswith(".py") else place
 
 
-_known: dict[str, Any] = {}
-_known_afresh: dict[str, Callable[[], Any]] = {}
+_loaded_objects: dict[str, Any] = {}
+_fresh_loaders: dict[str, Callable[[], Any]] = {}
 
 
 def register_loaded(address: str, loaded: Any) -> None:
     """Have `address` lead to `loaded` in this process, whose module is imported already, maybe by another name."""
-    _known[address] = loaded
+    _loaded_objects[address] = loaded
 
 
 @contextmanager
-def standing_in(address: str, found: Any, afresh: Callable[[], Any]) -> Iterator[None]:
+def substitute_object(address: str, found: Any, afresh: Callable[[], Any]) -> Iterator[None]:
     """While entered, `address` leads to `found`, and to what `afresh` gives where its module is asked for anew."""
-    before = address in _known, _known.get(address)
-    _known[address], _known_afresh[address] = found, afresh
+    before = address in _loaded_objects, _loaded_objects.get(address)
+    _loaded_objects[address], _fresh_loaders[address] = found, afresh
     try:
         yield
     finally:
-        del _known_afresh[address], _known[address]
+        del _fresh_loaders[address], _loaded_objects[address]
         if before[0]:
-            _known[address] = before[1]
+            _loaded_objects[address] = before[1]
 
 
 def add_search_path(folders: Iterable[str]) -> None:
@@ -87,15 +89,15 @@ def add_search_path(folders: Iterable[str]) -> None:
         importlib.invalidate_caches()
 
 
-def load(address: str, *, unwrapped: bool = True) -> Any:
+def load(address: str, *, unwrap: bool = True) -> Any:
     """The object at ``package.module:NAME`` or ``path/file.py:NAME``; a file is imported once per process.
 
     Of what stands for a launcher it is the launcher, if `unwrapped`. A sealed file (`bitverdict.harness.model.sealing`) is not
     imported: its address leads to what stands for it here."""
     if sealing.is_sealed(address):
-        return sealing.standing_for(address)
-    found = _known.get(address) or _load(address)
-    return getattr(found, "__launcher__", found) if unwrapped else found
+        return sealing.stand_in_for(address)
+    found = _loaded_objects.get(address) or _load(address)
+    return getattr(found, "__launcher__", found) if unwrap else found
 
 
 def _load(address: str) -> Any:
@@ -134,19 +136,19 @@ def _may_be_named(value: Any, module: Any) -> bool:
 
 def load_afresh(address: str) -> Any:
     """The object at `address`, of a module that is imported anew: it remembers nothing of earlier calls."""
-    if address in _known_afresh:
-        return _known_afresh[address]()
+    if address in _fresh_loaders:
+        return _fresh_loaders[address]()
     place, _, name = address.rpartition(":")
     module = sys.modules.get(place)
     path = Path(place).resolve() if place.endswith(".py") else Path(str(module.__file__ if module else place))
     found = attrgetter(name)(_load_file(path, address, again=place if module else ""))
     stands_for = getattr(found, "__launcher__", None)
-    return found if stands_for is None else stands_for.afresh()
+    return found if stands_for is None else stands_for.fresh_launcher()
 
 
 def is_importing() -> bool:
     """Whether a file that an address names is being imported, in this thread or another: what it calls is not asked of it."""
-    return bool(_importing)
+    return bool(_import_stack)
 
 
 def _where(error: BaseException, path: Path) -> str:
@@ -159,7 +161,7 @@ def _where(error: BaseException, path: Path) -> str:
 
 def _import(place: str, address: str) -> Any:
 
-    with stage(f"address {address!r}: importing {place}", "mend the module"), _noted(address), while_importing(address):
+    with stage(f"address {address!r}: importing {place}", "mend the module"), _note_import(address), while_importing(address):
         return importlib.import_module(place)
 
 
@@ -179,16 +181,16 @@ def package_of(path: Path) -> str:
     return package if str(path.parent) in {str(Path(each).resolve()) for each in getattr(found, "__path__", ())} else ""
 
 
-_importing: list[str] = []
+_import_stack: list[str] = []
 
 
 @contextmanager
-def _noted(address: str) -> Iterator[None]:
-    _importing.append(address)
+def _note_import(address: str) -> Iterator[None]:
+    _import_stack.append(address)
     try:
         yield
     finally:
-        _importing.remove(address)
+        _import_stack.remove(address)
 
 
 def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
@@ -206,7 +208,7 @@ def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
     sys.modules[name] = module  # before execution: triton.jit and dataclasses look their module up
 
     try:
-        with stage(f"address {address!r}: importing {path.name}", "mend the file"), _noted(address), while_importing(address):
+        with stage(f"address {address!r}: importing {path.name}", "mend the file"), _note_import(address), while_importing(address):
             spec.loader.exec_module(module)
     except BaseException:
         del sys.modules[name]

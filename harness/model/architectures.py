@@ -296,7 +296,7 @@ _RECORDS = (
 ARCHITECTURES: dict[str, Architecture] = {each.name: each for each in _RECORDS}
 CHIPS: dict[str, Chip] = {each.name: each.chip for each in _RECORDS if each.chip}
 """Of the emulated architectures."""
-EMULATED: tuple[str, ...] = tuple(CHIPS)
+EMULATED_ARCHITECTURES: tuple[str, ...] = tuple(CHIPS)
 BY_DEFAULT: tuple[str, ...] = tuple(name for name, chip in CHIPS.items() if chip.by_default)
 """The emulated architectures that are judged where no target is named."""
 FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(each.family for each in _RECORDS))
@@ -304,7 +304,7 @@ FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(each.family for each in _RECORDS
 
 def emulated_with(feature: Feature) -> tuple[str, ...]:
     """The emulated architectures that have the feature."""
-    return tuple(name for name in EMULATED if feature in features_of(name))
+    return tuple(name for name in EMULATED_ARCHITECTURES if feature in features_of(name))
 
 
 def architecture(name: str) -> Architecture:
@@ -318,7 +318,7 @@ __all__ = [
     "ARCHITECTURES",
     "BY_DEFAULT",
     "CHIPS",
-    "EMULATED",
+    "EMULATED_ARCHITECTURES",
     "FAMILIES",
     "Architecture",
     "Chip",

@@ -61,11 +61,13 @@ class Case:
 
     def to_json(self) -> dict:
         config = dataclasses.asdict(self.config) if dataclasses.is_dataclass(self.config) else self.config  # type: ignore[arg-type]
-        more: dict[str, Any] = {name: value for name, plain in _PLAIN.items() if (value := getattr(self, name)) != plain}
+        extra_fields: dict[str, Any] = {
+            name: value for name, plain in _DEFAULT_FIELDS.items() if (value := getattr(self, name)) != plain
+        }
         if self.search_path:
-            more["search_path"] = list(self.search_path)
+            extra_fields["search_path"] = list(self.search_path)
         if self.indices:
-            more["indices"] = {name: list(numbers) for name, numbers in self.indices}
+            extra_fields["indices"] = {name: list(numbers) for name, numbers in self.indices}
         return {
             "version": CASE_VERSION,
             "contract": self.contract,
@@ -75,7 +77,7 @@ class Case:
             "data_seed": self.data_seed,
             "schedule": self.schedule,
             "launcher": self.launcher,
-        } | more
+        } | extra_fields
 
     @cached_property
     def key(self) -> str:
@@ -84,7 +86,7 @@ class Case:
         return json.dumps(record, sort_keys=True, separators=(",", ":"))
 
 
-_PLAIN: dict[str, Any] = {
+_DEFAULT_FIELDS: dict[str, Any] = {
     "tuning": "",
     "calls": 1,
     "real_values": True,

@@ -20,24 +20,24 @@ _TUNING = re.compile(r"(first|runs|config \d+)?")
 _NAMES = {int: "an integer", str: "a text", bool: "true or false", float: "a number", type(None): "null"}
 
 
-def check_record(record: Any, place: str, signed: Collection[str] = ()) -> None:
+def check_record(record: Any, place: str, signed_fields: Collection[str] = ()) -> None:
     """UsageError unless each field of the dataclass `record` has its annotated type, and no integer is negative but those in
     `signed`. `place` is what the record is called, "problem" for one. None has no fields. Annotations of types that no file has are
     not checked.
     """
     kind: Any = type(record)
     for name, hint in _hints(kind).items() if record is not None else ():
-        value, at = getattr(record, name), f"{place}.{name}"
+        value, field_path = getattr(record, name), f"{place}.{name}"
         if dataclasses.is_dataclass(value):
-            check_record(value, at, signed)
+            check_record(value, field_path, signed_fields)
             continue
         allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         if not all(kind in _NAMES for kind in allowed):
             continue
-        if not _is(value, allowed):
-            raise UsageError(f"{at} is {value!r:.100}: must be {' or '.join(_NAMES[kind] for kind in allowed)}")
-        if bool not in allowed and isinstance(value, int) and value < 0 and name not in signed:
-            raise UsageError(f"{at} is {value}: must be an integer of at least 0")
+        if not _has_kind(value, allowed):
+            raise UsageError(f"{field_path} is {value!r:.100}: must be {' or '.join(_NAMES[kind] for kind in allowed)}")
+        if bool not in allowed and isinstance(value, int) and value < 0 and name not in signed_fields:
+            raise UsageError(f"{field_path} is {value}: must be an integer of at least 0")
 
 
 def check_case(record: Any) -> None:
@@ -77,7 +77,7 @@ def check_indices(given: Any) -> None:
             raise UsageError(f"case.indices.{name} is {numbers!r:.100}: must be a list of integers of 32 bits")
 
 
-def _is(value: Any, kinds: Collection[type]) -> bool:
+def _has_kind(value: Any, kinds: Collection[type]) -> bool:
     """Whether `value` is of one of `kinds`: true is no number here, and 3 is one where a float is asked."""
     if isinstance(value, bool):
         return bool in kinds

@@ -24,18 +24,18 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Finding:
+class CertificateFinding:
     """One fault: it would change `changed` of the `of` words that were looked at."""
 
     kind: Kind
     subject: str
     fault: str
-    changed: int
-    of: int
+    changed_words: int
+    sampled_words: int
 
     @property
-    def told(self) -> bool:
-        return self.changed > 0
+    def is_detected(self) -> bool:
+        return self.changed_words > 0
 
 
 @dataclass(frozen=True)
@@ -45,74 +45,76 @@ class Certificate:
     `constant`: operands of other values leave every word as it is, so that at these sizes no case could tell more.
     """
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[CertificateFinding, ...] = ()
     words: int = 0
     formats: str = ""
-    left_out: tuple[str, ...] = ()
+    omissions: tuple[str, ...] = ()
     constant: bool = False
 
     def to_json(self) -> dict:
         """As JSON; a finding is a row."""
         rows = [[*asdict(each).values()] for each in self.findings]
-        told = {"words": self.words, "formats": self.formats, "findings": rows, "left_out": list(self.left_out)}
+        told = {"words": self.words, "formats": self.formats, "findings": rows, "left_out": list(self.omissions)}
         return told | {"constant": self.constant}
 
     @classmethod
     def from_json(cls, record: Mapping) -> Certificate:
-        rows = tuple(Finding(Kind(kind), *rest) for kind, *rest in record["findings"])
+        rows = tuple(CertificateFinding(Kind(kind), *rest) for kind, *rest in record["findings"])
         return cls(rows, record["words"], record["formats"], tuple(record["left_out"]), record["constant"])
 
-    def subjects(self, kind: Kind) -> dict[str, list[Finding]]:
+    def subjects(self, kind: Kind) -> dict[str, list[CertificateFinding]]:
         """The findings of `kind` by subject."""
-        found: dict[str, list[Finding]] = {}
+        found: dict[str, list[CertificateFinding]] = {}
         for each in self.findings:
             if each.kind is kind:
                 found.setdefault(each.subject, []).append(each)
         return found
 
     @property
-    def nothing(self) -> str:
+    def inconclusive_reason(self) -> str:
         """Why the case tells nothing apart; empty where it does, and where no other values would.
 
         A mask alone does not count where a case of several words can be moved: sums of ones tell how many there were, not which.
         """
         moved = self.words > 1 and any(each.kind is Kind.MOVEMENT for each in self.findings)
         judged = [each for each in self.findings if not moved or each.kind is not Kind.MASK]
-        if not judged or self.constant or any(each.told for each in judged):
+        if not judged or self.constant or any(each.is_detected for each in judged):
             return ""
         return f"tells nothing apart: none of {len(judged)} faults of movement, arithmetic and precision would change a word"
 
     def line(self) -> str:
         """All in one line, as a person reads it."""
         if not self.findings:
-            return "; ".join(self.left_out)
-        told = [said for kind in Kind if (said := self._of(kind))]
-        missed = [
-            subject + (f" ({', '.join(each.fault for each in silent)})" if len(silent) < len(rows) else "") + self._in_some(silent)
+            return "; ".join(self.omissions)
+        phrases = [said for kind in Kind if (said := self._subjects_of(kind))]
+        missed_subjects = [
+            subject
+            + (f" ({', '.join(each.fault for each in silent)})" if len(silent) < len(rows) else "")
+            + self._sample_phrase(silent)
             for kind in Kind
             for subject, rows in self.subjects(kind).items()
-            if (silent := [each for each in rows if not each.told])
+            if (silent := [each for each in rows if not each.is_detected])
         ]
-        told += [f"not told: {', '.join(missed)}"] if missed else []
-        told += ["no operand of these sizes would change a word"] if self.constant else []
-        return f"{self.formats} out, {self.words:,} words: " + "; ".join([*told, *self.left_out])
+        phrases += [f"not told: {', '.join(missed_subjects)}"] if missed_subjects else []
+        phrases += ["no operand of these sizes would change a word"] if self.constant else []
+        return f"{self.formats} out, {self.words:,} words: " + "; ".join([*phrases, *self.omissions])
 
-    def _in_some(self, silent: list[Finding]) -> str:
+    def _sample_phrase(self, silent: list[CertificateFinding]) -> str:
         """Of how many words a sample was that shows none of `silent`; empty where it was all."""
-        least = min(each.of for each in silent)
+        least = min(each.sampled_words for each in silent)
         return f" in {least:,} words" if least < self.words else ""
 
-    def _of(self, kind: Kind) -> str:
+    def _subjects_of(self, kind: Kind) -> str:
         """The subjects of `kind` that are told apart; of constants and precision the least share of words of their faults."""
-        shown = []
+        subjects = []
         for subject, rows in self.subjects(kind).items():
-            if not all(each.told for each in rows):
+            if not all(each.is_detected for each in rows):
                 continue
-            least = min(rows, key=lambda each: each.changed / each.of)
-            expected = round(least.changed / least.of * self.words)
-            many = f" {share_text(least.changed / least.of)} ({expected:,})"
-            shown.append(subject + (many if kind in (Kind.CONSTANT, Kind.PRECISION) else ""))
-        return f"{kind}: {', '.join(shown)}" if shown else ""
+            least = min(rows, key=lambda each: each.changed_words / each.sampled_words)
+            expected = round(least.changed_words / least.sampled_words * self.words)
+            many = f" {share_text(least.changed_words / least.sampled_words)} ({expected:,})"
+            subjects.append(subject + (many if kind in (Kind.CONSTANT, Kind.PRECISION) else ""))
+        return f"{kind}: {', '.join(subjects)}" if subjects else ""
 
 
 def share_text(share: float) -> str:

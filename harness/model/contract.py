@@ -20,19 +20,19 @@ if TYPE_CHECKING:  # the harness draws and launches; a contract is read without 
 
     from bitverdict.harness.model.mathematics import Mathematics
     from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.case import _PLAIN, Case, Indices, Operand
+from bitverdict.harness.model.case import _DEFAULT_FIELDS, Case, Indices, Operand
 from bitverdict.kernels.features import Feature
 
 
 def case_from_record(contract: Contract, record: Mapping) -> Case:
     """The case of `record`, as `Case.to_json` wrote it: what the contract reads of it, and the fields that every case has."""
-    every = {name: record.get(name, plain) for name, plain in _PLAIN.items()} | {
+    every = {name: record.get(name, plain) for name, plain in _DEFAULT_FIELDS.items()} | {
         "search_path": tuple(record.get("search_path", ()))
     }
     return dataclasses.replace(contract.case_from_json(record), **every)
 
 
-class Undecided(Exception):
+class UndecidedCase(Exception):
     """Raised by `Contract.expected` where the mathematics of a case cannot be said: the case is inconclusive, for this reason."""
 
 
@@ -85,7 +85,7 @@ class SecondOpinion:
 
     words: np.ndarray
     output: ExpectedOutput
-    of: int
+    word_count: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,8 +142,8 @@ class PromisedInstruction:
     count: int
     option: str
     kernel: str = ""
-    written: int = 0
-    peeled: int = 0
+    source_count: int = 0
+    peeled_count: int = 0
 
 
 class Contract:

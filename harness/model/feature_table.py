@@ -22,9 +22,9 @@ CHECKS = (
     f"{_HARNESS}.checks.kernel_launched:KernelLaunched",
     f"{_HARNESS}.checks.provenance:OriginOfWords",
     f"{_HARNESS}.checks.promised_instructions:PromisedInstructions",
-    f"{_HARNESS}.sealed.candidate.beside:SealedTwin",
-    f"{_HARNESS}.checks.certificate.check:Certified",
-    f"{_HARNESS}.checks.explain.check:Explained",
+    f"{_HARNESS}.sealed.candidate.twin_comparison:SealedTwin",
+    f"{_HARNESS}.checks.certificate.check:CertificateCheck",
+    f"{_HARNESS}.checks.explain.check:ExplanationCheck",
     f"{_HARNESS}.checks.invariance.check:KeptPromises",
 )
 """Optional questions about a case (`bitverdict.harness.model.protocols.Check`)."""
@@ -33,7 +33,7 @@ PROBES = (
     f"{_HARNESS}.checks.promised_instructions:InstructionProbe",
 )
 """What rides on a launch (`LaunchProbe`)."""
-REMOTE_LAUNCHERS = {"sealed": f"{_HARNESS}.sealed.candidate.asking:Sealed"}
+REMOTE_LAUNCHERS = {"sealed": f"{_HARNESS}.sealed.candidate.judge_side:SealedCaseLauncher"}
 """Flag of a case -> the launcher that calls it in another process (`bitverdict.harness.judge.remote_launcher.RemoteLauncher`)."""
 OUTCOMES = {"CandidateRaised": f"{_HARNESS}.sealed.candidate.claims:outcome_of_candidate"}
 """Name of an exception's class -> what makes an outcome of it (`bitverdict.harness.judge.classify`)."""

@@ -29,11 +29,11 @@ class _Memory(ctypes.Structure):
 def _attribute(driver: ctypes.CDLL, device: ctypes.c_int, attribute: int) -> int:
     """CUDA driver API, cuDeviceGetAttribute; RuntimeError with the status where it fails."""
     held = ctypes.c_int()
-    _held_to("cuDeviceGetAttribute", driver.cuDeviceGetAttribute(ctypes.byref(held), attribute, device))
+    _check_status("cuDeviceGetAttribute", driver.cuDeviceGetAttribute(ctypes.byref(held), attribute, device))
     return held.value
 
 
-def _held_to(function: str, status: int) -> None:
+def _check_status(function: str, status: int) -> None:
     if status:
         raise RuntimeError(f"{function} gave CUDA error {status}; see nvidia-smi")
 
@@ -84,18 +84,18 @@ def rows() -> list[dict]:
         return []
     if (status := driver.cuInit(0)) == NO_DEVICE:
         return []
-    _held_to("cuInit", status)
-    count, found = ctypes.c_int(), []
-    _held_to("cuDeviceGetCount", driver.cuDeviceGetCount(ctypes.byref(count)))
+    _check_status("cuInit", status)
+    count, gpu_rows = ctypes.c_int(), []
+    _check_status("cuDeviceGetCount", driver.cuDeviceGetCount(ctypes.byref(count)))
     for index in range(count.value):
         device, model = ctypes.c_int(), ctypes.create_string_buffer(256)
-        _held_to("cuDeviceGet", driver.cuDeviceGet(ctypes.byref(device), index))
-        _held_to("cuDeviceGetName", driver.cuDeviceGetName(model, len(model), device))
+        _check_status("cuDeviceGet", driver.cuDeviceGet(ctypes.byref(device), index))
+        _check_status("cuDeviceGetName", driver.cuDeviceGetName(model, len(model), device))
         major, minor = (_attribute(driver, device, attribute) for attribute in COMPUTE_CAPABILITY)
         name = identity(driver, device)
         free, total = memory(name) or _memory_by_torch(index)
-        found.append({"arch": f"sm_{major}{minor}", "model": model.value.decode(), "uuid": name, "free": free, "total": total})
-    return found
+        gpu_rows.append({"arch": f"sm_{major}{minor}", "model": model.value.decode(), "uuid": name, "free": free, "total": total})
+    return gpu_rows
 
 
 def rows_of_hip() -> list[dict]:
@@ -103,14 +103,14 @@ def rows_of_hip() -> list[dict]:
     ("gfx942:sramecc+:xnack-"). No AMD GPU was run."""
     import torch
 
-    found = []
+    gpu_rows = []
     for index in range(torch.cuda.device_count()):
         told = torch.cuda.get_device_properties(index)
         free, total = torch.cuda.mem_get_info(index)
         name = str(getattr(told, "uuid", ""))
         arch = str(told.gcnArchName).partition(":")[0]
-        found.append({"arch": arch, "model": told.name, "uuid": name, "free": free, "total": total})
-    return found
+        gpu_rows.append({"arch": arch, "model": told.name, "uuid": name, "free": free, "total": total})
+    return gpu_rows
 
 
 def _memory_by_torch(index: int) -> tuple[int, int]:

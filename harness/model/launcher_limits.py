@@ -23,7 +23,7 @@ from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 
-_narrowed: dict[str, Counter] = {}  # by launcher, since `narrowed_by` was last asked
+_requires_counts: dict[str, Counter] = {}  # by launcher, since `narrowed_by` was last asked
 UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made multiples of where they are refused as they are
 
 
@@ -41,33 +41,35 @@ def check_launcher(contract: Contract, address: str) -> None:
     names = [argument.arg for argument in expected_outcome.args]
     required = names[: len(names) - len(expected_outcome.defaults)]
     try:
-        taken = inspect.signature(launcher)
+        signature = inspect.signature(launcher)
     except ValueError:  # of a built-in function nobody knows it
         return
     optional = [*names[len(required) :], *(argument.arg for argument in expected_outcome.kwonlyargs)]
     try:
-        taken.bind(*required, **{name: None for name in optional if name in taken.parameters})
+        signature.bind(*required, **{name: None for name in optional if name in signature.parameters})
     except TypeError as error:
-        raise UsageError(f"--launcher {address}: is {getattr(launcher, '__name__', kind)}{taken}, {must}: {error}") from None
+        raise UsageError(f"--launcher {address}: is {getattr(launcher, '__name__', kind)}{signature}, {must}: {error}") from None
 
 
-def claimed(launcher: str, known: Collection[str], default: Sequence[str] = ()) -> tuple[str, ...]:
+def read_claims(launcher: str, known_claims: Collection[str], default: Sequence[str] = ()) -> tuple[str, ...]:
     """What the launcher at address `launcher` claims, `default` where it says nothing. ValueError for a claim not of `known`."""
-    said = getattr(load(launcher), "claims", None)
-    if said is None:
+    stated_claims = getattr(load(launcher), "claims", None)
+    if stated_claims is None:
         return tuple(default)
-    if not isinstance(said, str | list | tuple | set | frozenset):
-        raise UsageError(f"--launcher {launcher}: claims is {said!r}; it must be words of {', '.join(known)}; mend the attribute")
-    claims = (said,) if isinstance(said, str) else tuple(said)
-    if unknown := [claim for claim in claims if claim not in known]:
-        said, words = f"{unknown[0]!r}{did_you_mean(unknown[0], known)}", ", ".join(known)
-        raise UsageError(f"--launcher {launcher}: claims {said}; it must be of {words}; mend the attribute")
+    if not isinstance(stated_claims, str | list | tuple | set | frozenset):
+        raise UsageError(
+            f"--launcher {launcher}: claims is {stated_claims!r}; it must be words of {', '.join(known_claims)}; mend the attribute"
+        )
+    claims = (stated_claims,) if isinstance(stated_claims, str) else tuple(stated_claims)
+    if unknown := [claim for claim in claims if claim not in known_claims]:
+        stated_claims, words = f"{unknown[0]!r}{did_you_mean(unknown[0], known_claims)}", ", ".join(known_claims)
+        raise UsageError(f"--launcher {launcher}: claims {stated_claims}; it must be of {words}; mend the attribute")
     return claims
 
 
-FAR = "far"
+FAR_CLAIM_WORD = "far"
 """The claim of a launcher whose offsets may pass 2^31 elements; without it none is asked of it."""
-FAR_CLAIM = {FAR: "rows so far apart that offsets pass 2^31 elements"}
+FAR_CLAIM = {FAR_CLAIM_WORD: "rows so far apart that offsets pass 2^31 elements"}
 FAR_PAD = 1 << 20  # elements after each row, from which on a case is far
 
 
@@ -85,51 +87,57 @@ def _integers(record: Any) -> Iterator[int]:
             yield value
 
 
-def unlimited(*operands: Any) -> None:
+def unlimited_launcher(*operands: Any) -> None:
     """A launcher that says nothing of itself, which nobody calls: what it is asked is a kernel's plain list."""
 
 
-UNLIMITED = f"{__name__}:unlimited"
+UNLIMITED_LAUNCHER = f"{__name__}:unlimited_launcher"
 
 
 def claims_far(launcher: str) -> bool:
     """Whether the launcher at address `launcher` claims `FAR`, whatever else it claims."""
     said = getattr(load(launcher), "claims", None) or ()
-    return FAR in ((said,) if isinstance(said, str) else said)
+    return FAR_CLAIM_WORD in ((said,) if isinstance(said, str) else said)
 
 
 def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ()) -> dict[str, Any] | None:
     """`fields` as the launcher's `requires` takes them: those named in `sizes` moved to near multiples of powers of two, as few of
     them and as little as meets it. None where nothing near does. ValueError for a predicate that cannot be asked."""
     requires = getattr(load(launcher), "requires", None)
-    given, told = dict(fields), _narrowed.setdefault(launcher, Counter())
-    told["asked"] += 1
+    requested_fields, counts = dict(fields), _requires_counts.setdefault(launcher, Counter())
+    counts["asked"] += 1
     if requires is None:
-        return given
-    names = _names(launcher, requires, given)
-    moved = _moved(launcher, requires, names, tuple(given[name] for name in names), tuple(name for name in sizes if name in names))
+        return requested_fields
+    names = _names(launcher, requires, requested_fields)
+    moved = _move_to_units(
+        launcher, requires, names, tuple(requested_fields[name] for name in names), tuple(name for name in sizes if name in names)
+    )
     if moved is None:
-        told["left out"] += 1
+        counts["left out"] += 1
         return None
-    told["moved"] += bool(moved)
-    return given | moved
+    counts["moved"] += bool(moved)
+    return requested_fields | moved
 
 
 @functools.lru_cache(maxsize=1 << 14)
-def _moved(
+def _move_to_units(
     launcher: str, requires: Callable, names: tuple[str, ...], values: tuple[Any, ...], sizes: tuple[str, ...]
 ) -> dict[str, Any] | None:
     """What `nearest` moves of the fields `names`, which have `values`; None where nothing near is taken. The same fields are asked
     in many cases and several lists of them: a launcher that takes little is asked a thousand sizes for each."""
     for count in range(len(sizes) + 1):
-        tried = [
-            each
+        candidates = [
+            candidate
             for chosen in itertools.combinations(sizes, count)
-            for each in itertools.product(
-                *(_near(value) if name in chosen else (value,) for name, value in zip(names, values, strict=True))
+            for candidate in itertools.product(
+                *(_nearby_sizes(value) if name in chosen else (value,) for name, value in zip(names, values, strict=True))
             )
         ]
-        met = [each for each, taken in zip(tried, _met(launcher, requires, names, tried), strict=True) if taken]
+        met = [
+            candidate
+            for candidate, taken in zip(candidates, _check_requires(launcher, requires, names, candidates), strict=True)
+            if taken
+        ]
         if met:
             least = min(met, key=lambda each: sum(abs(each[names.index(name)] - values[names.index(name)]) for name in sizes))
             return {name: value for name, value, before in zip(names, least, values, strict=True) if value != before}
@@ -139,12 +147,12 @@ def _moved(
 def narrowed_by(launcher: str, prepare: Callable[[], Any]) -> Counter:
     """Of how many cases that `prepare` asks the launcher for it was "asked" whether it takes them, and how many of those its
     `requires` "moved" to other sizes or "left out"."""
-    _narrowed.pop(launcher, None)
+    _requires_counts.pop(launcher, None)
     prepare()
-    return _narrowed.get(launcher, Counter())
+    return _requires_counts.get(launcher, Counter())
 
 
-def _near(size: int) -> list[int]:
+def _nearby_sizes(size: int) -> list[int]:
     """Multiples of each unit just below and above `size`, and the units themselves."""
     return sorted({value for unit in UNITS for value in (size // unit * unit, -(-size // unit) * unit, unit) if value > 0})
 
@@ -164,20 +172,20 @@ def _names(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> tupl
     return names
 
 
-def _met(launcher: str, requires: Callable, names: tuple[str, ...], listed: Sequence[tuple[Any, ...]]) -> list[bool]:
+def _check_requires(launcher: str, requires: Callable, names: tuple[str, ...], listed: Sequence[tuple[Any, ...]]) -> list[bool]:
     """Of each of the values `listed` whether `requires` takes them. A sealed one is asked of all at once."""
     given = (dict(zip(names, each, strict=True)) for each in listed)
     ask = getattr(requires, "ask", None)
-    found = []
-    for values, said in zip(listed, ask(list(given)) if ask else (_said(requires, each) for each in given), strict=True):
+    answers = []
+    for values, said in zip(listed, ask(list(given)) if ask else (_ask_requires(requires, each) for each in given), strict=True):
         if isinstance(said, str):
             asked = ", ".join(f"{name}={value!r}" for name, value in zip(names, values, strict=True))
             raise UsageError(f"--launcher {launcher}: requires({asked}) raises {said}; mend it")
-        found.append(said)
-    return found
+        answers.append(said)
+    return answers
 
 
-def _said(requires: Callable, fields: Mapping[str, Any]) -> bool | str:
+def _ask_requires(requires: Callable, fields: Mapping[str, Any]) -> bool | str:
     """Whether `requires` takes `fields`, or what it raised."""
     try:
         return bool(requires(**fields))

@@ -27,8 +27,8 @@ class Mathematics:
     operands: Mapping[str, np.ndarray]
     outputs: tuple[str, ...]
     axes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    summed: tuple[str, ...] = ()
+    sum_axes: tuple[str, ...] = ()
     linear: bool = False
     blocks: Mapping[str, tuple[str, int]] = field(default_factory=dict)
-    named: Mapping[str, Any] = field(default_factory=dict)
+    keyword_values: Mapping[str, Any] = field(default_factory=dict)
     formats: Mapping[str, str] = field(default_factory=dict)

@@ -27,16 +27,16 @@ class NamedLauncher:
         self.requires = requires if requires is not None else getattr(function, "requires", None)
 
     def __call__(self, *operands: Any, **configuration: Any) -> Any:
-        return self._called(*operands, **configuration)
+        return self._resolve_function(*operands, **configuration)
 
     @property
-    def _called(self) -> Callable[..., Any]:
+    def _resolve_function(self) -> Callable[..., Any]:
         return self.function if self.function is not None else load(self.address)
 
     @property
     def __signature__(self) -> inspect.Signature:
-        return inspect.signature(self._called)
+        return inspect.signature(self._resolve_function)
 
-    def afresh(self) -> Callable[..., Any]:
+    def fresh_launcher(self) -> Callable[..., Any]:
         """The launcher of a module that is imported anew; itself where it has no address."""
         return load_afresh(self.address) if self.address else self

@@ -42,7 +42,7 @@ def is_foreign(path: Path) -> bool:
     return not is_ours(path) and (installed or path.is_relative_to(_STDLIB))
 
 
-def shown(path: Path) -> str:
+def display_path(path: Path) -> str:
     """The file as a report names it: relative to the checkout, or by its name alone where it lies elsewhere."""
     inside = path.is_relative_to(ROOT) if IS_CHECKOUT else is_ours(path)
     return str(path.relative_to(ROOT)) if inside else path.name
@@ -50,7 +50,7 @@ def shown(path: Path) -> str:
 
 def source_line(file: str, line: int | str) -> str:
     """``file:line`` as a report names it."""
-    return f"{shown(Path(file))}:{line}"
+    return f"{display_path(Path(file))}:{line}"
 
 
 def relative(text: str) -> str:

@@ -63,7 +63,7 @@ class LaunchProbe(Protocol):
         """What the device is entered with. `far`: operands lie so far apart that no shadow of memory has room."""
         return {}
 
-    def returned(self, device: Any, outputs: Mapping[str, Any], in_place: Sequence[Any]) -> Mapping[str, Any]:
+    def observe_outputs(self, device: Any, outputs: Mapping[str, Any], in_place: Sequence[Any]) -> Mapping[str, Any]:
         """What is recorded of a launch that came back with tensors, by name. `in_place`: operands that it may have written."""
         return {}
 
@@ -100,7 +100,7 @@ class SeedSource(Protocol):
     def drawn(self, case: Case, decides: Callable[[Case], bool]) -> Case:
         """`case` with seeds of this source's, its shape as it was: the first ones with which it `decides` something."""
 
-    def told(self, *, revealed: bool) -> dict[str, str]:
+    def describe(self, *, revealed: bool) -> dict[str, str]:
         """What a stored failure says of it."""
 
 

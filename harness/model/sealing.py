@@ -18,12 +18,12 @@ from bitverdict.harness.model.usage import UsageError
 
 stand_in: Callable[[str], Any] | None = None
 """Gives what stands for the sealed candidate at an address in this process. The workers put it in where one may be asked."""
-_sealed: dict[Path, str] = {}  # file -> the address that it was sealed by
-_said: dict[str, Any] = {}  # address -> what its user says in its place
+_sealed_files: dict[Path, str] = {}  # file -> the address that it was sealed by
+_stand_ins: dict[str, Any] = {}  # address -> what its user says in its place
 _folders: dict[str, tuple[str, ...]] = {}  # address -> folders in which its file finds its modules
 
 
-def seal(address: str, said: Any = None, folders: Sequence[str] = ()) -> None:
+def seal(address: str, replacement: Any = None, folders: Sequence[str] = ()) -> None:
     """From here on the file of `address` is not imported in this process. `said`: what stands for the candidate here, for all that
     it is asked; None: what `stand_in` gives. `folders`: in which its own process looks for its modules.
 
@@ -32,19 +32,19 @@ def seal(address: str, said: Any = None, folders: Sequence[str] = ()) -> None:
     path = _file_of(address)
     if not path.is_file():
         raise UsageError(f"address {address!r}: there is no file {path}; give a path to an existing Python file")
-    if said is not None:
-        _said[address] = said
+    if replacement is not None:
+        _stand_ins[address] = replacement
     if folders:
         _folders[address] = tuple(folders)
-    if path in _sealed:
+    if path in _sealed_files:
         return
-    _sealed[path] = address
-    if _Refused not in sys.meta_path:
-        sys.meta_path.insert(0, _Refused)
+    _sealed_files[path] = address
+    if _SealedFileFinder not in sys.meta_path:
+        sys.meta_path.insert(0, _SealedFileFinder)
     for name, module in list(sys.modules.items()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and file.endswith(path.name) and Path(file).resolve() == path:
-            del _sealed[path]
+            del _sealed_files[path]
             raise UsageError(
                 f"{path.name} is sealed, and this process has imported it as {name}: a candidate that is imported here shares the "
                 f"process that judges it; remove the import, and name the candidate by its address {path.name}:"
@@ -55,13 +55,13 @@ def seal(address: str, said: Any = None, folders: Sequence[str] = ()) -> None:
 def is_sealed(address: str) -> bool:
     """Whether the file of `address` is one that this process must not import."""
     place = address.rpartition(":")[0]
-    return bool(_sealed) and place.endswith(".py") and Path(place).resolve() in _sealed
+    return bool(_sealed_files) and place.endswith(".py") and Path(place).resolve() in _sealed_files
 
 
-def standing_for(address: str) -> Any:
+def stand_in_for(address: str) -> Any:
     """What stands for the sealed candidate at `address` in this process."""
-    if address in _said:
-        return _said[address]
+    if address in _stand_ins:
+        return _stand_ins[address]
     if stand_in is None:
         raise UsageError(f"{address}: is sealed, and nothing in this process may ask it")
     return stand_in(address)
@@ -74,19 +74,19 @@ def folders_of(address: str) -> tuple[str, ...]:
 
 def refuse(path: Path) -> None:
     """UsageError for the file of a sealed candidate."""
-    if path in _sealed:
+    if path in _sealed_files:
         raise UsageError(
             f"{path.name} is sealed: a process of its own imports it, and no other; remove the import, or judge it without sealed"
         )
 
 
-class _Refused:
+class _SealedFileFinder:
     """A finder that finds nothing: it refuses a sealed file, and leaves all others to those behind it."""
 
     @classmethod
     def find_spec(cls, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> None:
         stem = f"{name.rpartition('.')[2]}.py"
-        if any(stem in (file.name, "__init__.py") or file.parent.name == stem[:-3] for file in _sealed):
+        if any(stem in (file.name, "__init__.py") or file.parent.name == stem[:-3] for file in _sealed_files):
             spec = importlib.machinery.PathFinder.find_spec(name, path, target)
             if spec is not None and spec.origin:
                 refuse(Path(spec.origin).resolve())

@@ -27,15 +27,15 @@ _record: int | None = None  # its file; None in a process that is not supervised
 _owner = 0  # the process that may write it
 
 
-def supervised(command: Callable[[], int]) -> int:
+def supervise(command: Callable[[], int]) -> int:
     """Run `command` in a forked process; its exit status, or `USAGE` or `INCONCLUSIVE` with a sentence where it left none."""
     global _record, _owner
     record = os.memfd_create("how the run ended")
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # where it is ignored, the end of a process has no status
     signal.pthread_sigmask(signal.SIG_BLOCK, _WAITED_FOR)
     first = os.getpid()
-    running = os.fork()
-    if not running:
+    child_pid = os.fork()
+    if not child_pid:
         _record, _owner = record, os.getpid()
         dies_with(first)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _WAITED_FOR)
@@ -43,15 +43,15 @@ def supervised(command: Callable[[], int]) -> int:
             status = command()
         except SystemExit as left:  # argparse's end, after --help and after words that it does not know
             status = left.code if isinstance(left.code, int) else 0 if left.code is None else 1
-        status = _printed(status)
+        status = _flush_output(status)
         _note(status=status)
         leave(status)
-    ended = _waited_for(running)
+    ended = _waited_for(child_pid)
     noted = os.pread(record, _LENGTH, 0).rstrip(b"\0")
-    return _told(json.loads(noted) if noted else {}, ended)
+    return _exit_status(json.loads(noted) if noted else {}, ended)
 
 
-def _printed(status: int) -> int:
+def _flush_output(status: int) -> int:
     """`status`, once standard output has taken what was printed; `INCONCLUSIVE` where it did not, and what was to be read is
     lost."""
     try:
@@ -86,13 +86,13 @@ def leave(status: int) -> NoReturn:
 
 
 @contextlib.contextmanager
-def stage(doing: str, remedy: str) -> Iterator[None]:
+def stage(activity: str, remedy: str) -> Iterator[None]:
     """While the process is at what `doing` says: an end of the process is told with it, and is a usage error with `remedy`.
 
     A fork of this process that comes back from there ends: the process that was asked goes on alone.
     """
     asked = os.getpid()
-    _note(doing=doing, remedy=remedy)
+    _note(doing=activity, remedy=remedy)
     try:
         yield
     finally:
@@ -134,22 +134,22 @@ def dies_with(first: int) -> None:
         os._exit(INCONCLUSIVE)
 
 
-def _waited_for(running: int) -> int:
+def _waited_for(child_pid: int) -> int:
     """The wait status of the process `running`; signals that this one gets alone are passed on to it."""
     while True:
-        came = signal.sigwaitinfo(_WAITED_FOR)
-        if came.si_signo == signal.SIGCHLD:
-            ended, status = os.waitpid(running, os.WNOHANG)
+        signal_info = signal.sigwaitinfo(_WAITED_FOR)
+        if signal_info.si_signo == signal.SIGCHLD:
+            ended, status = os.waitpid(child_pid, os.WNOHANG)
             if ended:
                 return status
-        elif came.si_signo != signal.SIGINT or came.si_code != _OF_A_TERMINAL:
-            os.kill(running, came.si_signo)
+        elif signal_info.si_signo != signal.SIGINT or signal_info.si_code != _OF_A_TERMINAL:
+            os.kill(child_pid, signal_info.si_signo)
 
 
-def _told(noted: dict, ended: int) -> int:
+def _exit_status(record: dict, ended: int) -> int:
     """The exit status that the record and the wait status come to; says so where the process did not come to its end."""
-    if "status" in noted:
-        return int(noted["status"])
+    if "status" in record:
+        return int(record["status"])
     code = os.waitstatus_to_exitcode(ended)
     if code == -signal.SIGINT:
         print("cancelled before anything was judged", file=sys.stderr)
@@ -157,8 +157,8 @@ def _told(noted: dict, ended: int) -> int:
     if code in (-signal.SIGTERM, -signal.SIGHUP):
         return 128 - code
     how = f"ended by {signal.Signals(-code).name}" if code < 0 else f"left with exit status {code}"
-    if "doing" in noted:
-        print(f"error: {noted['doing']}: the process {how}; {noted['remedy']}", file=sys.stderr)
+    if "doing" in record:
+        print(f"error: {record['doing']}: the process {how}; {record['remedy']}", file=sys.stderr)
         return USAGE
     print(f"error: the process of the run {how} before its end; `run --resume` goes on with what it judged", file=sys.stderr)
     return INCONCLUSIVE

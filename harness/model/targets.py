@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING
 
-from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED, is_amd
+from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED_ARCHITECTURES, is_amd
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.trusted_imports import environment_of_a_child
 from bitverdict.harness.model.usage import UsageError, did_you_mean
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.contract import Contract
 
 GPU_NODES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # where there is a GPU's driver there is one of these
-SEEN = "HARNESS_GPUS_SEEN"
+SEEN_GPUS_VARIABLE = "HARNESS_GPUS_SEEN"
 """Set by a process for its own workers: what it found, so that a dozen pytest workers need not each start CUDA to look."""
 
 
@@ -57,7 +57,7 @@ class Target:
 
 def nearest_emulated(arch: str) -> Target:
     """The emulated target whose instructions are nearest to those of a GPU of `arch`."""
-    known = {_number(name): name for name in EMULATED if is_amd(name) == is_amd(arch)}
+    known = {_number(name): name for name in EMULATED_ARCHITECTURES if is_amd(name) == is_amd(arch)}
     name = known[max((number for number in known if number <= _number(arch)), default=min(known))]
     return Target(f"emulated:{name}", name)
 
@@ -69,7 +69,7 @@ def _number(arch: str) -> int:
 
 def targets(*, every: bool = False) -> list[Target]:
     """The machines that are judged where none is named: emulated ones, then each visible GPU. `every`: all emulated ones."""
-    return [Target(f"emulated:{arch}", arch) for arch in (EMULATED if every else BY_DEFAULT)] + list(_gpus())
+    return [Target(f"emulated:{arch}", arch) for arch in (EMULATED_ARCHITECTURES if every else BY_DEFAULT)] + list(_gpus())
 
 
 def newest_emulated(contract: Contract) -> Target:
@@ -80,17 +80,19 @@ def newest_emulated(contract: Contract) -> Target:
 
 def target(name: str) -> Target:
     """The target called `name`; ValueError (value, rule, remedy) when it is unknown or not here."""
-    for arch in EMULATED:  # without looking for GPUs
+    for arch in EMULATED_ARCHITECTURES:  # without looking for GPUs
         if name == f"emulated:{arch}":
             return Target(name, arch)
-    here = targets(every=True)
-    for found in here:
+    known_targets = targets(every=True)
+    for found in known_targets:
         if found.name == name:
             return found
-    known = ", ".join(t.name for t in here)
+    known = ", ".join(t.name for t in known_targets)
     if name.startswith("cuda:"):
         raise UsageError(f"target {name!r}: no such GPU is visible; targets here: {known}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
-    meant = "" if re.fullmatch(r"emulated:(sm_\d+|gfx\w+)", name) else did_you_mean(name, (machine.name for machine in here))
+    meant = (
+        "" if re.fullmatch(r"emulated:(sm_\d+|gfx\w+)", name) else did_you_mean(name, (machine.name for machine in known_targets))
+    )
     raise UsageError(f"target {name!r}: must be emulated:sm_NN or cuda:N{meant}; targets here: {known}")
 
 
@@ -103,25 +105,25 @@ def visible_device(index: int) -> str:
 def show_workers(found: list[Target]) -> None:
     """Tell this process's workers which GPUs there are; believed only where CUDA_VISIBLE_DEVICES is what it is here."""
     rows = [{name: getattr(t, name) for name in ("arch", "model", "uuid", "free", "total")} for t in found if not t.emulated]
-    os.environ[SEEN] = json.dumps({"visible": os.environ.get("CUDA_VISIBLE_DEVICES"), "gpus": rows})
+    os.environ[SEEN_GPUS_VARIABLE] = json.dumps({"visible": os.environ.get("CUDA_VISIBLE_DEVICES"), "gpus": rows})
 
 
 @cache
 def _gpus() -> tuple[Target, ...]:
-    seen = json.loads(os.environ.get(SEEN, "null"))
+    seen = json.loads(os.environ.get(SEEN_GPUS_VARIABLE, "null"))
     if seen and seen["visible"] == os.environ.get("CUDA_VISIBLE_DEVICES"):
-        return _named(seen["gpus"])
+        return _name_targets(seen["gpus"])
     if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1") or not any(map(os.path.exists, GPU_NODES)):
         return ()
     try:
         ask = [sys.executable, "-m", "bitverdict.harness.model.gpu_probe"]
         given = environment_of_a_child()
         asked = subprocess.run(ask, cwd=IMPORTED_FROM, env=given, capture_output=True, text=True, timeout=60, check=True)
-        return _named(json.loads(asked.stdout.splitlines()[-1]))
+        return _name_targets(json.loads(asked.stdout.splitlines()[-1]))
     except (subprocess.SubprocessError, ValueError, IndexError) as error:
         print(f"looking for GPUs failed ({error}); going on with the emulated targets", file=sys.stderr)
         return ()
 
 
-def _named(rows: list[dict]) -> tuple[Target, ...]:
+def _name_targets(rows: list[dict]) -> tuple[Target, ...]:
     return tuple(Target(f"cuda:{i}", index=i, **row) for i, row in enumerate(rows))

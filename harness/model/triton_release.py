@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from importlib import metadata
 
-SUPPORTED = ("3.9.",)
+SUPPORTED_RELEASES = ("3.9.",)
 REMEDY = "install 'triton>=3.9,<3.10'"
 
 
@@ -14,9 +14,9 @@ def problem_of_release() -> str:
         here = metadata.version("triton")
     except metadata.PackageNotFoundError:  # one that no distribution tells of: its compiler is looked at when it is used
         return ""
-    if here.startswith(SUPPORTED):
+    if here.startswith(SUPPORTED_RELEASES):
         return ""
-    return f"triton {here} is installed: must be one of {', '.join(f'{release}x' for release in SUPPORTED)}; {REMEDY}"
+    return f"triton {here} is installed: must be one of {', '.join(f'{release}x' for release in SUPPORTED_RELEASES)}; {REMEDY}"
 
 
-__all__ = ["REMEDY", "SUPPORTED", "problem_of_release"]
+__all__ = ["REMEDY", "SUPPORTED_RELEASES", "problem_of_release"]

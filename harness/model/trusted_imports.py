@@ -22,7 +22,7 @@ SAFE_PATH = "PYTHONSAFEPATH"
 _SET_BY_US = "bitverdict"
 
 
-class _Installed:
+class _InstalledFinder:
     """A finder that stands before all others, and knows installed modules alone."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class _Installed:
         return found if found is not None and found.loader is not None else None
 
 
-_finder: _Installed | None = None
+_finder: _InstalledFinder | None = None
 
 
 def begin(*, always: bool = False) -> None:
@@ -46,7 +46,7 @@ def begin(*, always: bool = False) -> None:
     what is installed before what lies beside them."""
     global _finder
     if _finder is None:
-        _finder = _Installed()
+        _finder = _InstalledFinder()
     if _finder not in sys.meta_path:
         sys.meta_path.insert(0, _finder)
     _finder.always |= always

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 LONGEST = 4000  # characters of one text that a verdict keeps
-EXCLUDED = "excluded"  # in the details of a case that is not run since the launcher takes no operands that lie so
+EXCLUDED_KEY = "excluded"  # in the details of a case that is not run since the launcher takes no operands that lie so
 REFUSED_BY = "refused by"  # in the details of a case that is not run since the launcher was refused where a feature is lacking
 NAMELESS = "without a name"  # in the details of a refusal of a user's kernel whose sentence the compiler printed and did not raise
 PROCESS, ZYGOTE = "process", "zygote"  # in the details of a sealed case: which of its processes ended
@@ -100,7 +100,7 @@ class Basis(StrEnum):
     EXPECTED_FAULT = "fault expected by contract"
     OBSERVED_FAULT = "fault observed"
     COMPILER_FAULT = "fault of the compiler"
-    NOTHING = "nothing"
+    NO_BASIS = "nothing"
 
 
 PROCESSOR = "processor"  # of a verdict's seconds: those of the processor, which other work on the machine does not change
@@ -120,7 +120,7 @@ class Verdict:
     outcome: Outcome
     message: str = ""
     location: str = ""
-    basis: str = Basis.NOTHING
+    basis: str = Basis.NO_BASIS
     words: int = 0  # output words compared
     bound_used: float | None = None  # largest used share of the error bound, where a bound decided
     details: dict = field(default_factory=dict)
@@ -136,7 +136,7 @@ class Verdict:
     @property
     def signature(self) -> tuple[str, str, str]:
         """(outcome, message without numbers and addresses, location): equal for two cases that show one bug."""
-        return (str(self.outcome), normalised(self.message), self.location)
+        return (str(self.outcome), normalise_message(self.message), self.location)
 
     def to_json(self) -> dict:
         """As JSON, with texts longer than `LONGEST` cut: an exception may have a text of megabytes."""
@@ -165,7 +165,7 @@ def _cut(value: Any) -> Any:
     return value
 
 
-def normalised(message: str) -> str:
+def normalise_message(message: str) -> str:
     """A message with its numbers, addresses and directories taken out, so that it names a bug and not a case."""
     message = message.splitlines()[0] if message else ""
     message = re.sub(r" \(nearest: [^)]*\)", "", message)  # which tensor lies nearest to a wild address is the allocator's choice

@@ -23,9 +23,9 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
-from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult, append, digest_of, read
+from bitverdict.harness.mutants.mutant_judge import KernelUnderMutation
+from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, MutantResult, append, digest_of, read
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import TASK_RESULT, Task, task_result_of
 
@@ -36,7 +36,7 @@ ENDED_BY = (Outcome.TIMEOUT, Outcome.SEGMENTATION_FAULT, Outcome.COMPILER_ABORT,
 
 
 @dataclass
-class Planned:
+class PlannedMutants:
     """Mutants of one kernel in the order of their judging, until `live` of them are live (None: all), by the required cases of its
     contract. Not `until_first`: each by all of them."""
 
@@ -47,19 +47,19 @@ class Planned:
     until_first: bool = True
     kills: Counter[str] = field(default_factory=Counter)
     """Case, by its digest -> mutants that it was the first to fail."""
-    left: deque[GeneratedMutant] = field(default_factory=deque)
-    counted: int = 0
+    queue: deque[GeneratedMutant] = field(default_factory=deque)
+    live_count: int = 0
     """Live mutants so far, and those that are being judged."""
     places: int = 0
     """Places of the pool that are with this kernel."""
 
-    def resume(self, done: Mapping[str, MutantResult]) -> None:
+    def resume(self, results: Mapping[str, MutantResult]) -> None:
         """Leave out what is `done`, and learn from it."""
-        self.left = deque(each for each in self.mutants if each.id not in done or done[each.id].end is End.ERROR)
+        self.queue = deque(each for each in self.mutants if each.id not in results or results[each.id].end is End.ERROR)
         for each in self.mutants:
-            if each.id in done:
-                self.heard(done[each.id])
-                self.counted += done[each.id].live
+            if each.id in results:
+                self.heard(results[each.id])
+                self.live_count += results[each.id].live
 
     def heard(self, result: MutantResult) -> None:
         if result.killed_by:
@@ -67,128 +67,126 @@ class Planned:
 
     @property
     def open(self) -> bool:
-        return bool(self.left) and (self.live is None or self.counted < self.live)
+        return bool(self.queue) and (self.live is None or self.live_count < self.live)
 
 
 def judge_all(
-    planned: Sequence[Planned],
+    plans: Sequence[PlannedMutants],
     out: Path,
     *,
     jobs: int = 1,
     seconds: float | None = None,
     pool: WorkerPool | None = None,
-) -> Iterator[Judged]:
+) -> Iterator[JudgedMutant]:
     """Judge what is planned and not yet in the results file `out`; each result as it comes, after it was written there.
 
     No mutant is begun when `seconds` are over. What ended in an error of the harness is judged again. `pool`: judges in place of
     `jobs` workers of this machine, and is closed at the end.
     """
     done = {each.mutant.id: each.result for each in read(out)}
-    for each in planned:
+    for each in plans:
         each.resume(done)
     until = None if seconds is None else time.monotonic() + seconds
-    dealing = _Dealing(planned, until)
+    dealer = _Dealer(plans, until)
     with pool or WorkerPool(jobs=jobs, timeout=BACKSTOP) as pool, pool.interruptible():
 
-        def do(_: None, place: int) -> list[Judged]:
-            taken = dealing.take(place, lambda left: pool.release(left, place=place))
+        def do(_: None, place: int) -> list[JudgedMutant]:
+            taken = dealer.take(place, lambda left: pool.release(left, place=place))
             if taken is None:
                 return []
             plan, mutant = taken
-            result = _judged(pool, place, plan, mutant)
-            dealing.over(plan, result)
-            return [Judged(mutant, result)]
+            result = _judge_in_worker(pool, place, plan, mutant)
+            dealer.finish(plan, result)
+            return [JudgedMutant(mutant, result)]
 
-        while dealing.goes_on:  # again, where mutants that were out came back and were not live
-            for found in pool.spread(dealing.turns(), do):
+        while dealer.goes_on:  # again, where mutants that were out came back and were not live
+            for found in pool.spread(dealer.turns(), do):
                 for judged in found:
                     append(out, judged)
                     yield judged
 
 
-class _Dealing:
+class _Dealer:
     """Which mutant a place gets next. Safe for the threads of a pool."""
 
-    def __init__(self, planned: Sequence[Planned], until: float | None) -> None:
+    def __init__(self, planned: Sequence[PlannedMutants], until: float | None) -> None:
         self.planned, self.until = planned, until
-        self.at: dict[int, Planned] = {}
+        self.at: dict[int, PlannedMutants] = {}
         self.lock = threading.Lock()
 
     @property
-    def ended(self) -> bool:
+    def is_over(self) -> bool:
         return self.until is not None and time.monotonic() > self.until
 
     @property
     def goes_on(self) -> bool:
-        return not self.ended and any(each.open for each in self.planned)
+        return not self.is_over and any(each.open for each in self.planned)
 
     def turns(self) -> Iterator[None]:
         """One item for each mutant that may be judged: a place asks which (`take`)."""
         while self.goes_on:
             yield None
 
-    def take(self, place: int, leave: Callable[[Target], Any]) -> tuple[Planned, GeneratedMutant] | None:
+    def take(self, place: int, leave: Callable[[Target], Any]) -> tuple[PlannedMutants, GeneratedMutant] | None:
         """The next mutant of the kernel that `place` is with; when that is done, of the plan that has most left for each place."""
         with self.lock:
             before = self.at.get(place)
             plan = before
             if plan is None or not plan.open:
                 going = [each for each in self.planned if each.open]
-                if not going or self.ended:
+                if not going or self.is_over:
                     return None
                 alike = [each for each in going if before is not None and each.kernel == before.kernel]
-                plan = max(alike or going, key=lambda each: len(each.left) / (each.places + 1))
+                plan = max(alike or going, key=lambda each: len(each.queue) / (each.places + 1))
                 if before is not None:
                     before.places -= 1
                 plan.places += 1
                 self.at[place] = plan
-            mutant = plan.left.popleft()
-            plan.counted += 1
+            mutant = plan.queue.popleft()
+            plan.live_count += 1
         if before is not None and before.target != plan.target:
             leave(before.target)
         return plan, mutant
 
-    def over(self, plan: Planned, result: MutantResult) -> None:
+    def finish(self, plan: PlannedMutants, result: MutantResult) -> None:
         with self.lock:
             plan.heard(result)
-            plan.counted -= not result.live
+            plan.live_count -= not result.live
 
 
-def _judged(pool: WorkerPool, place: int, plan: Planned, mutant: GeneratedMutant) -> MutantResult:
+def _judge_in_worker(pool: WorkerPool, place: int, plan: PlannedMutants, mutant: GeneratedMutant) -> MutantResult:
     """What came of `mutant` in the worker of `place`."""
-    begun = time.perf_counter()
-    given = {
+    start = time.perf_counter()
+    request = {
         "kernel": plan.kernel.address,
         "like": plan.kernel.like,
         "mutant": mutant.to_json(),
         "kills": plan.kills.most_common(),
         "until_first": plan.until_first,
     }
-    task = Task(function=f"{__name__}:in_worker", contract=plan.kernel.contract_address, given=given)
+    task = Task(function=f"{__name__}:in_worker", contract=plan.kernel.contract_address, given=request)
     verdict = pool.judge(task, plan.target, place=place)
     if (found := task_result_of(verdict)) is not None:
         result = MutantResult.from_json(found)
     elif verdict.outcome in ENDED_BY:
-        ended = MutantResult(mutant=mutant.id, end=End.KILLED, target=plan.target.name, message=verdict.message[:300])
+        ended = MutantResult(mutant=mutant.id, end=End.KILL, target=plan.target.name, message=verdict.message[:300])
         result = replace(ended, outcome=str(verdict.outcome), clause=clause_of(verdict))
     else:
         result = MutantResult(mutant=mutant.id, end=End.ERROR, target=plan.target.name, why=verdict.message[:300])
-    return replace(result, seconds=round(time.perf_counter() - begun, 4))
+    return replace(result, seconds=round(time.perf_counter() - start, 4))
 
 
-def in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
+def in_worker(target: Target, request: Mapping[str, Any]) -> Verdict:
     """The task of a worker: the result of one mutant, judged by its kernel's cases."""
-    kernel, cases = kernel_and_cases(given["kernel"], given["like"], target.name)
-    mutant, killed = GeneratedMutant.from_json(given["mutant"]), Counter(dict(given["kills"]))
+    kernel, cases = kernel_and_cases(request["kernel"], request["like"], target.name)
+    mutant, killed = GeneratedMutant.from_json(request["mutant"]), Counter(dict(request["kills"]))
     if mutant.kind is Kind.SOURCE:
         kernel.kills |= killed
-    result = kernel.judge(mutant, ordered(cases, list(killed)), until_first=given["until_first"])
+    result = kernel.judge(mutant, order_cases(cases, list(killed)), until_first=request["until_first"])
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: result.to_json()})
 
 
-def generate_programs(
-    planned: Mapping[Path, tuple[Kernel, Target]], *, jobs: int = 1, cases: int = 1
-) -> Iterator[tuple[Path, str]]:
+def generate_programs(plans: Mapping[Path, tuple[Kernel, Target]], *, jobs: int = 1, cases: int = 1) -> Iterator[tuple[Path, str]]:
     """Write the mutants of each kernel's tile programs, those that its required cases launch, to the file beside it, one a line.
     Left out are places that fewer than so many `cases` come to. (file, what went wrong, if anything) as they come."""
     with WorkerPool(jobs=jobs, timeout=BACKSTOP) as pool, pool.interruptible():
@@ -200,7 +198,7 @@ def generate_programs(
             verdict = pool.judge(task, where, place=place)
             return path, "" if verdict.outcome is Outcome.PASS else f"{verdict.outcome}: {verdict.message}"
 
-        yield from pool.spread(planned.items(), do)
+        yield from pool.spread(plans.items(), do)
 
 
 def programs_in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
@@ -209,7 +207,7 @@ def programs_in_worker(target: Target, given: Mapping[str, Any]) -> Verdict:
     path = Path(given["file"])
     part = path.with_suffix(".part")
     least = given["cases"]
-    reached = lambda each: sum(1 for _ in islice(kernel.programs.touched(each, cases), least)) == least
+    reached = lambda each: sum(1 for _ in islice(kernel.programs.touched_cases(each, cases), least)) == least
     made = filter(reached, kernel.programs.generate(cases))
     part.write_text("".join(json.dumps(each.to_json()) + "\n" for each in made))
     part.replace(path)
@@ -223,7 +221,7 @@ def kernel_and_cases(address: str, like: str, target_name: str) -> tuple[KernelU
     return KernelUnderMutation(named, where), named.cases(where)
 
 
-def ordered(cases: Iterable[Case], first: Sequence[str]) -> list[Case]:
+def order_cases(cases: Iterable[Case], first: Sequence[str]) -> list[Case]:
     """`cases`, those whose digests are in `first` before the others, in that order."""
     place = {digest: number for number, digest in enumerate(first)}
     return sorted(cases, key=lambda case: place.get(digest_of(case), len(place)))

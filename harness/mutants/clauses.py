@@ -10,7 +10,7 @@ from bitverdict.harness.model.contract import ExpectedOutcome
 from bitverdict.harness.model.verdict import Outcome, Verdict
 
 REFUSAL = "what is illegal is refused"
-OTHER = "another outcome"
+OTHER_OUTCOME = "another outcome"
 CLAUSES = {
     "the words": (Outcome.WRONG_WORDS,),
     "the bound": (Outcome.OUTSIDE_BOUND, Outcome.LOST_PRECISION),
@@ -55,4 +55,4 @@ def clause_of(verdict: Verdict, expected: ExpectedOutcome | None = None) -> str:
     """The clause that a failing `verdict` breaks. Where a refusal is `expected`, any other outcome breaks that clause."""
     if expected is not None and not expected.result:
         return REFUSAL
-    return _BROKEN_BY.get(verdict.outcome, OTHER)
+    return _BROKEN_BY.get(verdict.outcome, OTHER_OUTCOME)

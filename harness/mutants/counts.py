@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from bitverdict.harness.mutants.record import LIVE, End, Judged, MutantResult
+from bitverdict.harness.mutants.record import LIVE, End, JudgedMutant, MutantResult
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Counts:
     ends: Mapping[End, int]
 
     @property
-    def generated(self) -> int:
+    def generated_count(self) -> int:
         return sum(self.ends.values())
 
     @property
@@ -28,40 +28,40 @@ class Counts:
         return sum(self.ends.get(end, 0) for end in LIVE)
 
     @property
-    def killed(self) -> int:
-        return self.ends.get(End.KILLED, 0)
+    def killed_count(self) -> int:
+        return self.ends.get(End.KILL, 0)
 
     @property
     def score(self) -> float | None:
         """The killed share of the live ones; None where none is live."""
-        return self.killed / self.live if self.live else None
+        return self.killed_count / self.live if self.live else None
 
 
-def counted(judged: Iterable[Judged]) -> Counts:
+def count_ends(judged: Iterable[JudgedMutant]) -> Counts:
     return Counts(Counter(each.result.end for each in judged))
 
 
-def counted_by(judged: Iterable[Judged], name: Callable[[Judged], str]) -> dict[str, Counts]:
+def counted_by(judged: Iterable[JudgedMutant], name: Callable[[JudgedMutant], str]) -> dict[str, Counts]:
     """The counts of each group that `name` puts its mutants in, by name in their order."""
-    groups: dict[str, list[Judged]] = defaultdict(list)
+    groups: dict[str, list[JudgedMutant]] = defaultdict(list)
     for each in judged:
         groups[name(each)].append(each)
-    return {group: counted(groups[group]) for group in sorted(groups)}
+    return {group: count_ends(groups[group]) for group in sorted(groups)}
 
 
-def kills(judged: Iterable[Judged]) -> Counter[tuple[str, str]]:
+def kills(judged: Iterable[JudgedMutant]) -> Counter[tuple[str, str]]:
     """(clause, regime) -> mutants killed so. Of a regime that names row numbers too, its values alone are told."""
     found: Counter[tuple[str, str]] = Counter()
     for each in judged:
-        if each.result.end is End.KILLED:
+        if each.result.end is End.KILL:
             found[each.result.clause, each.result.regime.partition("/")[0]] += 1
     return found
 
 
-def kills_per_second(judged: Sequence[Judged], workers: int = 2) -> float | None:
+def kills_per_second(judged: Sequence[JudgedMutant], workers: int = 2) -> float | None:
     """Kills per second of so many workers, one a core: workers * kills / seconds of killed mutants. Of the second half of the
     kills, in their order: by then workers hold operands, expected results and compiled programs. None where none is killed."""
-    seconds = [each.result.seconds for each in judged if each.result.end is End.KILLED]
+    seconds = [each.result.seconds for each in judged if each.result.end is End.KILL]
     later = seconds[len(seconds) // 2 :]
     return workers * len(later) / sum(later) if sum(later) else None
 
@@ -77,7 +77,7 @@ class CasesWorth:
     cases: tuple[str, ...]
     mutants: int
     kills: Mapping[str, int]
-    alone: Mapping[str, tuple[str, ...]]
+    sole_kills: Mapping[str, tuple[str, ...]]
     enough: tuple[str, ...]
 
     @property
@@ -89,17 +89,17 @@ class CasesWorth:
 def cases_worth(cases: Sequence[str], results: Iterable[MutantResult]) -> CasesWorth:
     """The worth of `cases` (digests, in their order), by results of mutants that were judged by all of them."""
     judged = [(each.mutant, [each.killed_by, *each.also_killed_by] if each.killed_by else []) for each in results]
-    failed = [(mutant, found) for mutant, found in judged if found]
-    alone: dict[str, list[str]] = defaultdict(list)
-    for mutant, found in failed:
-        if len(found) == 1:
-            alone[found[0]].append(mutant)
-    left, enough = [set(found) for _, found in failed], []
+    failures = [(mutant, killers) for mutant, killers in judged if killers]
+    sole_kills: dict[str, list[str]] = defaultdict(list)
+    for mutant, killers in failures:
+        if len(killers) == 1:
+            sole_kills[killers[0]].append(mutant)
+    left, enough = [set(killers) for _, killers in failures], []
     while left:
-        most = Counter(case for found in left for case in found)
+        most = Counter(case for killers in left for case in killers)
         best = min(most, key=lambda case: (-most[case], cases.index(case)))
         enough.append(best)
-        left = [found for found in left if best not in found]
-    kills = Counter(case for _, found in failed for case in found)
-    told = {case: tuple(found) for case, found in alone.items()}
+        left = [killers for killers in left if best not in killers]
+    kills = Counter(case for _, killers in failures for case in killers)
+    told = {case: tuple(killers) for case, killers in sole_kills.items()}
     return CasesWorth(tuple(cases), len(judged), kills, told, tuple(enough))

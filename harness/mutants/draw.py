@@ -15,10 +15,10 @@ def drawn(mutants: Iterable[GeneratedMutant], seed: int = 0) -> Iterator[Generat
     kinds: dict[str, dict[str, list[GeneratedMutant]]] = defaultdict(lambda: defaultdict(list))
     for each in mutants:
         kinds[each.kind][each.operator].append(each)
-    yield from _in_turn([_in_turn([_shuffled(found, seed) for _, found in sorted(kinds[kind].items())]) for kind in sorted(kinds)])
+    yield from _in_turn([_in_turn([_shuffle(found, seed) for _, found in sorted(kinds[kind].items())]) for kind in sorted(kinds)])
 
 
-def _shuffled(mutants: list[GeneratedMutant], seed: int) -> Iterator[GeneratedMutant]:
+def _shuffle(mutants: list[GeneratedMutant], seed: int) -> Iterator[GeneratedMutant]:
     ordered = sorted(mutants, key=lambda each: each.id)
     named = ordered[0].kernel.rpartition("/")[2]  # of a user's file the same, wherever it lies
     random.Random(f"{seed} {named} {ordered[0].operator}").shuffle(ordered)

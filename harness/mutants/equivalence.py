@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.frontend.edited_programs import Edited
+from bitverdict.harness.emulator.frontend.edited_programs import EditedProgram
+from bitverdict.harness.emulator.frontend.program_verifier import verify_program
 from bitverdict.harness.emulator.frontend.translate import Translator
-from bitverdict.harness.emulator.frontend.verified import verified
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import parse_program
 from bitverdict.harness.mutants.program.canonical import Canonical, free_of_layouts
@@ -24,55 +24,61 @@ from bitverdict.harness.mutants.program.small_domain import same_on_small_domain
 from bitverdict.harness.mutants.program.tile_program import TileProgram, tile_program
 from bitverdict.harness.mutants.same_machine_code import same_machine_code
 
-SAME = "equal tile programs in canonical form"
-OTHER = "what a masked load gives outside of its mask is never stored and decides no branch"
+SAME_FORM = "equal tile programs in canonical form"
+UNUSED_OTHER = "what a masked load gives outside of its mask is never stored and decides no branch"
 LAYOUT = "equal tile programs but for layouts on which no operation of it depends"
 MACHINE = "the compiler makes the same machine code of both"
 BARRIERS = "equal tile programs but for barriers, which the compiler put wherever shared memory is used again"
 COMMITS = "equal tile programs but for a commit whose copies the next one takes along, before every wait that tells them apart"
-INVALIDATED = "the memory of a barrier that is not invalidated is not used again"
+UNUSED_BARRIER_MEMORY = "the memory of a barrier that is not invalidated is not used again"
 
 
-def equal_programs(right: str, mutant: str, arch: str, negative: Collection[str] = (), *, machine: bool = False) -> str:
+def equal_programs(right_text: str, mutant: str, arch: str, negative: Collection[str] = (), *, machine: bool = False) -> str:
     """Why the tile programs `right` and `mutant` (texts) for the target `arch` compute the same; empty where that is not shown.
     `negative`: integer arguments that launches make negative. `machine`: their machine code is compared too, seconds for each."""
-    told = tuple(sorted(negative))
-    if right == mutant or _form(right, told) == _form(mutant, told):
-        return SAME
-    for plain, changed in _without_others(right, mutant):
-        if _form(plain, told) == _form(changed, told) and not _undefined_reach(plain, arch):
-            return OTHER
-    if _form(right, told, without_layouts=True) == _form(mutant, told, without_layouts=True):
+    negative_names = tuple(sorted(negative))
+    if right_text == mutant or _form(right_text, negative_names) == _form(mutant, negative_names):
+        return SAME_FORM
+    for plain, changed in _drop_other_values(right_text, mutant):
+        if _form(plain, negative_names) == _form(changed, negative_names) and not _undefined_reach(plain, arch):
+            return UNUSED_OTHER
+    if _form(right_text, negative_names, without_layouts=True) == _form(mutant, negative_names, without_layouts=True):
         return LAYOUT
-    if "ttng.inval_barrier" in right and _form(_without(right, _INVALIDATION), told) == _form(
-        _without(mutant, _INVALIDATION), told
+    if "ttng.inval_barrier" in right_text and _form(_without_lines(right_text, _INVALIDATION), negative_names) == _form(
+        _without_lines(mutant, _INVALIDATION), negative_names
     ):
-        return INVALIDATED
-    if right.count(COMMIT) == mutant.count(COMMIT) + 1 and any(
-        _form(each, told) == _form(mutant, told) for each in without_a_commit(right)
+        return UNUSED_BARRIER_MEMORY
+    if right_text.count(COMMIT) == mutant.count(COMMIT) + 1 and any(
+        _form(each, negative_names) == _form(mutant, negative_names) for each in without_a_commit(right_text)
     ):
         return COMMITS
-    return MACHINE if machine and same_machine_code(right, mutant, arch) else ""
+    return MACHINE if machine and same_machine_code(right_text, mutant, arch) else ""
 
 
-SMALL = "equal indices, masks and branches for every combination of small numbers"
+SMALL_NUMBERS = "equal indices, masks and branches for every combination of small numbers"
 
 
-def equal_edits(edits: Iterable[tuple[str, Edited]], arch: str, negative: Collection[str] = (), *, machine: bool = False) -> str:
+def equal_edits(
+    edits: Iterable[tuple[str, EditedProgram]], arch: str, negative: Collection[str] = (), *, machine: bool = False
+) -> str:
     """Why each edit of a tile program (its text) computes what the program does; empty where that is not shown of all. `SMALL`:
     arguments, program ids and what loops carry are numbers about zero, about the constants of the program and about products of
     two. A larger number may still tell them apart, so it is a reason to doubt, and no proof."""
     reason = ""
     for right, edit in edits:
         reason = equal_programs(right, edit.text, arch, negative, machine=machine)
-        if not reason and not edit.floats and same_on_small_domain(tile_program(right), TileProgram(edit.text), edit.came_from):
-            reason = SMALL
+        if (
+            not reason
+            and not edit.floats
+            and same_on_small_domain(tile_program(right), TileProgram(edit.text), edit.original_lines)
+        ):
+            reason = SMALL_NUMBERS
         if not reason:
             return ""
     return reason
 
 
-def all_equal(pairs: Iterable[tuple[str, str]], arch: str, negative: Collection[str] = ()) -> str:
+def prove_all_equal(pairs: Iterable[tuple[str, str]], arch: str, negative: Collection[str] = ()) -> str:
     """`equal_programs` of all `pairs`, of which there is one at least, their machine code compared. Each program is as the compiler
     left it, after it put its barriers in."""
     reason = ""
@@ -83,13 +89,13 @@ def all_equal(pairs: Iterable[tuple[str, str]], arch: str, negative: Collection[
     return reason
 
 
-def _equal_but_for_barriers(right: str, mutant: str, negative: tuple[str, ...]) -> str:
+def _equal_but_for_barriers(right_text: str, mutant: str, negative: tuple[str, ...]) -> str:
     """`BARRIERS` where that holds of two programs as the compiler left them. No thread of theirs reads what another one wrote, but
     through shared memory, and nothing that runs beside the threads, such as a TMA copy or wgmma, ends later than its operation:
     copies by cp.async do, and the compiler puts a barrier behind each wait for them."""
-    if _BARRIER not in right + mutant:
+    if _BARRIER not in right_text + mutant:
         return ""
-    bare = [_without(text, _BARRIER) for text in (right, mutant)]
+    bare = [_without_lines(text, _BARRIER) for text in (right_text, mutant)]
     if _form(bare[0], negative) != _form(bare[1], negative):
         return ""
     program = parse_program(bare[0])
@@ -106,43 +112,46 @@ def _form(text: str, negative: tuple[str, ...], *, without_layouts: bool = False
         return text
 
 
-def _without_others(right: str, mutant: str) -> Iterator[tuple[str, str]]:
+def _drop_other_values(right: str, mutant: str) -> Iterator[tuple[str, str]]:
     """Both programs in which no masked load says what it gives outside of its mask; then those in which one of them does not."""
     lines = [text.split("\n") for text in (right, mutant)]
     bare = [[_bare(line) for line in text] for text in lines]
-    places = [[at for at, line in enumerate(text) if _bare(line) != line] for text in lines]
+    places = [[line_number for line_number, line in enumerate(text) if _bare(line) != line] for text in lines]
     if any(places):
         yield "\n".join(bare[0]), "\n".join(bare[1])
     if len(places[0]) != len(places[1]) or len(places[0]) < 2:
         return
     for pair in zip(*places, strict=True):
-        one, other = ([*text[:at], _bare(text[at]), *text[at + 1 :]] for text, at in zip(lines, pair, strict=True))
+        one, other = (
+            [*text[:line_number], _bare(text[line_number]), *text[line_number + 1 :]]
+            for text, line_number in zip(lines, pair, strict=True)
+        )
         yield "\n".join(one), "\n".join(other)
 
 
 def _bare(text: str) -> str:
     for name, sizes, place in (("tt.load", "1, 1, 1", 2), ("ttg.async_copy_global_to_local", "1, 1, 1, 1", 3)):
         if f'"{name}"(' in text and f"operandSegmentSizes = array<i32: {sizes}>" in text:
-            line = line_of(text).without(place)
-            return line.said(operandSegmentSizes=f"array<i32: {sizes[:-1]}0>").text
+            line = line_of(text).without_operands(place)
+            return line.with_values(operandSegmentSizes=f"array<i32: {sizes[:-1]}0>").text
     return text
 
 
 _BARRIER, _INVALIDATION = '"ttg.barrier"(', '"ttng.inval_barrier"('
 
 
-def _without(text: str, operation: str) -> str:
+def _without_lines(text: str, operation: str) -> str:
     return "\n".join(line for line in text.split("\n") if operation not in line)
 
 
 def _undefined_reach(text: str, arch: str) -> bool:
     """Whether lanes that loads of `text` leave undefined may reach memory or a branch, as far as the text tells."""
     try:
-        program = verified(text, arch)
+        program = verify_program(text, arch)
     except EmulatedFault:
         return True
     for function in program.functions.values():
-        translator = Translator(program, arch=arch, fused=True)
+        translator = Translator(program, arch=arch, fuses=True)
         translator.begin()
         translator.scan(function.blocks)
         if UndefinedLanes(translator, function.blocks, program):
@@ -153,13 +162,13 @@ def _undefined_reach(text: str, arch: str) -> bool:
 __all__ = [
     "BARRIERS",
     "COMMITS",
-    "INVALIDATED",
     "LAYOUT",
     "MACHINE",
-    "OTHER",
-    "SAME",
-    "SMALL",
-    "all_equal",
+    "SAME_FORM",
+    "SMALL_NUMBERS",
+    "UNUSED_BARRIER_MEMORY",
+    "UNUSED_OTHER",
     "equal_edits",
     "equal_programs",
+    "prove_all_equal",
 ]

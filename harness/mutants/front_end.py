@@ -19,17 +19,17 @@ Lines = frozenset[tuple[str, int]]
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledFiles:
     """The files of a compiled kernel by name, and Triton's digest of it."""
 
     files: dict[str, str]
     digest: str
 
 
-class _Known(BaseException):
+class _KnownSource(BaseException):
     """What the front end made was compiled before."""
 
-    def __init__(self, compiled: Compiled) -> None:
+    def __init__(self, compiled: CompiledFiles) -> None:
         self.compiled = compiled
 
 
@@ -38,26 +38,26 @@ class FrontEnd:
     """`compiled` holds by what the front end made of a source what came of it. `lines` holds by the text of a tile program the
     lines that were visited on the way to it. Kept by a process for one kernel."""
 
-    compiled: dict[str, Compiled] = field(default_factory=dict)
+    compiled_by_source: dict[str, CompiledFiles] = field(default_factory=dict)
     lines: dict[str, Lines] = field(default_factory=dict)
     _mode: str = ""
-    _met: set[tuple[str, int]] = field(default_factory=set)
-    _made: dict[int, str] = field(default_factory=dict)
+    _visited_lines: set[tuple[str, int]] = field(default_factory=set)
+    _source_texts: dict[int, str] = field(default_factory=dict)
 
     @contextmanager
-    def recording(self) -> Iterator[None]:
+    def record_compiles(self) -> Iterator[None]:
         """What is compiled inside is remembered."""
-        with self._entered("recording"):
+        with self._patch_compiler("recording"):
             yield
 
     @contextmanager
-    def reusing(self) -> Iterator[None]:
+    def reuse_compiles(self) -> Iterator[None]:
         """What is compiled inside is taken from what is remembered, where the front end makes the same of it."""
-        with self._entered("reusing"):
+        with self._patch_compiler("reusing"):
             yield
 
     @contextmanager
-    def _entered(self, mode: str) -> Iterator[None]:
+    def _patch_compiler(self, mode: str) -> Iterator[None]:
         import triton
         from triton.compiler import compiler
         from triton.compiler.code_generator import CodeGenerator
@@ -68,8 +68,8 @@ class FrontEnd:
         for source, original in originals:
             source.make_ir = self._front_end(original)
         if mode == "recording":
-            CodeGenerator.visit = self._visiting(visit)
-        triton.compiler.compile = self._compiling(compiler)  # a kernel keeps it from its first launch on
+            CodeGenerator.visit = self._wrap_visit(visit)
+        triton.compiler.compile = self._wrap_compile(compiler)  # a kernel keeps it from its first launch on
         self._mode = mode
         try:
             yield
@@ -81,38 +81,40 @@ class FrontEnd:
 
     def _front_end(self, original: Any) -> Any:
         def make_ir(source: Any, target: Any, options: Any, functions: Any, modules: Any, context: Any) -> Any:
-            self._met.clear()
+            self._visited_lines.clear()
             module = original(source, target, options, functions, modules, context)
             key = key_of(module, options, target)
-            if self._mode == "reusing" and key in self.compiled:
-                raise _Known(self.compiled[key])
-            self._made[id(source)] = key
+            if self._mode == "reusing" and key in self.compiled_by_source:
+                raise _KnownSource(self.compiled_by_source[key])
+            self._source_texts[id(source)] = key
             return module
 
         return make_ir
 
-    def _visiting(self, visit: Any) -> Any:
-        def visited(generator: Any, node: Any) -> Any:
+    def _wrap_visit(self, visit: Any) -> Any:
+        def visit_and_note(generator: Any, node: Any) -> Any:
             if node is not None and hasattr(node, "lineno"):
-                self._met.add((generator.file_name, generator.begin_line + node.lineno))
+                self._visited_lines.add((generator.file_name, generator.begin_line + node.lineno))
             return visit(generator, node)
 
-        return visited
+        return visit_and_note
 
-    def _compiling(self, compiler: Any) -> Any:
+    def _wrap_compile(self, compiler: Any) -> Any:
         def compile(src: Any, target: Any = None, options: Any = None, _env_vars: Any = None) -> Any:
-            self._made.clear()
+            self._source_texts.clear()
             try:
-                found = compiler.compile(src, target=target, options=options, _env_vars=_env_vars)
-            except _Known as known:
+                compiled_kernel = compiler.compile(src, target=target, options=options, _env_vars=_env_vars)
+            except _KnownSource as known:
                 return compiler.CompiledKernel(src, known.compiled.files, known.compiled.digest)
             if self._mode == "recording":
-                if id(src) not in self._made:
-                    _front_end_alone(src, found.metadata.target, options, compiler)
-                text = _program(found.metadata_group)
-                self.compiled[self._made[id(src)]] = Compiled(dict(found.metadata_group), found.hash)
-                self.lines[text] = self.lines.get(text, frozenset()) | frozenset(self._met)
-            return found
+                if id(src) not in self._source_texts:
+                    _front_end_alone(src, compiled_kernel.metadata.target, options, compiler)
+                text = _program(compiled_kernel.metadata_group)
+                self.compiled_by_source[self._source_texts[id(src)]] = CompiledFiles(
+                    dict(compiled_kernel.metadata_group), compiled_kernel.hash
+                )
+                self.lines[text] = self.lines.get(text, frozenset()) | frozenset(self._visited_lines)
+            return compiled_kernel
 
         return compile
 
@@ -141,13 +143,13 @@ def key_of(module: Any, options: Any, target: Any) -> str:
     return hashlib.sha256(told.encode()).hexdigest()
 
 
-def _nested(depth: int) -> str:
+def _nested_pattern(depth: int) -> str:
     """A pattern of what stands in parentheses, with others inside it."""
     plain = r"[^()\"]|\"(?:[^\"\\]|\\.)*\""
-    return rf"(?:{plain}|\({_nested(depth - 1)}\))*" if depth else rf"(?:{plain})*"
+    return rf"(?:{plain}|\({_nested_pattern(depth - 1)}\))*" if depth else rf"(?:{plain})*"
 
 
-_PLACES = re.compile(rf" loc\({_nested(4)}\)")
+_PLACES = re.compile(rf" loc\({_nested_pattern(4)}\)")
 
 
 def without_places(program: str) -> str:

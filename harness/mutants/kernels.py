@@ -72,7 +72,7 @@ class Kernel:
                 raise UsageError(f"mutate {self.address}: no such kernel{said}")
             return import_module(f"bitverdict.kernels.{self.address}")
         add_search_path([str(self.file.parent)])
-        load(self.address, unwrapped=False)
+        load(self.address, unwrap=False)
         return next(each for each in _modules() if Path(str(each.__file__)).resolve() == self.file)
 
     def modules(self) -> tuple[ModuleType, ...]:
@@ -87,19 +87,19 @@ def _modules() -> list[ModuleType]:
 
 def _in_order(root: ModuleType, file: Path | None) -> tuple[ModuleType, ...]:
     inside = KERNELS if file is None else repository_of(file)
-    ordered: dict[str, ModuleType] = {}
+    modules_by_name: dict[str, ModuleType] = {}
 
     def visit(module: ModuleType, above: tuple[str, ...]) -> None:
         for name in imports(module):
             found = sys.modules.get(name)
             path = Path(str(getattr(found, "__file__", None) or "/")).resolve()
             own = path.suffix == ".py" and path.is_relative_to(inside) and (file is None or not (is_foreign(path) or is_ours(path)))
-            if found is not None and own and name not in ordered and name not in above and path.name != "__init__.py":
+            if found is not None and own and name not in modules_by_name and name not in above and path.name != "__init__.py":
                 visit(found, (*above, name))
-        ordered[module.__name__] = module
+        modules_by_name[module.__name__] = module
 
     visit(root, (root.__name__,))
-    return tuple(ordered.values())
+    return tuple(modules_by_name.values())
 
 
 @functools.cache

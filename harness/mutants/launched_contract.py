@@ -18,24 +18,24 @@ if TYPE_CHECKING:
 MOST_BYTES = 1 << 30  # of operands and expected results that a process keeps
 
 
-class Kept:
+class ResultCache:
     """What does not depend on a mutant, by case: operands and expected results. Those that were not used for longest go first."""
 
     def __init__(self, most: int = MOST_BYTES) -> None:
         self.most, self.size = most, 0
         self._held: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
 
-    def of(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def get_or_make(self, key: Hashable, make: Callable[[], Any]) -> Any:
         if key in self._held:
             self._held.move_to_end(key)
             return self._held[key][1]
-        made = make()
-        taken = _bytes(made)
-        self._held[key] = taken, made
+        value = make()
+        taken = _bytes(value)
+        self._held[key] = taken, value
         self.size += taken
         while self.size > self.most and len(self._held) > 1:
             self.size -= self._held.popitem(last=False)[1][0]
-        return made
+        return value
 
 
 def _bytes(value: Any) -> int:
@@ -52,7 +52,7 @@ class LaunchedContract(Contract):
     """
 
     def __init__(
-        self, right: Contract, other: Contract, kept: Kept, around: Callable[[], AbstractContextManager[Any]] = nullcontext
+        self, right: Contract, other: Contract, kept: ResultCache, around: Callable[[], AbstractContextManager[Any]] = nullcontext
     ) -> None:
         self.right, self.other, self.kept, self.entered = right, other, kept, around
         self.stem, self.address, self.requires = right.stem, right.address, right.requires
@@ -65,12 +65,12 @@ class LaunchedContract(Contract):
         return self.right.expected_outcome(case, target)
 
     def operands(self, case: Case) -> list[Operand]:
-        return self.kept.of((case.key, "operands"), lambda: self.right.operands(case))
+        return self.kept.get_or_make((case.key, "operands"), lambda: self.right.operands(case))
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         decides = repr([(name, value) for name, value in sorted(recorded.items()) if name not in OF_WORDS])
         key = (case.key, target.name, _without_programs(decides, recorded))
-        return self.kept.of(key, lambda: self.right.expected(case, target, operands, recorded))
+        return self.kept.get_or_make(key, lambda: self.right.expected(case, target, operands, recorded))
 
     def declared(self, case: Case) -> frozenset[str] | None:
         return self.right.declared(case)

@@ -10,12 +10,12 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from bitverdict.harness.model.paths import shown
+from bitverdict.harness.model.paths import display_path
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import GeneratedMutant
 
 DEVICE = ("triton", "gluon")
-_CONSTEXPR, _COMPILED = "constexpr_function", ("jit", "constexpr_function")
+_CONSTEXPR, _COMPILE_DECORATORS = "constexpr_function", ("jit", "constexpr_function")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -25,10 +25,13 @@ def of_device_alone(kernel: Kernel, mutant: GeneratedMutant) -> bool:
         return True
     if mutant.edit["device"] != "constexpr":
         return False
-    trees = {shown(path): ast.parse(path.read_text()) for path in (Path(str(each.__file__)).resolve() for each in kernel.modules())}
+    trees = {
+        display_path(path): ast.parse(path.read_text())
+        for path in (Path(str(each.__file__)).resolve() for each in kernel.modules())
+    }
     first, last = mutant.edit["function"]
     edited = [each for each in _functions(trees[mutant.file]) if first <= each.lineno and (each.end_lineno or 0) <= last]
-    if not edited or any(_made_by(each) != _CONSTEXPR for each in edited):
+    if not edited or any(_compile_decorator(each) != _CONSTEXPR for each in edited):
         return False
     return not_of_the_host(list(trees.values()), {each.name for each in edited})
 
@@ -37,43 +40,46 @@ def not_of_the_host(trees: list[ast.Module], names: set[str]) -> bool:
     """Whether no code of the host in `trees` names one of the functions `names`, or a ``constexpr_function`` that comes to one."""
     functions = [each for tree in trees for each in _functions(tree)]
     reached = set(names)
-    while more := {each.name for each in functions if _made_by(each) == _CONSTEXPR and _named(each.body) & reached} - reached:
+    while (
+        more := {each.name for each in functions if _compile_decorator(each) == _CONSTEXPR and _names_in(each.body) & reached}
+        - reached
+    ):
         reached |= more
-    return all(_named(_of_host(tree)).isdisjoint(reached) for tree in trees)
+    return all(_names_in(_of_host(tree)).isdisjoint(reached) for tree in trees)
 
 
 def _functions(tree: ast.AST) -> Iterator[Function]:
     return (each for each in ast.walk(tree) if isinstance(each, Function))
 
 
-def _made_by(function: Function) -> str:
+def _compile_decorator(function: Function) -> str:
     """Which of `_COMPILED` decorates `function`; empty for none."""
     for decorator in function.decorator_list:
         told = decorator.func if isinstance(decorator, ast.Call) else decorator
         name = told.attr if isinstance(told, ast.Attribute) else told.id if isinstance(told, ast.Name) else ""
-        if name in _COMPILED:
+        if name in _COMPILE_DECORATORS:
             return name
     return ""
 
 
 def _of_host(node: ast.AST) -> list[ast.AST]:
     """The nodes of `node` outside of what is compiled; decorators and defaults of compiled functions are the host's."""
-    found: list[ast.AST] = []
-    waiting = list(ast.iter_child_nodes(node))
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, ast.Import | ast.ImportFrom):
+    nodes: list[ast.AST] = []
+    stack = list(ast.iter_child_nodes(node))
+    while stack:
+        item = stack.pop()
+        if isinstance(item, ast.Import | ast.ImportFrom):
             continue
-        if isinstance(each, Function) and _made_by(each):
-            found += [*each.decorator_list, each.args]
+        if isinstance(item, Function) and _compile_decorator(item):
+            nodes += [*item.decorator_list, item.args]
             continue
-        if not list(ast.iter_child_nodes(each)) or isinstance(each, ast.Name | ast.Attribute | ast.Constant):
-            found.append(each)
-        waiting += ast.iter_child_nodes(each)
-    return found
+        if not list(ast.iter_child_nodes(item)) or isinstance(item, ast.Name | ast.Attribute | ast.Constant):
+            nodes.append(item)
+        stack += ast.iter_child_nodes(item)
+    return nodes
 
 
-def _named(nodes: list[ast.AST] | list[ast.stmt]) -> set[str]:
+def _names_in(nodes: list[ast.AST] | list[ast.stmt]) -> set[str]:
     """Names, attributes and texts in `nodes`."""
     walked = [each for node in nodes for each in ast.walk(node)]
     return (

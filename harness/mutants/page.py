@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
-from bitverdict.harness.mutants.counts import CasesWorth, Counts, counted, counted_by, kills, kills_per_second
-from bitverdict.harness.mutants.record import End, Judged, Kind
+from bitverdict.harness.mutants.counts import CasesWorth, Counts, count_ends, counted_by, kills, kills_per_second
+from bitverdict.harness.mutants.record import End, JudgedMutant, Kind
 
 HEAD = """# Mutation score of the shipped kernels
 
@@ -34,7 +34,7 @@ class Campaign:
     """What was run: `judged` mutants, by `cases` required cases of each kernel. `worth`: by kernel, of a sample that all cases
     judged. `lines`: by its digest a case in one line. `reasons`: by a survivor's id why it survives."""
 
-    judged: Sequence[Judged]
+    judged: Sequence[JudgedMutant]
     runs: Sequence[Mapping[str, str]]
     cases: Mapping[str, int] = field(default_factory=dict)
     worth: Mapping[str, CasesWorth] = field(default_factory=dict)
@@ -45,14 +45,14 @@ class Campaign:
 def page(campaign: Campaign) -> str:
     """The page, Markdown."""
     judged = campaign.judged
-    lines = [HEAD, "", *_runs(campaign.runs), "## Score", "", goal(counted(judged)), ""]
-    lines += _counts("kind", counted_by(judged, lambda each: str(each.mutant.kind)), counted(judged))
+    lines = [HEAD, "", *_runs(campaign.runs), "## Score", "", goal(count_ends(judged)), ""]
+    lines += _counts("kind", counted_by(judged, lambda each: str(each.mutant.kind)), count_ends(judged))
     lines += ["## By kernel", "", *_by_kernel(campaign)]
     lines += ["## Kills per second", "", *_speed(judged)]
     lines += ["## By operator", "", *_by_operator(judged)]
     lines += ["## Kills by clause and regime", "", *_matrix(judged)]
     lines += ["## What the required cases are worth", "", *_worth(campaign)]
-    lines += ["## Survivors", "", *_sorts(judged, campaign.reasons), *_open(judged, End.SURVIVED, campaign.reasons)]
+    lines += ["## Survivors", "", *_sorts(judged, campaign.reasons), *_open(judged, End.SURVIVAL, campaign.reasons)]
     lines += ["## Doubtful", "", *_open(judged, End.DOUBTFUL, campaign.reasons)]
     lines += ["## Equivalent and invalid", "", *_reasons_of(judged, End.EQUIVALENT), *_reasons_of(judged, End.INVALID)]
     return "\n".join(lines).rstrip() + "\n"
@@ -60,7 +60,7 @@ def page(campaign: Campaign) -> str:
 
 def goal(found: Counts) -> str:
     """Whether as many mutants are live, and as large a share of them is killed, as was meant."""
-    met = found.live >= LIVE and found.killed * 100 >= SHARE * found.live
+    met = found.live >= LIVE and found.killed_count * 100 >= SHARE * found.live
     return (
         f"Goal: {LIVE:,} live mutants and {SHARE} % of them killed: {'met' if met else 'missed'} ({found.live:,}, {share(found)})."
     )
@@ -84,29 +84,29 @@ def _counts(head: str, groups: Mapping[str, Counts], whole: Counts) -> Iterator[
 
 def _row(found: Counts) -> str:
     count = [found.ends.get(end, 0) for end in (End.INVALID, End.EQUIVALENT, End.ERROR)]
-    rest = [found.ends.get(end, 0) for end in (End.KILLED, End.SURVIVED, End.DOUBTFUL)]
-    return " | ".join(f"{number:,}" for number in (found.generated, *count, found.live, *rest)) + f" | {share(found)}"
+    rest = [found.ends.get(end, 0) for end in (End.KILL, End.SURVIVAL, End.DOUBTFUL)]
+    return " | ".join(f"{number:,}" for number in (found.generated_count, *count, found.live, *rest)) + f" | {share(found)}"
 
 
 def share(found: Counts) -> str:
     """The score in per cent, rounded down to a tenth so that 100 % means all; a dash where none is live."""
-    return f"{int(1000 * found.killed / found.live) / 10:.1f} %" if found.live else "-"
+    return f"{int(1000 * found.killed_count / found.live) / 10:.1f} %" if found.live else "-"
 
 
 def _by_kernel(campaign: Campaign) -> Iterator[str]:
     targets = {each.mutant.kernel: each.result.target for each in campaign.judged if each.result.target}
     names = {each.mutant.kernel: _kernel_told(each.mutant.kernel, targets, campaign.cases) for each in campaign.judged}
     groups = {names[kernel]: found for kernel, found in counted_by(campaign.judged, lambda each: each.mutant.kernel).items()}
-    yield from _counts("kernel, target, required cases", groups, counted(campaign.judged))
+    yield from _counts("kernel, target, required cases", groups, count_ends(campaign.judged))
 
 
-def _speed(judged: Sequence[Judged]) -> Iterator[str]:
+def _speed(judged: Sequence[JudgedMutant]) -> Iterator[str]:
     """A row for each kernel, a column for each kind; then the medians."""
     yield "Of two workers on two of the machine's cores: 2 x kills / seconds of killed mutants, the second half of the kills."
     yield "Seconds of equivalent, surviving and other mutants are not in it."
     yield ""
     kernels = dict.fromkeys(each.mutant.kernel for each in judged)
-    found = {
+    rates_by_kernel = {
         kernel: [
             kills_per_second([each for each in judged if (each.mutant.kernel, each.mutant.kind) == (kernel, kind)])
             for kind in SPEED_OF
@@ -115,9 +115,9 @@ def _speed(judged: Sequence[Judged]) -> Iterator[str]:
     }
     yield f"| kernel | {' | '.join(map(str, SPEED_OF))} |"
     yield "| --- |" + " ---: |" * len(SPEED_OF)
-    for kernel, rates in found.items():
+    for kernel, rates in rates_by_kernel.items():
         yield f"| `{kernel}` | {' | '.join(_rate(rate) for rate in rates)} |"
-    columns = [[rate for rate in column if rate is not None] for column in zip(*found.values(), strict=True)]
+    columns = [[rate for rate in column if rate is not None] for column in zip(*rates_by_kernel.values(), strict=True)]
     yield f"| median | {' | '.join(_rate(median(column) if column else None) for column in columns)} |"
     yield ""
 
@@ -131,18 +131,20 @@ def _kernel_told(kernel: str, targets: Mapping[str, str], cases: Mapping[str, in
     return ", ".join(part for part in parts if part)
 
 
-def _by_operator(judged: Sequence[Judged]) -> Iterator[str]:
-    yield from _counts("operator", counted_by(judged, lambda each: f"{each.mutant.kind}: {each.mutant.operator}"), counted(judged))
+def _by_operator(judged: Sequence[JudgedMutant]) -> Iterator[str]:
+    yield from _counts(
+        "operator", counted_by(judged, lambda each: f"{each.mutant.kind}: {each.mutant.operator}"), count_ends(judged)
+    )
 
 
-def _matrix(judged: Sequence[Judged]) -> Iterator[str]:
+def _matrix(judged: Sequence[JudgedMutant]) -> Iterator[str]:
     """Rows are clauses, columns regimes of the case that failed first; both by how many they killed."""
-    found = kills(judged)
-    if not found:
+    kill_counts = kills(judged)
+    if not kill_counts:
         yield from ("No mutant was killed.", "")
         return
     clauses, regimes = (Counter(), Counter())  # type: tuple[Counter[str], Counter[str]]
-    for (clause, regime), count in found.items():
+    for (clause, regime), count in kill_counts.items():
         clauses[clause] += count
         regimes[regime] += count
     columns = [regime for regime, _ in regimes.most_common()]
@@ -152,7 +154,7 @@ def _matrix(judged: Sequence[Judged]) -> Iterator[str]:
     yield f"| clause | {' | '.join(regime or 'no case ended' for regime in columns)} | all |"
     yield "| --- |" + " ---: |" * (len(columns) + 1)
     for clause, total in clauses.most_common():
-        yield f"| {clause} | {' | '.join(str(found[clause, regime] or '') for regime in columns)} | {total} |"
+        yield f"| {clause} | {' | '.join(str(kill_counts[clause, regime] or '') for regime in columns)} | {total} |"
     yield f"| all | {' | '.join(str(regimes[regime]) for regime in columns)} | {sum(regimes.values())} |"
     yield ""
 
@@ -167,15 +169,15 @@ def _worth(campaign: Campaign) -> Iterator[str]:
     yield ""
     yield "| kernel | mutants | cases | fail some mutant | alone | enough | idle |"
     yield "| --- |" + " ---: |" * 6
-    for kernel, found in campaign.worth.items():
-        some = len(found.cases) - len(found.idle)
-        numbers = (found.mutants, len(found.cases), some, len(found.alone), len(found.enough), len(found.idle))
+    for kernel, worth in campaign.worth.items():
+        some = len(worth.cases) - len(worth.idle)
+        numbers = (worth.mutants, len(worth.cases), some, len(worth.sole_kills), len(worth.enough), len(worth.idle))
         yield f"| `{kernel}` | {' | '.join(map(str, numbers))} |"
     yield ""
     yield "| kernel | case that alone fails | mutants | one of them |"
     yield "| --- | --- | ---: | --- |"
-    for kernel, found in campaign.worth.items():
-        for case, mutants in sorted(found.alone.items(), key=lambda each: -len(each[1])):
+    for kernel, worth in campaign.worth.items():
+        for case, mutants in sorted(worth.sole_kills.items(), key=lambda each: -len(each[1])):
             yield f"| `{kernel}` | {_cut(campaign.lines.get(case, case))} | {len(mutants)} | {_cut(_inside(mutants[0]))} |"
     yield ""
 
@@ -185,24 +187,24 @@ def _inside(mutant: str) -> str:
     return mutant.partition("/")[2]
 
 
-def _open(judged: Iterable[Judged], end: End, reasons: Mapping[str, str]) -> Iterator[str]:
-    found = [each for each in judged if each.result.end is end]
-    if not found:
+def _open(judged: Iterable[JudgedMutant], end: End, reasons: Mapping[str, str]) -> Iterator[str]:
+    judged_mutants = [entry for entry in judged if entry.result.end is end]
+    if not judged_mutants:
         yield from ("None.", "")
         return
     yield "| mutant | line | was | is | cases | reason |"
     yield "| --- | --- | --- | --- | ---: | --- |"
-    for each in sorted(found, key=lambda each: each.mutant.id):
-        told, result = each.mutant, each.result
+    for entry in sorted(judged_mutants, key=lambda each: each.mutant.id):
+        told, result = entry.mutant, entry.result
         why = reasons.get(told.id) or result.why or NOT_EXAMINED
         place = f"`{told.file}:{told.line}`" if told.file else ""
-        yield f"| {told.id} | {place} | {_code(told.before)} | {_code(told.after)} | {result.cases_run} | {_plain(why)} |"
+        yield f"| {told.id} | {place} | {_code(told.before)} | {_code(told.after)} | {result.cases_run} | {_cell_text(why)} |"
     yield ""
 
 
-def _sorts(judged: Iterable[Judged], reasons: Mapping[str, str]) -> Iterator[str]:
+def _sorts(judged: Iterable[JudgedMutant], reasons: Mapping[str, str]) -> Iterator[str]:
     """Survivors and doubtful ones by the sort of their reason, which is what stands before its colon."""
-    left = [each for each in judged if each.result.end in (End.SURVIVED, End.DOUBTFUL)]
+    left = [each for each in judged if each.result.end in (End.SURVIVAL, End.DOUBTFUL)]
     found = Counter((reasons.get(each.mutant.id) or NOT_EXAMINED).partition(":")[0] for each in left)
     if found:
         yield "| survivors and doubtful ones | mutants |"
@@ -211,7 +213,7 @@ def _sorts(judged: Iterable[Judged], reasons: Mapping[str, str]) -> Iterator[str
         yield ""
 
 
-def _reasons_of(judged: Iterable[Judged], end: End) -> Iterator[str]:
+def _reasons_of(judged: Iterable[JudgedMutant], end: End) -> Iterator[str]:
     """Why mutants ended so, each reason up to its first colon, with how many."""
     found = Counter(each.result.why.partition(":")[0] or "no reason told" for each in judged if each.result.end is end)
     if not found:
@@ -223,12 +225,12 @@ def _reasons_of(judged: Iterable[Judged], end: End) -> Iterator[str]:
     yield ""
 
 
-def _plain(text: str) -> str:
+def _cell_text(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def _cut(text: str) -> str:
-    text = _plain(text)
+    text = _cell_text(text)
     return text if len(text) <= MOST_TEXT else text[: MOST_TEXT - 3] + "..."
 
 

@@ -27,9 +27,9 @@ class Kind(StrEnum):
 class End(StrEnum):
     """What came of a mutant."""
 
-    KILLED = "killed"
+    KILL = "killed"
     """A case failed."""
-    SURVIVED = "survived"
+    SURVIVAL = "survived"
     """No case failed."""
     EQUIVALENT = "equivalent"
     """It computes what the kernel computes: `MutantResult.why` says how that is known."""
@@ -41,7 +41,7 @@ class End(StrEnum):
     """The harness failed, or the machine: it says nothing about the mutant."""
 
 
-LIVE = (End.KILLED, End.SURVIVED, End.DOUBTFUL)
+LIVE = (End.KILL, End.SURVIVAL, End.DOUBTFUL)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +103,7 @@ class MutantResult:
     def live(self) -> bool:
         return self.end in LIVE
 
-    def and_by(self, case: Case) -> MutantResult:
+    def with_killer(self, case: Case) -> MutantResult:
         """This one, with `case` among those that fail."""
         return replace(self, also_killed_by=(*self.also_killed_by, digest_of(case)))
 
@@ -118,14 +118,14 @@ class MutantResult:
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedMutant:
     """A mutant with its result: a line of a results file."""
 
     mutant: GeneratedMutant
     result: MutantResult
 
 
-def append(path: Path, judged: Judged) -> None:
+def append(path: Path, judged: JudgedMutant) -> None:
     """Add a line to the results file at `path`, whole and flushed; the file is made where it is missing."""
     line = json.dumps({"mutant": judged.mutant.to_json(), "result": judged.result.to_json()}, separators=(",", ":")) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -136,19 +136,19 @@ def append(path: Path, judged: Judged) -> None:
         os.close(descriptor)
 
 
-def read(path: Path) -> Iterator[Judged]:
+def read(path: Path) -> Iterator[JudgedMutant]:
     """The lines of the results file at `path`, the last one of each mutant; of a missing file none. A line that was cut short, as
     by a kill, is left out."""
-    found: dict[str, Judged] = {}
+    lines_by_mutant: dict[str, JudgedMutant] = {}
     for line in path.read_text().splitlines() if path.is_file() else ():
         try:
             record = json.loads(line)
         except ValueError:
             continue
         if "mutant" in record:
-            judged = Judged(GeneratedMutant.from_json(record["mutant"]), MutantResult.from_json(record["result"]))
-            found[judged.mutant.id] = judged
-    yield from found.values()
+            judged = JudgedMutant(GeneratedMutant.from_json(record["mutant"]), MutantResult.from_json(record["result"]))
+            lines_by_mutant[judged.mutant.id] = judged
+    yield from lines_by_mutant.values()
 
 
 def digest_of(case: Case) -> str:
@@ -159,4 +159,4 @@ def digest_of(case: Case) -> str:
 def score(results: Iterable[MutantResult]) -> tuple[int, int]:
     """(killed, live) of `results`."""
     counted = list(results)
-    return sum(each.end is End.KILLED for each in counted), sum(each.live for each in counted)
+    return sum(each.end is End.KILL for each in counted), sum(each.live for each in counted)

@@ -5,48 +5,48 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from bitverdict.harness.mutants.counts import counted
-from bitverdict.harness.mutants.record import End, Judged
+from bitverdict.harness.mutants.counts import count_ends
+from bitverdict.harness.mutants.record import End, JudgedMutant
 
 MOST_EQUIVALENT = 10  # listed, where there are more
 
 
-def report(judged: Sequence[Judged], name: str, target: str, whose: str, seconds: float) -> str:
+def report(judged: Sequence[JudgedMutant], name: str, target: str, owner: str, seconds: float) -> str:
     """The report on `judged` mutants of the kernel `name`. `whose`: "your test" or "the contract". `seconds`: it took."""
-    counts = counted(judged)
+    counts = count_ends(judged)
     by_end = Counter(each.result.end for each in judged)
-    lines = [f"{name} on {target}: {len(judged)} mutants, {counts.live} live, {counts.killed} killed"]
+    lines = [f"{name} on {target}: {len(judged)} mutants, {counts.live} live, {counts.killed_count} killed"]
     if counts.score is not None:
         lines[0] += f": score {100 * counts.score:.1f} %"
     if seconds > 0:
-        lines[0] += f" ({counts.killed / seconds:.2g} kills a second)"
-    if survivors := _of(judged, End.SURVIVED):
-        lines += ["", f"{whose} would miss {'this fault' if len(survivors) == 1 else f'these {len(survivors)} faults'}:"]
-        lines += _listed(survivors)
+        lines[0] += f" ({counts.killed_count / seconds:.2g} kills a second)"
+    if survivors := _with_end(judged, End.SURVIVAL):
+        lines += ["", f"{owner} would miss {'this fault' if len(survivors) == 1 else f'these {len(survivors)} faults'}:"]
+        lines += _listing_lines(survivors)
     elif counts.live:
-        lines += ["", f"{whose} misses none of these"]
-    if doubtful := _of(judged, End.DOUBTFUL):
-        lines += ["", f"{len(doubtful)} doubtful: nobody has proved that they can be noticed", *_listed(doubtful)]
-    if equivalent := _of(judged, End.EQUIVALENT):
+        lines += ["", f"{owner} misses none of these"]
+    if doubtful := _with_end(judged, End.DOUBTFUL):
+        lines += ["", f"{len(doubtful)} doubtful: nobody has proved that they can be noticed", *_listing_lines(doubtful)]
+    if equivalent := _with_end(judged, End.EQUIVALENT):
         lines += ["", f"{len(equivalent)} equivalent: they compute what the kernel computes, and count for nothing"]
-        lines += _listed(equivalent[:MOST_EQUIVALENT])
+        lines += _listing_lines(equivalent[:MOST_EQUIVALENT])
         lines += [f"  and {len(equivalent) - MOST_EQUIVALENT} more"] if len(equivalent) > MOST_EQUIVALENT else []
-    if errors := _of(judged, End.ERROR):
-        lines += ["", f"{len(errors)} not judged, by an error of the harness or the machine", *_listed(errors)]
+    if errors := _with_end(judged, End.ERROR):
+        lines += ["", f"{len(errors)} not judged, by an error of the harness or the machine", *_listing_lines(errors)]
     if invalid := by_end[End.INVALID]:
         lines += ["", f"{invalid} invalid: the compiler refuses them"]
     return "\n".join(lines)
 
 
-def _of(judged: Iterable[Judged], end: End) -> list[Judged]:
+def _with_end(judged: Iterable[JudgedMutant], end: End) -> list[JudgedMutant]:
     return sorted((each for each in judged if each.result.end is end), key=lambda each: (each.mutant.file, each.mutant.line))
 
 
-def _listed(judged: Iterable[Judged]) -> Iterator[str]:
-    for each in judged:
-        mutant = each.mutant
+def _listing_lines(judged: Iterable[JudgedMutant]) -> Iterator[str]:
+    for entry in judged:
+        mutant = entry.mutant
         yield f"  {mutant.file}:{mutant.line}: {mutant.operator}"
         yield f"    - {mutant.before}"
         yield f"    + {mutant.after}"
-        if each.result.why:
-            yield f"    {each.result.why}"
+        if entry.result.why:
+            yield f"    {entry.result.why}"

@@ -21,13 +21,13 @@ from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.paths import shown
+from bitverdict.harness.model.paths import display_path
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision
-from bitverdict.harness.mutants.edited import contract_of, judging, launching, right_modules
+from bitverdict.harness.mutants.edited_modules import contract_of, judge_context, launch_context, right_modules
 from bitverdict.harness.mutants.front_end import FrontEnd, Lines, without_places
 from bitverdict.harness.mutants.kernels import Kernel
-from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
+from bitverdict.harness.mutants.launched_contract import LaunchedContract, ResultCache
 from bitverdict.harness.mutants.program.right_launches import words_of
 from bitverdict.harness.mutants.record import GeneratedMutant
 
@@ -49,7 +49,7 @@ class RightCase:
     words: Mapping[str, str]
     device: Lines
     host: Lines
-    whole: float
+    total_seconds: float
     launch: float
 
     @property
@@ -57,7 +57,7 @@ class RightCase:
         """Seconds that a mutant's compilation is reckoned to take."""
         return sum(map(len, set(self.programs))) / COMPILED_AT
 
-    def reaches(self, mutant: GeneratedMutant, entered: Lines) -> bool:
+    def reaches(self, mutant: GeneratedMutant, entered_lines: Lines) -> bool:
         """Whether the case compiles, or executes, the statement that `mutant` edits. What stands in a function that no case has
         entered (`entered`) may have been executed by an import: it is reached."""
         statement, function = (
@@ -68,14 +68,14 @@ class RightCase:
             case "triton" | "gluon":
                 return not statement.isdisjoint(self.device)
             case "":
-                return not statement.isdisjoint(self.host) or function.isdisjoint(entered)
+                return not statement.isdisjoint(self.host) or function.isdisjoint(entered_lines)
         return True
 
 
 class RightCases:
     """Of `kernel` on `target`, whose contract is `right`; `kept` holds what is expected, `front_end` what is compiled."""
 
-    def __init__(self, kernel: Kernel, right: Contract, target: Target, kept: Kept, front_end: FrontEnd) -> None:
+    def __init__(self, kernel: Kernel, right: Contract, target: Target, kept: ResultCache, front_end: FrontEnd) -> None:
         self.kernel, self.right, self.target, self.kept, self.front_end = kernel, right, target, kept, front_end
         self.entered: Lines = frozenset()
         """Every line of the host that some case executed."""
@@ -85,35 +85,39 @@ class RightCases:
     def __contains__(self, case: Case) -> bool:
         return case.key in self._known
 
-    def of(self, case: Case) -> RightCase:
+    def right_case(self, case: Case) -> RightCase:
         if case.key not in self._known:
-            self._known[case.key] = found = self._measured(case)
+            self._known[case.key] = found = self._measure(case)
             self.entered |= found.host
         return self._known[case.key]
 
-    def _measured(self, case: Case) -> RightCase:
+    def _measure(self, case: Case) -> RightCase:
         programs: list[str] = []
 
         def note(text: str) -> str:
             programs.append(text)
             return text
 
-        counting, contract, begun = EditedPrograms(lambda text: None), self.contract, time.process_time()
+        counter, contract, begun = EditedPrograms(lambda text: None), self.contract, time.process_time()
         self._traced.clear()
-        with self.front_end.recording(), launched_with(rewrite=note, edited=counting), judging(self.kernel, self.modules):
+        with (
+            self.front_end.record_compiles(),
+            launched_with(rewrite=note, edited_programs=counter),
+            judge_context(self.kernel, self.modules),
+        ):
             verdict = judge(case, self.target, contract, explained=False)
-        whole = time.process_time() - begun
+        total_seconds = time.process_time() - begun
         return RightCase(
             passes=verdict.decision is Decision.PASS,
             failure=f"{verdict.outcome}: {verdict.message}" if verdict.failed else "",
             programs=tuple(map(without_places, programs)),
             texts=tuple(programs),
-            negative=frozenset(name for names in counting.negative.values() for name in names),
-            operations=counting.operations,
+            negative=frozenset(name for names in counter.negative.values() for name in names),
+            operations=counter.operations,
             words=words_of(verdict),
-            device=_shown(self.front_end.lines[text] for text in programs if text in self.front_end.lines),
-            host=_shown([frozenset(self._traced)]),
-            whole=whole,
+            device=_shown_lines(self.front_end.lines[text] for text in programs if text in self.front_end.lines),
+            host=_shown_lines([frozenset(self._traced)]),
+            total_seconds=total_seconds,
             launch=sum(verdict.seconds.get(bucket, 0.0) for bucket in ("launch", "transfer")),
         )
 
@@ -129,7 +133,7 @@ class RightCases:
 
         @contextmanager
         def around() -> Iterator[None]:
-            with launching(self.kernel, self.modules), self._tracing(files):
+            with launch_context(self.kernel, self.modules), self._tracing(files):
                 yield
 
         return LaunchedContract(self.right, contract_of(self.kernel, self.modules), self.kept, around)
@@ -154,11 +158,11 @@ class RightCases:
             sys.settrace(before)
 
 
-def _shown(all_lines: Any) -> Lines:
+def _shown_lines(all_lines: Any) -> Lines:
     """The lines with their files as reports name them."""
     names: dict[str, str] = {}
     return frozenset(
-        (names.get(file) or names.setdefault(file, shown(Path(file).resolve())), line)
+        (names.get(file) or names.setdefault(file, display_path(Path(file).resolve())), line)
         for lines in all_lines
         for file, line in lines
     )

@@ -15,30 +15,30 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache, lru_cache
 
-from bitverdict.harness.emulator.compiler_process import CompilerProcess, NotAssembled, apart
+from bitverdict.harness.emulator.compiler_process import CompilerProcess, NotAssembled, in_compiler_process
 from bitverdict.harness.emulator.faults import EmulatedFault
 
-_LOADED = (".text", ".nv.constant", ".nv.global", ".nv.info", ".nv.shared", ".nv.local", ".rel")
+_LOADED_SECTIONS = (".text", ".nv.constant", ".nv.global", ".nv.info", ".nv.shared", ".nv.local", ".rel")
 """How the names of sections begin that decide what runs: code, constants, sizes, relocations."""
 _HEADER = struct.Struct("<40xQ10xHHH")  # of the file: place of the sections' headers, bytes of one, how many, which has the names
 _SECTION = struct.Struct("<II16xQQ")  # of a section: name, type, place in the file, bytes
 _NO_BYTES = 8  # SHT_NOBITS: a section that the file does not hold
 
 
-def same_machine_code(right: str, mutant: str, arch: str) -> bool:
+def same_machine_code(right_text: str, mutant: str, arch: str) -> bool:
     """Whether the tile programs `right` and `mutant` (texts) give the same machine code on `arch`, sums of products contracted or
     not. False where the compiler refuses one of them, or where it is no NVIDIA architecture."""
     found = re.fullmatch(r"sm_(\d+)", arch)
-    if found is None or _attributes(right) != _attributes(mutant):
+    if found is None or _attributes(right_text) != _attributes(mutant):
         return False
     try:
-        told = _process(os.getpid()).ask(__name__, "same_code", (right, mutant, int(found[1])), {})
+        told = _process(os.getpid()).ask(__name__, "same_code", (right_text, mutant, int(found[1])), {})
     except (EmulatedFault, NotAssembled, OSError, RuntimeError, ValueError, KeyError):
         return False
     return bool(told)
 
 
-@apart
+@in_compiler_process
 def same_code(right: str, mutant: str, capability: int) -> bool:
     """`same_machine_code` of programs that are compiled in this process. NotAssembled where the compiler refuses one."""
     for fused in (True, False):
@@ -80,7 +80,7 @@ def loaded_sections(binary: bytes) -> Iterator[tuple[str, bytes]]:
     told = sections[names][2]
     for name, kind, start, length in sections:
         text = binary[told + name : binary.index(b"\0", told + name)].decode()
-        if text.startswith(_LOADED) and "debug" not in text:
+        if text.startswith(_LOADED_SECTIONS) and "debug" not in text:
             yield text, str(length).encode() if kind == _NO_BYTES else binary[start : start + length]
 
 

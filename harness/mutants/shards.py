@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, append, read
+from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, append, read
 from bitverdict.harness.session.shard import Shard
 
 
@@ -20,8 +20,8 @@ class Campaign:
     address: str
     target: str
     mutants: int
-    judged: list[Judged]
-    missing: str
+    judged: list[JudgedMutant]
+    missing_text: str
 
 
 def begin_shard(path: Path, address: str, target: str, shard: Shard, whole: Sequence[GeneratedMutant]) -> None:
@@ -42,41 +42,41 @@ def merge(paths: Sequence[Path], into: Path) -> Campaign:
     if into.exists() and into in paths:
         raise UsageError(f"--into {into}: is one of the files that are merged; name another")
     told = {path: _campaign(path) for path in paths}
-    first = next(found for found in told.values() if found is not None)
-    judged: dict[str, Judged] = {}
-    seen: dict[int, int] = {}
-    for path, found in told.items():
-        if found is None or _asked(found) != _asked(first):
+    first_header = next(header for header in told.values() if header is not None)
+    judged: dict[str, JudgedMutant] = {}
+    counts_by_shard: dict[int, int] = {}
+    for path, header in told.items():
+        if header is None or _campaign_key(header) != _campaign_key(first_header):
             raise UsageError(f"merge {path}: has no share of the campaign of {paths[0]}; merge the shards of one campaign")
-        shard, share = Shard.called(found["shard"]), list(read(path))
-        seen[shard.number] = max(seen.get(shard.number, 0), len(share))
-        for each in share:
-            if each.mutant.id not in judged or judged[each.mutant.id].result.end is End.ERROR:
-                judged[each.mutant.id] = each
+        shard, share = Shard.parse_shard(header["shard"]), list(read(path))
+        counts_by_shard[shard.number] = max(counts_by_shard.get(shard.number, 0), len(share))
+        for entry in share:
+            if entry.mutant.id not in judged or judged[entry.mutant.id].result.end is End.ERROR:
+                judged[entry.mutant.id] = entry
     into.parent.mkdir(parents=True, exist_ok=True)
     into.unlink(missing_ok=True)
-    for each in judged.values():
-        append(into, each)
-    of = Shard.called(first["shard"]).of
-    absent = [f"{number}/{of}" for number in range(1, of + 1) if number not in seen]
-    whole = range(first["mutants"])
-    cut = [f"{number}/{of}" for number in sorted(seen) if seen[number] < len(Shard(number, of).share(whole))]
+    for entry in judged.values():
+        append(into, entry)
+    of = Shard.parse_shard(first_header["shard"]).shard_count
+    absent = [f"{number}/{of}" for number in range(1, of + 1) if number not in counts_by_shard]
+    whole = range(first_header["mutants"])
+    cut = [f"{number}/{of}" for number in sorted(counts_by_shard) if counts_by_shard[number] < len(Shard(number, of).share(whole))]
     said = [f"missing: {', '.join(absent)}"] if absent else []
     said += [f"not whole: {', '.join(cut)}"] if cut else []
     missing = f"shards {'; '.join(said)}" if said else ""
-    return Campaign(first["address"], first["target"], first["mutants"], list(judged.values()), missing)
+    return Campaign(first_header["address"], first_header["target"], first_header["mutants"], list(judged.values()), missing)
 
 
 def _campaign(path: Path) -> dict | None:
     """What the file at `path` says of its share: the last such line, which a resumed run wrote."""
-    found = None
+    header = None
     if path.is_file():
         with path.open(errors="replace") as lines:
             for line in lines:
                 if line.startswith('{"campaign"'):
-                    found = json.loads(line)["campaign"]
-    return found
+                    header = json.loads(line)["campaign"]
+    return header
 
 
-def _asked(found: dict) -> tuple:
-    return (found["address"], found["target"], found["mutants"], found["digest"], Shard.called(found["shard"]).of)
+def _campaign_key(found: dict) -> tuple:
+    return (found["address"], found["target"], found["mutants"], found["digest"], Shard.parse_shard(found["shard"]).shard_count)

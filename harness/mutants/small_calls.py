@@ -15,11 +15,11 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 
 SAME_CALLS = "equal words in all calls of a small domain"
-FIRST = 10  # sizes from 0, each
+FIRST_SIZES = 10  # sizes from 0, each
 BLOCKS = (16, 32, 64, 128)
 LARGEST = 2048  # of a block of a configuration, about which sizes are looked at
 TURNS = 6  # blocks in the longest loop
-TOGETHER = 3  # sizes that are changed together
+MAX_JOINT_SIZES = 3  # sizes that are changed together
 MOST_BASES = 2
 LEAST_CALLS = 12
 """Calls of the domain that come to a mutant's place: fewer show nothing."""
@@ -42,18 +42,18 @@ def bases(cases: Iterable[Case], cost: Callable[[Case], float]) -> list[Case]:
 def domain(contract: Contract, base: Case, regimes: Sequence[str], *, whole: bool = True) -> Iterator[Case]:
     """The calls about `base`, each once, its own contents in turn with `regimes`. Not `whole`: without sizes some blocks long, and
     about the smallest block alone."""
-    place, met = 0, {base.key}
+    place, seen_keys = 0, {base.key}
     for sizes in _sizes(contract, base, whole):
         case: Case | None = base
         for name, value in sizes:
-            case = _resized(contract, case, name, value) if case is not None else None
+            case = _resize(contract, case, name, value) if case is not None else None
         if case is None:
             continue
         case = replace(
             case, indices=(), regime=regimes[place % len(regimes)], data_seed=place, schedule=SCHEDULES[place % len(SCHEDULES)]
         )
-        if case.key not in met:
-            met.add(case.key)
+        if case.key not in seen_keys:
+            seen_keys.add(case.key)
             place += 1
             yield case
 
@@ -78,22 +78,22 @@ class InTime:
             yield case
 
 
-def _sizes(contract: Contract, base: Case, whole: bool) -> Iterator[tuple[tuple[str, int], ...]]:
-    names = [name for name in contract.sizes(base) if not any(part in name for part in _NO_SIZE)] or list(_listed(base))
+def _sizes(contract: Contract, base: Case, is_full: bool) -> Iterator[tuple[tuple[str, int], ...]]:
+    names = [name for name in contract.sizes(base) if not any(part in name for part in _NO_SIZE)] or list(_listed_sizes(base))
     blocks = _blocks(base)
-    values = set(range(FIRST if whole else 3))
-    about = sorted({*BLOCKS, *blocks}) if whole else sorted(blocks)[:1] or [BLOCKS[0]]
-    values |= {each + more for each in about for more in (-1, 0, 1)}
+    values = set(range(FIRST_SIZES if is_full else 3))
+    about = sorted({*BLOCKS, *blocks}) if is_full else sorted(blocks)[:1] or [BLOCKS[0]]
+    values |= {item + more for item in about for more in (-1, 0, 1)}
     if blocks:
-        values |= {min(blocks) * turns + more for turns in range(2, TURNS + 1 if whole else 4) for more in (0, 1)}
+        values |= {min(blocks) * turns + more for turns in range(2, TURNS + 1 if is_full else 4) for more in (0, 1)}
     for name in names:
         yield from (((name, value),) for value in sorted(values))
     step = min(blocks, default=BLOCKS[0])
-    together = product((1, step, step + 1), repeat=min(len(names), TOGETHER))
-    yield from (tuple(zip(names, each, strict=False)) for each in together)
+    together = product((1, step, step + 1), repeat=min(len(names), MAX_JOINT_SIZES))
+    yield from (tuple(zip(names, item, strict=False)) for item in together)
 
 
-def _listed(case: Case) -> Iterator[str]:
+def _listed_sizes(case: Case) -> Iterator[str]:
     """Names of the sizes of the first of several products, where the problem lists them: "sizes 0"."""
     for name, value in vars(case.problem).items() if is_dataclass(case.problem) else ():
         if isinstance(value, tuple) and value and isinstance(value[0], tuple) and all(type(each) is int for each in value[0]):
@@ -106,7 +106,7 @@ def _blocks(case: Case) -> list[int]:
     return [value for value in fields.values() if type(value) is int and BLOCKS[0] <= value <= LARGEST]
 
 
-def _resized(contract: Contract, case: Case, name: str, value: int) -> Case | None:
+def _resize(contract: Contract, case: Case, name: str, value: int) -> Case | None:
     listed, _, place = name.partition(" ")
     try:
         if place:
@@ -120,10 +120,10 @@ def _resized(contract: Contract, case: Case, name: str, value: int) -> Case | No
         return None
 
 
-def told(calls: int, required: int) -> str:
+def proof_text(calls: int, required: int) -> str:
     """The reason for a mutant that gave the words of the right kernel in so many calls of the domain, and in so many required
     cases; empty where the calls are too few."""
     return f"{SAME_CALLS}: {calls:,} calls and {required:,} required cases" if calls >= LEAST_CALLS else ""
 
 
-__all__ = ["MOST_SECONDS", "NO_CASE", "SAME_CALLS", "InTime", "TooLong", "bases", "domain", "told"]
+__all__ = ["MOST_SECONDS", "NO_CASE", "SAME_CALLS", "InTime", "TooLong", "bases", "domain", "proof_text"]

@@ -28,11 +28,11 @@ from bitverdict.harness.model.launcher_limits import is_far
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.mutants.clauses import clause_of
-from bitverdict.harness.mutants.edited import StaleMutant, contract_of, edited_module, judging, launching
-from bitverdict.harness.mutants.equivalence import all_equal
+from bitverdict.harness.mutants.edited_modules import StaleMutant, contract_of, edited_module, judge_context, launch_context
+from bitverdict.harness.mutants.equivalence import prove_all_equal
 from bitverdict.harness.mutants.front_end import FrontEnd, without_places
 from bitverdict.harness.mutants.kernels import Kernel
-from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
+from bitverdict.harness.mutants.launched_contract import LaunchedContract, ResultCache
 from bitverdict.harness.mutants.of_device import of_device_alone
 from bitverdict.harness.mutants.program.right_launches import words_of
 from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
@@ -42,15 +42,15 @@ from bitverdict.harness.mutants.same_calls_of_source import same_calls
 LONGER = 16  # times the operations of the right launches, or its seconds of a processor, after which a mutant does not end
 LEAST_OPERATIONS, LEAST_SECONDS = 20_000, 5.0  # that it has in any case
 LONGEST = 300  # characters of a text of a result
-UNTRIED = 0.1  # kills that each case is credited with: it decides an order alone, and no verdict
+CREDIT_KILLS = 0.1  # kills that each case is credited with: it decides an order alone, and no verdict
 NOT_COMPILED = ("front end", "verifier", "ptxas")
 """Layers that refuse a mutant before anything of it runs."""
 NO_INSTRUCTION = re.compile(r"\b(?:sm_\w+|cuda:\S+) \S+ has no .+ with scale .+; there are: ")
-UNREACHED = "no case reaches the edited statement"
-SAME = "equal tile programs in all {} cases that reach it"
+UNREACHED_TEXT = "no case reaches the edited statement"
+SAME_PROGRAMS = "equal tile programs in all {} cases that reach it"
 
 
-class _Same(BaseException):
+class _SamePrograms(BaseException):
     """Every tile program of the case is the right kernel's: the rest is as well."""
 
 
@@ -59,12 +59,12 @@ class _Overdue(BaseException):
 
 
 @dataclass
-class _Changed:
+class _ProgramChanges:
     """The tile programs that a mutant of device code was compiled to where they are not the right kernel's: (right, mutant)."""
 
     pairs: dict[tuple[str, str], None] = field(default_factory=dict)
     negative: set[str] = field(default_factory=set)
-    alike: bool = True
+    same_launches: bool = True
     """Whether each launch is one of the right kernel's, with the same arguments."""
     words: bool = True
     """Whether each result had the right kernel's very words."""
@@ -73,14 +73,16 @@ class _Changed:
 class SourceMutants:
     """The source mutants of one kernel on one target; what they share in a process."""
 
-    def __init__(self, kernel: Kernel, right: Contract, target: Target, kept: Kept, kills: Counter[str] | None = None) -> None:
-        self.kernel, self.right, self.target, self.kept = kernel, right, target, kept
+    def __init__(
+        self, kernel: Kernel, right_contract: Contract, target: Target, cache: ResultCache, kills: Counter[str] | None = None
+    ) -> None:
+        self.kernel, self.right, self.target, self.kept = kernel, right_contract, target, cache
         self.kills: Counter[str] = Counter() if kills is None else kills
         """Case, by its digest -> mutants that it failed, here or in another process."""
         self.let_live: Counter[str] = Counter()
         """The same -> mutants that it did not fail, here."""
         self.front_end = FrontEnd()
-        self.cases = RightCases(kernel, right, target, kept, self.front_end)
+        self.cases = RightCases(kernel, right_contract, target, cache, self.front_end)
 
     def judged(
         self, mutant: GeneratedMutant, cases: Sequence[Case], *, until_first: bool = True, proofs: bool = True
@@ -97,21 +99,21 @@ class SourceMutants:
             return self._result(mutant, End.ERROR, 0, str(error))
         except Exception as error:  # of the edited file, where it is imported
             return self._result(mutant, End.INVALID, 0, f"{type(error).__name__}: {error}")
-        contract = LaunchedContract(self.right, other, self.kept, lambda: launching(self.kernel, modules))
-        changed = _Changed(alike=of_device_alone(self.kernel, mutant))
+        contract = LaunchedContract(self.right, other, self.kept, lambda: launch_context(self.kernel, modules))
+        changes = _ProgramChanges(same_launches=of_device_alone(self.kernel, mutant))
         with TemporaryDirectory(prefix="bitverdict-mutant-") as directory:
 
             def verdict_on(case: Case, right: RightCase) -> Verdict | None:
-                with judging(self.kernel, modules):
-                    verdict = self._verdict(contract, case, right, directory, changed)
-                changed.words = changed.words and (verdict is None or words_of(verdict) == right.words)
+                with judge_context(self.kernel, modules):
+                    verdict = self._verdict(contract, case, right, directory, changes)
+                changes.words = changes.words and (verdict is None or words_of(verdict) == right.words)
                 return verdict
 
             result = self._by_cases(mutant, cases, verdict_on, until_first)
-            if proofs and result.end is End.SURVIVED and changed.alike and changed.pairs:
-                if why := all_equal(changed.pairs, self.target.arch, changed.negative):
+            if proofs and result.end is End.SURVIVAL and changes.same_launches and changes.pairs:
+                if why := prove_all_equal(changes.pairs, self.target.arch, changes.negative):
                     return replace(result, end=End.EQUIVALENT, why=why)
-            if proofs and result.end is End.SURVIVED and not result.why and changed.words:
+            if proofs and result.end is End.SURVIVAL and not result.why and changes.words:
                 if why := same_calls(self, mutant, cases, verdict_on):
                     return replace(result, end=End.EQUIVALENT, why=why)
         return result
@@ -123,95 +125,99 @@ class SourceMutants:
         verdict_on: Callable[[Case, RightCase], Verdict | None],
         until_first: bool,
     ) -> MutantResult:
-        killed: MutantResult | None = None
+        kill_result: MutantResult | None = None
         left_open: list[str] = []
-        number = same = passed = 0
-        for case, right in self.chosen(mutant, cases):
+        number = same_count = pass_count = 0
+        for case, right in self.choose_cases(mutant, cases):
             number += 1
             verdict = verdict_on(case, right)
             (self.kills if verdict is not None and verdict.failed else self.let_live)[digest_of(case)] += 1
             if verdict is None:
-                same, passed = same + 1, passed + 1
+                same_count, pass_count = same_count + 1, pass_count + 1
             elif verdict.failed:
                 layer = verdict.details.get("layer", "")
-                if layer in NOT_COMPILED and not passed and self.right.expected_outcome(case, self.target).result:
+                if layer in NOT_COMPILED and not pass_count and self.right.expected_outcome(case, self.target).result:
                     return self._result(mutant, End.INVALID, number, f"refused by the {layer}: {verdict.message}")
-                if killed is None:
-                    killed = self._killed(mutant, case, verdict)
+                if kill_result is None:
+                    kill_result = self._kill_result(mutant, case, verdict)
                 else:
-                    killed = killed.and_by(case)
+                    kill_result = kill_result.with_killer(case)
                 if until_first:
                     break
             elif verdict.decision is Decision.ERROR:
                 end = End.INVALID if no_instruction(verdict.message) else End.ERROR
                 return self._result(mutant, end, number, verdict.message)
             elif verdict.decision is Decision.PASS:
-                passed += 1
+                pass_count += 1
             else:
                 left_open.append(f"{verdict.decision}: {verdict.message}")
-        if killed is not None:
-            return replace(killed, cases_run=number)
-        if number and same == number:  # another configuration may have another layout: of that nothing is proved
-            end = End.SURVIVED if mutant.edit["device"] == "constexpr" else End.EQUIVALENT
-            return self._result(mutant, end, number, SAME.format(number))
-        why = f"{len(left_open)} of {number} cases decide nothing: {left_open[0]}" if left_open else "" if number else UNREACHED
-        return self._result(mutant, End.SURVIVED, number, why)
+        if kill_result is not None:
+            return replace(kill_result, cases_run=number)
+        if number and same_count == number:  # another configuration may have another layout: of that nothing is proved
+            end = End.SURVIVAL if mutant.edit["device"] == "constexpr" else End.EQUIVALENT
+            return self._result(mutant, end, number, SAME_PROGRAMS.format(number))
+        why = (
+            f"{len(left_open)} of {number} cases decide nothing: {left_open[0]}" if left_open else "" if number else UNREACHED_TEXT
+        )
+        return self._result(mutant, End.SURVIVAL, number, why)
 
-    def chosen(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> Iterator[tuple[Case, RightCase]]:
+    def choose_cases(self, mutant: GeneratedMutant, cases: Sequence[Case]) -> Iterator[tuple[Case, RightCase]]:
         """Those of `cases` that the right kernel passes and that reach the edit, each when it is to be judged."""
         worth = {case.key: self._share_killed(mutant, case) for case in cases}
-        compiled: set[tuple[str, ...]] = set()
-        known = [case for case in cases if case in self.cases]
-        asked = [case for case in cases if case not in self.cases]
+        compiled_programs: set[tuple[str, ...]] = set()
+        known_cases = [case for case in cases if case in self.cases]
+        new_cases = [case for case in cases if case not in self.cases]
 
         def cost(right: RightCase) -> float:
-            return right.launch + (0.0 if right.programs in compiled else right.compilation) + 1e-3
+            return right.launch + (0.0 if right.programs in compiled_programs else right.compilation) + 1e-3
 
-        while known or asked:
-            if known:
-                case = max(known, key=lambda each: worth[each.key] / cost(self.cases.of(each)))
-                known.remove(case)
+        while known_cases or new_cases:
+            if known_cases:
+                case = max(known_cases, key=lambda each: worth[each.key] / cost(self.cases.right_case(each)))
+                known_cases.remove(case)
             else:
-                case = asked.pop(0)
-            right = self.cases.of(case)
+                case = new_cases.pop(0)
+            right = self.cases.right_case(case)
             if right.passes and right.reaches(mutant, self.cases.entered):
-                compiled.add(right.programs)
+                compiled_programs.add(right.programs)
                 yield case, right
 
     def _share_killed(self, mutant: GeneratedMutant, case: Case) -> float:
         """The share of its mutants that `case` killed. A case that has judged none is credited with a part of a kill. A far one is
         credited with a whole where `mutant` changes a cast: many are there for offsets past 2^31 alone."""
         name = digest_of(case)
-        credit = 1.0 if mutant.family == "cast" and is_far(case.problem) else UNTRIED
+        credit = 1.0 if mutant.family == "cast" and is_far(case.problem) else CREDIT_KILLS
         return (self.kills[name] + credit) / (self.kills[name] + self.let_live[name] + 1)
 
-    def _verdict(self, contract: Contract, case: Case, right: RightCase, directory: str, changed: _Changed) -> Verdict | None:
+    def _verdict(
+        self, contract: Contract, case: Case, right_case: RightCase, directory: str, changes: _ProgramChanges
+    ) -> Verdict | None:
         """The verdict on `case`; None where all its tile programs are the right kernel's."""
-        came: list[bool] = []
-        changed.negative |= right.negative
+        matches: list[bool] = []
+        changes.negative |= right_case.negative
 
         def watch(text: str) -> str:
-            place = len(came)
-            came.append(place < len(right.programs) and without_places(text) == right.programs[place])
-            if changed.alike and len(came) == len(right.programs) and all(came):
-                raise _Same
-            if place >= len(right.programs):
-                changed.alike = False
-            elif not came[-1]:
-                changed.pairs[right.texts[place], text] = None
+            place = len(matches)
+            matches.append(place < len(right_case.programs) and without_places(text) == right_case.programs[place])
+            if changes.same_launches and len(matches) == len(right_case.programs) and all(matches):
+                raise _SamePrograms
+            if place >= len(right_case.programs):
+                changes.same_launches = False
+            elif not matches[-1]:
+                changes.pairs[right_case.texts[place], text] = None
             return text
 
-        steps = max(LONGER * right.operations, LEAST_OPERATIONS)
-        seconds = max(LONGER * right.whole, LEAST_SECONDS)
+        steps = max(LONGER * right_case.operations, LEAST_OPERATIONS)
+        seconds = max(LONGER * right_case.total_seconds, LEAST_SECONDS)
         try:
             with (
-                self.front_end.reusing(),
+                self.front_end.reuse_compiles(),
                 _compiled_in(directory),
                 launched_with(rewrite=watch, step_limit=steps),
-                _at_most(seconds),
+                _time_limit(seconds),
             ):
                 return judge(case, self.target, contract, explained=False)
-        except _Same:
+        except _SamePrograms:
             return None
         except _Overdue:
             message = f"the case took more than {seconds:.3g} s of a processor, {LONGER} times as long as the right kernel"
@@ -219,16 +225,16 @@ class SourceMutants:
 
     def verdict(self, contract: Contract, case: Case, right: RightCase) -> Verdict:
         """The verdict on `case`, launched by `contract` whatever its tile programs are."""
-        with self.front_end.reusing(), launched_with(step_limit=max(LONGER * right.operations, LEAST_OPERATIONS)):
+        with self.front_end.reuse_compiles(), launched_with(step_limit=max(LONGER * right.operations, LEAST_OPERATIONS)):
             return judge(case, self.target, contract, explained=False)
 
     def _result(self, mutant: GeneratedMutant, end: End, cases_run: int, why: str) -> MutantResult:
         return MutantResult(mutant=mutant.id, end=end, why=why[:LONGEST], target=self.target.name, cases_run=cases_run)
 
-    def _killed(self, mutant: GeneratedMutant, case: Case, verdict: Verdict) -> MutantResult:
+    def _kill_result(self, mutant: GeneratedMutant, case: Case, verdict: Verdict) -> MutantResult:
         return MutantResult(
             mutant=mutant.id,
-            end=End.KILLED,
+            end=End.KILL,
             killed_by=digest_of(case),
             target=self.target.name,
             clause=clause_of(verdict, self.right.expected_outcome(case, self.target)),
@@ -246,7 +252,7 @@ def no_instruction(said: str) -> bool:
 @contextmanager
 def _compiled_in(directory: str) -> Iterator[None]:
     """What is compiled inside is kept in `directory` alone, and what is translated nowhere: nobody else asks for it."""
-    own = {"TRITON_CACHE_DIR": directory, disk_store.VARIABLE: disk_store.OFF}
+    own = {"TRITON_CACHE_DIR": directory, disk_store.VARIABLE: disk_store.OFF_VALUE}
     before = {name: os.environ.get(name) for name in own}
     os.environ.update(own)
     try:
@@ -257,7 +263,7 @@ def _compiled_in(directory: str) -> Iterator[None]:
 
 
 @contextmanager
-def _at_most(seconds: float) -> Iterator[None]:
+def _time_limit(seconds: float) -> Iterator[None]:
     """Raise `_Overdue` inside after so many seconds of the processor; outside a process's main thread nothing is raised."""
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -275,4 +281,4 @@ def _at_most(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGPROF, before)
 
 
-__all__ = ["LONGER", "SAME", "UNREACHED", "SourceMutants", "no_instruction"]
+__all__ = ["LONGER", "SAME_PROGRAMS", "UNREACHED_TEXT", "SourceMutants", "no_instruction"]

@@ -11,7 +11,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.report import required_lists
-from bitverdict.harness.report.own_sources import packed
+from bitverdict.harness.report.own_sources import pack_sources
 from bitverdict.harness.report.pack import VERSION, Pack, clause_of, clauses, expected_of
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
@@ -22,12 +22,12 @@ from bitverdict.harness.session.reproducers import versions
 KNOWN_FIELDS = {"target", "case", "outcome", "owner", "issue"}
 
 
-def certified(sources: Sequence[CaseSource], judges: Judges, known: Sequence[Mapping[str, str]] = ()) -> Pack:
+def certify_sources(sources: Sequence[CaseSource], judges: Judges, known_failures: Sequence[Mapping[str, str]] = ()) -> Pack:
     """The pack of `sources`, which are of one kernel on several targets. `known`: failures with owner and issue.
 
     UsageError where a known failure lacks a field.
     """
-    check_known(known)
+    check_known(known_failures)
     records: list[dict[str, Any]] = []
     for asked in sources:
         contract, seen = asked.contract, make_first_launch(asked, judges)
@@ -51,23 +51,23 @@ def certified(sources: Sequence[CaseSource], judges: Judges, known: Sequence[Map
                     "recorded": {name: value for name, value in verdict.recorded.items() if name != "digests"},
                 }
             )
-    first = sources[0]
+    first_source = sources[0]
     about: dict[str, Any] = {
         "version": VERSION,
         "required list": (required_lists.versions() or ["none"])[-1],
-        "contract": first.address,
-        "launcher": first.launcher,
-        "name": first.name,
+        "contract": first_source.address,
+        "launcher": first_source.launcher,
+        "name": first_source.name,
         "targets": [asdict(source.target) for source in sources],
         "versions": versions(),
         "clauses": clauses(records),
-        "known": [dict(each) for each in known],
+        "known": [dict(each) for each in known_failures],
         "counts": counts(records),
     }
-    return Pack(about, records, shipped(sources[0]) | packed(about, records))
+    return Pack(about, records, shipped_sources(sources[0]) | pack_sources(about, records))
 
 
-def shipped(source: CaseSource) -> dict[str, str]:
+def shipped_sources(source: CaseSource) -> dict[str, str]:
     """The text of a shipped kernel by its name in the checkout; nothing of a launcher of one's own."""
     own = KERNELS / f"{source.address}.py"
     return {f"kernels/{own.name}": own.read_text()} if not source.launcher and own.is_file() else {}
@@ -90,22 +90,26 @@ def check_known(known: Sequence[Mapping[str, str]]) -> None:
 
 def open_points(pack: Pack) -> list[str]:
     """What keeps a pack from certifying, a sentence each: failures that nobody owns, and known ones that pass."""
-    known = {(each["target"], each["case"]): each for each in pack.about["known"]}
-    seen, said = set(), []
+    known_failures = {(each["target"], each["case"]): each for each in pack.about["known"]}
+    seen_keys, points = set(), []
     for record in pack.cases:
         key = record["target"], record["line"]
-        own = known.get(key)
-        seen.add(key)
+        own = known_failures.get(key)
+        seen_keys.add(key)
         where = f"{record['line']} on {record['target']}"
         if own is not None and record["decision"] == Decision.PASS:
-            said.append(f"UNEXPECTED PASS: {where} is a known failure of {own['owner']} ({own['issue']}); take it off the list")
+            points.append(f"UNEXPECTED PASS: {where} is a known failure of {own['owner']} ({own['issue']}); take it off the list")
         elif own is not None and record["outcome"] != own["outcome"]:
-            said.append(f"{where}: {record['outcome']}, and {own['outcome']} is what {own['issue']} knows")
+            points.append(f"{where}: {record['outcome']}, and {own['outcome']} is what {own['issue']} knows")
         elif own is None and record["decision"] != Decision.PASS:
             told = f": {record['message']}" if record["message"] else ""
-            said.append(f"{where}: {record['decision']}: {record['outcome']}, and nobody owns it{told}")
-    said += [f"known failure {line} on {name}: no required case of that name" for name, line in known if (name, line) not in seen]
-    return said
+            points.append(f"{where}: {record['decision']}: {record['outcome']}, and nobody owns it{told}")
+    points += [
+        f"known failure {line} on {name}: no required case of that name"
+        for name, line in known_failures
+        if (name, line) not in seen_keys
+    ]
+    return points
 
 
 def target_of(record: Mapping[str, Any]) -> Target:

@@ -23,14 +23,14 @@ from bitverdict.harness.session import tables
 from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.failure_report import TOLD_ELSEWHERE, cells
+from bitverdict.harness.session.failure_report import DETAILS_ELSEWHERE, cells
 from bitverdict.harness.session.reproducers import versions
 from bitverdict.harness.session.tally import Tally
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import task_result_of
 
 MOST_EXAMINED = 12  # failing cases of a run that are launched again for pictures
-NOT_A_CASE = TOLD_ELSEWHERE | {"timeline", "in flight", "text"}
+NOT_A_CASE = DETAILS_ELSEWHERE | {"timeline", "in flight", "text"}
 
 
 def header(command: list[str] | None = None) -> dict[str, Any]:
@@ -48,38 +48,38 @@ def header(command: list[str] | None = None) -> dict[str, Any]:
     }
 
 
-def of_run(tally: Tally, bugs: Iterable[Bug], pool: WorkerPool | None, *, near: Path | None = None) -> dict[str, Any]:
+def of_run(tally: Tally, bugs: Iterable[Bug], pool: WorkerPool | None, *, base_path: Path | None = None) -> dict[str, Any]:
     """The rows, failures and remarks of a run. `pool` launches its first failing cases again; None: there are no pictures."""
     rows = [
         {
             **row.facts,
             **{str(decision): row.decisions[decision] for decision in Decision},
             "basis": ", ".join(f"{name} {count}" for name, count in row.basis.most_common()),
-            "cover": [tally.covered[row.contract, row.target], tally.asked.get((row.contract, row.target), 0)],
+            "cover": [tally.decided_counts[row.contract, row.target], tally.required_counts.get((row.contract, row.target), 0)],
         }
         for row in sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype))
     ]
     failures: list[dict[str, Any]] = []
     for bug in bugs:
-        notes = [f"{bug.seen} cases show it", *bug.notes] if bug.seen > 1 else list(bug.notes)
+        notes = [f"{bug.case_count} cases show it", *bug.notes] if bug.case_count > 1 else list(bug.notes)
         asked = pool if len(failures) < MOST_EXAMINED else None
         failures.append(
-            failure(bug.source.name, bug.source.target, bug.case, bug.verdict, notes, bug.replay_line(near=near), asked)
+            failure(bug.source.name, bug.source.target, bug.case, bug.verdict, notes, bug.replay_line(directory=base_path), asked)
         )
-    left_out = [f"{name}: {said}" for name, each in tally.scope.narrowed.items() for said in each] + tally.completeness.lines()
+    gaps = [f"{name}: {said}" for name, each in tally.scope.limits.items() for said in each] + tally.completeness.lines()
     sizes = [
         {"contract": name, "sizes": ", ".join(f"{axis} = {size:,}" for axis, size in most.items())}
         for name, most in tally.scope.largest.items()
         if most
     ]
-    configurations = tally.scope.lines()[bool(sizes) : len(tally.scope.lines()) - sum(map(len, tally.scope.narrowed.values()))]
+    configurations = tally.scope.lines()[bool(sizes) : len(tally.scope.lines()) - sum(map(len, tally.scope.limits.values()))]
     return {
         "rows": rows,
         "failures": failures,
-        "left_out": left_out,
+        "left_out": gaps,
         "sizes": sizes,
         "configurations": configurations,
-        "remarks": [*tables.not_run_lines(tally), *tally.told_apart.lines()],
+        "remarks": [*tables.not_run_lines(tally), *tally.discrimination.lines()],
         "sentences": [tally.sentence()],
         "status": tally.status(),
     }
@@ -96,18 +96,18 @@ def of_replay(where: Target, case: Case, verdict: Verdict, notes: list[str], lin
     return told
 
 
-def merged(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def merge_runs(parts: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Several runs as one: rows and failures of all, the worst status."""
-    found: dict[str, Any] = {
+    merged_run: dict[str, Any] = {
         name: [] for name in ("rows", "failures", "left_out", "sizes", "configurations", "remarks", "sentences")
     }
     status = 0
     for part in parts:
-        for name, kept in found.items():
+        for name, kept in merged_run.items():
             kept += [each for each in part[name] if name == "rows" or each not in kept]
         status = max(status, part["status"])
-    found["rows"].sort(key=lambda row: (row["contract"], row["target"], row["dtype"]))
-    return {"status": status} | found
+    merged_run["rows"].sort(key=lambda row: (row["contract"], row["target"], row["dtype"]))
+    return {"status": status} | merged_run
 
 
 def failure(
@@ -115,29 +115,29 @@ def failure(
 ) -> dict[str, Any]:
     """One failure with its pictures. What cannot be launched again says so, and is told by its verdict alone."""
     details = verdict.details
-    found, why = _examined(case, where, verdict, pool)
+    examination, why = _examine_failure(case, where, verdict, pool)
     marks: dict[str, str] = {}
     if verdict.location:
         marks[verdict.location] = f"{verdict.outcome}: here"
     if details.get("other location"):
         marks.setdefault(details["other location"], "the other access")
-    if found.get("stored_at"):
-        marks.setdefault(found["stored_at"], "the first wrong word is stored here")
+    if examination.get("stored_at"):
+        marks.setdefault(examination["stored_at"], "the first wrong word is stored here")
     if not marks:
-        kernels = [each.get("kernel", "") for each in verdict.recorded.get("launches", ())] or found.get("launches", [])
+        kernels = [each.get("kernel", "") for each in verdict.recorded.get("launches", ())] or examination.get("launches", [])
         marks = {at: "the kernel under test" for each in dict.fromkeys(kernels) if (at := definition_of(each, case))}
-    event = found.get("timeline", {})
+    event = examination.get("timeline", {})
     pictures = [
         {"kind": kind, "name": output["name"], "svg": svg}
-        for output in found.get("outputs", ())
+        for output in examination.get("outputs", ())
         if output["wrong"]
         for kind, svg in (
-            ("tiles", tile_map(output, found["writers"])),
+            ("tiles", tile_map(output, examination["writers"])),
             ("errors", histogram(output) if output["errors"] else ""),
         )
         if svg
     ]
-    if svg := timeline(event, found.get("outcome", ""), verdict.location):
+    if svg := timeline(event, examination.get("outcome", ""), verdict.location):
         pictures.append({"kind": "timeline", "name": "", "svg": svg})
     elif not why:
         why = "no asynchronous operation and no barrier: the program has no ring buffer"
@@ -160,13 +160,13 @@ def failure(
         "replay": replay,
         "source": [] if not marks else listing(marks, case),
         "pictures": pictures,
-        "examined": f"launched again on {found['target']} for the pictures" if found else "",
+        "examined": f"launched again on {examination['target']} for the pictures" if examination else "",
         "not_examined": why,
         "program": f"{event['kernel']}, program {tuple(event['program'])}" if event else "",
     }
 
 
-def _examined(case: Case, where: Target, verdict: Verdict, pool: WorkerPool | None) -> tuple[dict[str, Any], str]:
+def _examine_failure(case: Case, where: Target, verdict: Verdict, pool: WorkerPool | None) -> tuple[dict[str, Any], str]:
     """What a launch with a recorder shows, and why there is none."""
     if pool is None:
         return {}, "the run has more failures than are launched again for pictures"

@@ -13,7 +13,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.recorder import Recorder
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.compare import held
+from bitverdict.harness.judge.compare import compare_words
 from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.diagnose import ulp_distance, values
 from bitverdict.harness.judge.instrumentation import own_instrumentation
@@ -22,7 +22,7 @@ from bitverdict.harness.judge.launchers import launcher_of
 from bitverdict.harness.judge.real_values import mathematics
 from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.contract import Contract, ExpectedOutput, Undecided, case_from_record
+from bitverdict.harness.model.contract import Contract, ExpectedOutput, UndecidedCase, case_from_record
 from bitverdict.harness.model.paths import relative
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
@@ -35,10 +35,10 @@ SECONDS = 90.0
 
 def task_of(case: Case) -> Task:
     """What a worker is asked for the pictures of `case`."""
-    return Task(function=f"{__name__}:examined", contract=case.contract, given={"case": case.to_json()}, timeout=SECONDS)
+    return Task(function=f"{__name__}:examine_task", contract=case.contract, given={"case": case.to_json()}, timeout=SECONDS)
 
 
-def examined(target: Target, given: Mapping[str, Any]) -> Verdict:
+def examine_task(target: Target, given: Mapping[str, Any]) -> Verdict:
     """The task: what `examine` found, as what was measured."""
     add_search_path(given["case"].get("search_path", ()))
     contract = resolve(given["case"]["contract"])
@@ -46,7 +46,7 @@ def examined(target: Target, given: Mapping[str, Any]) -> Verdict:
     return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: found})
 
 
-class _Watched:
+class _WriterContract:
     """A contract that keeps, beside each output of a launch, which program stored its elements."""
 
     def __init__(self, contract: Contract, recorder: Recorder) -> None:
@@ -70,30 +70,37 @@ def examine(case: Case, target: Target, contract: Contract) -> dict[str, Any]:
     That program is the one at fault, or the one that stored the first wrong word. Of a case of several calls the first is launched.
     """
     case, recorder = replace(case, calls=1), Recorder()
-    watched: Any = _Watched(contract, recorder)
+    writer_contract: Any = _WriterContract(contract, recorder)
     with own_instrumentation(case.launcher or case.contract), launched_with(recorder=recorder):
         operands = {operand.name: operand for operand in contract.operands(case)}
-        seen = launch(case, target, watched, launcher_of(case, target), operands, Clock())
+        launch_result = launch(case, target, writer_contract, launcher_of(case, target), operands, Clock())
     outputs: list[dict] = []
-    if seen.outcome is None:
+    if launch_result.outcome is None:
         try:
-            expected = contract.expected(case, target, operands, seen.recorded)
-        except Undecided:
+            expected = contract.expected(case, target, operands, launch_result.launch_record)
+        except UndecidedCase:
             expected = []
-        named = [each for each in expected if each.name in seen.outputs]
+        named = [item for item in expected if item.name in launch_result.outputs]
         outputs = [
             told
-            for each in named
-            if (told := output_told(each, seen.outputs[each.name], seen.real_values.get(each.name), watched.writers[each.name]))
+            for item in named
+            if (
+                told := output_told(
+                    item,
+                    launch_result.outputs[item.name],
+                    launch_result.real_values.get(item.name),
+                    writer_contract.writers[item.name],
+                )
+            )
         ]
-    wrote = next((number for each in outputs if (number := each["first_writer"])), 0)
-    key = recorder.writers[wrote - 1] if wrote else recorder.last
-    timeline = recorder.told(key if key in recorder.events else recorder.last)
+    wrote = next((number for item in outputs if (number := item["first_writer"])), 0)
+    key = recorder.writers[wrote - 1] if wrote else recorder.last_program
+    timeline = recorder.to_json(key if key in recorder.events else recorder.last_program)
     for event in timeline.get("events", ()):
         event["line"] = relative(event["line"])
     return {
         "target": target.name,
-        "outcome": str(seen.outcome or ""),
+        "outcome": str(launch_result.outcome or ""),
         "outputs": outputs,
         "writers": [[launched, list(program)] for launched, program in recorder.writers],
         "launches": recorder.launches,
@@ -102,26 +109,26 @@ def examine(case: Case, target: Target, contract: Contract) -> dict[str, Any]:
     }
 
 
-def output_told(expected: ExpectedOutput, got: np.ndarray, real: Any, writers: np.ndarray) -> dict[str, Any] | None:
+def output_told(expected: ExpectedOutput, words: np.ndarray, real: Any, writers: np.ndarray) -> dict[str, Any] | None:
     """The map and the histogram of one output as JSON; None where its shape or its words are none that can be compared."""
-    if tuple(got.shape) != tuple(expected.shape) or not got.size or writers.shape != got.shape:
+    if tuple(words.shape) != tuple(expected.shape) or not words.size or writers.shape != words.shape:
         return None
-    differs = held(expected, got)[0]
+    differs = compare_words(expected, words)[0]
     found = mathematics(expected, real)
-    if found is not None and found.wrong.any():
-        differs = found.wrong
+    if found is not None and found.wrong_elements.any():
+        differs = found.wrong_elements
     flat = differs.reshape(-1)
-    first = int(flat.argmax()) if flat.any() else 0
+    first_word = int(flat.argmax()) if flat.any() else 0
     return {
         "name": expected.name,
         "format": expected.format,
-        "shape": list(got.shape),
+        "shape": list(words.shape),
         "wrong": int(differs.sum()),
         "of": int(differs.size),
-        "first_writer": int(writers.reshape(-1)[first]) if flat.any() else 0,
+        "first_writer": int(writers.reshape(-1)[first_word]) if flat.any() else 0,
         "tile": list(expected.tile) if expected.tile else None,
         "map": tile_map(differs, writers, expected.tile),
-        "errors": errors(expected, got, differs),
+        "errors": errors(expected, words, differs),
     }
 
 
@@ -129,17 +136,17 @@ def tile_map(differs: np.ndarray, writers: np.ndarray, tile: tuple[int, int] | N
     """Cells of an output, seen as rows of its last axis: of each how many words, how many wrong, and who stored the first wrong
     one, or the first one."""
     columns = differs.shape[-1] if differs.ndim else 1
-    wrong, by = differs.reshape(-1, columns), writers.reshape(-1, columns)
-    height, width = (_step(wrong.shape[axis], most, (tile or (1, 1))[axis]) for axis, most in ((0, ROWS), (1, COLUMNS)))
+    wrong_rows, writer_rows = differs.reshape(-1, columns), writers.reshape(-1, columns)
+    height, width = (_step(wrong_rows.shape[axis], most, (tile or (1, 1))[axis]) for axis, most in ((0, ROWS), (1, COLUMNS)))
     cells = []
-    for top in range(0, wrong.shape[0], height):
+    for top in range(0, wrong_rows.shape[0], height):
         row = []
         for left in range(0, columns, width):
-            here = wrong[top : top + height, left : left + width].reshape(-1)
-            stored = by[top : top + height, left : left + width].reshape(-1)
+            here = wrong_rows[top : top + height, left : left + width].reshape(-1)
+            stored = writer_rows[top : top + height, left : left + width].reshape(-1)
             row.append([int(here.size), int(here.sum()), int(stored[int(here.argmax()) if here.any() else 0])])
         cells.append(row)
-    return {"cell": [height, width], "shape": list(wrong.shape), "cells": cells}
+    return {"cell": [height, width], "shape": list(wrong_rows.shape), "cells": cells}
 
 
 def _step(size: int, most: int, tile: int) -> int:
@@ -152,7 +159,7 @@ def _step(size: int, most: int, tile: int) -> int:
     return step
 
 
-def errors(expected: ExpectedOutput, got: np.ndarray, differs: np.ndarray) -> dict[str, Any]:
+def errors(expected: ExpectedOutput, words: np.ndarray, differs: np.ndarray) -> dict[str, Any]:
     """A histogram by powers of two: of |got - value| / bound where there is a bound, else of the distance in ulp.
 
     `counts` has for each bin of `BINS` how many words pass and how many are wrong; `zero` those without an error, `unplaced` those
@@ -160,10 +167,10 @@ def errors(expected: ExpectedOutput, got: np.ndarray, differs: np.ndarray) -> di
     """
     with np.errstate(all="ignore"):
         if expected.value is not None and expected.bound is not None:
-            unit, distance = "bound", np.abs(values(expected.format, got) - expected.value)
+            unit, distance = "bound", np.abs(values(expected.format, words) - expected.value)
             share = np.where(distance == 0, 0.0, distance / np.where(expected.bound == 0, np.finfo(float).tiny, expected.bound))
         elif expected.words is not None:
-            unit, share = "ulp", ulp_distance(expected.format, got, expected.words.view(got.dtype)).astype(np.float64)
+            unit, share = "ulp", ulp_distance(expected.format, words, expected.words.view(words.dtype)).astype(np.float64)
         else:
             return {}
         placed = np.isfinite(share) & (share > 0)

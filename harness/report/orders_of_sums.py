@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.checks.sums.recovered import Recovered, recovered
+from bitverdict.harness.checks.sums.order_recovery import RecoveredOrders, recover_orders
 from bitverdict.harness.checks.sums.words import same_launch
 from bitverdict.harness.judge.launchers import launcher_of_case
 from bitverdict.harness.model.addresses import add_search_path, resolve
@@ -22,7 +22,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session.case_line import describe
 from bitverdict.reference.sums.arithmetic import operators_named
-from bitverdict.reference.sums.description import brackets, told
+from bitverdict.reference.sums.description import brackets, describe_tree
 
 VERSION = 1
 
@@ -33,7 +33,7 @@ class Row:
 
     case: Case
     target: Target
-    found: Recovered
+    recovery: RecoveredOrders
 
     @property
     def key(self) -> str:
@@ -47,59 +47,60 @@ class Row:
     @property
     def record(self) -> dict[str, Any]:
         """JSON values: what was recovered, or why nothing was."""
-        if not self.found.outputs:
-            return {"case": describe(self.case), "timing": self.found.timing, "why": self.found.why}
+        if not self.recovery.outputs:
+            return {"case": describe(self.case), "timing": self.recovery.timing, "why": self.recovery.why}
         return {
             "case": describe(self.case),
             "outputs": {
                 each.name: {
                     "orders": [
                         {
-                            "tree": order.tree.nested(),
+                            "tree": order.tree.to_lists(),
                             "operators": [operator.name for operator in order.operators],
-                            "fused": sorted(order.fused),
+                            "fused": sorted(order.fused_leaves),
                         }
                         for order in each.orders
                     ],
                     "members": each.members.reshape(-1).tolist(),
                 }
-                for each in self.found.outputs
+                for each in self.recovery.outputs
             },
         }
 
     def lines(self, *, tree: bool = True) -> Iterator[str]:
         """What a person reads."""
         yield f"{self.target.name}  {describe(self.case)}"
-        if self.found.timing:
-            yield f"  order: depends on timing, so a bound is all that can be expected: {self.found.timing}"
+        if self.recovery.timing:
+            yield f"  order: depends on timing, so a bound is all that can be expected: {self.recovery.timing}"
             return
-        if self.found.why:
-            yield f"  order: not recovered, so the bound is kept: {self.found.why}"
+        if self.recovery.why:
+            yield f"  order: not recovered, so the bound is kept: {self.recovery.why}"
             return
-        for each in self.found.outputs:
-            counts = [int((each.members == place).sum()) for place in range(len(each.orders))]
-            several = f"{len(each.orders)} orders in " if len(each.orders) > 1 else ""
-            yield f"  {each.name}: {several}{each.members.size:,} sums ({each.format})"
-            for place, order in enumerate(each.orders[:6]):
-                of = f"{counts[place]:,} of them, first at {_first(each.members, place)}: " if several else ""
-                yield f"    {of}{told(order.tree)}"
+        for output in self.recovery.outputs:
+            counts = [int((output.members == place).sum()) for place in range(len(output.orders))]
+            several = f"{len(output.orders)} orders in " if len(output.orders) > 1 else ""
+            yield f"  {output.name}: {several}{output.members.size:,} sums ({output.format})"
+            for place, order in enumerate(output.orders[:6]):
+                of = f"{counts[place]:,} of them, first at {_first_place(output.members, place)}: " if several else ""
+                yield f"    {of}{describe_tree(order.tree)}"
                 for name in operators_named(order):
                     yield f"      a node: {name}"
-                if order.fused:
-                    few = f"{len(order.fused)} of {len(order.tree.terms)}"
+                if order.fused_leaves:
+                    few = f"{len(order.fused_leaves)} of {len(order.tree.terms)}"
                     yield f"      products of {few} terms are not rounded (fused multiply-adds)"
                 if tree:
                     yield f"      tree: {brackets(order.tree)}"
-            if len(each.orders) > 6:
-                yield f"    and {len(each.orders) - 6} more orders"
+            if len(output.orders) > 6:
+                yield f"    and {len(output.orders) - 6} more orders"
             yield (
-                f"    recovered by {each.probes:,} probes; {each.words:,} words agree, of which {each.telling:,} are not the word "
+                f"    recovered by {output.probes:,} probes; {output.words:,} words agree, of which "
+                f"{output.telling_words:,} are not the word "
                 "nearest to the exact sum"
             )
-        yield f"    the same under every schedule and launch that was tried ({self.found.launches} launches in all)"
+        yield f"    the same under every schedule and launch that was tried ({self.recovery.launches} launches in all)"
 
 
-def _first(members: Any, place: int) -> tuple[int, ...]:
+def _first_place(members: Any, place: int) -> tuple[int, ...]:
     import numpy as np
 
     return tuple(int(each) for each in np.unravel_index(int(np.argmax(members.reshape(-1) == place)), members.shape))
@@ -107,23 +108,23 @@ def _first(members: Any, place: int) -> tuple[int, ...]:
 
 def cases_of(contract: Contract, target: Target, launcher: str, count: int, search_path: tuple[str, ...] = ()) -> list[Case]:
     """The `count` required cases of most work that expect a result, of different launches."""
-    found: dict[str, Case] = {}
+    cases_by_launch: dict[str, Case] = {}
     for case in contract.required(target):
-        asked: Case | None = replace(case, schedule="eager", calls=1)
-        if launcher and asked is not None:
+        request_case: Case | None = replace(case, schedule="eager", calls=1)
+        if launcher and request_case is not None:
             adapt = getattr(contract, "for_launcher", None)
-            asked = adapt(asked, launcher) if adapt else replace(asked, launcher=launcher, config=None)
-            asked = replace(asked, search_path=search_path) if asked is not None else None
-        if asked is not None and contract.expected_outcome(asked, target).result:
-            found.setdefault(same_launch(asked), asked)
-    work = {key: sum(each.codes.size for each in contract.operands(case)) for key, case in found.items()}
-    return [found[key] for key in sorted(found, key=lambda key: -work[key])[:count]]
+            request_case = adapt(request_case, launcher) if adapt else replace(request_case, launcher=launcher, config=None)
+            request_case = replace(request_case, search_path=search_path) if request_case is not None else None
+        if request_case is not None and contract.expected_outcome(request_case, target).result:
+            cases_by_launch.setdefault(same_launch(request_case), request_case)
+    work = {key: sum(each.codes.size for each in contract.operands(case)) for key, case in cases_by_launch.items()}
+    return [cases_by_launch[key] for key in sorted(cases_by_launch, key=lambda key: -work[key])[:count]]
 
 
 def survey(contract: Contract, cases: Iterable[tuple[Case, Target]]) -> Iterator[Row]:
     """The order of each case, one after another in this process."""
     for case, target in cases:
-        yield Row(case, target, recovered(case, target, contract, launcher_of_case(case, target)))
+        yield Row(case, target, recover_orders(case, target, contract, launcher_of_case(case, target)))
 
 
 def contract_at(address: str) -> Contract:
@@ -134,7 +135,7 @@ def contract_at(address: str) -> Contract:
     return resolve(address)
 
 
-def recorded(path: Path) -> dict[str, Any]:
+def read_orders(path: Path) -> dict[str, Any]:
     """What `write` wrote. UsageError for anything else."""
     try:
         record = json.loads(path.read_text())
@@ -149,19 +150,19 @@ def recorded(path: Path) -> dict[str, Any]:
 
 def write(path: Path, rows: Iterable[Row]) -> None:
     """The orders of `rows`, those that were recovered."""
-    orders = {row.key: row.record for row in rows if row.found.outputs}
+    orders = {row.key: row.record for row in rows if row.recovery.outputs}
     path.write_text(json.dumps({"version": VERSION, "orders": orders}, indent=1) + "\n")
 
 
-def departures(rows: Iterable[Row], promised: Mapping[str, Any]) -> Iterator[str]:
+def departures(rows: Iterable[Row], recorded_orders: Mapping[str, Any]) -> Iterator[str]:
     """How the order of a row differs from the one that was recorded for its launch, a sentence each."""
     for row in rows:
-        if row.key not in promised:
+        if row.key not in recorded_orders:
             yield f"{describe(row.case)}: no order is recorded for this launch on {row.target.arch}"
             continue
-        due = promised[row.key]
-        if not row.found.outputs:
-            yield f"{describe(row.case)}: {row.found.timing or row.found.why}; an order is recorded"
+        due = recorded_orders[row.key]
+        if not row.recovery.outputs:
+            yield f"{describe(row.case)}: {row.recovery.timing or row.recovery.why}; an order is recorded"
             continue
         got = row.record
         for name, each in due["outputs"].items():

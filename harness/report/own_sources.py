@@ -32,18 +32,18 @@ def own_files(places: Iterable[Path]) -> dict[str, Path]:
     return found
 
 
-def _take(name: str, file: Path, found: dict[str, Path]) -> None:
+def _take(name: str, file: Path, files_by_name: dict[str, Path]) -> None:
     inside = PurePosixPath(*name.split("."))
     inside = inside / "__init__.py" if file.name == "__init__.py" else inside.with_suffix(".py")
-    if (other := found.setdefault(str(inside), file)) != file:
+    if (other := files_by_name.setdefault(str(inside), file)) != file:
         raise UsageError(f"{file} and {other}: both are {inside} in a pack; rename one of them")
     parents = name.split(".")[:-1]
     package = name if file.name == "__init__.py" else ".".join(parents)
     above = [".".join(parents[:count]) for count in range(1, len(parents) + 1)]
     for each in (*above, *imported_names(file.read_text(), package)):
         origin = _file_of(each)
-        if origin is not None and origin not in found.values():
-            _take(each, origin, found)
+        if origin is not None and origin not in files_by_name.values():
+            _take(each, origin, files_by_name)
 
 
 def _file_of(name: str) -> Path | None:
@@ -58,7 +58,7 @@ def _file_of(name: str) -> Path | None:
     return path if path is not None and path.suffix == ".py" and not is_foreign(path) and not is_ours(path) else None
 
 
-def packed(about: dict[str, Any], cases: Iterable[dict[str, Any]]) -> dict[str, str]:
+def pack_sources(about: dict[str, Any], cases: Iterable[dict[str, Any]]) -> dict[str, str]:
     """The texts of the files that `about` and `cases` name, whose addresses then name them as the pack does."""
     records = [about, *(each["case"] for each in cases)]
     places = {place for record in records for part in PARTS if (place := record.get(part, "").rpartition(":")[0]).endswith(".py")}
@@ -73,7 +73,7 @@ def packed(about: dict[str, Any], cases: Iterable[dict[str, Any]]) -> dict[str, 
     return {name: file.read_text() for name, file in files.items()}
 
 
-def placed(about: dict[str, Any], cases: Iterable[dict[str, Any]], sources: Mapping[str, str], directory: Path) -> None:
+def place_sources(about: dict[str, Any], cases: Iterable[dict[str, Any]], sources: Mapping[str, str], directory: Path) -> None:
     """Write `sources` below `directory`, and have `about` and `cases` name them there.
 
     UsageError for a name that leads out of it, or that is of an installed module, for files of which no address is there, and for

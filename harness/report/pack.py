@@ -50,17 +50,17 @@ def words_digest(words: np.ndarray) -> str:
 def expected_digests(expected: Sequence[ExpectedOutput]) -> dict[str, dict[str, Any]]:
     """By output what is expected: the digest of its words, or of value and bound, and its `size` in elements. `unique`: no other
     words are as right."""
-    found: dict[str, dict[str, Any]] = {}
-    for each in expected:
-        held = hashlib.sha256(f"{each.format}{tuple(each.shape)}".encode())
-        for part in (each.words, each.value, each.bound, each.low, each.high):
+    digests: dict[str, dict[str, Any]] = {}
+    for output in expected:
+        held = hashlib.sha256(f"{output.format}{tuple(output.shape)}".encode())
+        for part in (output.words, output.value, output.bound, output.low, output.high):
             held.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
-        unique = each.words is not None and each.others is None and each.bounded is None and each.inconclusive is None
-        unique = unique and not each.any_nan
-        found[each.name] = {"digest": held.hexdigest(), "size": math.prod(each.shape), "unique": unique}
-        if unique and each.words is not None:
-            found[each.name]["words"] = words_digest(each.words)
-    return found
+        unique = output.words is not None and output.others is None and output.bounded is None and output.inconclusive is None
+        unique = unique and not output.any_nan
+        digests[output.name] = {"digest": held.hexdigest(), "size": math.prod(output.shape), "unique": unique}
+        if unique and output.words is not None:
+            digests[output.name]["words"] = words_digest(output.words)
+    return digests
 
 
 def expected_of(case: Case, target: Target, contract: Contract, recorded: Mapping) -> dict[str, dict[str, Any]]:
@@ -82,13 +82,13 @@ def clause_of(case: Case, target: Target, contract: Contract) -> str:
 
 def clauses(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The report by clause and target: how many cases are asked, and how they ended."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    rows_by_clause: dict[tuple[str, str], dict[str, Any]] = {}
     for record in records:
         key = record["target"], record["clause"]
-        row = found.setdefault(key, {"target": key[0], "clause": key[1], "cases": 0, "decisions": {}})
+        row = rows_by_clause.setdefault(key, {"target": key[0], "clause": key[1], "cases": 0, "decisions": {}})
         row["cases"] += 1
         row["decisions"][record["decision"]] = row["decisions"].get(record["decision"], 0) + 1
-    return [found[key] for key in sorted(found)]
+    return [rows_by_clause[key] for key in sorted(rows_by_clause)]
 
 
 def write(path: Path, pack: Pack, *, key: Path | None = None) -> None:
@@ -100,7 +100,7 @@ def write(path: Path, pack: Pack, *, key: Path | None = None) -> None:
     listed = {name: hashlib.sha256(data).hexdigest() for name, data in members.items()}
     members[MANIFEST] = text({"version": VERSION, "members": listed, "sources": names})
     if key is not None:
-        members[SIGNATURE] = _signed(members[MANIFEST], key)
+        members[SIGNATURE] = _sign_manifest(members[MANIFEST], key)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as packed:
         for name, data in sorted(members.items()):
             packed.writestr(zipfile.ZipInfo(name), data)
@@ -138,7 +138,7 @@ def read(path: Path) -> Pack:
     return Pack(about, cases, sources, members[MANIFEST], members.get(SIGNATURE, b""))
 
 
-def _signed(manifest: bytes, key: Path) -> bytes:
+def _sign_manifest(manifest: bytes, key: Path) -> bytes:
     """The signature of `manifest` by ssh-keygen, which is there wherever SSH is and needs no network."""
     done = _keygen("-Y", "sign", "-f", str(key), "-n", NAMESPACE, given=manifest)
     if done.returncode:

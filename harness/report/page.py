@@ -13,26 +13,30 @@ from bitverdict.harness.session.failure_report import heat_map
 from bitverdict.harness.session.reproducers import write_atomically
 from bitverdict.harness.session.result_files import FREE
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 STATUS = {0: "all pass", 1: "failed", 3: "open: an error, or a case that is not decided", 5: "nothing ran"}
 
 
-def page(told: Mapping[str, Any], header: Mapping[str, Any]) -> str:
+def page(page_data: Mapping[str, Any], header: Mapping[str, Any]) -> str:
     """The text of the page. `told` is of `bitverdict.harness.report.collect`."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
-    made = Environment(
-        loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    text = {name: Markup((HERE / name).read_text()) for name in ("colours.css", "page.css", "page.js")}
+    text = {name: Markup((FOLDER / name).read_text()) for name in ("colours.css", "page.css", "page.js")}
     failures = [
         {**each, "pictures": [{**one, "svg": Markup(one["svg"])} for one in each["pictures"]], "heat_text": _heat(each)}
-        for each in told["failures"]
+        for each in page_data["failures"]
     ]
-    targets = sorted({row["target"] for row in told["rows"]})
-    return made.get_template("page.html.j2").render(
-        told={**told, "failures": failures}, header=header, text=text, targets=targets, status=STATUS.get(told["status"], "")
+    targets = sorted({row["target"] for row in page_data["rows"]})
+    return environment.get_template("page.html.j2").render(
+        told={**page_data, "failures": failures},
+        header=header,
+        text=text,
+        targets=targets,
+        status=STATUS.get(page_data["status"], ""),
     )
 
 
@@ -48,7 +52,7 @@ def write_page(path: Path, told: Mapping[str, Any], header: Mapping[str, Any]) -
 
 def write_pictures(directory: Path, told: Mapping[str, Any]) -> list[Path]:
     """Each picture as an SVG file of its own, with its colours, in `directory`; the files' paths."""
-    written = []
+    paths = []
     with writing("--pictures", directory, FREE):
         directory.mkdir(parents=True, exist_ok=True)
         for number, each in enumerate(told["failures"], 1):
@@ -56,5 +60,5 @@ def write_pictures(directory: Path, told: Mapping[str, Any]) -> list[Path]:
                 kind = f"{one['kind']}-{one['name']}" if one["name"] else one["kind"]
                 path = directory / f"{stem_of(each, number)}-{kind}.svg"
                 write_atomically(path, as_file(one["svg"]))
-                written.append(path)
-    return written
+                paths.append(path)
+    return paths

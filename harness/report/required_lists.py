@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED
+from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED_ARCHITECTURES
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, target
@@ -31,14 +31,14 @@ def digest(cases: Sequence[Case]) -> str:
 
 def lists(stems: Sequence[str] | None = None, targets: Sequence[Target] | None = None) -> dict[str, dict[str, list]]:
     """{contract: {target: [how many cases, their digest]}}, of this checkout; a contract that a target cannot serve is left out."""
-    found: dict[str, dict[str, list]] = {}
+    lists_by_contract: dict[str, dict[str, list]] = {}
     for stem in kernels_with_a_contract() if stems is None else stems:
         contract = resolve(stem)
         for where in [target(f"emulated:{arch}") for arch in BY_DEFAULT] if targets is None else targets:
             if not contract.lacking(where):
                 cases = contract.required(where)
-                found.setdefault(stem, {})[where.name] = [len(cases), digest(cases)]
-    return found
+                lists_by_contract.setdefault(stem, {})[where.name] = [len(cases), digest(cases)]
+    return lists_by_contract
 
 
 def versions() -> list[str]:
@@ -63,32 +63,34 @@ def frozen_kernels() -> list[str]:
 def frozen_architectures() -> list[str]:
     """The emulated architectures that were there when the newest version was frozen."""
     listed = _read(versions()[-1])["emulated"]
-    return [arch for arch in EMULATED if arch in listed]
+    return [arch for arch in EMULATED_ARCHITECTURES if arch in listed]
 
 
 def differences(version: str, now: dict[str, dict[str, list]]) -> list[str]:
     """What of the lists `now` is not as `version` froze it, a sentence each."""
-    then, said = frozen(version), []
+    then, sentences = frozen(version), []
     for stem, by_target in now.items():
         for where, (count, known) in by_target.items():
             before = then.get(stem, {}).get(where)
             if before is None:
-                said.append(f"{stem} on {where}: required list {version} has none; {count} cases now")
+                sentences.append(f"{stem} on {where}: required list {version} has none; {count} cases now")
             elif before != [count, known]:
-                said.append(f"{stem} on {where}: {before[0]} cases in required list {version}, {count} now, and they differ")
-    return said
+                sentences.append(f"{stem} on {where}: {before[0]} cases in required list {version}, {count} now, and they differ")
+    return sentences
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--freeze", default="", metavar="VERSION", help="write the lists of this checkout as this version")
-    asked = parser.parse_args()
-    if asked.freeze:
+    arguments = parser.parse_args()
+    if arguments.freeze:
         now = lists()
         FOLDER.mkdir(exist_ok=True)
-        text = json.dumps({"version": asked.freeze, "required": now, "emulated": EMULATED}, indent=1, sort_keys=True)
-        (FOLDER / f"{asked.freeze}.json").write_text(text + "\n")
-        print(f"frozen as {asked.freeze}: {len(now)} contracts")
+        text = json.dumps(
+            {"version": arguments.freeze, "required": now, "emulated": EMULATED_ARCHITECTURES}, indent=1, sort_keys=True
+        )
+        (FOLDER / f"{arguments.freeze}.json").write_text(text + "\n")
+        print(f"frozen as {arguments.freeze}: {len(now)} contracts")
         return 0
     newest = versions()[-1]
     said = differences(newest, lists(frozen_kernels()))

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.paths import ROOT, shown
+from bitverdict.harness.model.paths import ROOT, display_path
 
-AROUND, MOST = 9, 56  # lines before the first marked one and after the last; lines of one listing
+AROUND, MAX_LINES = 9, 56  # lines before the first marked one and after the last; lines of one listing
 
 
 def file_of(location: str, case: Case) -> tuple[Path, int] | None:
@@ -31,28 +31,28 @@ def listing(marks: Mapping[str, str], case: Case) -> list[dict[str, Any]]:
         if (found := file_of(location, case)) is not None:
             at = files.setdefault(found[0], {})
             at[found[1]] = f"{at[found[1]]}; {said}" if at.get(found[1], said) != said else said
-    return [told for path, at in files.items() if (told := _listed(path, at))]
+    return [told for path, at in files.items() if (told := _listing(path, at))]
 
 
-def _listed(path: Path, marks: dict[int, str]) -> dict[str, Any] | None:
+def _listing(path: Path, marks: dict[int, str]) -> dict[str, Any] | None:
     text = path.read_text(errors="replace")
     lines = text.splitlines()
     marks = {number: said for number, said in marks.items() if 0 < number <= len(lines)}
     if not marks:
         return None
-    first, last = max(min(marks) - AROUND, 1), min(max(marks) + AROUND, len(lines))
+    first_line, last_line = max(min(marks) - AROUND, 1), min(max(marks) + AROUND, len(lines))
     for begin, end in _functions(text):
-        if any(begin <= number <= end for number in marks) and max(last, end) - min(first, begin) < MOST:
-            first, last = min(first, begin), max(last, end)
-    if last - first >= MOST:
+        if any(begin <= number <= end for number in marks) and max(last_line, end) - min(first_line, begin) < MAX_LINES:
+            first_line, last_line = min(first_line, begin), max(last_line, end)
+    if last_line - first_line >= MAX_LINES:
         kept = {near for number in marks for near in range(number - AROUND, number + AROUND + 1)}
     else:
-        kept = set(range(first, last + 1))
+        kept = set(range(first_line, last_line + 1))
     shown_lines: list[dict] = []
     for number in sorted(kept & set(range(1, len(lines) + 1))):
         gap = bool(shown_lines) and number != shown_lines[-1]["number"] + 1
         shown_lines.append({"number": number, "text": lines[number - 1], "said": marks.get(number, ""), "gap": gap})
-    return {"file": shown(path), "lines": shown_lines}
+    return {"file": display_path(path), "lines": shown_lines}
 
 
 def _functions(text: str) -> list[tuple[int, int]]:

@@ -19,7 +19,7 @@ def _text(value: object) -> str:
     return f"{value:.1f}".removesuffix(".0") if isinstance(value, float) else escape(str(value))
 
 
-def titled(text: str) -> str:
+def title_element(text: str) -> str:
     """What a pointer that rests on the element is told."""
     return f"<title>{escape(text)}</title>"
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
-from bitverdict.harness.report.svg import element, picture, text, titled
+from bitverdict.harness.report.svg import element, picture, text, title_element
 
 MOST_EVENTS, MOST_LANES = 110, 18  # of a picture
-LEFT, LANE, TOP = 236.0, 24.0, 42.0
-NARROW, WIDE, ROOM = 13.0, 30.0, 780.0  # pixels of one event, and of all where they are few
+LEFT_MARGIN, LANE, TOP = 236.0, 24.0, 42.0
+NARROW, WIDE_STEP, ROOM = 13.0, 30.0, 780.0  # pixels of one event, and of all where they are few
 
 
 @dataclass
@@ -43,49 +43,52 @@ class Lane:
         return f"{'tmem' if self.space.startswith('tensor') else 'smem'} {self.low}"
 
 
-def timeline(told: Mapping[str, Any], fault: str = "", location: str = "") -> str:
+def timeline(timeline_data: Mapping[str, Any], fault: str = "", location: str = "") -> str:
     """The picture of the events of one program; empty where nothing asynchronous or no barrier is among them. `fault` is what ended
     it, at `location`: then the last events are drawn, else the first ones."""
-    events = told.get("events") or []
+    events = timeline_data.get("events") or []
     if not any(event["flight"] or event["barrier"] >= 0 for event in events):
         return ""
-    shown = list(events[-MOST_EVENTS:] if fault else events[:MOST_EVENTS])
+    shown_events = list(events[-MOST_EVENTS:] if fault else events[:MOST_EVENTS])
     lanes, barriers = (
-        _lanes(events, shown),
-        sorted({event["barrier"] for event in shown if event["barrier"] >= 0 and not event["flight"]}),
+        _lanes(events, shown_events),
+        sorted({event["barrier"] for event in shown_events if event["barrier"] >= 0 and not event["flight"]}),
     )
     barriers = barriers[: max(MOST_LANES - len(lanes), 6)]
-    step = min(max(ROOM / (len(shown) + 1), NARROW), WIDE)
-    right, bottom = LEFT + (len(shown) + 1) * step + 10, TOP + LANE * (len(lanes) + len(barriers)) + 8
-    parts = [*_axis(shown, bottom, step), *_stages(events, shown, lanes, right, step)]
-    parts += _barriers(events, shown, barriers, TOP + LANE * len(lanes) + 8, step)
+    step = min(max(ROOM / (len(shown_events) + 1), NARROW), WIDE_STEP)
+    right_edge, bottom = LEFT_MARGIN + (len(shown_events) + 1) * step + 10, TOP + LANE * (len(lanes) + len(barriers)) + 8
+    parts = [*_axis(shown_events, bottom, step), *_stages(events, shown_events, lanes, right_edge, step)]
+    parts += _barriers(events, shown_events, barriers, TOP + LANE * len(lanes) + 8, step)
     if fault:
-        x = LEFT + len(shown) * step + step / 2
+        x = LEFT_MARGIN + len(shown_events) * step + step / 2
         at = location.rpartition("/")[2]
-        parts.append(element("line", titled(f"{fault} at {at}"), x1=x, x2=x, y1=TOP - 10, y2=bottom, class_="fault"))
+        parts.append(element("line", title_element(f"{fault} at {at}"), x1=x, x2=x, y1=TOP - 10, y2=bottom, class_="fault"))
         parts.append(text(x, TOP - 26, f"{fault}{f' at {at}' if at else ''}", "label fail", "end"))
     legend, end = _legend(bottom + 24)
     parts += legend
-    place = told["program"]
-    label = f"{told.get('kernel', '')}, program {tuple(place)}: stages and barriers by time, {len(shown)} of {len(events)} events"
-    return picture(max(right, end), bottom + 34, label, parts)
+    place = timeline_data["program"]
+    label = (
+        f"{timeline_data.get('kernel', '')}, program {tuple(place)}: stages and barriers by time, "
+        f"{len(shown_events)} of {len(events)} events"
+    )
+    return picture(max(right_edge, end), bottom + 34, label, parts)
 
 
 def _lanes(events: Sequence[Mapping], shown: Sequence[Mapping]) -> list[Lane]:
     """The stages that the events of the picture concern. What is written in flight makes one, then what is read in flight."""
-    found: dict[tuple[str, int, int], Lane] = {}
+    lanes_by_key: dict[tuple[str, int, int], Lane] = {}
     here = {(p["space"], p["low"], p["high"]) for event in shown for p in (*event["reads"], *event["writes"])}
     for side in ("writes", "reads"):
         for event in events:
             for piece in event[side] if event["flight"] else ():
                 key = piece["space"], piece["low"], piece["high"]
-                if key not in here or (side == "reads" and any(lane.touches(piece) for lane in found.values())):
+                if key not in here or (side == "reads" and any(lane.touches(piece) for lane in lanes_by_key.values())):
                     continue
-                lane = found.setdefault(key, Lane(*key))
+                lane = lanes_by_key.setdefault(key, Lane(*key))
                 if side == "writes":
                     lane.lines.setdefault(event["line"])
     groups: dict[tuple, list[Lane]] = {}
-    for lane in sorted(found.values(), key=lambda each: (each.space, each.low)):
+    for lane in sorted(lanes_by_key.values(), key=lambda each: (each.space, each.low)):
         groups.setdefault((lane.space, lane.high - lane.low, next(iter(lane.lines), "")), []).append(lane)
     for group in groups.values():
         for number, lane in enumerate(group):
@@ -94,27 +97,29 @@ def _lanes(events: Sequence[Mapping], shown: Sequence[Mapping]) -> list[Lane]:
 
 
 def _axis(shown: Sequence[Mapping], bottom: float, step: float) -> list[str]:
-    parts = [text(LEFT - 8, TOP - 8, "step", "label quiet", "end")]
+    parts = [text(LEFT_MARGIN - 8, TOP - 8, "step", "label quiet", "end")]
     for at in range(0, len(shown), 8 if step < 20 else 4):
-        x = LEFT + at * step + step / 2
+        x = LEFT_MARGIN + at * step + step / 2
         parts.append(element("line", x1=x, x2=x, y1=TOP - 4, y2=bottom, class_="grid"))
         parts.append(text(x, TOP - 8, str(shown[at]["step"]), "label quiet", "middle"))
     return parts
 
 
-def _said(event: Mapping[str, Any]) -> str:
+def _event_text(event: Mapping[str, Any]) -> str:
     more = f", {event['said']}" if event["said"] else ""
     return f"step {event['step']}, {event['agent']}: {event['what']} {event['kind']}{more}, at {event['line'].rpartition('/')[2]}"
 
 
-def _stages(events: Sequence[Mapping], shown: Sequence[Mapping], lanes: Sequence[Lane], right: float, step: float) -> list[str]:
+def _stages(
+    events: Sequence[Mapping], shown_events: Sequence[Mapping], lanes: Sequence[Lane], right_edge: float, step: float
+) -> list[str]:
     parts = []
     for number, lane in enumerate(lanes):
         y = TOP + number * LANE
-        parts.append(text(LEFT - 86, y + 15, lane.name, "label", "end"))
-        parts.append(text(LEFT - 8, y + 15, lane.bytes, "label quiet", "end"))
-        parts.append(element("line", x1=LEFT, x2=right, y1=y + LANE - 1, y2=y + LANE - 1, class_="grid"))
-        parts += _lane(shown, lane, y, step, overwritten(events, lane))
+        parts.append(text(LEFT_MARGIN - 86, y + 15, lane.name, "label", "end"))
+        parts.append(text(LEFT_MARGIN - 8, y + 15, lane.bytes, "label quiet", "end"))
+        parts.append(element("line", x1=LEFT_MARGIN, x2=right_edge, y1=y + LANE - 1, y2=y + LANE - 1, class_="grid"))
+        parts += _lane(shown_events, lane, y, step, overwritten(events, lane))
     return parts
 
 
@@ -126,7 +131,7 @@ def overwritten(events: Sequence[Mapping], lane: Lane) -> dict[int, bool]:
     unread: list[tuple[int, int]] = []
     read: list[tuple[int, int]] = []
     reading: dict[int, list[tuple[int, int]]] = {}  # by flight
-    found: dict[int, bool] = {}
+    unread_by_event: dict[int, bool] = {}
     for event in events:
         writes, reads = (
             [(each["low"], each["high"]) for each in event[side] if lane.touches(each)] for side in ("writes", "reads")
@@ -135,22 +140,22 @@ def overwritten(events: Sequence[Mapping], lane: Lane) -> dict[int, bool]:
             continue
         if event["flight"] and event["kind"] == "issued":
             if writes and any(_meets(held, writes) for held in (unread, read, *reading.values())):
-                found[id(event)] = any(_meets(held, writes) for held in (unread, *reading.values()))
-            unread, read = _without(unread, writes), _without(read, writes)
+                unread_by_event[id(event)] = any(_meets(held, writes) for held in (unread, *reading.values()))
+            unread, read = _subtract_ranges(unread, writes), _subtract_ranges(read, writes)
             if reads:
                 reading[event["flight"]] = reads
         elif not event["flight"] or event["kind"] == "landed":
             reading.pop(event["flight"], None)
-            read = _without(read, writes) + [part for part in reads if _meets(unread, [part])]
-            unread = _without(_without(unread, reads), writes) + writes
-    return found
+            read = _subtract_ranges(read, writes) + [part for part in reads if _meets(unread, [part])]
+            unread = _subtract_ranges(_subtract_ranges(unread, reads), writes) + writes
+    return unread_by_event
 
 
 def _meets(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> bool:
     return any(low < end and begin < high for low, high in some for begin, end in others)
 
 
-def _without(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+def _subtract_ranges(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     """The ranges `some` less the ranges `others`."""
     left = list(some)
     for low, high in others:
@@ -158,76 +163,87 @@ def _without(some: Sequence[tuple[int, int]], others: Sequence[tuple[int, int]])
     return left
 
 
-def _lane(shown: Sequence[Mapping], lane: Lane, y: float, step: float, over: Mapping[int, bool]) -> list[str]:
+def _lane(shown_events: Sequence[Mapping], lane: Lane, y: float, step: float, overwrites: Mapping[int, bool]) -> list[str]:
     """What happens to one stage: bars from issue to landing and on to the wait, marks of ordinary accesses and overwriting."""
     parts, marks = [], []
     open_: dict[int, dict[str, int]] = {}
-    for at, event in enumerate(shown):
+    for index, event in enumerate(shown_events):
         writes, reads = (any(lane.touches(piece) for piece in event[side]) for side in ("writes", "reads"))
         if not writes and not reads:
             continue
-        x = LEFT + at * step
+        x = LEFT_MARGIN + index * step
         if event["flight"]:
-            flight = open_.setdefault(event["flight"], {"from": at if event["kind"] == "issued" else 0, "writes": int(writes)})
-            if (early := over.get(id(event))) is not None:
-                said = titled(f"{'overwritten before it was read' if early else 'reused after it was read'}: {_said(event)}")
+            flight = open_.setdefault(event["flight"], {"from": index if event["kind"] == "issued" else 0, "writes": int(writes)})
+            if (early := overwrites.get(id(event))) is not None:
+                said = title_element(
+                    f"{'overwritten before it was read' if early else 'reused after it was read'}: {_event_text(event)}"
+                )
                 drawn = f"M{x + 1:.1f} {y + 3:.1f}l9 9m0 -9l-9 9" if early else f"M{x + 1:.1f} {y + 3:.1f}h9v9"
                 marks.append(element("path", said, d=drawn, class_="over" if early else "reused"))
             if event["kind"] not in flight:
-                flight[event["kind"]] = at
+                flight[event["kind"]] = index
         else:
             kind = "store" if writes else "reads"
             if event["kind"] == "fault":
                 cross = f"M{x + 1:.1f} {y + 3:.1f}l12 12m0 -12l-12 12"
-                marks.append(element("path", titled(_said(event)), d=cross, class_="over"))
+                marks.append(element("path", title_element(_event_text(event)), d=cross, class_="over"))
                 continue
-            marks.append(element("circle", titled(_said(event)), cx=x + step / 2, cy=y + 15, r=3.5, class_=kind))
+            marks.append(element("circle", title_element(_event_text(event)), cx=x + step / 2, cy=y + 15, r=3.5, class_=kind))
     for flight in open_.values():
-        begun, end = flight["from"], len(shown)
-        landed, known = flight.get("landed", end), flight.get("known", end)
-        event = shown[flight.get("issued", landed if landed < end else known if known < end else 0)]
+        start, end = flight["from"], len(shown_events)
+        landing_index, known_index = flight.get("landed", end), flight.get("known", end)
+        event = shown_events[
+            flight.get("issued", landing_index if landing_index < end else known_index if known_index < end else 0)
+        ]
         top, tall = (y + 3, 9) if flight["writes"] else (y + 13, 7)
-        until = min(landed, known)
-        if until > begun:
-            box = {"x": LEFT + begun * step + 2, "y": top, "width": (until - begun) * step, "height": tall}
-            parts.append(element("rect", titled(f"in flight: {_said(event)}"), class_="issued", **box))
-        if landed < end and known >= landed:
-            box = {"x": LEFT + landed * step + 2, "y": top, "width": max((known - landed) * step, 5.0), "height": tall}
+        until = min(landing_index, known_index)
+        if until > start:
+            box = {"x": LEFT_MARGIN + start * step + 2, "y": top, "width": (until - start) * step, "height": tall}
+            parts.append(element("rect", title_element(f"in flight: {_event_text(event)}"), class_="issued", **box))
+        if landing_index < end and known_index >= landing_index:
+            box = {
+                "x": LEFT_MARGIN + landing_index * step + 2,
+                "y": top,
+                "width": max((known_index - landing_index) * step, 5.0),
+                "height": tall,
+            }
             kind = "landed" if flight["writes"] else "reads"
-            parts.append(element("rect", titled(f"landed: {_said(event)}"), class_=kind, **box))
-        if known < end:
-            x = LEFT + known * step + 3
-            told = titled(f"known: {_said(shown[known])}")
+            parts.append(element("rect", title_element(f"landed: {_event_text(event)}"), class_=kind, **box))
+        if known_index < end:
+            x = LEFT_MARGIN + known_index * step + 3
+            told = title_element(f"known: {_event_text(shown_events[known_index])}")
             parts.append(element("line", told, x1=x, x2=x, y1=top - 2, y2=top + tall + 2, class_="known"))
     return parts + marks
 
 
-def _barriers(events: Sequence[Mapping], shown: Sequence[Mapping], barriers: Sequence[int], top: float, step: float) -> list[str]:
+def _barriers(
+    events: Sequence[Mapping], shown_events: Sequence[Mapping], barriers: Sequence[int], top: float, step: float
+) -> list[str]:
     """A row for each mbarrier: its phases as bands, its waits as marks."""
     parts = []
-    first = id(shown[0])
+    first = id(shown_events[0])
     before = list(takewhile(lambda event: id(event) != first, events))
     for number, byte in enumerate(barriers):
         y = top + number * LANE
-        parts.append(text(LEFT - 8, y + 15, f"mbarrier at {byte}", "label", "end"))
+        parts.append(text(LEFT_MARGIN - 8, y + 15, f"mbarrier at {byte}", "label", "end"))
         earlier = [event["phase"] for event in before if event["barrier"] == byte and event["kind"] in ("barrier", "phase")]
         phase = earlier[-1] if earlier else -1
-        begun = 0
+        start = 0
         marks = []
-        for at, event in enumerate([*shown, None]):
+        for index, event in enumerate([*shown_events, None]):
             if event is not None and (event["barrier"] != byte or event["flight"]):
                 continue
             if event is None or event["kind"] in ("barrier", "phase"):
-                if phase >= 0 and at > begun:
-                    box = {"x": LEFT + begun * step, "y": y + 4, "width": (at - begun) * step, "height": LANE - 8}
-                    parts.append(element("rect", titled(f"phase {phase} is open"), class_=f"phase{phase % 2}", **box))
-                    parts.append(text(LEFT + begun * step + 4, y + 15, str(phase)))
+                if phase >= 0 and index > start:
+                    box = {"x": LEFT_MARGIN + start * step, "y": y + 4, "width": (index - start) * step, "height": LANE - 8}
+                    parts.append(element("rect", title_element(f"phase {phase} is open"), class_=f"phase{phase % 2}", **box))
+                    parts.append(text(LEFT_MARGIN + start * step + 4, y + 15, str(phase)))
                 if event is not None:
-                    phase, begun = event["phase"], at
+                    phase, start = event["phase"], index
             elif event["kind"] in ("waits", "passes"):
-                x = LEFT + at * step + 3
+                x = LEFT_MARGIN + index * step + 3
                 kind = "wait" if event["kind"] == "waits" else "pass-mark"
-                marks.append(element("path", titled(_said(event)), d=f"M{x:.1f} {y + 7:.1f}l8 5l-8 5z", class_=kind))
+                marks.append(element("path", title_element(_event_text(event)), d=f"M{x:.1f} {y + 7:.1f}l8 5l-8 5z", class_=kind))
         parts += marks
     return parts
 
@@ -241,7 +257,7 @@ def _legend(y: float) -> tuple[list[str], float]:
         ("band", "phase1", "phase, by number"),
         ("tri", "wait", "wait blocks"), ("tri", "pass-mark", "wait passes"),
     )  # fmt: skip
-    for shape, kind, said in entries:
+    for shape, kind, label in entries:
         if shape in ("rect", "band"):
             parts.append(element("rect", x=x, y=y - 9, width=14, height=9, class_=kind))
         elif shape == "line":
@@ -254,6 +270,6 @@ def _legend(y: float) -> tuple[list[str], float]:
             parts.append(element("path", d=f"M{x + 1:.1f} {y - 9:.1f}l9 9m0 -9l-9 9", class_=kind))
         else:
             parts.append(element("path", d=f"M{x:.1f} {y - 9:.1f}l8 5l-8 5z", class_=kind))
-        parts.append(text(x + 19, y, said, "label quiet"))
-        x += 19 + 6.8 * len(said) + 12
+        parts.append(text(x + 19, y, label, "label quiet"))
+        x += 19 + 6.8 * len(label) + 12
     return parts, x

@@ -12,7 +12,7 @@ from typing import Any
 
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.judge.launchers import launcher_of
 from bitverdict.harness.model.addresses import resolve
@@ -34,7 +34,7 @@ class Translation:
 class Translations:
     """Of one run of a launcher or script, in the order of the launches. `fault`: what ended it, empty where nothing did."""
 
-    found: list[Translation]
+    translations: list[Translation]
     fault: str = ""
 
 
@@ -48,15 +48,15 @@ def of_launcher(address: str, target: Target, launcher: str = "") -> Translation
     devices: list[Any] = []
 
     @contextmanager
-    def entering(*given: Any, **options: Any) -> Iterator[Any]:
-        with entered(*given, **options) as device:
+    def enter_device(*given: Any, **options: Any) -> Iterator[Any]:
+        with target_device(*given, **options) as device:
             devices.append(device)
             yield device
 
     operands = {operand.name: operand for operand in contract.operands(case)}
-    seen = launch(case, target, contract, launcher_of(case, target), operands, Clock(), entering)
+    seen = launch(case, target, contract, launcher_of(case, target), operands, Clock(), enter_device)
     fault = f"{seen.outcome}: {seen.message} [{seen.location}]" if seen.outcome is not None else ""
-    return Translations(_of(devices[-1:]), fault)
+    return Translations(_collect_translations(devices[-1:]), fault)
 
 
 def of_script(path: Path, target: Target) -> Translations:
@@ -65,7 +65,7 @@ def of_script(path: Path, target: Target) -> Translations:
     sys.argv, sys.path[:0] = [str(path)], [str(path.parent)]
     fault, device = "", None
     try:
-        with entered(target) as device:
+        with target_device(target) as device:
             runpy.run_path(str(path), run_name="__main__")
     except SystemExit as end:
         fault = f"the script exits with {end.code}" if end.code else ""
@@ -74,16 +74,16 @@ def of_script(path: Path, target: Target) -> Translations:
         fault = f"{seen.outcome}: {seen.message} [{seen.location}]"
     finally:
         sys.argv, sys.path[:] = before
-    return Translations(_of([device]), fault)
+    return Translations(_collect_translations([device]), fault)
 
 
-def _of(devices: list[Any]) -> list[Translation]:
+def _collect_translations(devices: list[Any]) -> list[Translation]:
     """Each program that was launched, once."""
-    found: dict[tuple[str, str], Translation] = {}
+    translations_by_key: dict[tuple[str, str], Translation] = {}
     for launched in (launched for device in devices if device is not None for launched in device.launches):
         key = launched.name, launched.python
-        if key in found:
-            found[key].launches += 1
+        if key in translations_by_key:
+            translations_by_key[key].launches += 1
         else:
-            found[key] = Translation(launched.name, launched.python, launched.program)
-    return list(found.values())
+            translations_by_key[key] = Translation(launched.name, launched.python, launched.program)
+    return list(translations_by_key.values())

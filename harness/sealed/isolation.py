@@ -29,7 +29,7 @@ class ProcessIsolation(Isolation):
         return JAIL in variables
 
     def begin(self, launcher: str) -> None:
-        from bitverdict.harness.sealed.processes.standing import begin
+        from bitverdict.harness.sealed.processes.candidate_descriptions import begin
 
         begin(launcher)
 

@@ -35,7 +35,7 @@ from bitverdict.harness.workers.journal import Journal
 SEEDS, LARGEST = 1 << 31, (1 << 31) - 1
 TURNS = 32
 _DIGITS = re.compile(r"[0-9a-f]{64}")
-_DRAWN = re.compile(r"drawn:-?\d+")
+_DRAWN_SCHEDULE = re.compile(r"drawn:-?\d+")
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Secret:
     digits: str
 
     @classmethod
-    def given(cls, text: str) -> Secret:
+    def from_text(cls, text: str) -> Secret:
         """The secret that a person gives; UsageError for any other text."""
         if not _DIGITS.fullmatch(text.lower()):
             raise UsageError(
@@ -56,7 +56,7 @@ class Secret:
     @classmethod
     def begin(cls, given: str = "") -> Secret:
         """That of a run that begins: the one that a person gives, or a new one."""
-        return cls.given(given) if given else cls(secrets.token_hex(32))
+        return cls.from_text(given) if given else cls(secrets.token_hex(32))
 
     @property
     def commitment(self) -> str:
@@ -69,7 +69,7 @@ class Secret:
 
     def drawn(self, case: Case, decides: Callable[[Case], bool] = lambda case: True) -> Case:
         """`case` with seeds of this secret's, its shape as it was: the first ones with which it `decides` something."""
-        schedule = _DRAWN.sub(f"drawn:{self.number('schedule', case.key) % LARGEST}", case.schedule)
+        schedule = _DRAWN_SCHEDULE.sub(f"drawn:{self.number('schedule', case.key) % LARGEST}", case.schedule)
         made = (
             replace(case, data_seed=self.number("data", case.key, *again) % LARGEST, schedule=schedule)
             for again in ((), *((str(turn),) for turn in range(1, TURNS)))
@@ -77,7 +77,7 @@ class Secret:
         first = next(made)
         return first if decides(first) else next(filter(decides, made), first)
 
-    def told(self, *, revealed: bool) -> dict[str, str]:
+    def describe(self, *, revealed: bool) -> dict[str, str]:
         """What a file says of it."""
         return {"sha256": self.commitment} | ({"revealed": self.digits} if revealed else {})
 
@@ -100,7 +100,7 @@ def take_up(journal: Journal) -> Secret:
     """The secret of a run that goes on. UsageError where its file is gone or another's: its cases are not known any more."""
     path = _file(journal)
     try:
-        return Secret.given(path.read_text())
+        return Secret.from_text(path.read_text())
     except (OSError, UsageError):
         raise UsageError(
             f"--resume {journal.path}: the secret of this sealed run is not in {path} any more; run anew without --resume"
@@ -113,12 +113,12 @@ def reveal(secret: Secret, journal: Journal) -> None:
     _file(journal).unlink(missing_ok=True)
 
 
-def committed(secret: Secret) -> str:
+def commitment_line(secret: Secret) -> str:
     """What a run prints first."""
     return f"sealed: secret committed: sha256 {secret.commitment}"
 
 
-def revealed(secret: Secret, option: str = "--secret") -> str:
+def revelation_lines(secret: Secret, option: str = "--secret") -> str:
     """What a run prints last, with how to check it. `option`: by which it is given to another run."""
     return (
         f"sealed: secret revealed: {secret.digits}\n"

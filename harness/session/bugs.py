@@ -15,7 +15,7 @@ from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.causes import Causes, elements
 from bitverdict.harness.session.failure_report import cells, failure_report
-from bitverdict.harness.workers.journal import whole
+from bitverdict.harness.workers.journal import verdict_record
 
 
 @dataclass
@@ -25,9 +25,9 @@ class Bug:
     source: CaseSource
     case: Case
     verdict: Verdict
-    seen: int = 1  # cases of the run that show it
+    case_count: int = 1  # cases of the run that show it
     notes: list[str] = field(default_factory=list)
-    first: Case | None = None  # before it was reduced
+    first_case: Case | None = None  # before it was reduced
     path: Path | None = None  # of its reproducer
     not_stored: str = ""  # why there is none
     causes: Causes = field(default_factory=Causes)  # what its cases say of it
@@ -39,10 +39,10 @@ class Bug:
 
     def to_json(self) -> dict:
         """What a journal keeps of it, for a run that is merged of several."""
-        record = {"target": self.source.target.name, "case": self.case.to_json(), "verdict": whole(self.verdict)}
-        return record | {"first": self.first.to_json() if self.first is not None else None, "notes": self.notes}
+        record = {"target": self.source.target.name, "case": self.case.to_json(), "verdict": verdict_record(self.verdict)}
+        return record | {"first": self.first_case.to_json() if self.first_case is not None else None, "notes": self.notes}
 
-    def shown_by(self, verdict: Verdict) -> None:
+    def add_verdict(self, verdict: Verdict) -> None:
         """One more case of the bug: what it says of the cause, and its picture, may be more than what is known."""
         self.causes.add(verdict)
         if self.widest is None or elements(verdict) > elements(self.widest):
@@ -54,32 +54,32 @@ class Bug:
         picture = self.widest.details.get("heat") if self.widest is not None else None
         if cells(picture) > max(4, cells(self.verdict.details.get("heat"))):
             told["heat_before"] = picture
-        self.verdict = replace(self.verdict, details=told | self.causes.told)
+        self.verdict = replace(self.verdict, details=told | self.causes.details)
 
-    def replay_line(self, *, near: Path | None = None) -> str:
+    def replay_line(self, *, directory: Path | None = None) -> str:
         """The line that judges it again, its path as it is typed in the directory `near`; why there is none where it could not be
         stored."""
         if self.path is None:
             return f"(not stored: {self.not_stored})"
-        inside = near is not None and self.path.is_relative_to(near)
-        return reproducers.replay_line(self.path.relative_to(near) if inside and near is not None else self.path)
+        inside = directory is not None and self.path.is_relative_to(directory)
+        return reproducers.replay_line(self.path.relative_to(directory) if inside and directory is not None else self.path)
 
     def report(self, *, near: Path | None = None) -> RenderableType:
         """Name, first words, picture, case, and the line that replays it."""
-        notes = [f"{self.seen} cases show it", *self.notes] if self.seen > 1 else self.notes
-        line = self.replay_line(near=near)
+        notes = [f"{self.case_count} cases show it", *self.notes] if self.case_count > 1 else self.notes
+        line = self.replay_line(directory=near)
         return failure_report(self.source.name, self.source.target.name, self.case, self.verdict, notes, line)
 
 
-def reports(bugs: Iterable[Bug], *, near: Path | None = None) -> Iterator[RenderableType]:
+def reports(bugs: Iterable[Bug], *, directory: Path | None = None) -> Iterator[RenderableType]:
     """Each bug whole on the first target that has it, by one line on the others."""
-    shown: set[tuple] = set()
+    reported_keys: set[tuple] = set()
     for bug in bugs:
-        if (bug.source.name, bug.verdict.signature) in shown:
-            yield Text(f"the same on {bug.source.target.name} ({bug.seen} cases): {bug.replay_line(near=near)}")
+        if (bug.source.name, bug.verdict.signature) in reported_keys:
+            yield Text(f"the same on {bug.source.target.name} ({bug.case_count} cases): {bug.replay_line(directory=directory)}")
             continue
-        shown.add((bug.source.name, bug.verdict.signature))
+        reported_keys.add((bug.source.name, bug.verdict.signature))
         yield Text()
-        yield bug.report(near=near)
-    if shown:
+        yield bug.report(near=directory)
+    if reported_keys:
         yield Text()

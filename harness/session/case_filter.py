@@ -52,21 +52,21 @@ def words_of(case: Case, names: Iterable[str], outcomes: Iterable[str]) -> Words
         name: getattr(case, name)
         for name in ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "recover_order", "sealed", "promises")
     }
-    said = [*outcomes]
+    values = [*outcomes]
     for name, value in fields.items():
         if isinstance(value, bool) or value is None:
-            said += [name] if value else []
+            values += [name] if value else []
         else:
-            said.append(str(value))
-    words = {word.lower() for word in said}
+            values.append(str(value))
+    words = {word.lower() for word in values}
     parts = {part for word in words for part in re.split(r"[^\w.-]+", word) if part}
     return Words(fields, frozenset(words | parts), tuple(name.lower() for name in names))
 
 
 def _fields(record: Any) -> Iterator[tuple[str, Any]]:
     """The fields of a record, of records inside it too by their own names; of a record of draws what it tells."""
-    if hasattr(record, "told"):
-        for draw in record.told():
+    if hasattr(record, "describe_parts"):
+        for draw in record.describe_parts():
             name, _, value = draw.partition("=")
             yield name, value if (number := _number(value)) is None else number
         return
@@ -88,9 +88,9 @@ class Expression:
         self._tokens, self._place = list(_tokens(text)), 0
         if not self._tokens:
             raise UsageError("-k '': must have a word, such as fp16 or 'm>64 and not normal'")
-        self._holds = self._any()
+        self._holds = self._parse_or()
         if self._place < len(self._tokens):
-            raise self._wrong(f"{self._tokens[self._place][0]!r} is one too many")
+            raise self._usage_error(f"{self._tokens[self._place][0]!r} is one too many")
 
     def __call__(self, words: Words) -> bool:
         """Whether it holds for a case with these words."""
@@ -98,51 +98,51 @@ class Expression:
 
     def unknown(self, seen: Iterable[Words]) -> str:
         """Why it can hold for none of the cases `seen`: a field or a word that none of them has; empty where there is no such."""
-        met = list(seen)
-        fields = {name for words in met for name in words.fields}
+        case_words = list(seen)
+        fields = {name for words in case_words for name in words.fields}
         for name in self.compared:
             if name not in fields:
                 known = sorted(fields)
                 return f"no case has a field {name}{did_you_mean(name, known, 0.6)}; the fields are {', '.join(known)}"
         for word in self.words:
-            if not any(words.has(word) for words in met):
-                near = did_you_mean(word, sorted({each for words in met for each in (*words.words, *words.names)}), 0.6)
+            if not any(words.has(word) for words in case_words):
+                near = did_you_mean(word, sorted({each for words in case_words for each in (*words.words, *words.names)}), 0.6)
                 return f"no case has the word {word!r}{near}; words are values of a case's fields, kernels, targets, outcomes"
         return ""
 
-    def _wrong(self, why: str) -> UsageError:
+    def _usage_error(self, why: str) -> UsageError:
         return UsageError(f"-k {self.text!r}: {why}; join words and comparisons by and, or, not: fp16 and not (m=17 or normal)")
 
-    def _next(self, *marks: str) -> str:
+    def _take_mark(self, *marks: str) -> str:
         """The next token where it is one of `marks`, which is then passed; else ""."""
         if self._place < len(self._tokens) and self._tokens[self._place] in [(mark, True) for mark in marks]:
             self._place += 1
             return self._tokens[self._place - 1][0]
         return ""
 
-    def _any(self) -> Callable[[Words], bool]:
-        parts = [self._all()]
-        while self._next("or"):
-            parts.append(self._all())
+    def _parse_or(self) -> Callable[[Words], bool]:
+        parts = [self._parse_and()]
+        while self._take_mark("or"):
+            parts.append(self._parse_and())
         return parts[0] if len(parts) == 1 else lambda words: any(part(words) for part in parts)
 
-    def _all(self) -> Callable[[Words], bool]:
-        parts = [self._one()]
-        while self._next("and"):
-            parts.append(self._one())
+    def _parse_and(self) -> Callable[[Words], bool]:
+        parts = [self._parse_term()]
+        while self._take_mark("and"):
+            parts.append(self._parse_term())
         return parts[0] if len(parts) == 1 else lambda words: all(part(words) for part in parts)
 
-    def _one(self) -> Callable[[Words], bool]:
-        if self._next("not"):
-            inner = self._one()
+    def _parse_term(self) -> Callable[[Words], bool]:
+        if self._take_mark("not"):
+            inner = self._parse_term()
             return lambda words: not inner(words)
-        if self._next("("):
-            inner = self._any()
-            if not self._next(")"):
-                raise self._wrong("a bracket is not closed")
+        if self._take_mark("("):
+            inner = self._parse_or()
+            if not self._take_mark(")"):
+                raise self._usage_error("a bracket is not closed")
             return inner
         word = self._word("a word")
-        mark = self._next(*_COMPARE)
+        mark = self._take_mark(*_COMPARE)
         if not mark:
             self.words.append(word.lower())
             return lambda words: words.has(word.lower())
@@ -152,14 +152,14 @@ class Expression:
     def _word(self, what: str) -> str:
         if self._place == len(self._tokens) or self._tokens[self._place][1]:
             found = f"comes {self._tokens[self._place][0]!r}" if self._place < len(self._tokens) else "it ends"
-            raise self._wrong(f"where {what} must be, {found}")
+            raise self._usage_error(f"where {what} must be, {found}")
         self._place += 1
         return self._tokens[self._place - 1][0]
 
     def _comparison(self, name: str, mark: str, value: str) -> Callable[[Words], bool]:
         number, compare = _number(value), _COMPARE[mark]
         if number is None and mark[0] in "<>":
-            raise self._wrong(f"{name}{mark}{value}: {value!r} is no number")
+            raise self._usage_error(f"{name}{mark}{value}: {value!r} is no number")
 
         def holds(words: Words) -> bool:
             if name not in words.fields:
@@ -176,16 +176,16 @@ def _tokens(text: str) -> Iterator[tuple[str, bool]]:
     """(text, whether it is a mark) of each token."""
     place, text = 0, text.strip()
     while place < len(text):
-        found = _TOKEN.match(text, place)
-        if found is None:
+        token_match = _TOKEN.match(text, place)
+        if token_match is None:
             raise UsageError(f"-k {text!r}: {text[place:].split()[0]!r} cannot be read; join words and comparisons by and, or, not")
-        place = found.end()
-        quoted = found["double"] if found["double"] is not None else found["single"]
+        place = token_match.end()
+        quoted = token_match["double"] if token_match["double"] is not None else token_match["single"]
         if quoted is not None:
             yield quoted, False
         else:
-            word = found["mark"] or found["word"]
-            yield word, bool(found["mark"]) or word in _JOINS
+            word = token_match["mark"] or token_match["word"]
+            yield word, bool(token_match["mark"]) or word in _JOINS
 
 
 def _number(text: str) -> float | None:

@@ -22,16 +22,16 @@ from bitverdict.harness.model.usage import UsageError, did_you_mean
 
 TYPES = ("dtype", "format")  # fields that are told even where they have their default
 MOST_RUNS = 12  # equal neighbours of a list of row numbers, told as one each
-CHOSEN = "auto"  # a config that the launcher chooses
+LAUNCHER_CHOICE = "auto"  # a config that the launcher chooses
 _OF_CASE = ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "recover_order", "sealed", "promises")
-_NAME, _NEXT = re.compile(r"([\w.]+)="), re.compile(r"\s+([\w.]+=|$)")
+_NAME, _NEXT_FIELD = re.compile(r"([\w.]+)="), re.compile(r"\s+([\w.]+=|$)")
 _RUN = re.compile(r"(\[[-\d,\s]*\])(?:\*(\d+))?")
 
 
 def describe(case: Case) -> str:
     """The case in one line: its element type, and what differs from the defaults of its records. Whose it is stands elsewhere."""
-    told = [
-        *_told(case.problem),
+    parts = [
+        *_describe_record(case.problem),
         *_config_told(case),
         f"regime={case.regime}",
         f"data_seed={case.data_seed}",
@@ -44,18 +44,18 @@ def describe(case: Case) -> str:
         *([f"promises={case.promises}"] if case.promises else []),
         *(f"{name}={in_runs(numbers)}" for name, numbers in case.indices),
     ]
-    return " ".join(told)
+    return " ".join(parts)
 
 
 def _config_told(case: Case) -> list[str]:
     """The fields of its config; one that the problem or the case has too by its whole name, config.schedule."""
     if case.config is None:
-        chosen = bool(case.launcher) or hasattr(case.problem, "told")  # by a user's launcher, always
-        return [] if chosen else [f"config={CHOSEN}"]
+        chosen = bool(case.launcher) or hasattr(case.problem, "describe_parts")  # by a user's launcher, always
+        return [] if chosen else [f"config={LAUNCHER_CHOICE}"]
     if not dataclasses.is_dataclass(case.config):
         return [f"config={case.config}"]
     taken = {*_OF_CASE, *(_names(case.problem) if dataclasses.is_dataclass(case.problem) else ())}
-    return [f"config.{told}" if told.partition("=")[0] in taken else told for told in _told(case.config)]
+    return [f"config.{told}" if told.partition("=")[0] in taken else told for told in _describe_record(case.config)]
 
 
 def in_runs(numbers: Sequence[int]) -> str:
@@ -71,21 +71,23 @@ def in_runs(numbers: Sequence[int]) -> str:
     return told if len(runs) <= MOST_RUNS else f"{told}+... ({len(numbers)} numbers)"
 
 
-def _told(record: Any) -> list[str]:
+def _describe_record(record: Any) -> list[str]:
     if record is None:
         return []
     if not dataclasses.is_dataclass(record):
         return [str(record)]
-    if hasattr(record, "told"):  # it says itself what a person wants to know
-        return record.told()
-    told = []
+    if hasattr(record, "describe_parts"):  # it says itself what a person wants to know
+        return record.describe_parts()
+    parts = []
     for each in dataclasses.fields(record):
         value = getattr(record, each.name)
         factory = each.default_factory
         default = factory() if factory is not dataclasses.MISSING else each.default
         if value != default or each.name in TYPES:
-            told.append(f"{each.name}=({' '.join(_told(value))})" if dataclasses.is_dataclass(value) else f"{each.name}={value}")
-    return told
+            parts.append(
+                f"{each.name}=({' '.join(_describe_record(value))})" if dataclasses.is_dataclass(value) else f"{each.name}={value}"
+            )
+    return parts
 
 
 def case_of(line: str, contract: Contract, like: Sequence[Case], launcher: str = "") -> Case:
@@ -99,53 +101,56 @@ def case_of(line: str, contract: Contract, like: Sequence[Case], launcher: str =
     drawn = contract.problem_told([(name, text) for name, text in parts if name not in _OF_CASE])
     if drawn is not None:
         rest = {name: _value(name, text, Case) for name, text in parts if name in _OF_CASE}
-        made = Case(contract=like[0].contract, search_path=like[0].search_path, launcher=like[0].launcher, problem=drawn, **rest)
-        check_case(made.to_json())
-        return made
+        parsed_case = Case(
+            contract=like[0].contract, search_path=like[0].search_path, launcher=like[0].launcher, problem=drawn, **rest
+        )
+        check_case(parsed_case.to_json())
+        return parsed_case
     problem, configs = type(like[0].problem), {type(case.config) for case in like if dataclasses.is_dataclass(case.config)}
     config = None if launcher or not configs else next(iter(configs))
-    lists = {each.name for case in like for each in contract.index_lists(case)}
-    known = {"case": [*_OF_CASE, *sorted(lists)], "problem": _names(problem), "config": _names(config)}
-    given: dict[str, dict[str, Any]] = {"problem": {}, "config": {}, "case": {}}
-    named: list[Any] = []  # the config, where the line says which as a whole
+    lists = {item.name for case in like for item in contract.index_lists(case)}
+    field_names = {"case": [*_OF_CASE, *sorted(lists)], "problem": _names(problem), "config": _names(config)}
+    given_fields: dict[str, dict[str, Any]] = {"problem": {}, "config": {}, "case": {}}
+    config_choice: list[Any] = []  # the config, where the line says which as a whole
     for name, text in parts:
-        if name == "config" and (text == CHOSEN or config is None):
-            named = [None if text == CHOSEN else text]
+        if name == "config" and (text == LAUNCHER_CHOICE or config is None):
+            config_choice = [None if text == LAUNCHER_CHOICE else text]
             continue
         room, _, name = name.rpartition(".")
-        place = next((place for place, names in known.items() if name in names and room in ("", place)), "")
-        if not place or name in given[place]:
-            every = list(dict.fromkeys(each for names in known.values() for each in names))
+        place = next((place for place, names in field_names.items() if name in names and room in ("", place)), "")
+        if not place or name in given_fields[place]:
+            every = list(dict.fromkeys(item for names in field_names.values() for item in names))
             why = "is given twice" if place else f"is no field of it{did_you_mean(name, every, 0.6)}"
             raise UsageError(f"--case: {name} {why}; the fields are {', '.join(every)}")
         kind = {"problem": problem, "config": config, "case": Case}[place]
-        given[place][name] = _numbers(name, text) if name in lists else _value(name, text, kind)
-    made = Case(
+        given_fields[place][name] = _numbers(name, text) if name in lists else _value(name, text, kind)
+    parsed_case = Case(
         contract=like[0].contract,
         search_path=like[0].search_path,
-        problem=_made(problem, given["problem"], "Problem"),
-        config=_config(config, given["config"], named, like),
+        problem=_build_record(problem, given_fields["problem"], "Problem"),
+        config=_config(config, given_fields["config"], config_choice, like),
         launcher=launcher,
-        indices=tuple((name, given["case"].pop(name)) for name in list(given["case"]) if name in lists),
-        **given["case"],
+        indices=tuple((name, given_fields["case"].pop(name)) for name in list(given_fields["case"]) if name in lists),
+        **given_fields["case"],
     )
-    record = made.to_json()
+    record = parsed_case.to_json()
     check_case(record)
-    return dataclasses.replace(case_from_record(contract, record), contract=made.contract)
+    return dataclasses.replace(case_from_record(contract, record), contract=parsed_case.contract)
 
 
-def _config(kind: Any, given: dict[str, Any], named: list[Any], like: Sequence[Case]) -> Any:
+def _config(kind: Any, given_fields: dict[str, Any], config_choice: list[Any], like: Sequence[Case]) -> Any:
     """The config of a line with the fields `given`. Where there is none, and the defaults make none: what the launcher chooses,
     else that of the first case of `like`."""
-    if kind is None or named:
-        if given:
+    if kind is None or config_choice:
+        if given_fields:
             raise UsageError(
-                f"--case: config={CHOSEN} with {', '.join(given)}: the launcher chooses all of it, or nothing; leave one out"
+                f"--case: config={LAUNCHER_CHOICE} with {', '.join(given_fields)}: the launcher "
+                f"chooses all of it, or nothing; leave one out"
             )
-        return named[0] if named else None
-    if not given and any(each.default is each.default_factory is dataclasses.MISSING for each in dataclasses.fields(kind)):
+        return config_choice[0] if config_choice else None
+    if not given_fields and any(each.default is each.default_factory is dataclasses.MISSING for each in dataclasses.fields(kind)):
         return None if any(case.config is None for case in like) else like[0].config
-    return _made(kind, given, "Config")
+    return _build_record(kind, given_fields, "Config")
 
 
 def fields_of(line: str) -> Iterator[tuple[str, str]]:
@@ -155,14 +160,14 @@ def fields_of(line: str) -> Iterator[tuple[str, str]]:
         name = _NAME.match(line, place)
         if not name:
             raise UsageError(f"--case: {line[place:].split()[0]!r}: must be name=value; for example --case 'm=1 n=1 k=33'")
-        begun = place = name.end()
+        start = place = name.end()
         depth = 0
-        while place < len(line) and (depth or not _NEXT.match(line, place)):
+        while place < len(line) and (depth or not _NEXT_FIELD.match(line, place)):
             depth += (line[place] in "([") - (line[place] in ")]")
             place += 1
         if depth:
-            raise UsageError(f"--case: {name[0]}{line[begun:]}: has a bracket that is not closed; take the whole line")
-        yield name[1], line[begun:place]
+            raise UsageError(f"--case: {name[0]}{line[start:]}: has a bracket that is not closed; take the whole line")
+        yield name[1], line[start:place]
         while place < len(line) and line[place].isspace():
             place += 1
 
@@ -177,14 +182,14 @@ def _value(name: str, text: str, kind: Any) -> Any:
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         if not (text.startswith("(") and text.endswith(")")):
             raise UsageError(f"--case: {name}={text}: must be fields in brackets, ({', '.join(_names(hint))})")
-        return _made(hint, {inner: _value(inner, value, hint) for inner, value in fields_of(text[1:-1])}, name)
-    allowed = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if str in allowed and not (text == "None" and type(None) in allowed):
+        return _build_record(hint, {inner: _value(inner, value, hint) for inner, value in fields_of(text[1:-1])}, name)
+    allowed_types = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
+    if str in allowed_types and not (text == "None" and type(None) in allowed_types):
         return text
     try:
         return ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        wanted = " or ".join(each.__name__ if isinstance(each, type) else str(each) for each in allowed)
+        wanted = " or ".join(each.__name__ if isinstance(each, type) else str(each) for each in allowed_types)
         raise UsageError(f"--case: {name}={text}: must be a value of {wanted}") from None
 
 
@@ -192,16 +197,16 @@ def _numbers(name: str, text: str) -> tuple[int, ...]:
     """A list of row numbers, as `in_runs` tells it."""
     if "..." in text:
         raise UsageError(f"--case: {name}={text}: the report cut this list; `bitverdict replay FILE` has it whole")
-    found: list[int] = []
+    numbers: list[int] = []
     for part in text.split("+"):
         run = _RUN.fullmatch(part.strip())
         if not run:
             raise UsageError(f"--case: {name}={text}: must be a list of integers, such as [0]*7+[41]")
-        found += [*ast.literal_eval(run[1])] * int(run[2] or 1)
-    return tuple(found)
+        numbers += [*ast.literal_eval(run[1])] * int(run[2] or 1)
+    return tuple(numbers)
 
 
-def _made(kind: Any, given: dict[str, Any], what: str) -> Any:
+def _build_record(kind: Any, given: dict[str, Any], what: str) -> Any:
     needed = [each.name for each in dataclasses.fields(kind) if each.default is each.default_factory is dataclasses.MISSING]
     missing = [name for name in needed if name not in given]
     if missing:

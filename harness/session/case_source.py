@@ -15,23 +15,23 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bitverdict.harness.judge.first_launch import Shown
+from bitverdict.harness.judge.first_launch import LauncherTraits
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.feature_table import checks
-from bitverdict.harness.model.launcher_limits import UNLIMITED, claimed, is_far, narrowed_by
+from bitverdict.harness.model.launcher_limits import UNLIMITED_LAUNCHER, is_far, narrowed_by, read_claims
 from bitverdict.harness.model.protocols import SeedSource
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.session.preferred import more, preferred
+from bitverdict.harness.session.draw_preference import draw_count, prefer_draws
 from bitverdict.harness.session.rotation import Rotation, facts_of
 
 if TYPE_CHECKING:
     from hypothesis.database import ExampleDatabase
 
 
-SPECIALISED = 16  # Triton compiles a size that is a multiple of it anew
-DRAWN_FOR_ONE = 10  # draws for each generated case of a run that keeps some alone
+SPECIALISED_MULTIPLE = 16  # Triton compiles a size that is a multiple of it anew
+DRAWS_PER_CASE = 10  # draws for each generated case of a run that keeps some alone
 BY_ITSELF = "each case by itself"
 """A backend of Hypothesis: its own numbers under another name, so that each case is drawn anew. Under its own name it runs a case
 some five times, each with one number changed, and begins with cases of which only the first numbers are drawn."""
@@ -50,14 +50,14 @@ class CaseSource:
     certificate: bool = False  # whether cases say what they could have told apart
     recover_order: bool = False  # whether words are expected by the order of sums that launches show
     promises: str = ""  # of the launcher (`Case.promises`)
-    shown: Shown | None = None  # what a first launch showed of the launcher
+    launcher_traits: LauncherTraits | None = None  # what a first launch showed of the launcher
     search_path: tuple[str, ...] = ()  # folders in which the launcher's file finds its modules
     only: tuple[Case, ...] | None = None  # these cases, and no others
     before: tuple[Case, ...] = ()  # judged before all others, and always
     keeps: Callable[[Case], bool] | None = None  # whether a case is asked for; None: all are
-    selected: str = ""  # what chose them, for a person
-    sealed: bool = False  # a process of its own imports the launcher; what is called twice is called a third time
-    accepted: bool = False  # what the launcher says of itself was said, or accepted, by the user
+    selection_reason: str = ""  # what chose them, for a person
+    is_sealed: bool = False  # a process of its own imports the launcher; what is called twice is called a third time
+    claims_accepted: bool = False  # what the launcher says of itself was said, or accepted, by the user
     secret: SeedSource | None = None  # what the draws and all seeds depend on, in the place of `seed`
     rotation: Rotation | None = None  # which part of the required cases is judged; None: all
 
@@ -78,21 +78,21 @@ class CaseSource:
         return bool(self.launcher) or self.contract.any_launcher
 
     @property
-    def lacking(self) -> list[str]:
+    def missing_features(self) -> list[str]:
         """Features the kernel requires and the target lacks; a user's launcher requires none that we know."""
         return [] if self.launcher else sorted(map(str, self.contract.lacking(self.target)))
 
     @property
-    def unserved(self) -> str:
+    def unserved_reason(self) -> str:
         """Why the target cannot serve the kernel; empty where it can."""
-        return f"{self.target.name} lacks {', '.join(self.lacking)}" if self.lacking else ""
+        return f"{self.target.name} lacks {', '.join(self.missing_features)}" if self.missing_features else ""
 
     @property
-    def drawn_as(self) -> str:
+    def draw_key(self) -> str:
         """What draws depend on: the GPUs of one architecture draw alike, whichever of them a worker leased."""
         return self.target.name if self.target.emulated else f"cuda:{self.target.arch}"
 
-    def required(self, *, whole: bool = False) -> list[Case]:
+    def required(self, *, full_size: bool = False) -> list[Case]:
         """The cases that every run judges. Of a user's launcher also those at the edges of its own tile, as far as it is known.
 
         Of its shape classes the first case each is called twice or, sealed, three times, and each configuration of its autotuners
@@ -101,46 +101,46 @@ class CaseSource:
         """
         if self.only is not None:
             return list(self.only)
-        kept = [case for each in self._required(whole=whole) if self.is_kept(case := self.seeded(each))]
+        kept = [case for each in self._required_cases(whole=full_size) if self.is_kept(case := self.apply_seed(each))]
         if self.rotation is not None:
-            kept = self.rotation.kept(kept, facts_of(self.contract, self.target))
+            kept = self.rotation.keep_cases(kept, facts_of(self.contract, self.target))
         return list({case.key: case for case in (*self.before, *kept)}.values())
 
-    def left_out(self) -> str:
+    def rotation_note(self) -> str:
         """How many required cases `rotation` leaves to other turns, as a sentence; empty where none."""
         if self.rotation is None:
             return ""
         every = len(replace(self, rotation=None).required())
         left = every - len(self.required())
-        turn = self.rotation.turn % self.rotation.of
-        return f"{left} of {every} required cases belong to another turn than {turn} of {self.rotation.of}" if left else ""
+        turn = self.rotation.turn % self.rotation.turn_count
+        return f"{left} of {every} required cases belong to another turn than {turn} of {self.rotation.turn_count}" if left else ""
 
-    def seeded(self, case: Case) -> Case:
+    def apply_seed(self, case: Case) -> Case:
         """`case` with seeds that the secret gives it, where there is one."""
         return case if self.secret is None else self.secret.drawn(case, lambda made: self.contract.decides(made, self.target))
 
     def is_kept(self, case: Case) -> bool:
         return self.keeps is None or self.keeps(case)
 
-    def _required(self, *, whole: bool) -> list[Case]:
+    def _required_cases(self, *, whole: bool) -> list[Case]:
         first = self.contract.whole(self.target) if whole else []
-        cases = self._once([*first, *self.contract.required(self.target)], strengthened=True)
+        cases = self._distinct_cases([*first, *self.contract.required(self.target)], strengthened=True)
         if not self.launcher:
-            return self._tuned(self._called(cases))
-        if self.shown is not None and self.shown.tile is not None:
-            edges = self._once(self.contract.around(self.shown.tile, self.target))
+            return self._spread_configurations(self._with_third_calls(cases))
+        if self.launcher_traits is not None and self.launcher_traits.tile is not None:
+            edges = self._distinct_cases(self.contract.around(self.launcher_traits.tile, self.target))
             cases = list({case.key: case for case in (*cases, *edges)}.values())
-        return self._tuned(self._called(_called_again(cases)))
+        return self._spread_configurations(self._with_third_calls(_with_second_calls(cases)))
 
-    def _called(self, cases: list[Case]) -> list[Case]:
+    def _with_third_calls(self, cases: list[Case]) -> list[Case]:
         """`cases` with the calls of a sealed run: of those called twice the first with sizes of each kind is called three times."""
-        twice = [(_kind_of_sizes(case), case.key) for case in cases if self.sealed and case.calls == 2]
+        twice = [(_kind_of_sizes(case), case.key) for case in cases if self.is_sealed and case.calls == 2]
         first = dict(reversed(twice))  # by kind
         return [replace(case, calls=3) if case.calls == 2 and case.key in first.values() else case for case in cases]
 
-    def first(self) -> Case | None:
+    def first_case(self) -> Case | None:
         """The case whose launch shows what the launcher is: the first one required."""
-        cases = replace(self, shown=None).required() if self.is_a_users and self.only is None else []
+        cases = replace(self, launcher_traits=None).required() if self.is_a_users and self.only is None else []
         return cases[0] if cases else None
 
     def drawn(self, count: int) -> list[Case]:
@@ -148,33 +148,37 @@ class CaseSource:
         if self.only is not None:
             return []
         required = self.required()
-        known = {case.key for case in required}
+        required_keys = {case.key for case in required}
         drawn: list[Case] = []
 
         def take(case: Case) -> None:
             if self.keeps is None:
                 drawn.append(case)
-            elif case.key not in known and case.key not in {other.key for other in drawn}:
+            elif case.key not in required_keys and case.key not in {other.key for other in drawn}:
                 drawn.append(case)
                 if len(drawn) >= count:
                     raise WalkEnded(f"{count} cases are kept")
 
         walk(self, self.draws(count), take)
-        drawn = preferred(drawn, count, required, lambda case: self.contract.expected_outcome(case, self.target).result)
-        return [case for case in self._tuned(self._once(drawn, prepared=True), runs=False) if case.key not in known]
+        drawn = prefer_draws(drawn, count, required, lambda case: self.contract.expected_outcome(case, self.target).result)
+        return [
+            case
+            for case in self._spread_configurations(self._distinct_cases(drawn, prepared=True), runs=False)
+            if case.key not in required_keys
+        ]
 
     def draws(self, count: int) -> int:
         """How many draws are made for `count` generated cases."""
-        return count if self.keeps is not None else more(count)
+        return count if self.keeps is not None else draw_count(count)
 
-    def _tuned(self, cases: list[Case], *, runs: bool = True) -> list[Case]:
+    def _spread_configurations(self, cases: list[Case], *, runs: bool = True) -> list[Case]:
         """`cases` with what autotuners take: each configuration in turn, over again from the first case where there are more of
         them than cases; with `runs` one case once more, with its tuning runs."""
         if not self.is_a_users or not cases:
             return cases
         if self.tuning:
             return [replace(case, tuning=self.tuning) for case in cases]
-        configurations = self.shown.configurations if self.shown is not None else 0
+        configurations = self.launcher_traits.configurations if self.launcher_traits is not None else 0
         if configurations < 2:
             return cases
         more = range(len(cases), configurations if runs else 0)
@@ -183,31 +187,37 @@ class CaseSource:
         first = cases[min(1, len(cases) - 1)] if self.launcher else cases[0]  # the second of a described kernel is its smallest
         return [*tuned, replace(first, calls=1, tuning="runs")] if runs else tuned
 
-    def plain(self) -> list[Case]:
+    def plain_cases(self) -> list[Case]:
         """The required cases of a launcher that says nothing of itself; none where the cases are chosen by name."""
         if not self.launcher or self.only is not None:
             return []
-        source = replace(self, launcher=UNLIMITED, tuning="first", shown=None, before=(), secret=None, sealed=False)
+        source = replace(
+            self, launcher=UNLIMITED_LAUNCHER, tuning="first", launcher_traits=None, before=(), secret=None, is_sealed=False
+        )
         return source.required()
 
-    def narrowed(self) -> list[str]:
+    def limit_notes(self) -> list[str]:
         """What the launcher's `claims` and `requires` leave out, a sentence each."""
-        said = [f"asked for {self.selected}: {len(self.required())} cases that are always judged"] if self.selected else []
-        said += self.contract.left_out(self.target)
+        notes = (
+            [f"asked for {self.selection_reason}: {len(self.required())} cases that are always judged"]
+            if self.selection_reason
+            else []
+        )
+        notes += self.contract.left_out(self.target)
         if not self.launcher:
-            return said
+            return notes
         more, waived = self.contract.claims, self.contract.waives
-        claims = claimed(self.launcher, (*more, *waived))
+        claims = read_claims(self.launcher, (*more, *waived))
         left = [word for word in more if word not in claims]
-        said += [f"not claimed, so not asked: {', '.join(left)}"] if left else []
-        said += [f"claimed {word}, so not asked: {asked}" for word, asked in waived.items() if word in claims]
-        counts = narrowed_by(self.launcher, lambda: self._once(self.contract.required(self.target)))
+        notes += [f"not claimed, so not asked: {', '.join(left)}"] if left else []
+        notes += [f"claimed {word}, so not asked: {asked}" for word, asked in waived.items() if word in claims]
+        counts = narrowed_by(self.launcher, lambda: self._distinct_cases(self.contract.required(self.target)))
         for what, how in (("moved", "moved to other sizes"), ("left out", "left out")):
             if counts[what]:
-                said.append(f"requires: {counts[what]} of {counts['asked']} required cases {how}")
-        return said
+                notes.append(f"requires: {counts[what]} of {counts['asked']} required cases {how}")
+        return notes
 
-    def prepared(self, case: Case) -> Case | None:
+    def prepare(self, case: Case) -> Case | None:
         """`case` under this case source's address and launcher; None where a user's launcher is not asked it, or expects
         nothing."""
         if case.contract != self.address:
@@ -218,7 +228,7 @@ class CaseSource:
             case = replace(case, certificate=True)
         if self.recover_order:
             case = replace(case, recover_order=True)
-        if self.sealed:
+        if self.is_sealed:
             case = replace(case, sealed=True)
         if self.promises:
             case = replace(case, promises=self.promises)
@@ -230,39 +240,39 @@ class CaseSource:
         expected_outcome = self.contract.expected_outcome(asked, self.target) if asked is not None else None
         return asked if expected_outcome is not None and (expected_outcome.result or expected_outcome.any_refusal) else None
 
-    def strengthened(self, case: Case | None) -> Case | None:
+    def strengthen(self, case: Case | None) -> Case | None:
         """`case`, fed by another seed where it would tell nothing apart by chance; None for None."""
-        return self._chosen(case) if case is not None else None
+        return self._choose_seed(case) if case is not None else None
 
-    def _chosen(self, case: Case) -> Case:
+    def _choose_seed(self, case: Case) -> Case:
         for check in checks():
             case = check.choose(case, self.contract, self.target)
         return case
 
-    def _once(self, cases: list[Case], *, prepared: bool = False, strengthened: bool = False) -> list[Case]:
-        ready = cases if prepared else [done for case in cases if (done := self.prepared(case)) is not None]
+    def _distinct_cases(self, cases: list[Case], *, prepared: bool = False, strengthened: bool = False) -> list[Case]:
+        ready = cases if prepared else [done for case in cases if (done := self.prepare(case)) is not None]
         if strengthened:
-            ready = [self._chosen(case) for case in ready]
+            ready = [self._choose_seed(case) for case in ready]
         return list({case.key: case for case in ready}.values())
 
 
-def _called_again(cases: list[Case]) -> list[Case]:
+def _with_second_calls(cases: list[Case]) -> list[Case]:
     """`cases`, the first of each shape class with a second call: by its shape a launcher may keep buffers, descriptors, results."""
-    met: set[tuple] = set()
-    called = []
+    visited_kinds: set[tuple] = set()
+    called_cases = []
     for case in cases:
         kind = (_kind_of_sizes(case), *(value for value in vars(case.problem).values() if isinstance(value, str)))
         far = is_far(case.problem)  # two of them would take twice the memory
-        plain = kind in met or far or 0 in _sizes(case)[:3] or getattr(case.problem, "k_of_b", None) is not None
-        called.append(case if plain else replace(case, calls=2))
-        met |= set() if plain else {kind}
-    return called
+        plain = kind in visited_kinds or far or 0 in _sizes(case)[:3] or getattr(case.problem, "k_of_b", None) is not None
+        called_cases.append(case if plain else replace(case, calls=2))
+        visited_kinds |= set() if plain else {kind}
+    return called_cases
 
 
 def _kind_of_sizes(case: Case) -> str:
     """In which way Triton compiles for them."""
     sizes = _sizes(case)
-    return "one" if 1 in sizes else "whole" if all(size % SPECIALISED == 0 for size in sizes) else "ragged"
+    return "one" if 1 in sizes else "whole" if all(size % SPECIALISED_MULTIPLE == 0 for size in sizes) else "ragged"
 
 
 def _sizes(case: Case) -> list[int]:
@@ -296,10 +306,10 @@ def walk(
 
     AVAILABLE_PROVIDERS[BY_ITSELF] = AVAILABLE_PROVIDERS["hypothesis"]
     base = source.seed if source.secret is None else source.secret.number("draws")
-    saved = SavedFailures(database) if database is not None else None
+    saved_failures = SavedFailures(database) if database is not None else None
     settings = hypothesis.settings(
-        max_examples=count if source.keeps is None else DRAWN_FOR_ONE * count,
-        database=saved,
+        max_examples=count if source.keeps is None else DRAWS_PER_CASE * count,
+        database=saved_failures,
         deadline=None,
         derandomize=False,
         backend=BY_ITSELF,
@@ -311,27 +321,27 @@ def walk(
     )
 
     @settings  # after the seed, which sets the database of what it decorates to none
-    @hypothesis.seed(derived_seed(base, source.address, source.drawn_as))
+    @hypothesis.seed(derived_seed(base, source.address, source.draw_key))
     @hypothesis.given(case=source.contract.cases(source.target))
-    def each(case: Case) -> None:
-        prepared = source.prepared(case)
-        asked = source.strengthened(prepared)
-        ready = source.seeded(asked) if asked is not None else None
+    def visit_case(case: Case) -> None:
+        prepared = source.prepare(case)
+        asked = source.strengthen(prepared)
+        ready = source.apply_seed(asked) if asked is not None else None
         if ready is not None and source.is_kept(ready):
             if asked == prepared:  # or its choices draw it with another seed
                 _choices[source.target.name, ready.key] = current_build_context().data.choices
             try:
                 visit(ready)
             except WalkEnded:
-                if saved is not None:
-                    saved.closed = True
+                if saved_failures is not None:
+                    saved_failures.closed = True
                 raise
 
     # Hypothesis would know all case sources by this one function; and without a key of ours it keeps nothing where a seed is given.
-    key = hashlib.sha256("\0".join([source.address, source.drawn_as, source.launcher]).encode()).digest()
-    each._hypothesis_internal_database_key = key  # type: ignore[attr-defined]
+    key = hashlib.sha256("\0".join([source.address, source.draw_key, source.launcher]).encode()).digest()
+    visit_case._hypothesis_internal_database_key = key  # type: ignore[attr-defined]
     with suppress(unittest.SkipTest), _no_constants_of_modules():  # also Hypothesis's word for a database that keeps nothing
-        each()
+        visit_case()
 
 
 @contextmanager

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 from bitverdict.harness.model.verdict import Verdict
 
-AGREED = 0.75  # of the cases that name a cause; picked, not derived: it decides whether a cause is told, and no verdict or status
+AGREEMENT_SHARE = (
+    0.75  # of the cases that name a cause; picked, not derived: it decides whether a cause is told, and no verdict or status
+)
 
 
 @dataclass
@@ -30,12 +32,12 @@ class Causes:
                 self.widest[each] = verdict
 
     @property
-    def told(self) -> dict:
+    def details(self) -> dict:
         """Details of the cause that most cases name; none where they do not agree."""
         if not self.kinds:
             return {}
         kind, count = self.kinds.most_common(1)[0]
-        if count < AGREED * self.cases:
+        if count < AGREEMENT_SHARE * self.cases:
             return {}
         told = self.widest[kind].details
         return {name: told[name] for name in ("cause", "cause_kind", "cause_kinds") if name in told}

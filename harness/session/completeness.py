@@ -26,136 +26,145 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import REFUSED_BY, Decision, Verdict
 
-ALIGNED = 16  # Triton compiles a size that is a multiple of it anew
+ALIGNMENT = 16  # Triton compiles a size that is a multiple of it anew
 LAYOUT = ("pad", "offset")  # fields whose names end so say how an operand lies, and are no size
 ACCEPT = "accept it by --accept-claims, or by requires of bitverdict.test"
-SHOWN = 4  # values that are named, of those that were left out
+MAX_NAMED_VALUES = 4  # values that are named, of those that were left out
 
 Values = dict[str, dict[Any, None]]
 """Dimension -> its values, in the order in which they come."""
 
 
 @dataclass
-class Asked:
+class RequestedCases:
     """What one launcher on one target was asked, beside what it would be asked if it said nothing of itself."""
 
     contract: Contract
     target: Target
-    plain: list[Case]
+    plain_cases: list[Case]
     required: dict[str, Case]
     """By its key each required case that it is asked."""
-    strict: bool = False
+    is_strict: bool = False
     """Whether a size with one value is inconclusive: the launcher is sealed, and nobody accepted what it says of itself."""
-    refused: set[str] = field(default_factory=set)
+    refused_keys: set[str] = field(default_factory=set)
     """Keys of those that it refused: they passed without a word, or did not run."""
     ran: bool = False
-    lacking: int = 0
+    feature_skips: int = 0
     """Cases that did not run since it says that the target lacks a feature."""
     judged: Values = field(default_factory=dict)
     """Of the cases whose words were compared, the generated ones too."""
 
     @cached_property
-    def all(self) -> Values:
-        return _values(classes(case, self.contract, self.target) for case in self.plain)
+    def all_values(self) -> Values:
+        return _values(classes(case, self.contract, self.target) for case in self.plain_cases)
 
-    def taken(self) -> Values:
+    def taken_values(self) -> Values:
         """The values of the required cases that it did not refuse, judged or not, and of all that were judged."""
-        kept = (case for key, case in self.required.items() if key not in self.refused)
+        kept = (case for key, case in self.required.items() if key not in self.refused_keys)
         return _values((classes(case, self.contract, self.target) for case in kept), copy.deepcopy(self.judged))
 
     def count(self, case: Case, verdict: Verdict) -> None:
         self.ran |= verdict.decision is not Decision.NOT_RUN
-        self.lacking += REFUSED_BY in verdict.details
+        self.feature_skips += REFUSED_BY in verdict.details
         if verdict.words:
-            if self.plain:
+            if self.plain_cases:
                 _values([classes(case, self.contract, self.target)], into=self.judged)
         elif case.key in self.required and verdict.decision in (Decision.PASS, Decision.NOT_RUN):
-            self.refused.add(case.key)
+            self.refused_keys.add(case.key)
 
     def narrow(self) -> list[str]:
         """Why the run says too little of it. A target on which nothing of it ran is not run, and says nothing."""
-        if not self.strict or (self.refused and not self.ran):
+        if not self.is_strict or (self.refused_keys and not self.ran):
             return []
-        alone = f"judged at {' and '.join(self.alone())} alone" if self.plain and self.alone() else ""
-        lacking = f"{self.lacking} cases did not run, since it says that the target lacks a feature" if self.lacking else ""
+        alone = f"judged at {' and '.join(self.single_sizes())} alone" if self.plain_cases and self.single_sizes() else ""
+        lacking = (
+            f"{self.feature_skips} cases did not run, since it says that the target lacks a feature" if self.feature_skips else ""
+        )
         return [f"{said}; {ACCEPT}" for said in (alone, lacking) if said]
 
-    def alone(self) -> list[str]:
+    def single_sizes(self) -> list[str]:
         """The sizes of which one value is left where the mathematics has several: "m = 64". "nothing" where no case is left."""
-        taken = self.taken()
-        sizes = [name for name, values in self.all.items() if len(values) > 1 and _are_sizes(values) and not _is_layout(name)]
+        taken = self.taken_values()
+        sizes = [
+            name for name, values in self.all_values.items() if len(values) > 1 and _are_sizes(values) and not _is_layout(name)
+        ]
         found = [f"{name} = {next(iter(taken[name]))}" for name in sizes if len(taken.get(name, {})) == 1]
         return found if taken else ["nothing"]
 
-    def missing(self) -> list[str]:
+    def missing_phrases(self) -> list[str]:
         """What nobody judges, a phrase each."""
-        said: list[str] = []
-        if not self.plain:
-            return said
-        taken = self.taken()
-        if (lost := len(self.plain) - len(self.required)) > 0:
-            said.append(f"{lost} of {len(self.plain)} required cases")
-        if self.refused:
-            said.append(f"{len(self.refused)} of {len(self.required)} required cases in which no word was compared")
-        for name, values in self.all.items():
-            said += _missing(name, values, taken.get(name, {}))
-        return said
+        phrases: list[str] = []
+        if not self.plain_cases:
+            return phrases
+        taken_values = self.taken_values()
+        if (lost := len(self.plain_cases) - len(self.required)) > 0:
+            phrases.append(f"{lost} of {len(self.plain_cases)} required cases")
+        if self.refused_keys:
+            phrases.append(f"{len(self.refused_keys)} of {len(self.required)} required cases in which no word was compared")
+        for name, values in self.all_values.items():
+            phrases += _missing_values(name, values, taken_values.get(name, {}))
+        return phrases
 
 
-def _missing(name: str, values: Mapping[Any, None], taken: Mapping[Any, None]) -> list[str]:
+def _missing_values(name: str, values: Mapping[Any, None], taken_values: Mapping[Any, None]) -> list[str]:
     """Of the `values` of a dimension those that nobody judges; of an integer the classes of them."""
-    left = [value for value in values if value not in taken]
-    if not left:
+    unjudged_values = [value for value in values if value not in taken_values]
+    if not unjudged_values:
         return []
     if any(type(value) is tuple for value in values):
-        return [f"{len(left)} of {len(values)} {name}"]
+        return [f"{len(unjudged_values)} of {len(values)} {name}"]
     if not all(type(value) is int for value in values):
-        more = f" and {len(left) - SHOWN} more" if len(left) > SHOWN else ""
-        return [f"{name} {', '.join(map(str, left[:SHOWN]))}{more}"]
+        more = f" and {len(unjudged_values) - MAX_NAMED_VALUES} more" if len(unjudged_values) > MAX_NAMED_VALUES else ""
+        return [f"{name} {', '.join(map(str, unjudged_values[:MAX_NAMED_VALUES]))}{more}"]
     kinds: dict[str, Callable[[int], bool]] = {
-        f"{name} of multiples of {ALIGNED}": lambda value: value % ALIGNED == 0,
-        f"{name} of no multiple of {ALIGNED}": lambda value: value % ALIGNED != 0,
+        f"{name} of multiples of {ALIGNMENT}": lambda value: value % ALIGNMENT == 0,
+        f"{name} of no multiple of {ALIGNMENT}": lambda value: value % ALIGNMENT != 0,
     }
     if _is_layout(name):
         kinds = {f"{name} of 0": lambda value: value == 0, f"{name} other than 0": lambda value: value != 0}
-    return [said for said, of in kinds.items() if any(map(of, values)) and not any(map(of, taken))]
+    return [said for said, of in kinds.items() if any(map(of, values)) and not any(map(of, taken_values))]
 
 
 @dataclass
 class Completeness:
     """Of a run, by the table's name of the launcher and the target."""
 
-    asked: dict[tuple[str, str], Asked] = field(default_factory=dict)
+    requests: dict[tuple[str, str], RequestedCases] = field(default_factory=dict)
 
     def take(
         self, launcher: str, target: Target, contract: Contract, plain: list[Case], required: list[Case], *, strict: bool
     ) -> None:
         """`launcher` is asked `required`, and would be asked `plain` if it said nothing of itself."""
-        self.asked[launcher, target.name] = Asked(contract, target, plain, {case.key: case for case in required}, strict)
+        self.requests[launcher, target.name] = RequestedCases(
+            contract, target, plain, {case.key: case for case in required}, strict
+        )
 
     def count(self, case: Case, launcher: str, target: str, verdict: Verdict) -> None:
-        if (found := self.asked.get((launcher, target))) is not None:
+        if (found := self.requests.get((launcher, target))) is not None:
             found.count(case, verdict)
 
     def open(self) -> list[str]:
         """Why a sealed run says too little, a sentence each."""
-        found = self._together(Asked.narrow)
+        found = self._group_targets(RequestedCases.narrow)
         return [f"{launcher} on {targets}: {sentence}" for (launcher, said), targets in found for sentence in said]
 
     def lines(self) -> list[str]:
         """What a person reads below the table."""
-        return [f"{launcher}: not judged: {', '.join(said)}" for (launcher, said), _ in self._together(Asked.missing)]
+        return [
+            f"{launcher}: not judged: {', '.join(said)}"
+            for (launcher, said), _ in self._group_targets(RequestedCases.missing_phrases)
+        ]
 
     def sentence(self) -> str:
         """What the last line of a run names: all that was left out of a sealed one."""
-        left = self._together(lambda asked: asked.missing() if asked.strict else [])
+        left = self._group_targets(lambda asked: asked.missing_phrases() if asked.is_strict else [])
         said = [f"{launcher}: {', '.join(told)}" for (launcher, told), _ in left]
         return f"not judged: {'; '.join(said)}" if said else ""
 
-    def _together(self, told: Callable[[Asked], list[str]]) -> list[tuple[tuple[str, tuple[str, ...]], str]]:
+    def _group_targets(self, told: Callable[[RequestedCases], list[str]]) -> list[tuple[tuple[str, tuple[str, ...]], str]]:
         """(launcher, what is told of it) -> the targets of which the same is told."""
         found: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for (launcher, target), each in self.asked.items():
+        for (launcher, target), each in self.requests.items():
             if said := tuple(told(each)):
                 found.setdefault((launcher, said), []).append(target)
         return [(what, ", ".join(targets)) for what, targets in found.items()]
@@ -166,12 +175,12 @@ class Completeness:
                 "launcher": launcher,
                 "target": target,
                 "required": len(each.required),
-                "plain": len(each.plain),
-                "refused": len(each.refused),
-                "not_judged": each.missing(),
-                "alone": each.alone(),
+                "plain": len(each.plain_cases),
+                "refused": len(each.refused_keys),
+                "not_judged": each.missing_phrases(),
+                "alone": each.single_sizes(),
             }
-            for (launcher, target), each in self.asked.items()
+            for (launcher, target), each in self.requests.items()
         ]
 
 

@@ -23,7 +23,7 @@ T = TypeVar("T")
 Clock = Callable[[], float]
 """Seconds that go by, from any beginning."""
 
-COUNTED = {"drawn": "case_sources", "enough": "cases"}
+COUNT_FIELDS = {"drawn": "case_sources", "enough": "cases"}
 """Event of the journal -> what its record calls the number that was enough."""
 
 
@@ -39,17 +39,17 @@ class LiveDeadline:
     """Enough once `seconds` have gone by since `begun` (None: never), and no fewer than `least`."""
 
     seconds: float | None
-    begun: float
+    start_time: float
     clock: Clock = time.monotonic
     least: int = 0
 
     @classmethod
-    def from_now(cls, seconds: float | None, clock: Clock = time.monotonic, spent: float = 0.0) -> LiveDeadline:
+    def start_now(cls, seconds: float | None, clock: Clock = time.monotonic, spent: float = 0.0) -> LiveDeadline:
         """`seconds` from now, less those that were `spent` before."""
         return cls(seconds, clock() - spent, clock)
 
     def enough(self, done: int) -> bool:
-        return done >= self.least and self.seconds is not None and self.clock() - self.begun > self.seconds
+        return done >= self.least and self.seconds is not None and self.clock() - self.start_time > self.seconds
 
 
 @dataclass
@@ -59,18 +59,18 @@ class NodeDeadline:
 
     seconds: float | None
     least: int
-    most: float
+    processor_limit: float
     clock: Clock = time.monotonic
     drawn: int = 0
     processor: float = 0.0
-    begun: float | None = None
+    start_time: float | None = None
 
     def enough(self) -> bool:
         """Asked before each drawn case; the first answer begins the time, so that setting Hypothesis up takes none of it."""
-        if self.begun is None:
-            self.begun = self.clock()
-        owes = self.drawn < self.least and self.processor <= self.most
-        return not owes and self.seconds is not None and self.clock() - self.begun > self.seconds
+        if self.start_time is None:
+            self.start_time = self.clock()
+        owes = self.drawn < self.least and self.processor <= self.processor_limit
+        return not owes and self.seconds is not None and self.clock() - self.start_time > self.seconds
 
     def count(self, processor: float) -> None:
         """One more was judged, in so many seconds of the processor."""
@@ -81,8 +81,8 @@ class NodeDeadline:
         """Why fewer than `least` were drawn; empty where they were not."""
         if self.drawn >= self.least:
             return ""
-        long = f"they took {self.processor:.1f} s of the processor, and {self.most:g} s are enough"
-        return long if self.processor > self.most else "there are no more that differ"
+        long = f"they took {self.processor:.1f} s of the processor, and {self.processor_limit:g} s are enough"
+        return long if self.processor > self.processor_limit else "there are no more that differ"
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Deadlines:
     """The deadlines of one run: `seconds` for all of it (None: no limit) by `clock`, or what `past` says was decided."""
 
     def __init__(self, seconds: float | None, past: Past, journal: Journal, clock: Clock = time.monotonic) -> None:
-        self.live = LiveDeadline.from_now(seconds, clock, past.seconds)
+        self.live = LiveDeadline.start_now(seconds, clock, past.seconds)
         self.decided = {"drawn": past.drawn, "enough": past.enough}
         self.journal = journal
 
@@ -111,11 +111,11 @@ class Deadlines:
         """
         number = self.decided[event]
         deadline: Deadline = replace(self.live, least=least) if number is None else ReplayedDeadline(number)
-        done = 0
+        count = 0
         for thing in things:
-            if deadline.enough(done):
+            if deadline.enough(count):
                 break
-            done += 1
+            count += 1
             yield thing
         if number is None:
-            self.journal.note(event, **{COUNTED[event]: done})
+            self.journal.note(event, **{COUNT_FIELDS[event]: count})

@@ -18,8 +18,8 @@ SHADES = " ·░▒▓█"
 _PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:-1], 1)]
 LEGEND = ", ".join(["blank none", *_PARTS, f"{SHADES[-1]} all"])
 MOST_LINES, LONGEST = 10, 300  # lines of one detail, characters of a line
-TOLD_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "inconclusive_words"}
-TOLD_ELSEWHERE |= {
+DETAILS_ELSEWHERE = {"first", "clusters", "heat", "heat_before", "output", "wrong", "of", "never_written", "inconclusive_words"}
+DETAILS_ELSEWHERE |= {
     "cause",
     "cause_kind",
     "cause_kinds",
@@ -47,7 +47,7 @@ def failure_report(contract: str, target: str, case: Case, verdict: Verdict, not
         parts.append(Text(f"FAIL {contract} on {target}: {verdict.outcome}", style="bold red"))
     parts.append(Text(f"  {verdict.message}".replace("\n", "\n  ")))
     if verdict.location:
-        parts += [Text(f"  at {verdict.location}"), *_quoted(verdict.location, case)]
+        parts += [Text(f"  at {verdict.location}"), *_quote_source(verdict.location, case)]
     if details.get("cause"):
         parts.append(Text(f"  cause: {details['cause']}", style="bold"))
     if details.get("probable cause"):
@@ -65,18 +65,18 @@ def failure_report(contract: str, target: str, case: Case, verdict: Verdict, not
         parts.append(Text(heat_map(details["heat"]), style="red"))
     if details.get("heat_before"):
         parts.append(Text("  before it was shrunk:\n" + heat_map(details["heat_before"]), style="red"))
-    elsewhere = TOLD_ELSEWHERE | ({"text"} if details.get("layer") == "front end" else set())  # its message and line are above
+    elsewhere = DETAILS_ELSEWHERE | ({"text"} if details.get("layer") == "front end" else set())  # its message and line are above
     for name, value in details.items():
         if name not in elsewhere and value not in (None, "", [], {}):
             parts.append(Text(f"  {name}: " + "\n    ".join(_lines(value))))
-            parts += _quoted(str(value), case) if name.endswith("location") else []
+            parts += _quote_source(str(value), case) if name.endswith("location") else []
     parts += [Text(f"  note: {note}", style="yellow") for note in notes]
     parts.append(Text(f"  case: {describe(case)}"))
     parts.append(Text.assemble("  replay: ", (replay_line, "bold")))
     return Group(*parts)
 
 
-def _quoted(location: str, case: Case) -> list[Text]:
+def _quote_source(location: str, case: Case) -> list[Text]:
     """The line of source at `location` (``file:line``); nothing where it cannot be read."""
     line = source_line(location, case)
     return [Text(f"      {line}", style="cyan")] if line else []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from bitverdict.harness.judge.first_launch import shown
+from bitverdict.harness.judge.first_launch import launcher_traits
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, nearest_emulated
 from bitverdict.harness.model.verdict import Verdict
@@ -30,13 +30,13 @@ def first_launch(source: CaseSource) -> tuple[Case, Target] | None:
     """The required case whose launch shows what the launcher of `source` is, and where it is made; None where nothing is to be
     shown."""
     seeing = source.target if source.target.emulated else nearest_emulated(source.target.arch)
-    case = replace(source, target=seeing).first()
+    case = replace(source, target=seeing).first_case()
     return None if case is None else (case, seeing)
 
 
-def as_shown(source: CaseSource, verdict: Verdict | None) -> CaseSource:
+def with_traits(source: CaseSource, verdict: Verdict | None) -> CaseSource:
     """`source` with what `verdict` of its first launch shows; as it is where there is no verdict."""
-    return source if verdict is None else replace(source, shown=shown(verdict.recorded))
+    return source if verdict is None else replace(source, launcher_traits=launcher_traits(verdict.recorded))
 
 
 def make_first_launch(source: CaseSource, judges: Judges) -> FirstLaunches:
@@ -46,4 +46,4 @@ def make_first_launch(source: CaseSource, judges: Judges) -> FirstLaunches:
         return FirstLaunches(source)
     case, seeing = first
     verdict = judges.judge(case, seeing)
-    return FirstLaunches(as_shown(source, verdict), {(seeing.name, case.key): verdict})
+    return FirstLaunches(with_traits(source, verdict), {(seeing.name, case.key): verdict})

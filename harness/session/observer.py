@@ -27,14 +27,14 @@ class Observer:
     def expect(self, more: int) -> None:
         """So many more cases are going to be judged."""
 
-    def arrived(self, name: str, target: str, verdict: Verdict) -> None:
+    def on_verdict(self, name: str, target: str, verdict: Verdict) -> None:
         """A verdict came, in whatever order."""
 
-    def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
+    def on_count(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
         """A verdict was counted, in the order in which the cases were dealt; `classes` are those of its coverage."""
 
     def say(self, text: str) -> None:
         """Something goes on that is no verdict."""
 
-    def stored(self, path: Path, address: str, target: str) -> None:
+    def on_reproducer(self, path: Path, address: str, target: str) -> None:
         """The reproducer of a bug lies at `path`."""

@@ -19,7 +19,7 @@ class Profile:
     node_seconds: float | None
     shrink_seconds: float  # per bug
     case_seconds: float = 120.0
-    whole: bool = False
+    full_sizes: bool = False
     node_least: int = 0
     node_processor_seconds: float = 0.0
 
@@ -30,6 +30,6 @@ PROFILES = {
         Profile("quick", draws=40, seconds=45, node_seconds=0.25, shrink_seconds=20, node_least=10, node_processor_seconds=10.0),
         Profile("ci", draws=300, seconds=240, node_seconds=0.5, shrink_seconds=60, node_least=40, node_processor_seconds=40.0),
         Profile("exhaustive", draws=10_000, seconds=None, node_seconds=None, shrink_seconds=300),
-        Profile("whole", draws=0, seconds=None, node_seconds=None, shrink_seconds=300, case_seconds=7200, whole=True),
+        Profile("whole", draws=0, seconds=None, node_seconds=None, shrink_seconds=300, case_seconds=7200, full_sizes=True),
     )
 }

@@ -23,7 +23,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session import smaller_lists
 
 Field = tuple[str, ...]  # the names that lead to a value: ("problem", "a", "pad")
-SMALL = 17  # values below it are tried one by one: a residue modulo 16 decides much
+SMALL_VALUES = 17  # values below it are tried one by one: a residue modulo 16 decides much
 UNITS = (4, 8, 16)  # elements that a row may have to be a multiple of
 MOST_REPAIRS = 1000  # combinations of gaps asked for one candidate; asking costs 10 to 50 microseconds
 
@@ -48,27 +48,29 @@ class Reducer:
     def least(self, case: Case) -> Case:
         """The case that no move makes smaller, or the smallest met when time ran out."""
         before, self.begun, self.aim = None, case, self._broken(case)
-        case = self._written_out(case)
+        case = self._write_out_indices(case)
         while case != before and not self.ended:
             before = case
             for field in fields_of(case):
-                case = self._lowered(case, field)
+                case = self._lower_field(case, field)
             case = self._with_simpler_draws(self._with_smaller_lists(case))
             if case == before:  # nothing simple is left: look closer
                 for field in fields_of(case):
-                    case = self._searched(case, field)
+                    case = self._search_number(case, field)
                 for pair in itertools.permutations(fields_of(case), 2):
-                    case = self._exchanged(case, *pair)
+                    case = self._exchange_fields(case, *pair)
         return case
 
-    def _lowered(self, case: Case, field: Field) -> Case:
+    def _lower_field(self, case: Case, field: Field) -> Case:
         """One field as small as powers of two and bisection between them find it."""
         value = value_at(case, field)
         if not is_number(value):
-            return self._first(case, [made for less in self.lesser(case, field) for made in self._moves(case, field, less)])
+            return self._first_candidate(
+                case, [made for less in self.lesser(case, field) for made in self._moves(case, field, less)]
+            )
         below, steps = self.floor(case, field) - 1, self.lesser(case, field)
         for step in steps:
-            if (candidate := self._any_shown(self._moves(case, field, step))) is not None:
+            if (candidate := self._any_candidate(self._moves(case, field, step))) is not None:
                 case = candidate
                 break
             below = step
@@ -77,20 +79,20 @@ class Reducer:
             return case
         while value - below > 1 and not self.ended:
             middle = (below + value) // 2
-            if (candidate := self._any_shown(self._moves(case, field, middle))) is not None:
+            if (candidate := self._any_candidate(self._moves(case, field, middle))) is not None:
                 case, value = candidate, middle
             else:
                 below = middle
         return case
 
-    def _searched(self, case: Case, field: Field) -> Case:
+    def _search_number(self, case: Case, field: Field) -> Case:
         """One number tried at every small value, and a little and much below itself, where bisection saw no slope."""
         value = value_at(case, field)
         if not is_number(value) or field[-1] == "data_seed":
             return case
-        near = {value - step * times for step in (1, 2, 4, 8, 16, 32, 64) for times in (1, 2, 3)} | set(range(SMALL))
+        near = {value - step * times for step in (1, 2, 4, 8, 16, 32, 64) for times in (1, 2, 3)} | set(range(SMALL_VALUES))
         near = {less for less in near if self.floor(case, field) <= less < abs(value)}
-        return self._first(case, [made for less in sorted(near) for made in self._moves(case, field, less)])
+        return self._first_candidate(case, [made for less in sorted(near) for made in self._moves(case, field, less)])
 
     def _moves(self, case: Case, field: Field, value: Any) -> list[Case]:
         """`case` with `value` at `field`. Lists of row numbers follow their length; where a table got another number of rows, they
@@ -98,17 +100,17 @@ class Reducer:
         moved = with_value(case, field, value)
         if not case.indices:
             return [moved]
-        moved = smaller_lists.resized(self.contract, moved)
-        along = smaller_lists.carried(self.contract, moved, case)
+        moved = smaller_lists.resize_lists(self.contract, moved)
+        along = smaller_lists.carry_numbers(self.contract, moved, case)
         return [moved] if along == moved else [moved, along]
 
-    def _written_out(self, case: Case) -> Case:
+    def _write_out_indices(self, case: Case) -> Case:
         """`case` with its row numbers written out, where it draws them from its seed and still shows the bug then. What stands
         behind its regime says nothing any more."""
         if case.indices or not (indices := self.contract.indices(case)):
             return case
         written = dataclasses.replace(case, indices=indices)
-        return self._first(case, [dataclasses.replace(written, regime=case.regime.partition("/")[0]), written])
+        return self._first_candidate(case, [dataclasses.replace(written, regime=case.regime.partition("/")[0]), written])
 
     def _with_smaller_lists(self, case: Case) -> Case:
         """`case` with fewer row numbers, and those that are left as simple as they can be."""
@@ -116,10 +118,10 @@ class Reducer:
             return case
         for pieces in (2, 4, 8, 16, smaller_lists.PIECES):
             for how in smaller_lists.shorter(self.contract, case, pieces=pieces):
-                case = self._changed(case, how)
+                case = self._apply_change(case, how)
         for pieces in (1, 2, 4, 8, 16, smaller_lists.PIECES):
             for how in smaller_lists.plainer(self.contract, case, pieces=pieces):
-                case = self._changed(case, how)
+                case = self._apply_change(case, how)
         for of, place in smaller_lists.numbers_that_matter(self.contract, case):
             case = self._with_simpler_number(case, of, place)
         return case
@@ -134,58 +136,65 @@ class Reducer:
             simpler, case = found != case, found
         return case
 
-    def _changed(self, case: Case, how: Callable[[Case], Case | None]) -> Case:
+    def _apply_change(self, case: Case, how: Callable[[Case], Case | None]) -> Case:
         made = None if self.ended else how(case)
-        return case if made is None else self._first(case, [made])
+        return case if made is None else self._first_candidate(case, [made])
 
-    def _with_simpler_number(self, case: Case, of: IndexList, place: int) -> Case:
+    def _with_simpler_number(self, case: Case, index_list: IndexList, place: int) -> Case:
         """One row number as near to 0 as powers of two, the table's ends and bisection between them find it."""
         below = 0
-        for number in smaller_lists.simpler_numbers(case, of, place):
-            candidate = self._legal_and_shown(smaller_lists.with_number(case, of, place, number))
+        for number in smaller_lists.simpler_numbers(case, index_list, place):
+            candidate = self._legal_and_shown(smaller_lists.with_number(case, index_list, place, number))
             if candidate is not None:
                 case = candidate
                 break
             below = abs(number)
-        number = dict(case.indices)[of.name][place]
+        number = dict(case.indices)[index_list.name][place]
         sign = -1 if number < 0 else 1
         while abs(number) - below > 1 and not self.ended:
             middle = (below + abs(number)) // 2
-            candidate = self._legal_and_shown(smaller_lists.with_number(case, of, place, sign * middle))
+            candidate = self._legal_and_shown(smaller_lists.with_number(case, index_list, place, sign * middle))
             if candidate is not None:
                 case, number = candidate, sign * middle
             else:
                 below = middle
         return case
 
-    def _exchanged(self, case: Case, field: Field, other: Field) -> Case:
+    def _exchange_fields(self, case: Case, field: Field, other_field: Field) -> Case:
         """One field made smaller that cannot be alone: another one gives way. Both are sizes, or legality ties them together."""
         slack = slack_of(case)
-        if self.ended or "data_seed" in (field[-1], other[-1]) or other in slack:
+        if self.ended or "data_seed" in (field[-1], other_field[-1]) or other_field in slack:
             return case
-        now, before = value_at(case, other), value_at(case, field)
-        sizes = field[0] == other[0] == "problem" and is_number(before) and is_number(now) and field not in slack
+        current_value, before = value_at(case, other_field), value_at(case, field)
+        sizes = field[0] == other_field[0] == "problem" and is_number(before) and is_number(current_value) and field not in slack
         for less in self.lesser(case, field):
-            moved = self._moves(case, field, less)[-1]
-            if self.legal(moved) is None:
-                others = [*self.lesser(case, other), 2 * now, 4 * now] if is_number(now) else self._choices(case, other)
+            moved_case = self._moves(case, field, less)[-1]
+            if self.legal(moved_case) is None:
+                others = (
+                    [*self.lesser(case, other_field), 2 * current_value, 4 * current_value]
+                    if is_number(current_value)
+                    else self._choices(case, other_field)
+                )
             elif sizes and less in (self.floor(case, field), max(before // 2, 1)):
-                others = [now + before - less, -(-now * before // max(less, 1))]  # of the same sum, of the same product
+                others = [
+                    current_value + before - less,
+                    -(-current_value * before // max(less, 1)),
+                ]  # of the same sum, of the same product
             else:
                 continue  # it was tried by itself
-            ways = [way for step in others if step != now for way in self._moves(moved, other, step)]
-            found = self._first(case, [way for way in ways if self.rank(way) < self.rank(case)])
+            ways = [way for step in others if step != current_value for way in self._moves(moved_case, other_field, step)]
+            found = self._first_candidate(case, [way for way in ways if self.rank(way) < self.rank(case)])
             if found is not case:
                 return found
         return case
 
-    def _first(self, case: Case, candidates: list[Case]) -> Case:
+    def _first_candidate(self, case: Case, candidates: list[Case]) -> Case:
         for candidate in candidates:
             if (found := self._legal_and_shown(candidate)) is not None:
                 return found
         return case
 
-    def _any_shown(self, candidates: list[Case]) -> Case | None:
+    def _any_candidate(self, candidates: list[Case]) -> Case | None:
         return next((found for made in candidates if (found := self._legal_and_shown(made)) is not None), None)
 
     def _legal_and_shown(self, candidate: Case) -> Case | None:
@@ -203,10 +212,10 @@ class Reducer:
         if self.owing[case]:
             return case
         if case not in self.repaired:
-            self.repaired[case] = self._repaired(case)
+            self.repaired[case] = self._repair_case(case)
         return self.repaired[case]
 
-    def _repaired(self, case: Case) -> Case | None:
+    def _repair_case(self, case: Case) -> Case | None:
         slack = slack_of(case)
         if self._broken(case) not in self._gap_rules(case):
             return None
@@ -286,13 +295,13 @@ class Reducer:
         """What a field that is no number may be: its default, then what the required cases have, in its order."""
         plain_regime = field == ("regime",) and bool(case.indices) and "/" not in case.regime  # row numbers have no kind there
         if (field, plain_regime) not in self.choices:
-            seen = dict.fromkeys(default_at(case, field))
+            choices = dict.fromkeys(default_at(case, field))
             for listed in self.listed:
                 try:
-                    seen[value_at(listed, field)] = None
+                    choices[value_at(listed, field)] = None
                 except AttributeError:  # a case without a configuration
                     continue
-            plain = [str(value) if isinstance(value, str) else value for value in seen]  # a worker need not know an enum's class
+            plain = [str(value) if isinstance(value, str) else value for value in choices]  # a worker need not know an enum's class
             plain = list(dict.fromkeys(value.partition("/")[0] for value in plain)) if plain_regime else plain
             self.choices[field, plain_regime] = [value for value in plain if type(value) is not int]
         return self.choices[field, plain_regime]

@@ -13,7 +13,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.supervision import end_forks
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.model.verdict import Decision, Outcome, Verdict, normalised
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict, normalise_message
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.workers.journal import Journal
 
@@ -27,36 +27,36 @@ class Judges(Protocol):
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplayResult:
     """What a replay showed. `same` is whether the signature is the stored one."""
 
     case: Case
     verdict: Verdict
-    stored: tuple[str, str, str]
+    stored_signature: tuple[str, str, str]
     notes: list[str]
 
     @property
-    def same(self) -> bool:
-        return _anywhere(self.verdict.signature) == _anywhere(self.stored)
+    def is_same_bug(self) -> bool:
+        return _anywhere(self.verdict.signature) == _anywhere(self.stored_signature)
 
     @property
-    def _stored(self) -> str:
-        return "an error" if self.stored[0] == Outcome.ERROR else f"failed with {self.stored[0]!r}"
+    def _stored_failure(self) -> str:
+        return "an error" if self.stored_signature[0] == Outcome.ERROR else f"failed with {self.stored_signature[0]!r}"
 
     @property
     def sentence(self) -> str:
         if self.verdict.decision is Decision.FAIL:
-            return f"failed again: {'the same bug' if self.same else 'another bug'} ({self.verdict.outcome})"
+            return f"failed again: {'the same bug' if self.is_same_bug else 'another bug'} ({self.verdict.outcome})"
         if self.verdict.decision is Decision.PASS:
-            return f"passes now: it was {self._stored} when it was stored"
-        if self.verdict.decision is Decision.ERROR and self.same:
+            return f"passes now: it was {self._stored_failure} when it was stored"
+        if self.verdict.decision is Decision.ERROR and self.is_same_bug:
             return f"error again: {self.verdict.message}"
         return f"{self.verdict.decision}: {self.verdict.message}"
 
 
 def _anywhere(signature: tuple[str, str, str]) -> tuple[str, str, str]:
     """A signature without the directory of its line: a stored source is judged elsewhere than it lay."""
-    return signature[0], normalised(signature[1]), signature[2].rpartition("/")[2]
+    return signature[0], normalise_message(signature[1]), signature[2].rpartition("/")[2]
 
 
 class InThisProcess:
@@ -72,7 +72,7 @@ class InThisProcess:
     def judge(self, case: Case, where: Target) -> Verdict:
         number = self.journal.begin(case, where.name)
         self.say(f"judged in this process, {os.getpid()}; journal: {self.journal.path}")
-        for line in attaching(os.getpid(), self.command, emulated=where.emulated):
+        for line in debugger_lines(os.getpid(), self.command, emulated=where.emulated):
             self.say(f"  {line}")
         from bitverdict.harness.judge.judge import judge
 
@@ -84,7 +84,7 @@ class InThisProcess:
         return verdict
 
 
-def attaching(process: int, command: str, *, emulated: bool) -> list[str]:
+def debugger_lines(process: int, command: str, *, emulated: bool) -> list[str]:
     """How to come to `process` with a debugger, and how to start `command` under one."""
     if emulated:
         return [f"attach: gdb -p {process}", f"start: python -m pdb -m {command.removeprefix('python -m ')}"]
@@ -95,16 +95,16 @@ def attaching(process: int, command: str, *, emulated: bool) -> list[str]:
     ]
 
 
-def replay(path: Path, pool: Judges, *, embedded: bool = False) -> Replayed:
+def replay(path: Path, pool: Judges, *, embedded: bool = False) -> ReplayResult:
     """Judge the case of the reproducer at `path` on its target; where it passes, the verdict says what it could have told apart.
     UsageError for a file or a target that does not serve."""
     seed = reproducers.read(path)
     where = target(seed.target)
-    case, notes = reproducers.restored(seed, embedded=embedded)
+    case, notes = reproducers.restore_case(seed, use_embedded=embedded)
     verdict = pool.judge(dataclasses.replace(case, certificate=True), where)
     if verdict.decision is Decision.ERROR and verdict.details.get("raised") == UsageError.__name__:
         raise UsageError(f"reproducer {path}: {verdict.message}")
-    return Replayed(case, verdict, seed.signature, notes)
+    return ReplayResult(case, verdict, seed.signature, notes)
 
 
 def rerun(case: Case, where: Target, verdict: Verdict, pool: Judges) -> str:

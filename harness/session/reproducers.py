@@ -70,16 +70,18 @@ class Reproducer:
 
 
 def reproducer_of(
-    case: Case, target: str, verdict: Verdict, *, model: str = "", first: Case | None = None, secret: dict | None = None
+    case: Case, target: str, verdict: Verdict, *, model: str = "", first_case: Case | None = None, secret: dict | None = None
 ) -> Reproducer:
     """The reproducer of a verdict, with what is needed to judge the case again elsewhere. `first` is the case that `case` was
     shrunk from, where it is another: Hypothesis's blob is that of the case it drew."""
-    record, first = case.to_json(), first or case
-    drawn: dict = {"draws": "this case" if first == case else "the case this one was shrunk from"} | reproduction(first, target)
+    record, first_case = case.to_json(), first_case or case
+    drawn: dict = {"draws": "this case" if first_case == case else "the case this one was shrunk from"} | reproduction(
+        first_case, target
+    )
     if "absent" in drawn:
         del drawn["draws"]
-    elif first != case:
-        drawn["case"] = first.to_json()
+    elif first_case != case:
+        drawn["case"] = first_case.to_json()
     if secret is not None:
         drawn["seeds"] = "of the secret: the draw has others"
     return Reproducer(
@@ -173,7 +175,7 @@ def check_foreign(seed: Reproducer, path: Path, *, embedded: bool) -> None:
         )
 
 
-def restored(seed: Reproducer, *, embedded: bool = False) -> tuple[Case, list[str]]:
+def restore_case(seed: Reproducer, *, use_embedded: bool = False) -> tuple[Case, list[str]]:
     """The case, ready to be judged here, and notes on what is not as it was.
 
     A file of the kernel under test that is gone is written anew from the text stored with the case; one that changed is judged as
@@ -187,7 +189,7 @@ def restored(seed: Reproducer, *, embedded: bool = False) -> tuple[Case, list[st
         if text is None:
             continue
         there = Path(place)
-        if there.is_file() and not embedded:
+        if there.is_file() and not use_embedded:
             if there.read_text() != text:
                 notes.append(f"{place} has changed since; judging it as it is now (--embedded judges the stored text)")
             continue
@@ -233,20 +235,20 @@ def promote(path: Path, decision: Decision, directory: Path) -> Path:
 @cache
 def versions() -> dict[str, str]:
     """What decides bits and messages: torch, triton, numpy, Python, and the commit of this checkout (``+`` when it is changed)."""
-    found = {"python": platform.python_version()}
+    version_texts = {"python": platform.python_version()}
     for name in ("torch", "triton", "numpy"):
         try:
-            found[name] = metadata.version(name)
+            version_texts[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            found[name] = "absent"
+            version_texts[name] = "absent"
     try:
         run = subprocess.run(
             ["git", "describe", "--always", "--dirty=+", "--abbrev=12"], cwd=ROOT, capture_output=True, text=True, check=True
         )
-        found["harness"] = run.stdout.strip()
+        version_texts["harness"] = run.stdout.strip()
     except (OSError, subprocess.SubprocessError):
-        found["harness"] = __version__
-    return found
+        version_texts["harness"] = __version__
+    return version_texts
 
 
 def _sources(record: dict) -> dict[str, str]:

@@ -25,7 +25,7 @@ _ELEMENTS |= {Decision.CANCELLED: "skipped"}
 class Records(Observer):
     """JSON lines and JUnit, written while the run goes, so that a kill loses nothing."""
 
-    EVERY = 2.0  # seconds between two writes of the JUnit file, which is always whole
+    WRITE_INTERVAL = 2.0  # seconds between two writes of the JUnit file, which is always whole
 
     def __init__(self, json_path: Path | None, junit_path: Path | None) -> None:
         self.json_path, self.json = json_path, None
@@ -39,7 +39,7 @@ class Records(Observer):
     def begin(self, arguments: dict) -> None:
         self._line({"event": "run", "time": time.time(), "versions": versions(), "arguments": arguments})
 
-    def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
+    def on_count(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
         record = verdict.to_json()
         if verdict.decision is Decision.PASS:
             record = {name: value for name, value in record.items() if name not in ("details",) and value not in ([], {}, None, "")}
@@ -54,10 +54,10 @@ class Records(Observer):
             ElementTree.SubElement(
                 entry, kind, message=_printable(f"{verdict.outcome}: {verdict.message}"), type=str(verdict.outcome)
             )
-        if time.monotonic() - self._written > self.EVERY:
+        if time.monotonic() - self._written > self.WRITE_INTERVAL:
             self._write_junit()
 
-    def stored(self, path: Path, address: str, target: str) -> None:
+    def on_reproducer(self, path: Path, address: str, target: str) -> None:
         self._line({"event": "reproducer", "contract": address, "target": target, "path": str(path)})
 
     def end(self, tally: Tally) -> None:

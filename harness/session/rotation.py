@@ -25,25 +25,25 @@ class Rotation:
     """Turn `turn` of `of`: any integer, taken modulo `of`."""
 
     turn: int
-    of: int
+    turn_count: int
 
     def takes(self, case: Case) -> bool:
         """Whether the turn of `case`, and of all that compile alike, is this one."""
-        return crc32(compiled_as(case).encode()) % self.of == self.turn % self.of
+        return crc32(compiled_as(case).encode()) % self.turn_count == self.turn % self.turn_count
 
-    def kept(self, cases: Sequence[Case], facts: Callable[[Case], Facts]) -> list[Case]:
+    def keep_cases(self, cases: Sequence[Case], facts: Callable[[Case], Facts]) -> list[Case]:
         """Of `cases`, in their order: each whose turn it is, and as few others as have the `facts` that these lack."""
-        told = [facts(case) for case in cases]
+        case_facts = [facts(case) for case in cases]
         kinds = [compiled_as(case) for case in cases]
-        kept = {place for place, case in enumerate(cases) if self.takes(case)}
-        compiled = {kinds[place] for place in kept}
-        lacking = frozenset().union(*told) - frozenset().union(*(told[place] for place in kept))
+        kept_places = {place for place, case in enumerate(cases) if self.takes(case)}
+        compiled = {kinds[place] for place in kept_places}
+        lacking = frozenset().union(*case_facts) - frozenset().union(*(case_facts[place] for place in kept_places))
         while lacking:  # the first of those that bring most, and of them one that compiles nothing anew
-            best = max(range(len(cases)), key=lambda place: (len(told[place] & lacking), kinds[place] in compiled, -place))
-            kept.add(best)
+            best = max(range(len(cases)), key=lambda place: (len(case_facts[place] & lacking), kinds[place] in compiled, -place))
+            kept_places.add(best)
             compiled.add(kinds[best])
-            lacking -= told[best]
-        return [cases[place] for place in sorted(kept)]
+            lacking -= case_facts[best]
+        return [cases[place] for place in sorted(kept_places)]
 
 
 def compiled_as(case: Case) -> str:

@@ -24,12 +24,12 @@ from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource, WalkEnded, in_turns, walk
 from bitverdict.harness.session.deadline import Clock, Deadlines, NodeDeadline
-from bitverdict.harness.session.first_launches import as_shown, first_launch
+from bitverdict.harness.session.first_launches import first_launch, with_traits
 from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import Profile
 from bitverdict.harness.session.replay import Judges, rerun
 from bitverdict.harness.session.resume import Past
-from bitverdict.harness.session.shard import WHOLE, Shard
+from bitverdict.harness.session.shard import WHOLE_RUN, Shard
 from bitverdict.harness.session.shrink import KernelFailed, VerdictCache, failure_class, shrink
 from bitverdict.harness.session.tally import Tally
 from bitverdict.harness.workers.journal import Journal
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from hypothesis.database import ExampleDatabase
 
 MOST_BUGS = 4  # reduced per contract and target; the others are stored as they came
-MOST_DRAWN_AGAIN = 200  # draws that reducing walks again where it launches each of them
+MAX_REDRAWS = 200  # draws that reducing walks again where it launches each of them
 
 
 class Pool(Judges, Protocol):
@@ -73,13 +73,13 @@ class Session:
         observers: Sequence[Observer] = (),
         clock: Clock = time.monotonic,
         until_failure: bool = False,
-        ahead: Callable[[Sequence[tuple[Case, Target]]], object] = len,
-        shard: Shard = WHOLE,
+        expect_cases: Callable[[Sequence[tuple[Case, Target]]], object] = len,
+        shard: Shard = WHOLE_RUN,
     ) -> None:
         self.shard = shard
         self.pool, self.profile, self.max_cases = pool, profile, max_cases
         self.past = past if past is not None else Past()
-        self.observers, self.clock, self.ahead = observers, clock, ahead
+        self.observers, self.clock, self.ahead = observers, clock, expect_cases
         self.tally, self.bugs = Tally(), dict[tuple, Bug]()
         self._stopping = Stopping(at_failure=until_failure)
         self._sources: dict[tuple[str, str], CaseSource] = {}  # by address and target
@@ -102,27 +102,27 @@ class Session:
                 self.judge(sources)
                 self.reduce()
         except KeyboardInterrupt:
-            self.tally.cancelled = True
+            self.tally.is_cancelled = True
         except MachineFault as fault:
-            self.tally.stopped = str(fault)
+            self.tally.stop_reason = str(fault)
         self.store()
 
     def judge(self, sources: Sequence[CaseSource]) -> None:
         """Every case dealt comes to one verdict, an earlier one or a new one. They are counted in the order they were dealt in, so
         that neither the number of workers nor a kill changes which case stands for a bug."""
         self._take(sources)
-        counted = 0
+        verdict_count = 0
         try:
-            for answer in self.pool.judge_all(self._unjudged(sources), self._stopping):
+            for answer in self.pool.judge_all(self._unjudged_cases(sources), self._stopping):
                 self._arrive(*answer)
-                while counted in self._arrived:
-                    self._count(*self._arrived.pop(counted))
-                    counted += 1
+                while verdict_count in self._arrived:
+                    self._count(*self._arrived.pop(verdict_count))
+                    verdict_count += 1
         finally:  # those that came before an earlier one did
             for place in sorted(self._arrived):
                 self._count(*self._arrived.pop(place))
 
-    def _unjudged(self, sources: Sequence[CaseSource]) -> Iterator[tuple[Case, Target]]:
+    def _unjudged_cases(self, sources: Sequence[CaseSource]) -> Iterator[tuple[Case, Target]]:
         """The cases dealt that have no verdict yet; those that have one arrive with it."""
         for case, target in self.choose(sources):
             if self._stopping.over:
@@ -138,7 +138,7 @@ class Session:
     def _arrive(self, case: Case, target: Target, verdict: Verdict) -> None:
         self._arrived[self._places[target.name, case.key]] = case, target, verdict
         for observer in self.observers:
-            observer.arrived(self._sources[case.contract, target.name].name, target.name, verdict)
+            observer.on_verdict(self._sources[case.contract, target.name].name, target.name, verdict)
 
     # --- choose
 
@@ -146,32 +146,34 @@ class Session:
         """The required cases of all `sources` in turns, whole; then generated ones in turns until their number or the time is
         reached. What the time decided is in the journal, and is so again in a run that goes on."""
         deadlines = Deadlines(self.profile.seconds, self.past, self.pool.journal, self.clock)
-        served, required = self.ask(sources)
-        yield from self._dealt(served, required)
+        served_sources, required = self.ask(sources)
+        yield from self._dealt(served_sources, required)
         generated = []
-        for source, cases in deadlines.until_enough("drawn", zip(served, required, strict=True)):
+        for source, cases in deadlines.until_enough("drawn", zip(served_sources, required, strict=True)):
             left = self.profile.draws if self.max_cases is None else min(self.profile.draws, self.max_cases - len(cases))
             generated.append(source.drawn(left) if left > 0 else [])
-        order = self._dealt(served[: len(generated)], generated)
-        again = enumerate(order, 1) if self.past.begun else ()  # of two cases out at once the later may be in the journal alone
+        order = self._dealt(served_sources[: len(generated)], generated)
+        again = (
+            enumerate(order, 1) if self.past.begun_cases else ()
+        )  # of two cases out at once the later may be in the journal alone
         earlier = max((place for place, (case, target) in again if self.past.dealt(target.name, case)), default=0)
         yield from deadlines.until_enough("enough", order, least=earlier)
 
     def ask(self, sources: Sequence[CaseSource]) -> tuple[list[CaseSource], list[list[Case]]]:
         """Those of `sources` that their targets serve, with the required cases of each. The tally requires this shard's."""
-        served = self._shown([source for source in sources if self._serves(source)])
-        for source in served:
+        served_sources = self._with_first_launches([source for source in sources if self._serves(source)])
+        for source in served_sources:
             self._limits(source)
-        required = [source.required(whole=self.profile.whole)[: self.max_cases] for source in served]
-        for place, (source, cases) in enumerate(zip(served, required, strict=True)):
+        required = [source.required(full_size=self.profile.full_sizes)[: self.max_cases] for source in served_sources]
+        for place, (source, cases) in enumerate(zip(served_sources, required, strict=True)):
             self.tally.require(source.name, source.target.name, self.shard.share(cases, place))
-        return served, required
+        return served_sources, required
 
     def _limits(self, source: CaseSource) -> None:
         """Count what the launcher of `source` is not asked."""
-        self.tally.scope.narrow(source.name, source.narrowed())
-        if (plain := source.plain()) or source.sealed:
-            strict = source.sealed and not source.accepted
+        self.tally.scope.narrow(source.name, source.limit_notes())
+        if (plain := source.plain_cases()) or source.is_sealed:
+            strict = source.is_sealed and not source.claims_accepted
             self.tally.completeness.take(source.name, source.target, source.contract, plain, source.required(), strict=strict)
 
     def _dealt(self, sources: Sequence[CaseSource], cases: Sequence[list[Case]]) -> list[tuple[Case, Target]]:
@@ -185,20 +187,22 @@ class Session:
 
     def _serves(self, source: CaseSource) -> bool:
         """Whether the target has what the kernel requires; where not, it is counted as not run."""
-        if unserved := source.unserved:
+        if unserved := source.unserved_reason:
             self.tally.not_run(source.name, source.target.name, unserved)
         return not unserved
 
-    def _shown(self, sources: Sequence[CaseSource]) -> list[CaseSource]:
+    def _with_first_launches(self, sources: Sequence[CaseSource]) -> list[CaseSource]:
         """`sources` with what the first launch of a user's launcher shows; where its case comes up again its verdict counts."""
-        made = {(each.address, each.target.name): launch for each in sources if (launch := first_launch(each)) is not None}
-        out = {(on.name, case.key): (case, on) for case, on in made.values() if self.past.verdict(on.name, case) is None}
+        first_launches = {
+            (each.address, each.target.name): launch for each in sources if (launch := first_launch(each)) is not None
+        }
+        out = {(on.name, case.key): (case, on) for case, on in first_launches.values() if self.past.verdict(on.name, case) is None}
         for case, on, verdict in self.pool.judge_all(out.values()):
             self.past.verdicts[on.name, case.key] = verdict
         found = []
         for source in sources:
-            launch = made.get((source.address, source.target.name))
-            found.append(as_shown(source, self.past.verdict(launch[1].name, launch[0]) if launch is not None else None))
+            launch = first_launches.get((source.address, source.target.name))
+            found.append(with_traits(source, self.past.verdict(launch[1].name, launch[0]) if launch is not None else None))
         return found
 
     # --- one case source in its order
@@ -214,10 +218,10 @@ class Session:
         self._take([source])
         if not self._serves(source):
             return None
-        cache = self._known[source.address, source.target.name] = VerdictCache(lambda case: self._judged(source, case))
-        source = self._shown([source])[0]
+        cache = self._known[source.address, source.target.name] = VerdictCache(lambda case: self._judge_case(source, case))
+        source = self._with_first_launches([source])[0]
         self._limits(source)
-        required = source.required(whole=self.profile.whole)[share::shares]
+        required = source.required(full_size=self.profile.full_sizes)[share::shares]
         self.tally.require(source.name, source.target.name, required)
 
         def visit(case: Case) -> None:
@@ -225,7 +229,9 @@ class Session:
                 raise failure_class(cache(case).signature)
 
         draws = len(range(share, self.profile.draws, shares))
-        parts = shares if source.rotation is None else shares * source.rotation.of  # which deal what is asked of a node together
+        parts = (
+            shares if source.rotation is None else shares * source.rotation.turn_count
+        )  # which deal what is asked of a node together
         least = min(len(range(share, self.profile.node_least, parts)), draws)
         deadline = NodeDeadline(self.profile.node_seconds, least, self.profile.node_processor_seconds, self.clock)
 
@@ -250,7 +256,7 @@ class Session:
             return self.bugs[source.address, source.target.name, failed.signature]
         return None
 
-    def _judged(self, source: CaseSource, case: Case) -> Verdict:
+    def _judge_case(self, source: CaseSource, case: Case) -> Verdict:
         known = self.past.verdict(source.target.name, case)
         verdict = known if known is not None else self.pool.judge(case, source.target)
         self._count(case, source.target, verdict)
@@ -269,12 +275,12 @@ class Session:
         classes = contract.coverage(case, target)
         self.tally.count(case, source.name, target.name, classes, verdict)
         for observer in self.observers:
-            observer.counted(case, source.name, target.name, classes, verdict)
+            observer.on_count(case, source.name, target.name, classes, verdict)
         if verdict.failed or verdict.decision is Decision.ERROR:
             bug = Bug(source, case, verdict)
             if bug.key in self.bugs:
-                self.bugs[bug.key].seen += 1
-            self.bugs.setdefault(bug.key, bug).shown_by(verdict)
+                self.bugs[bug.key].case_count += 1
+            self.bugs.setdefault(bug.key, bug).add_verdict(verdict)
 
     # --- reduce and store
 
@@ -294,27 +300,27 @@ class Session:
             if bug.verdict.failed and bug.verdict.outcome is not Outcome.TIMEOUT:
                 self._reduce(bug, f"bug {number} of {len(self.bugs)}")
 
-    def _reduce(self, bug: Bug, which: str) -> None:
-        target, first = bug.source.target, bug.verdict
+    def _reduce(self, bug: Bug, bug_name: str) -> None:
+        target, first_verdict = bug.source.target, bug.verdict
 
         def judged(case: Case) -> Verdict:
             verdict = self.pool.judge(case, target)
             for observer in self.observers:
-                observer.say(f"shrinking {which}: {verdict.outcome}")
+                observer.say(f"shrinking {bug_name}: {verdict.outcome}")
             return verdict
 
         cache, known = VerdictCache(judged), self._known.get((bug.source.address, target.name))
-        cache.known = {bug.case.key: first} if known is None else dict(known.known)
+        cache.known = {bug.case.key: first_verdict} if known is None else dict(known.known)
         drawn = bug.source.draws(self.profile.draws)
-        draws = min(drawn, MOST_DRAWN_AGAIN) if known is None else self.profile.draws
+        draws = min(drawn, MAX_REDRAWS) if known is None else self.profile.draws
         seconds = self.profile.shrink_seconds
-        bug.first = bug.case
-        bug.case, bug.verdict = shrink(bug.source, bug.case, first, cache, draws=draws, seconds=seconds, clock=self.clock)
+        bug.first_case = bug.case
+        bug.case, bug.verdict = shrink(bug.source, bug.case, first_verdict, cache, draws=draws, seconds=seconds, clock=self.clock)
         for case, verdict in cache.known.items():
-            if case != bug.first.key and verdict.signature == first.signature:
-                bug.shown_by(verdict)
-        if bug.case.key != bug.first.key:
-            bug.notes.append(f"shrunk in {cache.asked} launches from: {describe(bug.first)}")
+            if case != bug.first_case.key and verdict.signature == first_verdict.signature:
+                bug.add_verdict(verdict)
+        if bug.case.key != bug.first_case.key:
+            bug.notes.append(f"shrunk in {cache.asked} launches from: {describe(bug.first_case)}")
         if flaky := rerun(bug.case, target, bug.verdict, self.pool):
             bug.notes.append(flaky)
 
@@ -324,20 +330,20 @@ class Session:
             source = bug.source
             bug.explain()
             try:
-                ended = not self.tally.cancelled and not self.tally.stopped
-                made = reproducers.reproducer_of(
+                is_complete = not self.tally.is_cancelled and not self.tally.stop_reason
+                reproducer = reproducers.reproducer_of(
                     bug.case,
                     source.target.name,
                     bug.verdict,
                     model=source.target.model,
-                    first=bug.first,
-                    secret=source.secret.told(revealed=ended) if source.secret is not None else None,
+                    first_case=bug.first_case,
+                    secret=source.secret.describe(revealed=is_complete) if source.secret is not None else None,
                 )
-                path = reproducers.write(made)
+                path = reproducers.write(reproducer)
                 for observer in self.observers:
-                    observer.stored(path, source.address, source.target.name)
+                    observer.on_reproducer(path, source.address, source.target.name)
                 bug.path = path
                 self.pool.journal.note("stored", **bug.to_json())
             except MachineFault as fault:
-                self.tally.stopped = self.tally.stopped or str(fault)
+                self.tally.stop_reason = self.tally.stop_reason or str(fault)
                 bug.not_stored = str(fault)

@@ -66,7 +66,7 @@ def shrink(
 
     def shows(candidate: Case) -> bool | None:
         """None when the time is over and `candidate` was not judged before."""
-        if source.launcher and source.prepared(candidate) != candidate:
+        if source.launcher and source.prepare(candidate) != candidate:
             return False  # a user's launcher is not asked this
         if candidate.key not in judge.known and clock() > end:
             return None
@@ -81,13 +81,13 @@ def shrink(
 
 def _by_draws(source: CaseSource, case: Case, verdict: Verdict, shows: Callable[[Case], bool | None], draws: int) -> Case:
     """What Hypothesis makes of its own draws: it walks them again, the verdicts known, and shrinks the first with the bug."""
-    best, wanted = case, failure_class(verdict.signature)
+    best, failure_type = case, failure_class(verdict.signature)
 
     def visit(candidate: Case) -> None:
         nonlocal best
         if shows(candidate):
             best = candidate  # the last one raised is the smallest: Hypothesis runs it once more at its end
-            raise wanted(verdict.message)
+            raise failure_type(verdict.message)
 
     try:
         walk(source, draws, visit, phases=("generate", "shrink"))

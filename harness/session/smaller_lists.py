@@ -18,7 +18,7 @@ Change = Callable[[Case], Case | None]
 """A case with one thing changed; None where that cannot be."""
 
 
-def resized(contract: Contract, case: Case) -> Case:
+def resize_lists(contract: Contract, case: Case) -> Case:
     """`case`, each list that it writes out as long as its problem says: cut at the end, or continued with zeros."""
     if not case.indices:
         return case
@@ -27,18 +27,18 @@ def resized(contract: Contract, case: Case) -> Case:
     return replace(case, indices=tuple(indices))
 
 
-def carried(contract: Contract, case: Case, before: Case) -> Case:
+def carry_numbers(contract: Contract, case: Case, before: Case) -> Case:
     """`case`, where a table of `before` got another number of rows: numbers in its second half, a little past it and as far below
     0 keep their distance from its end. Others stay."""
     moved = dict(case.indices)
     for each in contract.index_lists(before) if case.indices else ():
         then, now = getattr(before.problem, each.rows), getattr(case.problem, each.rows)
         if then != now and each.name in moved:
-            moved[each.name] = tuple(_carried(number, then, now) for number in moved[each.name])
+            moved[each.name] = tuple(_carry_number(number, then, now) for number in moved[each.name])
     return replace(case, indices=tuple(moved.items()))
 
 
-def _carried(number: int, then: int, now: int) -> int:
+def _carry_number(number: int, then: int, now: int) -> int:
     if then <= 2 * number <= 6 * then:
         return max(number + now - then, 0)
     return number + then - now if -3 * then <= number <= 2 - then and number < 0 else number
@@ -49,10 +49,10 @@ def shorter(contract: Contract, case: Case, *, pieces: int) -> Iterator[Change]:
     for length in dict.fromkeys(each.length for each in contract.index_lists(case)):
         size = -(-getattr(case.problem, length) // pieces)
         for place in range(getattr(case.problem, length) - size, -1, -size):
-            yield partial(_without, contract=contract, length=length, place=place, size=size)
+            yield partial(_remove_numbers, contract=contract, length=length, place=place, size=size)
 
 
-def _without(case: Case, contract: Contract, length: str, place: int, size: int) -> Case | None:
+def _remove_numbers(case: Case, contract: Contract, length: str, place: int, size: int) -> Case | None:
     left = getattr(case.problem, length) - size
     if left < 1:
         return None
@@ -67,10 +67,10 @@ def plainer(contract: Contract, case: Case, *, pieces: int) -> Iterator[Change]:
         count = len(dict(case.indices)[each.name])
         size = -(-count // pieces)
         for place in range(0, count, size):
-            yield partial(_plain, of=each, place=place, size=size)
+            yield partial(_with_plain_numbers, of=each, place=place, size=size)
 
 
-def _plain(case: Case, of: IndexList, place: int, size: int) -> Case | None:
+def _with_plain_numbers(case: Case, of: IndexList, place: int, size: int) -> Case | None:
     numbers = dict(case.indices)[of.name]
     plain = tuple(_plainest(of, at) for at in range(place, min(place + size, len(numbers))))
     changed = numbers[:place] + plain + numbers[place + size :]
@@ -83,13 +83,13 @@ def _plainest(of: IndexList, place: int) -> int:
 
 def numbers_that_matter(contract: Contract, case: Case) -> list[tuple[IndexList, int]]:
     """The places whose number is not the plainest, of all lists; none where they are more than `PIECES`."""
-    found = [
+    places = [
         (each, place)
         for each in contract.index_lists(case)
         for place, number in enumerate(dict(case.indices)[each.name])
         if number != _plainest(each, place)
     ]
-    return found if len(found) <= PIECES else []
+    return places if len(places) <= PIECES else []
 
 
 def simpler_numbers(case: Case, of: IndexList, place: int) -> list[int]:

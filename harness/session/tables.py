@@ -20,13 +20,13 @@ from bitverdict.harness.session.tally import OWN_BUCKETS, Row, Tally, own_share
 FOLDED_FROM = 24  # lines of the table
 
 
-def table(tally: Tally, *, whole: bool = False) -> Table:
+def table(tally: Tally, *, all_rows: bool = False) -> Table:
     """The verdict table: a line for each contract, target and dtype.
 
     Where they are `FOLDED_FROM` or more it is folded, unless `whole`: a line for each contract, and below it those that have a case
     that did not pass.
     """
-    shown = Table(title="Verdicts", title_justify="left", title_style="bold", pad_edge=False)
+    verdict_table = Table(title="Verdicts", title_justify="left", title_style="bold", pad_edge=False)
     for name, justify in (
         ("contract", "left"),
         ("target", "left"),
@@ -35,14 +35,14 @@ def table(tally: Tally, *, whole: bool = False) -> Table:
         ("words", "right"),
         ("pass", "right"),
     ):
-        shown.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
+        verdict_table.add_column(name, justify=justify, no_wrap=True)  # type: ignore[arg-type]
     for name in ("fail", "inconclusive", *(["error"] if tally.errors else [])):
-        shown.add_column(name, justify="right", no_wrap=True)
-    shown.add_column("basis", min_width=24)
-    shown.add_column("cover", no_wrap=True)
-    for row, places in _lines(tally) if whole or not is_folded(tally) else _folded(tally):
-        _add(shown, row, _cover(tally, places), with_errors=bool(tally.errors))
-    return shown
+        verdict_table.add_column(name, justify="right", no_wrap=True)
+    verdict_table.add_column("basis", min_width=24)
+    verdict_table.add_column("cover", no_wrap=True)
+    for row, places in _lines(tally) if all_rows or not is_folded(tally) else _fold_rows(tally):
+        _add(verdict_table, row, _cover(tally, places), with_errors=bool(tally.errors))
+    return verdict_table
 
 
 def is_folded(tally: Tally) -> bool:
@@ -50,22 +50,22 @@ def is_folded(tally: Tally) -> bool:
     return len(tally.rows) >= FOLDED_FROM
 
 
-def _ordered(tally: Tally) -> list[Row]:
+def _sort_rows(tally: Tally) -> list[Row]:
     return sorted(tally.rows.values(), key=lambda row: (row.contract, row.target, row.dtype))
 
 
 def _lines(tally: Tally) -> Iterator[tuple[Row, list[tuple[str, str]]]]:
     """Each row, and the (contract, target) whose cover it tells: that of its own, where no row before it did."""
     told: set[tuple[str, str]] = set()
-    for row in _ordered(tally):
+    for row in _sort_rows(tally):
         place = (row.contract, row.target)
         yield row, [] if place in told else [place]
         told.add(place)
 
 
-def _folded(tally: Tally) -> Iterator[tuple[Row, list[tuple[str, str]]]]:
+def _fold_rows(tally: Tally) -> Iterator[tuple[Row, list[tuple[str, str]]]]:
     """One row for each contract, with the places whose cover it tells, and then its rows that have something to look at."""
-    for contract, group in itertools.groupby(_ordered(tally), key=lambda row: row.contract):
+    for contract, group in itertools.groupby(_sort_rows(tally), key=lambda row: row.contract):
         rows = list(group)
         ran = [row for row in rows if not row.did_not_run]
         targets, dtypes = ({getattr(row, name) for row in ran or rows} for name in ("target", "dtype"))
@@ -74,32 +74,32 @@ def _folded(tally: Tally) -> Iterator[tuple[Row, list[tuple[str, str]]]]:
             next(iter(targets)) if len(targets) == of == 1 else f"{len(targets)}{f' of {of}' if len(targets) < of else ''} targets"
         )
         kinds = next(iter(dtypes)) if len(dtypes) == 1 else f"{len(dtypes)} types"
-        yield Row.merged(Row(contract, told, kinds), ran or rows), sorted({(row.contract, row.target) for row in ran})
+        yield Row.merge_rows(Row(contract, told, kinds), ran or rows), sorted({(row.contract, row.target) for row in ran})
         for row in ran:
             if row.decisions[Decision.PASS] + row.decisions[Decision.NOT_RUN] < row.cases:
-                yield replace(row, contract="", said=set()), []
+                yield replace(row, contract="", messages=set()), []
 
 
 def _cover(tally: Tally, places: list[tuple[str, str]]) -> str:
-    decided, asked = (sum(counts.get(place, 0) for place in places) for counts in (tally.covered, tally.asked))
+    decided, asked = (sum(counts.get(place, 0) for place in places) for counts in (tally.decided_counts, tally.required_counts))
     return f"{decided}/{asked}" if places else ""
 
 
-def _add(shown: Table, row: Row, cover: str, *, with_errors: bool) -> None:
-    failed, inconclusive = row.decisions[Decision.FAIL], row.decisions[Decision.INCONCLUSIVE]
+def _add(verdict_table: Table, row: Row, cover: str, *, with_errors: bool) -> None:
+    failures, inconclusive = row.decisions[Decision.FAIL], row.decisions[Decision.INCONCLUSIVE]
     if row.did_not_run:
-        shown.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", style="dim")
+        verdict_table.add_row(row.contract, row.target, row.dtype, "-", "-", "not run", style="dim")
         return
     rests = ", ".join(f"{name} {count}" for name, count in row.basis.most_common())
     rests += f" (largest share of the bound {row.bound_used:.2g})" if row.bound_used is not None else ""
-    shown.add_row(
+    verdict_table.add_row(
         row.contract,
         row.target,
         row.dtype,
         str(row.cases),
         f"{row.words:,}",
         Text(str(row.decisions[Decision.PASS]), style="green"),
-        Text(str(failed), style="bold red" if failed else "dim"),
+        Text(str(failures), style="bold red" if failures else "dim"),
         Text(str(inconclusive), style="yellow" if inconclusive else "dim"),
         *([Text(str(row.decisions[Decision.ERROR]), style="bold magenta")] if with_errors else []),
         rests,
@@ -123,10 +123,10 @@ LEGEND = (
 
 def not_run_lines(tally: Tally) -> list[str]:
     """Why lines of the table say "not run", "inconclusive" or "error": none ever reads as a pass."""
-    lines = [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.said)]
+    lines = [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.messages)]
     lines += [f"inconclusive ({count} cases): {reason}" for reason, count in tally.inconclusive.most_common(5)]
     lines += [f"error ({count} cases): {reason}" for reason, count in tally.errors.most_common(5)]
-    return lines + [f"cancelled ({count} cases): {reason}" for reason, count in tally.left_out.items()]
+    return lines + [f"cancelled ({count} cases): {reason}" for reason, count in tally.cancelled_cases.items()]
 
 
 def time_line(tally: Tally) -> str:
@@ -140,11 +140,11 @@ def time_line(tally: Tally) -> str:
     return f"{pace}time in workers: {', '.join(parts)}; the harness's own ({' + '.join(OWN_BUCKETS)}): {share:.0%}"
 
 
-def show(shown: Console, tally: Tally, *, coverage: bool = False, whole: bool = False) -> None:
+def show(report_console: Console, tally: Tally, *, coverage: bool = False, whole: bool = False) -> None:
     """The table, and the lines below it to the last one. `whole`: a table that is not folded."""
-    shown.print(table(tally, whole=whole))
-    if tally.told_apart.places:
-        shown.print(tally.told_apart.table())
+    report_console.print(table(tally, all_rows=whole))
+    if tally.discrimination.places:
+        report_console.print(tally.discrimination.table())
     folded = [f"a line a contract; -v for {len(tally.rows)} lines"] if is_folded(tally) and not whole else []
     for line in (
         *folded,
@@ -152,16 +152,16 @@ def show(shown: Console, tally: Tally, *, coverage: bool = False, whole: bool = 
         *not_run_lines(tally),
         *tally.scope.lines(),
         *tally.completeness.lines(),
-        *tally.told_apart.lines(),
+        *tally.discrimination.lines(),
     ):
-        shown.print(line, markup=False, style="dim", soft_wrap=True)
+        report_console.print(line, markup=False, style="dim", soft_wrap=True)
     if coverage:
-        shown.print("\n".join(coverage_lines(tally)), markup=False)
+        report_console.print("\n".join(coverage_lines(tally)), markup=False)
     for advice, count in tally.advice.most_common(5):
-        shown.print(f"advice ({count} cases): {advice}", markup=False)
+        report_console.print(f"advice ({count} cases): {advice}", markup=False)
     if line := time_line(tally):
-        shown.print(line, markup=False, style="dim", soft_wrap=True)
-    shown.print(tally.sentence(), markup=False, style="bold", soft_wrap=True)
+        report_console.print(line, markup=False, style="dim", soft_wrap=True)
+    report_console.print(tally.sentence(), markup=False, style="bold", soft_wrap=True)
 
 
 def coverage_lines(tally: Tally) -> list[str]:

@@ -17,8 +17,8 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.certificate import TELLS_NOTHING
 from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision, Verdict
 from bitverdict.harness.session.completeness import Completeness
+from bitverdict.harness.session.discrimination import Discrimination
 from bitverdict.harness.session.scope import Scope
-from bitverdict.harness.session.told_apart import Discrimination
 
 OWN_BUCKETS = (
     "transfer",
@@ -26,8 +26,8 @@ OWN_BUCKETS = (
     "start",
 )  # buckets that are neither the kernel's nor the reference's; start: a worker's context
 PASS, FAIL, USAGE, INCONCLUSIVE, NOTHING_RAN = 0, 1, 2, 3, 5
-DECIDED = (Decision.PASS, Decision.FAIL)
-RAN = (*DECIDED, Decision.INCONCLUSIVE, Decision.ERROR)
+DEFINITE_DECISIONS = (Decision.PASS, Decision.FAIL)
+RAN = (*DEFINITE_DECISIONS, Decision.INCONCLUSIVE, Decision.ERROR)
 
 
 @dataclass
@@ -43,7 +43,7 @@ class Row:
     words: int = 0
     bound_used: float | None = None
     seconds: float = 0.0
-    said: set[str] = field(default_factory=set)  # of cases that did not run
+    messages: set[str] = field(default_factory=set)  # of cases that did not run
 
     @property
     def cases(self) -> int:
@@ -66,17 +66,17 @@ class Row:
         return self.decisions[Decision.NOT_RUN] == self.cases
 
     @classmethod
-    def merged(cls, made: Row, rows: Iterable[Row]) -> Row:
+    def merge_rows(cls, total_row: Row, rows: Iterable[Row]) -> Row:
         """`made` with all that `rows` counted."""
         for row in rows:
-            made.decisions += row.decisions
-            made.outcomes += row.outcomes
-            made.basis += row.basis
-            made.words += row.words
-            made.seconds += row.seconds
+            total_row.decisions += row.decisions
+            total_row.outcomes += row.outcomes
+            total_row.basis += row.basis
+            total_row.words += row.words
+            total_row.seconds += row.seconds
             if row.bound_used is not None:
-                made.bound_used = max(made.bound_used or 0.0, row.bound_used)
-        return made
+                total_row.bound_used = max(total_row.bound_used or 0.0, row.bound_used)
+        return total_row
 
 
 @dataclass
@@ -85,8 +85,8 @@ class Tally:
 
     rows: dict[tuple[str, str, str], Row] = field(default_factory=dict)
     required: dict[tuple[str, str], set[str]] = field(default_factory=dict)  # keys of required cases not yet judged
-    asked: dict[tuple[str, str], int] = field(default_factory=dict)  # how many are required
-    covered: Counter = field(default_factory=Counter)  # of them, those that were decided
+    required_counts: dict[tuple[str, str], int] = field(default_factory=dict)  # how many are required
+    decided_counts: Counter = field(default_factory=Counter)  # of them, those that were decided
     open_required: Counter = field(default_factory=Counter)  # of them, those that were judged and are inconclusive
     quiet: Counter = field(default_factory=Counter)  # (contract, target) -> cases that are inconclusive for telling nothing apart
     with_words: Counter = field(default_factory=Counter)  # (contract, target) -> cases that failed, or passed by words
@@ -94,36 +94,36 @@ class Tally:
     bucket_seconds: Counter = field(default_factory=Counter)
     advice: Counter = field(default_factory=Counter)
     inconclusive: Counter = field(default_factory=Counter)  # why, first line -> cases
-    left_out: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
+    cancelled_cases: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
     scope: Scope = field(default_factory=Scope)
     completeness: Completeness = field(default_factory=Completeness)
-    told_apart: Discrimination = field(default_factory=Discrimination)
+    discrimination: Discrimination = field(default_factory=Discrimination)
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
     drawn: int = 0  # cases that a pytest node drew
-    few_drawn: str = ""  # why they are fewer than its profile asks for
-    cancelled: bool = False
-    missing: str = ""  # which shards, of a run that is merged of them
-    stopped: str = ""  # by what, where the machine did not let the run go on
-    begun: float = field(default_factory=time.perf_counter)
+    draw_shortfall: str = ""  # why they are fewer than its profile asks for
+    is_cancelled: bool = False
+    missing_shards: str = ""  # which shards, of a run that is merged of them
+    stop_reason: str = ""  # by what, where the machine did not let the run go on
+    start_time: float = field(default_factory=time.perf_counter)
     wall: float = 0.0  # seconds from the tally's birth to its last verdict
 
     def require(self, contract: str, target: str, cases: list[Case]) -> None:
         keys = self.required[contract, target] = {case.key for case in cases}
-        self.asked[contract, target] = len(keys)
+        self.required_counts[contract, target] = len(keys)
 
     def draw(self, drawn: int, least: int, shortfall: str) -> None:
         """A pytest node drew so many cases, of the `least` that its profile asks for."""
         self.drawn = drawn
-        self.few_drawn = f"{drawn} of {least} cases drawn: {shortfall}" if shortfall else ""
+        self.draw_shortfall = f"{drawn} of {least} cases drawn: {shortfall}" if shortfall else ""
 
     def count(self, case: Case, contract: str, target: str, classes: dict, verdict: Verdict) -> None:
-        self.wall = time.perf_counter() - self.begun
+        self.wall = time.perf_counter() - self.start_time
         if verdict.decision is Decision.CANCELLED:
-            self.left_out[f"{contract} on {target}: {verdict.message}"] += 1
+            self.cancelled_cases[f"{contract} on {target}: {verdict.message}"] += 1
             return
         self.scope.count(case, contract, target, verdict)
         self.completeness.count(case, contract, target, verdict)
-        self.told_apart.count(contract, target, verdict)
+        self.discrimination.count(contract, target, verdict)
         dtype = str(classes.get("dtype", ""))
         row = self.rows.setdefault((contract, target, dtype), Row(contract, target, dtype))
         row.decisions[verdict.decision] += 1
@@ -131,7 +131,7 @@ class Tally:
         row.words += verdict.words
         row.seconds += verdict.seconds.get("total", 0.0)
         if verdict.decision is Decision.NOT_RUN:
-            row.said.add(verdict.message)
+            row.messages.add(verdict.message)
         else:
             row.basis[verdict.basis.partition(":")[0]] += 1
         if verdict.bound_used is not None and verdict.decision is Decision.PASS:
@@ -147,7 +147,7 @@ class Tally:
         left = self.required.get((contract, target), set())
         if case.key in left:
             left.discard(case.key)
-            self.covered[contract, target] += verdict.decision in DECIDED
+            self.decided_counts[contract, target] += verdict.decision in DEFINITE_DECISIONS
             self.open_required[contract, target] += verdict.decision is Decision.INCONCLUSIVE and not quiet
         if verdict.decision is Decision.INCONCLUSIVE:
             self.inconclusive[verdict.message.partition("\n")[0]] += 1
@@ -158,7 +158,7 @@ class Tally:
         """A whole contract that a target cannot serve: one line, counted as nothing."""
         row = self.rows.setdefault((contract, target, ""), Row(contract, target, ""))
         row.decisions[Decision.NOT_RUN] += 1
-        row.said.add(reason)
+        row.messages.add(reason)
 
     def total(self, decision: Decision) -> int:
         return sum(row.decisions[decision] for row in self.rows.values())
@@ -171,31 +171,37 @@ class Tally:
         """The exit status of a run, and of a pytest node: `PASS` passes, `NOTHING_RAN` is a skip, any other fails."""
         if self.total(Decision.FAIL):
             return FAIL
-        if not self.ran and not self.cancelled and not self.stopped and not self.missing and not self.completeness.open():
+        if (
+            not self.ran
+            and not self.is_cancelled
+            and not self.stop_reason
+            and not self.missing_shards
+            and not self.completeness.open()
+        ):
             return NOTHING_RAN
         return INCONCLUSIVE if self.open() else PASS
 
     def open(self) -> list[str]:
         """Why the run does not say what it was asked, a sentence each; empty where it does."""
-        said = [*(["cancelled"] if self.cancelled else []), *([self.missing] if self.missing else [])] + (
-            [f"stopped: {self.stopped}"] if self.stopped else []
+        reasons = [*(["cancelled"] if self.is_cancelled else []), *([self.missing_shards] if self.missing_shards else [])] + (
+            [f"stopped: {self.stop_reason}"] if self.stop_reason else []
         )
         if self.errors:
             first, ended = next(iter(self.errors)), "1 case" if self.errors.total() == 1 else f"{self.errors.total()} cases"
-            said.append(f"{ended} ended in an error, which is no fault of a kernel: {first}")
+            reasons.append(f"{ended} ended in an error, which is no fault of a kernel: {first}")
         if unseen := sum(map(len, self.required.values())):
-            said.append(f"{unseen} cases of the required cases were not judged")
+            reasons.append(f"{unseen} cases of the required cases were not judged")
         for (contract, target), decisions in self.by_place().items():
             inconclusive, ran = decisions[Decision.INCONCLUSIVE], sum(decisions[decision] for decision in RAN)
             quiet = self.quiet[contract, target]
             if quiet and not self.with_words[contract, target]:
-                said.append(f"none of {quiet} cases of {contract} on {target} tells anything apart")
+                reasons.append(f"none of {quiet} cases of {contract} on {target} tells anything apart")
             inconclusive -= quiet  # what such a case is asked for, the others are too
             required = self.open_required[contract, target]
             if inconclusive:
                 of_them = f", {required} of them of the required cases" if required else ""
-                said.append(f"{inconclusive} of {ran} cases of {contract} on {target} are inconclusive{of_them}")
-        return said + self.completeness.open()
+                reasons.append(f"{inconclusive} of {ran} cases of {contract} on {target} are inconclusive{of_them}")
+        return reasons + self.completeness.open()
 
     def by_place(self) -> dict[tuple[str, str], Counter]:
         """(contract, target) -> how many cases came to each decision."""
@@ -207,7 +213,7 @@ class Tally:
     def sentence(self) -> str:
         """The last line: what the status says, in words."""
         words = sum(row.words for row in self.rows.values())
-        numbers = {decision: self.total(decision) for decision in Decision} | {Decision.CANCELLED: self.left_out.total()}
+        numbers = {decision: self.total(decision) for decision in Decision} | {Decision.CANCELLED: self.cancelled_cases.total()}
         counts = ", ".join(f"{number} {decision}" for decision, number in numbers.items() if number)
         text = f"{self.ran} cases judged, {words:,} output words compared: {counts or 'nothing ran'}"
         left_out = self.completeness.sentence()
@@ -221,12 +227,12 @@ class Tally:
                 "outcomes": dict(row.outcomes),
                 "basis": dict(row.basis),
                 "seconds": round(row.seconds, 3),
-                "not_run": sorted(row.said),
+                "not_run": sorted(row.messages),
             }
             for row in self.rows.values()
         ]
         cover = [
-            {"contract": contract, "target": target, "judged": self.covered[contract, target], "not_judged": len(left)}
+            {"contract": contract, "target": target, "judged": self.decided_counts[contract, target], "not_judged": len(left)}
             for (contract, target), left in self.required.items()
         ]
         return {
@@ -239,10 +245,10 @@ class Tally:
             "wall": round(self.wall, 3),
             "own_share": round(own_share(self.bucket_seconds), 4),
             "advice": dict(self.advice),
-            "cancelled": dict(self.left_out),
+            "cancelled": dict(self.cancelled_cases),
             "scope": self.scope.to_json(),
             "completeness": self.completeness.to_json(),
-            "told_apart": self.told_apart.to_json(),
+            "told_apart": self.discrimination.to_json(),
         }
 
 

@@ -37,13 +37,13 @@ class Round(Protocol):
 class Screen(Protocol):
     """What a person sees."""
 
-    def waiting(self, files: tuple[Path, ...]) -> None:
+    def show_idle(self, files: tuple[Path, ...]) -> None:
         """Nothing is judged, and nothing will be before the next save."""
 
-    def saved(self, names: list[str]) -> None:
+    def show_save(self, names: list[str]) -> None:
         """A round begins; without names it is the first."""
 
-    def told(self, event: Event, seconds: float) -> None:
+    def show_event(self, event: Event, seconds: float) -> None:
         """An event of the round, so many seconds after the save was seen."""
 
 
@@ -54,12 +54,12 @@ class Watch:
     start: Callable[[], Round]
     files: WatchedFiles
     screen: Screen
-    failing: list[dict] = field(default_factory=list)
+    failing_records: list[dict] = field(default_factory=list)
     clock: Callable[[], float] = time.monotonic
-    looked: float = 0.0  # when the save that is judged was seen
-    running: Round | None = None
-    ready: Round | None = None
-    _first: dict | None = None  # the case that the last round judged first
+    look_time: float = 0.0  # when the save that is judged was seen
+    running_round: Round | None = None
+    ready_round: Round | None = None
+    _first_record: dict | None = None  # the case that the last round judged first
 
     def begin(self) -> None:
         """Judge what is there."""
@@ -67,27 +67,27 @@ class Watch:
 
     def step(self) -> None:
         """Look at the files once, and pass on what the round told meanwhile."""
-        if names := [path.name for path in self.files.saved()]:
+        if names := [path.name for path in self.files.saved_paths()]:
             self._judge(names)
-        if self.running is None:
+        if self.running_round is None:
             return
-        for event in self.running.events(LOOK_EVERY):
+        for event in self.running_round.events(LOOK_EVERY):
             self._hear(event)
 
     def end(self) -> None:
         """End the rounds."""
-        for each in (self.running, self.ready):
+        for each in (self.running_round, self.ready_round):
             if each is not None:
                 each.end()
-        self.running = self.ready = None
+        self.running_round = self.ready_round = None
 
     def _judge(self, names: list[str]) -> None:
-        self.looked = self.clock()
-        if self.running is not None:
-            self.running.end()
-        self.running, self.ready = self.ready or self.start(), None
-        self.screen.saved(names)
-        self.running.go(self.failing or ([self._first] if self._first is not None else []))
+        self.look_time = self.clock()
+        if self.running_round is not None:
+            self.running_round.end()
+        self.running_round, self.ready_round = self.ready_round or self.start(), None
+        self.screen.show_save(names)
+        self.running_round.go(self.failing_records or ([self._first_record] if self._first_record is not None else []))
 
     def _hear(self, event: Event) -> None:
         match event["event"]:
@@ -96,21 +96,23 @@ class Watch:
             case "verdict":
                 self._take(event)
             case "report" if event["case"] is not None:  # smaller than the case that failed, so it answers sooner
-                self.failing = [event["case"], *(each for each in self.failing if each != event["case"])][:MOST_FAILING]
-        self.screen.told(event, self.clock() - self.looked)
-        if event["event"] in ("verdict", "refused", "ended") and self.ready is None:
-            self.ready = self.start()  # after the answer, which it would hold up
+                self.failing_records = [event["case"], *(each for each in self.failing_records if each != event["case"])][
+                    :MOST_FAILING
+                ]
+        self.screen.show_event(event, self.clock() - self.look_time)
+        if event["event"] in ("verdict", "refused", "ended") and self.ready_round is None:
+            self.ready_round = self.start()  # after the answer, which it would hold up
         if event["event"] in ("drawn", "ended", "refused"):
-            self.screen.waiting(self.files.paths)
+            self.screen.show_idle(self.files.paths)
 
     def _take(self, event: Event) -> None:
         """Remember what failed, and forget what did and passes now."""
         case = event["case"]
         if event["number"] == 1:
-            self._first = case
-        self.failing = [each for each in self.failing if each != case]
+            self._first_record = case
+        self.failing_records = [each for each in self.failing_records if each != case]
         if event["decision"] == "fail":
-            self.failing = [case, *self.failing][:MOST_FAILING]
+            self.failing_records = [case, *self.failing_records][:MOST_FAILING]
 
 
 MOST_FAILING = 5

@@ -44,12 +44,12 @@ from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 
 DRAWS = 40  # generated cases between two lines about them
-MOST_DRAWN = 10_000
+MAX_DRAWS = 10_000
 ENDED_WITHIN = 2.0  # seconds from the end of a round until it is killed
 
 
 @dataclass(frozen=True)
-class Watched:
+class WatchTarget:
     """What is judged: `contract` is the address of one, or "" where the kind of `launcher` says; `launcher` may be empty.
 
     `expression` is that of ``-k``. `reduce_for` is in seconds, as `timeout`.
@@ -63,7 +63,7 @@ class Watched:
     expression: str | None = None
     timeout: float = 20.0
     reduce_for: float = 10.0
-    sealed: bool = False
+    is_sealed: bool = False
 
     @property
     def file(self) -> Path | None:
@@ -72,14 +72,14 @@ class Watched:
         return Path(place).resolve() if place.endswith(".py") else None
 
     @property
-    def preloaded(self) -> list[str]:
+    def preload_addresses(self) -> list[str]:
         """Contracts that no save changes."""
         return [self.contract] if self.launcher and self.contract and ":" not in self.contract else []
 
     def secret(self) -> SeedSource | None:
         """What the next draws of a sealed launcher depend on. Each round has its own, which nobody is told: the candidate may keep
         what it saw of the operands of an earlier one. A case that fails has its seeds in its record."""
-        return self._isolation().seeds() if self.sealed else None
+        return self._isolation().seeds() if self.is_sealed else None
 
     def _isolation(self) -> Isolation:
         apart = isolation()
@@ -90,33 +90,36 @@ class Watched:
     def sources(self) -> list[CaseSource]:
         """Its case sources. UsageError where the user's file is none that can be judged."""
         contract, launcher = self.contract, self.launcher
-        if self.sealed:
+        if self.is_sealed:
             self._isolation().begin(launcher)
         if not contract:
-            found = load(launcher)
+            loaded_object = load(launcher)
             name = launcher.rpartition(":")[2]
-            if isinstance(getattr(found, "__contract__", found), Contract):
+            if isinstance(getattr(loaded_object, "__contract__", loaded_object), Contract):
                 contract, launcher = launcher, ""
             elif name in kernels_with_a_contract():
                 contract = name
             else:
                 raise UsageError(
-                    f"{launcher}: is a {type(found).__name__}; name the kernel by whose mathematics it is judged, for example: "
+                    f"{launcher}: is a {type(loaded_object).__name__}; name the kernel by whose "
+                    f"mathematics it is judged, for example: "
                     f"watch {launcher} matmul"
                 )
         if launcher:
             check_launcher(resolve(contract), launcher)
         secret = self.secret()
-        sources = [CaseSource(contract, target, self.seed, launcher, sealed=self.sealed, secret=secret) for target in self.targets]
-        return Selection(self.expression).of(sources)
+        sources = [
+            CaseSource(contract, target, self.seed, launcher, is_sealed=self.is_sealed, secret=secret) for target in self.targets
+        ]
+        return Selection(self.expression).select_cases(sources)
 
 
 class ForkedRound:
     """A round as the process sees it that looks at the files."""
 
-    dying: list[tuple[int, float]] = []  # process, and when it is killed
+    dying_processes: list[tuple[int, float]] = []  # process, and when it is killed
 
-    def __init__(self, watched: Watched, folder: Path) -> None:
+    def __init__(self, watch_target: WatchTarget, folder: Path) -> None:
         """`folder` is for its journal and what its workers print, and exists."""
         self._reap()
         start_early()  # again, where it was killed
@@ -125,7 +128,7 @@ class ForkedRound:
         self._process = os.fork()
         if not self._process:
             self._connection.close()
-            _run(theirs, watched, folder, parent)
+            _run(theirs, watch_target, folder, parent)
         theirs.close()
         self._over = self._finished = False
 
@@ -134,26 +137,26 @@ class ForkedRound:
             self._connection.send(first)
 
     def events(self, seconds: float) -> list[Event]:
-        found: list[Event] = []
+        events: list[Event] = []
         self._reap()
         if self._over:
             time.sleep(seconds)
-            return found
+            return events
         wait([self._connection], seconds)
         while self._connection.poll(0):
             try:
-                found.append(self._connection.recv())
-                self._finished |= found[-1]["event"] in ("drawn", "refused")
+                events.append(self._connection.recv())
+                self._finished |= events[-1]["event"] in ("drawn", "refused")
             except (EOFError, OSError):
                 self._over = True
-                found += [] if self._finished else [{"event": "ended", "how": self._how()}]
+                events += [] if self._finished else [{"event": "ended", "how": self._how()}]
                 break
-        return found
+        return events
 
     def end(self) -> None:
         with contextlib.suppress(OSError):
             os.kill(self._process, signal.SIGINT)  # as Ctrl-C ends a run: with its workers
-            self.dying.append((self._process, time.monotonic() + ENDED_WITHIN))
+            self.dying_processes.append((self._process, time.monotonic() + ENDED_WITHIN))
         self._connection.close()
         self._reap()
 
@@ -169,23 +172,23 @@ class ForkedRound:
     @classmethod
     def _reap(cls) -> None:
         """See ended rounds out; kill those that do not end."""
-        for process, until in list(cls.dying):
+        for process, until in list(cls.dying_processes):
             with contextlib.suppress(ChildProcessError):
                 if not os.waitpid(process, os.WNOHANG)[0]:
                     if time.monotonic() > until:
                         os.kill(process, signal.SIGKILL)
                     continue
-            cls.dying.remove((process, until))
+            cls.dying_processes.remove((process, until))
 
 
-def _run(connection: Connection, watched: Watched, folder: Path, parent: int) -> NoReturn:
+def _run(connection: Connection, watch_target: WatchTarget, folder: Path, parent: int) -> NoReturn:
     """The process of a round."""
     status = 1
     try:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # by which it is ended
         dies_with(parent)
         ask_the_parents_server()
-        _round(connection, watched, folder)
+        _round(connection, watch_target, folder)
         status = 0
     except (KeyboardInterrupt, BrokenPipeError, EOFError):
         status = 0
@@ -196,65 +199,65 @@ def _run(connection: Connection, watched: Watched, folder: Path, parent: int) ->
         os._exit(status)
 
 
-def _round(connection: Connection, watched: Watched, folder: Path) -> None:
+def _round(connection: Connection, watch_target: WatchTarget, folder: Path) -> None:
     journal = Journal(folder / f"{os.getpid()}.jsonl")
-    for address in watched.preloaded:
+    for address in watch_target.preload_addresses:
         resolve(address)
-    with WorkerPool(jobs=watched.jobs, timeout=watched.timeout, journal=journal) as pool:
-        pool.prepare(watched.targets, watched.preloaded)
+    with WorkerPool(jobs=watch_target.jobs, timeout=watch_target.timeout, journal=journal) as pool:
+        pool.prepare(watch_target.targets, watch_target.preload_addresses)
         first = connection.recv()
-        _judge(pool, watched, first, connection.send)
+        _judge(pool, watch_target, first, connection.send)
 
 
-def _judge(pool: WorkerPool, watched: Watched, first: list[dict], tell: Callable[[Event], None]) -> None:
-    file = watched.file
+def _judge(pool: WorkerPool, watch_target: WatchTarget, first_records: list[dict], tell: Callable[[Event], None]) -> None:
+    file = watch_target.file
     if file is not None:
         add_search_path([str(file.parent)])
     try:
-        sources = watched.sources()
+        sources = watch_target.sources()
     except UsageError as error:
         tell({"event": "files", "files": _files(file, error)})
         tell({"event": "refused", "why": str(error)})
         return
-    sources = [replace(source, before=_cases(source, first)) for source in sources]
-    profile = Profile("watch", draws=0, seconds=None, node_seconds=None, shrink_seconds=watched.reduce_for)
-    telling = Telling(tell)
-    session = Session(pool, profile, observers=[telling], until_failure=True)
+    sources = [replace(source, before=_cases(source, first_records)) for source in sources]
+    profile = Profile("watch", draws=0, seconds=None, node_seconds=None, shrink_seconds=watch_target.reduce_for)
+    reporter = VerdictReporter(tell)
+    session = Session(pool, profile, observers=[reporter], until_failure=True)
     tell({"event": "files", "files": _files(file)})
     session.run(sources)
-    if not _told(session, telling, tell):
+    if not _report_session(session, reporter, tell):
         return
-    past, seed = Past(), watched.seed
-    while telling.number < MOST_DRAWN:
+    past, seed = Past(), watch_target.seed
+    while reporter.number < MAX_DRAWS:
         seed += 1
-        secret = watched.secret()
-        drawn = [Generated(**vars(source) | {"seed": seed, "before": (), "secret": secret}) for source in sources]
-        session = Session(pool, replace(profile, draws=DRAWS), past=past, observers=[telling], until_failure=True)
+        secret = watch_target.secret()
+        drawn = [GeneratedCases(**vars(source) | {"seed": seed, "before": (), "secret": secret}) for source in sources]
+        session = Session(pool, replace(profile, draws=DRAWS), past=past, observers=[reporter], until_failure=True)
         session.run(drawn)
-        if not _told(session, telling, tell, "generated"):
+        if not _report_session(session, reporter, tell, "generated"):
             return
 
 
-def _told(session: Session, telling: Telling, tell: Callable[[Event], None], kind: str = "required") -> bool:
+def _report_session(session: Session, reporter: VerdictReporter, tell: Callable[[Event], None], kind: str = "required") -> bool:
     """Tell what a session came to; whether to go on."""
-    if session.tally.cancelled:
+    if session.tally.is_cancelled:
         raise KeyboardInterrupt
     bugs = list(session.bugs.values())
     for bug in bugs:
         case = bug.case.to_json() if bug.verdict.failed else None
         tell({"event": "report", "report": bug.report(near=Path.cwd()), "case": case})
     why = [] if bugs else tables.not_run_lines(session.tally)
-    if not telling.number:
+    if not reporter.number:
         tell({"event": "refused", "why": "; ".join(why[:3]) or "its requires takes no case; mend the attribute"})
         return False
-    tell({"event": "judged", "kind": kind, "cases": telling.number, "failed": len(bugs), "why": why[:3]})
+    tell({"event": "judged", "kind": kind, "cases": reporter.number, "failed": len(bugs), "why": why[:3]})
     if bugs or not session.tally.ran:
-        tell({"event": "drawn", "cases": telling.number})
+        tell({"event": "drawn", "cases": reporter.number})
         return False
     return True
 
 
-class Telling(Observer):
+class VerdictReporter(Observer):
     """Tells of each verdict as it is counted."""
 
     def __init__(self, tell: Callable[[Event], None]) -> None:
@@ -263,7 +266,7 @@ class Telling(Observer):
     def expect(self, more: int) -> None:
         self.of = self.of or more  # of the required cases: the others are without end
 
-    def counted(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
+    def on_count(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
         if verdict.outcome == "cancelled":
             return
         self.number += 1
@@ -285,22 +288,22 @@ class Telling(Observer):
 
 
 @dataclass(frozen=True)
-class Generated(CaseSource):
+class GeneratedCases(CaseSource):
     """The generated cases of a case source alone."""
 
-    def required(self, *, whole: bool = False) -> list[Case]:
+    def required(self, *, full_size: bool = False) -> list[Case]:
         return []
 
 
 def _cases(source: CaseSource, records: Sequence[dict]) -> tuple[Case, ...]:
     """The cases of `records` that are of this source; those that it is not asked any more are left out."""
-    found = []
+    cases = []
     for record in records:
         with contextlib.suppress(Exception):  # its contract was edited
             case = replace(case_from_record(source.contract, record), contract=source.address, launcher=source.launcher)
-            if source.prepared(case) is not None:
-                found.append(case)
-    return tuple(found)
+            if source.prepare(case) is not None:
+                cases.append(case)
+    return tuple(cases)
 
 
 def _files(file: Path | None, error: Any = None) -> list[str]:
@@ -308,16 +311,16 @@ def _files(file: Path | None, error: Any = None) -> list[str]:
     if file is None:
         return []
     repository = repository_of(file)
-    found = {file} | imported_from(repository)
+    paths = {file} | imported_from(repository)
     cause = error.__cause__ if error is not None else None
     while cause is not None:
         if isinstance(cause, SyntaxError) and cause.filename:
-            found.add(Path(cause.filename).resolve())
+            paths.add(Path(cause.filename).resolve())
         trace = cause.__traceback__
         while trace is not None:
             path = Path(trace.tb_frame.f_code.co_filename)
             if path.is_absolute() and path.is_relative_to(repository) and path.is_file():
-                found.add(path.resolve())
+                paths.add(path.resolve())
             trace = trace.tb_next
         cause = cause.__cause__
-    return sorted(map(str, found))
+    return sorted(map(str, paths))

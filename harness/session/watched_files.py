@@ -22,14 +22,14 @@ def repository_of(file: Path) -> Path:
 
 def imported_from(repository: Path) -> set[Path]:
     """The Python files below `repository` that this process has imported; those of installed packages and our own are left out."""
-    found = set()
+    paths = set()
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
         if isinstance(file, str) and file.endswith(".py") and os.path.isabs(file):  # torch has modules of made-up files
             path = Path(file).resolve()
             if path.is_relative_to(repository) and not is_foreign(path) and not is_ours(path):
-                found.add(path)
-    return found
+                paths.add(path)
+    return paths
 
 
 class WatchedFiles:
@@ -49,15 +49,15 @@ class WatchedFiles:
     def paths(self) -> tuple[Path, ...]:
         return tuple(self._known)
 
-    def saved(self) -> list[Path]:
+    def saved_paths(self) -> list[Path]:
         """The files that were saved since the last call. One that is gone, as between the two steps of a save, is not."""
-        found = []
+        paths = []
         for path, before in self._known.items():
             now = _facts(path)
             if now is not None and now != before:
                 self._known[path] = now
-                found.append(path)
-        return found
+                paths.append(path)
+        return paths
 
 
 def _facts(path: Path) -> tuple | None:

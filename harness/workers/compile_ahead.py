@@ -24,7 +24,7 @@ from bitverdict.harness.workers.task import Task
 MOST_SECONDS = 120.0  # of one case, all its kernels
 TURNS = 2  # how often a case is taken up whose kernel another process has in work
 WITHOUT_A_GPU = Start(name="compile ahead", variables={"CUDA_VISIBLE_DEVICES": ""})
-_FUNCTION = f"{compiled_ahead.__name__}:{compiled_ahead.compiled.__name__}"
+_FUNCTION = f"{compiled_ahead.__name__}:{compiled_ahead.compile_case.__name__}"
 
 
 class CompileAhead:
@@ -37,7 +37,7 @@ class CompileAhead:
         self.jobs, self.directory = jobs, directory
         self.done = 0  # cases whose kernels were all compiled here, or found
         self.ended = False
-        self._make = make or self._new
+        self._make = make or self._new_worker
         self._todo: queue.SimpleQueue = queue.SimpleQueue()
         self._asked: set[tuple] = set()
         self._left = 0
@@ -47,7 +47,7 @@ class CompileAhead:
 
     def expect(self, work: Iterable[tuple[Case, Target]]) -> int:
         """Compile for these cases, in this order, while the caller goes on; how many of them need it."""
-        asked = 0
+        count = 0
         for case, target in work:
             key = case.contract, repr(case.problem), repr(case.config), case.tuning, target.arch
             if key in self._asked or not compiled_ahead.can_be(case, target) or compiled_ahead.is_done(case, target.arch):
@@ -56,12 +56,12 @@ class CompileAhead:
             with self._lock:
                 self._left += 1
             self._todo.put((case, target.arch, TURNS))
-            asked += 1
+            count += 1
         with self._lock:
-            for _ in range(min(self.jobs - len(self._threads), asked) if not self.ended else 0):
+            for _ in range(min(self.jobs - len(self._threads), count) if not self.ended else 0):
                 self._threads.append(threading.Thread(target=self._serve, daemon=True))
                 self._threads[-1].start()
-        return asked
+        return count
 
     def wait(self, seconds: float) -> bool:
         """Whether all that was asked for is done, waiting at most `seconds`."""
@@ -88,7 +88,7 @@ class CompileAhead:
                         continue
                     self._threads.remove(threading.current_thread())
                 break
-            if self._compiled(workers, case, arch) == compiled_ahead.BUSY and turns > 1:
+            if self._compile_case(workers, case, arch) == compiled_ahead.BUSY and turns > 1:
                 self._todo.put((case, arch, turns - 1))
                 continue
             with self._lock:
@@ -97,7 +97,7 @@ class CompileAhead:
         for worker in workers.values():
             self._retire(worker)
 
-    def _compiled(self, workers: dict[str, Worker], case: Case, arch: str) -> str:
+    def _compile_case(self, workers: dict[str, Worker], case: Case, arch: str) -> str:
         """What came of it: empty where all is compiled."""
         task = Task(function=_FUNCTION, contract=case.contract, given={"case": case.to_json(), "arch": arch})
         try:
@@ -130,5 +130,5 @@ class CompileAhead:
             worker.end()
             worker.join(5)
 
-    def _new(self, arch: str) -> Any:
+    def _new_worker(self, arch: str) -> Any:
         return Worker(nearest_emulated(arch), self.directory, [], WITHOUT_A_GPU)

@@ -18,8 +18,8 @@ from typing import Any
 from bitverdict.harness.model.trusted_imports import SAFE_PATH, environment_of_a_child
 from bitverdict.harness.workers.one_thread import one_thread
 
-PRELOADED = [
-    "bitverdict.harness.workers.uncollected",
+PRELOADED_MODULES = [
+    "bitverdict.harness.workers.garbage_pause",
     "torch",
     "triton",
     "triton.language",
@@ -41,7 +41,7 @@ COLLECTED_AFTER = (10_000, 10, 10)
 """A worker's `gc.set_threshold`. Python's own first figure is 700 or 2000 objects that were made and not freed."""
 
 
-_starting = threading.Lock()
+_start_lock = threading.Lock()
 
 
 @contextlib.contextmanager
@@ -51,7 +51,7 @@ def _forkserver() -> Iterator[Any]:
     multiprocessing would import `__main__` again in every worker (pytest's takes 0.3 s); no worker needs it.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*PRELOADED, "bitverdict.harness.workers.server"])
+    context.set_forkserver_preload([*PRELOADED_MODULES, "bitverdict.harness.workers.server"])
     main, before = sys.modules["__main__"], {name: os.environ.get(name) for name in ("PYTHONPATH", SAFE_PATH)}
     sys.modules["__main__"] = types.ModuleType("__main__")
     os.environ.update(environment_of_a_child())  # multiprocessing starts Python by `-c`, which looks in the current folder first
@@ -79,7 +79,7 @@ def _without_interrupts() -> Iterator[None]:
 
 def start_early() -> None:
     """Have the server import while this process does: they need one second and a half each, which two cores spend side by side."""
-    with _starting, _forkserver():
+    with _start_lock, _forkserver():
         pass
 
 

@@ -13,13 +13,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitverdict.harness.judge.case_memory import COUNTED
-from bitverdict.harness.judge.machine_lock import POLL, Place, _directory, _locked
+from bitverdict.harness.judge.case_memory import WORKER_MEMORY
+from bitverdict.harness.judge.machine_lock import POLL, Place, _acquire_lock, _directory
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.usage import UsageError
 
-NEED = COUNTED
-PREFERRED = "HARNESS_GPU_PLACES"
+NEED = WORKER_MEMORY
+PREFERRED_PLACES = "HARNESS_GPU_PLACES"
 
 
 @dataclass(frozen=True)
@@ -52,41 +52,41 @@ def places(gpus: Iterable[Target]) -> list[Place]:
     found = [
         Place(gpu.index, gpu.uuid or visible_device(gpu.index), slot)
         for gpu in gpus
-        for slot in range(_most(max(1, gpu.total // NEED)))
+        for slot in range(_max_slots(max(1, gpu.total // NEED)))
     ]
     return sorted(found, key=lambda place: (place.slot, place.index))
 
 
 def free_places(gpus: Sequence[Target], *, directory: Path | None = None) -> list[Place]:
     """Of those places, what nobody holds and the memory that is free now has room for."""
-    room = {gpu.index: _most(gpu.free // NEED) for gpu in gpus}
-    found = []
+    room = {gpu.index: _max_slots(gpu.free // NEED) for gpu in gpus}
+    available_places = []
     for place in places(gpus):
-        if room[place.index] > 0 and (descriptor := _locked(place, _directory(directory))) is not None:
+        if room[place.index] > 0 and (descriptor := _acquire_lock(place, _directory(directory))) is not None:
             os.close(descriptor)
             room[place.index] -= 1
-            found.append(place)
-    return found
+            available_places.append(place)
+    return available_places
 
 
 def lease(gpus: Sequence[Target], *, wait: float = 600.0, directory: Path | None = None) -> Lease:
     """A lease on one of `gpus`, on a place that this run was counted for if one is left, on the emptiest GPU first; TimeoutError
     after `wait` seconds."""
-    preferred = os.environ.get(PREFERRED, "").split(",")
-    ordered = sorted(places(gpus), key=lambda place: str(place) not in preferred)
+    preferred = os.environ.get(PREFERRED_PLACES, "").split(",")
+    sorted_places = sorted(places(gpus), key=lambda place: str(place) not in preferred)
     end = time.monotonic() + wait
     while True:
-        for place in ordered:
-            descriptor = _locked(place, _directory(directory))
+        for place in sorted_places:
+            descriptor = _acquire_lock(place, _directory(directory))
             if descriptor is not None:
                 return Lease(place, descriptor)
         if time.monotonic() > end:
-            named = ", ".join(dict.fromkeys(place.device for place in ordered))
+            named = ", ".join(dict.fromkeys(place.device for place in sorted_places))
             fewer = "" if slots() is None else f", or raise HARNESS_GPU_SLOTS={slots()}"
             raise TimeoutError(f"no slot free on {named} within {wait:g} s; end other runs, start fewer workers (-n){fewer}")
         time.sleep(POLL)
 
 
-def _most(by_memory: int) -> int:
+def _max_slots(by_memory: int) -> int:
     given = slots()
     return by_memory if given is None else min(by_memory, given)

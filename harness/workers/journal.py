@@ -46,7 +46,7 @@ class Journal:
         return number
 
     def end(self, number: int, verdict: Verdict) -> None:
-        self.note("end", number=number, verdict=whole(verdict))
+        self.note("end", number=number, verdict=verdict_record(verdict))
 
     def note(self, event: str, **what: object) -> None:
         """One record of any kind."""
@@ -81,7 +81,7 @@ class Journal:
             os.write(self._descriptor, b"\n")
 
 
-def whole(verdict: Verdict) -> dict:
+def verdict_record(verdict: Verdict) -> dict:
     """All that the results take from a verdict, in JSON; of a right one not what only a person reads who looks for a bug."""
     record = verdict.to_json()
     if verdict.decision is Decision.PASS:
@@ -101,7 +101,7 @@ def records(path: Path) -> Iterator[dict]:
                 yield record
 
 
-def unfinished(path: Path) -> list[dict]:
+def unfinished_records(path: Path) -> list[dict]:
     """The begin records of cases that never came to an end, in order. A torn last line is left out."""
     open_cases: dict[int, dict] = {}
     for record in records(path):

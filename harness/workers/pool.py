@@ -20,11 +20,11 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import PROCESS, ZYGOTE, Verdict
 from bitverdict.harness.workers.compile_ahead import CompileAhead
-from bitverdict.harness.workers.journal import Journal, whole
-from bitverdict.harness.workers.slot import SLICE, Cancelled, WorkerSlot
+from bitverdict.harness.workers.journal import Journal, verdict_record
+from bitverdict.harness.workers.slot import SLICE, RunCancelled, WorkerSlot
 from bitverdict.harness.workers.standby import Standbys
-from bitverdict.harness.workers.start import PLAIN, Start
-from bitverdict.harness.workers.stopping import Stopping, cancelled
+from bitverdict.harness.workers.start import PLAIN_START, Start
+from bitverdict.harness.workers.stopping import Stopping, cancelled_verdict
 from bitverdict.harness.workers.task import Task
 
 Work = TypeVar("Work", bound=Case | Task)
@@ -32,7 +32,7 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 ONE_SIGNAL = 0.3  # seconds
 CLOSED_WITHIN = 1.0  # seconds, where the run was cancelled
-KEPT = 2
+KEPT_WORKERS = 2
 """Workers that a place keeps on one real GPU, started in different ways: a plain one, and one of sealed cases. Each holds a CUDA
 context, and of a sealed one its candidate's processes hold more; `gpu_lease.NEED` counts no others."""
 
@@ -92,13 +92,13 @@ class WorkerPool:
         if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
             yield
             return
-        first = 0.0
+        first_signal = 0.0
 
         def interrupt(number: int, frame: Any) -> None:
-            nonlocal first
-            if self.interrupted and time.monotonic() - first > ONE_SIGNAL:
+            nonlocal first_signal
+            if self.interrupted and time.monotonic() - first_signal > ONE_SIGNAL:
                 raise KeyboardInterrupt
-            self.interrupted, first = True, first or time.monotonic()
+            self.interrupted, first_signal = True, first_signal or time.monotonic()
 
         earlier = signal.signal(signal.SIGINT, interrupt)
         try:
@@ -106,23 +106,23 @@ class WorkerPool:
         finally:
             signal.signal(signal.SIGINT, earlier)
 
-    def judge(self, work: Case | Task, target: Target, *, place: int = 0, start: Start = PLAIN) -> Verdict:
+    def judge(self, work: Case | Task, target: Target, *, place: int = 0, start: Start = PLAIN_START) -> Verdict:
         """The verdict on one case or task, in the worker that `place` has for `target`; `start`: how that worker is started.
 
         A sealed case over which the zygote of its processes ended is judged once more, by processes of another one.
         """
         self._tick()
-        slot = self._slot(target, place, begun := _start_of(work, target, start))
+        slot = self._slot(target, place, worker_start := _start_of(work, target, start))
         number = self.journal.begin(work, target.name)  # creates the directory too
 
-        def again(first: Verdict) -> None:
-            self.journal.note("again", number=number, verdict=whole(first))
+        def note_rerun(first: Verdict) -> None:
+            self.journal.note("again", number=number, verdict=verdict_record(first))
 
-        verdict = slot.judge(work, self._tick, again)
+        verdict = slot.judge(work, self._tick, note_rerun)
         if verdict.details.get(PROCESS) == ZYGOTE:
-            self.release(target, place=place, start=begun)
-            again(verdict)
-            verdict = self._slot(target, place, _start_of(work, target, start)).judge(work, self._tick, again)
+            self.release(target, place=place, start=worker_start)
+            note_rerun(verdict)
+            verdict = self._slot(target, place, _start_of(work, target, start)).judge(work, self._tick, note_rerun)
         self.journal.end(number, verdict)
         return verdict
 
@@ -130,7 +130,7 @@ class WorkerPool:
         """Have a worker wait at each place for each target, with the contracts at `addresses` imported."""
         for target in targets:
             for place in range(self.jobs):
-                slot = self._slot(target, place, PLAIN)
+                slot = self._slot(target, place, PLAIN_START)
                 slot.standbys.addresses |= dict.fromkeys(addresses)
                 slot.prepare(self._tick)
 
@@ -146,7 +146,7 @@ class WorkerPool:
                 self.ahead = CompileAhead(idle, self.journal.path.parent)
         return self.ahead.expect(real)
 
-    def release(self, target: Target, *, place: int = 0, start: Start = PLAIN) -> list[str]:
+    def release(self, target: Target, *, place: int = 0, start: Start = PLAIN_START) -> list[str]:
         """End the worker that `place` has for `target`; all that each of those under a tool printed, in the order of their ends."""
         with self._lock:
             slot = self.slots.pop(_key(target, place, start), None)
@@ -162,13 +162,13 @@ class WorkerPool:
 
         What `stopping` has a reason not to judge is cancelled with it, also where it was handed out already.
         """
-        seen = stopping if stopping is not None else Stopping()
+        stop_state = stopping if stopping is not None else Stopping()
 
         def judged(item: tuple[Work, Target], place: int) -> tuple[Work, Target, Verdict]:
             case, target = item
-            reason = seen.reason(case.contract, target.name)
-            verdict = cancelled(reason) if reason else self.judge(case, target, place=place)
-            seen.heard(case.contract, target.name, verdict)
+            reason = stop_state.reason(case.contract, target.name)
+            verdict = cancelled_verdict(reason) if reason else self.judge(case, target, place=place)
+            stop_state.heard(case.contract, target.name, verdict)
             return case, target, verdict
 
         return self.spread(work, judged)
@@ -179,16 +179,16 @@ class WorkerPool:
         `work` is drawn from only as places become free, in this thread, which Ctrl-C interrupts (`interruptible`).
         """
         todo: queue.SimpleQueue = queue.SimpleQueue()
-        done: queue.SimpleQueue = queue.SimpleQueue()
+        answers: queue.SimpleQueue = queue.SimpleQueue()
 
         def serve(place: int) -> None:
             while (item := todo.get()) is not None:
                 try:
-                    done.put((do(item[0], place), None))
-                except Cancelled:
+                    answers.put((do(item[0], place), None))
+                except RunCancelled:
                     return
                 except Exception as error:
-                    done.put((None, error))
+                    answers.put((None, error))
 
         threads = [threading.Thread(target=serve, args=(place,), daemon=True) for place in range(self.jobs)]
         for thread in threads:
@@ -198,11 +198,11 @@ class WorkerPool:
             for item in work:
                 todo.put((item,))
                 out += 1
-                while out >= 2 * self.jobs or not done.empty():
-                    yield self._next(done)
+                while out >= 2 * self.jobs or not answers.empty():
+                    yield self._next_answer(answers)
                     out -= 1
             while out:
-                yield self._next(done)
+                yield self._next_answer(answers)
                 out -= 1
         finally:
             for _ in threads:
@@ -215,16 +215,16 @@ class WorkerPool:
         key = _key(target, place, start)
         with self._lock:
             if self.closed:
-                raise Cancelled
+                raise RunCancelled
             if key not in self.slots:
                 directory = self.journal.path.parent
-                count = self._standby_count if start is PLAIN else None
+                count = self._standby_count if start is PLAIN_START else None
                 shared = self.standbys.setdefault(key[1], Standbys(target, directory, count, start))
                 self.slots[key] = WorkerSlot(target, timeout=self.timeout, directory=directory, standbys=shared, start=start)
             slot = self.slots[key] = self.slots.pop(key)  # the last is the one used last
             of_place = [each for (at, _), each in self.slots.items() if at == place and each.target == target and each.process]
         if not target.emulated and slot.process is None:
-            for idle in of_place[: max(0, len(of_place) + 1 - KEPT)]:
+            for idle in of_place[: max(0, len(of_place) + 1 - KEPT_WORKERS)]:
                 idle.close()
         return slot
 
@@ -232,7 +232,7 @@ class WorkerPool:
         if self.interrupted and threading.current_thread() is threading.main_thread():
             raise KeyboardInterrupt
 
-    def _next(self, done: queue.SimpleQueue) -> Any:
+    def _next_answer(self, done: queue.SimpleQueue) -> Any:
         while True:
             self._tick()
             with contextlib.suppress(queue.Empty):

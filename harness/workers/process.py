@@ -34,13 +34,13 @@ from bitverdict.harness.model.feature_table import isolation
 from bitverdict.harness.model.supervision import end_forks
 from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.verdict import DEVICE_FAULTS, Verdict
-from bitverdict.harness.workers.forkserver import _forkserver, _starting
-from bitverdict.harness.workers.start import PLAIN, Program, Start
+from bitverdict.harness.workers.forkserver import _forkserver, _start_lock
+from bitverdict.harness.workers.start import PLAIN_START, Program, Start
 from bitverdict.harness.workers.task import Task, perform
 
 PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
 SLICE = 0.25  # seconds between two looks at whether the run was interrupted
-SAID = 1 << 16  # bytes of the end of a worker's log that are looked at
+LOG_TAIL_BYTES = 1 << 16  # bytes of the end of a worker's log that are looked at
 LEFT_WITHIN = 60.0  # seconds in which a program under a tool ends by itself once it is asked to
 STARTED_WITHIN = 120.0  # seconds; a compiler's cache may be cold, a machine busy
 UNKNOWN = 255
@@ -70,7 +70,7 @@ class Worker:
     `printed` is all that a program under a tool (`Start.around`) printed, once it has ended.
     """
 
-    def __init__(self, target: Target, directory: Path, addresses: Sequence[str] = (), start: Start = PLAIN) -> None:
+    def __init__(self, target: Target, directory: Path, addresses: Sequence[str] = (), start: Start = PLAIN_START) -> None:
         self.start, self.printed, self.out = start, "", False
         self.log = directory / f"worker-{os.getpid()}-{next(_numbers)}.log"  # what the worker prints; outlives a killed parent
         with writing("log of a worker", self.log):
@@ -90,7 +90,7 @@ class Worker:
             self.process = Program(start.around, arguments, self.log)
             self.connection = self.process.connection
         else:
-            self.process, self.connection = _started(arguments)
+            self.process, self.connection = _start_worker(arguments)
         self.pid: int = self.process.pid  # of a program under a tool the tool's, until it is ready
 
     def is_ready(self) -> bool:
@@ -101,13 +101,13 @@ class Worker:
 
     def wait_ready(self, tick: Callable[[], None] = lambda: None) -> float:
         """Wait for the worker to be warm; the seconds waited. Gone when it died, or takes longer than any start does."""
-        begun = time.perf_counter()
+        start = time.perf_counter()
         while not self.is_ready():
-            if time.perf_counter() - begun > STARTED_WITHIN:
+            if time.perf_counter() - start > STARTED_WITHIN:
                 raise WorkerDied
             tick()
             self.connection.poll(SLICE)
-        return time.perf_counter() - begun
+        return time.perf_counter() - start
 
     def send(self, work: Case | Task) -> None:
         """Hand a case or a task over. Gone when the worker died before it could have had it."""
@@ -124,32 +124,32 @@ class Worker:
     def answer(self, timeout: float, tick: Callable[[], None] = lambda: None) -> Verdict | None:
         """The verdict on the case that is out, None after `timeout` seconds. WorkerDied when the worker died, WorkerStopped when
         somebody else stopped it (SIGSTOP, a debugger) for as long: that time is not the case's."""
-        spent = stopped = 0.0
-        begun = time.perf_counter()
+        spent = stopped_seconds = 0.0
+        slice_start = time.perf_counter()
         try:
-            answered = self.connection.poll(min(SLICE, timeout))
-            while not answered:
-                before, begun = begun, time.perf_counter()
+            has_answer = self.connection.poll(min(SLICE, timeout))
+            while not has_answer:
+                before, slice_start = slice_start, time.perf_counter()
                 if is_stopped(self.pid):
-                    stopped += begun - before
+                    stopped_seconds += slice_start - before
                 else:
-                    spent += begun - before
-                if stopped >= timeout:
+                    spent += slice_start - before
+                if stopped_seconds >= timeout:
                     raise WorkerStopped
                 if spent >= timeout:
                     return None
                 tick()
-                answered = self.connection.poll(SLICE)
+                has_answer = self.connection.poll(SLICE)
             verdict = Verdict.from_json(self.connection.recv())
             self.out = False
             return verdict
         except (EOFError, OSError):
             raise WorkerDied from None
 
-    def said(self) -> list[str]:
+    def log_tail(self) -> list[str]:
         """The last lines that it printed over the case that is out."""
         with contextlib.suppress(OSError), self.log.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - SAID))
+            log.seek(max(0, log.seek(0, os.SEEK_END) - LOG_TAIL_BYTES))
             return [line[:500] for line in log.read().decode(errors="replace").splitlines()[-40:]]
         return []
 
@@ -185,7 +185,7 @@ class Worker:
         if self.start.around:
             return self.process.join(seconds)
         multiprocessing.connection.wait([self.process.sentinel], seconds)
-        with _starting:
+        with _start_lock:
             return self.process.exitcode is not None
 
     def _welcome(self) -> None:
@@ -196,21 +196,21 @@ class Worker:
         self.start_seconds, self.failed, self.ready, self.pid = told["started"], told["failed"], True, told["pid"]
 
 
-def _started(arguments: tuple) -> tuple[Any, Any]:
+def _start_worker(arguments: tuple) -> tuple[Any, Any]:
     """A worker of the forkserver and our end of its pipe; of another one where that was killed while it was asked for this worker.
 
     Each try has a pipe of its own: a server killed late has forked a worker already, which would greet and answer beside the next.
     """
-    for left in (2, 1, 0):
+    for attempts in (2, 1, 0):
         ours, theirs = multiprocessing.Pipe()
-        with _starting, _forkserver() as context:
-            process = context.Process(target=_forked, args=(theirs, *arguments), daemon=True)
+        with _start_lock, _forkserver() as context:
+            process = context.Process(target=_run_fork, args=(theirs, *arguments), daemon=True)
             try:
                 process.start()
                 return process, ours
             except (EOFError, ConnectionError, FileNotFoundError):
                 ours.close()
-                if not left:
+                if not attempts:
                     raise
             finally:
                 theirs.close()
@@ -218,7 +218,7 @@ def _started(arguments: tuple) -> tuple[Any, Any]:
     raise AssertionError("unreachable")
 
 
-def _forked(connection: Any, *arguments: Any) -> None:
+def _run_fork(connection: Any, *arguments: Any) -> None:
     """The worker as a fork of the server: in a session of its own, and without what would keep the server alive."""
     os.setsid()
     alive: int | None = getattr(forkserver._forkserver, "_forkserver_alive_fd", None)
@@ -229,7 +229,7 @@ def _forked(connection: Any, *arguments: Any) -> None:
 
 def serve(connection: Any, target: Target, log: str, variables: dict[str, str], addresses: list[str], start: Start) -> None:
     """The worker: warm up, then judge what comes down the pipe until it ends, or until None comes."""
-    begun, me = time.perf_counter(), os.getpid()
+    start_time, me = time.perf_counter(), os.getpid()
     try:
         descriptor = os.open(log, os.O_WRONLY | os.O_APPEND)
     except FileNotFoundError:  # the run ended meanwhile, and removed it
@@ -242,22 +242,22 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
     for name in [name for name in os.environ if name.startswith(PASSED_ON)]:
         del os.environ[name]
     os.environ.update(variables)
-    from bitverdict.harness.workers.warmup import settled, warm
+    from bitverdict.harness.workers.warmup import settle_device, warm
 
-    isolated = isolation()
-    trusted_imports.begin(always=isolated is not None and isolated.is_isolated(variables))
+    isolation_rules = isolation()
+    trusted_imports.begin(always=isolation_rules is not None and isolation_rules.is_isolated(variables))
     read_again()
-    failed, dead = "", False
+    start_failure, dead = "", False
     try:
         if start.prepare:
             load(start.prepare)(target)
         warm(target, addresses)
     except Exception as error:  # a device that cannot be had shows in the verdicts, by its name
-        failed = f"{type(error).__name__}: {str(error)[:300]}"
-    if isolated is not None:  # whatever the device said: isolated cases need a process of their own to say it again
-        failed = isolated.install(target, Path(log)) or failed
+        start_failure = f"{type(error).__name__}: {str(error)[:300]}"
+    if isolation_rules is not None:  # whatever the device said: isolated cases need a process of their own to say it again
+        start_failure = isolation_rules.install(target, Path(log)) or start_failure
     try:
-        connection.send({"started": time.perf_counter() - begun, "failed": failed, "pid": me})
+        connection.send({"started": time.perf_counter() - start_time, "failed": start_failure, "pid": me})
     except OSError:  # nobody waits for this worker any more
         return
     while True:
@@ -270,14 +270,14 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
         if record is None:
             return
         try:
-            verdict = settled(perform(record, target), target)
+            verdict = settle_device(perform(record, target), target)
         except Exception as error:  # the contract's fault or ours: it says nothing about a kernel
             verdict = failure(error)
         dead = not target.emulated and verdict.outcome in DEVICE_FAULTS
         end_forks(me)  # one that the launcher made would answer too, and be taken for the answer to the next case
-        connection.send(json.loads(json.dumps(verdict.to_json(), default=_plain)))
+        connection.send(json.loads(json.dumps(verdict.to_json(), default=_plain_value)))
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     """NumPy scalars and arrays as JSON values; anything else by its text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -6,10 +6,10 @@ import sys
 
 from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.workers.process import serve
-from bitverdict.harness.workers.start import connected
+from bitverdict.harness.workers.start import connect_program
 
 if __name__ == "__main__":
     trusted_imports.begin()
     trusted_imports.forget_safe_path()
-    connection = connected(sys.argv[1])
+    connection = connect_program(sys.argv[1])
     serve(connection, *connection.recv())

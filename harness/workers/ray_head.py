@@ -12,7 +12,7 @@ from bitverdict.harness.judge.machine_faults import MachineFault
 
 LIMIT = "RAY_gcs_rpc_server_reconnect_timeout_s"  # Ray's variable, and
 BY_DEFAULT = 60.0  # seconds: Ray's own default of it
-EVERY = 1.0  # seconds between two looks
+LOOK_INTERVAL = 1.0  # seconds between two looks
 ANSWERED_WITHIN = 1.0  # seconds
 
 
@@ -32,14 +32,14 @@ class Head:
             return
         try:
             now = time.monotonic()
-            if now - self._looked >= EVERY:
+            if now - self._looked >= LOOK_INTERVAL:
                 self._looked = now
                 self._heard = now if self.listens() else self._heard
             silent = self._looked - self._heard
         finally:
             self._lock.release()
         if silent >= self.patience:
-            raise self.ended()
+            raise self.end_fault()
 
     def listens(self) -> bool:
         """Whether anything takes a connection at the address now."""
@@ -50,7 +50,7 @@ class Head:
             return False
         return True
 
-    def ended(self) -> MachineFault:
+    def end_fault(self) -> MachineFault:
         return MachineFault(
             f"the head of the Ray cluster, {self.address}, does not answer; start a cluster (`ray start --head`), "
             "set RAY_ADDRESS to it, then run --resume --on ray"

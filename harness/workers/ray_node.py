@@ -22,14 +22,14 @@ from bitverdict.harness.model.code_digest import code_digest
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.targets import Target, targets
 from bitverdict.harness.model.verdict import Verdict
-from bitverdict.harness.workers.journal import whole
+from bitverdict.harness.workers.journal import verdict_record
 from bitverdict.harness.workers.slot import WorkerSlot
 
 _slots: dict[tuple[str, str], WorkerSlot] = {}  # (target, GPUs that Ray gives) -> its worker
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentWork:
     """The record of a case or a task: this process imports no file of a user's, so it never makes the case."""
 
     record: Mapping[str, Any]
@@ -43,7 +43,7 @@ class Sent:
 
 
 @cache
-def deciding() -> dict[str, str]:
+def deciding_versions() -> dict[str, str]:
     """What must be equal on all machines of one run: the code, and the versions that decide bits."""
     found = {"code": code_digest(), "python": platform.python_version()}
     return found | {name: metadata.version(name) for name in ("torch", "triton", "numpy")}
@@ -55,45 +55,45 @@ def digests(files: tuple[str, ...]) -> dict[str, str]:
     return {name: hashlib.sha256(at.read_bytes()).hexdigest()[:16] if at.is_file() else "missing" for name, at in found.items()}
 
 
-def judged(asked: Mapping[str, Any]) -> dict[str, Any]:
+def judged(request: Mapping[str, Any]) -> dict[str, Any]:
     """The task of a Ray worker. ``verdict``: of the case, as JSON. ``again``: what came before it was judged once more. Or
     ``refused``: why nothing can be judged on this node, in one sentence.
 
     `asked`: ``work`` (record of a case or a task), ``target`` (fields), ``timeout`` (seconds), ``directory``, ``knobs`` (variable
     -> value, None: unset), ``deciding`` and ``files`` (what must be the same here).
     """
-    target = Target(**asked["target"])
-    if refused := _refused(asked, target):
+    target = Target(**request["target"])
+    if refused := _refusal_reason(request, target):
         return {"refused": f"node {socket.gethostname()}: {refused}"}
-    seen = "" if target.emulated else os.environ.get("CUDA_VISIBLE_DEVICES", "")
-    for key in [key for key in _slots if not target.emulated and key[1] not in ("", seen)]:  # Ray gives another GPU now
+    visible_devices = "" if target.emulated else os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    for key in [key for key in _slots if not target.emulated and key[1] not in ("", visible_devices)]:  # Ray gives another GPU now
         _slots.pop(key).end()
-    if (target.name, seen) not in _slots:
+    if (target.name, visible_devices) not in _slots:
         logs = state_directory() / "fleet"
         logs.mkdir(parents=True, exist_ok=True)
-        _slots[target.name, seen] = WorkerSlot(target, timeout=asked["timeout"], directory=logs)
-    slot, first = _slots[target.name, seen], list[Verdict]()
-    slot.timeout = asked["timeout"]
-    verdict = slot.judge(cast(Case, Sent(asked["work"])), again=first.append)
-    return {"verdict": verdict.to_json(), "again": [whole(each) for each in first]}
+        _slots[target.name, visible_devices] = WorkerSlot(target, timeout=request["timeout"], directory=logs)
+    slot, first = _slots[target.name, visible_devices], list[Verdict]()
+    slot.timeout = request["timeout"]
+    verdict = slot.judge(cast(Case, SentWork(request["work"])), on_rerun=first.append)
+    return {"verdict": verdict.to_json(), "again": [verdict_record(each) for each in first]}
 
 
-def _refused(asked: Mapping[str, Any], target: Target) -> str:
+def _refusal_reason(request: Mapping[str, Any], target: Target) -> str:
     """Why this node cannot judge for the run; empty where it can. It takes on the run's directory and knobs."""
-    for name, wanted in asked["deciding"].items():
-        if wanted != (here := deciding()[name]):
+    for name, wanted in request["deciding"].items():
+        if wanted != (here := deciding_versions()[name]):
             return (
                 f"{name} is {here}, of the run it is {wanted}, and verdicts would not be comparable; install the same on each node"
             )
-    directory = Path(asked["directory"])
+    directory = Path(request["directory"])
     if directory.is_dir():
         os.chdir(directory)
-    elif asked["files"]:
+    elif request["files"]:
         return f"directory {directory} of the run is missing; share it with each node, at the same path"
-    for name, digest in digests(tuple(asked["files"])).items():
-        if digest != asked["files"][name]:
-            return f"file {name} is {digest}, of the run it is {asked['files'][name]}; share it with each node, at the same path"
-    for name, value in asked["knobs"].items():
+    for name, digest in digests(tuple(request["files"])).items():
+        if digest != request["files"][name]:
+            return f"file {name} is {digest}, of the run it is {request['files'][name]}; share it with each node, at the same path"
+    for name, value in request["knobs"].items():
         os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
     if not target.emulated:
         seen = [each for each in targets() if not each.emulated]

@@ -31,8 +31,8 @@ from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.process import STARTED_WITHIN
 from bitverdict.harness.workers.ray_head import Head
-from bitverdict.harness.workers.slot import RECYCLED_AFTER, SLICE, Cancelled
-from bitverdict.harness.workers.start import PLAIN, Start
+from bitverdict.harness.workers.slot import RECYCLED_AFTER, SLICE, RunCancelled
+from bitverdict.harness.workers.start import PLAIN_START, Start
 from bitverdict.harness.workers.task import Task, timeout_of
 
 RETRIES = 20  # ends of a Ray worker or a node that one case may see
@@ -49,7 +49,7 @@ class Cluster:
     """
 
     def __init__(self, address: str | None = None, ray: Any = None) -> None:
-        self.ray = ray if ray is not None else imported()
+        self.ray = ray if ray is not None else import_ray()
         address = address if address is not None else os.environ.get("RAY_ADDRESS", "")
         if not address or address == "local" or "://" in address:
             raise UsageError(
@@ -79,10 +79,10 @@ class Cluster:
     def gpus(self) -> list[Target]:
         """A target for each model of GPU in the cluster: cuda:0, cuda:1 and so on, in the order of Ray's accelerator types."""
         there = self.ray.cluster_resources()
-        found: list[Target] = []
+        gpu_targets: list[Target] = []
         for kind in sorted(name for name in there if name.startswith(TYPE)) or ([""] if there.get("GPU") else []):
-            self._types[f"cuda:{len(found)}"] = kind
-            asks = self.ray.remote(num_cpus=1)(ray_node.gpu).options(**self._placed(f"cuda:{len(found)}"))
+            self._types[f"cuda:{len(gpu_targets)}"] = kind
+            asks = self.ray.remote(num_cpus=1)(ray_node.gpu).options(**self._placement_options(f"cuda:{len(gpu_targets)}"))
             try:
                 row = self.ray.get(asks.remote(), timeout=PROBED_WITHIN)
             except self.ray.exceptions.GetTimeoutError:
@@ -90,20 +90,20 @@ class Cluster:
                     f"--on ray: no GPU ({kind or 'GPU'}) became free in {PROBED_WITHIN:g} s; see `ray status`"
                 ) from None
             if row is not None:
-                found.append(replace(Target(**row), name=f"cuda:{len(found)}", index=0))
-        return found
+                gpu_targets.append(replace(Target(**row), name=f"cuda:{len(gpu_targets)}", index=0))
+        return gpu_targets
 
     def submit(self, asked: Mapping[str, Any], target: Target) -> Any:
         """Ray's reference of the answer of `ray_node.judged`."""
-        return self._kept.options(**({} if target.emulated else self._placed(target.name))).remote(asked)
+        return self._kept.options(**({} if target.emulated else self._placement_options(target.name))).remote(asked)
 
-    def _placed(self, gpu: str) -> dict[str, Any]:
+    def _placement_options(self, gpu: str) -> dict[str, Any]:
         """Ray's options for a task on a GPU of the model that `gpu` names."""
         kind = self._types.get(gpu, "")
         return {"num_gpus": 1} | ({"resources": {kind: 0.001}} if kind else {})
 
 
-def imported() -> Any:
+def import_ray() -> Any:
     """Ray's module; UsageError where it is not installed."""
     before = list(sys.path)
     try:
@@ -155,7 +155,7 @@ class RayPool(WorkerPool):
     ) -> None:
         super().__init__(jobs=jobs or cluster.processors, timeout=timeout, journal=journal)
         self.cluster = cluster
-        same = {"deciding": ray_node.deciding(), "files": ray_node.digests(tuple(files))}
+        same = {"deciding": ray_node.deciding_versions(), "files": ray_node.digests(tuple(files))}
         self.asked = same | {"directory": str(Path.cwd()), "knobs": dict(knobs or {})}
 
     def close(self) -> None:
@@ -170,11 +170,11 @@ class RayPool(WorkerPool):
         return 0
 
     def _slot(self, target: Target, place: int, start: Start) -> RaySlot:  # type: ignore[override]
-        if start is not PLAIN:
+        if start is not PLAIN_START:
             raise UsageError(f"--on ray: {start.name or 'a sealed case'} needs a worker of this machine; leave --on ray out")
         with self._lock:
             if self.closed:
-                raise Cancelled
+                raise RunCancelled
             key = (place, target.name)
             return self.slots.setdefault(key, RaySlot(self, target))  # type: ignore[arg-type,return-value]
 
@@ -188,7 +188,7 @@ class RaySlot:
         self._ended = threading.Event()
 
     def judge(
-        self, work: Case | Task, tick: Callable[[], None] = lambda: None, again: Callable[[Verdict], None] = lambda first: None
+        self, work: Case | Task, tick: Callable[[], None] = lambda: None, on_rerun: Callable[[Verdict], None] = lambda first: None
     ) -> Verdict:
         """The verdict on a case or a task. An error where Ray lost its worker more than `RETRIES` times; UsageError where a node
         cannot judge for this run; MachineFault where this machine's own node ended, or the cluster's head."""
@@ -198,19 +198,25 @@ class RaySlot:
         try:
             answer = self._answer(asked, LOOKS * (timeout + STARTED_WITHIN), tick)
         except ray.exceptions.RayTaskError as error:
-            raise UsageError(f"--on ray: a node cannot judge ({_last(error)}); install bitverdict on each node as here") from error
+            raise UsageError(
+                f"--on ray: a node cannot judge ({_last_line(error)}); install bitverdict on each node as here"
+            ) from error
         except ray.exceptions.LocalRayletDiedError as error:
-            raise MachineFault(f"Ray's node on this machine ended ({_last(error)}); start it again, then run --resume") from error
+            raise MachineFault(
+                f"Ray's node on this machine ended ({_last_line(error)}); start it again, then run --resume"
+            ) from error
         except ray.exceptions.RayError as error:
             if self._ended.is_set():
-                raise Cancelled from None
+                raise RunCancelled from None
             if not self.pool.cluster.head.listens():
-                raise self.pool.cluster.head.ended() from error
-            return lost(f"Ray gave the case up after {RETRIES} retries ({_last(error)}); see `ray status`, then run --resume")
+                raise self.pool.cluster.head.end_fault() from error
+            return lost_verdict(
+                f"Ray gave the case up after {RETRIES} retries ({_last_line(error)}); see `ray status`, then run --resume"
+            )
         if "refused" in answer:
             raise UsageError(f"--on ray: {answer['refused']}")
         for first in answer["again"]:
-            again(Verdict.from_json(first))
+            on_rerun(Verdict.from_json(first))
         return Verdict.from_json(answer["verdict"])
 
     def end(self) -> None:
@@ -228,7 +234,7 @@ class RaySlot:
                     tick()
                     cluster.head.check()
                     if self._ended.is_set():
-                        raise Cancelled
+                        raise RunCancelled
                     if cluster.ray.wait([reference], timeout=SLICE)[0]:
                         return cluster.ray.get(reference)
             except BaseException:
@@ -241,12 +247,12 @@ class RaySlot:
             self.pool.cluster.ray.cancel(reference, force=True)
 
 
-def lost(message: str) -> Verdict:
+def lost_verdict(message: str) -> Verdict:
     """The verdict on a case that came to none: an error, which says nothing of the kernel, and is judged again by ``--resume``."""
     return Verdict(decision=Decision.ERROR, outcome=Outcome.ERROR, message=message, details={"layer": "fleet"})
 
 
-def _last(error: BaseException) -> str:
+def _last_line(error: BaseException) -> str:
     """The last line of what Ray tells."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1][:300] if lines else type(error).__name__

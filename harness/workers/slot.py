@@ -35,21 +35,21 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import source_line
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import DEVICE_FAULTS, NAMELESS, Basis, Decision, Outcome, Verdict
-from bitverdict.harness.workers.forkserver import PRELOADED
+from bitverdict.harness.workers.forkserver import PRELOADED_MODULES
 from bitverdict.harness.workers.process import SLICE, UNKNOWN, Worker, WorkerDied, WorkerStopped
 from bitverdict.harness.workers.standby import STARTS, Standbys
-from bitverdict.harness.workers.start import PLAIN, Start
+from bitverdict.harness.workers.start import PLAIN_START, Start
 from bitverdict.harness.workers.task import Task, timeout_of
 
-__all__ = ["PRELOADED", "RECYCLED_AFTER", "SLICE", "Cancelled", "WorkerSlot", "asserted"]
+__all__ = ["PRELOADED_MODULES", "RECYCLED_AFTER", "SLICE", "RunCancelled", "WorkerSlot", "with_assertion"]
 
 RECYCLED_AFTER = 1000  # cases of one worker: the compiler's and the emulator's caches grow with each specialisation
 
 
-STOPPED = "stopped process"  # in the details of a case whose worker was stopped from outside
+STOPPED_PROCESS = "stopped process"  # in the details of a case whose worker was stopped from outside
 
 
-class Cancelled(Exception):
+class RunCancelled(Exception):
     """The run was ended while a case was out. No verdict."""
 
 
@@ -57,7 +57,7 @@ class WorkerSlot:
     """One place for one target. Not thread-safe; `close` ends its worker, `end` for good and from any thread."""
 
     def __init__(
-        self, target: Target, *, timeout: float, directory: Path, standbys: Standbys | None = None, start: Start = PLAIN
+        self, target: Target, *, timeout: float, directory: Path, standbys: Standbys | None = None, start: Start = PLAIN_START
     ) -> None:
         self.target, self.timeout, self.start = target, timeout, start
         self.standbys = standbys if standbys is not None else Standbys(target, directory, start=start)
@@ -72,7 +72,7 @@ class WorkerSlot:
         return None if self.worker is None else self.worker.process
 
     def judge(
-        self, work: Case | Task, tick: Callable[[], None] = lambda: None, again: Callable[[Verdict], None] = lambda first: None
+        self, work: Case | Task, tick: Callable[[], None] = lambda: None, on_rerun: Callable[[Verdict], None] = lambda first: None
     ) -> Verdict:
         """The verdict on a case or a task; a death or a hang of the worker is one, and the next call has another worker.
 
@@ -80,20 +80,20 @@ class WorkerSlot:
         once more. Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict.
         """
         try:
-            first, before = self._once(work, tick)
-            if not may_be_anothers(first, before, self.target):
-                return first
-            again(first)
-            if first.details.get("status") == UNKNOWN:
+            first_verdict, before = self._judge_once(work, tick)
+            if not may_be_anothers(first_verdict, before, self.target):
+                return first_verdict
+            on_rerun(first_verdict)
+            if first_verdict.details.get("status") == UNKNOWN:
                 self.standbys.drop()
-            alone = self._once(work, tick)[0]
-            if _from_outside(alone) and not _from_outside(first):  # the retry itself was hit: it said nothing of the case
-                again(alone)
-                alone = self._once(work, tick)[0]
-            return after_retry(first, before, alone)
+            alone = self._judge_once(work, tick)[0]
+            if _from_outside(alone) and not _from_outside(first_verdict):  # the retry itself was hit: it said nothing of the case
+                on_rerun(alone)
+                alone = self._judge_once(work, tick)[0]
+            return after_retry(first_verdict, before, alone)
         except Exception:
             if self.ended:
-                raise Cancelled from None
+                raise RunCancelled from None
             raise
 
     def prepare(self, tick: Callable[[], None] = lambda: None) -> None:
@@ -116,42 +116,42 @@ class WorkerSlot:
             self.standbys.retire(worker)
             self.printed += [worker.printed] if self.start.around else []
 
-    def _once(self, work: Case | Task, tick: Callable[[], None]) -> tuple[Verdict, int]:
+    def _judge_once(self, work: Case | Task, tick: Callable[[], None]) -> tuple[Verdict, int]:
         """The verdict of one worker, and how many cases that worker had judged before."""
         try:
             worker = self._handed_over(work, tick)
         except WorkerDied:
             if self.ended:
-                raise Cancelled from None
+                raise RunCancelled from None
             return _no_worker(self.standbys.last_words), 0
         before = worker.served - 1
         self.standbys.refill()  # while the worker is busy
-        begun, timeout = time.perf_counter(), timeout_of(work, self.timeout)
+        start_time, timeout = time.perf_counter(), timeout_of(work, self.timeout)
         try:
             verdict = worker.answer(timeout, tick)
         except WorkerDied:
-            verdict = self._died(worker, time.perf_counter() - begun)
+            verdict = self._death_verdict(worker, time.perf_counter() - start_time)
         except WorkerStopped:
-            verdict = _stopped(worker.pid, timeout, time.perf_counter() - begun)
-            self._lost()
+            verdict = _stopped_verdict(worker.pid, timeout, time.perf_counter() - start_time)
+            self._lose_worker()
         except BaseException:  # a tick that ends the run: what this worker answers later is no answer to the next case
             self.close()
             raise
         else:
             if verdict is None:
-                seconds = time.perf_counter() - begun
-                verdict = _hung(timeout, seconds, hang_report.where(worker.pid, worker.said), worker.said(), before)
-                self._lost()
+                seconds = time.perf_counter() - start_time
+                verdict = _hung(timeout, seconds, hang_report.where(worker.pid, worker.log_tail), worker.log_tail(), before)
+                self._lose_worker()
             elif not self.target.emulated and verdict.outcome in DEVICE_FAULTS:
-                said = worker.said()
-                verdict = asserted(verdict, said)
+                said = worker.log_tail()
+                verdict = with_assertion(verdict, said)
                 verdict = replace(verdict, details=verdict.details | {"stderr": said}) if said else verdict
-                self._lost()
+                self._lose_worker()
             elif "status" in verdict.details:  # of the executor, or of the candidate's process: the worker ends with it
-                self._lost()
+                self._lose_worker()
             else:
                 if says_nothing(verdict):
-                    named = named_by_compiler(verdict, worker.said())
+                    named = named_by_compiler(verdict, worker.log_tail())
                     verdict = held_to_features(named, self.target) if NAMELESS in verdict.details else named
                 self.standbys.addresses[work.contract] = None
         return (_with_start(verdict, worker.start_seconds) if before == 0 else verdict), before
@@ -170,31 +170,31 @@ class WorkerSlot:
         raise WorkerDied
 
     def _take(self, tick: Callable[[], None]) -> Worker:
-        taken = self.standbys.take(tick)
+        worker = self.standbys.take(tick)
         with self._lock:
             if self.ended:
-                self.standbys.retire(taken)
-                raise Cancelled
-            self.worker = taken
-        return taken
+                self.standbys.retire(worker)
+                raise RunCancelled
+            self.worker = worker
+        return worker
 
-    def _lost(self) -> None:
+    def _lose_worker(self) -> None:
         self.standbys.faults += 1
         self.close()
 
-    def _died(self, worker: Worker, seconds: float) -> Verdict:
+    def _death_verdict(self, worker: Worker, seconds: float) -> Verdict:
         if self.ended:
-            raise Cancelled
-        status, said = worker.status(), worker.said()
-        self._lost()
+            raise RunCancelled
+        status, log_lines = worker.status(), worker.log_tail()
+        self._lose_worker()
         outcome, message = of_status(status)
         return Verdict(
             decision=Decision.FAIL,
             outcome=outcome,
             message=message,
-            location=_line_of(said),
+            location=_line_of(log_lines),
             basis=Basis.OBSERVED_FAULT,
-            details={"status": status, "stderr": said},
+            details={"status": status, "stderr": log_lines},
             seconds={"total": seconds},
         )
 
@@ -210,18 +210,20 @@ def may_be_anothers(verdict: Verdict, before: int, target: Target) -> bool:
 
 def _from_outside(verdict: Verdict) -> bool:
     """Whether it may be a kill that was meant for nobody, or for the forkserver; or a stop."""
-    return verdict.outcome is Outcome.KILLED or verdict.details.get("status") == UNKNOWN or STOPPED in verdict.details
+    return verdict.outcome is Outcome.KILLED or verdict.details.get("status") == UNKNOWN or STOPPED_PROCESS in verdict.details
 
 
-def after_retry(first: Verdict, before: int, alone: Verdict) -> Verdict:
+def after_retry(first_verdict: Verdict, before: int, clean_verdict: Verdict) -> Verdict:
     """The verdict of a case judged `alone` in a clean process, after `first` in one that had judged `before` others."""
     had = f"in a process that had judged {before} other cases" if before else "in a process that had judged no other case"
-    if alone.signature == first.signature:
+    if clean_verdict.signature == first_verdict.signature:
         note = {"primary fault": f"came first {had}, and again alone in a clean one"}
     else:
-        said = f"{first.outcome}: {first.message}" + (f" ({first.location})" if first.location else "")
+        said = f"{first_verdict.outcome}: {first_verdict.message}" + (
+            f" ({first_verdict.location})" if first_verdict.location else ""
+        )
         note = {"collateral fault": f"{said}; this came {had}; judged again alone in a clean one, it did not come again"}
-    return replace(alone, details=dict(alone.details, **note))
+    return replace(clean_verdict, details=dict(clean_verdict.details, **note))
 
 
 def _hung(timeout: float, seconds: float, where: dict[str, str], said: list[str], before: int) -> Verdict:
@@ -240,27 +242,27 @@ def _hung(timeout: float, seconds: float, where: dict[str, str], said: list[str]
     )
 
 
-def _stopped(process: int, timeout: float, seconds: float) -> Verdict:
-    said = (
+def _stopped_verdict(process: int, timeout: float, seconds: float) -> Verdict:
+    message = (
         f"the machine failed: process {process} was stopped (SIGSTOP or a debugger) for {timeout:g} s, as long as a case may take"
     )
     return Verdict(
         decision=Decision.ERROR,
         outcome=Outcome.ERROR,
-        message=f"{said}; leave workers running, or give --timeout more",
-        basis=Basis.NOTHING,
-        details={"layer": "machine", STOPPED: process},
+        message=f"{message}; leave workers running, or give --timeout more",
+        basis=Basis.NO_BASIS,
+        details={"layer": "machine", STOPPED_PROCESS: process},
         seconds={"total": seconds},
     )
 
 
-def _no_worker(said: list[str]) -> Verdict:
+def _no_worker(log_lines: list[str]) -> Verdict:
     return Verdict(
         decision=Decision.ERROR,
         outcome=Outcome.ERROR,
         message=f"the machine failed: {STARTS} processes died, one after the other, before they had a case",
-        basis=Basis.NOTHING,
-        details={"layer": "machine", "stderr": said},
+        basis=Basis.NO_BASIS,
+        details={"layer": "machine", "stderr": log_lines},
     )
 
 
@@ -270,7 +272,7 @@ def _with_start(verdict: Verdict, seconds: float) -> Verdict:
     return replace(verdict, seconds=spent | {"total": round(spent.get("total", 0.0) + seconds, 6)})
 
 
-def asserted(verdict: Verdict, said: list[str]) -> Verdict:
+def with_assertion(verdict: Verdict, said: list[str]) -> Verdict:
     """The verdict of a device assert with what the device printed: its message and line. Others as they are."""
     found = [re.match(r"(.+?):(\d+): .*[Aa]ssertion `(.*)` failed", line) for line in said]
     first = next((match for match in found if match), None)

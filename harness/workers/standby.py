@@ -15,10 +15,12 @@ from pathlib import Path
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.workers.process import Worker, WorkerDied
-from bitverdict.harness.workers.start import PLAIN, Start
+from bitverdict.harness.workers.start import PLAIN_START, Start
 
 CALM = 1
-MOST = 3  # on an H200 a fault costs 0.16 s (median) with 3, 0.42 with 2, 0.39 with 1; the 95th percentile is 0.95, 0.82, 0.71
+MAX_STANDBYS = (
+    3  # on an H200 a fault costs 0.16 s (median) with 3, 0.42 with 2, 0.39 with 1; the 95th percentile is 0.95, 0.82, 0.71
+)
 STARTS = 3  # workers that may die before their first case, one after the other
 
 
@@ -35,11 +37,11 @@ class Standbys:
         target: Target,
         directory: Path,
         count: int | None = None,
-        start: Start = PLAIN,
+        start: Start = PLAIN_START,
         make: Callable[[], Worker] | None = None,
     ) -> None:
         self.target, self.directory, self.start = target, directory, start
-        self.count = count if count is not None else 0 if target.emulated or start.name else asked_for()
+        self.count = count if count is not None else 0 if target.emulated or start.name else requested_count()
         self.addresses: dict[str, None] = {}  # contracts that a worker has imported and lived
         self.faults = 0
         self.ended = False
@@ -47,13 +49,13 @@ class Standbys:
         self.starts: list[float] = []  # the seconds each worker that was taken had needed to be ready
         self.last_words: list[str] = []  # what the last worker that died before its first case had printed
         self.failures: list[str] = []  # why workers could not warm up
-        self._make = make or self._new
+        self._make = make or self._new_worker
         self._waiting: list[Worker] = []
         self._dead: list[Worker] = []
         self._lock = threading.Lock()
 
     @property
-    def waiting(self) -> tuple[Worker, ...]:
+    def waiting_workers(self) -> tuple[Worker, ...]:
         """The workers that wait, ready or not, the oldest first."""
         with self._lock:
             return tuple(self._waiting)
@@ -64,18 +66,18 @@ class Standbys:
             with self._lock:
                 if self.ended:
                     raise WorkerDied
-                worker = self._first() or self._make()
+                worker = self._first_worker() or self._make()
             try:
-                waited = worker.wait_ready(tick)
+                wait_seconds = worker.wait_ready(tick)
             except WorkerDied:
-                self.last_words = worker.said()
+                self.last_words = worker.log_tail()
                 self.retire(worker)
                 continue
             except BaseException:  # a tick that ends the run
                 self.retire(worker)
                 raise
             with self._lock:
-                self.waited += waited
+                self.waited += wait_seconds
                 self.starts.append(worker.start_seconds)
                 self.failures += [worker.failed] if worker.failed else []
             return worker
@@ -116,30 +118,30 @@ class Standbys:
         for worker in left:
             worker.join(5)
 
-    def _new(self) -> Worker:
+    def _new_worker(self) -> Worker:
         return Worker(self.target, self.directory, list(self.addresses), self.start)
 
-    def _first(self) -> Worker | None:
+    def _first_worker(self) -> Worker | None:
         """The first that is ready; else the one that was started first."""
-        chosen: Worker | None = None
+        chosen_worker: Worker | None = None
         for worker in list(self._waiting):
             try:
                 if worker.is_ready():
-                    chosen = worker
+                    chosen_worker = worker
                     break
             except WorkerDied:  # killed while it waited: nobody's verdict
                 self._waiting.remove(worker)
                 worker.end()
                 self._dead.append(worker)
-        chosen = chosen or (self._waiting[0] if self._waiting else None)
-        if chosen is not None:
-            self._waiting.remove(chosen)
-        return chosen
+        chosen_worker = chosen_worker or (self._waiting[0] if self._waiting else None)
+        if chosen_worker is not None:
+            self._waiting.remove(chosen_worker)
+        return chosen_worker
 
 
-def asked_for() -> int:
+def requested_count() -> int:
     """`HARNESS_SPARES`, `MOST` where it is not set; ValueError unless it is a number from 0 on."""
-    text = os.environ.get("HARNESS_SPARES", str(MOST))
+    text = os.environ.get("HARNESS_SPARES", str(MAX_STANDBYS))
     if not text.isdigit():
-        raise UsageError(f"HARNESS_SPARES={text!r}: must be a number, 0 or more; unset it for {MOST}")
+        raise UsageError(f"HARNESS_SPARES={text!r}: must be a number, 0 or more; unset it for {MAX_STANDBYS}")
     return int(text)

@@ -42,7 +42,7 @@ class Start:
     cases: int | None = None
 
 
-PLAIN = Start()
+PLAIN_START = Start()
 
 
 class Program:
@@ -53,10 +53,10 @@ class Program:
 
     def __init__(self, around: tuple[str, ...], arguments: tuple, log: Path) -> None:
         folder = tempfile.TemporaryDirectory(prefix="bitverdict-")  # a path of a socket is short, and nobody else's
-        listening = socket.socket(socket.AF_UNIX)
+        listener = socket.socket(socket.AF_UNIX)
         address = f"{folder.name}/s"
-        listening.bind(address)
-        listening.listen(1)
+        listener.bind(address)
+        listener.listen(1)
         # what the libraries read when they are loaded is set here: before a line of ours runs in the program
         environment = environment_of_a_child() | dict.fromkeys(VARIABLES, "1") | arguments[2]
         with log.open("ab") as out:
@@ -70,7 +70,7 @@ class Program:
                 start_new_session=True,
             )
         self.pid = self._process.pid
-        self.connection = _Awaited(listening, self, folder, arguments)
+        self.connection = _AwaitedConnection(listener, self, folder, arguments)
 
     @property
     def exitcode(self) -> int | None:
@@ -83,7 +83,7 @@ class Program:
         return self._process.returncode is not None
 
 
-class _Awaited:
+class _AwaitedConnection:
     """Our end of the pipe of a program, which may not have connected yet."""
 
     def __init__(self, listening: socket.socket, program: Program, folder: tempfile.TemporaryDirectory, arguments: tuple) -> None:
@@ -119,7 +119,7 @@ class _Awaited:
             self._made.close()
 
 
-def connected(address: str) -> Connection:
+def connect_program(address: str) -> Connection:
     """In a program: its end of the pipe. From here on the program's process group ends with the process that started it."""
     made = socket.socket(socket.AF_UNIX)
     made.connect(address)

@@ -15,7 +15,7 @@ from collections import Counter
 from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
-EQUAL = 2
+EQUAL_FAILURES = 2
 _COMPILERS = ("front end", "verifier", "ptxas")
 _NOT_COMPILED = (Decision.NOT_RUN, Decision.CANCELLED, Decision.ERROR)
 
@@ -45,15 +45,17 @@ class Stopping:
             # of a hang not the line: a loop is at another one each time
             key = (kind, *(place if kind != "machine" else ()), *verdict.signature[: 2 if kind == "hang" else 3])
             self._seen[key] += 1
-            if self._seen[key] < EQUAL:
+            if self._seen[key] < EQUAL_FAILURES:
                 return
-            at = f" at {verdict.location}" if verdict.location else ""
+            location = f" at {verdict.location}" if verdict.location else ""
             if kind == "machine":
                 self.machine = verdict.message
             elif kind == "hang":
-                self.reasons[place] = f"after {EQUAL} that hang{at}: each of the others may take as long"
+                self.reasons[place] = f"after {EQUAL_FAILURES} that hang{location}: each of the others may take as long"
             else:
-                self.reasons[place] = f"after {EQUAL} that the compiler refuses{at}, and none that it takes: {verdict.message}"
+                self.reasons[place] = (
+                    f"after {EQUAL_FAILURES} that the compiler refuses{location}, and none that it takes: {verdict.message}"
+                )
 
     def reason(self, contract: str, target: str) -> str:
         """Why no further case of `contract` on `target` is judged; empty where it is. MachineFault where none is at all."""
@@ -73,6 +75,6 @@ def kind_of(verdict: Verdict) -> str:
     return ""
 
 
-def cancelled(reason: str) -> Verdict:
+def cancelled_verdict(reason: str) -> Verdict:
     """The verdict of a case that was not judged for `reason`."""
     return Verdict(decision=Decision.CANCELLED, outcome=Outcome.CANCELLED, message=f"not judged {reason}")

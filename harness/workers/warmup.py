@@ -17,7 +17,7 @@ import triton.language as tl
 
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.compile_once import compile_once
-from bitverdict.harness.judge.devices import device_of, entered
+from bitverdict.harness.judge.devices import device_of, target_device
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations, words
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Operand
@@ -43,16 +43,16 @@ def warm(target: Target, addresses: Sequence[str]) -> None:
     import torch
 
     compile_once()
-    guard = Guard(Poison.of(0))
+    guard = Guard(Poison.of_seed(0))
     uploaded = guard.upload(Operand(name="source", format="int32", codes=np.arange(COUNT, dtype=np.int32)), device_of(target))
-    with entered(target), guarded_allocations(guard):
+    with target_device(target), guarded_allocations(guard):
         out: Any = torch.empty_like(uploaded)  # (COUNT,)
         copy_kernel[(1,)](uploaded, out, COUNT=COUNT)
     words(out)
     guard.out_of_bounds()
 
 
-def settled(verdict: Verdict, target: Target) -> Verdict:
+def settle_device(verdict: Verdict, target: Target) -> Verdict:
     """The verdict, once nothing of its case runs on the device any more.
 
     `judge` waits for the device after a launch that returned; a launcher that raised may have left one behind, whose fault would
@@ -67,14 +67,14 @@ def settled(verdict: Verdict, target: Target) -> Verdict:
     try:
         torch.cuda.synchronize()
     except Exception as error:
-        seen = outcome_of(error)
-        first = f"{verdict.outcome}: {verdict.message}" if verdict.message else str(verdict.outcome)
+        launch_result = outcome_of(error)
+        first_fault = f"{verdict.outcome}: {verdict.message}" if verdict.message else str(verdict.outcome)
         return replace(
             verdict,
             decision=Decision.FAIL,
-            outcome=seen.outcome or Outcome.LAUNCH_FAILURE,
-            message=seen.message,
+            outcome=launch_result.outcome or Outcome.LAUNCH_FAILURE,
+            message=launch_result.message,
             basis=Basis.OBSERVED_FAULT,
-            details=dict(verdict.details, first=first, layer="hardware"),
+            details=dict(verdict.details, first=first_fault, layer="hardware"),
         )
     return verdict

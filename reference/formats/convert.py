@@ -104,11 +104,11 @@ def _on_amd(source: str, destination: str, arch: str) -> tuple[Step, ...]:
     NaN comes out is open: a payload is kept there."""
     match source, destination:
         case "fp32", "fp16":
-            return (Step(source, destination, "v_cvt_f16_f32", rounded),)
+            return (Step(source, destination, "v_cvt_f16_f32", round_infinite),)
         case "fp32", "bf16":
-            return (Step(source, destination, "v_cvt_pk_bf16_f32", rounded),)
+            return (Step(source, destination, "v_cvt_pk_bf16_f32", round_infinite),)
         case "fp16", "fp32":
-            return (Step(source, destination, "v_cvt_f32_f16", rounded),)
+            return (Step(source, destination, "v_cvt_f32_f16", round_infinite),)
         case "bf16", "fp32":
             return (Step(source, destination, "v_lshlrev_b32", moved_up),)
         case ("fp16", "bf16") | ("bf16", "fp16"):
@@ -116,9 +116,9 @@ def _on_amd(source: str, destination: str, arch: str) -> tuple[Step, ...]:
         case (("fp32" | "bf16"), "e4m3") | (("fp32" | "fp16" | "bf16"), "e5m2") if arch in FP8_BY_INTEGERS:
             return (Step(source, destination, "integer operations", saturated_by_integers),)
         case "e4m3", ("fp32" | "fp16") if arch in FP8_BY_INTEGERS:
-            return (Step(source, destination, "integer operations", rounded),)
+            return (Step(source, destination, "integer operations", round_infinite),)
         case "e4m3", "bf16" if arch in FP8_BY_INTEGERS:
-            return (Step(source, destination, "integer operations", rescaled),)
+            return (Step(source, destination, "integer operations", rescale_e4m3),)
     raise ValueError(f"{arch}: what Triton 3.9 makes of a conversion from {source} to {destination} is not known here: try fp32")
 
 
@@ -128,44 +128,44 @@ def _from_float(source: str, destination: str, sm: int) -> tuple[Step, ...]:
         return _to_integer(source, destination, bf16_instructions)
     match source, destination:
         case "fp32", "fp16" | "bf16":
-            return (Step(source, destination, f"cvt.rn.{_ptx(destination)}.f32", rounded),)
+            return (Step(source, destination, f"cvt.rn.{_ptx(destination)}.f32", round_infinite),)
         case "fp16", "fp32":
-            return (Step(source, destination, "cvt.f32.f16", rounded),)
+            return (Step(source, destination, "cvt.f32.f16", round_infinite),)
         case "bf16", "fp32":
             return (Step(source, destination, "cvt.f32.bf16", moved_up),)
         case ("fp16", "bf16") | ("bf16", "fp16"):
             if bf16_instructions:
-                return (Step(source, destination, f"cvt.rn.{_ptx(destination)}.{_ptx(source)}", rounded),)
+                return (Step(source, destination, f"cvt.rn.{_ptx(destination)}.{_ptx(source)}", round_infinite),)
             return _from_float(source, "fp32", sm) + _from_float("fp32", destination, sm)
         case "fp32" | "fp16", ("e4m3" | "e5m2"):
             if fp8_instructions:
                 packed = "f16x2" if source == "fp16" else "f32"
-                return (Step(source, destination, f"cvt.rn.satfinite.{destination}x2.{packed}", saturated),)
+                return (Step(source, destination, f"cvt.rn.satfinite.{destination}x2.{packed}", round_saturating),)
             # Rounded to odd at 8 bits, cut to fp16, then rounded on the fp16 word: right once.
-            first, rule = ("cvt.rz.f16x2.f32", saturated) if source == "fp32" else ("min.f16x2", saturated_keeping_nan_sign)
+            first, rule = ("cvt.rz.f16x2.f32", round_saturating) if source == "fp32" else ("min.f16x2", saturated_keeping_nan_sign)
             return (Step(source, destination, first, rule),)
         case "bf16", ("e4m3" | "e5m2"):
             if sm >= 100:
-                return (Step(source, destination, f"cvt.rn.satfinite.{destination}x2.bf16x2", saturated),)
+                return (Step(source, destination, f"cvt.rn.satfinite.{destination}x2.bf16x2", round_saturating),)
             return _chain((source, "fp32" if fp8_instructions else "fp16", destination), sm)
         case "e5m2", "bf16":
-            return (Step(source, destination, "mul.rn.bf16x2" if bf16_instructions else "mul.f32", rebiased),)
+            return (Step(source, destination, "mul.rn.bf16x2" if bf16_instructions else "mul.f32", rebias_e5m2),)
         case "e4m3", "bf16":
             if sm >= 100:
-                return (Step(source, destination, "cvt.rn.bf16x2.e4m3x2", rounded),)
+                return (Step(source, destination, "cvt.rn.bf16x2.e4m3x2", round_infinite),)
             if bf16_instructions:
-                return (*_from_float(source, "fp16", sm), Step("fp16", "bf16", "cvt.bf16.f16", rounded))
+                return (*_from_float(source, "fp16", sm), Step("fp16", "bf16", "cvt.bf16.f16", round_infinite))
             return _chain((source, "fp16", "fp32", destination), sm)
         case (("e4m3" | "e5m2"), "fp16"):
             if fp8_instructions:
-                return (Step(source, destination, f"cvt.rn.f16x2.{source}x2", rounded),)
+                return (Step(source, destination, f"cvt.rn.f16x2.{source}x2", round_infinite),)
             return (Step(source, destination, "prmt.b32", moved_up),)
         case (("e4m3" | "e5m2"), "fp32"):
             return _chain((source, "fp16", "fp32"), sm)
         case "fp32", ("e2m1" | "e2m3" | "e3m2") if sm >= 100:
-            return (Step(source, destination, f"cvt.rn.satfinite.{destination}x2.f32", saturated),)
+            return (Step(source, destination, f"cvt.rn.satfinite.{destination}x2.f32", round_saturating),)
         case (("e2m1" | "e2m3" | "e3m2"), "fp16") if sm >= 100:
-            return (Step(source, destination, f"cvt.rn.f16x2.{source}x2", rounded),)
+            return (Step(source, destination, f"cvt.rn.f16x2.{source}x2", round_infinite),)
     return ()
 
 
@@ -202,12 +202,12 @@ def _chain(names: tuple[str, ...], sm: int) -> tuple[Step, ...]:
 # The rules: from codes to codes.
 
 
-def rounded(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
+def round_infinite(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     """Nearest even; overflow infinite; NaN canonical. Widening is the case that never rounds."""
     return encode(_FORMATS[destination], _values(source, codes))
 
 
-def saturated(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
+def round_saturating(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     """Nearest even; overflow and infinity to the largest finite value; NaN canonical, or the largest where there is none."""
     return encode(_FORMATS[destination], _values(source, codes), overflow=Overflow.SATURATE)
 
@@ -215,7 +215,7 @@ def saturated(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
 def saturated_keeping_nan_sign(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     """As `saturated`, the sign carried over by itself, for a NaN too: the fp16 to e5m2 that Triton writes out before sm_89."""
     sign = (codes >> (_FORMATS[source].width - _FORMATS[destination].width)) & _FORMATS[destination].sign_bit  # (...)
-    return saturated(source, destination, codes) | sign.astype(_FORMATS[destination].storage)
+    return round_saturating(source, destination, codes) | sign.astype(_FORMATS[destination].storage)
 
 
 def saturated_by_integers(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
@@ -230,14 +230,14 @@ def moved_up(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     return codes.astype(storage) << storage(_FORMATS[destination].width - _FORMATS[source].width)
 
 
-def rebiased(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
+def rebias_e5m2(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     """e5m2 read with bf16's bias and multiplied by 2^112: the largest exponent comes out as an ordinary one."""
     magnitude = (codes & 0x7F).astype(np.uint16) << 5  # (...) an e5m2 exponent in bf16's place, 112 too low
     sign = (codes & 0x80).astype(np.uint16) << 8  # (...)
     return encode(_FORMATS[destination], decode(_FORMATS[destination], magnitude) * 2.0**112) | sign
 
 
-def rescaled(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
+def rescale_e4m3(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     """e4m3 read with a longer exponent's bias and multiplied by a power of two: what is a NaN comes out as 480."""
     magnitude = codes & 0x7F  # (...)
     values = np.where(magnitude == 0x7F, 480.0, decode(_FORMATS[source], np.minimum(magnitude, 0x7E)))  # (...)

@@ -56,7 +56,7 @@ def decode_by_definition(fmt: Format, codes: np.ndarray) -> np.ndarray:
         values = np.where(magnitude == (1 << (fmt.exponent_bits + fmt.mantissa_bits)) - 1, np.nan, values)  # (...)
     elif fmt.specials is Specials.NAN_NEGATIVE_ZERO:
         values = np.where(codes.astype(np.int64) == fmt.sign_bit, np.nan, values)  # (...)
-    if not fmt.signed:
+    if not fmt.has_sign:
         return values
     negative = (codes.astype(np.int64) & fmt.sign_bit) != 0  # (...)
     return np.where(negative & ~np.isnan(values), -values, values)  # (...)

@@ -10,4 +10,4 @@ import numpy as np
 
 from bitverdict.reference.formats.record import Format, Specials
 
-E2M1 = Format(name="e2m1", exponent_bits=2, mantissa_bits=1, bias=1, specials=Specials.NONE, storage=np.uint8)
+E2M1 = Format(name="e2m1", exponent_bits=2, mantissa_bits=1, bias=1, specials=Specials.FINITE_ONLY, storage=np.uint8)

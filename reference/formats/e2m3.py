@@ -9,4 +9,4 @@ import numpy as np
 
 from bitverdict.reference.formats.record import Format, Specials
 
-E2M3 = Format(name="e2m3", exponent_bits=2, mantissa_bits=3, bias=1, specials=Specials.NONE, storage=np.uint8)
+E2M3 = Format(name="e2m3", exponent_bits=2, mantissa_bits=3, bias=1, specials=Specials.FINITE_ONLY, storage=np.uint8)

@@ -9,4 +9,4 @@ import numpy as np
 
 from bitverdict.reference.formats.record import Format, Specials
 
-E3M2 = Format(name="e3m2", exponent_bits=3, mantissa_bits=2, bias=3, specials=Specials.NONE, storage=np.uint8)
+E3M2 = Format(name="e3m2", exponent_bits=3, mantissa_bits=2, bias=3, specials=Specials.FINITE_ONLY, storage=np.uint8)

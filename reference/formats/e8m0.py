@@ -18,6 +18,6 @@ E8M0 = Format(
     bias=127,
     specials=Specials.NAN_ALL_ONES,
     storage=np.uint8,
-    signed=False,
+    has_sign=False,
     subnormals=False,
 )

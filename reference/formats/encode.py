@@ -111,8 +111,8 @@ def _encode_bf16(fmt: Format, values: np.ndarray) -> np.ndarray:
         rounded >>= _KEPT_IN_FLOAT32
         nan = np.isnan(values)  # (elements,)
         return np.where(nan, np.uint32(fmt.nan_code or 0), rounded) if nan.any() else rounded
-    signed = values.view(np.int64)  # (elements,)
-    magnitude = signed & np.iinfo(np.int64).max  # (elements,)
+    signed_words = values.view(np.int64)  # (elements,)
+    magnitude = signed_words & np.iinfo(np.int64).max  # (elements,)
     if ((magnitude < _BF16_NORMAL) & (magnitude != 0)).any():  # a subnormal keeps fewer bits
         return _encode_by_definition(fmt, values, _FLOAT64, Rounding.NEAREST_EVEN, Overflow.INFINITY)
     code = magnitude + (((magnitude >> _KEPT_IN_FLOAT64) & 1) + ((1 << 44) - 1))  # (elements,)
@@ -120,7 +120,7 @@ def _encode_bf16(fmt: Format, values: np.ndarray) -> np.ndarray:
     code -= _REBIAS
     infinite = fmt.infinity_code or 0
     np.clip(code, 0, infinite, out=code)  # zero has no exponent to take the bias from
-    code |= (signed < 0) * np.int64(fmt.sign_bit)
+    code |= (signed_words < 0) * np.int64(fmt.sign_bit)
     nan = np.isnan(values)  # (elements,)
     return np.where(nan, np.int64(fmt.nan_code or 0), code) if nan.any() else code
 
@@ -155,7 +155,7 @@ def _encode_by_definition(fmt: Format, values: np.ndarray, source: _Source, roun
     infinity = integer(np.array(np.inf, source.values).view(integer))
     code = np.where(magnitude == infinity, infinite, code)  # (elements,)
     not_a_number = magnitude > infinity  # (elements,)
-    if not fmt.signed:
+    if not fmt.has_sign:
         not_a_number |= negative & (magnitude != 0)
     if not fmt.subnormals:
         not_a_number |= magnitude == 0

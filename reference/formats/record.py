@@ -11,7 +11,7 @@ import numpy as np
 class Specials(Enum):
     """Which codes of a format are not plain numbers."""
 
-    NONE = "every code is a finite number"
+    FINITE_ONLY = "every code is a finite number"
     IEEE = "the largest exponent holds the infinities and the NaNs"
     NAN_ALL_ONES = "one magnitude, all ones, is NaN; there is no infinity"
     NAN_NEGATIVE_ZERO = "the code of a negative zero is NaN; there is neither infinity nor negative zero"
@@ -57,7 +57,7 @@ class Format:
     bias: int
     specials: Specials
     storage: type[np.unsignedinteger]
-    signed: bool = True
+    has_sign: bool = True
     subnormals: bool = True  # False: exponent field 0 is an ordinary exponent, and there is no zero (E8M0)
     low_padding: int = 0
     ignored_high_bits: int = 0
@@ -65,12 +65,12 @@ class Format:
     @property
     def width(self) -> int:
         """Bits of a code that carry something, padding below them included."""
-        return int(self.signed) + self.exponent_bits + self.mantissa_bits + self.low_padding
+        return int(self.has_sign) + self.exponent_bits + self.mantissa_bits + self.low_padding
 
     @property
     def sign_bit(self) -> int:
         """The sign as a mask; 0 in an unsigned format."""
-        return 1 << (self.width - 1) if self.signed else 0
+        return 1 << (self.width - 1) if self.has_sign else 0
 
     @property
     def smallest_exponent(self) -> int:
@@ -78,7 +78,7 @@ class Format:
         return 1 - self.bias if self.subnormals else -self.bias
 
     @property
-    def _all_ones(self) -> int:
+    def _largest_code(self) -> int:
         return (1 << (self.exponent_bits + self.mantissa_bits)) - 1
 
     @property
@@ -93,14 +93,14 @@ class Format:
         """The canonical NaN, or None: sign clear and every other bit set, as NVIDIA's instructions write it; or the only one."""
         if self.specials is Specials.NAN_NEGATIVE_ZERO:
             return self.sign_bit
-        return None if self.specials is Specials.NONE else self._all_ones << self.low_padding
+        return None if self.specials is Specials.FINITE_ONLY else self._largest_code << self.low_padding
 
     @property
     def largest_code(self) -> int:
         """Code of the largest finite value."""
         if self.specials is Specials.IEEE:
             return (((1 << self.exponent_bits) - 1) << self.mantissa_bits) - 1 << self.low_padding
-        return self._all_ones - (self.specials is Specials.NAN_ALL_ONES) << self.low_padding
+        return self._largest_code - (self.specials is Specials.NAN_ALL_ONES) << self.low_padding
 
     @property
     def largest(self) -> float:

@@ -17,6 +17,6 @@ UE4M3 = Format(
     bias=7,
     specials=Specials.NAN_ALL_ONES,
     storage=np.uint8,
-    signed=False,
+    has_sign=False,
     ignored_high_bits=1,
 )

@@ -38,7 +38,7 @@ def two_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return product, a_low * b_low - (((product - a_high * b_high) - a_low * b_high) - a_high * b_low)
 
 
-def to_odd(total: np.ndarray, error: np.ndarray) -> np.ndarray:
+def round_to_odd(total: np.ndarray, error: np.ndarray) -> np.ndarray:
     """total + error rounded to odd, where `total` is that sum rounded to nearest; float64 of equal shape."""
     inexact = (error != 0) & np.isfinite(total)  # (...)
     if not inexact.any():
@@ -49,25 +49,25 @@ def to_odd(total: np.ndarray, error: np.ndarray) -> np.ndarray:
     return (words + np.where(even, np.where(away, 1, -1), 0)).view(np.float64)
 
 
-def stepped(found: np.ndarray, error: np.ndarray, rounding: Rounding) -> np.ndarray:
+def step_result(nearest: np.ndarray, error: np.ndarray, rounding: Rounding) -> np.ndarray:
     """A result rounded to nearest, as another direction rounds it: one step further where the exact one lies on that side.
 
     `found` is float32 or float64, `error` has the sign of the exact result less `found`.
     """
     if rounding == "rn":
-        return found
-    integer = np.int32 if found.dtype == np.float32 else np.int64
-    words = found.view(integer)
-    negative = np.signbit(found) & (found != 0) | (found == 0) & (error < 0)  # (...) of the exact result
+        return nearest
+    integer = np.int32 if nearest.dtype == np.float32 else np.int64
+    words = nearest.view(integer)
+    negative = np.signbit(nearest) & (nearest != 0) | (nearest == 0) & (error < 0)  # (...) of the exact result
     if rounding == "rz":
         step = -(negative & (error > 0) | ~negative & (error < 0)).astype(integer)
     elif rounding == "rp":
         step = np.where(error > 0, np.where(negative, -1, 1), 0).astype(integer)
     else:
         step = np.where(error < 0, np.where(negative, 1, -1), 0).astype(integer)
-    moved = (words + step).view(found.dtype)
-    from_zero = (found == 0) & (step != 0)  # (...) nearest gave a zero of either sign
+    moved = (words + step).view(nearest.dtype)
+    from_zero = (nearest == 0) & (step != 0)  # (...) nearest gave a zero of either sign
     if from_zero.any():
-        least = np.array(1, integer).view(found.dtype)
-        moved = np.where(from_zero, np.copysign(least, error).astype(found.dtype), moved)
+        least = np.array(1, integer).view(nearest.dtype)
+        moved = np.where(from_zero, np.copysign(least, error).astype(nearest.dtype), moved)
     return moved

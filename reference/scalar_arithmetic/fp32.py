@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitverdict.reference.scalar_arithmetic.exact import Rounding, stepped, to_odd, two_product, two_sum
+from bitverdict.reference.scalar_arithmetic.exact import Rounding, round_to_odd, step_result, two_product, two_sum
 
 NAN = np.uint32(0x7FFFFFFF).view(np.float32)
 SMALLEST = np.float32(2.0**-126)
@@ -23,13 +23,13 @@ def add(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn", flush: bool = F
     a, b = _operands(flush, a, b)
     with np.errstate(all="ignore"):
         if rounding == "rn":
-            found = a + b
+            result = a + b
         else:
-            wide = to_odd(*two_sum(a.astype(np.float64), b.astype(np.float64)))
-            found = _narrowed(wide, rounding)
+            wide = round_to_odd(*two_sum(a.astype(np.float64), b.astype(np.float64)))
+            result = _narrow(wide, rounding)
             if rounding == "rm":
-                found = np.where((wide == 0) & (np.signbit(a) != np.signbit(b)), np.float32(-0.0), found)
-        return canonical(flushed(found) if flush else found)
+                result = np.where((wide == 0) & (np.signbit(a) != np.signbit(b)), np.float32(-0.0), result)
+        return canonical(flush_subnormals(result) if flush else result)
 
 
 def multiply(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn", flush: bool = False) -> np.ndarray:
@@ -37,15 +37,15 @@ def multiply(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn", flush: boo
     a, b = _operands(flush, a, b)
     with np.errstate(all="ignore"):
         if rounding == "rn":
-            found = a * b
+            result = a * b
             if flush:
-                found = flushed(found)
-                edge = np.abs(found) == SMALLEST  # (...) may have been rounded up to it
+                result = flush_subnormals(result)
+                edge = np.abs(result) == SMALLEST  # (...) may have been rounded up to it
                 if edge.any():
                     lost = edge & (np.abs(a.astype(np.float64) * b.astype(np.float64)) < _HALF_BELOW)
-                    found = np.where(lost, np.copysign(np.float32(0), found), found)
-            return canonical(found)
-        return _finished(a.astype(np.float64) * b.astype(np.float64), rounding, flush)
+                    result = np.where(lost, np.copysign(np.float32(0), result), result)
+            return canonical(result)
+        return _finish(a.astype(np.float64) * b.astype(np.float64), rounding, flush)
 
 
 def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: Rounding = "rn", flush: bool = False) -> np.ndarray:
@@ -53,25 +53,25 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: Rounding = "rn", 
     a, b, c = _operands(flush, a, b, c)
     with np.errstate(all="ignore"):
         product, addend = a.astype(np.float64) * b.astype(np.float64), c.astype(np.float64)
-        if rounding == "rn" and (found := _rounded_twice(product + addend)) is not None:
-            return found
-        wide = to_odd(*two_sum(product, addend))
-        found = _finished(wide, rounding, flush)
+        if rounding == "rn" and (result := _rounded_twice(product + addend)) is not None:
+            return result
+        wide = round_to_odd(*two_sum(product, addend))
+        result = _finish(wide, rounding, flush)
         if rounding == "rm":
-            found = np.where((wide == 0) & (np.signbit(product) != np.signbit(addend)), np.float32(-0.0), found)
-        return found
+            result = np.where((wide == 0) & (np.signbit(product) != np.signbit(addend)), np.float32(-0.0), result)
+        return result
 
 
-def _rounded_twice(wide: np.ndarray) -> np.ndarray | None:
+def _rounded_twice(wide_sums: np.ndarray) -> np.ndarray | None:
     """Sums rounded to float64 rounded again, where that is rounding once: no one is a tie of fp32, or nonzero below 2^-126. None
     where one is."""
-    ties = (wide.view(np.uint64) & _BELOW_FP32) == _HALF_FP32  # (...)
+    ties = (wide_sums.view(np.uint64) & _BELOW_FP32) == _HALF_FP32  # (...)
     if ties.any():
         return None
-    low = np.abs(wide) < SMALLEST  # (...)
-    if low.any() and (low & (wide != 0)).any():
+    low = np.abs(wide_sums) < SMALLEST  # (...)
+    if low.any() and (low & (wide_sums != 0)).any():
         return None
-    return canonical(wide.astype(np.float32))
+    return canonical(wide_sums.astype(np.float32))
 
 
 def divide(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn", flush: bool = False) -> np.ndarray:
@@ -85,7 +85,7 @@ def divide(a: np.ndarray, b: np.ndarray, rounding: Rounding = "rn", flush: bool 
         product, low = two_product(quotient, right)
         error = ((left - product) - low) * right  # (...) the sign of the exact quotient less this one
         ordinary = np.isfinite(quotient) & np.isfinite(right) & (quotient != 0)
-        return _finished(to_odd(quotient, np.where(ordinary, error, 0)), rounding, flush)
+        return _finish(round_to_odd(quotient, np.where(ordinary, error, 0)), rounding, flush)
 
 
 def sqrt(a: np.ndarray, rounding: Rounding = "rn", flush: bool = False) -> np.ndarray:
@@ -98,7 +98,7 @@ def sqrt(a: np.ndarray, rounding: Rounding = "rn", flush: bool = False) -> np.nd
         root = np.sqrt(wide)
         product, low = two_product(root, root)
         error = np.where(np.isfinite(root), (wide - product) - low, 0)
-        return _finished(to_odd(root, error), rounding, flush)
+        return _finish(round_to_odd(root, error), rounding, flush)
 
 
 def reciprocal(a: np.ndarray, rounding: Rounding = "rn", flush: bool = False) -> np.ndarray:
@@ -106,7 +106,7 @@ def reciprocal(a: np.ndarray, rounding: Rounding = "rn", flush: bool = False) ->
     return divide(np.ones_like(a), a, rounding, flush)
 
 
-def flushed(values: np.ndarray) -> np.ndarray:
+def flush_subnormals(values: np.ndarray) -> np.ndarray:
     """float32 values with subnormals as zero of their sign."""
     tiny = np.abs(values) < SMALLEST
     return np.where(tiny, np.copysign(np.float32(0), values), values) if tiny.any() else values
@@ -118,34 +118,34 @@ def canonical(values: np.ndarray) -> np.ndarray:
     return np.where(nan, NAN, values) if nan.any() else values
 
 
-def narrowed(values: np.ndarray, rounding: Rounding = "rn", flush: bool = False) -> np.ndarray:
+def convert_from_fp64(values: np.ndarray, rounding: Rounding = "rn", flush: bool = False) -> np.ndarray:
     """cvt.f32.f64: float64 values, each exact or rounded to odd, as float32."""
     with np.errstate(all="ignore"):
-        return _finished(values, rounding, flush)
+        return _finish(values, rounding, flush)
 
 
 def _operands(flush: bool, *values: np.ndarray) -> tuple[np.ndarray, ...]:
-    return tuple(flushed(each) for each in values) if flush else values
+    return tuple(flush_subnormals(each) for each in values) if flush else values
 
 
-def _narrowed(wide: np.ndarray, rounding: Rounding) -> np.ndarray:
+def _narrow(wide: np.ndarray, rounding: Rounding) -> np.ndarray:
     """float64 that is exact or odd, as float32."""
     found = wide.astype(np.float32)
     if rounding == "rn":
         return found
-    return stepped(found, np.where(np.isfinite(wide), wide - found.astype(np.float64), 0), rounding)
+    return step_result(found, np.where(np.isfinite(wide), wide - found.astype(np.float64), 0), rounding)
 
 
-def _finished(wide: np.ndarray, rounding: Rounding, flush: bool) -> np.ndarray:
-    found = canonical(_narrowed(wide, rounding))
+def _finish(wide_result: np.ndarray, rounding: Rounding, flush: bool) -> np.ndarray:
+    result = canonical(_narrow(wide_result, rounding))
     if not flush:
-        return found
-    size = np.abs(wide)
+        return result
+    size = np.abs(wide_result)
     if rounding == "rn":
-        kept = size >= _HALF_BELOW
+        normal = size >= _HALF_BELOW
     elif rounding == "rz":
-        kept = size >= SMALLEST
+        normal = size >= SMALLEST
     else:
-        outward = (wide > 0) == (rounding == "rp")
-        kept = np.where(outward, size > _ONE_BELOW, size >= SMALLEST)
-    return np.where(kept | np.isnan(wide), found, np.copysign(np.float32(0), wide).astype(np.float32))
+        outward = (wide_result > 0) == (rounding == "rp")
+        normal = np.where(outward, size > _ONE_BELOW, size >= SMALLEST)
+    return np.where(normal | np.isnan(wide_result), result, np.copysign(np.float32(0), wide_result).astype(np.float32))

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitverdict.reference.scalar_arithmetic.exact import Rounding, stepped, to_odd, two_product, two_sum
+from bitverdict.reference.scalar_arithmetic.exact import Rounding, round_to_odd, step_result, two_product, two_sum
 
-NEAR = 400  # exponents between -NEAR and NEAR need no scaling: nothing in a fused multiply-add overflows or is lost below 2^-1074
-_FAR = 300  # where one term of a sum is this much larger, only the sign of the other counts
+UNSCALED_EXPONENTS = (
+    400  # exponents between -NEAR and NEAR need no scaling: nothing in a fused multiply-add overflows or is lost below 2^-1074
+)
+_DOMINANT_EXPONENT = 300  # where one term of a sum is this much larger, only the sign of the other counts
 SMALLEST = 2.0**-1022
 _QUIET, _INVALID = np.uint64(1 << 51), np.uint64(0xFFF8000000000000)
 
@@ -57,26 +59,26 @@ def reciprocal(a: np.ndarray, rounding: Rounding = "rn") -> np.ndarray:
 def to_fp32(a: np.ndarray) -> np.ndarray:
     """float32 nearest to `a` (ties to even); a NaN keeps its sign and the upper 22 bits of its payload, and is quiet."""
     with np.errstate(all="ignore"):
-        found = np.asarray(a, np.float64).astype(np.float32)  # (...)
-    nan = np.isnan(found)
+        result = np.asarray(a, np.float64).astype(np.float32)  # (...)
+    nan = np.isnan(result)
     if nan.any():
         words = np.asarray(a, np.float64).view(np.uint64)  # (...)
         sign, payload = words >> np.uint64(32) & np.uint64(1 << 31), words >> np.uint64(29) & np.uint64((1 << 22) - 1)  # (...)
         kept = sign | np.uint64(0x7FC00000) | payload  # (...)
-        found = np.where(nan, kept.astype(np.uint32).view(np.float32), found)
-    return found
+        result = np.where(nan, kept.astype(np.uint32).view(np.float32), result)
+    return result
 
 
-def with_nan(found: np.ndarray, *operands: np.ndarray) -> np.ndarray:
+def with_nan(result: np.ndarray, *operands: np.ndarray) -> np.ndarray:
     """`found`, where each NaN is the first of `operands` that is one, made quiet; if none is, that of an invalid operation."""
-    nan = np.isnan(found)
+    nan = np.isnan(result)
     if not nan.any():
-        return found
+        return result
     words = np.asarray(_INVALID)
     for operand in reversed(operands):
         operand = np.asarray(operand, np.float64)  # (...)
         words = np.where(np.isnan(operand), operand.view(np.uint64) | _QUIET, words)
-    return np.where(nan, words.view(np.float64), found)[()]
+    return np.where(nan, words.view(np.float64), result)[()]
 
 
 def _add(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
@@ -85,7 +87,7 @@ def _add(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
             return a + b
         total, error = two_sum(a, b)
         finite = np.isfinite(a) & np.isfinite(b)
-        found = stepped(total, np.where(finite, np.where(np.isinf(total), -total, error), 0), rounding)
+        found = step_result(total, np.where(finite, np.where(np.isinf(total), -total, error), 0), rounding)
         return _signed_zero(found, a, b, (total == 0) & (error == 0)) if rounding == "rm" else found
 
 
@@ -93,94 +95,100 @@ def _multiply(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
         if rounding == "rn":
             return a * b
-        found = a * b
+        product = a * b
         ordinary = np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)
-        (left, e), (right, f), (scaled, g) = (np.frexp(np.where(ordinary, each, 1.0)) for each in (a, b, found))
+        (left, e), (right, f), (scaled, g) = (np.frexp(np.where(ordinary, each, 1.0)) for each in (a, b, product))
         high, low = two_product(left, right)
-        back = np.where(np.isfinite(found), np.ldexp(np.where(found == 0, 0, scaled), _reach(g - e - f)), 0)
-        error = np.where(np.isinf(found), -found, (high - back) + low)
-        return stepped(found, np.where(ordinary, error, 0), rounding)
+        back = np.where(np.isfinite(product), np.ldexp(np.where(product == 0, 0, scaled), _reach(g - e - f)), 0)
+        error = np.where(np.isinf(product), -product, (high - back) + low)
+        return step_result(product, np.where(ordinary, error, 0), rounding)
 
 
 def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: Rounding) -> np.ndarray:
     a, b, c = np.broadcast_arrays(a, b, c)
     with np.errstate(all="ignore"):
         if rounding == "rn":
-            near = _near(a) & _near(b) & (_near(c) | (c == 0))  # (...)
+            near = _needs_no_scaling(a) & _needs_no_scaling(b) & (_needs_no_scaling(c) | (c == 0))  # (...)
             if near.all():
-                high, low = _fused(a, b, c)
+                high, low = _fma_parts(a, b, c)
                 return high + low
         found, error = _scaled_fma(a, b, c)
         if rounding == "rn":
             return found
-        found = stepped(found, error, rounding)
+        found = step_result(found, error, rounding)
         return _signed_zero(found, a * b, c, (found == 0) & (error == 0)) if rounding == "rm" else found
 
 
 def _divide(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
-        found = a / b
+        quotient = a / b
         if rounding == "rn":
-            return found
+            return quotient
         ordinary = np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)
-        (left, e), (right, f), (scaled, g) = (np.frexp(np.where(ordinary & np.isfinite(each), each, 1.0)) for each in (a, b, found))
+        (left, e), (right, f), (scaled, g) = (
+            np.frexp(np.where(ordinary & np.isfinite(each), each, 1.0)) for each in (a, b, quotient)
+        )
         high, low = two_product(scaled, right)
         rest = (np.ldexp(left, _reach(e - f - g)) - high) - low  # (...) a - found * b
-        error = np.where(np.isinf(found), -found, np.where(found == 0, a * np.sign(b), rest * np.sign(b)))
-        return stepped(found, np.where(ordinary, error, 0), rounding)
+        error = np.where(np.isinf(quotient), -quotient, np.where(quotient == 0, a * np.sign(b), rest * np.sign(b)))
+        return step_result(quotient, np.where(ordinary, error, 0), rounding)
 
 
 def _sqrt(a: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
-        found = np.sqrt(a)
+        result = np.sqrt(a)
         if rounding == "rn":
-            return found
+            return result
         ordinary = np.isfinite(a) & (a > 0)
         value, e = np.frexp(np.where(ordinary, a, 1.0))
         value, e = np.where(e & 1, value / 2, value), e + (e & 1)
         root = np.sqrt(value)
         high, low = two_product(root, root)
-        return stepped(found, np.where(ordinary, (value - high) - low, 0), rounding)
+        return step_result(result, np.where(ordinary, (value - high) - low, 0), rounding)
 
 
 def _reach(exponents: np.ndarray) -> np.ndarray:
     return np.clip(exponents, -1200, 1000)
 
 
-def _near(values: np.ndarray) -> np.ndarray:
+def _needs_no_scaling(values: np.ndarray) -> np.ndarray:
     """Whether the exponent lies between -NEAR and NEAR."""
     exponents = (values.view(np.int64) >> 52 & 0x7FF) - 1023  # (...)
-    return np.abs(exponents) <= NEAR
+    return np.abs(exponents) <= UNSCALED_EXPONENTS
 
 
-def _fused(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _fma_parts(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Two numbers whose sum, rounded once, is a * b + c rounded once; the operands need no scaling."""
     high, low = two_product(a, b)
     total, rest = two_sum(c, low)
     found, error = two_sum(high, total)
-    return found, to_odd(*two_sum(rest, error))
+    return found, round_to_odd(*two_sum(rest, error))
 
 
 def _scaled_fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """a * b + c to nearest, and the sign of the exact value less that; any operands."""
-    plain = np.where(np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c)  # right where an operand is zero or not finite
+    unscaled_result = np.where(
+        np.isinf(c) & np.isfinite(a) & np.isfinite(b), c, a * b + c
+    )  # right where an operand is zero or not finite
     ordinary = np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0) & np.isfinite(c)  # (...)
     (left, e), (right, f) = (np.frexp(np.where(ordinary, each, 1.0)) for each in (a, b))
     addend, g = np.frexp(np.where(ordinary, c, 0.0))
     g = np.where(addend == 0, e + f, g)
-    apart = np.clip(g - e - f, -_FAR, _FAR)  # (...)
-    scale = np.where(g - e - f > _FAR, g - _FAR, e + f)  # (...) the true value is 2^scale times what follows
-    high, low = two_sum(*_fused(left, right, np.ldexp(addend, apart)))
+    apart = np.clip(g - e - f, -_DOMINANT_EXPONENT, _DOMINANT_EXPONENT)  # (...)
+    scale = np.where(
+        g - e - f > _DOMINANT_EXPONENT, g - _DOMINANT_EXPONENT, e + f
+    )  # (...) the true value is 2^scale times what follows
+    high, low = two_sum(*_fma_parts(left, right, np.ldexp(addend, apart)))
     _, exponent = np.frexp(high)
     subnormal = (high != 0) & (exponent + scale < -1021)  # (...)
     nearest, rest = _to_quantum(high, low, np.clip(-1074 - scale, -1000, 900))
     high, low = np.where(subnormal, nearest, high), np.where(subnormal, rest, low)
-    found = _scaled(high, scale)
+    found = _scale(high, scale)
     low = np.where(np.isinf(found), -found, low)
-    return np.where(ordinary, found, plain), np.where(ordinary, low, 0)
+    return np.where(ordinary, found, unscaled_result), np.where(ordinary, low, 0)
 
 
-def _scaled(values: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+def _scale(values: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     """values * 2^exponents where that is exact or overflows."""
     half = exponents // 2
     return np.ldexp(np.ldexp(values, half), exponents - half)
@@ -190,13 +198,13 @@ def _to_quantum(high: np.ndarray, low: np.ndarray, exponent: np.ndarray) -> tupl
     """high + low (|low| at most half a unit of high, |high| at most 2^52 quanta) to a multiple of 2^exponent, and what is lost."""
     quantum = np.ldexp(1.0, exponent)  # (...)
     anchor = np.copysign(np.ldexp(1.0, exponent + 52), high)
-    found = (anchor + high) - anchor
-    rest = high - found
+    multiple = (anchor + high) - anchor
+    rest = high - multiple
     back = (2 * np.abs(rest) == quantum) & (low != 0) & (np.sign(low) == np.sign(rest))  # (...) no tie after all
-    found = np.where(back, found + np.copysign(quantum, rest), found)
-    found = np.where(found == 0, np.copysign(0.0, high), found)
-    left = high - found
-    return found, np.where(left != 0, left, low)
+    multiple = np.where(back, multiple + np.copysign(quantum, rest), multiple)
+    multiple = np.where(multiple == 0, np.copysign(0.0, high), multiple)
+    left = high - multiple
+    return multiple, np.where(left != 0, left, low)
 
 
 def _signed_zero(found: np.ndarray, a: np.ndarray, b: np.ndarray, zero: np.ndarray) -> np.ndarray:

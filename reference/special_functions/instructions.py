@@ -22,9 +22,9 @@ Function = Callable[..., np.ndarray]
 BLOCK = 1 << 13  # words worked on at once: the temporaries stay in the second-level cache
 
 SMALLEST = np.float32(2.0**-126)
-LARGE = np.float32(2.0**126)
+SCALE_DOWN_FROM = np.float32(2.0**126)
 TURNS = np.uint32(0x3E22F983).view(np.float32).astype(np.float64)  # 1 / (2 pi), fp32, truncated
-UP, QUARTER, HALF, ONE, LESS_24 = (np.array(value, np.float32) for value in (2.0**24, 0.25, 0.5, 1.0, -24.0))
+SCALE_UP, QUARTER, HALF, FP32_ONE, LESS_24 = (np.array(value, np.float32) for value in (2.0**24, 0.25, 0.5, 1.0, -24.0))
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def _ex2(x: np.ndarray) -> np.ndarray:
     low = values < -126  # (n,)
     if not low.any():
         return units.ex2(x)
-    found = units.ex2(_product(values, np.where(low, HALF, ONE)))  # (n,)
+    found = units.ex2(_product(values, np.where(low, HALF, FP32_ONE)))  # (n,)
     result = found.view(np.float32)
     return np.where(low, _product(result, result), found)
 
@@ -75,7 +75,7 @@ def _lg2(x: np.ndarray) -> np.ndarray:
     low = np.abs(values) < SMALLEST  # (n,)
     if not low.any():
         return units.lg2(x)
-    found = units.lg2(np.where(low, _product(values, UP), x))  # (n,)
+    found = units.lg2(np.where(low, _product(values, SCALE_UP), x))  # (n,)
     return np.where(low, fp32.add(found.view(np.float32), LESS_24).view(np.uint32), found)
 
 
@@ -83,10 +83,10 @@ def _rcp(x: np.ndarray) -> np.ndarray:
     """Argument and result are both multiplied by 1/4 above 2^126, by 2^24 for a subnormal argument, else by 1."""
     values = x.view(np.float32)  # (n,)
     size = np.abs(values)
-    low, high = size < SMALLEST, size > LARGE  # (n,)
+    low, high = size < SMALLEST, size > SCALE_DOWN_FROM  # (n,)
     if not (low.any() or high.any()):
         return units.rcp(x)
-    factor = np.where(high, QUARTER, np.where(low, UP, ONE))  # (n,)
+    factor = np.where(high, QUARTER, np.where(low, SCALE_UP, FP32_ONE))  # (n,)
     return _product(units.rcp(_product(values, factor)).view(np.float32), factor)
 
 
@@ -99,7 +99,7 @@ def _root(unit: Function, power: int) -> Function:
         low = np.abs(values) < SMALLEST  # (n,)
         if not low.any():
             return unit(x)
-        found = unit(np.where(low, _product(values, UP), x))  # (n,)
+        found = unit(np.where(low, _product(values, SCALE_UP), x))  # (n,)
         return np.where(low, _product(found.view(np.float32), factor), found)
 
     return function
@@ -134,7 +134,7 @@ def scaling(divisor: np.ndarray, full: bool = True) -> np.ndarray:
     """What ptxas multiplies both operands of a division with: 1/4 for a `divisor` (fp32 words) above 2^126 unless the division is
     not `full`, 2^24 for a subnormal one, else 1; float32."""
     size = np.abs(divisor.view(np.float32))  # (...)
-    return np.where((size > LARGE) & full, QUARTER, np.where(size < SMALLEST, UP, ONE))
+    return np.where((size > SCALE_DOWN_FROM) & full, QUARTER, np.where(size < SMALLEST, SCALE_UP, FP32_ONE))
 
 
 def division_factors(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -153,7 +153,7 @@ def _quotient(a: np.ndarray, b: np.ndarray, factor: np.ndarray) -> np.ndarray:
 def _flushed_division(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """div.full.ftz.f32."""
     left, right = (words.view(np.float32) for words in (a, b))
-    large = np.abs(right) > LARGE  # (n,)
+    large = np.abs(right) > SCALE_DOWN_FROM  # (n,)
     if large.any():
         left, right = (np.where(large, fp32.multiply(values, QUARTER, flush=True), values) for values in (left, right))
     return fp32.multiply(units.rcp(right.view(np.uint32)).view(np.float32), left, flush=True).view(np.uint32)
@@ -178,18 +178,18 @@ def _inverse_root_of_fp64(x: np.ndarray) -> np.ndarray:
     high = (x >> np.uint64(32)).astype(np.uint32)  # (n,)
     slow = high - SMALLEST_NORMAL64 >= np.uint32(0x7FE00000)  # (n,) zero, subnormal, negative, infinite or NaN
     if not slow.any():
-        return _iterated(x.view(np.float64)).view(np.uint64)
+        return _refine_rsqrt(x.view(np.float64)).view(np.uint64)
     values = x.view(np.float64)  # (n,)
     subnormal = (x > 0) & (high < SMALLEST_NORMAL64)  # (n,)
     scaled = np.where(subnormal, values * 2.0**54, np.where(slow, 1.0, values))  # (n,)
-    found = _iterated(scaled)  # (n,)
+    found = _refine_rsqrt(scaled)  # (n,)
     found = np.where(subnormal, found * 2.0**27, found)
     found = np.where(values < 0, np.uint64(0xFFF8000000000000).view(np.float64), found)
     found = np.where(values == np.inf, 0.0, np.where(values == 0, np.copysign(np.inf, values), found))
     return np.where(np.isnan(values), values + values, found).view(np.uint64)
 
 
-def _iterated(values: np.ndarray) -> np.ndarray:
+def _refine_rsqrt(values: np.ndarray) -> np.ndarray:
     high = units.rsqrt64h((values.view(np.uint64) >> np.uint64(32)).astype(np.uint32))  # (n,)
     first = (high.astype(np.uint64) << np.uint64(32)).view(np.float64)  # (n,)
     error = fp64.fma(values, -(first * first), np.ones_like(values))  # (n,)
@@ -229,14 +229,14 @@ def _of_16_bits(unit: Function, widened: Function, truncated: Function) -> Funct
     return lambda x: table().take(x)
 
 
-def _packed(function: Function) -> Function:
+def _on_halves(function: Function) -> Function:
     """The same on both halves of a 32-bit word."""
     return lambda x: function(x & np.uint32(0xFFFF)).astype(np.uint32) | function(x >> 16).astype(np.uint32) << 16
 
 
 def _forms_of_16_bits(name: str, unit: Function, widened: Function, truncated: Function) -> tuple[Instruction, Instruction]:
     function = _of_16_bits(unit, widened, truncated)
-    return Instruction(name, function, dtype=np.uint16), Instruction(f"{name}x2", _packed(function))
+    return Instruction(name, function, dtype=np.uint16), Instruction(f"{name}x2", _on_halves(function))
 
 
 INSTRUCTIONS: dict[str, Instruction] = {

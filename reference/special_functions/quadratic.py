@@ -21,16 +21,16 @@ TANH_SEGMENTS = (1, 1, 1, 2, 2, 4, 4, 4, 8, 16, 8)
 """tanh has a row for each of so many equal segments of the binades from 2^-8 on. Each segment has 2^17 values of X."""
 
 
-def truncated_square(x: np.ndarray, dropped: int = DROPPED_COLUMNS) -> np.ndarray:
+def truncated_square(x: np.ndarray, dropped_columns: int = DROPPED_COLUMNS) -> np.ndarray:
     """Sum of the partial products of x * x in columns from `dropped` up, in units of 2^dropped; x int64 of any shape below 2^31.
 
     Bits i < j of x give one partial product x_i x_j in column i + j + 1, bit i alone gives x_i in column 2 i.
     """
     lost = np.zeros_like(x)
-    for i in range((dropped + 1) // 2):
+    for i in range((dropped_columns + 1) // 2):
         above = x & ~((2 << i) - 1)  # the bits j > i
-        lost += (x >> i & 1) * ((above << (i + 1)) + (1 << 2 * i) & (1 << dropped) - 1)  # (...)
-    return (x * x - lost) >> dropped  # (...)
+        lost += (x >> i & 1) * ((above << (i + 1)) + (1 << 2 * i) & (1 << dropped_columns) - 1)  # (...)
+    return (x * x - lost) >> dropped_columns  # (...)
 
 
 @cache

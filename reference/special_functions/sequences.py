@@ -14,11 +14,11 @@ from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
 LOG2_E = np.array(0x3FB8AA3B, np.uint32).view(np.float32)
-ONE = np.array(1, np.float32)
+FP32_ONE = np.array(1, np.float32)
 _LOG = np.array(
     [0xBE055027, 0x3E1039F6, 0xBDF8CDCC, 0x3E0F2955, 0xBE2AD8B9, 0x3E4CED0B, 0xBE7FFF22, 0x3EAAAA78, 0xBF000000], np.uint32
 ).view(np.float32)  # of the polynomial, the highest power first
-_UP, _INFINITY = np.array(2.0**23, np.float32), np.array(np.inf, np.float32)
+_SCALE_UP, _INFINITY = np.array(2.0**23, np.float32), np.array(np.inf, np.float32)
 _UNIT, _LOG_2 = np.array([0x34000000, 0x3F317218], np.uint32).view(np.float32)  # 2^-23, log(2)
 
 
@@ -51,10 +51,10 @@ def log(x: np.ndarray) -> np.ndarray:
 
     `fma.rn.ftz.f32` throughout; numbers below 2^-126 are multiplied by 2^23 first."""
     small = x.view(np.float32) < fp32.SMALLEST  # (...)
-    scaled = np.where(small, fp32.multiply(x.view(np.float32), _UP), x.view(np.float32))  # (...)
-    bits = scaled.view(np.int32)
+    scaled_values = np.where(small, fp32.multiply(x.view(np.float32), _SCALE_UP), x.view(np.float32))  # (...)
+    bits = scaled_values.view(np.int32)
     power = (bits - np.int32(0x3F2AAAAB)) & np.int32(-(1 << 23))  # (...) its exponent, in place
-    rest = fp32.add((bits - power).view(np.float32), -ONE)  # (...)
+    rest = fp32.add((bits - power).view(np.float32), -FP32_ONE)  # (...)
     exponent = fp32.fma(power.astype(np.float32), _UNIT, np.where(small, np.float32(-23), np.float32(0)), flush=True)  # (...)
     sum_ = np.broadcast_to(_LOG[0], rest.shape)
     for coefficient in _LOG[1:]:
@@ -62,15 +62,15 @@ def log(x: np.ndarray) -> np.ndarray:
     near = fp32.fma(fp32.multiply(rest, sum_), rest, rest, flush=True)  # (...)
     found = fp32.fma(exponent, _LOG_2, near, flush=True)  # (...)
     with np.errstate(invalid="ignore"):
-        special = fp32.fma(scaled, _INFINITY, _INFINITY, flush=True)  # (...)
-    found = np.where(scaled.view(np.uint32) >= np.uint32(0x7F800000), special, found)
-    return _words(np.where(scaled == 0, np.float32(-np.inf), found))
+        special = fp32.fma(scaled_values, _INFINITY, _INFINITY, flush=True)  # (...)
+    found = np.where(scaled_values.view(np.uint32) >= np.uint32(0x7F800000), special, found)
+    return _words(np.where(scaled_values == 0, np.float32(-np.inf), found))
 
 
 def sigmoid(x: np.ndarray) -> np.ndarray:
     """tl.sigmoid: mul.f32 by -log2(e), ex2.approx.f32, add.f32 of 1, div.full.f32 of 1 by that."""
     power = INSTRUCTIONS["ex2.approx.f32"](_words(fp32.multiply(x.view(np.float32), -LOG2_E)))
-    return divide(_words(ONE), _words(fp32.add(power.view(np.float32), ONE)))
+    return divide(_words(FP32_ONE), _words(fp32.add(power.view(np.float32), FP32_ONE)))
 
 
 def softmax(x: np.ndarray, total: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:

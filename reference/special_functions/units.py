@@ -17,77 +17,77 @@ INFINITY = np.uint32(0x7F800000)
 SIGN = np.uint32(0x80000000)
 MAGNITUDE = np.uint32(0x7FFFFFFF)
 FRACTION = np.uint32(0x007FFFFF)
-ONE = np.uint32(0x3F800000)
+FP32_ONE_WORD = np.uint32(0x3F800000)
 SMALLEST_NORMAL = np.uint32(0x00800000)
-SMALLEST_NORMAL64, ONE64, INFINITY64 = np.uint32(0x00100000), np.uint32(0x3FF00000), np.uint32(0x7FF00000)  # high words
+SMALLEST_NORMAL64, FP64_ONE_WORD, INFINITY64 = np.uint32(0x00100000), np.uint32(0x3FF00000), np.uint32(0x7FF00000)  # high words
 FLOAT64_BIAS, FLOAT32_BIAS = 1023, 127
 
 
 def rcp(words: np.ndarray) -> np.ndarray:
     """MUFU.RCP: 1 / x."""
     sums = RCP.sums(words >> 16 & 0x7F, words & 0xFFFF)  # (n,)
-    found = _word(sums, RCP.weight) - (words & INFINITY) + ONE  # (n,)
+    result = _word(sums, RCP.weight) - (words & INFINITY) + FP32_ONE_WORD  # (n,)
     size = words & MAGNITUDE  # (n,)
     outside = size - SMALLEST_NORMAL >= np.uint32(0x7E800000) - SMALLEST_NORMAL  # (n,) |x| below 2^-126, or 2^126 and more
     if outside.any():
-        found[outside & (size > 0x7E800000)] = 0
-        found[size < SMALLEST_NORMAL] = INFINITY
-        found |= words & SIGN
-        found[size > INFINITY] = NAN
-        return found
-    return found | words & SIGN
+        result[outside & (size > 0x7E800000)] = 0
+        result[size < SMALLEST_NORMAL] = INFINITY
+        result |= words & SIGN
+        result[size > INFINITY] = NAN
+        return result
+    return result | words & SIGN
 
 
 def rcp64h(words: np.ndarray) -> np.ndarray:
     """MUFU.RCP64H: 1 / x from and to the high word of fp64: the same table, the sum truncated to 20 bits."""
     sums = RCP.sums(words >> 13 & 0x7F, (words & 0x1FFF) << 3)  # (n,)
-    found = _high_word(sums, RCP.weight) - (words & INFINITY64) + ONE64  # (n,)
+    result = _high_word(sums, RCP.weight) - (words & INFINITY64) + FP64_ONE_WORD  # (n,)
     size = words & MAGNITUDE  # (n,)
-    found[size > 0x7FD00000] = 0  # the result is subnormal
-    found[size < SMALLEST_NORMAL64] = INFINITY64
-    found |= words & SIGN
-    found[size > INFINITY64] = NAN
-    return found
+    result[size > 0x7FD00000] = 0  # the result is subnormal
+    result[size < SMALLEST_NORMAL64] = INFINITY64
+    result |= words & SIGN
+    result[size > INFINITY64] = NAN
+    return result
 
 
 def rsqrt(words: np.ndarray) -> np.ndarray:
     """MUFU.RSQ: 1 / sqrt(x); -inf for -0 and negative subnormals, NaN below them. Powers of 4 are exact."""
-    found = _root(RSQRT, words) - _half_exponent(words)  # (n,)
-    found += words & np.uint32(0x00FFFFFF) == SMALLEST_NORMAL  # (n,) the table gives one unit less
+    result = _root(RSQRT, words) - _half_exponent(words)  # (n,)
+    result += words & np.uint32(0x00FFFFFF) == SMALLEST_NORMAL  # (n,) the table gives one unit less
     ordinary = words - SMALLEST_NORMAL < INFINITY - SMALLEST_NORMAL  # (n,) positive, normal, finite
     if not ordinary.all():
         size = words & MAGNITUDE
-        found[~ordinary] = NAN
-        found[words == INFINITY] = 0
+        result[~ordinary] = NAN
+        result[words == INFINITY] = 0
         tiny = size < SMALLEST_NORMAL
-        found[tiny] = words[tiny] & SIGN | INFINITY
-    return found
+        result[tiny] = words[tiny] & SIGN | INFINITY
+    return result
 
 
 def rsqrt64h(words: np.ndarray) -> np.ndarray:
     """MUFU.RSQ64H: 1 / sqrt(x) from and to the high word of fp64; as `rsqrt`, truncated to 20 bits."""
-    found = _high_word(RSQRT.sums(words >> 14 & 0x7F, (words & 0x3FFF) << 3), RSQRT.weight)  # (n,)
-    found -= (words + SMALLEST_NORMAL64 >> 1 & np.uint32(0x3FF00000)) - np.uint32(0x20000000)
-    found += words & np.uint32(0x001FFFFF) == SMALLEST_NORMAL64  # (n,) powers of 4 are exact
+    result = _high_word(RSQRT.sums(words >> 14 & 0x7F, (words & 0x3FFF) << 3), RSQRT.weight)  # (n,)
+    result -= (words + SMALLEST_NORMAL64 >> 1 & np.uint32(0x3FF00000)) - np.uint32(0x20000000)
+    result += words & np.uint32(0x001FFFFF) == SMALLEST_NORMAL64  # (n,) powers of 4 are exact
     size = words & MAGNITUDE
-    found[words > INFINITY64] = NAN
-    found[words == INFINITY64] = 0
+    result[words > INFINITY64] = NAN
+    result[words == INFINITY64] = 0
     tiny = size < SMALLEST_NORMAL64
-    found[tiny] = words[tiny] & SIGN | INFINITY64
-    return found
+    result[tiny] = words[tiny] & SIGN | INFINITY64
+    return result
 
 
 def sqrt(words: np.ndarray) -> np.ndarray:
     """MUFU.SQRT: the square root; NaN below -0 and negative subnormals, which give -0."""
-    found = _root(SQRT, words) + _half_exponent(words)  # (n,)
+    result = _root(SQRT, words) + _half_exponent(words)  # (n,)
     ordinary = words - SMALLEST_NORMAL < INFINITY - SMALLEST_NORMAL  # (n,)
     if not ordinary.all():
         size = words & MAGNITUDE
-        found[~ordinary] = NAN
-        found[words == INFINITY] = INFINITY
+        result[~ordinary] = NAN
+        result[words == INFINITY] = INFINITY
         tiny = size < SMALLEST_NORMAL
-        found[tiny] = words[tiny] & SIGN
-    return found
+        result[tiny] = words[tiny] & SIGN
+    return result
 
 
 def _root(table: Quadratic, words: np.ndarray) -> np.ndarray:
@@ -127,15 +127,15 @@ def lg2(words: np.ndarray) -> np.ndarray:
     total += exponents * 2.0**LG2.weight
     negative = total < 0  # (n,)
     truncated = np.floor(np.abs(total, out=total) * 2.0 ** (LG2_BITS - LG2.weight))  # (n,)
-    found = _word(truncated, LG2_BITS)  # (n,)
-    found |= negative.astype(np.uint32) << 31
-    found[words == ONE] = 0  # the table's sum is not 0
+    result = _word(truncated, LG2_BITS)  # (n,)
+    result |= negative.astype(np.uint32) << 31
+    result[words == FP32_ONE_WORD] = 0  # the table's sum is not 0
     ordinary = words - SMALLEST_NORMAL < INFINITY - SMALLEST_NORMAL  # (n,)
     if not ordinary.all():
-        found[~ordinary] = NAN
-        found[words == INFINITY] = INFINITY
-        found[(words & MAGNITUDE) < SMALLEST_NORMAL] = INFINITY | SIGN
-    return found
+        result[~ordinary] = NAN
+        result[words == INFINITY] = INFINITY
+        result[(words & MAGNITUDE) < SMALLEST_NORMAL] = INFINITY | SIGN
+    return result
 
 
 LG2_BITS = 36
@@ -146,14 +146,14 @@ def sin(words: np.ndarray) -> np.ndarray:
     quadrant, angle = _quadrants(words)  # (n,), (n,)
     sums = _quarter(angle ^ -(quadrant & 1) & 0x7FFFFF)  # (n,) the odd quadrants backwards
     negative = (words >> 31).astype(np.int64) ^ quadrant >> 1  # (n,)
-    return _signed(sums, negative, words)
+    return _sine_word(sums, negative, words)
 
 
 def cos(words: np.ndarray) -> np.ndarray:
     """MUFU.COS: the cosine of x turns."""
     quadrant, angle = _quadrants(words)  # (n,), (n,)
     sums = _quarter(angle ^ (quadrant & 1) - 1 & 0x7FFFFF)  # (n,) the even quadrants backwards
-    return _signed(sums, (quadrant + 1) >> 1 & 1, words)
+    return _sine_word(sums, (quadrant + 1) >> 1 & 1, words)
 
 
 def _quadrants(words: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -170,7 +170,7 @@ def _quarter(angle: np.ndarray) -> np.ndarray:
     return SINE.sums(angle >> 17, angle & 0x1FFFF)
 
 
-def _signed(sums: np.ndarray, negative: np.ndarray, words: np.ndarray) -> np.ndarray:
+def _sine_word(sums: np.ndarray, negative: np.ndarray, words: np.ndarray) -> np.ndarray:
     found = _word(sums, SINE.weight)  # (n,)
     found[sums == 0] = 0
     found |= negative.astype(np.uint32) << 31
@@ -184,7 +184,7 @@ def tanh(words: np.ndarray) -> np.ndarray:
     binade = np.clip((size >> 23).astype(np.int64) - (TANH_FIRST_EXPONENT + FLOAT32_BIAS), 0, len(TANH_SEGMENTS) - 1)  # (n,)
     steps = (size & FRACTION) >> _TANH_SHIFTS.take(binade)  # (n,)
     found = _word(TANH.sums(_TANH_ROWS.take(binade) + (steps >> 17), steps & 0x1FFFF), TANH.weight)  # (n,)
-    found = np.where(size < _TANH_LINEAR, size, np.where(size < _TANH_ONE, found, ONE)) | words & SIGN
+    found = np.where(size < _TANH_LINEAR, size, np.where(size < _TANH_ONE, found, FP32_ONE_WORD)) | words & SIGN
     found[size > INFINITY] = NAN
     return found
 

@@ -17,7 +17,7 @@ from bitverdict.reference.sums.tree import Tree
 from bitverdict.reference.tensor_core import Instruction, elements
 from bitverdict.reference.tensor_core.product import words
 
-AT_ONCE = 1 << 22  # values of leaves and nodes that are held at a time
+MOST_VALUES = 1 << 22  # values of leaves and nodes that are held at a time
 
 
 @dataclass(frozen=True)
@@ -56,20 +56,20 @@ class Order:
 
     tree: Tree
     operators: tuple[Operator, ...]
-    fused: frozenset[int]
+    fused_leaves: frozenset[int]
     formats: tuple[str, ...]
 
-    def evaluated(self, factors: np.ndarray) -> np.ndarray:
+    def evaluate(self, factors: np.ndarray) -> np.ndarray:
         """(P,) float64 values of the sums whose terms have `factors` (F, P, T): exact numbers of the root's format."""
         _, outputs, count = factors.shape
-        step = max(1, AT_ONCE // max(count + len(self.tree.children), 1))
+        step = max(1, MOST_VALUES // max(count + len(self.tree.children), 1))
         found = np.empty(outputs)  # (P,)
         with np.errstate(all="ignore"):
             for start in range(0, outputs, step):
-                found[start : start + step] = self._of(factors[:, start : start + step])
+                found[start : start + step] = self._evaluate_batch(factors[:, start : start + step])
         return found
 
-    def _of(self, factors: np.ndarray) -> np.ndarray:
+    def _evaluate_batch(self, factors: np.ndarray) -> np.ndarray:
         tree, (_, outputs, count) = self.tree, factors.shape
         if tree.root < 0:
             return np.zeros(outputs)
@@ -77,28 +77,28 @@ class Order:
         if not tree.children:
             return leaves[tree.root]
         wide = any(isinstance(each, Addition) and each.format == "fp64" for each in self.operators)
-        held = np.empty((count + len(tree.children), outputs), np.float64 if wide else np.float32)  # (T + nodes, P)
-        held[:count] = self._leaves(leaves)
-        done: set[int] = set()
+        node_values = np.empty((count + len(tree.children), outputs), np.float64 if wide else np.float32)  # (T + nodes, P)
+        node_values[:count] = self._leaves(leaves)
+        evaluated_nodes: set[int] = set()
         for level in tree.levels():
-            plain: dict[str, list[int]] = {}
+            additions: dict[str, list[int]] = {}
             for node in level:
                 operator = self.operators[node - tree.leaves]
                 if isinstance(operator, FusedSum):
-                    if node not in done:
-                        self._fused(node, operator, factors, held, done)
-                elif self.fused and not self.fused.isdisjoint(tree.of_node(node)):
-                    held[node] = self._multiplied(node, factors, held)
+                    if node not in evaluated_nodes:
+                        self._fused_chain(node, operator, factors, node_values, evaluated_nodes)
+                elif self.fused_leaves and not self.fused_leaves.isdisjoint(tree.of_node(node)):
+                    node_values[node] = self._multiply_add(node, factors, node_values)
                 else:
-                    plain.setdefault(operator.format, []).append(node)
-            for form, nodes in plain.items():
-                left, right = (held[[tree.of_node(node)[side] for node in nodes]] for side in (0, 1))  # (nodes, P)
-                held[nodes] = _rounded(left + right, form) if form in ("fp32", "fp64") else _narrow_sum(left, right, form)
-        return held[tree.root].astype(np.float64)
+                    additions.setdefault(operator.format, []).append(node)
+            for form, nodes in additions.items():
+                left, right = (node_values[[tree.of_node(node)[side] for node in nodes]] for side in (0, 1))  # (nodes, P)
+                node_values[nodes] = _round_to(left + right, form) if form in ("fp32", "fp64") else _narrow_sum(left, right, form)
+        return node_values[tree.root].astype(np.float64)
 
     def _leaves(self, leaves: np.ndarray) -> np.ndarray:
         """(T, P), each leaf of an addition rounded to its format."""
-        found = leaves
+        rounded_leaves = leaves
         for form in {each.format for each in self.operators if isinstance(each, Addition)} - {"fp64", "fp32"}:
             mine = [
                 leaf
@@ -106,18 +106,20 @@ class Order:
                 if isinstance(each := self.operators[self.tree.parents[leaf] - self.tree.leaves], Addition) and each.format == form
             ]
             if mine:
-                found = found.copy() if found is leaves else found
-                found[mine] = _rounded(leaves[mine], form)
-        return found
+                rounded_leaves = rounded_leaves.copy() if rounded_leaves is leaves else rounded_leaves
+                rounded_leaves[mine] = _round_to(leaves[mine], form)
+        return rounded_leaves
 
-    def _multiplied(self, node: int, factors: np.ndarray, held: np.ndarray) -> np.ndarray:
+    def _multiply_add(self, node: int, factors: np.ndarray, held: np.ndarray) -> np.ndarray:
         """(P,) of a fused multiply-add."""
         one, other = self.tree.of_node(node)
-        product, addend = (one, other) if one in self.fused else (other, one)
+        product, addend = (one, other) if one in self.fused_leaves else (other, one)
         a, b = (factors[side, :, product].astype(np.float32) for side in (0, 1))
         return fused_multiply_add(a, b, held[addend].astype(np.float32)).view(np.float32)
 
-    def _fused(self, node: int, operator: FusedSum, factors: np.ndarray, held: np.ndarray, done: set[int]) -> None:
+    def _fused_chain(
+        self, node: int, operator: FusedSum, factors: np.ndarray, node_values: np.ndarray, evaluated_nodes: set[int]
+    ) -> None:
         """Every node of a chain of full blocks of one instruction that begins at `node`, in one call."""
         tree, rule = self.tree, operator.rule
         run = [node]
@@ -134,15 +136,15 @@ class Order:
             encode(FORMATS["fp32" if form == "tf32" else form], np.ascontiguousarray(factors[side][:, order]))  # (P, K)
             for side, form in enumerate((rule.a, rule.b))
         ]
-        c = words(rule.output, held[inner[0]].astype(np.float64)) if inner else None  # (P,)
-        held[run[-1]] = decode(rule.output, elements(rule, rows[0], rows[1], c))
-        done.update(run)
+        c = words(rule.output, node_values[inner[0]].astype(np.float64)) if inner else None  # (P,)
+        node_values[run[-1]] = decode(rule.output, elements(rule, rows[0], rows[1], c))
+        evaluated_nodes.update(run)
 
     def _own(self, node: int) -> list[int]:
         return [child for child in self.tree.of_node(node) if child < self.tree.leaves]
 
 
-def _rounded(values: np.ndarray, form: str) -> np.ndarray:
+def _round_to(values: np.ndarray, form: str) -> np.ndarray:
     if form == "fp64":
         return values
     if form in ("fp32", "fp16"):
@@ -152,10 +154,10 @@ def _rounded(values: np.ndarray, form: str) -> np.ndarray:
 
 def _narrow_sum(left: np.ndarray, right: np.ndarray, form: str) -> np.ndarray:
     """Rounded once: float64 holds the sum of two fp16 or bf16 numbers exactly, or to far more bits than a tie needs."""
-    return _rounded(left.astype(np.float64) + right.astype(np.float64), form)
+    return _round_to(left.astype(np.float64) + right.astype(np.float64), form)
 
 
-def kept(values: np.ndarray, form: str) -> np.ndarray:
+def encode_values(values: np.ndarray, form: str) -> np.ndarray:
     """Words of float64 `values` in `form`, rounded to nearest even."""
     return encode(FORMATS[form], np.asarray(values, np.float64))
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitverdict.reference.sums.tree import Nested, Tree
+from bitverdict.reference.sums.tree import NestedLeaves, Tree
 
 Ask = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(masks (P, 2), units (P, T) bool) -> (P,) units counted, NaN where the result is no finite number. The masks of a row are leaves
@@ -34,20 +34,20 @@ class NoTree(Exception):
 class _Node:
     children: list[_Node | int] = field(default_factory=list)
 
-    def nested(self) -> Nested:
+    def to_lists(self) -> NestedLeaves:
         """As nested lists, without a call for each level."""
-        made: dict[int, list] = {id(self): []}
+        lists: dict[int, list] = {id(self): []}
         todo = [self]
         while todo:
             node = todo.pop()
             for child in node.children:
                 if isinstance(child, _Node):
-                    made[id(child)] = []
-                    made[id(node)].append(made[id(child)])
+                    lists[id(child)] = []
+                    lists[id(node)].append(lists[id(child)])
                     todo.append(child)
                 else:
-                    made[id(node)].append(child)
-        return made[id(self)]
+                    lists[id(node)].append(child)
+        return lists[id(self)]
 
 
 @dataclass(frozen=True)
@@ -68,52 +68,58 @@ def sizes(pairs: np.ndarray, terms: np.ndarray, count: int, ask: Ask, most: int)
     units = np.zeros((groups, count), bool)
     for place in range(groups):
         units[place, terms[place::groups]] = True
-    asked = np.repeat(pairs, groups, axis=0)  # (P * groups, 2)
-    given = np.tile(units, (len(pairs), 1))  # (P * groups, T)
-    np.put_along_axis(given, asked, False, axis=1)
-    got = ask(asked, given)
-    wrong = ~np.isfinite(got) | (got < 0) | (got > given.sum(axis=1)) | (got != np.rint(got))
+    mask_pairs = np.repeat(pairs, groups, axis=0)  # (P * groups, 2)
+    unit_masks = np.tile(units, (len(pairs), 1))  # (P * groups, T)
+    np.put_along_axis(unit_masks, mask_pairs, False, axis=1)
+    unit_counts = ask(mask_pairs, unit_masks)
+    wrong = (
+        ~np.isfinite(unit_counts)
+        | (unit_counts < 0)
+        | (unit_counts > unit_masks.sum(axis=1))
+        | (unit_counts != np.rint(unit_counts))
+    )
     if wrong.any():
         at = int(np.argmax(wrong))
         raise NoTree(
-            f"with masks at terms {asked[at, 0]} and {asked[at, 1]} the result counts {got[at]} of {given[at].sum()} units"
+            f"with masks at terms {mask_pairs[at, 0]} and {mask_pairs[at, 1]} the result counts "
+            f"{unit_counts[at]} of {unit_masks[at].sum()} units"
         )
-    return len(terms) - got.reshape(len(pairs), groups).sum(axis=1).astype(np.int64)
+    return len(terms) - unit_counts.reshape(len(pairs), groups).sum(axis=1).astype(np.int64)
 
 
-def recover(terms: Sequence[int], count: int, ask: Ask, *, most: int, seed: int = 0) -> Tree:
+def recover(terms: Sequence[int], count: int, ask: Ask, *, most_units: int, seed: int = 0) -> Tree:
     """The tree of the leaves `terms` among `count` positions. Raises NoTree where there is none.
 
     All sets of one depth are asked at once, so that a caller may launch many probes together."""
-    every = np.asarray(sorted(terms), np.int64)
-    if len(every) < 2:
-        return Tree.of([int(each) for each in every], count) if len(every) else Tree(count, ())
+    leaves = np.asarray(sorted(terms), np.int64)
+    if len(leaves) < 2:
+        return Tree.from_lists([int(each) for each in leaves], count) if len(leaves) else Tree(count, ())
     rng = np.random.default_rng(seed)
     top = _Node()
-    tasks = [_Task(tuple(every.tolist()), len(every) + 1, top)]
+    tasks = [_Task(tuple(leaves.tolist()), len(leaves) + 1, top)]
     while tasks:
         leaders = [int(rng.choice(task.leaves)) for task in tasks]
-        pairs = [(lead, other) for task, lead in zip(tasks, leaders, strict=True) for other in task.leaves if other != lead]
-        found = sizes(np.asarray(pairs, np.int64), every, count, ask, most) if pairs else np.zeros(0, np.int64)
+        pairs = [(lead, leaf) for task, lead in zip(tasks, leaders, strict=True) for leaf in task.leaves if leaf != lead]
+        found = sizes(np.asarray(pairs, np.int64), leaves, count, ask, most_units) if pairs else np.zeros(0, np.int64)
         after: list[_Task] = []
         start = 0
         for task, lead in zip(tasks, leaders, strict=True):
             own = found[start : start + len(task.leaves) - 1]
-            others = np.asarray([other for other in task.leaves if other != lead], np.int64)
+            others = np.asarray([leaf for leaf in task.leaves if leaf != lead], np.int64)
             start += len(own)
-            after += _placed(task, lead, others, own)
+            after += _place_leader(task, lead, others, own)
         tasks = after
-    nested = top.nested()
-    return Tree.of(nested, count)
+    nested = top.to_lists()
+    return Tree.from_lists(nested, count)
 
 
-def _placed(task: _Task, lead: int, others: np.ndarray, found: np.ndarray) -> list[_Task]:
+def _place_leader(task: _Task, lead: int, other_leaves: np.ndarray, node_sizes: np.ndarray) -> list[_Task]:
     """Build the way from `lead` up to the parent of `task`; what joins it are tasks of their own."""
     further: list[_Task] = []
     below: _Node | int = lead
     reach = 1
-    for size in np.unique(found[found < task.size]).tolist():
-        group = others[found == size]
+    for size in np.unique(node_sizes[node_sizes < task.size]).tolist():
+        group = other_leaves[node_sizes == size]
         if reach + len(group) != size:
             met = f"{reach + len(group)} terms meet term {lead} there or before"
             raise NoTree(f"terms {lead} and {group[0]} meet above {size} terms, and {met}")
@@ -124,9 +130,9 @@ def _placed(task: _Task, lead: int, others: np.ndarray, found: np.ndarray) -> li
         else:
             further.append(_Task(tuple(group.tolist()), size, node))
     task.parent.children.append(below)
-    rest = others[found >= task.size]
-    if (found > task.size).any():
-        raise NoTree(f"terms {lead} and {others[np.argmax(found)]} are of one node and meet above it")
+    rest = other_leaves[node_sizes >= task.size]
+    if (node_sizes > task.size).any():
+        raise NoTree(f"terms {lead} and {other_leaves[np.argmax(node_sizes)]} are of one node and meet above it")
     if len(rest) == 1:
         task.parent.children.append(int(rest[0]))
     elif len(rest):

@@ -28,7 +28,7 @@ BITS = {24: "fp32", 11: "fp16", 8: "bf16", 14: "", 53: "fp64"}
 
 
 @dataclass(frozen=True)
-class Measured:
+class NodeRounding:
     """What was seen of one node: significant bits, whether it truncates, and, of a fused sum, whether more fraction bits than the
     number given were kept below the largest term, as (bits, kept)."""
 
@@ -45,7 +45,7 @@ class Span:
     high: int
 
 
-def measured(tree: Tree, nodes: Sequence[int], ask: AskValues, span: Span, root_bits: int) -> list[Measured | None]:
+def measure_nodes(tree: Tree, nodes: Sequence[int], ask: AskValues, span: Span, root_bits: int) -> list[NodeRounding | None]:
     """What `nodes` do, each; None where nothing can be seen. `root_bits`: significant bits of the output."""
     probes: list[tuple[int, np.ndarray, float, float]] = []  # node, values (T,), what is left of exact addition, s
     for node in nodes:
@@ -56,19 +56,19 @@ def measured(tree: Tree, nodes: Sequence[int], ask: AskValues, span: Span, root_
     if not probes:
         return [None] * len(nodes)
     got = ask(np.stack([values for _, values, _, _ in probes]))
-    seen: dict[tuple[int, float], list[float]] = {}
+    shares_of: dict[tuple[int, float], list[float]] = {}
     for (node, _, held, step), result in zip(probes, got, strict=True):
-        seen.setdefault((node, step), []).append((result - held) / step)
-    found: list[Measured | None] = []
+        shares_of.setdefault((node, step), []).append((result - held) / step)
+    results: list[NodeRounding | None] = []
     for node in nodes:
-        chosen = None
-        for (of, step), shares in seen.items():
+        best = None
+        for (of, step), shares in shares_of.items():
             if of == node and tuple(shares) in ((1.0, 1.0), (0.0, 1.0)):
                 bits = span.high + 1 - int(np.log2(step))
-                if chosen is None or bits > chosen.bits:
-                    chosen = Measured(bits, tuple(shares) == (0.0, 1.0))
-        found.append(chosen)
-    return _aligned(tree, nodes, found, ask, span, root_bits)
+                if best is None or bits > best.bits:
+                    best = NodeRounding(bits, tuple(shares) == (0.0, 1.0))
+        results.append(best)
+    return _measure_alignment(tree, nodes, results, ask, span, root_bits)
 
 
 def _probe(tree: Tree, node: int, bits: int, share: float, span: Span, root_bits: int) -> tuple[np.ndarray, float, float] | None:
@@ -76,21 +76,21 @@ def _probe(tree: Tree, node: int, bits: int, share: float, span: Span, root_bits
     step = span.high + 1 - bits
     if step - 2 < span.low:
         return None
-    return _beside(tree, node, [share * 2.0**step], span, root_bits, float(2.0**step))
+    return _probe_beside(tree, node, [share * 2.0**step], span, root_bits, float(2.0**step))
 
 
-def _beside(
-    tree: Tree, node: int, small: Sequence[float], span: Span, root_bits: int, step: float
+def _probe_beside(
+    tree: Tree, node: int, small_values: Sequence[float], span: Span, root_bits: int, step: float
 ) -> tuple[np.ndarray, float, float] | None:
     inside = tree.of_node(node)
     values = np.zeros(tree.leaves)
     own = [child for child in inside if child < tree.leaves]
     others = [child for child in inside if child >= tree.leaves]
     places = [tree.below[child][0] for child in (*own, *others)]
-    if len(places) < len(small) + 1:
+    if len(places) < len(small_values) + 1:
         return None
     values[places[0]] = 2.0**span.high
-    values[places[1 : 1 + len(small)]] = small
+    values[places[1 : 1 + len(small_values)]] = small_values
     above = tree.parents.get(node)
     if above is None:
         return (values, 2.0**span.high, step) if root_bits >= span.high + 1 - np.log2(step) else None
@@ -99,43 +99,43 @@ def _beside(
     return values, 0.0, step
 
 
-def _aligned(
-    tree: Tree, nodes: Sequence[int], found: list[Measured | None], ask: AskValues, span: Span, root_bits: int
-) -> list[Measured | None]:
+def _measure_alignment(
+    tree: Tree, nodes: Sequence[int], roundings: list[NodeRounding | None], ask: AskValues, span: Span, root_bits: int
+) -> list[NodeRounding | None]:
     """`found`, with what is known of the alignment of fused sums."""
     probes: list[tuple[int, int, np.ndarray, float, float]] = []
-    for place, (node, each) in enumerate(zip(nodes, found, strict=True)):
-        if each is None or len(tree.of_node(node)) < 3:
+    for place, (node, node_rounding) in enumerate(zip(nodes, roundings, strict=True)):
+        if node_rounding is None or len(tree.of_node(node)) < 3:
             continue
-        step = span.high + 1 - each.bits
+        step = span.high + 1 - node_rounding.bits
         for extra in (1, 2, 3):
             if step - extra < span.low:
                 continue
-            made = _beside(tree, node, [2.0 ** (step - extra)] * 2**extra, span, root_bits, float(2.0**step))
+            made = _probe_beside(tree, node, [2.0 ** (step - extra)] * 2**extra, span, root_bits, float(2.0**step))
             if made is not None:
-                probes.append((place, each.bits - 1 + extra, *made))
+                probes.append((place, node_rounding.bits - 1 + extra, *made))
     if not probes:
-        return found
+        return roundings
     got = ask(np.stack([values for _, _, values, _, _ in probes]))
-    aligned = list(found)
+    aligned = list(roundings)
     for (place, fraction, _, held, unit), result in zip(probes, got, strict=True):
         known = aligned[place]
         assert known is not None
-        aligned[place] = Measured(known.bits, known.truncates, (*known.alignment, (fraction, (result - held) / unit == 1.0)))
+        aligned[place] = NodeRounding(known.bits, known.truncates, (*known.alignment, (fraction, (result - held) / unit == 1.0)))
     return aligned
 
 
-def operator_of(seen: Measured, kind: tuple[int, int], formats: Sequence[str], arch: str) -> Operator | None:
+def operator_of(node_rounding: NodeRounding, kind: tuple[int, int], formats: Sequence[str], arch: str) -> Operator | None:
     """The operator that rounds as `seen`, of a node of `kind` (leaves, nodes); None where none is known on `arch`."""
     leaves, nodes = kind
-    if leaves + nodes == 2 and not seen.truncates:
-        name = BITS[seen.bits]
+    if leaves + nodes == 2 and not node_rounding.truncates:
+        name = BITS[node_rounding.bits]
         return Addition(name) if name else None
-    rule = instruction_of(seen, leaves, formats, arch) if nodes <= 1 and len(formats) == 2 else None
+    rule = instruction_of(node_rounding, leaves, formats, arch) if nodes <= 1 and len(formats) == 2 else None
     return FusedSum(rule) if rule is not None else None
 
 
-def instruction_of(seen: Measured, leaves: int, formats: Sequence[str], arch: str) -> Instruction | None:
+def instruction_of(node_rounding: NodeRounding, leaves: int, formats: Sequence[str], arch: str) -> Instruction | None:
     """The matrix instruction of `arch` whose block step rounds as `seen`, for factors in `formats`."""
     for rule in INSTRUCTIONS:
         if rule.arch != arch or rule.d not in ("fp32", "fp16") or rule.scale is not None or rule.passes is not None:
@@ -143,9 +143,9 @@ def instruction_of(seen: Measured, leaves: int, formats: Sequence[str], arch: st
         if rule.accumulator is not Accumulator.IN_SUM or leaves > rule.block or not _takes(rule, formats):
             continue
         truncates = rule.rounding is Rounding.TOWARD_ZERO
-        if (rule.output_fraction_bits + 1, truncates) != (seen.bits, seen.truncates):
+        if (rule.output_fraction_bits + 1, truncates) != (node_rounding.bits, node_rounding.truncates):
             continue
-        if all((rule.fraction_bits >= fraction) == kept for fraction, kept in seen.alignment):
+        if all((rule.fraction_bits >= fraction) == kept for fraction, kept in node_rounding.alignment):
             return rule
     return None
 

@@ -33,7 +33,7 @@ class Segment:
         """Of terms."""
         return self.factors[0][1].shape[-1]
 
-    def moved(self, function: Callable[[np.ndarray], np.ndarray]) -> Segment:
+    def map_indices(self, function: Callable[[np.ndarray], np.ndarray]) -> Segment:
         """With each array of indices (*shape, T) as `function` makes it."""
         return Segment(tuple((name, function(index)) for name, index in self.factors))
 
@@ -64,20 +64,20 @@ class Terms:
         """The most factors of a term."""
         return max(len(segment.factors) for segment in self.segments)
 
-    def chosen(self, outputs: np.ndarray) -> list[Segment]:
+    def segments_of(self, outputs: np.ndarray) -> list[Segment]:
         """The segments of the elements `outputs` (P,) alone: indices (P, T)."""
         places = np.unravel_index(outputs, self.shape) if self.shape else ()
-        return [segment.moved(lambda index: index[places] if self.shape else index[None]) for segment in self.segments]
+        return [segment.map_indices(lambda index: index[places] if self.shape else index[None]) for segment in self.segments]
 
     def present(self, outputs: np.ndarray) -> np.ndarray:
         """(P, T): which terms the elements `outputs` (P,) have."""
-        return np.concatenate([segment.factors[0][1] >= 0 for segment in self.chosen(outputs)], axis=-1)
+        return np.concatenate([segment.factors[0][1] >= 0 for segment in self.segments_of(outputs)], axis=-1)
 
     def values(self, operands: Mapping[str, np.ndarray], outputs: np.ndarray) -> np.ndarray:
         """(F, P, T): the factors of each term of `outputs` (P,), of operands' values (float64, by name). Where a term has fewer
         factors they are 1; a term that is not there is 0."""
         parts = []
-        for segment in self.chosen(outputs):
+        for segment in self.segments_of(outputs):
             found = np.ones((self.factors, *segment.factors[0][1].shape))  # (F, P, T)
             for place, (name, index) in enumerate(segment.factors):
                 found[place] = np.where(index < 0, 0.0, operands[name].reshape(-1)[index])
@@ -134,26 +134,26 @@ class _Sums:
 
     @property
     def T(self) -> _Sums:
-        return _permuted(self, tuple(reversed(range(self.ndim))))
+        return _permute_dims(self, tuple(reversed(range(self.ndim))))
 
     @property
     def mT(self) -> _Sums:
         return _matrix_transpose(self)
 
     @property
-    def plain(self) -> bool:
+    def is_single_product(self) -> bool:
         """Whether each element is one product."""
         return len(self.segments) == 1 and self.segments[0].count == 1
 
-    def moved(self, function: Callable[[np.ndarray], np.ndarray]) -> _Sums:
+    def map_indices(self, function: Callable[[np.ndarray], np.ndarray]) -> _Sums:
         """With each (*shape, T) array of indices as `function` makes it; the axis of the terms stays last."""
-        segments = tuple(segment.moved(function) for segment in self.segments)
+        segments = tuple(segment.map_indices(function) for segment in self.segments)
         return _Sums(segments[0].factors[0][1].shape[:-1], segments, self.scale)
 
     def __getitem__(self, key: Any) -> _Sums:
         asked = key if isinstance(key, tuple) else (key,)
         whole = asked if any(each is Ellipsis for each in asked) else (*asked, Ellipsis)
-        return self.moved(lambda index: index[(*whole, slice(None))])
+        return self.map_indices(lambda index: index[(*whole, slice(None))])
 
     def __matmul__(self, other: Any) -> _Sums:
         return _matmul(self, other)
@@ -176,13 +176,13 @@ class _Sums:
             return lambda dtype, **_: self
         raise NoSum(f"array.{name} makes it more than a sum")
 
-    def _refused(self, *_: Any) -> Any:
+    def _refuse(self, *_: Any) -> Any:
         raise NoSum("an operator makes it more than a sum of products")
 
-    __sub__ = __rsub__ = __neg__ = __pow__ = __rtruediv__ = __gt__ = __lt__ = __ge__ = __le__ = __abs__ = __mod__ = _refused  # type: ignore[assignment]
+    __sub__ = __rsub__ = __neg__ = __pow__ = __rtruediv__ = __gt__ = __lt__ = __ge__ = __le__ = __abs__ = __mod__ = _refuse  # type: ignore[assignment]
 
 
-def _checked(x: Any, operation: str) -> _Sums:
+def _require_sums(x: Any, operation: str) -> _Sums:
     if not isinstance(x, _Sums):
         raise NoSum(f"{operation} takes a constant in")
     return x
@@ -194,8 +194,8 @@ def _multiply(x: Any, y: Any) -> _Sums:
             if not one or float(np.frexp(abs(one))[0]) != 0.5 or one < 0:
                 raise NoSum(f"the sum is multiplied by {one}, no power of two")
             return _Sums(other.shape, other.segments, other.scale * one)
-    x, y = _checked(x, "multiply"), _checked(y, "multiply")
-    if not (x.plain and y.plain):
+    x, y = _require_sums(x, "multiply"), _require_sums(y, "multiply")
+    if not (x.is_single_product and y.is_single_product):
         raise NoSum("a sum is multiplied afterwards")
     shape = np.broadcast_shapes(x.shape, y.shape)
     factors = (*_spread(x, shape).segments[0].factors, *_spread(y, shape).segments[0].factors)
@@ -204,10 +204,10 @@ def _multiply(x: Any, y: Any) -> _Sums:
 
 def _add(x: Any, y: Any) -> _Sums:
     if isinstance(x, int | float) and x == 0:
-        return _checked(y, "add")
+        return _require_sums(y, "add")
     if isinstance(y, int | float) and y == 0:
-        return _checked(x, "add")
-    x, y = _checked(x, "add"), _checked(y, "add")
+        return _require_sums(x, "add")
+    x, y = _require_sums(x, "add"), _require_sums(y, "add")
     if x.scale != y.scale:
         raise NoSum("sums of different scales are added")
     shape = np.broadcast_shapes(x.shape, y.shape)
@@ -215,12 +215,12 @@ def _add(x: Any, y: Any) -> _Sums:
 
 
 def _spread(x: _Sums, shape: tuple[int, ...]) -> _Sums:
-    return x.moved(lambda index: np.broadcast_to(index, (*shape, index.shape[-1])))
+    return x.map_indices(lambda index: np.broadcast_to(index, (*shape, index.shape[-1])))
 
 
 def _matmul(x: Any, y: Any, /, **_: Any) -> _Sums:
-    x, y = _checked(x, "matmul"), _checked(y, "matmul")
-    if not (x.plain and y.plain):
+    x, y = _require_sums(x, "matmul"), _require_sums(y, "matmul")
+    if not (x.is_single_product and y.is_single_product):
         raise NoSum("a product of matrices that are sums themselves")
     if x.ndim == 1:
         return _matmul(x[None, :], y)[..., 0, :] if y.ndim > 1 else _matmul(x[None, :], y[:, None])[0, 0]
@@ -243,21 +243,21 @@ def _matmul(x: Any, y: Any, /, **_: Any) -> _Sums:
 
 
 def _sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> _Sums:
-    x = _checked(x, "sum")
+    x = _require_sums(x, "sum")
     axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-    chosen = sorted(each % x.ndim for each in axes)
-    kept = [each for each in range(x.ndim) if each not in chosen]
+    summed_axes = sorted(flatten_terms % x.ndim for flatten_terms in axes)
+    kept = [flatten_terms for flatten_terms in range(x.ndim) if flatten_terms not in summed_axes]
 
-    def each(index: np.ndarray) -> np.ndarray:
-        turned = np.transpose(index, (*kept, *chosen, x.ndim))
+    def flatten_terms(index: np.ndarray) -> np.ndarray:
+        turned = np.transpose(index, (*kept, *summed_axes, x.ndim))
         flat = turned.reshape(*(x.shape[one] for one in kept), -1)
-        return flat.reshape(*(1 if one in chosen else x.shape[one] for one in range(x.ndim)), -1) if keepdims else flat
+        return flat.reshape(*(1 if one in summed_axes else x.shape[one] for one in range(x.ndim)), -1) if keepdims else flat
 
-    return x.moved(each)
+    return x.map_indices(flatten_terms)
 
 
 def _mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> _Sums:
-    x = _checked(x, "mean")
+    x = _require_sums(x, "mean")
     total = _sum(x, axis=axis, keepdims=keepdims)
     count = x.size // max(total.size, 1)
     if count & (count - 1):
@@ -266,45 +266,45 @@ def _mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> _Sums:
 
 
 def _cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> _Sums:
-    x = _checked(x, "cumulative_sum")
-    if not x.plain or include_initial:
+    x = _require_sums(x, "cumulative_sum")
+    if not x.is_single_product or include_initial:
         raise NoSum("cumulative_sum of sums, or with an initial zero")
     axis = (0 if axis is None else axis) % x.ndim
     n = x.shape[axis]
     earlier = np.tril(np.ones((n, n), bool))  # (place, term)
 
-    def each(index: np.ndarray) -> np.ndarray:
+    def accumulate_terms(index: np.ndarray) -> np.ndarray:
         along = np.moveaxis(index[..., 0], axis, -1)  # (..., n)
         return np.moveaxis(np.where(earlier, along[..., None, :], -1), -2, axis)  # (*shape, n)
 
-    return x.moved(each)
+    return x.map_indices(accumulate_terms)
 
 
-def _permuted(x: Any, axes: Iterable[int]) -> _Sums:
-    x = _checked(x, "permute_dims")
+def _permute_dims(x: Any, axes: Iterable[int]) -> _Sums:
+    x = _require_sums(x, "permute_dims")
     order = tuple(each % x.ndim for each in axes)
-    return x.moved(lambda index: np.transpose(index, (*order, x.ndim)))
+    return x.map_indices(lambda index: np.transpose(index, (*order, x.ndim)))
 
 
 def _matrix_transpose(x: Any, /) -> _Sums:
-    x = _checked(x, "matrix_transpose")
-    return _permuted(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+    x = _require_sums(x, "matrix_transpose")
+    return _permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 def _reshape(x: Any, /, shape: Any, **_: Any) -> _Sums:
-    x = _checked(x, "reshape")
+    x = _require_sums(x, "reshape")
     asked = np.empty(x.shape, bool).reshape(shape).shape
-    return x.moved(lambda index: index.reshape(*asked, index.shape[-1]))
+    return x.map_indices(lambda index: index.reshape(*asked, index.shape[-1]))
 
 
 def _expand_dims(x: Any, /, *, axis: int = 0) -> _Sums:
-    x = _checked(x, "expand_dims")
+    x = _require_sums(x, "expand_dims")
     place = axis % (x.ndim + 1)
     return _reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
 
 
 def _squeeze(x: Any, /, axis: int | tuple[int, ...]) -> _Sums:
-    x = _checked(x, "squeeze")
+    x = _require_sums(x, "squeeze")
     dropped = {each % x.ndim for each in ((axis,) if isinstance(axis, int) else axis)}
     return _reshape(x, tuple(size for place, size in enumerate(x.shape) if place not in dropped))
 
@@ -320,13 +320,13 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "sum": _sum,
     "mean": _mean,
     "cumulative_sum": _cumulative_sum,
-    "permute_dims": _permuted,
+    "permute_dims": _permute_dims,
     "matrix_transpose": _matrix_transpose,
     "reshape": _reshape,
     "expand_dims": _expand_dims,
     "squeeze": _squeeze,
     "vecdot": _vecdot,
-    "broadcast_to": lambda x, shape: _spread(_checked(x, "broadcast_to"), tuple(shape)),
+    "broadcast_to": lambda x, shape: _spread(_require_sums(x, "broadcast_to"), tuple(shape)),
     "astype": lambda x, dtype, **_: x,
     "asarray": lambda x, **_: x,
 }
@@ -346,7 +346,7 @@ class _Namespace:
         if name in ("float16", "float32", "float64", "bfloat16", "fp16", "bf16", "fp32"):
             return name
 
-        def refused(*_: Any, **__: Any) -> Any:
+        def refuse(*_: Any, **__: Any) -> Any:
             raise NoSum(f"{name} makes it more than a sum of products")
 
-        return refused
+        return refuse

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-Nested = Any  # a leaf's number, or a list of Nested
+NestedLeaves = Any  # a leaf's number, or a list of Nested
 
 
 @dataclass(frozen=True)
@@ -24,25 +24,25 @@ class Tree:
     single: int = -1  # the one leaf of a tree without a node
 
     @classmethod
-    def of(cls, nested: Nested, leaves: int) -> Tree:
+    def from_lists(cls, leaf_lists: NestedLeaves, leaves: int) -> Tree:
         """The tree of nested lists of leaves; a list of one is what it holds."""
-        made: list[tuple[int, ...]] = []
+        node_children: list[tuple[int, ...]] = []
         least: dict[int, int] = {}  # of a list by its id, and of a node by its number: the smallest leaf
         post: list[list] = []  # every list, before those that it holds
-        todo: list[Nested] = [nested]
+        todo: list[NestedLeaves] = [leaf_lists]
         while todo:
             node = todo.pop()
             if isinstance(node, list):
                 post.append(node)
                 todo.extend(node)
 
-        def smallest(node: Nested) -> int:
+        def smallest(node: NestedLeaves) -> int:
             return least[id(node)] if isinstance(node, list) else int(node)
 
         for node in reversed(post):
-            least[id(node)] = min(smallest(each) for each in node)
+            least[id(node)] = min(smallest(child_list) for child_list in node)
         top: list[int] = []
-        stack: list[tuple[Nested, list[int], list[int] | None]] = [(nested, top, None)]
+        stack: list[tuple[NestedLeaves, list[int], list[int] | None]] = [(leaf_lists, top, None)]
         number_of: dict[int, int] = {}  # node's number -> its smallest leaf
         while stack:
             node, into, inside = stack.pop()
@@ -51,15 +51,15 @@ class Tree:
             elif inside is None:
                 inside = []
                 stack.append((node, into, inside))
-                stack.extend((each, inside, None) for each in sorted(node, key=smallest, reverse=True))
+                stack.extend((child_list, inside, None) for child_list in sorted(node, key=smallest, reverse=True))
             elif len(inside) == 1:
                 into.append(inside[0])
             else:
-                number = leaves + len(made)
-                made.append(tuple(sorted(inside, key=lambda child: number_of.get(child, child))))
+                number = leaves + len(node_children)
+                node_children.append(tuple(sorted(inside, key=lambda child: number_of.get(child, child))))
                 number_of[number] = least[id(node)]
                 into.append(number)
-        return cls(leaves, tuple(made)) if made else cls(leaves, (), top[0] if top else -1)
+        return cls(leaves, tuple(node_children)) if node_children else cls(leaves, (), top[0] if top else -1)
 
     @property
     def root(self) -> int:
@@ -78,22 +78,22 @@ class Tree:
     @cached_property
     def below(self) -> dict[int, tuple[int, ...]]:
         """Node or leaf -> its leaves."""
-        found: dict[int, tuple[int, ...]] = {}
+        leaves_below: dict[int, tuple[int, ...]] = {}
         for place, inside in enumerate(self.children):
             for child in inside:
                 if child < self.leaves:
-                    found[child] = (child,)
-            found[self.leaves + place] = tuple(leaf for child in inside for leaf in found[child])
-        return found if found else {self.single: (self.single,)}
+                    leaves_below[child] = (child,)
+            leaves_below[self.leaves + place] = tuple(leaf for child in inside for leaf in leaves_below[child])
+        return leaves_below if leaves_below else {self.single: (self.single,)}
 
     @property
     def terms(self) -> tuple[int, ...]:
         """The leaves that the tree has."""
         return self.below[self.root] if self.root >= 0 else ()
 
-    def nested(self, node: int | None = None) -> Nested:
+    def to_lists(self, node: int | None = None) -> NestedLeaves:
         """The inverse of `of`."""
-        found: dict[int, Nested] = {}
+        found: dict[int, NestedLeaves] = {}
         for place, inside in enumerate(self.children):
             found[self.leaves + place] = [found.get(child, child) for child in inside]
         node = self.root if node is None else node
@@ -123,23 +123,23 @@ class Tree:
         return leaves, len(self.of_node(node)) - leaves
 
 
-def chain(leaves: Sequence[Nested]) -> Nested:
+def chain(leaves: Sequence[NestedLeaves]) -> NestedLeaves:
     """One after another, from the first."""
-    found: Nested = leaves[0]
+    found: NestedLeaves = leaves[0]
     for each in leaves[1:]:
         found = [found, each]
     return found
 
 
-def blocks(leaves: Sequence[int], block: int) -> Nested:
+def blocks(leaves: Sequence[int], block: int) -> NestedLeaves:
     """A chain of fused sums of `block` terms and what came before."""
-    found: Nested = list(leaves[:block])
+    found: NestedLeaves = list(leaves[:block])
     for start in range(block, len(leaves), block):
         found = [found, *leaves[start : start + block]]
     return found
 
 
-def halves(leaves: Sequence[Nested]) -> Nested:
+def halves(leaves: Sequence[NestedLeaves]) -> NestedLeaves:
     """A power of two of terms: each of the first half with its counterpart of the second, and so on."""
     found = list(leaves)
     while len(found) > 1:

@@ -75,6 +75,6 @@ def _scaled_terms(rule: Instruction, name: str, codes: np.ndarray, scales: np.nd
 
 def _values(rule: Instruction, c: np.ndarray) -> np.ndarray:
     values = decode(rule.output, c)  # (...)
-    if rule.grouped and rule.choices.infinite_accumulator is InfiniteAccumulator.REFUSED and np.isinf(values).any():
+    if rule.sums_groups_exactly and rule.choices.infinite_accumulator is InfiniteAccumulator.REFUSED and np.isinf(values).any():
         raise ValueError(f"{rule.name}: c is infinite, which this model does not know; choose InfiniteAccumulator.PASSES")
     return values

@@ -17,7 +17,7 @@ from bitverdict.reference.tensor_core.fused_sum import (
     round_sum,
 )
 from bitverdict.reference.tensor_core.grouped_sum import grouped_sum
-from bitverdict.reference.tensor_core.mfma import OVERFLOW, overflowing, pairwise, products_first
+from bitverdict.reference.tensor_core.mfma import OVERFLOW, pairwise, product_overflow, products_first
 from bitverdict.reference.tensor_core.record import Accumulator, ExponentFloor, Instruction, ScaledWindow, Step
 from bitverdict.reference.tensor_core.terms import LOWEST_BIT_OF_ZERO, Terms, lowest_bits
 
@@ -39,7 +39,7 @@ def chain_products(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
             stripe = b.take(slice(left, left + columns))
             tile = (slice(top, top + rows), slice(left, left + columns))
             proven = _exact_product(rule, band, stripe, c[tile])
-            result[tile] = _run(rule, band, stripe, c[tile], paired=False) if proven is None else proven
+            result[tile] = _run(rule, band, stripe, c[tile], by_pairs=False) if proven is None else proven
     return result
 
 
@@ -49,21 +49,21 @@ def chain_elements(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
     result = np.empty(c.shape)  # (P,)
     for start in range(0, c.size, at_once):
         lanes = slice(start, start + at_once)
-        result[lanes] = _run(rule, a.take(lanes), b.take(lanes), c[lanes], paired=True)
+        result[lanes] = _run(rule, a.take(lanes), b.take(lanes), c[lanes], by_pairs=True)
     return result
 
 
-def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, paired: bool) -> np.ndarray:
+def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, by_pairs: bool) -> np.ndarray:
     """The chain on one tile: results (M, N), or (P,) when `paired`."""
     grid = _grid(c)
-    scratch = Scratch.of(rule.block, c.shape, a.narrow is not None and b.narrow is not None)
+    scratch = Scratch.allocate(rule.block, c.shape, a.narrow is not None and b.narrow is not None)
     for start in range(0, a.values.shape[0], rule.span):
         total = c if rule.accumulator is Accumulator.IN_SUM else np.zeros(c.shape)  # (...)
         for taken in rule.steps:
             ascending = taken[-1] - taken[0] == len(taken) - 1
             k = slice(start + taken[0], start + taken[-1] + 1) if ascending else np.add(taken, start)
             grid = min(grid, int(a.lowest_bits[k].min()) + int(b.lowest_bits[k].min()))
-            total = _step(rule, a, b, k, total, grid, scratch, paired)  # (...)
+            total = _step(rule, a, b, k, total, grid, scratch, by_pairs)  # (...)
         c = total if rule.accumulator is Accumulator.IN_SUM else _ieee_add(total, c, rule)
     return c
 
@@ -76,11 +76,11 @@ def _step(
     c: np.ndarray,
     grid: int,
     scratch: Scratch,
-    paired: bool,
+    by_pairs: bool,
 ) -> np.ndarray:
     """One block on one tile; everything in it, c included, is a multiple of 2^grid."""
-    left = (slice(None), slice(None)) if paired else (slice(None), slice(None), None)
-    right = (slice(None), slice(None)) if paired else (slice(None), None, slice(None))
+    left = (slice(None), slice(None)) if by_pairs else (slice(None), slice(None), None)
+    right = (slice(None), slice(None)) if by_pairs else (slice(None), None, slice(None))
     if rule.step is Step.PAIRWISE:
         return pairwise(rule, _with_specials(a, k)[left], _with_specials(b, k)[right], c)
     special = _special_terms(a, b, k, left, right)  # (...) or None
@@ -92,11 +92,11 @@ def _step(
     sides = a.values[k], a.exponents[k], b.values[k], b.exponents[k]  # each (block, ...)
     if rule.step is not Step.FUSED:
         return _products_first(rule, sides, c, special, left, right)
-    if rule.grouped:
+    if rule.sums_groups_exactly:
         pairs = sides[1][left] + sides[3][right]  # (64, ...)
         exact = grouped_sum(sides[0][left] * sides[2][right], pairs, _scale_pairs(a, b, k, left, right), c, rule)  # (...)
-    elif paired or grid < int(sides[1].max()) + int(sides[3].max()) - rule.fraction_bits:
-        exact = _fused(rule, a, b, k, c, scratch, left, right)  # (...)
+    elif by_pairs or grid < int(sides[1].max()) + int(sides[3].max()) - rule.fraction_bits:
+        exact = _fused_block(rule, a, b, k, c, scratch, left, right)  # (...)
     else:
         exact = _mostly_exact(rule, a, b, k, c, grid, scratch)  # (...)
     total = round_sum(exact, rule.output, rule.output_fraction_bits, rule.rounding)  # (...)
@@ -116,7 +116,7 @@ def _products_first(
 ) -> np.ndarray:
     """One block whose products are added before c; `special` as in `_step`."""
     products = sides[0][left] * sides[2][right]  # (block, ...)
-    beyond = overflowing(products)  # (...) or None
+    beyond = product_overflow(products)  # (...) or None
     if beyond is not None:
         special = beyond if special is None else _add_specials(special, beyond)  # (...)
         products = np.where(np.abs(products) < OVERFLOW, products, 0.0)  # (block, ...)
@@ -130,7 +130,7 @@ def _scale_pairs(a: Terms, b: Terms, k: slice | np.ndarray, left: tuple, right: 
     return a.scale_exponents[k][left] + b.scale_exponents[k][right]  # (64, ...)
 
 
-def _fused(
+def _fused_block(
     rule: Instruction, a: Terms, b: Terms, k: slice | np.ndarray, c: np.ndarray, scratch: Scratch, left: tuple, right: tuple
 ) -> np.ndarray:
     """`fused_sum` of the block, in the dtype of the scratch."""
@@ -155,9 +155,9 @@ def _mostly_exact(
     cut = accumulator_exponents(c, rule) > grid + rule.fraction_bits  # (M, N)
     rows, columns = np.nonzero(cut)  # (P,), (P,)
     if 4 * rows.size > cut.size:
-        return _fused(rule, a, b, k, c, scratch, (slice(None), slice(None), None), (slice(None), None, slice(None)))
+        return _fused_block(rule, a, b, k, c, scratch, (slice(None), slice(None), None), (slice(None), None, slice(None)))
     pairs = a.values[k][:, rows], a.exponents[k][:, rows], b.values[k][:, columns], b.exponents[k][:, columns]  # each (block, P)
-    room = Scratch.of(rule.block, rows.shape, narrow=False)
+    room = Scratch.allocate(rule.block, rows.shape, narrow=False)
     exact[rows, columns] = fused_sum(*pairs, c[rows, columns], rule, room)
     return exact
 
@@ -221,7 +221,7 @@ def _exact_product(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
         return None
     if not a.values.shape[0]:
         return c
-    if rule.grouped and rule.choices.scaled_window is ScaledWindow.BY_SCALE:
+    if rule.sums_groups_exactly and rule.choices.scaled_window is ScaledWindow.BY_SCALE:
         return None  # the cut follows the scales, which the proof does not look at
     low = int(a.lowest_bits.min()) + int(b.lowest_bits.min())
     low = min(low, _grid(c))

@@ -59,11 +59,16 @@ def element(rule: Instruction, a: Sequence[Factor], b: Sequence[Factor], c: Numb
 
     ValueError for an infinite c where `InfiniteAccumulator.REFUSED` says that the model does not know it.
     """
-    if rule.grouped and isinstance(c, float) and c == c and rule.choices.infinite_accumulator is InfiniteAccumulator.REFUSED:
+    if (
+        rule.sums_groups_exactly
+        and isinstance(c, float)
+        and c == c
+        and rule.choices.infinite_accumulator is InfiniteAccumulator.REFUSED
+    ):
         raise ValueError(f"{rule.name}: c is infinite, which this model does not know; choose InfiniteAccumulator.PASSES")
     padding = [Factor(Fraction(0), ZERO_EXPONENT)] * (-len(a) % rule.span)
     a, b = [*a, *padding], [*b, *padding]
-    step = grouped_step if rule.grouped else block_step
+    step = grouped_step if rule.sums_groups_exactly else block_step
     for start in range(0, len(a), rule.span):
         total = c if rule.accumulator is Accumulator.IN_SUM else Fraction(0)
         for taken in rule.steps:
@@ -80,7 +85,7 @@ def block_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: Num
     terms = cast(list[Fraction], [*products, c])
     largest = max(*product_exponents(rule, pairs), accumulator_exponent(rule, c))  # E
     exact = sum((cut(term, largest - rule.fraction_bits) for term in terms), Fraction(0))
-    return rounded(rule.output, exact, rule.output_fraction_bits, rule.rounding)
+    return round_result(rule.output, exact, rule.output_fraction_bits, rule.rounding)
 
 
 def grouped_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: Number) -> Number:
@@ -98,28 +103,28 @@ def grouped_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: N
     of_group = [max(highest[k : k + 16]) for k in range(0, len(terms), 16)]
     scale = [x.scale_exponent + y.scale_exponent for x, y in pairs[::16]]  # of a group
     r, c_exponent = max(of_group), accumulator_exponent(rule, c)  # R, C
-    s = max(each if there != ABSENT else ABSENT for each, there in zip(scale, of_group, strict=True))  # S
+    s = max(number if there != ABSENT else ABSENT for number, there in zip(scale, of_group, strict=True))  # S
 
     if rule.choices.scaled_window is ScaledWindow.BY_SCALE:
         of_all = [*scale, s] if rule.choices.zero_terms is ZeroTerms.TAKE_PART else [s]
         place = max(*of_all, c_exponent) - rule.fraction_bits
         exact = sum((cut(term, place) for term in (*groups, start)), Fraction(0))
-        return rounded(rule.output, exact, rule.output_fraction_bits, rule.rounding)
+        return round_result(rule.output, exact, rule.output_fraction_bits, rule.rounding)
 
     c_leads = c_exponent >= r
     place = (c_exponent if c_leads else max(r - HEADROOM, c_exponent - HEADROOM, s)) - rule.fraction_bits
     if rule.scale == "ue4m3":
         if not c_leads and rule.choices.scaled_groups is ScaledGroups.OF_FOUR:
             groups = [sum(terms[k : k + 4], Fraction(0)) for k in range(0, len(terms), 4)]
-        kept = [cut(group, place) for group in groups]
+        cut_groups = [cut(group, place) for group in groups]
     else:  # e8m0: a group that c exceeds is cut where c would be cut alone
-        behind_c = [not c_leads and each <= c_exponent for each in of_group]
+        behind_c = [not c_leads and number <= c_exponent for number in of_group]
         places = [max(place, c_exponent - rule.fraction_bits) if behind else place for behind in behind_c]
-        kept = [cut(group, each) for group, each in zip(groups, places, strict=True)]
-        if abs(sum(kept, cut(start, place))) < Fraction(2) ** rule.output.smallest_exponent:
-            kept = [each for each, of in zip(kept, scale, strict=True) if of >= s or abs(each) >= LEFT_OUT_BELOW]
-    exact = sum(kept, cut(start, place))
-    return rounded(rule.output, exact, rule.output_fraction_bits, rule.rounding)
+        cut_groups = [cut(group, number) for group, number in zip(groups, places, strict=True)]
+        if abs(sum(cut_groups, cut(start, place))) < Fraction(2) ** rule.output.smallest_exponent:
+            cut_groups = [number for number, of in zip(cut_groups, scale, strict=True) if of >= s or abs(number) >= LEFT_OUT_BELOW]
+    exact = sum(cut_groups, cut(start, place))
+    return round_result(rule.output, exact, rule.output_fraction_bits, rule.rounding)
 
 
 def integer_element(rule: Instruction, a: Sequence[int], b: Sequence[int], c: int) -> int:
@@ -144,16 +149,16 @@ def product_exponents(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]])
 
 def accumulator_exponent(rule: Instruction, c: Number) -> int:
     """What c brings to E: its exponent field, not below what E is held up at (`ExponentFloor`). A zero c brings that alone."""
-    found = max(exponent_of(Fraction(c)), rule.output.smallest_exponent) if c else ABSENT
+    c_exponent = max(exponent_of(Fraction(c)), rule.output.smallest_exponent) if c else ABSENT
     match rule.choices.exponent_floor:
         case ExponentFloor.PROBED:
-            return max(found, rule.floor)
+            return max(c_exponent, rule.floor)
         case ExponentFloor.ZERO_ACCUMULATOR:
-            return max(found, ZERO_EXPONENT)
-    return found
+            return max(c_exponent, ZERO_EXPONENT)
+    return c_exponent
 
 
-def rounded(output: Format, exact: Fraction, fraction_bits: int, rounding: Rounding) -> Number:
+def round_result(output: Format, exact: Fraction, fraction_bits: int, rounding: Rounding) -> Number:
     """`exact` rounded once, subnormals included; what reaches 2^(largest exponent + 1) is infinite, truncated or not."""
     if exact:
         unit = power(max(exponent_of(exact), output.smallest_exponent) - fraction_bits)
@@ -167,7 +172,7 @@ def ieee_add(output: Format, x: Number, y: Number) -> Number:
     """An ordinary addition in the format of D, to nearest."""
     if (special := special_sum([x, y])) is not None:
         return special
-    return rounded(output, Fraction(x) + Fraction(y), output.mantissa_bits, Rounding.NEAREST_EVEN)
+    return round_result(output, Fraction(x) + Fraction(y), output.mantissa_bits, Rounding.NEAREST_EVEN)
 
 
 def times(x: Number, y: Number) -> Number:

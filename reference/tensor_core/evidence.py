@@ -11,12 +11,12 @@ CONSTANTS = ("n", "F from below", "F from above", "output bits", "rounding", "pl
 enters; how blocks follow each other, which is n from above too; what E is held up at; NaN and infinities. One is open where no word
 tells it from its next value."""
 
-EVERY = frozenset(CONSTANTS)
+ALL_CONSTANTS = frozenset(CONSTANTS)
 NAMES = {"MS": "MMA-Sim", "SF": "sf-tensor"}  # sources that are models
 GPUS = {
     "a100": "A100", "ada": "Ada", "l40s": "L40S", "h100": "H100", "h200": "H200", "b200": "B200", "h200_own": "an H200 of our own",
 }  # fmt: skip
-COUNTED = {1: "one model", 2: "two models"}
+MODEL_COUNTS = {1: "one model", 2: "two models"}
 
 
 class EvidenceKind(Enum):
@@ -47,13 +47,13 @@ class Evidence:
     def __post_init__(self) -> None:
         if not self.sources:
             raise ValueError("evidence names no source: name a key of reference/SOURCES.md")
-        if unknown := self.open - EVERY:
+        if unknown := self.open - ALL_CONSTANTS:
             raise ValueError(f"open constants {sorted(unknown)}: there are {', '.join(CONSTANTS)}")
         if self.kind is EvidenceKind.HARDWARE and not self.rows:
             raise ValueError("evidence claims hardware words and names no file of them: name `rows`, or claim less")
         if self.kind is EvidenceKind.ANALOGY and not self.read_from:
             raise ValueError("evidence claims an analogy and does not say with what: name it in `read_from`")
-        if self.kind is not EvidenceKind.SPECIFICATION and not self.rows and self.open != EVERY:
+        if self.kind is not EvidenceKind.SPECIFICATION and not self.rows and self.open != ALL_CONSTANTS:
             raise ValueError("evidence without words settles a constant: without `rows`, every constant is open")
 
     @property
@@ -63,7 +63,7 @@ class Evidence:
             case EvidenceKind.HARDWARE:
                 return "hardware, chain by a model" if "chain" in self.open and not self.read_from else "hardware"
             case EvidenceKind.MODEL_ONLY:
-                return COUNTED[len(self.models)]
+                return MODEL_COUNTS[len(self.models)]
         return self.kind.value
 
     @property
@@ -77,7 +77,7 @@ class Evidence:
         return ", ".join(dict.fromkeys(found))
 
     @property
-    def unsettled(self) -> str:
+    def open_constants(self) -> str:
         """The open constants in a fixed order, one name where both sides are open, and what stands for them."""
         sides = {"F from below", "F from above"}
         both = sides <= self.open
@@ -97,17 +97,17 @@ class Evidence:
         )
         match self.kind:
             case EvidenceKind.HARDWARE:
-                said = words + (f"; no word settles {self.unsettled}" if self.open else "")
+                sentence = words + (f"; no word settles {self.open_constants}" if self.open else "")
             case EvidenceKind.ANALOGY:
-                said = f"by analogy with {self.read_from}"
+                sentence = f"by analogy with {self.read_from}"
             case EvidenceKind.MODEL_ONLY if self.rows:
                 settled = ["decoding", *(name for name in CONSTANTS if name not in self.open)]
-                said = f"{models}; {words} settle {', '.join(settled)}"
+                sentence = f"{models}; {words} settle {', '.join(settled)}"
             case EvidenceKind.MODEL_ONLY:
-                said = f"{models}; no hardware words"
+                sentence = f"{models}; no hardware words"
             case _:
                 return f"{self.note} ({', '.join(self.sources)})"
-        return f"{said}; {self.note}" if self.note else said
+        return f"{sentence}; {self.note}" if self.note else sentence
 
 
 def hardware(*rows: str, open: Iterable[str] = (), read_from: str = "", note: str = "", sources: tuple[str, ...] = ()) -> Evidence:
@@ -119,8 +119,8 @@ def hardware(*rows: str, open: Iterable[str] = (), read_from: str = "", note: st
 
 
 def analogy(read_from: str, note: str, *sources: str) -> Evidence:
-    return Evidence(kind=EvidenceKind.ANALOGY, sources=sources, open=EVERY, read_from=read_from, note=note)
+    return Evidence(kind=EvidenceKind.ANALOGY, sources=sources, open=ALL_CONSTANTS, read_from=read_from, note=note)
 
 
 def model_only(*sources: str, note: str = "") -> Evidence:
-    return Evidence(kind=EvidenceKind.MODEL_ONLY, sources=sources, open=EVERY, note=note)
+    return Evidence(kind=EvidenceKind.MODEL_ONLY, sources=sources, open=ALL_CONSTANTS, note=note)

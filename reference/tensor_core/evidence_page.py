@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from bitverdict.reference.tensor_core.lookup import EVERY_ONE
+from bitverdict.reference.tensor_core.lookup import ALL_INSTRUCTIONS
 from bitverdict.reference.tensor_core.record import Instruction
 
 BEGIN = "<!-- printed by: python -m bitverdict.reference.tensor_core.evidence_page -->"
@@ -39,9 +39,9 @@ def operands_of(rules: list[Instruction]) -> str:
 
 def table() -> str:
     """A row for each chip, instruction and evidence, in the order of `EVERY_ONE`."""
-    order = list(dict.fromkeys(map(row_of, EVERY_ONE)))
+    order = list(dict.fromkeys(map(row_of, ALL_INSTRUCTIONS)))
     lines = ["| " + " | ".join(HEADS) + " |", "| " + " | ".join(["---"] * len(HEADS)) + " |"]
-    for shared, rules in groupby(sorted(EVERY_ONE, key=lambda rule: order.index(row_of(rule))), key=row_of):
+    for shared, rules in groupby(sorted(ALL_INSTRUCTIONS, key=lambda rule: order.index(row_of(rule))), key=row_of):
         chip, instruction, basis, evidence = shared
         lines.append(f"| {chip} | {instruction} | {operands_of(list(rules))} | {basis} | {evidence} |")
     return "\n".join(lines)

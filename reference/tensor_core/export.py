@@ -17,7 +17,7 @@ from typing import Any
 
 from bitverdict.reference.formats import Rounding
 from bitverdict.reference.tensor_core.evidence import Evidence, EvidenceKind
-from bitverdict.reference.tensor_core.lookup import EVERY_ONE
+from bitverdict.reference.tensor_core.lookup import ALL_INSTRUCTIONS
 from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction, Step
 
 VERSION = 1
@@ -25,10 +25,12 @@ VERSION = 1
 
 def to_json(rule: Instruction) -> dict[str, Any]:
     """The record of one instruction."""
-    evidence = {field.name: _plain(getattr(rule.evidence, field.name)) for field in fields(Evidence)}
-    choices = {field.name: _plain(getattr(rule.choices, field.name)) for field in fields(Choices)}
+    evidence = {field.name: _json_value(getattr(rule.evidence, field.name)) for field in fields(Evidence)}
+    choices = {field.name: _json_value(getattr(rule.choices, field.name)) for field in fields(Choices)}
     found = {
-        field.name: _plain(getattr(rule, field.name)) for field in fields(Instruction) if field.name not in ("evidence", "choices")
+        field.name: _json_value(getattr(rule, field.name))
+        for field in fields(Instruction)
+        if field.name not in ("evidence", "choices")
     }
     derived = {"name": rule.name, "floor": rule.floor, "span": rule.span}
     return derived | found | {"choices": choices, "evidence": evidence | {"basis": rule.evidence.basis, "text": str(rule.evidence)}}
@@ -36,27 +38,37 @@ def to_json(rule: Instruction) -> dict[str, Any]:
 
 def from_json(record: Mapping[str, Any]) -> Instruction:
     """The instruction that `to_json` wrote."""
-    given = {field.name: record[field.name] for field in fields(Instruction)}
-    chosen = {field.name: type(getattr(Choices(), field.name))[record["choices"][field.name]] for field in fields(Choices)}
-    shown = {field.name: record["evidence"][field.name] for field in fields(Evidence)}
-    shown |= {"kind": EvidenceKind[shown["kind"]], "sources": tuple(shown["sources"]), "rows": tuple(shown["rows"])}
-    given |= {
-        "rounding": Rounding[given["rounding"]],
-        "accumulator": Accumulator[given["accumulator"]],
-        "step": Step[given["step"]],
+    arguments = {field.name: record[field.name] for field in fields(Instruction)}
+    choice_values = {field.name: type(getattr(Choices(), field.name))[record["choices"][field.name]] for field in fields(Choices)}
+    evidence_values = {field.name: record["evidence"][field.name] for field in fields(Evidence)}
+    evidence_values |= {
+        "kind": EvidenceKind[evidence_values["kind"]],
+        "sources": tuple(evidence_values["sources"]),
+        "rows": tuple(evidence_values["rows"]),
     }
-    given["passes"] = None if given["passes"] is None else tuple(map(tuple, given["passes"]))
-    return Instruction(**given | {"choices": Choices(**chosen), "evidence": Evidence(**shown | {"open": frozenset(shown["open"])})})
+    arguments |= {
+        "rounding": Rounding[arguments["rounding"]],
+        "accumulator": Accumulator[arguments["accumulator"]],
+        "step": Step[arguments["step"]],
+    }
+    arguments["passes"] = None if arguments["passes"] is None else tuple(map(tuple, arguments["passes"]))
+    return Instruction(
+        **arguments
+        | {
+            "choices": Choices(**choice_values),
+            "evidence": Evidence(**evidence_values | {"open": frozenset(evidence_values["open"])}),
+        }
+    )
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, Enum):
         return value.name
     return sorted(value) if isinstance(value, frozenset) else value
 
 
 def text() -> str:
-    return json.dumps({"version": VERSION, "instructions": [to_json(rule) for rule in EVERY_ONE]}, indent=1)
+    return json.dumps({"version": VERSION, "instructions": [to_json(rule) for rule in ALL_INSTRUCTIONS]}, indent=1)
 
 
 if __name__ == "__main__":

@@ -45,7 +45,7 @@ class Scratch:
     pairs: np.ndarray
 
     @classmethod
-    def of(cls, block: int, shape: tuple[int, ...], narrow: bool) -> Scratch:
+    def allocate(cls, block: int, shape: tuple[int, ...], narrow: bool) -> Scratch:
         """Room for `block` terms of each of `shape`."""
         return cls(np.empty((block, *shape), np.float32 if narrow else np.float64), np.empty((block, *shape), np.int16))
 
@@ -110,20 +110,20 @@ def round_sum(total: np.ndarray, output: Format, fraction_bits: int, rounding: R
     2^(largest exponent + 1), never to the largest finite number.
     """
     if rounding is Rounding.TOWARD_ZERO:
-        kept = (total.view(np.int64) & np.int64(-1 << (52 - fraction_bits))).view(np.float64)  # (...)
+        rounded_total = (total.view(np.int64) & np.int64(-1 << (52 - fraction_bits))).view(np.float64)  # (...)
         tiny = np.abs(total) < output.smallest_normal  # (...)
         if tiny.any():
             unit = output.smallest_normal * 2.0**-fraction_bits
-            kept = np.where(tiny, np.trunc(total / unit) * unit, kept)  # (...)
+            rounded_total = np.where(tiny, np.trunc(total / unit) * unit, rounded_total)  # (...)
     elif output.name == "fp16" and fraction_bits == output.mantissa_bits:
         with np.errstate(over="ignore", under="ignore"):
             return total.astype(np.float16).astype(np.float64) + 0.0
     else:
         largest = exponents(total, output.smallest_exponent, output.smallest_exponent)  # (...)
         places = largest.astype(np.int64) - fraction_bits  # (...)
-        kept = np.rint(total * power_of_two(-places)) * power_of_two(places)  # (...)
+        rounded_total = np.rint(total * power_of_two(-places)) * power_of_two(places)  # (...)
     limit = 2.0 ** (output.bias + 1)
-    beyond = np.abs(kept) >= limit  # (...)
+    beyond = np.abs(rounded_total) >= limit  # (...)
     if beyond.any():
-        kept = np.where(beyond, np.copysign(np.inf, kept), kept)  # (...)
-    return kept + 0.0
+        rounded_total = np.where(beyond, np.copysign(np.inf, rounded_total), rounded_total)  # (...)
+    return rounded_total + 0.0

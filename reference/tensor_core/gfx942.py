@@ -21,7 +21,7 @@ ZERO_HAS_AN_EXPONENT = Choices(exponent_floor=ExponentFloor.ZERO_ACCUMULATOR)  #
 
 def mfma(arch: str, a: str, b: str, block: int, step: Step, evidence: Evidence) -> Instruction:
     """An MFMA of `a` and `b` with fp32 sums, by its block and step."""
-    late = step in (Step.PRODUCTS_FIRST, Step.EVEN_AND_ODD)
+    products_first = step in (Step.PRODUCTS_FIRST, Step.EVEN_AND_ODD)
     return Instruction(
         arch=arch,
         family="mfma",
@@ -30,11 +30,11 @@ def mfma(arch: str, a: str, b: str, block: int, step: Step, evidence: Evidence) 
         b=b,
         d="fp32",
         block=block,
-        fraction_bits=24 if late else 23,  # [MS]
+        fraction_bits=24 if products_first else 23,  # [MS]
         rounding=Rounding.NEAREST_EVEN,  # [MS]
         output_fraction_bits=23,
         step=step,
-        sum_fraction_bits=31 if late else None,  # [MS]
+        sum_fraction_bits=31 if products_first else None,  # [MS]
         evidence=evidence,
         choices=ZERO_HAS_AN_EXPONENT,
     )

@@ -39,8 +39,8 @@ def grouped_sum(products: np.ndarray, pairs: np.ndarray, scale_pairs: np.ndarray
     group_highest = _groups(pairs, 16).max(axis=1).astype(np.int64)  # (4, ...)
     scale_highest = np.where(group_highest > LOWEST_EXPONENT, scale_pair, NO_EXPONENT).max(axis=0)  # (...) S
     if rule.choices.scaled_window is ScaledWindow.BY_SCALE:
-        left_out = rule.choices.zero_terms is ZeroTerms.LEFT_OUT
-        leading = scale_highest if left_out else scale_pair.max(axis=0)  # (...)
+        drop_mask = rule.choices.zero_terms is ZeroTerms.LEFT_OUT
+        leading = scale_highest if drop_mask else scale_pair.max(axis=0)  # (...)
         return cut_and_add(sixteen, np.maximum(leading, c_exponent), c, fraction)
 
     highest = group_highest.max(axis=0)  # (...) R
@@ -61,8 +61,8 @@ def grouped_sum(products: np.ndarray, pairs: np.ndarray, scale_pairs: np.ndarray
     total = cut.sum(axis=0) + kept_c  # (...)
     subnormal = np.abs(total) < SUBNORMAL_RESULT  # (...)
     if subnormal.any():
-        left_out = subnormal & (scale_pair < scale_highest) & (np.abs(cut) < 2.0**SUBNORMAL_CUT)  # (4, ...)
-        total = np.where(left_out, 0.0, cut).sum(axis=0) + kept_c  # (...)
+        drop_mask = subnormal & (scale_pair < scale_highest) & (np.abs(cut) < 2.0**SUBNORMAL_CUT)  # (4, ...)
+        total = np.where(drop_mask, 0.0, cut).sum(axis=0) + kept_c  # (...)
     return total
 
 

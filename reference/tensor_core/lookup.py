@@ -8,7 +8,7 @@ from bitverdict.reference.tensor_core import analogues, gfx90a, gfx942, gfx950, 
 from bitverdict.reference.tensor_core.constructors import register_halves
 from bitverdict.reference.tensor_core.evidence import analogy, hardware
 from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction
-from bitverdict.reference.tensor_core.sides import under
+from bitverdict.reference.tensor_core.sides import apply_choices
 
 INSTRUCTIONS: tuple[Instruction, ...] = sm_80.INSTRUCTIONS + sm_89.INSTRUCTIONS + sm_90.INSTRUCTIONS + sm_100.INSTRUCTIONS
 """NVIDIA's whose numbers rest on words of the chip or on two models."""
@@ -16,7 +16,7 @@ ANALOGUES: tuple[Instruction, ...] = analogues.INSTRUCTIONS
 """NVIDIA's that rest on one model or on an analogy: `instruction` finds them. A launch on such a chip is held to a bound."""
 MFMA: tuple[Instruction, ...] = gfx90a.INSTRUCTIONS + gfx942.INSTRUCTIONS + gfx950.INSTRUCTIONS
 """AMD's. They are apart, because a derived bound of NVIDIA's (`block`, `fraction_bits`) does not hold for them."""
-EVERY_ONE = INSTRUCTIONS + ANALOGUES + MFMA
+ALL_INSTRUCTIONS = INSTRUCTIONS + ANALOGUES + MFMA
 
 
 def instruction(
@@ -38,18 +38,22 @@ def instruction(
     instruction's shape where it is one of the short ones (mma.sync fp16 k8, tf32 k4, fp8 k16): its block is then no longer than
     that. Raises ValueError with what there is when there is none, or more than one.
     """
-    same_chip = [known for known in EVERY_ONE if (known.arch, known.family) == (arch, family)]
+    same_chip = [candidate for candidate in ALL_INSTRUCTIONS if (candidate.arch, candidate.family) == (arch, family)]
     if not same_chip:
-        there = sorted({f"{known.arch} {known.family}" for known in EVERY_ONE})
-        raise ValueError(f"no tensor core {arch} {family} is modelled; there are: {', '.join(there)}")
-    found = [known for known in same_chip if (known.a, known.b, known.d, known.scale) == (a, b, d, scale)]
-    found = [known for known in found if scale_block in (None, known.scale_block) and kind in (None, known.kind)]
-    if len(found) > 1:
-        raise ValueError(f"{len(found)} instructions fit; name `kind` and `scale_block`: {'; '.join(f.name for f in found)}")
-    if not found:
-        there = sorted({f"{known.a} x {known.b} -> {known.d}" for known in same_chip if known.scale == scale})
-        raise ValueError(f"{arch} {family} has no {a} x {b} -> {d} with scale {scale}; there are: {', '.join(there) or 'none'}")
-    rule = found[0] if choices is None else under(found[0], choices)
+        available = sorted({f"{candidate.arch} {candidate.family}" for candidate in ALL_INSTRUCTIONS})
+        raise ValueError(f"no tensor core {arch} {family} is modelled; there are: {', '.join(available)}")
+    matches = [candidate for candidate in same_chip if (candidate.a, candidate.b, candidate.d, candidate.scale) == (a, b, d, scale)]
+    matches = [
+        candidate for candidate in matches if scale_block in (None, candidate.scale_block) and kind in (None, candidate.kind)
+    ]
+    if len(matches) > 1:
+        raise ValueError(f"{len(matches)} instructions fit; name `kind` and `scale_block`: {'; '.join(f.name for f in matches)}")
+    if not matches:
+        available = sorted(
+            {f"{candidate.a} x {candidate.b} -> {candidate.d}" for candidate in same_chip if candidate.scale == scale}
+        )
+        raise ValueError(f"{arch} {family} has no {a} x {b} -> {d} with scale {scale}; there are: {', '.join(available) or 'none'}")
+    rule = matches[0] if choices is None else apply_choices(matches[0], choices)
     if k is None or k >= rule.span:
         return rule
     if rule.accumulator is Accumulator.ADDED_AFTER:

@@ -23,22 +23,22 @@ def products_first(rule: Instruction, products: np.ndarray, pairs: np.ndarray, c
     PRODUCTS_FIRST and EVEN_AND_ODD: `products` (block, ...) float64, finite; `pairs` their exponents, int16, very low of a
     zero; `c` (...) float64, finite. Returns float64 (...) that are fp32 numbers or infinite; a negative one that vanishes is -0.
     """
-    bits, late = rule.fraction_bits, rule.sum_fraction_bits or 0
+    bits, sum_bits = rule.fraction_bits, rule.sum_fraction_bits or 0
     if rule.step is Step.EVEN_AND_ODD:
         (even, e_even), (odd, e_odd) = (_cut_sum(products[side::2], pairs[side::2], bits) for side in (0, 1))  # each (...)
         meets = np.maximum(e_even, e_odd)  # (...)
-        total = down(even, meets - bits) + down(odd, meets - bits)  # (...)
+        total = round_down(even, meets - bits) + round_down(odd, meets - bits)  # (...)
     else:
         total, meets = _cut_sum(products, pairs, bits)  # (...), (...)
     of_c = exponents(c, LOWEST_EXPONENT, LOWEST_EXPONENT).astype(np.int64)  # (...)
     highest = np.maximum(meets, of_c)  # (...)
-    kept = down(c, highest - bits)  # (...)
+    kept = round_down(c, highest - bits)  # (...)
     if rule.step is Step.EVEN_AND_ODD:
         kept = np.where(of_c < highest - bits - 1, 0.0, kept)  # (...)
-    exact = down(total, highest - late - 1) + kept + 0.0  # (...) a sum that is zero is +0
-    last = exponents(exact, LOWEST_EXPONENT, LOWEST_EXPONENT).astype(np.int64) - late  # (...)
+    exact = round_down(total, highest - sum_bits - 1) + kept + 0.0  # (...) a sum that is zero is +0
+    last = exponents(exact, LOWEST_EXPONENT, LOWEST_EXPONENT).astype(np.int64) - sum_bits  # (...)
     with np.errstate(over="ignore", under="ignore"):
-        return down(exact, last).astype(np.float32).astype(np.float64)
+        return round_down(exact, last).astype(np.float32).astype(np.float64)
 
 
 def _cut_sum(products: np.ndarray, pairs: np.ndarray, bits: int) -> tuple[np.ndarray, np.ndarray]:
@@ -48,13 +48,13 @@ def _cut_sum(products: np.ndarray, pairs: np.ndarray, bits: int) -> tuple[np.nda
     return np.trunc(products * power_of_two(-unit)).sum(axis=0) * power_of_two(unit), highest
 
 
-def down(values: np.ndarray, place: np.ndarray) -> np.ndarray:
+def round_down(values: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Equal to the definition's `down` because scaling by a power of two is exact: the multiple of 2^place at or below."""
     place = np.maximum(place, LOWEST_UNIT)  # (...)
     return np.floor(values * power_of_two(-place)) * power_of_two(place)
 
 
-def overflowing(products: np.ndarray) -> np.ndarray | None:
+def product_overflow(products: np.ndarray) -> np.ndarray | None:
     """Per element the infinity or NaN of products that are infinite by themselves, 0 elsewhere; None when none is."""
     beyond = np.abs(products) >= OVERFLOW  # (block, ...)
     if not beyond.any():
@@ -71,16 +71,16 @@ def pairwise(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> 
     """
     tree = rule.tree or 1
     with np.errstate(all="ignore"):
-        products = _flushed(a.astype(np.float32) * b.astype(np.float32))  # (block, ...)
+        products = _flush_subnormals(a.astype(np.float32) * b.astype(np.float32))  # (block, ...)
         total = np.where(np.abs(c) < 2.0**LOWEST_EXPONENT, 0.0, c).astype(np.float32)  # (...) a zero c is +0
         for start in range(0, rule.block, tree):
             level = [products[k] for k in range(start, start + tree)]  # each (...)
             while len(level) > 1:
-                level = [_flushed(one + other) for one, other in zip(level[::2], level[1::2], strict=True)]
-            total = _flushed(total + level[0])  # (...)
+                level = [_flush_subnormals(one + other) for one, other in zip(level[::2], level[1::2], strict=True)]
+            total = _flush_subnormals(total + level[0])  # (...)
     return total.astype(np.float64)
 
 
-def _flushed(values: np.ndarray) -> np.ndarray:
+def _flush_subnormals(values: np.ndarray) -> np.ndarray:
     """float32 with each subnormal replaced by the zero of its sign."""
     return np.where(np.abs(values) < np.float32(2.0**LOWEST_EXPONENT), np.copysign(np.float32(0), values), values)

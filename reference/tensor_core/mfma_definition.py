@@ -21,7 +21,7 @@ from bitverdict.reference.tensor_core.definition import (
     Number,
     cut,
     exponent_of,
-    rounded,
+    round_result,
     special_sum,
     times,
 )
@@ -46,25 +46,30 @@ def products_first_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]
     products = [infinite_from(times(x.value, y.value), 2.0**128) for x, y in pairs]
     if (special := special_sum([*products, c])) is not None:
         return special
-    terms, start, bits, late = [Fraction(each) for each in products], Fraction(c), rule.fraction_bits, rule.sum_fraction_bits or 0
+    terms, start, bits, sum_bits = (
+        [Fraction(part) for part in products],
+        Fraction(c),
+        rule.fraction_bits,
+        rule.sum_fraction_bits or 0,
+    )
     highest = [x.exponent + y.exponent if term else ABSENT for (x, y), term in zip(pairs, terms, strict=True)]
-    apart = rule.step is Step.EVEN_AND_ODD
+    even_and_odd = rule.step is Step.EVEN_AND_ODD
     sums, tops = [], []
-    for side in (slice(0, None, 2), slice(1, None, 2)) if apart else (slice(None),):
+    for side in (slice(0, None, 2), slice(1, None, 2)) if even_and_odd else (slice(None),):
         tops.append(max(highest[side]))  # E of these products
         sums.append(sum((cut(term, tops[-1] - bits) for term in terms[side]), Fraction(0)))
     meets = max(tops)
-    if apart:
-        sums = [down(each, meets - bits) for each in sums]
+    if even_and_odd:
+        sums = [round_down(part, meets - bits) for part in sums]
     of_c = max(exponent_of(start), FP32.smallest_exponent) if start else FP32.smallest_exponent
     top = max(meets, of_c)
-    if apart and of_c < top - bits - 1:
+    if even_and_odd and of_c < top - bits - 1:
         start = Fraction(0)
-    total = down(sum(sums, Fraction(0)), top - late - 1) + down(start, top - bits)
+    total = round_down(sum(sums, Fraction(0)), top - sum_bits - 1) + round_down(start, top - bits)
     if not total:
         return total
-    kept = down(total, max(exponent_of(total), FP32.smallest_exponent) - late)
-    return with_sign(rounded(FP32, kept, FP32.mantissa_bits, Rounding.NEAREST_EVEN), kept)
+    kept = round_down(total, max(exponent_of(total), FP32.smallest_exponent) - sum_bits)
+    return with_sign(round_result(FP32, kept, FP32.mantissa_bits, Rounding.NEAREST_EVEN), kept)
 
 
 def pairwise_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: Number) -> Number:
@@ -75,10 +80,10 @@ def pairwise_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]], c: 
     ]
     c = Fraction(0) if abs(float(c)) < FP32.smallest_normal else c
     for start in range(0, rule.block, rule.tree or 1):
-        level = [flushed(times(x, y)) for x, y in flushed_pairs[start : start + (rule.tree or 1)]]
+        level = [flush_result(times(x, y)) for x, y in flushed_pairs[start : start + (rule.tree or 1)]]
         while len(level) > 1:
-            level = [flushed(plus(one, other)) for one, other in zip(level[::2], level[1::2], strict=True)]
-        c = flushed(plus(c, level[0]))
+            level = [flush_result(plus(one, other)) for one, other in zip(level[::2], level[1::2], strict=True)]
+        c = flush_result(plus(c, level[0]))
     return c
 
 
@@ -89,10 +94,10 @@ def multiply_add_step(rule: Instruction, pairs: Sequence[tuple[Factor, Factor]],
     if (special := special_sum([product, c])) is not None:
         return special
     exact = Fraction(product) + Fraction(c)
-    return with_sign(rounded(FP32, exact, FP32.mantissa_bits, Rounding.NEAREST_EVEN), exact)
+    return with_sign(round_result(FP32, exact, FP32.mantissa_bits, Rounding.NEAREST_EVEN), exact)
 
 
-def down(term: Fraction, place: int) -> Fraction:
+def round_down(term: Fraction, place: int) -> Fraction:
     """`term` without its bits below 2^place: toward negative infinity."""
     unit = Fraction(2) ** place
     return floor(term / unit) * unit
@@ -103,11 +108,11 @@ def plus(x: Number, y: Number) -> Number:
     return Fraction(x) + Fraction(y) if special is None else special
 
 
-def flushed(exact: Number) -> Number:
+def flush_result(exact: Number) -> Number:
     """`exact` as an fp32 operation returns it: rounded to nearest, and zero where that is subnormal."""
     if special_sum([exact] if exact else []) is not None:
         return exact
-    found = rounded(FP32, Fraction(exact), FP32.mantissa_bits, Rounding.NEAREST_EVEN)
+    found = round_result(FP32, Fraction(exact), FP32.mantissa_bits, Rounding.NEAREST_EVEN)
     return Fraction(0) if abs(float(found)) < FP32.smallest_normal else found
 
 

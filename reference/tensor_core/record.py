@@ -151,7 +151,7 @@ class Instruction:
         return FORMATS[self.d]
 
     @property
-    def grouped(self) -> bool:
+    def sums_groups_exactly(self) -> bool:
         """Whether small groups of products are added exactly before anything is cut (mxf4, mxf4nvf4)."""
         return self.kind in ("mxf4", "mxf4nvf4")
 

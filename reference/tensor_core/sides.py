@@ -13,24 +13,24 @@ from bitverdict.reference.tensor_core.record import Accumulator, BlockOrder, Cho
 FP8 = ("e4m3", "e5m2")
 
 
-def under(rule: Instruction, choices: Choices) -> Instruction:
+def apply_choices(rule: Instruction, choices: Choices) -> Instruction:
     """`rule`, which has the sides taken, with `choices` and the numbers that follow from them."""
-    chosen = replace(rule, choices=choices)
-    if halved(rule):
+    result = replace(rule, choices=choices)
+    if runs_in_halves(rule):
         whole = BLOCKS[rule.a]
         match choices.block_order:
             case BlockOrder.DESCENDING:
-                return replace(chosen, passes=(tuple(range(rule.block, whole)), tuple(range(rule.block))))
+                return replace(result, passes=(tuple(range(rule.block, whole)), tuple(range(rule.block))))
             case BlockOrder.ONE_BLOCK:
-                return replace(chosen, block=whole)
+                return replace(result, block=whole)
     if consumer_fp8(rule) and choices.consumer_fp8 is ConsumerFp8.WIDENED:
         return replace(
-            chosen, block=16, passes=register_halves(32), accumulator=Accumulator.ADDED_AFTER, widened="fp16", kind="mma.sync"
+            result, block=16, passes=register_halves(32), accumulator=Accumulator.ADDED_AFTER, widened="fp16", kind="mma.sync"
         )
-    return chosen
+    return result
 
 
-def halved(rule: Instruction) -> bool:
+def runs_in_halves(rule: Instruction) -> bool:
     """Whether its instruction of full K runs as two blocks (sm_80, sm_86, sm_87, sm_89: fp16, bf16, tf32)."""
     return rule.family == "mma.sync" and rule.fraction_bits == 24 and rule.block < BLOCKS.get(rule.a, 0)
 
@@ -45,7 +45,7 @@ def sides(rule: Instruction, k: int) -> dict[str, Choices]:
 
     `rule` is that of the whole instruction, as `instruction` gives it without `k`.
     """
-    if halved(rule) and rule.block < k:
+    if runs_in_halves(rule) and rule.block < k:
         return {f"BlockOrder.{side.name}": replace(rule.choices, block_order=side) for side in BlockOrder}
     if consumer_fp8(rule):
         return {f"ConsumerFp8.{side.name}": replace(rule.choices, consumer_fp8=side) for side in ConsumerFp8}

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bitverdict.reference.formats import Rounding
 from bitverdict.reference.tensor_core.constructors import dense, emulated_fp8, integers
-from bitverdict.reference.tensor_core.evidence import EVERY, Evidence, EvidenceKind, analogy, hardware, model_only
+from bitverdict.reference.tensor_core.evidence import ALL_CONSTANTS, Evidence, EvidenceKind, analogy, hardware, model_only
 from bitverdict.reference.tensor_core.record import Choices, ExponentFloor, Instruction
 
 ARCH = "sm_100"
@@ -55,7 +55,9 @@ def _tcgen05(kind: str, *, measured: bool = True, note: str = "") -> Evidence:
         return model_only("MS", "SF", note=note)
     words, settled = _TCGEN05_SETTLED[kind]
     rows = ("b200_tcgen05_words",)
-    return Evidence(kind=EvidenceKind.MODEL_ONLY, sources=("MS", "SF"), rows=rows, open=EVERY - settled, words=words, note=note)
+    return Evidence(
+        kind=EvidenceKind.MODEL_ONLY, sources=("MS", "SF"), rows=rows, open=ALL_CONSTANTS - settled, words=words, note=note
+    )
 
 
 def _dense(operand: str, d: str) -> Instruction:

@@ -10,7 +10,7 @@ from bitverdict.reference.tensor_core.record import Instruction
 ARCH = "sm_90"
 FP8 = ("e4m3", "e5m2")
 DENSE = (("fp16", "fp32"), ("bf16", "fp32"), ("fp16", "fp16"), ("tf32", "fp32"))
-MIXED = ("e5m2", "e4m3")  # the one mix of operands that was measured
+MIXED_FORMATS = ("e5m2", "e4m3")  # the one mix of operands that was measured
 
 
 def _own(family: str, k: int, operand: str, *, chained: bool) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ def _wgmma_fp8(a: str, b: str, d: str) -> Instruction:
 
 
 def _of_wgmma_fp8(a: str, b: str, d: str) -> Evidence:
-    if a != b and (a, b) != MIXED:
+    if a != b and (a, b) != MIXED_FORMATS:
         return analogy(f"{ARCH} e5m2 x e4m3", "this mix of operands", "H200")
     public = (f"h100_{a}", f"h200_{a}") if a == b and d == "fp32" else ()
     rows = (*public, *_own("wgmma", 32, a if a == b else f"{a}x{b}", chained=a == b == "e4m3"))
@@ -52,7 +52,7 @@ def _of_wgmma_fp8(a: str, b: str, d: str) -> Evidence:
 
 
 def _mma_fp8(a: str, b: str, d: str) -> Instruction:
-    if a != b and (a, b) != MIXED:
+    if a != b and (a, b) != MIXED_FORMATS:
         return emulated_fp8(ARCH, a, b, d, analogy(f"{ARCH} e5m2 x e4m3", "this mix of operands", "H200"))
     public = (f"h100_{a}", f"h200_{a}") if a == b and d == "fp16" else ()
     own = _own("mma.sync", 32, a if a == b else f"{a}x{b}", chained=a == b == "e5m2")

@@ -42,24 +42,24 @@ class Terms:
 
 def operand(rule: Instruction, name: str, codes: np.ndarray) -> Terms:
     """`codes` (K, L) of format `name` as `rule` reads them, K padded with zeros to whole spans."""
-    codes = _padded(rule, codes)  # (K', L)
+    codes = _pad_k(rule, codes)  # (K', L)
     fmt, aligned_as = FORMATS[name], FORMATS[rule.widened or name]
     if rule.step is Step.PAIRWISE:
         codes = without_subnormals(fmt, codes)  # (K', L)
     if fmt.width > LARGEST_TABLE_WIDTH:
         return _terms(decode(fmt, codes), aligned_as, _of_zero(rule))
     table = _table(name, aligned_as.name, _of_zero(rule))
-    found = np.take(table.exponents, codes)  # (K', L)
-    if found.size and int(found.max()) == OF_SPECIAL:
+    exponents = np.take(table.exponents, codes)  # (K', L)
+    if exponents.size and int(exponents.max()) == OF_SPECIAL:
         return _terms(decode(fmt, codes), aligned_as, _of_zero(rule))
     values, low = np.take(table.values, codes), np.take(table.lowest_bits, codes)  # (K', L)
     if table.narrow is not None:
-        return Terms(values, found, np.take(table.narrow, codes), low, None, None)
+        return Terms(values, exponents, np.take(table.narrow, codes), low, None, None)
     fits = fits_float32(values, fmt.mantissa_bits + 1)
-    return Terms(values, found, values.astype(np.float32) if fits else None, low, None, None)
+    return Terms(values, exponents, values.astype(np.float32) if fits else None, low, None, None)
 
 
-def _padded(rule: Instruction, array: np.ndarray) -> np.ndarray:
+def _pad_k(rule: Instruction, array: np.ndarray) -> np.ndarray:
     """`array` (K, L), K padded with zeros to whole spans; itself where there is nothing to pad."""
     missing = -array.shape[0] % rule.span
     return np.pad(array, ((0, missing), (0, 0))) if missing else array
@@ -72,7 +72,7 @@ def without_subnormals(fmt: Format, codes: np.ndarray) -> np.ndarray:
 
 def scaled_operand(rule: Instruction, name: str, values: np.ndarray, scales: np.ndarray, scale_exponents: np.ndarray) -> Terms:
     """`values` (K, L): elements of format `name` times `scales` (K, L), whose exponents are `scale_exponents` (K, L) int16."""
-    values, divisor, scaling = (_padded(rule, each) for each in (values, scales, scale_exponents))  # (K', L)
+    values, divisor, scaling = (_pad_k(rule, each) for each in (values, scales, scale_exponents))  # (K', L)
     plain = _terms(values, FORMATS[name], _of_zero(rule))
     present = plain.values != 0  # (K', L)
     elements = np.divide(plain.values, divisor, out=np.zeros(values.shape), where=present)  # (K', L) exact: the element itself

@@ -23,13 +23,13 @@ LOOKED_UP = 1 << 18  # codes from which a table of all pairs is worth its making
 class ScaleModel(Enum):
     """How an E8M0 code becomes bf16."""
 
-    REPAIRED = "2^-127 for code 0 and NaN for 0xFF (Triton 3.9.0, as compiled)"
+    EXACT_ENDS = "2^-127 for code 0 and NaN for 0xFF (Triton 3.9.0, as compiled)"
     CUT = "as REPAIRED; a NaN of e4m3 counts as 480, and products are cut to bf16 (Triton 3.9.0 for gfx90a and gfx942, as compiled)"
-    SHIFTED = "code << 7: zero for code 0 and infinity for 0xFF (a bare shift)"
+    BARE_SHIFT = "code << 7: zero for code 0 and infinity for 0xFF (a bare shift)"
 
 
 def upcast_operand(
-    element: str, codes: np.ndarray, scale: str, scales: np.ndarray, scale_block: int, model: ScaleModel = ScaleModel.REPAIRED
+    element: str, codes: np.ndarray, scale: str, scales: np.ndarray, scale_block: int, model: ScaleModel = ScaleModel.EXACT_ENDS
 ) -> np.ndarray:
     """bf16 codes (L, K) of `codes` (L, K) in format `element` under `scales` (L, K / scale_block) in `scale` ("e8m0", "e4m3")."""
     if scales.shape != (codes.shape[0], -(-codes.shape[1] // scale_block)):
@@ -52,13 +52,13 @@ def _table(element: str, scale: str, model: ScaleModel) -> np.ndarray:
 
 
 def upcast_by_definition(
-    element: str, codes: np.ndarray, scale: str, scales: np.ndarray, scale_block: int, model: ScaleModel = ScaleModel.REPAIRED
+    element: str, codes: np.ndarray, scale: str, scales: np.ndarray, scale_block: int, model: ScaleModel = ScaleModel.EXACT_ENDS
 ) -> np.ndarray:
     """What `upcast_operand` looks up, computed for each element."""
     if scale == "e8m0":
         words = scales.astype(np.uint16) << np.uint16(7)  # (L, blocks)
         factor = decode(BF16, words)  # (L, blocks)
-        if model is not ScaleModel.SHIFTED:
+        if model is not ScaleModel.BARE_SHIFT:
             factor = decode(BF16, np.maximum(words, np.uint16(64)))  # (L, blocks)
             factor[np.isinf(factor)] = np.nan
     elif scale in ("e4m3", "ue4m3"):
@@ -103,7 +103,7 @@ def upcast_product(
     scale_block: int = 32,
     arch: str = "sm_90",
     family: str = "wgmma",
-    model: ScaleModel = ScaleModel.REPAIRED,
+    model: ScaleModel = ScaleModel.EXACT_ENDS,
 ) -> np.ndarray:
     """fp32 words (M, N) of `tl.dot_scaled` without scaled hardware.
 

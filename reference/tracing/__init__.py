@@ -13,18 +13,18 @@ from functools import partial
 from typing import Any
 
 from bitverdict.reference.tracing.accumulation import accumulation_type
-from bitverdict.reference.tracing.arrays import Traced
-from bitverdict.reference.tracing.outputs import Operands, Reference, TracedOutput, evaluated
+from bitverdict.reference.tracing.arrays import TracedArray
+from bitverdict.reference.tracing.outputs import Operands, Reference, TracedOutput, evaluate
 from bitverdict.reference.tracing.state import Trace
 from bitverdict.reference.tracing.untraceable import Untraceable
 
-__all__ = ["Traced", "TracedOutput", "Untraceable", "declared_formats", "rounding_operations", "trace"]
+__all__ = ["TracedArray", "TracedOutput", "Untraceable", "declared_formats", "rounding_operations", "trace"]
 
 
 def trace(
     function: Reference,
     operands: Operands,
-    named: Mapping[str, Any] | None = None,
+    keyword_operands: Mapping[str, Any] | None = None,
     *,
     arch: str = "sm_90",
     accumulation: str = "fp32",
@@ -34,23 +34,23 @@ def trace(
 
     Raises `Untraceable` with the operator's name for what has no rule."""
     record = Trace(arch, accumulation_type(accumulation))
-    found = evaluated(function, record, operands, dict(named or {}))
+    found = evaluate(function, record, operands, dict(keyword_operands or {}))
 
-    def again(place: int, other: Trace) -> Traced:
-        return evaluated(function, other, operands, dict(named or {}))[place]
+    def reevaluate(place: int, other: Trace) -> TracedArray:
+        return evaluate(function, other, operands, dict(keyword_operands or {}))[place]
 
-    return [TracedOutput(each, partial(again, place), record) for place, each in enumerate(found)]
+    return [TracedOutput(each, partial(reevaluate, place), record) for place, each in enumerate(found)]
 
 
 def rounding_operations(function: Reference, operands: Operands, named: Mapping[str, Any] | None = None) -> frozenset[str]:
     """Names of the operations of the reference that round: "exp", "matmul", "sum" ..."""
     record = Trace(places={})
-    evaluated(function, record, operands, dict(named or {}))
+    evaluate(function, record, operands, dict(named or {}))
     return frozenset(name for name, _ in record.places or ())
 
 
 def declared_formats(function: Reference, operands: Operands, named: Mapping[str, Any] | None = None) -> frozenset[str]:
     """Formats of the conversions that the reference declares (`round_to`)."""
     record = Trace()
-    evaluated(function, record, operands, dict(named or {}))
-    return frozenset(record.declared)
+    evaluate(function, record, operands, dict(named or {}))
+    return frozenset(record.round_to_formats)

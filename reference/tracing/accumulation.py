@@ -47,7 +47,7 @@ class Accumulation:
             return low - np.abs(low) * self.unit, high + np.abs(high) * self.unit
         return np.minimum(low, self.round(low)), np.maximum(high, self.round(high))
 
-    def flushed(self, low: np.ndarray, high: np.ndarray) -> Ends:
+    def flush_ends(self, low: np.ndarray, high: np.ndarray) -> Ends:
         """With zero, where what is below the smallest normal number may be taken as zero (`.ftz`)."""
         small = self.smallest_normal
         if not ((np.abs(low) < small) | (np.abs(high) < small)).any():
@@ -65,7 +65,7 @@ def accumulation_type(name: str) -> Accumulation:
     return Accumulation(name, 2.0 ** -(fmt.mantissa_bits + 1), fmt.smallest_normal, fmt.largest)
 
 
-def widened(low: np.ndarray, high: np.ndarray, relative: np.ndarray | float, absolute: np.ndarray | float = 0.0) -> Ends:
+def widen_ends(low: np.ndarray, high: np.ndarray, relative: np.ndarray | float, absolute: np.ndarray | float = 0.0) -> Ends:
     """[low, high] after an error of at most `relative` of the exact result and `absolute`; an infinity stays one."""
     down, up = low - (np.abs(low) * relative + absolute), high + (np.abs(high) * relative + absolute)
     if np.isfinite(np.add.reduce(down, axis=None) + np.add.reduce(up, axis=None)):

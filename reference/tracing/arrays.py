@@ -31,7 +31,7 @@ class Chain:
     count: int
     low: np.ndarray
     high: np.ndarray
-    operands: tuple[Traced, Traced]
+    operands: tuple[TracedArray, TracedArray]
     known_magnitude: np.ndarray | None = None
 
     @property
@@ -43,22 +43,22 @@ class Chain:
 
     def extent(self, beyond: bool) -> np.ndarray:
         """Of a product: those of its factors that are larger than one in magnitude, multiplied; of `beyond` false, the smaller."""
-        found = []
+        factor_extents = []
         for factor in self.operands:
             if factor.chain is not None and factor.chain.kind == "product":
-                found.append(factor.chain.extent(beyond))
+                factor_extents.append(factor.chain.extent(beyond))
                 continue
             low, high = (np.abs(end) for end in factor.ends)
             if beyond:
-                found.append(np.maximum(np.maximum(low, high), 1.0))
+                factor_extents.append(np.maximum(np.maximum(low, high), 1.0))
             else:
                 least = np.where(low == 0, high, np.where(high == 0, low, np.minimum(low, high)))
-                found.append(np.where(least == 0, 1.0, np.minimum(least, 1.0)))
-        return found[0] * found[1]
+                factor_extents.append(np.where(least == 0, 1.0, np.minimum(least, 1.0)))
+        return factor_extents[0] * factor_extents[1]
 
 
 @dataclass(eq=False, slots=True)
-class Traced:
+class TracedArray:
     """An array of a reference. All arrays have one shape, `shape`."""
 
     trace: Trace
@@ -69,12 +69,12 @@ class Traced:
     high: np.ndarray | None = None
     open: Masks = None  # floats: the words may be anything, NaN too
     hangs: Masks = None  # integers and bools: the mathematics is not known
-    loose: Masks = None  # integers and bools: the words may differ
-    unchanged: Masks = None  # elements that no implementation may write
+    words_differ: Masks = None  # integers and bools: the words may differ
+    no_write_mask: Masks = None  # elements that no implementation may write
     chain: Chain | None = None
     scalar: bool = False  # a Python number of the reference
-    kept: frozenset[str] = frozenset()  # formats in which a matrix product may take it; empty: its own
-    scaled: bool = False  # a narrow operand and its scales, which may be put on sums instead
+    operand_formats: frozenset[str] = frozenset()  # formats in which a matrix product may take it; empty: its own
+    has_scales: bool = False  # a narrow operand and its scales, which may be put on sums instead
     __array_priority__ = 1000
 
     @property
@@ -103,14 +103,14 @@ class Traced:
         return self.dtype.kind == "float"
 
     @property
-    def T(self) -> Traced:
+    def T(self) -> TracedArray:
         """The transpose of a matrix."""
         if self.ndim != 2:
             raise Untraceable("array.T", f"of an array of {self.ndim} axes; use matrix_transpose or permute_dims")
-        return self.moved(lambda each: each.T)
+        return self.map_elements(lambda each: each.T)
 
     @property
-    def mT(self) -> Traced:
+    def mT(self) -> TracedArray:
         """The transpose of the last two axes."""
         return self("matrix_transpose", self)
 
@@ -129,15 +129,17 @@ class Traced:
         low, high = self.ends
         return np.abs(low) if low is high else np.maximum(np.abs(low), np.abs(high))
 
-    def moved(self, function: Callable[[np.ndarray], np.ndarray]) -> Traced:
+    def map_elements(self, function: Callable[[np.ndarray], np.ndarray]) -> TracedArray:
         """The array whose elements `function` only moves, copies or drops."""
 
-        def each(array: np.ndarray | None) -> np.ndarray | None:
+        def map_field(array: np.ndarray | None) -> np.ndarray | None:
             return None if array is None else function(array)
 
-        return Traced(
-            self.trace, self.dtype, function(self.value), each(self.error), each(self.low), each(self.high), each(self.open),
-            each(self.hangs), each(self.loose), each(self.unchanged), kept=self.kept, scaled=self.scaled,
+        return TracedArray(
+            self.trace, self.dtype, function(self.value), map_field(self.error), map_field(self.low), map_field(self.high),
+            map_field(self.open),
+            map_field(self.hangs), map_field(self.words_differ), map_field(self.no_write_mask),
+            operand_formats=self.operand_formats, has_scales=self.has_scales,
         )  # fmt: skip
 
     def __call__(self, name: str, *operands: Any, **named: Any) -> Any:
@@ -148,7 +150,7 @@ class Traced:
 
         return Namespace(self.trace)
 
-    def to_device(self, device: Any, /, **_: Any) -> Traced:
+    def to_device(self, device: Any, /, **_: Any) -> TracedArray:
         """The array itself."""
         return self
 
@@ -181,7 +183,7 @@ class Traced:
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **named: Any) -> Any:
         """An operator between a NumPy scalar and an array is ours; any other function of NumPy is named."""
         name = _OF_NUMPY.get(ufunc.__name__, ufunc.__name__)
-        plain = all(isinstance(each, (Traced, np.generic)) or np.ndim(each) == 0 for each in operands)
+        plain = all(isinstance(each, (TracedArray, np.generic)) or np.ndim(each) == 0 for each in operands)
         if method != "__call__" or named or not plain or len(operands) != 2 or name not in OPERATIONS:
             raise Untraceable(f"numpy.{ufunc.__name__}", "use the function of xp")
         return OPERATIONS[name](self.trace, *operands)
@@ -197,7 +199,7 @@ class Traced:
             raise AttributeError(name)
         raise Untraceable(f"array.{name}", "the standard has functions: xp.sum(x, axis=1), not x.sum(1)")
 
-    def __getitem__(self, key: Any) -> Traced:
+    def __getitem__(self, key: Any) -> TracedArray:
         return self("__getitem__", self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -215,13 +217,13 @@ _OF_NUMPY = {"true_divide": "divide", "power": "pow", "left_shift": "bitwise_lef
 
 
 def _operator(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def forward(self: Traced, other: Any) -> Any:
+    def forward(self: TracedArray, other: Any) -> Any:
         return OPERATIONS[name](self.trace, self, other)
 
-    def reflected(self: Traced, other: Any) -> Any:
+    def reverse_operator(self: TracedArray, other: Any) -> Any:
         return OPERATIONS[name](self.trace, other, self)
 
-    return forward, reflected
+    return forward, reverse_operator
 
 
 for _symbol, _name in {
@@ -230,56 +232,56 @@ for _symbol, _name in {
     "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
 }.items():  # fmt: skip
     _forward, _reflected = _operator(_name)
-    setattr(Traced, f"__{_symbol}__", _forward)
-    setattr(Traced, f"__r{_symbol}__", _reflected)
+    setattr(TracedArray, f"__{_symbol}__", _forward)
+    setattr(TracedArray, f"__r{_symbol}__", _reflected)
 for _symbol, _name in {
     "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
 }.items():  # fmt: skip
-    setattr(Traced, f"__{_symbol}__", _operator(_name)[0])
+    setattr(TracedArray, f"__{_symbol}__", _operator(_name)[0])
 for _symbol, _name in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}.items():
-    setattr(Traced, f"__{_symbol}__", lambda self, _name=_name: OPERATIONS[_name](self.trace, self))
+    setattr(TracedArray, f"__{_symbol}__", lambda self, _name=_name: OPERATIONS[_name](self.trace, self))
 
 
-def constant(trace: Trace, number: bool | int | float | np.generic, like: DType | None = None) -> Traced:
+def constant(trace: Trace, number: bool | int | float | np.generic, like: DType | None = None) -> TracedArray:
     """A Python number: an integer beside integers, else a float. The mathematics means the number that is written; an
     implementation may hold it rounded to the accumulation type, or as it is where a compiler folds it."""
     if isinstance(number, (bool, np.bool_)) and (like is None or like.kind == "bool"):
-        return Traced(trace, BOOL, np.asarray(bool(number)), scalar=True)
+        return TracedArray(trace, BOOL, np.asarray(bool(number)), scalar=True)
     whole = isinstance(number, (int, np.integer))
     if whole and (like is None or like.kind != "float"):
         dtype = BY_FORMAT["int64"] if like is None or like.kind == "bool" else like
-        limits = np.iinfo(np.dtype(dtype.stored))
+        limits = np.iinfo(np.dtype(dtype.storage_type))
         if not limits.min <= int(number) <= limits.max:
             raise Untraceable("integer constant", f"{number} is no {dtype}")
-        return Traced(trace, dtype, np.asarray(number, dtype.stored), scalar=True)
+        return TracedArray(trace, dtype, np.asarray(number, dtype.storage_type), scalar=True)
     value = np.asarray(float(number))
     with np.errstate(over="ignore"):
         held = trace.accumulation.round(value)
     dtype = BY_FORMAT[trace.accumulation.format]
     if held == value or np.isnan(value):
-        return Traced(trace, dtype, value, scalar=True)
-    return Traced(trace, dtype, value, None, np.minimum(held, value), np.maximum(held, value), scalar=True)
+        return TracedArray(trace, dtype, value, scalar=True)
+    return TracedArray(trace, dtype, value, None, np.minimum(held, value), np.maximum(held, value), scalar=True)
 
 
-def array(trace: Trace, given: Any, like: DType | None = None) -> Traced:
+def array(trace: Trace, operand: Any, like: DType | None = None) -> TracedArray:
     """`given` as a traced array: one already, a Python number, or a NumPy array of constants."""
-    if isinstance(given, Traced):
-        return given
-    if isinstance(given, (bool, int, float, np.generic)):
-        return constant(trace, given, like)
-    raise Untraceable(f"operand of type {type(given).__name__}", "use xp.asarray for constants")
+    if isinstance(operand, TracedArray):
+        return operand
+    if isinstance(operand, (bool, int, float, np.generic)):
+        return constant(trace, operand, like)
+    raise Untraceable(f"operand of type {type(operand).__name__}", "use xp.asarray for constants")
 
 
-def pair(trace: Trace, left: Any, right: Any) -> tuple[Traced, Traced]:
+def pair(trace: Trace, left: Any, right: Any) -> tuple[TracedArray, TracedArray]:
     """Two operands, of which one may be a Python number."""
-    if isinstance(left, Traced):
+    if isinstance(left, TracedArray):
         return left, array(trace, right, left.dtype)
-    if isinstance(right, Traced):
+    if isinstance(right, TracedArray):
         return array(trace, left, right.dtype), right
     return array(trace, left), array(trace, right)
 
 
-def either(*masks: Masks) -> Masks:
+def union_masks(*masks: Masks) -> Masks:
     """The union of masks that broadcast together; None where there is none."""
     found = None
     for mask in masks:

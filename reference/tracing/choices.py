@@ -7,46 +7,46 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.arrays import Chain, Traced, array, either, pair
-from bitverdict.reference.tracing.comparisons import compared, truth
-from bitverdict.reference.tracing.dtypes import DType, promoted
-from bitverdict.reference.tracing.results import errors, float_type, if_any, integers, real, spread, undecided_beside_nan
+from bitverdict.reference.tracing.arrays import Chain, TracedArray, array, pair, union_masks
+from bitverdict.reference.tracing.comparisons import compare, truth
+from bitverdict.reference.tracing.dtypes import DType, promote
+from bitverdict.reference.tracing.results import errors, float_type, integers, nonempty_mask, real, spread, undecided_beside_nan
 from bitverdict.reference.tracing.state import Trace, operation
 
 
 @operation("where")
-def where(trace: Trace, condition: Any, x1: Any, x2: Any) -> Traced:
+def where(trace: Trace, condition: Any, x1: Any, x2: Any) -> TracedArray:
     """x1 where the condition holds, else x2; both joined where it is undecided."""
     condition = truth(array(trace, condition))
-    x1, x2 = _kept_as_is(trace, x1, x2), _kept_as_is(trace, x2, x1)
+    x1, x2 = _resolve_unchanged(trace, x1, x2), _resolve_unchanged(trace, x2, x1)
     left, right = pair(trace, x1, x2)
     if left.is_float or right.is_float:
         left, right = real(left), real(right)
         dtype = left.dtype if left.dtype == right.dtype or right.scalar else right.dtype if left.scalar else float_type(trace)
     else:
-        dtype = promoted(left.dtype, right.dtype)
-    return joined(trace, condition, left, right, dtype)
+        dtype = promote(left.dtype, right.dtype)
+    return join_branches(trace, condition, left, right, dtype)
 
 
-def _kept_as_is(trace: Trace, given: Any, other: Any) -> Any:
+def _resolve_unchanged(trace: Trace, given: Any, other: Any) -> Any:
     """`xp.unchanged` as an array of the type of what stands beside it."""
-    if type(given).__name__ != "Unchanged":
+    if type(given).__name__ != "UnchangedElement":
         return given
-    return unchanged(trace, array(trace, other).dtype)
+    return no_write_elements(trace, array(trace, other).dtype)
 
 
-def unchanged(trace: Trace, like: DType, shape: tuple[int, ...] = ()) -> Traced:
+def no_write_elements(trace: Trace, like: DType, shape: tuple[int, ...] = ()) -> TracedArray:
     """Elements that no implementation may write, beside elements of type `like`."""
     if like.kind == "float":
-        return Traced(
+        return TracedArray(
             trace, like, np.zeros(shape), np.full(shape, np.inf), np.full(shape, -np.inf), np.full(shape, np.inf),
-            open=np.ones(shape, bool), unchanged=np.ones(shape, bool),
+            open=np.ones(shape, bool), no_write_mask=np.ones(shape, bool),
         )  # fmt: skip
     mask = np.ones(shape, bool)
-    return Traced(trace, like, np.zeros(shape, like.stored), hangs=mask, loose=mask, unchanged=mask)
+    return TracedArray(trace, like, np.zeros(shape, like.storage_type), hangs=mask, words_differ=mask, no_write_mask=mask)
 
 
-def joined(trace: Trace, condition: Traced, left: Traced, right: Traced, dtype: Any) -> Traced:
+def join_branches(trace: Trace, condition: TracedArray, left: TracedArray, right: TracedArray, dtype: Any) -> TracedArray:
     """`where` of operands of one kind."""
     shape = np.broadcast_shapes(condition.shape, left.shape, right.shape)
     takes = condition.value
@@ -57,48 +57,50 @@ def joined(trace: Trace, condition: Traced, left: Traced, right: Traced, dtype: 
     def mask(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
         if one is None and other is None:
             return None
-        return if_any(choose(False if one is None else one, False if other is None else other))
+        return nonempty_mask(choose(False if one is None else one, False if other is None else other))
 
-    found = Traced(trace, dtype, choose(left.value, right.value).astype(dtype.stored, copy=False))
-    found.unchanged = mask(left.unchanged, right.unchanged)
-    found.hangs, found.loose = mask(left.hangs, right.hangs), mask(left.loose, right.loose)
+    result = TracedArray(trace, dtype, choose(left.value, right.value).astype(dtype.storage_type, copy=False))
+    result.no_write_mask = mask(left.no_write_mask, right.no_write_mask)
+    result.hangs, result.words_differ = mask(left.hangs, right.hangs), mask(left.words_differ, right.words_differ)
     if not left.is_float:
         same = (left.value == right.value) if left.hangs is None is right.hangs else False
-        apart = None if condition.hangs is None else condition.hangs & ~np.asarray(same)
-        found.hangs = either(found.hangs, None if apart is None else np.broadcast_to(apart, shape))
-        same = (left.value == right.value) if left.loose is None is right.loose else False
-        apart = None if condition.loose is None else condition.loose & ~np.asarray(same)
-        found.loose = either(found.loose, None if apart is None else np.broadcast_to(apart, shape))
-        return found
-    found.open = mask(left.open, right.open)
+        difference = None if condition.hangs is None else condition.hangs & ~np.asarray(same)
+        result.hangs = union_masks(result.hangs, None if difference is None else np.broadcast_to(difference, shape))
+        same = (left.value == right.value) if left.words_differ is None is right.words_differ else False
+        difference = None if condition.words_differ is None else condition.words_differ & ~np.asarray(same)
+        result.words_differ = union_masks(result.words_differ, None if difference is None else np.broadcast_to(difference, shape))
+        return result
+    result.open = mask(left.open, right.open)
     if left.error is not None or right.error is not None:
-        found.error = choose(errors(left), errors(right))
+        result.error = choose(errors(left), errors(right))
     if left.low is not None or right.low is not None:
         (al, ah), (bl, bh) = left.ends, right.ends
-        found.low, found.high = choose(al, bl), choose(ah, bh)
-    found.kept = left.kept & right.kept
+        result.low, result.high = choose(al, bl), choose(ah, bh)
+    result.operand_formats = left.operand_formats & right.operand_formats
     with np.errstate(invalid="ignore"):
         if condition.hangs is not None:
-            apart = np.abs(left.value - right.value) + errors(left) + errors(right)
-            apart = np.where(np.isnan(apart), np.where(np.isnan(left.value) & np.isnan(right.value), 0.0, np.inf), apart)
-            found.error = np.where(condition.hangs, np.broadcast_to(apart, shape), errors(found))
-        if condition.loose is not None:
-            (al, ah), (bl, bh) = left.ends, right.ends
-            low, high = (found.value, found.value) if found.low is None else (found.low, found.high)
-            found.low = np.where(condition.loose, np.broadcast_to(np.minimum(al, bl), shape), np.asarray(low))
-            found.high = np.where(condition.loose, np.broadcast_to(np.maximum(ah, bh), shape), np.asarray(high))
-            nans = np.isnan(np.broadcast_to(al, shape)) != np.isnan(np.broadcast_to(bl, shape))
-            found.open = either(found.open, if_any(condition.loose & nans))
-            found.low, found.high = (
-                np.where(nans & condition.loose, -np.inf, found.low),
-                np.where(nans & condition.loose, np.inf, found.high),
+            difference = np.abs(left.value - right.value) + errors(left) + errors(right)
+            difference = np.where(
+                np.isnan(difference), np.where(np.isnan(left.value) & np.isnan(right.value), 0.0, np.inf), difference
             )
-    return found
+            result.error = np.where(condition.hangs, np.broadcast_to(difference, shape), errors(result))
+        if condition.words_differ is not None:
+            (al, ah), (bl, bh) = left.ends, right.ends
+            low, high = (result.value, result.value) if result.low is None else (result.low, result.high)
+            result.low = np.where(condition.words_differ, np.broadcast_to(np.minimum(al, bl), shape), np.asarray(low))
+            result.high = np.where(condition.words_differ, np.broadcast_to(np.maximum(ah, bh), shape), np.asarray(high))
+            nans = np.isnan(np.broadcast_to(al, shape)) != np.isnan(np.broadcast_to(bl, shape))
+            result.open = union_masks(result.open, nonempty_mask(condition.words_differ & nans))
+            result.low, result.high = (
+                np.where(nans & condition.words_differ, -np.inf, result.low),
+                np.where(nans & condition.words_differ, np.inf, result.high),
+            )
+    return result
 
 
-def _signed(trace: Trace, x: Traced, function: Callable[[np.ndarray], np.ndarray]) -> Traced:
+def _change_sign(trace: Trace, x: TracedArray, function: Callable[[np.ndarray], np.ndarray]) -> TracedArray:
     """An operation that is its own on every field but turns the interval round, as negation does."""
-    found = x.moved(lambda each: each)
+    found = x.map_elements(lambda each: each)
     found.value = function(x.value)
     if x.low is not None:
         found.low, found.high = function(x.high), function(x.low)  # type: ignore[arg-type]
@@ -106,12 +108,12 @@ def _signed(trace: Trace, x: Traced, function: Callable[[np.ndarray], np.ndarray
 
 
 @operation("negative")
-def negative(trace: Trace, x: Any) -> Traced:
+def negative(trace: Trace, x: Any) -> TracedArray:
     """-x."""
     x = array(trace, x)
     if not x.is_float:
-        return Traced(trace, x.dtype, -x.value, hangs=x.hangs, loose=x.loose, scalar=x.scalar)
-    found = _signed(trace, x, np.negative)
+        return TracedArray(trace, x.dtype, -x.value, hangs=x.hangs, words_differ=x.words_differ, scalar=x.scalar)
+    found = _change_sign(trace, x, np.negative)
     found.scalar = x.scalar
     if x.chain is not None and x.chain.kind == "sum":
         left, right = (negative(trace, each) for each in x.chain.operands)
@@ -120,56 +122,56 @@ def negative(trace: Trace, x: Any) -> Traced:
 
 
 @operation("positive")
-def positive(trace: Trace, x: Any) -> Traced:
+def positive(trace: Trace, x: Any) -> TracedArray:
     """+x."""
     return array(trace, x)
 
 
 @operation("abs")
-def absolute(trace: Trace, x: Any) -> Traced:
+def absolute(trace: Trace, x: Any) -> TracedArray:
     """|x|."""
     x = array(trace, x)
     if not x.is_float:
-        return Traced(trace, x.dtype, np.abs(x.value), hangs=x.hangs, loose=x.loose)
-    found = x.moved(lambda each: each)
-    found.value = np.abs(x.value)
+        return TracedArray(trace, x.dtype, np.abs(x.value), hangs=x.hangs, words_differ=x.words_differ)
+    result = x.map_elements(lambda each: each)
+    result.value = np.abs(x.value)
     if x.low is not None:
         low, high = np.abs(x.low), np.abs(x.high)  # type: ignore[arg-type]
-        found.low = np.where((x.low < 0) & (x.high > 0), 0.0, np.minimum(low, high))  # type: ignore[operator]
-        found.high = np.maximum(low, high)
-    return found
+        result.low = np.where((x.low < 0) & (x.high > 0), 0.0, np.minimum(low, high))  # type: ignore[operator]
+        result.high = np.maximum(low, high)
+    return result
 
 
-def _extreme(trace: Trace, function: Callable, x1: Any, x2: Any) -> Traced:
+def _extreme(trace: Trace, function: Callable, x1: Any, x2: Any) -> TracedArray:
     left, right = pair(trace, x1, x2)
     if not left.is_float and not right.is_float:
         return integers(trace, function, left, right)
     left, right = real(left), real(right)
     value = function(left.value, right.value)
-    found = Traced(trace, float_type(trace), value, open=spread(value.shape, left.open, right.open))
+    result = TracedArray(trace, float_type(trace), value, open=spread(value.shape, left.open, right.open))
     if left.dtype == right.dtype or right.scalar:
-        found.dtype = left.dtype
+        result.dtype = left.dtype
     if left.error is not None or right.error is not None:
-        found.error = np.broadcast_to(np.maximum(errors(left), errors(right)), value.shape)
+        result.error = np.broadcast_to(np.maximum(errors(left), errors(right)), value.shape)
     if left.low is not None or right.low is not None:
-        found.low, found.high = (function(a, b) for a, b in zip(left.ends, right.ends, strict=True))
-    return undecided_beside_nan(found, np.isnan(left.value) != np.isnan(right.value))
+        result.low, result.high = (function(a, b) for a, b in zip(left.ends, right.ends, strict=True))
+    return undecided_beside_nan(result, np.isnan(left.value) != np.isnan(right.value))
 
 
 @operation("maximum")
-def maximum(trace: Trace, x1: Any, x2: Any) -> Traced:
+def maximum(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """The larger; nothing is decided beside a NaN."""
     return _extreme(trace, np.maximum, x1, x2)
 
 
 @operation("minimum")
-def minimum(trace: Trace, x1: Any, x2: Any) -> Traced:
+def minimum(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """The smaller; nothing is decided beside a NaN."""
     return _extreme(trace, np.minimum, x1, x2)
 
 
 @operation("clip")
-def clip(trace: Trace, x: Any, /, min: Any = None, max: Any = None) -> Traced:
+def clip(trace: Trace, x: Any, /, min: Any = None, max: Any = None) -> TracedArray:
     """x held between min and max."""
     found = array(trace, x)
     if min is not None:
@@ -178,10 +180,10 @@ def clip(trace: Trace, x: Any, /, min: Any = None, max: Any = None) -> Traced:
 
 
 @operation("signbit")
-def signbit(trace: Trace, x: Any) -> Traced:
+def signbit(trace: Trace, x: Any) -> TracedArray:
     """Whether x is negative; the sign of a zero is not known to a bound."""
     x = array(trace, x)
-    found = compared(trace, "less", x, 0)
+    found = compare(trace, "less", x, 0)
     zero = x.value == 0
     if x.is_float and zero.any():
         found.value = found.value | (zero & np.signbit(x.value))
@@ -189,7 +191,7 @@ def signbit(trace: Trace, x: Any) -> Traced:
 
 
 @operation("copysign")
-def copysign(trace: Trace, x1: Any, x2: Any) -> Traced:
+def copysign(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """|x1| with the sign of x2."""
     left, right = pair(trace, x1, x2)
     size = absolute(trace, left)

@@ -20,7 +20,7 @@ class DType:
     name: str
     kind: str  # "float", "integer" or "bool"
     format: str
-    stored: type[np.generic]  # how `Traced.value` holds elements
+    storage_type: type[np.generic]  # how `Traced.value` holds elements
 
     def __str__(self) -> str:
         return self.name
@@ -40,24 +40,24 @@ BY_FORMAT: dict[str, DType] = {
     "bool": BOOL,
 }
 BY_NAME: dict[str, DType] = {dtype.name: dtype for dtype in BY_FORMAT.values()}
-_SAME = {"int1": "bool", "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8"}
+_ALIASES = {"int1": "bool", "i1": "bool", "i8": "int8", "i16": "int16", "i32": "int32", "i64": "int64", "u8": "uint8"}
 WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def dtype_of(given: object) -> DType:
+def dtype_of(type_like: object) -> DType:
     """The DType meant by a DType, the name of a format ("fp16") or of a type ("float16"); Untraceable for another."""
-    if isinstance(given, DType):
-        return given
-    if given in (bool, int, float):
-        return {bool: BOOL, int: BY_FORMAT["int64"], float: BY_FORMAT["fp64"]}[given]  # type: ignore[index]
-    name = _SAME.get(str(given), str(given))
+    if isinstance(type_like, DType):
+        return type_like
+    if type_like in (bool, int, float):
+        return {bool: BOOL, int: BY_FORMAT["int64"], float: BY_FORMAT["fp64"]}[type_like]  # type: ignore[index]
+    name = _ALIASES.get(str(type_like), str(type_like))
     found = BY_FORMAT.get(name) or BY_NAME.get(name)
     if found is None:
-        raise Untraceable(f"dtype {given}", f"known are {', '.join(BY_NAME)}")
+        raise Untraceable(f"dtype {type_like}", f"known are {', '.join(BY_NAME)}")
     return found
 
 
-def promoted(left: DType, right: DType) -> DType:
+def promote(left: DType, right: DType) -> DType:
     """The standard's rule for integers and bools; of floats the wider."""
     if left == right:
         return left
@@ -66,7 +66,7 @@ def promoted(left: DType, right: DType) -> DType:
         return max(floats, key=lambda each: 11 if each.number is None else each.number.exponent_bits)
     if left.kind == "bool" or right.kind == "bool":
         return left if right.kind == "bool" else right
-    found = np.promote_types(left.stored, right.stored)
+    found = np.promote_types(left.storage_type, right.storage_type)
     if found.kind == "f":
         raise Untraceable("type promotion", f"{left} with {right}: the standard does not promote uint64 with a signed integer")
     return BY_NAME[found.name]
@@ -103,7 +103,7 @@ def finfo(given: object) -> FloatInfo:
     if fmt is None:
         wide = np.finfo(np.float64)
         return FloatInfo(64, float(wide.eps), float(wide.max), float(wide.min), float(wide.smallest_normal), dtype)
-    least = -fmt.largest if fmt.signed else fmt.smallest
+    least = -fmt.largest if fmt.has_sign else fmt.smallest
     return FloatInfo(fmt.width, 2.0**-fmt.mantissa_bits, fmt.largest, least, fmt.smallest_normal, dtype)
 
 
@@ -112,5 +112,5 @@ def iinfo(given: object) -> IntegerInfo:
     dtype = dtype_of(getattr(given, "dtype", given))
     if dtype.kind != "integer":
         raise Untraceable("iinfo", f"{dtype} is no integer")
-    found = np.iinfo(np.dtype(dtype.stored))
+    found = np.iinfo(np.dtype(dtype.storage_type))
     return IntegerInfo(found.bits, int(found.max), int(found.min), dtype)

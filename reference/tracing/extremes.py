@@ -7,48 +7,55 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.arrays import Traced, array
+from bitverdict.reference.tracing.arrays import TracedArray, array
 from bitverdict.reference.tracing.comparisons import truth
 from bitverdict.reference.tracing.dtypes import BOOL
 from bitverdict.reference.tracing.reductions import Axis, axes_of, sum
-from bitverdict.reference.tracing.results import if_any, undecided_beside_nan
+from bitverdict.reference.tracing.results import nonempty_mask, undecided_beside_nan
 from bitverdict.reference.tracing.state import Trace, operation
 
 
-def _extreme(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bool) -> Traced:
+def _extreme(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bool) -> TracedArray:
     x = array(trace, x)
     axes = axes_of(x, axis)
 
-    def each(part: np.ndarray) -> np.ndarray:
+    def reduce_axes(part: np.ndarray) -> np.ndarray:
         return np.asarray(function(part, axis=axes, keepdims=keepdims))
 
-    def any_of(mask: np.ndarray | None) -> np.ndarray | None:
+    def reduce_mask(mask: np.ndarray | None) -> np.ndarray | None:
         return None if mask is None else np.asarray(mask.any(axis=axes, keepdims=keepdims))
 
-    found = Traced(trace, x.dtype, each(x.value), hangs=any_of(x.hangs), loose=any_of(x.loose), open=any_of(x.open))
+    result = TracedArray(
+        trace,
+        x.dtype,
+        reduce_axes(x.value),
+        hangs=reduce_mask(x.hangs),
+        words_differ=reduce_mask(x.words_differ),
+        open=reduce_mask(x.open),
+    )
     if not x.is_float:
-        return found
+        return result
     if x.error is not None:
-        found.error = x.error.max(axis=axes, keepdims=keepdims)
+        result.error = x.error.max(axis=axes, keepdims=keepdims)
     if x.low is not None:
-        found.low, found.high = each(x.ends[0]), each(x.ends[1])
+        result.low, result.high = reduce_axes(x.ends[0]), reduce_axes(x.ends[1])
     nan = np.isnan(x.value)
-    return undecided_beside_nan(found, nan.any(axis=axes, keepdims=keepdims) & ~nan.all(axis=axes, keepdims=keepdims))
+    return undecided_beside_nan(result, nan.any(axis=axes, keepdims=keepdims) & ~nan.all(axis=axes, keepdims=keepdims))
 
 
 @operation("max")
-def max_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+def max_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """The largest; nothing is decided beside a NaN."""
     return _extreme(trace, np.max, x, axis, keepdims)
 
 
 @operation("min")
-def min_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+def min_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """The smallest; nothing is decided beside a NaN."""
     return _extreme(trace, np.min, x, axis, keepdims)
 
 
-def _of_bools(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bool, decides: bool) -> Traced:
+def _of_bools(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bool, decides: bool) -> TracedArray:
     """`any` or `all`: an element that is `decides` and sure decides alone."""
     x = truth(array(trace, x))
     axes = axes_of(x, axis)
@@ -58,24 +65,24 @@ def _of_bools(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bo
         if open_ is None:
             return None
         sure = ((x.value == decides) & ~open_).any(axis=axes, keepdims=keepdims)
-        return if_any(open_.any(axis=axes, keepdims=keepdims) & ~sure)
+        return nonempty_mask(open_.any(axis=axes, keepdims=keepdims) & ~sure)
 
-    return Traced(trace, BOOL, value, hangs=mask(x.hangs), loose=mask(x.loose))
+    return TracedArray(trace, BOOL, value, hangs=mask(x.hangs), words_differ=mask(x.words_differ))
 
 
 @operation("any")
-def any_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+def reduce_any(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """Whether an element is true."""
     return _of_bools(trace, np.any, x, axis, keepdims, True)
 
 
 @operation("all")
-def all_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+def reduce_all(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """Whether all elements are true."""
     return _of_bools(trace, np.all, x, axis, keepdims, False)
 
 
 @operation("count_nonzero")
-def count_nonzero(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+def count_nonzero(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """How many elements are not zero."""
     return sum(trace, truth(array(trace, x)), axis=axis, keepdims=keepdims)

@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bitverdict.reference.tracing.accumulation import Ends, widened
+from bitverdict.reference.tracing.accumulation import Ends, widen_ends
 from bitverdict.reference.tracing.state import Trace
 
 SECOND_ORDER = 1 + 2.0**-16  # products of a few u, each at most 2^-18: fp16 is treated by its own rounding
@@ -57,17 +57,17 @@ class Function:
     takes_flushed: bool = False
     source: str = "[CUDA]"
 
-    def applied(self, trace: Trace, low: np.ndarray, high: np.ndarray, extra: np.ndarray | float = 0.0) -> Ends:
+    def apply(self, trace: Trace, low: np.ndarray, high: np.ndarray, extra: np.ndarray | float = 0.0) -> Ends:
         """The words, where the exact results lie in [low, high]; `extra`: more relative error, in units."""
         how = trace.accumulation
-        wide = how.format == "fp64"
-        unit = how.unit if wide else 2.0**-24
-        count = ((self.relative_fp64 if wide else self.relative) + extra) * SECOND_ORDER
+        is_fp64 = how.format == "fp64"
+        unit = how.unit if is_fp64 else 2.0**-24
+        count = ((self.relative_fp64 if is_fp64 else self.relative) + extra) * SECOND_ORDER
         floor = [np.where(end == 0, 0.0, how.smallest_normal) for end in (low, high)]  # a unit of the subnormals
-        low, _ = widened(low, low, count * unit, self.absolute * unit + count * unit * floor[0])
-        _, high = widened(high, high, count * unit, self.absolute * unit + count * unit * floor[1])
-        if self.flushes and not wide:
-            low, high = how.flushed(low, high)
+        low, _ = widen_ends(low, low, count * unit, self.absolute * unit + count * unit * floor[0])
+        _, high = widen_ends(high, high, count * unit, self.absolute * unit + count * unit * floor[1])
+        if self.flushes and not is_fp64:
+            low, high = how.flush_ends(low, high)
         return how.outward(low, high)
 
 
@@ -122,7 +122,7 @@ def function_error(name: str, arch: str) -> Function:
     return replace(row, relative=max(row.relative, 2 * OPENCL[name]), source=f"{row.source} [OpenCL]")
 
 
-RESCALED = 6.0
+RESCALING_UNITS = 6.0
 """Units that exp(a - m) exp(m - b) has more than exp(a - b)."""
 
 Real = Callable[[np.ndarray], np.ndarray]

@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.accumulation import Ends, widened
-from bitverdict.reference.tracing.arrays import Traced, array
+from bitverdict.reference.tracing.accumulation import Ends, widen_ends
+from bitverdict.reference.tracing.arrays import TracedArray, array
 from bitverdict.reference.tracing.choices import absolute
-from bitverdict.reference.tracing.function_errors import RESCALED, function_error
-from bitverdict.reference.tracing.results import all_finite, around, computed, real, underflow
+from bitverdict.reference.tracing.function_errors import RESCALING_UNITS, function_error
+from bitverdict.reference.tracing.results import all_finite, around, real, settle_result, underflow
 from bitverdict.reference.tracing.state import Trace, operation
 
 ACCURACY = 2.0**-50
@@ -34,7 +34,7 @@ def erfc_value(x: np.ndarray) -> np.ndarray:
     return np.asarray(_ERFC(x), np.float64)
 
 
-RISING: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, float]] = {
+RISING_FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, float]] = {
     "exp": (np.exp, -np.inf, np.inf),
     "exp2": (np.exp2, -np.inf, np.inf),
     "expm1": (np.expm1, -np.inf, np.inf),
@@ -53,7 +53,7 @@ RISING: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, float]] = {
     "erf": (erf_value, -np.inf, np.inf),
 }
 """Rising functions: value, and the ends of the domain."""
-FALLING: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, float]] = {
+FALLING_FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, float]] = {
     "acos": (np.arccos, -1.0, 1.0),
     "erfc": (erfc_value, -np.inf, np.inf),
 }
@@ -71,13 +71,13 @@ def image(function: Callable, domain: tuple[float, float], low: np.ndarray, high
         inside = None
     one = function(low)
     other = one if low is high else function(high)
-    return widened(*((other, one) if falls else (one, other)), ACCURACY), inside
+    return widen_ends(*((other, one) if falls else (one, other)), ACCURACY), inside
 
 
-def monotone(trace: Trace, name: str, x: Traced) -> Traced:
+def monotone(trace: Trace, name: str, x: TracedArray) -> TracedArray:
     """A function of RISING or FALLING."""
-    falls = name in FALLING
-    function, *domain = (FALLING if falls else RISING)[name]
+    falls = name in FALLING_FUNCTIONS
+    function, *domain = (FALLING_FUNCTIONS if falls else RISING_FUNCTIONS)[name]
     rule = function_error(name, trace.arch)
     with np.errstate(all="ignore"):
         value = function(x.value)
@@ -97,16 +97,16 @@ def monotone(trace: Trace, name: str, x: Traced) -> Traced:
             low, high = _flushed_pair(trace, low, high)
         ends, unknown = image(function, tuple(domain), low, high, falls)  # type: ignore[arg-type]
         if trace.rounds(name):
-            ends = rule.applied(trace, *ends, extra=_of_argument(name, rule.argument, x))
+            ends = rule.apply(trace, *ends, extra=_of_argument(name, rule.argument, x))
         if name in ("exp", "exp2"):
             ends = np.maximum(ends[0], 0.0), ends[1]
         if exact is not None and name == "exp2":
             ends = np.where(exact, value, ends[0]), np.where(exact, value, ends[1])
         given = np.isinf(value) & ((x.value == domain[0]) | (x.value == domain[1])) if not all_finite(value) else None
-        return computed(trace, value, error, ends, (x,), meets=unknown, given=given)
+        return settle_result(trace, value, error, ends, (x,), meets=unknown, infinite_operands=given)
 
 
-def _powers_of_two(name: str, x: Traced, value: np.ndarray) -> np.ndarray | None:
+def _powers_of_two(name: str, x: TracedArray, value: np.ndarray) -> np.ndarray | None:
     """Where exp2 is taken of an exact whole number, or log2 of an exact power of two; None for nowhere.
 
     float64 is exact there, and so is ex2.approx, by the words of all arguments (docs/special_functions.md)."""
@@ -118,26 +118,26 @@ def _powers_of_two(name: str, x: Traced, value: np.ndarray) -> np.ndarray | None
 
 def _flushed_pair(trace: Trace, low: np.ndarray, high: np.ndarray) -> Ends:
     """Of one array one array: exact operands stay so where none is subnormal."""
-    down, up = trace.accumulation.flushed(low, high)
+    down, up = trace.accumulation.flush_ends(low, high)
     return (low, low) if down is low and up is high and low is high else (down, up)
 
 
-def _of_argument(name: str, argument: float, x: Traced) -> np.ndarray | float:
+def _of_argument(name: str, argument: float, x: TracedArray) -> np.ndarray | float:
     """Relative error, in units, that grows with the argument; `function_errors.py` derives that of exp."""
     if name not in ("exp", "exp2"):
         return 0.0
     size = exponent_magnitude(x)
     folded = np.where(np.isfinite(size), size, 0.0) * (argument if name == "exp" else 0.0)
-    return folded + (RESCALED if _is_difference(x) else 0.0)
+    return folded + (RESCALING_UNITS if _is_difference(x) else 0.0)
 
 
-def _is_difference(x: Traced) -> bool:
+def _is_difference(x: TracedArray) -> bool:
     if x.chain is None:
         return False
     return x.chain.kind == "sum" or any(_is_difference(factor) for factor in x.chain.operands)
 
 
-def exponent_magnitude(x: Traced) -> np.ndarray:
+def exponent_magnitude(x: TracedArray) -> np.ndarray:
     """Sum of the magnitudes of the terms of `x`, into which a factor of the exponent may be folded; (...) of its shape."""
     if x.chain is not None and x.chain.kind == "product" and _is_difference(x):
         left, right = x.chain.operands
@@ -147,29 +147,29 @@ def exponent_magnitude(x: Traced) -> np.ndarray:
 
 def _put(name: str) -> None:
     @operation(name)
-    def function(trace: Trace, x: Any) -> Traced:
+    def function(trace: Trace, x: Any) -> TracedArray:
         return monotone(trace, name, real(array(trace, x)))
 
     function.__doc__ = f"{name}(x), element by element."
 
 
-for _name in (*RISING, *FALLING):
+for _name in (*RISING_FUNCTIONS, *FALLING_FUNCTIONS):
     _put(_name)
 
 
 @operation("sin")
-def sin(trace: Trace, x: Any) -> Traced:
+def sin(trace: Trace, x: Any) -> TracedArray:
     """sin(x): its slope is at most one."""
     return _wave(trace, "sin", np.sin, x)
 
 
 @operation("cos")
-def cos(trace: Trace, x: Any) -> Traced:
+def cos(trace: Trace, x: Any) -> TracedArray:
     """cos(x): its slope is at most one."""
     return _wave(trace, "cos", np.cos, x)
 
 
-def _wave(trace: Trace, name: str, function: Callable, x: Any) -> Traced:
+def _wave(trace: Trace, name: str, function: Callable, x: Any) -> TracedArray:
     x = real(array(trace, x))
     with np.errstate(all="ignore"):
         value = function(x.value)
@@ -178,20 +178,20 @@ def _wave(trace: Trace, name: str, function: Callable, x: Any) -> Traced:
         reach = np.maximum(high - x.value, x.value - low) + ACCURACY if x.low is not None else ACCURACY * np.abs(value)
         ends: Ends = np.maximum(value - reach, -1.0), np.minimum(value + reach, 1.0)
         if trace.rounds(name):
-            ends = function_error(name, trace.arch).applied(trace, *ends)
+            ends = function_error(name, trace.arch).apply(trace, *ends)
         endless = np.isinf(low) | np.isinf(high)
-        return computed(trace, value, error, ends, (x,), meets=endless if endless.any() else None)
+        return settle_result(trace, value, error, ends, (x,), meets=endless if endless.any() else None)
 
 
 @operation("cosh")
-def cosh(trace: Trace, x: Any) -> Traced:
+def cosh(trace: Trace, x: Any) -> TracedArray:
     """cosh(x), rising with |x|."""
     x = absolute(trace, x)
     FUNCTIONS_OF_SIZE = {"cosh": np.cosh}
     return _rising_from_zero(trace, "cosh", FUNCTIONS_OF_SIZE["cosh"], x)
 
 
-def _rising_from_zero(trace: Trace, name: str, function: Callable, x: Traced) -> Traced:
+def _rising_from_zero(trace: Trace, name: str, function: Callable, x: TracedArray) -> TracedArray:
     with np.errstate(all="ignore"):
         value = function(x.value)
         error = ACCURACY * np.abs(value)
@@ -199,12 +199,12 @@ def _rising_from_zero(trace: Trace, name: str, function: Callable, x: Traced) ->
             error = error + function(around(x.value, x.error)[1]) - value
         ends, _ = image(function, (0.0, np.inf), *x.ends, False)
         if trace.rounds(name):
-            ends = function_error(name, trace.arch).applied(trace, *ends)
-        return computed(trace, value, error, ends, (x,))
+            ends = function_error(name, trace.arch).apply(trace, *ends)
+        return settle_result(trace, value, error, ends, (x,))
 
 
 @operation("tan")
-def tan(trace: Trace, x: Any) -> Traced:
+def tan(trace: Trace, x: Any) -> TracedArray:
     """tan(x), as a quotient would have it: rising between its poles."""
     x = real(array(trace, x))
     with np.errstate(all="ignore"):
@@ -212,9 +212,9 @@ def tan(trace: Trace, x: Any) -> Traced:
         low, high = x.ends
         endless = np.isinf(low) | np.isinf(high)
         pole = endless | (np.floor(low / np.pi + 0.5) != np.floor(high / np.pi + 0.5))
-        ends: Ends = widened(np.where(pole, -np.inf, np.tan(low)), np.where(pole, np.inf, np.tan(high)), ACCURACY)
+        ends: Ends = widen_ends(np.where(pole, -np.inf, np.tan(low)), np.where(pole, np.inf, np.tan(high)), ACCURACY)
         spread = 0.0 if x.error is None else x.error * (1 + value * value) * 2
         error = ACCURACY * np.abs(value) + spread
         if trace.rounds("tan"):
-            ends = function_error("tan", trace.arch).applied(trace, *ends)
-        return computed(trace, value, error, ends, (x,), meets=endless if endless.any() else None)
+            ends = function_error("tan", trace.arch).apply(trace, *ends)
+        return settle_result(trace, value, error, ends, (x,), meets=endless if endless.any() else None)

@@ -6,22 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.accumulation import Ends, widened
-from bitverdict.reference.tracing.arrays import Traced, pair
+from bitverdict.reference.tracing.accumulation import Ends, widen_ends
+from bitverdict.reference.tracing.arrays import TracedArray, pair
 from bitverdict.reference.tracing.choices import absolute, maximum, minimum
 from bitverdict.reference.tracing.function_errors import function_error
 from bitverdict.reference.tracing.functions import ACCURACY, monotone
 from bitverdict.reference.tracing.real_arithmetic import add, divide, multiply, subtract
-from bitverdict.reference.tracing.results import V, around, computed, errors, integers, real
+from bitverdict.reference.tracing.results import V, around, errors, integers, real, settle_result
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 @operation("pow")
-def power(trace: Trace, x1: Any, x2: Any) -> Traced:
+def power(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """x1 ** x2; by a small integer, a product; by a half, a root."""
 
-    if isinstance(x2, (int, float)) and isinstance(x1, Traced):
+    if isinstance(x2, (int, float)) and isinstance(x1, TracedArray):
         if x2 in (0.5, -0.5):
             root = monotone(trace, "sqrt", real(x1))
             return root if x2 > 0 else divide(trace, 1.0, root)
@@ -33,7 +33,7 @@ def power(trace: Trace, x1: Any, x2: Any) -> Traced:
     return _general_power(trace, x1, x2)
 
 
-def _general_power(trace: Trace, x1: Any, x2: Any) -> Traced:
+def _general_power(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """x1 ** x2 = exp(x2 log(x1)) for x1 > 0, monotone in each operand: its extremes lie at the ends."""
     left, right = pair(trace, x1, x2)
     if not left.is_float and not right.is_float:
@@ -53,28 +53,28 @@ def _general_power(trace: Trace, x1: Any, x2: Any) -> Traced:
         low, high = np.minimum.reduce(four), np.maximum.reduce(four)
         exact = left.low is None and right.low is None
         outside = None if exact else left.ends[0] <= 0
-        ends: Ends = widened(low, high, ACCURACY)
+        ends: Ends = widen_ends(low, high, ACCURACY)
         if trace.rounds("pow"):
-            ends = function_error("pow", trace.arch).applied(trace, *ends)
-        return computed(trace, value, value_error, ends, (left, right), meets=outside)
+            ends = function_error("pow", trace.arch).apply(trace, *ends)
+        return settle_result(trace, value, value_error, ends, (left, right), meets=outside)
 
 
 @operation("square")
-def square(trace: Trace, x: Any) -> Traced:
+def square(trace: Trace, x: Any) -> TracedArray:
     """x x."""
 
     return multiply(trace, x, x)
 
 
 @operation("reciprocal")
-def reciprocal(trace: Trace, x: Any) -> Traced:
+def reciprocal(trace: Trace, x: Any) -> TracedArray:
     """1 / x."""
 
     return divide(trace, 1.0, x)
 
 
 @operation("hypot")
-def hypot(trace: Trace, x1: Any, x2: Any) -> Traced:
+def hypot(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """sqrt(x1^2 + x2^2)."""
     left, right = pair(trace, x1, x2)
     left, right = absolute(trace, real(left)), absolute(trace, real(right))
@@ -83,12 +83,12 @@ def hypot(trace: Trace, x1: Any, x2: Any) -> Traced:
         error = 8 * V * value + errors(left) + errors(right)
         ends = tuple(np.hypot(a, b) for a, b in zip(left.ends, right.ends, strict=True))
         if trace.rounds("hypot"):
-            ends = function_error("hypot", trace.arch).applied(trace, *ends)  # type: ignore[assignment,misc]
-        return computed(trace, value, error, ends, (left, right))  # type: ignore[arg-type]
+            ends = function_error("hypot", trace.arch).apply(trace, *ends)  # type: ignore[assignment,misc]
+        return settle_result(trace, value, error, ends, (left, right))  # type: ignore[arg-type]
 
 
 @operation("atan2")
-def atan2(trace: Trace, x1: Any, x2: Any) -> Traced:
+def atan2(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """The angle of (x2, x1): of a box that holds neither the origin nor a negative x2 on the axis, the extremes lie at corners."""
     left, right = pair(trace, x1, x2)
     left, right = real(left), real(right)
@@ -105,14 +105,14 @@ def atan2(trace: Trace, x1: Any, x2: Any) -> Traced:
         if left.error is not None or right.error is not None:
             low, high = box(around(left.value, errors(left)), around(right.value, errors(right)))
             error = error + np.maximum(high - value, value - low)
-        ends = widened(*box(left.ends, right.ends), ACCURACY)
+        ends = widen_ends(*box(left.ends, right.ends), ACCURACY)
         if trace.rounds("atan2"):
-            ends = function_error("atan2", trace.arch).applied(trace, *ends)
-        return computed(trace, value, error, ends, (left, right))
+            ends = function_error("atan2", trace.arch).apply(trace, *ends)
+        return settle_result(trace, value, error, ends, (left, right))
 
 
 @operation("logaddexp")
-def logaddexp(trace: Trace, x1: Any, x2: Any) -> Traced:
+def logaddexp(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """log(exp(x1) + exp(x2)), as an implementation writes it: the larger, plus log1p of the exponential of the difference."""
     largest = maximum(trace, x1, x2)
     least = minimum(trace, x1, x2)

@@ -25,10 +25,10 @@ from bitverdict.reference.tracing import (  # noqa: F401  (each registers its op
     real_arithmetic,
     reductions,
     scans,
-    sorting,
+    sort_operations,
     whole_numbers,
 )
-from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, dtype_of, finfo, iinfo, promoted
+from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, dtype_of, finfo, iinfo, promote
 from bitverdict.reference.tracing.state import OPERATIONS, Trace
 from bitverdict.reference.tracing.untraceable import Untraceable
 
@@ -49,7 +49,7 @@ ABSENT = {
 """Names of the standard that are not traced -> why."""
 
 
-class Unchanged:
+class UnchangedElement:
     """`xp.unchanged`: in `where`, an element that no implementation may write."""
 
     def __repr__(self) -> str:
@@ -85,7 +85,7 @@ class Namespace:
         return sorted({*OPERATIONS, *BY_NAME, "finfo", "iinfo", "isdtype", "can_cast", "linalg", "unchanged"})
 
     bool = BOOL
-    unchanged = Unchanged()
+    unchanged = UnchangedElement()
     finfo, iinfo = staticmethod(finfo), staticmethod(iinfo)
 
     @staticmethod
@@ -104,7 +104,7 @@ class Namespace:
         if isinstance(kind, tuple):
             return any(Namespace.isdtype(dtype, each) for each in kind)
         unsigned = dtype.kind == "integer" and dtype.name.startswith("u")
-        known = {
+        kinds = {
             "bool": dtype.kind == "bool",
             "signed integer": dtype.kind == "integer" and not unsigned,
             "unsigned integer": unsigned,
@@ -113,14 +113,14 @@ class Namespace:
             "complex floating": False,
             "numeric": dtype.kind != "bool",
         }
-        return known[kind] if isinstance(kind, str) and kind in known else dtype == dtype_of(kind)
+        return kinds[kind] if isinstance(kind, str) and kind in kinds else dtype == dtype_of(kind)
 
     @staticmethod
     def can_cast(from_: Any, to: Any, /) -> Any:
         """Whether the standard's promotion allows it."""
         source, found = dtype_of(getattr(from_, "dtype", from_)), dtype_of(to)
         try:
-            return promoted(source, found) == found
+            return promote(source, found) == found
         except Untraceable:
             return False
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.reference.formats import FORMATS, decode
-from bitverdict.reference.tracing.arrays import Traced
+from bitverdict.reference.tracing.arrays import TracedArray
 from bitverdict.reference.tracing.dtypes import WORDS, dtype_of
 from bitverdict.reference.tracing.state import Trace
 
@@ -19,14 +19,16 @@ def operand(trace: Trace, given: Any) -> Any:
     name, codes = given
     dtype = dtype_of(name)
     if dtype.kind == "bool":
-        return Traced(trace, dtype, codes.astype(bool))
+        return TracedArray(trace, dtype, codes.astype(bool))
     if dtype.kind == "integer":
-        width = np.dtype(dtype.stored).itemsize
+        width = np.dtype(dtype.storage_type).itemsize
         same = codes.dtype.itemsize == width and codes.dtype.kind in "iu"
-        return Traced(trace, dtype, np.ascontiguousarray(codes).view(dtype.stored) if same else codes.astype(dtype.stored))
+        return TracedArray(
+            trace, dtype, np.ascontiguousarray(codes).view(dtype.storage_type) if same else codes.astype(dtype.storage_type)
+        )
     if codes.dtype.kind == "f":
-        return Traced(trace, dtype, codes.astype(np.float64))
+        return TracedArray(trace, dtype, codes.astype(np.float64))
     if dtype.format == "fp64":
-        return Traced(trace, dtype, np.ascontiguousarray(codes).view(np.float64))
+        return TracedArray(trace, dtype, np.ascontiguousarray(codes).view(np.float64))
     fmt = FORMATS[dtype.format]
-    return Traced(trace, dtype, decode(fmt, np.ascontiguousarray(codes).view(WORDS[codes.dtype.itemsize])))
+    return TracedArray(trace, dtype, decode(fmt, np.ascontiguousarray(codes).view(WORDS[codes.dtype.itemsize])))

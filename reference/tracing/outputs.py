@@ -10,7 +10,7 @@ import numpy as np
 from bitverdict.reference.error_bound import words_between
 from bitverdict.reference.formats import FORMATS
 from bitverdict.reference.tracing.accumulation import Accumulation, accumulation_type
-from bitverdict.reference.tracing.arrays import Traced, array
+from bitverdict.reference.tracing.arrays import TracedArray, array
 from bitverdict.reference.tracing.creation import asarray
 from bitverdict.reference.tracing.dtypes import dtype_of
 from bitverdict.reference.tracing.real_arithmetic import real
@@ -24,7 +24,7 @@ Reference = Callable[..., Any]
 class TracedOutput:
     """One output of a reference: arrays of one shape."""
 
-    def __init__(self, traced: Traced, again: Callable[[Trace], Traced], trace: Trace) -> None:
+    def __init__(self, traced: TracedArray, again: Callable[[Trace], TracedArray], trace: Trace) -> None:
         self._traced, self._again, self._trace = traced, again, trace
 
     @property
@@ -58,22 +58,22 @@ class TracedOutput:
         return np.zeros(self.shape, bool) if found.hangs is None else np.broadcast_to(found.hangs, self.shape)
 
     @property
-    def unchanged(self) -> np.ndarray:
+    def no_write_mask(self) -> np.ndarray:
         """Elements that no implementation may write."""
-        mask = self._traced.unchanged
+        mask = self._traced.no_write_mask
         return np.zeros(self.shape, bool) if mask is None else np.broadcast_to(mask, self.shape)
 
     @property
-    def declared(self) -> frozenset[str]:
+    def round_to_formats(self) -> frozenset[str]:
         """Formats of all `round_to` of the trace."""
-        return frozenset(self._trace.declared)
+        return frozenset(self._trace.round_to_formats)
 
     def interval(self, format: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         """(lowest words, highest words, whether NaN too, inconclusive) of what may be stored in `format`: unsigned words, by value
         from the lowest to the highest. Where `inconclusive`, nothing is said. Integers and bools have one word each."""
-        traced = self._traced
+        traced_array = self._traced
         if format in FORMATS or format == "fp64":
-            floats = real(traced)
+            floats = real(traced_array)
             low, high = floats.ends
             open_ = np.zeros(self.shape, bool) if floats.open is None else np.broadcast_to(floats.open, self.shape)
             open_ = open_ | (np.isnan(low) != np.isnan(high)) | (np.isnan(floats.value) != np.isnan(low))
@@ -83,15 +83,19 @@ class TracedOutput:
             with np.errstate(all="ignore"):
                 first, last, or_nan = words_between(fmt, low, high)
             return first, last, or_nan, open_
-        if traced.is_float:
+        if traced_array.is_float:
             raise Untraceable("output", f"a float in {format}: the reference must say astype, floor or round")
         dtype = dtype_of(format)
-        words = np.ascontiguousarray(traced.value.astype(dtype.stored))
+        words = np.ascontiguousarray(traced_array.value.astype(dtype.storage_type))
         if dtype.kind == "integer":
             words = words.view(f"u{words.itemsize}")
         else:
             words = words.astype(np.uint8)
-        open_ = np.zeros(self.shape, bool) if traced.loose is None else np.broadcast_to(traced.loose, self.shape)
+        open_ = (
+            np.zeros(self.shape, bool)
+            if traced_array.words_differ is None
+            else np.broadcast_to(traced_array.words_differ, self.shape)
+        )
         return words, words, np.zeros(self.shape, bool), open_
 
     def contributions(self, where: np.ndarray | None = None) -> list[tuple[str, str, float]]:
@@ -100,20 +104,20 @@ class TracedOutput:
         if not self._traced.is_float:
             return []
         listing = self._like(places={})
-        whole = _width(self._again(listing), where)
-        if whole <= 0:
+        full_width = _width(self._again(listing), where)
+        if full_width <= 0:
             return []
         found = []
         for place in listing.places or {}:
-            without = _width(self._again(self._like(muted=place)), where)
-            found.append((*place, max(0.0, 1.0 - without / whole)))
+            without = _width(self._again(self._like(muted_place=place)), where)
+            found.append((*place, max(0.0, 1.0 - without / full_width)))
         return sorted(found, key=lambda each: -each[2])
 
     def _like(self, **changes: Any) -> Trace:
         return Trace(self._trace.arch, self._trace.accumulation, **changes)
 
 
-def _width(traced: Traced, where: np.ndarray | None) -> float:
+def _width(traced: TracedArray, where: np.ndarray | None) -> float:
     """Sum of the widths of the intervals, in float64, of those that are finite."""
     low, high = traced.ends
     with np.errstate(invalid="ignore"):
@@ -121,18 +125,18 @@ def _width(traced: Traced, where: np.ndarray | None) -> float:
     return float(width.sum() if where is None else width[where].sum())
 
 
-def evaluated(function: Reference, trace: Trace, operands: Operands, named: dict[str, Any]) -> list[Traced]:
+def evaluate(function: Reference, trace: Trace, operands: Operands, keyword_operands: dict[str, Any]) -> list[TracedArray]:
     """The outputs of one evaluation."""
     from bitverdict.reference.tracing.namespace import Namespace
     from bitverdict.reference.tracing.operands import operand
 
-    given = [operand(trace, each) for each in operands]
-    found = function(Namespace(trace), *given, **{name: operand(trace, each) for name, each in named.items()})
+    given = [operand(trace, output) for output in operands]
+    found = function(Namespace(trace), *given, **{name: operand(trace, output) for name, output in keyword_operands.items()})
     outputs = list(found) if isinstance(found, (tuple, list)) else [found]
-    for each in outputs:
-        if not isinstance(each, (Traced, bool, int, float, np.generic)):
-            raise Untraceable("output", f"of type {type(each).__name__}: a reference returns arrays of xp")
-    return [each if isinstance(each, Traced) else asarray(trace, each) for each in outputs]
+    for output in outputs:
+        if not isinstance(output, (TracedArray, bool, int, float, np.generic)):
+            raise Untraceable("output", f"of type {type(output).__name__}: a reference returns arrays of xp")
+    return [output if isinstance(output, TracedArray) else asarray(trace, output) for output in outputs]
 
 
 def how_accumulated(name: str) -> Accumulation:
@@ -140,4 +144,4 @@ def how_accumulated(name: str) -> Accumulation:
     return accumulation_type(name)
 
 
-__all__ = ["Place", "TracedOutput", "array", "evaluated", "how_accumulated"]
+__all__ = ["Place", "TracedOutput", "array", "evaluate", "how_accumulated"]

@@ -27,12 +27,12 @@ from bitverdict.reference.error_bound import (
     raised_alignment,
 )
 from bitverdict.reference.formats import FORMATS, FP32, Format, Rounding
-from bitverdict.reference.stored_sums import stored
+from bitverdict.reference.stored_sums import store_sum
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 from bitverdict.reference.tracing.accumulation import MARGIN
-from bitverdict.reference.tracing.arrays import Traced, array, pair
-from bitverdict.reference.tracing.dtypes import BY_FORMAT, promoted
-from bitverdict.reference.tracing.real_arithmetic import V, all_finite, computed, real
+from bitverdict.reference.tracing.arrays import TracedArray, array, pair
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, promote
+from bitverdict.reference.tracing.real_arithmetic import V, all_finite, real, settle_result
 from bitverdict.reference.tracing.results import errors
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
@@ -42,7 +42,7 @@ TF32_LOSS = 2.0**-10  # of a number whose low 13 bits are dropped
 
 
 @operation("matmul")
-def matmul(trace: Trace, x1: Any, x2: Any, /, *, accumulation: str | None = None, precision: str | None = None) -> Traced:
+def matmul(trace: Trace, x1: Any, x2: Any, /, *, accumulation: str | None = None, precision: str | None = None) -> TracedArray:
     """Product of matrices, over leading axes one by one. `accumulation`: the type of the sums, "fp32" or "fp16"; `precision`
     "ieee": fp32 operands are taken whole."""
     left, right = pair(trace, x1, x2)
@@ -50,10 +50,10 @@ def matmul(trace: Trace, x1: Any, x2: Any, /, *, accumulation: str | None = None
         raise Untraceable("matmul", "of an array without axes")
     if left.ndim == 1:
         found = matmul(trace, _view(left, lambda each: each[None, :]), right, accumulation=accumulation, precision=precision)
-        return found.moved(lambda each: each[..., 0, :] if right.ndim > 1 else each[..., 0])
+        return found.map_elements(lambda each: each[..., 0, :] if right.ndim > 1 else each[..., 0])
     if right.ndim == 1:
         found = matmul(trace, left, _view(right, lambda each: each[:, None]), accumulation=accumulation, precision=precision)
-        return found.moved(lambda each: each[..., 0])
+        return found.map_elements(lambda each: each[..., 0])
     if left.shape[-1] != right.shape[-2]:
         raise ValueError(f"matmul of {left.shape} and {right.shape}: K is {left.shape[-1]} and {right.shape[-2]}")
     if not left.is_float and not right.is_float:
@@ -62,34 +62,37 @@ def matmul(trace: Trace, x1: Any, x2: Any, /, *, accumulation: str | None = None
         return _of_floats(trace, real(left), real(right), accumulation or trace.accumulation.format, precision)
 
 
-def _view(x: Traced, function: Any) -> Traced:
-    return x.moved(function)
+def _view(x: TracedArray, function: Any) -> TracedArray:
+    return x.map_elements(function)
 
 
-def _of_integers(trace: Trace, left: Traced, right: Traced, accumulation: str | None) -> Traced:
+def _of_integers(trace: Trace, left: TracedArray, right: TracedArray, accumulation: str | None) -> TracedArray:
     """Integers are summed in int32, as tensor cores do, or wider; exact, with wraparound."""
-    dtype = promoted(promoted(left.dtype, right.dtype), BY_FORMAT["int32"]) if accumulation is None else BY_FORMAT[accumulation]
+    dtype = promote(promote(left.dtype, right.dtype), BY_FORMAT["int32"]) if accumulation is None else BY_FORMAT[accumulation]
     a, b = left.value.astype(np.int64), right.value.astype(np.int64)
     k = a.shape[-1]
     reach = float(np.abs(a).max(initial=0)) * float(np.abs(b).max(initial=0)) * k
     value = (a.astype(np.float64) @ b.astype(np.float64)).astype(np.int64) if reach < 2.0**53 else a @ b
 
-    hangs, loose = _crossed(left.hangs, right.hangs, value.shape), _crossed(left.loose, right.loose, value.shape)
-    return Traced(trace, dtype, value.astype(dtype.stored), hangs=hangs, loose=loose)
+    hangs, loose = (
+        _cross_masks(left.hangs, right.hangs, value.shape),
+        _cross_masks(left.words_differ, right.words_differ, value.shape),
+    )
+    return TracedArray(trace, dtype, value.astype(dtype.storage_type), hangs=hangs, words_differ=loose)
 
 
-def _multiplied(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _matrix_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a b; without BLAS where numbers are not finite, since it may skip zeros."""
     if all_finite(a) and all_finite(b):
         return a @ b
     return np.einsum("...mk,...kn->...mn", a, b)
 
 
-def _of_floats(trace: Trace, left: Traced, right: Traced, accumulation: str, precision: str | None) -> Traced:
+def _of_floats(trace: Trace, left: TracedArray, right: TracedArray, accumulation: str, precision: str | None) -> TracedArray:
     a, b = left.value, right.value
     k = a.shape[-1]
-    value = stored(_multiplied(a, b))  # (..., M, N)
-    sizes = [np.where(np.isfinite(each), np.abs(each), 0.0) for each in (a, b)]
+    value = store_sum(_matrix_product(a, b))  # (..., M, N)
+    sizes = [np.where(np.isfinite(operand), np.abs(operand), 0.0) for operand in (a, b)]
     magnitude = sizes[0] @ sizes[1] * (1 + k * V)  # (..., M, N)
     grid = products_grid(a, b)  # (..., M, N)
     clean = left.error is None and right.error is None
@@ -102,27 +105,27 @@ def _of_floats(trace: Trace, left: Traced, right: Traced, accumulation: str, pre
     if not np.isfinite(value).all():
         error = np.where(np.isfinite(value), np.asarray(error), 0.0)
     if not trace.rounds("matmul"):
-        lost = _radius_of_operands(left, right, sizes)
-        ends = (value - lost - error, value + lost + error)
-        return computed(trace, value, error, ends, (_masks(left, right, value),))
-    formats = [_fed_as(each) for each in (left, right)]
-    how = ways(trace.arch, *formats, accumulation, precision == "ieee", left.scaled or right.scaled, k)
-    lost = _radius_of_operands(left, right, sizes)
-    if not clean or lost.any():
-        lost = lost + error
-    if left.scaled or right.scaled:
-        lost = lost + 3 * trace.accumulation.unit * (1 + MARGIN) * magnitude
+        radius = _radius_of_operands(left, right, sizes)
+        ends = (value - radius - error, value + radius + error)
+        return settle_result(trace, value, error, ends, (_masks(left, right, value),))
+    formats = [_fed_as(operand) for operand in (left, right)]
+    how = ways(trace.arch, *formats, accumulation, precision == "ieee", left.has_scales or right.has_scales, k)
+    radius = _radius_of_operands(left, right, sizes)
+    if not clean or radius.any():
+        radius = radius + error
+    if left.has_scales or right.has_scales:
+        radius = radius + 3 * trace.accumulation.unit * (1 + MARGIN) * magnitude
     open_ = np.zeros(value.shape, bool)
     narrow = how.narrowed and precision != "ieee"
     if narrow:
-        cut, strange = zip(*(_narrowed(each) for each in (left, right)), strict=True)
-        lost = lost + (sizes[0] + cut[0]) @ cut[1] + cut[0] @ sizes[1]
+        cut, strange = zip(*(_cut_to_tf32(operand) for operand in (left, right)), strict=True)
+        radius = radius + (sizes[0] + cut[0]) @ cut[1] + cut[0] @ sizes[1]
         open_ = np.broadcast_to(strange[0].any(axis=-1)[..., :, None] | strange[1].any(axis=-2)[..., None, :], value.shape)
         open_ = open_ & ~np.isnan(value)
     if trace.arch == "gfx90a":
-        lost = lost + _flushed_products(left, right, formats)
-    lost = lost * (1 + (k + 8) * 2 * V)
-    low_grid = grid if left.low is None and right.low is None and not left.scaled and not right.scaled else -4096
+        radius = radius + _flushed_products(left, right, formats)
+    radius = radius * (1 + (k + 8) * 2 * V)
+    low_grid = grid if left.low is None and right.low is None and not left.has_scales and not right.has_scales else -4096
     alignment = raised_alignment(
         a, field_powers(a, _smallest_normal(left)), b, field_powers(b, _smallest_normal(right))
     )  # (..., M, N)
@@ -133,23 +136,23 @@ def _of_floats(trace: Trace, left: Traced, right: Traced, accumulation: str, pre
         accumulations=how.all_ways,
         alignment=alignment,
         grid=low_grid,
-        lost=lost,
+        operand_loss=radius,
     )
     margin = np.where(np.isfinite(value), sums.error * (1 + 2.0**-40), 0.0)
     low, high = np.where(sums.falls, -np.inf, value - margin), np.where(sums.rises, np.inf, value + margin)
-    over = np.isinf(value) & (magnitude + lost >= FP32.largest / 2)
-    return computed(trace, value, error, (low, high), (_masks(left, right, value),), meets=sums.inconclusive | over | open_)
+    over = np.isinf(value) & (magnitude + radius >= FP32.largest / 2)
+    return settle_result(trace, value, error, (low, high), (_masks(left, right, value),), meets=sums.inconclusive | over | open_)
 
 
-def _masks(left: Traced, right: Traced, value: np.ndarray) -> Traced:
+def _masks(left: TracedArray, right: TracedArray, value: np.ndarray) -> TracedArray:
     """What `computed` asks of operands: which results have one that is not finite, and whose words may be anything."""
     bad = [~np.isfinite(each.value) for each in (left, right)]
     given = bad[0].any(axis=-1)[..., :, None] | bad[1].any(axis=-2)[..., None, :]
     found = np.broadcast_to(np.where(given, np.inf, 0.0), value.shape)
-    return Traced(left.trace, left.dtype, found, open=_crossed(left.open, right.open, value.shape))
+    return TracedArray(left.trace, left.dtype, found, open=_cross_masks(left.open, right.open, value.shape))
 
 
-def _crossed(left: np.ndarray | None, right: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
+def _cross_masks(left: np.ndarray | None, right: np.ndarray | None, shape: tuple[int, ...]) -> np.ndarray | None:
     """(..., M, N): whether a mask (..., M, K) or (..., K, N) holds anywhere in row m, or in column n."""
     if left is None and right is None:
         return None
@@ -169,19 +172,19 @@ def _moved_by(sizes: list[np.ndarray], radii: tuple[np.ndarray | None, np.ndarra
     return found * (1 + (sizes[0].shape[-1] + 4) * V)
 
 
-def _radius(x: Traced) -> np.ndarray | None:
+def _radius(x: TracedArray) -> np.ndarray | None:
     if x.low is None:
         return None
     found = np.maximum(x.ends[1] - x.value, x.value - x.ends[0])
     return np.where(np.isnan(found), 0.0, found)
 
 
-def _radius_of_operands(left: Traced, right: Traced, sizes: list[np.ndarray]) -> np.ndarray:
+def _radius_of_operands(left: TracedArray, right: TracedArray, sizes: list[np.ndarray]) -> np.ndarray:
     moved = _moved_by(sizes, (_radius(left), _radius(right)))
     return np.broadcast_to(moved, np.broadcast_shapes(moved.shape, (left.shape[-2], right.shape[-1])))
 
 
-def _narrowed(x: Traced) -> tuple[np.ndarray, np.ndarray]:
+def _cut_to_tf32(x: TracedArray) -> tuple[np.ndarray, np.ndarray]:
     """(what tf32 may take from each element, which elements may become another kind of number)."""
     size = np.maximum(np.abs(x.ends[0]), np.abs(x.ends[1]))
     if x.low is None:
@@ -196,7 +199,7 @@ def _narrowed(x: Traced) -> tuple[np.ndarray, np.ndarray]:
     return cut, growing | ~np.isfinite(size)
 
 
-def _flushed_products(left: Traced, right: Traced, formats: list[frozenset[str]]) -> np.ndarray:
+def _flushed_products(left: TracedArray, right: TracedArray, formats: list[frozenset[str]]) -> np.ndarray:
     """What MI200's MFMA may lose besides: operands of fp16 and bf16 that are subnormal count as zero, and so does each product and
     each sum in fp32 that is ([MI200] of reference/SOURCES.md)."""
     sizes, cuts = [], []
@@ -211,14 +214,14 @@ def _flushed_products(left: Traced, right: Traced, formats: list[frozenset[str]]
     return sizes[0] @ cuts[1] + cuts[0] @ sizes[1] + 2 * k * FP32.smallest_normal
 
 
-def _smallest_normal(x: Traced) -> float:
+def _smallest_normal(x: TracedArray) -> float:
     fmt = x.dtype.number
     return FP32.smallest_normal if fmt is None else fmt.smallest_normal
 
 
-def _fed_as(x: Traced) -> frozenset[str]:
+def _fed_as(x: TracedArray) -> frozenset[str]:
     """The formats in which a matrix instruction may take `x`."""
-    return x.kept or frozenset({x.dtype.format})
+    return x.operand_formats or frozenset({x.dtype.format})
 
 
 class Ways:
@@ -229,21 +232,21 @@ class Ways:
 
 
 @lru_cache(maxsize=1024)
-def ways(arch: str, left: frozenset[str], right: frozenset[str], output: str, ieee: bool, scaled: bool, k: int) -> Ways:
+def ways(arch: str, left: frozenset[str], right: frozenset[str], output: str, ieee: bool, takes_scales: bool, k: int) -> Ways:
     """By each instruction of `arch` that takes the formats, in blocks that hold one product each, and by fp32 multiply-adds. Of
     AMD's MFMA as `bitverdict.reference.mfma_bound` has it: one addition a product, each of which may lose a last place of fp32."""
     if arch.startswith("gfx"):
-        narrowed = "fp32" in (left | right) and arch == "gfx942" and not ieee
-        terms = max(k, 1) * (TF32_PRODUCTS if narrowed else 1)
+        cuts_to_tf32 = "fp32" in (left | right) and arch == "gfx942" and not ieee
+        terms = max(k, 1) * (TF32_PRODUCTS if cuts_to_tf32 else 1)
         added = Accumulation(
             block=1, fraction_bits=23, rounding=Rounding.TOWARD_ZERO, output=FP32, output_fraction_bits=23, chains=terms
         )
-        return Ways((added, plain_fp32()), narrowed)
+        return Ways((added, plain_fp32()), cuts_to_tf32)
     there = [rule for rule in INSTRUCTIONS if rule.arch == arch] or list(INSTRUCTIONS)
     output = output if output in ("fp16", "fp32") else "fp32"
-    able, narrowed = [], False
+    rules, cuts_to_tf32 = [], False
     for rule in there:
-        if rule.d != output or rule.a not in FORMATS or (rule.scale is not None and not scaled):
+        if rule.d != output or rule.a not in FORMATS or (rule.scale is not None and not takes_scales):
             continue
         for a in left:
             for b in right:
@@ -251,22 +254,26 @@ def ways(arch: str, left: frozenset[str], right: frozenset[str], output: str, ie
                     continue
                 if "fp32" in (a, b):
                     if rule.a == rule.b == "tf32" and not ieee:
-                        able.append(rule)
-                        narrowed = True
-                elif _held(FORMATS[a], FORMATS[rule.a]) and _held(FORMATS[b], FORMATS[rule.b]) and _near(rule, a, b):
-                    able.append(rule)
-    chosen = _weakest(able)
-    terms = k * (TF32_PRODUCTS if narrowed else 1)
-    found = []
+                        rules.append(rule)
+                        cuts_to_tf32 = True
+                elif (
+                    _holds_format(FORMATS[a], FORMATS[rule.a])
+                    and _holds_format(FORMATS[b], FORMATS[rule.b])
+                    and _multiplies_formats(rule, a, b)
+                ):
+                    rules.append(rule)
+    chosen = _weakest(rules)
+    terms = k * (TF32_PRODUCTS if cuts_to_tf32 else 1)
+    accumulations = []
     for rule in chosen:
         try:
-            found.append(of_instruction(rule, terms, full=False))
+            accumulations.append(of_instruction(rule, terms, full=False))
         except ValueError:  # an instruction that rounds to nearest: at most one rounding for each product
-            found.append(of_instruction(rule, terms, chains=max(terms, 1)))
-    return Ways((*found, plain_fp32()), narrowed)
+            accumulations.append(of_instruction(rule, terms, chains=max(terms, 1)))
+    return Ways((*accumulations, plain_fp32()), cuts_to_tf32)
 
 
-def _near(rule: Instruction, a: str, b: str) -> bool:
+def _multiplies_formats(rule: Instruction, a: str, b: str) -> bool:
     """Whether `rule` multiplies these formats themselves, or the one that a compiler widens them to."""
     return (rule.a, rule.b) == (a, b) or rule.a == rule.b
 
@@ -280,39 +287,41 @@ def _weakest(rules: list[Instruction]) -> list[Instruction]:
     return kept
 
 
-def _held(fmt: Format, operand: Format) -> bool:
+def _holds_format(fmt: Format, operand: Format) -> bool:
     """Whether every number in `fmt` is one of `operand`."""
     return operand.mantissa_bits >= fmt.mantissa_bits and operand.largest >= fmt.largest and operand.smallest <= fmt.smallest
 
 
 @operation("vecdot")
-def vecdot(trace: Trace, x1: Any, x2: Any, /, *, axis: int = -1) -> Traced:
+def vecdot(trace: Trace, x1: Any, x2: Any, /, *, axis: int = -1) -> TracedArray:
     """Sum of products along an axis."""
     return OPERATIONS["sum"](trace, OPERATIONS["multiply"](trace, x1, x2), axis=axis)
 
 
 @operation("tensordot")
-def tensordot(trace: Trace, x1: Any, x2: Any, /, *, axes: Any = 2) -> Traced:
+def tensordot(trace: Trace, x1: Any, x2: Any, /, *, axes: Any = 2) -> TracedArray:
     """Products summed over pairs of axes: a matrix product of what they are reshaped to."""
     left, right = array(trace, x1), array(trace, x2)
     if isinstance(axes, int):
-        of_left, of_right = list(range(left.ndim - axes, left.ndim)), list(range(axes))
+        left_axes, right_axes = list(range(left.ndim - axes, left.ndim)), list(range(axes))
     else:
-        of_left, of_right = ([int(one) % x.ndim for one in each] for x, each in zip((left, right), axes, strict=True))
-    rows = [axis for axis in range(left.ndim) if axis not in of_left]
-    columns = [axis for axis in range(right.ndim) if axis not in of_right]
+        left_axes, right_axes = ([int(one) % x.ndim for one in item] for x, item in zip((left, right), axes, strict=True))
+    rows = [axis for axis in range(left.ndim) if axis not in left_axes]
+    columns = [axis for axis in range(right.ndim) if axis not in right_axes]
     shape = [left.shape[axis] for axis in rows] + [right.shape[axis] for axis in columns]
-    k = int(np.prod([left.shape[axis] for axis in of_left], dtype=np.int64))
-    a = left.moved(lambda each: np.transpose(each, [*rows, *of_left]).reshape(-1, k))
-    b = right.moved(lambda each: np.transpose(each, [*of_right, *columns]).reshape(k, -1))
-    return matmul(trace, a, b).moved(lambda each: each.reshape(shape))
+    k = int(np.prod([left.shape[axis] for axis in left_axes], dtype=np.int64))
+    a = left.map_elements(lambda each: np.transpose(each, [*rows, *left_axes]).reshape(-1, k))
+    b = right.map_elements(lambda each: np.transpose(each, [*right_axes, *columns]).reshape(k, -1))
+    return matmul(trace, a, b).map_elements(lambda each: each.reshape(shape))
 
 
 @operation("outer")
-def outer(trace: Trace, x1: Any, x2: Any, /) -> Traced:
+def outer(trace: Trace, x1: Any, x2: Any, /) -> TracedArray:
     """Products of all pairs of two vectors."""
     left, right = array(trace, x1), array(trace, x2)
-    return OPERATIONS["multiply"](trace, left.moved(lambda each: each[:, None]), right.moved(lambda each: each[None, :]))
+    return OPERATIONS["multiply"](
+        trace, left.map_elements(lambda each: each[:, None]), right.map_elements(lambda each: each[None, :])
+    )
 
 
 __all__ = ["errors"]

@@ -27,26 +27,26 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widened
-from bitverdict.reference.tracing.arrays import Chain, Traced, pair
+from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widen_ends
+from bitverdict.reference.tracing.arrays import Chain, TracedArray, pair
 from bitverdict.reference.tracing.function_errors import FUNCTIONS, Function
 from bitverdict.reference.tracing.results import (
     V,
     all_finite,
     around,
     certain_nan,
-    computed,
     integers,
+    is_narrow,
     real,
     rounded_once,
-    short,
+    settle_result,
     underflow,
 )
 from bitverdict.reference.tracing.state import Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
 
-def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> Traced:
+def add_(trace: Trace, name: str, left: TracedArray, right: TracedArray, sign: float) -> TracedArray:
     """left + sign right."""
     a, b = left.value, right.value if sign > 0 else -right.value
     value = a + b
@@ -58,7 +58,7 @@ def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> T
     elif not residual.any():
         error = None
     left_chain, right_chain = left.chain, right.chain
-    parts = [each for each in (left_chain, right_chain) if each is not None and each.kind == "sum"]
+    parts = [part for part in (left_chain, right_chain) if part is not None and part.kind == "sum"]
     meets = None
     if left.low is None and right.low is None and not parts:
         raw: Ends | None = None
@@ -71,8 +71,8 @@ def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> T
         if not (all_finite(raw[0]) and all_finite(raw[1])):
             (al, ah), (bl, bh) = left.ends, right.ends if sign > 0 else (-right.ends[1], -right.ends[0])
             meets = ((al == -np.inf) & (bh == np.inf)) | ((ah == np.inf) & (bl == -np.inf))
-        raw = widened(*raw, _margin(error, raw))
-    count = sum(each.count for each in parts) + 2 - len(parts)
+        raw = widen_ends(*raw, _margin(error, raw))
+    count = sum(part.count for part in parts) + 2 - len(parts)
     chain = Chain("sum", count, *chain_ends, (left, right))
     if not trace.rounds(name):
         ends = raw if raw is not None else (None if error is None else chain_ends)
@@ -81,17 +81,17 @@ def add_(trace: Trace, name: str, left: Traced, right: Traced, sign: float) -> T
             magnitude = chain.magnitude
             unit, farthest = trace.accumulation.unit, np.maximum(np.abs(chain_ends[0]), np.abs(chain_ends[1]))
             reach = (magnitude + farthest) / 2 * (1 + unit) ** (count - 2)
-            lost = np.where(_whole(trace, left, right, magnitude), 0.0, (count - 2) * unit * (1 + MARGIN) * reach)
+            lost = np.where(_sums_exactly(trace, left, right, magnitude), 0.0, (count - 2) * unit * (1 + MARGIN) * reach)
             lost = lost if error is None else lost + np.where(error > 0, 2 * count * V * magnitude, 0.0)  # float64's own
             lost = np.where(np.isnan(lost), 0.0, np.minimum(lost, count * unit * trace.accumulation.largest))
-            raw = widened(*chain_ends, _margin(error, chain_ends), lost)
+            raw = widen_ends(*chain_ends, _margin(error, chain_ends), lost)
             rises = (magnitude + chain_ends[1]) / 2 + lost >= trace.accumulation.largest
             falls = (magnitude - chain_ends[0]) / 2 + lost >= trace.accumulation.largest
             if rises.any() or falls.any():
                 raw = np.where(falls, -np.inf, raw[0]), np.where(rises, np.inf, raw[1])
                 meets = (rises & falls) if meets is None else meets | (rises & falls)
         ends = rounded_once(trace, value, error, raw)
-    return computed(trace, value, error, ends, (left, right), meets=meets, chain=chain, nan_passes=certain_nan(left, right))
+    return settle_result(trace, value, error, ends, (left, right), meets=meets, chain=chain, nan_passes=certain_nan(left, right))
 
 
 def _margin(error: np.ndarray | None, ends: Ends) -> np.ndarray:
@@ -100,14 +100,14 @@ def _margin(error: np.ndarray | None, ends: Ends) -> np.ndarray:
     return np.where(apart if error is None else apart | (error > 0), MARGIN, 0.0)
 
 
-def _terms(array: Traced) -> Ends:
+def _terms(array: TracedArray) -> Ends:
     """The ends that an operand of a sum brings: of a chain without its own roundings."""
     if array.chain is not None and array.chain.kind == "sum":
         return array.chain.low, array.chain.high
     return array.ends
 
 
-def _whole(trace: Trace, left: Traced, right: Traced, magnitude: np.ndarray) -> np.ndarray | bool:
+def _sums_exactly(trace: Trace, left: TracedArray, right: TracedArray, magnitude: np.ndarray) -> np.ndarray | bool:
     """Whether all terms are integers whose magnitudes sum to less than 1 / u: then no order rounds."""
     if left.error is not None or right.error is not None:
         return False
@@ -123,19 +123,19 @@ def _sum_of(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray:
 
 
 @operation("add")
-def add(trace: Trace, x1: Any, x2: Any) -> Traced:
+def add(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """x1 + x2."""
     return _arithmetic(trace, "add", x1, x2)
 
 
 @operation("subtract")
-def subtract(trace: Trace, x1: Any, x2: Any) -> Traced:
+def subtract(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """x1 - x2."""
     return _arithmetic(trace, "subtract", x1, x2)
 
 
 @operation("multiply")
-def multiply(trace: Trace, x1: Any, x2: Any) -> Traced:
+def multiply(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """x1 x2."""
     return _arithmetic(trace, "multiply", x1, x2)
 
@@ -143,7 +143,7 @@ def multiply(trace: Trace, x1: Any, x2: Any) -> Traced:
 _WHOLE_NUMBERS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply}
 
 
-def _arithmetic(trace: Trace, name: str, x1: Any, x2: Any) -> Traced:
+def _arithmetic(trace: Trace, name: str, x1: Any, x2: Any) -> TracedArray:
     left, right = pair(trace, x1, x2)
     if left.is_float or right.is_float:
         left, right = real(left), real(right)
@@ -176,13 +176,13 @@ def ends_of_product(left: Ends, right: Ends) -> Ends:
     )
 
 
-def product(trace: Trace, name: str, left: Traced, right: Traced) -> Traced:
+def product(trace: Trace, name: str, left: TracedArray, right: TracedArray) -> TracedArray:
     """left right; of an array with itself, a square."""
     a, b = left.value, right.value
     value = a * b
-    exact = short(left) and short(right)
+    exact = is_narrow(left) and is_narrow(right)
     error = None if exact else error_of_product(left, right, value)
-    parts = [each for each in (left.chain, right.chain) if each is not None and each.kind == "product"]
+    parts = [part for part in (left.chain, right.chain) if part is not None and part.kind == "product"]
     meets = None
     if exact and not parts:
         raw: Ends | None = None
@@ -192,10 +192,10 @@ def product(trace: Trace, name: str, left: Traced, right: Traced) -> Traced:
         chain_ends = raw = square_ends(factors[0]) if left is right else ends_of_product(*factors)
         if not (all_finite(raw[0]) and all_finite(raw[1])):
             meets = zero_meets_infinity(left.ends, right.ends)  # once rounded, a part may be zero, or infinite
-    count = sum(each.count for each in parts) + 2 - len(parts)
+    count = sum(part.count for part in parts) + 2 - len(parts)
     chain, how = Chain("product", count, *chain_ends, (left, right)), trace.accumulation
     if raw is not None and (error is not None or raw[0] is not raw[1]):
-        raw = widened(*raw, _margin(error, raw) * (1 + count / 64))
+        raw = widen_ends(*raw, _margin(error, raw) * (1 + count / 64))
     if not trace.rounds(name):
         ends = raw
     else:
@@ -203,10 +203,10 @@ def product(trace: Trace, name: str, left: Traced, right: Traced) -> Traced:
             lost: np.ndarray | float = (count - 2) * how.unit * (1 + MARGIN) * (1 + how.unit) ** count
             if error is None and raw[0] is raw[1]:
                 lost = np.where(how.round(value) == value, 0.0, lost)
-            raw = widened(*raw, lost)
+            raw = widen_ends(*raw, lost)
             beyond = chain.extent(True)
             below = np.where(chain.extent(False) < how.smallest_normal, count * how.smallest_normal * how.unit * beyond, 0.0)
-            raw = widened(*raw, 0.0, below) if below.any() else raw
+            raw = widen_ends(*raw, 0.0, below) if below.any() else raw
             over = beyond * (1 + how.unit) ** count >= how.largest
             if over.any():
                 signs = np.where(over & (raw[1] > 0), np.inf, raw[1]), np.where(over & (raw[0] < 0), -np.inf, raw[0])
@@ -214,18 +214,18 @@ def product(trace: Trace, name: str, left: Traced, right: Traced) -> Traced:
                 meets = zero if meets is None else meets | zero
                 raw = signs[1], signs[0]
         ends = rounded_once(trace, value, error, raw)
-    found = computed(trace, value, error, ends, (left, right), meets=meets, chain=chain, nan_passes=certain_nan(left, right))
-    found.kept = _narrow_operands(left) | _narrow_operands(right)
-    found.scaled = bool(found.kept)
+    found = settle_result(trace, value, error, ends, (left, right), meets=meets, chain=chain, nan_passes=certain_nan(left, right))
+    found.operand_formats = _narrow_operands(left) | _narrow_operands(right)
+    found.has_scales = bool(found.operand_formats)
     return found
 
 
-def _narrow_operands(array: Traced) -> frozenset[str]:
+def _narrow_operands(array: TracedArray) -> frozenset[str]:
     """Formats of at most 8 bits, of an operand as it was given or of what was scaled already."""
-    if array.scaled:
-        return array.kept
+    if array.has_scales:
+        return array.operand_formats
     fmt = array.dtype.number
-    return frozenset({fmt.name}) if fmt is not None and fmt.width <= 8 and fmt.mantissa_bits and fmt.signed else frozenset()
+    return frozenset({fmt.name}) if fmt is not None and fmt.width <= 8 and fmt.mantissa_bits and fmt.has_sign else frozenset()
 
 
 def _any_zero(chain: Chain) -> np.ndarray:
@@ -237,12 +237,12 @@ def _any_zero(chain: Chain) -> np.ndarray:
     return found
 
 
-def _unless_zero(array: Traced) -> np.ndarray:
+def _unless_zero(array: TracedArray) -> np.ndarray:
     """0 where the mathematics is known to be zero."""
     return array.value if array.error is None else np.where(array.error > 0, 1.0, array.value)
 
 
-def error_of_product(left: Traced, right: Traced, value: np.ndarray) -> np.ndarray:
+def error_of_product(left: TracedArray, right: TracedArray, value: np.ndarray) -> np.ndarray:
     """Running error of a product."""
     error = V * np.abs(value) + underflow(value, _unless_zero(left), _unless_zero(right))
     if left.error is not None:
@@ -271,14 +271,14 @@ def zero_meets_infinity(left: Ends, right: Ends) -> np.ndarray:
     return meets(left, right) | meets(right, left)
 
 
-def _factor_ends(array: Traced) -> Ends:
+def _factor_ends(array: TracedArray) -> Ends:
     if array.chain is not None and array.chain.kind == "product":
         return array.chain.low, array.chain.high
     return array.ends
 
 
 @operation("divide")
-def divide(trace: Trace, x1: Any, x2: Any) -> Traced:
+def divide(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """x1 / x2 of real numbers; integers become floats."""
     left, right = pair(trace, x1, x2)
     left, right = real(left), real(right)
@@ -286,7 +286,7 @@ def divide(trace: Trace, x1: Any, x2: Any) -> Traced:
         return quotient(trace, "divide", left, right, FUNCTIONS["divide"])
 
 
-def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Function) -> Traced:
+def quotient(trace: Trace, name: str, left: TracedArray, right: TracedArray, rule: Function) -> TracedArray:
     """left / right to within `rule`."""
     a, b = left.value, right.value
     value = a / b
@@ -299,7 +299,7 @@ def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Functio
         error = np.where(room > 0, (ea + size * eb) / np.where(room > 0, room, 1.0) * (1 + 2.0**-50), np.inf) + error
         # an overflow of float64 below: a / b is nearer to zero than |a| 2^-1022
         error = np.where(np.isinf(b), np.abs(a) * 2.0**-1022, error) if np.isinf(b).any() else error
-    if short(left) and short(right):
+    if is_narrow(left) and is_narrow(right):
         whole = (value * b == a) & (value.astype(np.float32) == value)  # 24 bits by 24 bits: the product is exact
         error = np.where(whole, 0.0, np.asarray(error)) if whole.any() else error
     (al, ah), (bl, bh) = left.ends, right.ends
@@ -319,9 +319,9 @@ def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Functio
     meets = None
     if bl is bh and _powers_of_two(b):
         ends = rounded_once(trace, value, None, None) if al is ah else trace.accumulation.outward(low, high)
-        error = None if short(left) and short(right) and all_finite(value) else error
+        error = None if is_narrow(left) and is_narrow(right) and all_finite(value) else error
     elif trace.rounds(name):
-        low, high, meets = _by_reciprocal(trace, left.ends, right.ends, *rule.applied(trace, *widened(low, high, MARGIN)))
+        low, high, meets = _by_reciprocal(trace, left.ends, right.ends, *rule.apply(trace, *widen_ends(low, high, MARGIN)))
         ends = low, high
     else:
         ends = low, high
@@ -329,7 +329,9 @@ def quotient(trace: Trace, name: str, left: Traced, right: Traced, rule: Functio
         both = (_holds_zero(left.ends) & _holds_zero(right.ends)) | (_holds_infinity(left.ends) & _holds_infinity(right.ends))
         meets = both if meets is None else meets | both
     given = (b == 0) & (right.error is None) if not all_finite(value) else None
-    return computed(trace, value, error, ends, (left, right), meets=meets, given=given, nan_passes=certain_nan(left, right))
+    return settle_result(
+        trace, value, error, ends, (left, right), meets=meets, infinite_operands=given, nan_passes=certain_nan(left, right)
+    )
 
 
 def _by_reciprocal(
@@ -339,17 +341,21 @@ def _by_reciprocal(
     least_normal = trace.accumulation.smallest_normal
     a = np.maximum(np.abs(left[0]), np.abs(left[1]))
     sizes = np.abs(right[0]), np.abs(right[1])
-    large, small = np.maximum(*sizes) * least_normal >= 1 - 2.0**-16, np.minimum(*sizes) < least_normal
-    if large.any():
-        lost = np.where(large & np.isfinite(a), a * least_normal * 2 * trace.accumulation.unit, 0.0)
-        low = np.where(large & (low >= 0), 0.0, low - lost)
-        high = np.where(large & (high <= 0), 0.0, high + lost)
-    small = small & ((right[0] != 0) | (right[1] != 0))
-    endless = large & np.isinf(a)  # an infinity times a reciprocal that is flushed
-    if not small.any():
+    reciprocal_flushes, reciprocal_overflows = np.maximum(*sizes) * least_normal >= 1 - 2.0**-16, np.minimum(*sizes) < least_normal
+    if reciprocal_flushes.any():
+        lost = np.where(reciprocal_flushes & np.isfinite(a), a * least_normal * 2 * trace.accumulation.unit, 0.0)
+        low = np.where(reciprocal_flushes & (low >= 0), 0.0, low - lost)
+        high = np.where(reciprocal_flushes & (high <= 0), 0.0, high + lost)
+    reciprocal_overflows = reciprocal_overflows & ((right[0] != 0) | (right[1] != 0))
+    endless = reciprocal_flushes & np.isinf(a)  # an infinity times a reciprocal that is flushed
+    if not reciprocal_overflows.any():
         return low, high, endless if endless.any() else None
-    meets = endless | (small & _holds_zero(left))
-    return np.where(small & (low < 0), -np.inf, low), np.where(small & (high > 0), np.inf, high), meets
+    meets = endless | (reciprocal_overflows & _holds_zero(left))
+    return (
+        np.where(reciprocal_overflows & (low < 0), -np.inf, low),
+        np.where(reciprocal_overflows & (high > 0), np.inf, high),
+        meets,
+    )
 
 
 def _powers_of_two(b: np.ndarray) -> bool:

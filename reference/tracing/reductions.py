@@ -25,26 +25,26 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.stored_sums import stored
-from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widened
-from bitverdict.reference.tracing.arrays import Traced, array
+from bitverdict.reference.stored_sums import store_sum
+from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widen_ends
+from bitverdict.reference.tracing.arrays import TracedArray, array
 from bitverdict.reference.tracing.dtypes import BY_FORMAT, dtype_of
 from bitverdict.reference.tracing.function_errors import FUNCTIONS
 from bitverdict.reference.tracing.real_arithmetic import ends_of_product
-from bitverdict.reference.tracing.results import V, all_finite, around, certain_nan, computed, errors, real, rounded_once
+from bitverdict.reference.tracing.results import V, all_finite, around, certain_nan, errors, real, rounded_once, settle_result
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 
 Axis = int | tuple[int, ...] | None
 
 
-def axes_of(x: Traced, axis: Axis) -> tuple[int, ...]:
+def axes_of(x: TracedArray, axis: Axis) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(x.ndim))
     given = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
     return tuple(int(one) % x.ndim for one in given)
 
 
-def _count(x: Traced, axes: tuple[int, ...]) -> int:
+def _count(x: TracedArray, axes: tuple[int, ...]) -> int:
     return int(np.prod([x.shape[axis] for axis in axes], dtype=np.int64))
 
 
@@ -57,39 +57,39 @@ def lowest_bits(values: np.ndarray) -> np.ndarray:
 
 
 @operation("sum")
-def sum(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Traced:
+def sum(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> TracedArray:
     """Sum in any order; integers wrap around in int64, or in `dtype`."""
     x = array(trace, x)
     axes = axes_of(x, axis)
     if not x.is_float:
         return _whole_numbers(trace, np.add.reduce, x, axes, dtype, keepdims)
     with np.errstate(all="ignore"):
-        value, error, ends, meets, _ = _summed(trace, "sum", x, axes, keepdims)
-        return computed(
+        value, error, ends, meets, _ = _sum_along(trace, "sum", x, axes, keepdims)
+        return settle_result(
             trace, value, error, ends, (_reduced_masks(x, axes, keepdims),), meets=meets, nan_passes=_nan_in(x, axes, keepdims)
         )
 
 
-def _reduced_masks(x: Traced, axes: tuple[int, ...], keepdims: bool) -> Traced:
+def _reduced_masks(x: TracedArray, axes: tuple[int, ...], keepdims: bool) -> TracedArray:
     """What `computed` asks of an operand: whether some of its elements are not finite, and where words may be anything."""
     open_ = None if x.open is None else np.asarray(x.open.any(axis=axes, keepdims=keepdims))
     finite = np.isfinite(x.value).all(axis=axes, keepdims=keepdims)
-    return Traced(x.trace, x.dtype, np.where(finite, 0.0, np.inf), open=open_)
+    return TracedArray(x.trace, x.dtype, np.where(finite, 0.0, np.inf), open=open_)
 
 
-def _nan_in(x: Traced, axes: tuple[int, ...], keepdims: bool) -> np.ndarray | None:
+def _nan_in(x: TracedArray, axes: tuple[int, ...], keepdims: bool) -> np.ndarray | None:
     nan = certain_nan(x)
     return None if nan is None else np.asarray(nan.any(axis=axes, keepdims=keepdims))
 
 
-def _summed(
-    trace: Trace, name: str, x: Traced, axes: tuple[int, ...], keepdims: bool
+def _sum_along(
+    trace: Trace, name: str, x: TracedArray, axes: tuple[int, ...], keepdims: bool
 ) -> tuple[np.ndarray, np.ndarray | None, Ends | None, np.ndarray | None, np.ndarray]:
     """(value, running error, ends, where infinities may meet, sum of magnitudes)."""
     count: dict[str, Any] = {"axis": axes, "keepdims": keepdims}
     how = trace.accumulation
     n = _count(x, axes)
-    value = stored(x.value.sum(**count))
+    value = store_sum(x.value.sum(**count))
     size = np.abs(x.value)
     magnitude = size.sum(**count) * (1 + n * V)
     error: np.ndarray | None = max(n - 1, 0) * V * magnitude
@@ -97,7 +97,7 @@ def _summed(
         error = error + x.error.sum(**count) * (1 + n * V)
     meets = None
     if n == 1:
-        return value, None if x.error is None else error, None if x.low is None else _picked(x.ends, count), None, magnitude
+        return value, None if x.error is None else error, None if x.low is None else _sum_ends(x.ends, count), None, magnitude
     exact = np.zeros(value.shape, bool)
     if x.low is None:
         low = high = value
@@ -124,23 +124,23 @@ def _summed(
     if not trace.rounds(name):
         return value, error, (low, high), meets, magnitude
     unit, growth = how.unit * (1 + 2.0**-20), np.exp(min((n - 1) * how.unit, 700.0))
-    lost = np.where(exact, 0.0, (n - 2) * unit * np.minimum(reach * growth, how.largest))
+    rounding_loss = np.where(exact, 0.0, (n - 2) * unit * np.minimum(reach * growth, how.largest))
     if how.format != "fp64":
         small = (smallest < how.smallest_normal / how.unit) & (smallest > 0)
         if small.any():
-            lost = lost + np.where(small.any(**count), 2 * n * how.smallest_normal, 0.0)
+            rounding_loss = rounding_loss + np.where(small.any(**count), 2 * n * how.smallest_normal, 0.0)
     overflows = reach * growth >= how.largest * (1 - how.unit)
-    low, high = widened(low, high, 0.0, np.where(np.isnan(lost), 0.0, lost))
+    low, high = widen_ends(low, high, 0.0, np.where(np.isnan(rounding_loss), 0.0, rounding_loss))
     if overflows.any():
         low, high, both = _past_the_end(trace, x, low, high, growth, count)
         meets = both if meets is None else meets | both
-    if not lost.any() and error is not None and not error.any() and x.low is None:
+    if not rounding_loss.any() and error is not None and not error.any() and x.low is None:
         return value, None, rounded_once(trace, value, None, None), meets, magnitude
     return value, error, how.outward(low, high), meets, magnitude
 
 
 def _past_the_end(
-    trace: Trace, x: Traced, low: np.ndarray, high: np.ndarray, growth: float, count: dict
+    trace: Trace, x: TracedArray, low: np.ndarray, high: np.ndarray, growth: float, count: dict
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The ends where partial sums may overflow: upward, downward, or both (then NaN too)."""
     a, b = x.ends
@@ -151,22 +151,26 @@ def _past_the_end(
     return np.where(falls, -np.inf, low), np.where(rises, np.inf, high), rises & falls
 
 
-def _picked(ends: Ends, count: dict) -> Ends:
+def _sum_ends(ends: Ends, count: dict) -> Ends:
     return ends[0].sum(**count), ends[1].sum(**count)
 
 
-def _whole_numbers(trace: Trace, function: Callable, x: Traced, axes: tuple[int, ...], dtype: Any, keepdims: bool) -> Traced:
+def _whole_numbers(
+    trace: Trace, function: Callable, x: TracedArray, axes: tuple[int, ...], dtype: Any, keepdims: bool
+) -> TracedArray:
     """Sums and products of integers, by the standard's default type: at least 64 bits, of the same sign."""
     wide = BY_FORMAT["uint64" if x.dtype.name.startswith("u") else "int64"]
     found = dtype_of(dtype) if dtype is not None else wide
-    value = np.asarray(function(x.value.astype(wide.stored), axis=axes, keepdims=keepdims) if axes else x.value.astype(wide.stored))
-    masks = [None if mask is None else np.asarray(mask.any(axis=axes, keepdims=keepdims)) for mask in (x.hangs, x.loose)]
-    whole = Traced(trace, wide, value, hangs=masks[0], loose=masks[1])
+    value = np.asarray(
+        function(x.value.astype(wide.storage_type), axis=axes, keepdims=keepdims) if axes else x.value.astype(wide.storage_type)
+    )
+    masks = [None if mask is None else np.asarray(mask.any(axis=axes, keepdims=keepdims)) for mask in (x.hangs, x.words_differ)]
+    whole = TracedArray(trace, wide, value, hangs=masks[0], words_differ=masks[1])
     return OPERATIONS["astype"](trace, whole, found)
 
 
 @operation("prod")
-def prod(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Traced:
+def prod(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> TracedArray:
     """Product in any order."""
     x = array(trace, x)
     axes = axes_of(x, axis)
@@ -174,7 +178,11 @@ def prod(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepd
         found = x
         for one in sorted(axes, reverse=True):
             found = _whole_numbers(trace, np.multiply.reduce, found, (one,), dtype, True)
-        return found if keepdims else found.moved(lambda each: each.reshape([k for i, k in enumerate(x.shape) if i not in axes]))
+        return (
+            found
+            if keepdims
+            else found.map_elements(lambda each: each.reshape([k for i, k in enumerate(x.shape) if i not in axes]))
+        )
     n, how = _count(x, axes), trace.accumulation
     count: dict[str, Any] = {"axis": axes, "keepdims": keepdims}
     with np.errstate(all="ignore"):
@@ -194,10 +202,10 @@ def prod(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepd
                 np.concatenate([pairs[1], even[1][..., even[1].shape[-1] - rest :]], axis=-1),
             )
         ends = ends[0].reshape(value.shape), ends[1].reshape(value.shape)
-        ends = widened(*ends, MARGIN + 2 * n * V)
+        ends = widen_ends(*ends, MARGIN + 2 * n * V)
         if trace.rounds("prod"):
-            ends = how.outward(*widened(*ends, max(n - 2, 0) * how.unit * (1 + how.unit) ** n))
-        return computed(trace, value, error, ends, (_reduced_masks(x, axes, keepdims),))
+            ends = how.outward(*widen_ends(*ends, max(n - 2, 0) * how.unit * (1 + how.unit) ** n))
+        return settle_result(trace, value, error, ends, (_reduced_masks(x, axes, keepdims),))
 
 
 def _flat(part: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
@@ -208,7 +216,7 @@ def _flat(part: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 
 @operation("mean")
-def mean(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> Traced:
+def mean(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """The sum by the number of terms."""
     x = real(array(trace, x))
     axes = axes_of(x, axis)
@@ -216,8 +224,8 @@ def mean(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) 
         return _mean(trace, "mean", x, axes, keepdims, _count(x, axes))
 
 
-def _mean(trace: Trace, name: str, x: Traced, axes: tuple[int, ...], keepdims: bool, divisor: float) -> Traced:
-    total, error, ends, meets, magnitude = _summed(trace, name, x, axes, keepdims)
+def _mean(trace: Trace, name: str, x: TracedArray, axes: tuple[int, ...], keepdims: bool, divisor: float) -> TracedArray:
+    total, error, ends, meets, magnitude = _sum_along(trace, name, x, axes, keepdims)
     inverse = 1.0 / divisor if divisor else np.nan
     value = total / divisor if divisor else np.full(total.shape, np.nan)
     low, high = (total, total) if ends is None else ends
@@ -232,17 +240,17 @@ def _mean(trace: Trace, name: str, x: Traced, axes: tuple[int, ...], keepdims: b
         if trace.rounds(name):
             lost = FUNCTIONS["divide"].relative * trace.accumulation.unit * (1 + 2.0**-16) * inverse
             lost = lost * np.minimum(magnitude, trace.accumulation.largest)
-            low, high = trace.accumulation.flushed(*widened(low, high, MARGIN, np.where(np.isnan(lost), 0.0, lost)))
+            low, high = trace.accumulation.flush_ends(*widen_ends(low, high, MARGIN, np.where(np.isnan(lost), 0.0, lost)))
             ends = trace.accumulation.outward(low, high)
         else:
-            ends = widened(low, high, MARGIN)
-    return computed(
+            ends = widen_ends(low, high, MARGIN)
+    return settle_result(
         trace, value, error, ends, (_reduced_masks(x, axes, keepdims),), meets=meets, nan_passes=_nan_in(x, axes, keepdims)
     )
 
 
 @operation("var")
-def var(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Traced:
+def var(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TracedArray:
     """The mean of the squares of the differences from the mean, in two passes; the divisor less `correction`."""
     x = real(array(trace, x))
     axes = axes_of(x, axis)
@@ -254,6 +262,6 @@ def var(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, 
 
 
 @operation("std")
-def std(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> Traced:
+def std(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TracedArray:
     """The root of the variance."""
     return OPERATIONS["sqrt"](trace, var(trace, x, axis=axis, correction=correction, keepdims=keepdims))

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from bitverdict.reference.tracing.accumulation import Ends
-from bitverdict.reference.tracing.arrays import Chain, Traced, either
-from bitverdict.reference.tracing.dtypes import BY_FORMAT, DType, promoted
+from bitverdict.reference.tracing.arrays import Chain, TracedArray, union_masks
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, DType, promote
 from bitverdict.reference.tracing.state import Trace
 
 V = 2.0**-53
@@ -48,18 +48,18 @@ def all_finite(array: np.ndarray) -> bool:
     return bool(np.isfinite(np.add.reduce(array, axis=None)))
 
 
-def computed(
+def settle_result(
     trace: Trace,
     value: np.ndarray,
     error: np.ndarray | None,
     ends: Ends | None,
-    operands: tuple[Traced, ...],
+    operands: tuple[TracedArray, ...],
     *,
     meets: np.ndarray | None = None,
-    given: np.ndarray | None = None,
+    infinite_operands: np.ndarray | None = None,
     chain: Chain | None = None,
     nan_passes: np.ndarray | None = None,
-) -> Traced:
+) -> TracedArray:
     """The float array of an operation, after its special values are settled.
 
     `nan_passes`: where an operand is NaN for certain and IEEE 754 makes the result NaN, whatever an open operand beside it is.
@@ -67,7 +67,7 @@ def computed(
     `meets`: where the words may be NaN for a reason that the ends do not show. A NaN of the mathematics is a NaN of the words;
     where only one of them may be, the element is open. An infinity of finite operands is float64's overflow, its error infinite,
     unless it is `given` (1 / 0)."""
-    open_ = either(*(each.open for each in operands))
+    open_ = union_masks(*(operand.open for operand in operands))
     if open_ is not None:
         open_ = np.broadcast_to(open_, value.shape)
         if nan_passes is not None:
@@ -78,10 +78,10 @@ def computed(
     finite = low is None or high is None or (all_finite(low) and all_finite(high))
     if not (finite and all_finite(value) and meets is None):
         nan = np.isnan(value)
-        given = np.zeros(value.shape, bool) if given is None else given
-        for each in operands:
-            given = given | ~np.isfinite(each.value)
-        overflowed = np.isinf(value) & ~given
+        infinite_operands = np.zeros(value.shape, bool) if infinite_operands is None else infinite_operands
+        for operand in operands:
+            infinite_operands = infinite_operands | ~np.isfinite(operand.value)
+        overflowed = np.isinf(value) & ~infinite_operands
         if error is not None or overflowed.any():
             error = np.where(np.isfinite(value), 0.0 if error is None else error, np.where(overflowed, np.inf, 0.0))
             error = np.where(np.isnan(error), np.inf, error)
@@ -95,10 +95,10 @@ def computed(
                 low, high = np.where(loose, -np.inf, low), np.where(loose, np.inf, high)
     if error is not None and not error.any():
         error = None
-    return Traced(trace, float_type(trace), value, error, low, high, open_, chain=chain)
+    return TracedArray(trace, float_type(trace), value, error, low, high, open_, chain=chain)
 
 
-def certain_nan(*operands: Traced) -> np.ndarray | None:
+def certain_nan(*operands: TracedArray) -> np.ndarray | None:
     """Where one of `operands` is NaN in the mathematics and in any words; None where nothing is open, so that nobody asks."""
     if all(each.open is None for each in operands):
         return None
@@ -124,12 +124,12 @@ def rounded_once(trace: Trace, value: np.ndarray, error: np.ndarray | None, ends
     return how.outward(*ends)
 
 
-def short(array: Traced) -> bool:
+def is_narrow(array: TracedArray) -> bool:
     """Whether all values are exact numbers of a type of at most 26 bits, so that a product of two is exact in float64."""
     return array.error is None and array.low is None and array.trace.accumulation.format != "fp64" and array.dtype.format != "fp64"
 
 
-def real(array: Traced) -> Traced:
+def real(array: TracedArray) -> TracedArray:
     """An integer or bool array as real numbers: unknown where it hangs."""
     if array.is_float:
         return array
@@ -139,35 +139,35 @@ def real(array: Traced) -> Traced:
     if array.value.dtype.itemsize == 8 and (np.abs(value) >= 2.0**53).any():
         error = np.where(np.abs(value) >= 2.0**53, np.abs(value) * V, 0.0) + (0.0 if error is None else error)
     ends = rounded_once(trace, value, None, None)
-    found = computed(trace, value, error, ends, ())
-    if array.loose is not None:
-        found.open = either(found.open, array.loose)
+    found = settle_result(trace, value, error, ends, ())
+    if array.words_differ is not None:
+        found.open = union_masks(found.open, array.words_differ)
     found.scalar = array.scalar
     return found
 
 
-def integers(trace: Trace, function: Any, left: Traced, right: Traced, dtype: DType | None = None) -> Traced:
+def integers(trace: Trace, function: Any, left: TracedArray, right: TracedArray, dtype: DType | None = None) -> TracedArray:
     """An exact operation on integers or bools; what hangs on a hanging element hangs."""
-    dtype = dtype or promoted(left.dtype, right.dtype)
-    common = promoted(left.dtype, right.dtype).stored
+    dtype = dtype or promote(left.dtype, right.dtype)
+    common = promote(left.dtype, right.dtype).storage_type
     with np.errstate(all="ignore"):
         value = np.asarray(function(left.value.astype(common), right.value.astype(common)))
-    return Traced(
+    return TracedArray(
         trace,
         dtype,
-        value.astype(dtype.stored, copy=False),
+        value.astype(dtype.storage_type, copy=False),
         hangs=spread(value.shape, left.hangs, right.hangs),
-        loose=spread(value.shape, left.loose, right.loose),
+        words_differ=spread(value.shape, left.words_differ, right.words_differ),
         scalar=left.scalar and right.scalar,
     )
 
 
 def spread(shape: tuple[int, ...], *masks: np.ndarray | None) -> np.ndarray | None:
-    found = either(*masks)
+    found = union_masks(*masks)
     return None if found is None else np.broadcast_to(found, shape)
 
 
-def errors(array: Traced) -> np.ndarray | float:
+def errors(array: TracedArray) -> np.ndarray | float:
     """The running error, 0.0 where there is none."""
     return 0.0 if array.error is None else array.error
 
@@ -178,32 +178,32 @@ def overlaps(left: Ends, right: Ends) -> np.ndarray:
     return meet & ~((left[0] == left[1]) & (right[0] == right[1]))
 
 
-def if_any(mask: np.ndarray | None) -> np.ndarray | None:
+def nonempty_mask(mask: np.ndarray | None) -> np.ndarray | None:
     return mask if mask is not None and mask.any() else None
 
 
-def undecided_beside_nan(found: Traced, one_is_nan: np.ndarray) -> Traced:
+def undecided_beside_nan(result: TracedArray, one_is_nan: np.ndarray) -> TracedArray:
     """IEEE 754 has a maximum that keeps NaN and one that drops it, and kernels have either: nothing is decided there."""
     if one_is_nan.any():
-        found.error = np.where(one_is_nan, np.inf, errors(found))
-        found.open = either(found.open, one_is_nan)
-        low, high = found.ends
-        found.low, found.high = np.where(one_is_nan, -np.inf, low), np.where(one_is_nan, np.inf, high)
-    return found
+        result.error = np.where(one_is_nan, np.inf, errors(result))
+        result.open = union_masks(result.open, one_is_nan)
+        low, high = result.ends
+        result.low, result.high = np.where(one_is_nan, -np.inf, low), np.where(one_is_nan, np.inf, high)
+    return result
 
 
-def marked(found: Traced, hangs: np.ndarray | None, loose: np.ndarray | None) -> Traced:
+def mark_unknown(result: TracedArray, hangs: np.ndarray | None, words_differ: np.ndarray | None) -> TracedArray:
     """`found`, where an index that chose its elements hangs."""
     if hangs is not None and hangs.any():
-        hangs = np.broadcast_to(hangs, found.shape)
-        if found.is_float:
-            found.error = np.where(hangs, np.inf, errors(found))
+        hangs = np.broadcast_to(hangs, result.shape)
+        if result.is_float:
+            result.error = np.where(hangs, np.inf, errors(result))
         else:
-            found.hangs = either(found.hangs, hangs)
-    if loose is not None and loose.any():
-        loose = np.broadcast_to(loose, found.shape)
-        if found.is_float:
-            found.open = either(found.open, loose)
+            result.hangs = union_masks(result.hangs, hangs)
+    if words_differ is not None and words_differ.any():
+        words_differ = np.broadcast_to(words_differ, result.shape)
+        if result.is_float:
+            result.open = union_masks(result.open, words_differ)
         else:
-            found.loose = either(found.loose, loose)
-    return found
+            result.words_differ = union_masks(result.words_differ, words_differ)
+    return result

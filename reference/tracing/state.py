@@ -10,7 +10,7 @@ from typing import Any
 
 from bitverdict.reference.tracing.accumulation import Accumulation, accumulation_type
 
-_HERE = str(Path(__file__).parent)
+_TRACING_FOLDER = str(Path(__file__).parent)
 Place = tuple[str, str]
 """An operation and "file:line" of the reference that asked for it."""
 
@@ -24,24 +24,24 @@ class Trace:
 
     arch: str = "sm_90"
     accumulation: Accumulation = field(default_factory=lambda: accumulation_type("fp32"))
-    declared: set[str] = field(default_factory=set)
+    round_to_formats: set[str] = field(default_factory=set)
     places: dict[Place, None] | None = None  # where a rounding was: filled when it is a dictionary
-    muted: Place | None = None  # the operation there does not round
+    muted_place: Place | None = None  # the operation there does not round
 
     def rounds(self, operation: str) -> bool:
         """Whether the roundings of `operation` count, which only `contributions` ever denies."""
-        if self.places is None and self.muted is None:
+        if self.places is None and self.muted_place is None:
             return True
         place = operation, caller()
         if self.places is not None:
             self.places[place] = None
-        return place != self.muted
+        return place != self.muted_place
 
 
 def caller() -> str:
     """ "file:line" of the nearest frame outside this package."""
     frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HERE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_TRACING_FOLDER):
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.arrays import Traced, array, either, pair
+from bitverdict.reference.tracing.arrays import TracedArray, array, pair, union_masks
 from bitverdict.reference.tracing.comparisons import logic
 from bitverdict.reference.tracing.function_errors import FUNCTIONS
 from bitverdict.reference.tracing.real_arithmetic import add_, product, quotient
@@ -18,7 +18,7 @@ from bitverdict.reference.tracing.untraceable import Untraceable
 
 def _put_bits(name: str, function: Callable, bools: Callable | None) -> None:
     @operation(name)
-    def found(trace: Trace, x1: Any, x2: Any) -> Traced:
+    def traced_bits(trace: Trace, x1: Any, x2: Any) -> TracedArray:
         left, right = pair(trace, x1, x2)
         if left.is_float or right.is_float:
             raise Untraceable(name, "of floats; xp.bits gives their words")
@@ -28,7 +28,7 @@ def _put_bits(name: str, function: Callable, bools: Callable | None) -> None:
             return logic(trace, bools, left, right)
         return integers(trace, function, left, right)
 
-    found.__doc__ = f"{name}(x1, x2) of integers."
+    traced_bits.__doc__ = f"{name}(x1, x2) of integers."
 
 
 for _arguments in (
@@ -40,40 +40,40 @@ for _arguments in (
 
 
 @operation("bitwise_invert")
-def bitwise_invert(trace: Trace, x: Any) -> Traced:
+def bitwise_invert(trace: Trace, x: Any) -> TracedArray:
     """All bits of an integer, or a bool, the other way."""
     x = array(trace, x)
     if x.is_float:
         raise Untraceable("bitwise_invert", "of floats")
-    return Traced(trace, x.dtype, ~x.value, hangs=x.hangs, loose=x.loose)
+    return TracedArray(trace, x.dtype, ~x.value, hangs=x.hangs, words_differ=x.words_differ)
 
 
-def _steps(trace: Trace, name: str, function: Callable, x: Any) -> Traced:
+def _steps(trace: Trace, name: str, function: Callable, x: Any) -> TracedArray:
     """A function that is constant between whole numbers: exact, hanging where a step lies inside the error."""
     x = array(trace, x)
     if not x.is_float:
-        return x if name != "sign" else Traced(trace, x.dtype, np.sign(x.value), hangs=x.hangs, loose=x.loose)
+        return x if name != "sign" else TracedArray(trace, x.dtype, np.sign(x.value), hangs=x.hangs, words_differ=x.words_differ)
     value = function(x.value)
-    found = Traced(trace, x.dtype if x.error is None and x.low is None else float_type(trace), value, open=x.open)
+    result = TracedArray(trace, x.dtype if x.error is None and x.low is None else float_type(trace), value, open=x.open)
     with np.errstate(invalid="ignore"):
         if x.error is not None:
             low, high = around(x.value, x.error)
             apart = function(low) != function(high)
             hanging = (apart & ~np.isnan(value)) | np.isinf(x.error)
-            found.error = np.where(hanging, np.inf, 0.0) if hanging.any() else None
+            result.error = np.where(hanging, np.inf, 0.0) if hanging.any() else None
         if x.low is not None:
-            found.low, found.high = function(x.low), function(x.high)
-            if np.array_equal(found.low, value, equal_nan=True) and np.array_equal(found.high, value, equal_nan=True):
-                found.low = found.high = None
-    return found
+            result.low, result.high = function(x.low), function(x.high)
+            if np.array_equal(result.low, value, equal_nan=True) and np.array_equal(result.high, value, equal_nan=True):
+                result.low = result.high = None
+    return result
 
 
 def _put_steps(name: str, function: Callable) -> None:
     @operation(name)
-    def found(trace: Trace, x: Any) -> Traced:
+    def traced_steps(trace: Trace, x: Any) -> TracedArray:
         return _steps(trace, name, function, x)
 
-    found.__doc__ = f"{name}(x): exact, and unknown where a step lies inside the error."
+    traced_steps.__doc__ = f"{name}(x): exact, and unknown where a step lies inside the error."
 
 
 _put_steps("floor", np.floor)
@@ -92,7 +92,7 @@ _put_steps("sign", np.sign)
 
 
 @operation("remainder")
-def remainder(trace: Trace, x1: Any, x2: Any) -> Traced:
+def remainder(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """x1 - floor(x1 / x2) x2, with the sign of x2."""
     left, right = pair(trace, x1, x2)
     if not left.is_float and not right.is_float:
@@ -103,7 +103,7 @@ def remainder(trace: Trace, x1: Any, x2: Any) -> Traced:
 
 
 @operation("floor_divide")
-def floor_divide(trace: Trace, x1: Any, x2: Any) -> Traced:
+def floor_divide(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     """floor(x1 / x2)."""
     left, right = pair(trace, x1, x2)
     if not left.is_float and not right.is_float:
@@ -113,10 +113,10 @@ def floor_divide(trace: Trace, x1: Any, x2: Any) -> Traced:
         return _steps(trace, "floor", np.floor, quotient(trace, "floor_divide", real(left), real(right), FUNCTIONS["divide"]))
 
 
-def _by_zero(trace: Trace, name: str, function: Callable, left: Traced, right: Traced) -> Traced:
+def _by_zero(trace: Trace, name: str, function: Callable, left: TracedArray, right: TracedArray) -> TracedArray:
     """Integers by integers: nothing is known of a division by zero."""
     found = integers(trace, function, left, right)
     zero = np.broadcast_to(right.value == 0, found.shape)
     if zero.any():
-        found.hangs, found.loose = either(found.hangs, zero), either(found.loose, zero)
+        found.hangs, found.words_differ = union_masks(found.hangs, zero), union_masks(found.words_differ, zero)
     return found

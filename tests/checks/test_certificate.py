@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitverdict.harness.checks.certificate import again
+from bitverdict.harness.checks.certificate import reevaluation
 from bitverdict.harness.checks.certificate.certify import certificate
 from bitverdict.harness.checks.certificate.constants import RULES
-from bitverdict.harness.checks.certificate.telling import choose_discriminating_seed
+from bitverdict.harness.checks.certificate.discriminating_seed import choose_discriminating_seed
 from bitverdict.harness.contracts.oracle import dot_scaled_lowering, row_mathematics
 from bitverdict.harness.emulator.numerics import matrix_products
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.compare import held
+from bitverdict.harness.judge.compare import compare_words
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.model.addresses import resolve
@@ -52,7 +52,7 @@ def words_that_differ(case: Case, arch: str, contract: Contract = MATMUL) -> int
     seen = launch(case, machine, contract, None, operands, Clock())
     return sum(
         int((seen.outputs[each.name] != each.words.view(seen.outputs[each.name].dtype)).sum())
-        for each in contract.expected(case, machine, operands, seen.recorded)
+        for each in contract.expected(case, machine, operands, seen.launch_record)
         if each.words is not None
     )
 
@@ -79,10 +79,10 @@ def test_as_many_words_differ_as_a_wrong_constant_was_said_to(name: str, monkeyp
                 rule = tensor_core.instruction(*names)
                 return moved(rule) or rule
 
-            patched.setattr(matrix_products, "_instruction", wrong)
+            patched.setattr(matrix_products, "instruction", wrong)
             found = words_that_differ(case, arch)
         expected = said.get((subject, fault))
-        assert found == (expected.changed if expected else 0), (subject, fault)
+        assert found == (expected.changed_words if expected else 0), (subject, fault)
         asked += found > 0
     assert asked >= 5, said
 
@@ -113,7 +113,7 @@ def test_a_kernel_that_reads_elsewhere_differs_in_as_many_words_as_said() -> Non
         order = [place & ~1 for place in range(size)]
         wrong = Fed(launched=lambda tensors, axis=axis, order=order: {**tensors, "a": rolled(tensors["a"], axis, order)})
         said = next(each for each in made.findings if (each.kind, each.subject) == (Kind.MOVEMENT, f"a axis {axis}"))
-        assert words_that_differ(case, "sm_90", wrong) == said.changed > 0
+        assert words_that_differ(case, "sm_90", wrong) == said.changed_words > 0
 
 
 def rolled(tensor: Any, axis: int, order: list[int]) -> Any:
@@ -134,14 +134,19 @@ def test_a_case_of_equal_operands_is_inconclusive_and_its_twin_passes(code: int,
 def test_a_sample_counts_the_words_of_its_own_rows_and_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     case = matmul("fp16", "fp32", m=70, n=66, k=128)
     sampled, _ = certificate_of(case, "sm_90")
-    assert {each.of for each in sampled.findings if each.kind is Kind.CONSTANT and each.told} == {again.LINES**2}
-    monkeypatch.setattr(again, "WHOLE", 1 << 30)
+    assert {each.sampled_words for each in sampled.findings if each.kind is Kind.CONSTANT and each.is_detected} == {
+        reevaluation.LINES**2
+    }
+    monkeypatch.setattr(reevaluation, "EXHAUSTIVE_TERMS", 1 << 30)
     whole, _ = certificate_of(case, "sm_90")
     for one, all_ in zip(sampled.findings, whole.findings, strict=True):
-        assert (one.kind, one.subject, one.fault) == (all_.kind, all_.subject, all_.fault) and one.told == all_.told
+        assert (one.kind, one.subject, one.fault) == (all_.kind, all_.subject, all_.fault) and one.is_detected == all_.is_detected
         if one.kind in (Kind.CONSTANT, Kind.PRECISION):
-            share = all_.changed / all_.of
-            assert abs(one.changed - share * one.of) <= 5 * (one.of * max(share * (1 - share), 1 / one.of)) ** 0.5, (one, all_)
+            share = all_.changed_words / all_.sampled_words
+            assert (
+                abs(one.changed_words - share * one.sampled_words)
+                <= 5 * (one.sampled_words * max(share * (1 - share), 1 / one.sampled_words)) ** 0.5
+            ), (one, all_)
 
 
 @pytest.mark.parametrize("block", ["halved", "one bit less"])
@@ -157,7 +162,7 @@ def test_a_scaled_product_differs_in_as_many_words_as_said(block: str, monkeypat
     lookup = dot_scaled_lowering.instruction
     monkeypatch.setattr(dot_scaled_lowering, "instruction", lambda *names, **rest: moved(lookup(*names, **rest)))
     (wrong,), said = contract.expected(case, machine, operands, {}), {each.fault: each for each in made.findings}
-    assert int((wrong.words != right[0].words).sum()) == said[block].changed > 0
+    assert int((wrong.words != right[0].words).sum()) == said[block].changed_words > 0
 
 
 class Traced(Contract):
@@ -168,7 +173,7 @@ class Traced(Contract):
         return [Operand(name="x", format="fp16", codes=encode(FP16, values))]
 
     def expected(self, case: Case, target: Any, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        return row_mathematics.traced(lambda xp, x: xp.sum(x, axis=1), operands.values(), {"y": "fp32"}, target.arch)
+        return row_mathematics.trace_outputs(lambda xp, x: xp.sum(x, axis=1), operands.values(), {"y": "fp32"}, target.arch)
 
 
 def test_of_a_bound_it_counts_what_a_narrower_sum_leaves() -> None:
@@ -180,10 +185,10 @@ def test_of_a_bound_it_counts_what_a_narrower_sum_leaves() -> None:
     sums = decode(FP16, operands["x"].codes).sum(axis=1)  # (9,), exact
     for name in ("fp16", "bf16"):
         fmt = FORMATS[name]
-        outside = held(expected[0], encode(FP32, decode(fmt, encode(fmt, sums))))[0]
-        assert said[f"sums in {name}", "at their end"].changed == outside.sum() > 0
+        outside = compare_words(expected[0], encode(FP32, decode(fmt, encode(fmt, sums))))[0]
+        assert said[f"sums in {name}", "at their end"].changed_words == outside.sum() > 0
     read_elsewhere = decode(FP16, operands["x"].codes[:, np.arange(64) & ~1]).sum(axis=1)
-    assert said["x axis 1", "index without its lowest bit"].changed == (read_elsewhere != sums).sum() > 0
+    assert said["x axis 1", "index without its lowest bit"].changed_words == (read_elsewhere != sums).sum() > 0
 
 
 def test_operands_that_reach_no_word_leave_a_case_a_pass() -> None:
@@ -191,7 +196,7 @@ def test_operands_that_reach_no_word_leave_a_case_a_pass() -> None:
     contract: Any = resolve("softmax")
     case = Case(contract="softmax", problem=contract.module.Problem(rows=3, columns=1), config=contract.module.Config())
     made, verdict = certificate_of(case, "sm_90")
-    assert verdict.decision is Decision.PASS and made.constant and not any(each.told for each in made.findings)
+    assert verdict.decision is Decision.PASS and made.constant and not any(each.is_detected for each in made.findings)
 
 
 @pytest.mark.parametrize("launcher", ["", "mine.py:matmul"])

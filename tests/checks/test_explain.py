@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitverdict.harness.checks.explain.advised import probable_cause
-from bitverdict.harness.checks.explain.cause import ZEROS, Cause, cause_of, chosen
-from bitverdict.harness.checks.explain.evaluation import evaluated, operations, written
-from bitverdict.harness.checks.explain.evidence import Evidence, Finding, Fit
-from bitverdict.harness.checks.explain.places import moved
-from bitverdict.harness.contracts.oracle.explained import product_mathematics, rms_norm, rows_mathematics, scaled_product
+from bitverdict.harness.checks.explain.advice_cause import probable_cause
+from bitverdict.harness.checks.explain.cause import ZEROS, Cause, cause_of, choose_cause
+from bitverdict.harness.checks.explain.evaluation import evaluate_reference, operation_text, operations
+from bitverdict.harness.checks.explain.evidence import CauseFinding, Evidence, Fit
+from bitverdict.harness.checks.explain.places import relocations
+from bitverdict.harness.contracts.oracle.shared_mathematics import product_mathematics, rms_norm, rows_mathematics, scaled_product
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -50,7 +50,7 @@ def caused(
 ) -> Cause | None:
     """What is said of a result whose values were `came`, with or without real values; words lie in a bound of fp16 around `due`,
     which is what `mathematics` gives."""
-    exact = evaluated(mathematics)[name] if due is None else due
+    exact = evaluate_reference(mathematics)[name] if due is None else due
     expected = ExpectedOutput(
         name=name,
         format="fp16",
@@ -61,7 +61,7 @@ def caused(
         exact_error=np.full(exact.shape, 1e-12),
         **({"tile": (32, 32), "k_block": 32} if exact.ndim == 2 else {}),
     )
-    seen = LaunchResult(outputs={name: words(came)}, recorded=LAUNCH, real_values={name: Reals(came)} if real else {})
+    seen = LaunchResult(outputs={name: words(came)}, launch_record=LAUNCH, real_values={name: Reals(came)} if real else {})
     return cause_of(mathematics, expected, seen, Outcome.WRONG_MATHEMATICS if real else Outcome.OUTSIDE_BOUND, **more)
 
 
@@ -124,7 +124,7 @@ def test_a_scale_of_another_block_is_named() -> None:
     a, b = A[:, :96], B.T[:, :96].copy()
     scales = [np.exp2(RNG.integers(-2, 3, (len(side), 3)).astype(float)) for side in (a, b)]
     mathematics = scaled_product(a, b, *scales, block=32)
-    moved = evaluated(mathematics, {**mathematics.operands, "a_scale": np.roll(scales[0], 1, 1)})["c"]
+    moved = evaluate_reference(mathematics, {**mathematics.operands, "a_scale": np.roll(scales[0], 1, 1)})["c"]
     for real in (False, True):
         found = caused(moved, mathematics=mathematics, real=real)
         assert found is not None and found.sentence == "takes the scale of block j - 1 of a_scale for that of j"
@@ -138,7 +138,7 @@ def test_an_operation_of_a_reference_that_is_missing_is_named_as_written() -> No
     for came, sentence in ((bare, "without the addition of 0.01"), (wide, "mean(x * x) divided by 64, not 50 (the tile's width)")):
         found = caused(came, mathematics=mathematics, name="y", real=True)
         assert found is not None and sentence in found.sentence
-    assert [written(each) for each in operations(mathematics)][:2] == ["x * x", "mean(x * x)"]
+    assert [operation_text(each) for each in operations(mathematics)][:2] == ["x * x", "mean(x * x)"]
 
 
 def test_nothing_is_said_of_thin_evidence_or_of_two_meanings() -> None:
@@ -163,18 +163,20 @@ def test_a_mathematics_explains_only_what_it_would_pass_for() -> None:
 def test_two_predictions_are_one_where_they_are_stored_as_one() -> None:
     """A unit in the last place of the output tells two hypotheses apart, and less does not."""
     ones, all_ = np.ones(4), np.ones(4, bool)
-    evidence = Evidence(name="c", format="fp16", exact=ones, seen=ones, words=ones, differs=all_, decided=all_, there=all_,
+    evidence = Evidence(name="c", format="fp16", exact=ones, observed_values=ones, words=ones, differs=all_,
+    decided_elements=all_, written_elements=all_,
                         magnitude=ones, noise=0.0, sharp=False)  # fmt: skip
     for step, alike in ((2.0**-13, True), (2.0**-10, False)):
         made = (("a", ones), ("b", ones * (1.0 + step)))
-        found = chosen([Finding(kind, kind, Fit(99.0, "", all_), each) for kind, each in made], evidence)
+        found = choose_cause([CauseFinding(kind, kind, Fit(99.0, "", all_), each) for kind, each in made], evidence)
         assert (found.sentence if found is not None else "") == ("a, or b" if alike else "")
 
 
 def stored(exact: np.ndarray, came: np.ndarray, name: str) -> Evidence:
     """Evidence of words of the format `name` alone, each wrong, none off before it was stored."""
     words, whole = decode(FORMATS[name], encode(FORMATS[name], came)), np.ones(exact.shape, bool)
-    return Evidence(name="c", format=name, exact=exact, seen=words, words=words, differs=whole, decided=whole, there=whole,
+    return Evidence(name="c", format=name, exact=exact, observed_values=words, words=words, differs=whole, decided_elements=whole,
+    written_elements=whole,
                     magnitude=np.abs(exact), noise=0.0, sharp=False)  # fmt: skip
 
 
@@ -182,7 +184,7 @@ def test_a_factor_is_told_where_the_store_rounds_by_more_than_a_little() -> None
     """e4m3 stores 3.135 to 3.195 as 3.25: 1.7 to 3.7 % off, which is not a factor of its own."""
     exact = np.linspace(1.045, 1.065, 41)
     evidence = stored(exact, 3 * exact, "e4m3")
-    assert [said for _, said, made in moved(evidence) if evidence.fit(made)] == ["equals the result times 3"]
+    assert [said for _, said, made in relocations(evidence) if evidence.fit(made)] == ["equals the result times 3"]
 
 
 def test_a_word_is_as_predicted_within_half_a_unit_and_no_further() -> None:
@@ -191,7 +193,7 @@ def test_a_word_is_as_predicted_within_half_a_unit_and_no_further() -> None:
     for word, prediction, near in ((1.0, 1 + 2.0**-11, True), (1.0, 1 + 1.0005 * 2.0**-11, False), (largest, 2 * largest, True),
                                    (0.995 * largest, 2 * largest, False), (largest, largest + 16, True)):  # fmt: skip
         one = np.array([prediction])
-        assert stored(one, np.array([word]), "fp16").near(one).all() == near, (word, prediction)
+        assert stored(one, np.array([word]), "fp16").close_elements(one).all() == near, (word, prediction)
 
 
 def test_one_element_of_a_sharp_result_is_enough() -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.checks.explain.cause import cause_of
-from bitverdict.harness.checks.explain.evaluation import evaluated
+from bitverdict.harness.checks.explain.evaluation import evaluate_reference
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -30,7 +30,7 @@ TABLE, LENGTHS, PAGES = RNG.integers(0, 9, (5, 6)), np.array([40, 7, 17, 33, 25]
 def said_of(function: Callable, operands: dict, came: np.ndarray, formats: dict | None = None) -> str:
     """The cause that is told where the outputs of `function` came as `came`; empty for none."""
     mathematics = Mathematics(function=function, operands=operands, outputs=("y",), formats=formats or {})
-    exact = evaluated(mathematics)["y"]
+    exact = evaluate_reference(mathematics)["y"]
     expected = ExpectedOutput(
         name="y", format="fp32", shape=exact.shape, value=exact, bound=np.abs(exact) * 2.0**-22, exact=exact,
         exact_error=np.full(exact.shape, 1e-12),

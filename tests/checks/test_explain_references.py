@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.checks.explain.cause import Cause, cause_of
-from bitverdict.harness.checks.explain.evaluation import evaluated
+from bitverdict.harness.checks.explain.evaluation import evaluate_reference
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
@@ -41,7 +41,7 @@ def caused(
     outputs = tuple(came) if isinstance(came, dict) else ("y",)
     there = came if isinstance(came, dict) else {"y": came}
     mathematics = Mathematics(function=function, operands=operands, outputs=outputs)
-    fmt, exact = FORMATS.get(name), evaluated(mathematics)
+    fmt, exact = FORMATS.get(name), evaluate_reference(mathematics)
     expected, words = [], {}
     for each in outputs:
         whole = there[each].dtype.kind in "iu"
@@ -153,7 +153,7 @@ def test_words_of_a_reference_are_evaluated_with_their_changes() -> None:
         return {"codes": codes[:, ::2] | codes[:, 1::2] << 4, "e": exponent.astype(np.int32)}
 
     x = X.astype(np.float32).astype(np.float64) * np.exp2(np.arange(6))[:, None]
-    exact = evaluated(Mathematics(function=quantized, operands={"x": x}, outputs=("codes", "e")))
+    exact = evaluate_reference(Mathematics(function=quantized, operands={"x": x}, outputs=("codes", "e")))
     assert all(np.array_equal(exact[name], values) for name, values in by_hand(x).items())
     found = caused(quantized, {"x": x}, by_hand(x, 1))
     assert found is not None and "- 1 in the place of - 2" in found.sentence
@@ -204,7 +204,7 @@ def test_a_rounding_of_one_use_is_named_and_another_size_of_it_is_not(bug: str) 
     function, operands, came, sentence = LOST[bug]
     found = caused(function, operands, came, lost=True)
     assert found is not None and sentence in found.sentence
-    exact = evaluated(Mathematics(function=function, operands=operands, outputs=("y",)))["y"]
+    exact = evaluate_reference(Mathematics(function=function, operands=operands, outputs=("y",)))["y"]
     assert caused(function, operands, exact + 1.3 * (came - exact), lost=True) is None
 
 
@@ -248,7 +248,7 @@ def test_the_kind_that_holds_in_each_case_is_the_cause_of_all() -> None:
     causes = Causes()
     for kinds, size in ((["added"], 4), (["moved", "added"], 9), (["moved", "added"], 9)):
         causes.add(said(kinds, size))
-    assert causes.told["cause"] == "added"
+    assert causes.details["cause"] == "added"
     causes.add(said(["moved"], 1))
     causes.add(said(["twice"], 1))
-    assert causes.told == {}
+    assert causes.details == {}

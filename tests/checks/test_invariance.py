@@ -11,15 +11,15 @@ import pytest
 
 from bitverdict.harness.checks.invariance.batch import BY_PLACE
 from bitverdict.harness.checks.invariance.calls import Promises
-from bitverdict.harness.checks.invariance.examine import examined
-from bitverdict.harness.checks.invariance.finding import CHECKS, End, Finding
+from bitverdict.harness.checks.invariance.examine import examine_case
+from bitverdict.harness.checks.invariance.invariance_finding import CHECKS, End, InvarianceFinding
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Outcome
-from bitverdict.harness.report.invariance.cases import chosen, plain
+from bitverdict.harness.report.invariance.cases import choose_cases, plain_case
 from bitverdict.harness.report.invariance.tasks import findings_of, verdict_on
 
 KERNELS = Path(__file__).resolve().parents[1] / "support" / "invariant_rows.py"
@@ -31,7 +31,7 @@ OF_PARTS_EITHER = (OF_PARTS, "squares is compiled with PARTS 4 -> 2")  # a kerne
 
 def case_of(name: str, rows: int = 21, columns: int = 36) -> tuple[Contract, Case]:
     contract = resolve(f"{KERNELS}:{name}")
-    case = plain(contract.required(SM_90)[0])
+    case = plain_case(contract.required(SM_90)[0])
     for size, value in (("rows", rows), ("columns", columns)):
         resized = contract.resized(case, size, value)
         assert resized is not None
@@ -39,18 +39,18 @@ def case_of(name: str, rows: int = 21, columns: int = 36) -> tuple[Contract, Cas
     return contract, case
 
 
-def found(name: str, *checks: str, promises: Promises = OF_ROWS) -> list[Finding]:
+def found(name: str, *checks: str, promises: Promises = OF_ROWS) -> list[InvarianceFinding]:
     contract, case = case_of(name)
-    return examined(case, SM_90, contract, None, frozenset(checks or CHECKS), 2, promises)
+    return examine_case(case, SM_90, contract, None, frozenset(checks or CHECKS), 2, promises)
 
 
-def differing(findings: list[Finding]) -> Iterator[Finding]:
-    return (each for each in findings if each.end is not End.SAME)
+def differing(findings: list[InvarianceFinding]) -> Iterator[InvarianceFinding]:
+    return (each for each in findings if each.end is not End.SAME_WORDS)
 
 
 def test_a_kernel_whose_words_depend_on_the_row_alone_passes_each_check() -> None:
     findings = found("right")
-    assert [each.told for each in differing(findings)] == []
+    assert [each.sentence for each in differing(findings)] == []
     assert {each.check for each in findings} == {"repeat", "neighbours", "alignment", "schedules", "multiprocessors", "batch rows",
                                                  "position rows", "scale", "zeros columns"}  # fmt: skip
     assert all(each.compared for each in findings)
@@ -73,7 +73,7 @@ def test_each_dependence_fails_with_its_first_word_and_cause(
     kernel: str, check: str, changed: str, cause: str | tuple[str, ...]
 ) -> None:
     first = next(differing(found(kernel, check)))
-    assert first.end is End.DIFFERS and first.fails, first.told
+    assert first.end is End.DIFFERS and first.fails, first.sentence
     assert (first.changed, first.output) == (changed, "out")
     assert first.cause.startswith(cause)  # one, or one of several
     assert first.got != first.other and 0 < first.differing <= first.compared
@@ -112,7 +112,7 @@ def test_no_zeros_are_put_behind_an_operand_that_repeats_one_row() -> None:
     """Its rows are one in memory: the zeros of one would be those of all, and the product zero."""
     contract = resolve("matmul")
     case = next(each for each in contract.required(SM_90) if each.problem.b.broadcast == "rows" and each.problem.k > 1)
-    (zeros,) = (each for each in examined(case, SM_90, contract, None, frozenset({"zeros"})) if each.check == "zeros k")
+    (zeros,) = (each for each in examine_case(case, SM_90, contract, None, frozenset({"zeros"})) if each.check == "zeros k")
     assert (zeros.end, zeros.reason) == (
         End.NOT_APPLICABLE,
         "b has stride 0 along k: zeros behind it would be all of it",
@@ -148,17 +148,19 @@ def test_findings_go_through_json_and_decide_a_verdict() -> None:
 
 def test_of_each_kind_of_case_the_largest_is_chosen() -> None:
     contract = resolve("softmax")
-    cases = chosen(contract, contract.required(SM_90), SM_90)
+    cases = choose_cases(contract, contract.required(SM_90), SM_90)
     assert len({(case.config, case.problem.dtype) for case in cases}) == len(cases) > 4
     assert all(case.regime == "normal" and case.calls == 1 for case in cases)
-    assert len(chosen(contract, contract.required(SM_90), SM_90, 3)) == 3
+    assert len(choose_cases(contract, contract.required(SM_90), SM_90, 3)) == 3
 
 
 def test_configurations_with_other_words_are_told_by_their_fields() -> None:
     contract = resolve("softmax")
-    case = plain(next(case for case in contract.required(SM_90) if case.problem.columns == 257 and case.problem.dtype == "fp32"))
+    case = plain_case(
+        next(case for case in contract.required(SM_90) if case.problem.columns == 257 and case.problem.dtype == "fp32")
+    )
     promises = Promises(batch_invariant=("configurations",))
-    findings = examined(case, SM_90, contract, None, frozenset(["configurations", "position"]), 1, promises)
+    findings = examine_case(case, SM_90, contract, None, frozenset(["configurations", "position"]), 1, promises)
     other = next(each for each in differing(findings) if each.check == "configurations")
     assert (other.end, other.fails) == (End.DIFFERS, True)
     assert other.changed == "per_thread = 8 for 2, num_warps = 2 for 8"

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.checks.sums.recovered import Recovered, recovered
-from bitverdict.harness.checks.sums.words import TOLD
+from bitverdict.harness.checks.sums.order_recovery import RecoveredOrders, recover_orders
+from bitverdict.harness.checks.sums.words import ORDER_KEY
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launchers import launcher_of_case
 from bitverdict.harness.model.addresses import resolve
@@ -55,21 +55,21 @@ def case_of(address: str, line: str) -> tuple[Any, Case]:
     return contract, contract.case(contract.problem_told([tuple(each.split("=")) for each in line.split()]))
 
 
-def order_of(name: str, line: str = "") -> Recovered:
+def order_of(name: str, line: str = "") -> RecoveredOrders:
     contract, case = case_of(BY_NAME[name].address, line or BY_NAME[name].small)
-    return recovered(case, SM_90, contract, launcher_of_case(case, SM_90))
+    return recover_orders(case, SM_90, contract, launcher_of_case(case, SM_90))
 
 
 def test_the_recovered_tree_is_the_one_that_the_launcher_has() -> None:
     found = order_of("dot_chain", "m=48 n=48 k=33")
     (output,) = found.outputs
     (order,) = output.orders
-    assert order.tree == Tree.of(blocks(range(33), 16), 33)
-    assert order.tree != Tree.of(blocks(range(33), 8), 33)  # of sm_80
+    assert order.tree == Tree.from_lists(blocks(range(33), 16), 33)
+    assert order.tree != Tree.from_lists(blocks(range(33), 8), 33)  # of sm_80
     assert [each.name for each in order.operators] == [order.operators[0].name] * 3
     assert "cut at 25 fraction bits, rounded to fp32, toward zero" in order.operators[0].name
     assert output.words >= 3 * 48 * 48
-    assert output.telling > output.words / 2
+    assert output.telling_words > output.words / 2
     assert "order of sums recovered on emulated:sm_90 by" in found.basis
 
 
@@ -96,17 +96,17 @@ def test_words_are_expected_by_the_order_and_another_one_fails(tmp_path: Path) -
         verdicts[name] = judge(case, SM_90, contract)
         bound = judge(replace(case, recover_order=False), SM_90, contract)
         assert bound.outcome is Outcome.PASS
-        assert TOLD not in bound.details
+        assert ORDER_KEY not in bound.details
     assert verdicts["right"].outcome is Outcome.PASS
     assert "words by recovered order: order of sums recovered on" in verdicts["right"].basis
-    assert "20 terms one after another, ascending" in verdicts["right"].details[TOLD]
+    assert "20 terms one after another, ascending" in verdicts["right"].details[ORDER_KEY]
     assert verdicts["switching"].outcome is Outcome.WRONG_WORDS
     twice = judge(replace(case, calls=2), SM_90, contract)
     assert twice.outcome is Outcome.PASS
-    assert "calls the launcher twice" in twice.details[TOLD]
+    assert "calls the launcher twice" in twice.details[ORDER_KEY]
 
 
 def test_a_softmax_is_told_why_it_has_no_order() -> None:
     contract: Any = resolve("softmax")
     case = next(each for each in contract.required(SM_90) if contract.expected_outcome(each, SM_90).result)
-    assert "the reference is no plain sum" in recovered(case, SM_90, contract, None).why
+    assert "the reference is no plain sum" in recover_orders(case, SM_90, contract, None).why

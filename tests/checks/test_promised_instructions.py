@@ -115,7 +115,7 @@ def test_operations_and_their_barriers_are_counted_by_name() -> None:
     ("chip", "executed", "kept"), [("hip:gfx950", 7, True), ("hip:gfx950", 4, False), ("cuda:100", 4, True), ("cuda:100", 7, False)]
 )
 def test_only_amds_compiler_peels_steps_that_it_drops(chip: str, executed: int, kept: bool) -> None:
-    promised = PromisedInstruction("executed math.exp2", 4, "causal=True", "k", written=1, peeled=3)
+    promised = PromisedInstruction("executed math.exp2", 4, "causal=True", "k", source_count=1, peeled_count=3)
     program = f'"math.exp2"(%a) "math.exp2"(%b) {{ttg.target = "{chip}"}}'
     launched = SimpleNamespace(name="k", program=program, operations=Counter({"math.exp2": executed}))
     assert (broken_promise([promised], [launched]) == "") is kept

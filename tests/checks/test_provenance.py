@@ -10,10 +10,10 @@ from unittest import mock
 
 import pytest
 
-from bitverdict.harness.checks.provenance import held
+from bitverdict.harness.checks.provenance import judge_provenance
 from bitverdict.harness.judge import judge as judging
 from bitverdict.harness.judge import remote_launcher
-from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
@@ -24,12 +24,12 @@ N = 10
 
 
 def followed(*given: Any, **options: Any) -> AbstractContextManager[Any]:
-    return entered(*given, **options | {"provenance": True})
+    return target_device(*given, **options | {"provenance": True})
 
 
 def judged(launcher: str) -> Verdict:
     case = Case(contract=ADDRESS, problem=Problem(n=N), launcher=f"{FILE}:{launcher}")
-    with mock.patch.object(remote_launcher, "entered", followed):
+    with mock.patch.object(remote_launcher, "target_device", followed):
         return judging.judge(case, target("emulated:sm_90"), VectorAdd())
 
 
@@ -88,5 +88,5 @@ def test_a_wrong_case_stays_a_failure() -> None:
     wrong = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS)
     counts = {"words": 2, "kernel": 0, "filled": 0, "operand": 0, "computed": 2, "copied": 0, "others": [["torch add", 2]]}
     seen = {"outputs": {"c": counts}, "inputs": [], "more inputs": 0, "reads": []}
-    assert held(wrong, seen).outcome is Outcome.WRONG_WORDS
-    assert held(wrong, {}) == replace(wrong, details={"provenance": "provenance not observed"})
+    assert judge_provenance(wrong, seen).outcome is Outcome.WRONG_WORDS
+    assert judge_provenance(wrong, {}) == replace(wrong, details={"provenance": "provenance not observed"})

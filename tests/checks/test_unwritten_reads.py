@@ -77,7 +77,7 @@ def test_poison_too_small_for_a_word_is_told_where_zeros_are_right() -> None:
         first = launched(1e-12)
 
         def once_more(allocations: Allocations) -> LaunchResult:
-            return launched(with_zeros) if allocations.zeroed else first
+            return launched(with_zeros) if allocations.zero_allocation else first
 
         found = explain_by_unwritten_input(expected, first, Relaunch(first, once_more))
         return "" if found is None else found.sentence

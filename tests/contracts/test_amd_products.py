@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan, mfma_depth, mutated_model
-from bitverdict.harness.contracts.oracle.row_mathematics import traced
+from bitverdict.harness.contracts.oracle.row_mathematics import trace_outputs
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
@@ -151,7 +151,7 @@ def test_subnormal_factors_may_be_lost_on_gfx90a_alone(factor: float) -> None:
     inside = {}
     for arch in ("gfx90a", "gfx942"):
         words = product(instruction("gfx90a", "mfma", "fp16", "fp16", "fp32", k=16), *codes).view(np.float32)
-        (due,) = traced(lambda xp, a, b: xp.matmul(a, b), given, {"c": "fp32"}, arch)
+        (due,) = trace_outputs(lambda xp, a, b: xp.matmul(a, b), given, {"c": "fp32"}, arch)
         assert due.low is not None and due.high is not None
         inside[arch] = bool(((due.low.view(np.float32) <= words) & (words <= due.high.view(np.float32))).all())
     assert inside == {"gfx90a": True, "gfx942": factor == 1.0}
@@ -165,7 +165,7 @@ def test_words_of_an_mfma_lie_within_the_bound_of_a_launcher(seed: int) -> None:
     b = np.concatenate([right := rng.standard_normal((20, 7)), -right * (1 + 2.0**-9)]).astype(np.float16)
     words = product(instruction("gfx942", "mfma", "fp16", "fp16", "fp32", k=8), a.view(np.uint16), b.view(np.uint16))
     given = [Operand(name=name, format="fp16", codes=each.view(np.uint16)) for name, each in (("a", a), ("b", b))]
-    (due,) = traced(lambda xp, a, b: xp.matmul(a, b), given, {"c": "fp32"}, "gfx942")
+    (due,) = trace_outputs(lambda xp, a, b: xp.matmul(a, b), given, {"c": "fp32"}, "gfx942")
     assert due.low is not None and due.high is not None
     low, high, got = (each.view(np.float32) for each in (due.low, due.high, words))
     assert ((low <= got) & (got <= high)).all() and (low < high).any()
@@ -189,7 +189,7 @@ def test_blocks_of_e4m3_are_widened_and_promoted(fault: Mutant | None, tmp_path:
 
 
 def test_fp8_products_of_gfx950_name_the_feature_that_is_missing() -> None:
-    assert CaseSource("fp8_blockwise_matmul", target("emulated:gfx950")).lacking == [Feature.F8F6F4_MODEL]
+    assert CaseSource("fp8_blockwise_matmul", target("emulated:gfx950")).missing_features == [Feature.F8F6F4_MODEL]
     with pytest.raises(ValueError, match="operands in e4m3: what gfx950 multiplies them by is not known here"):
         dot_plan("gfx950", "e4m3", block_m=64, block_n=64, block_k=128, num_warps=4)
 

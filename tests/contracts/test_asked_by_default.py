@@ -17,7 +17,7 @@ import pytest
 from bitverdict.harness.contracts.described.contract import DescribedContract, Description
 from bitverdict.harness.contracts.described.draw import Draw
 from bitverdict.harness.contracts.described.options import Between
-from bitverdict.harness.contracts.described.required import covering
+from bitverdict.harness.contracts.described.required import covering_rows
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
@@ -240,7 +240,7 @@ def test_strides_of_another_shape_cannot_be_shared() -> None:
 
 @pytest.mark.parametrize("levels", [(), (3,), (2, 2), (3, 2, 2), (4, 3, 2, 2, 2), (5, 5, 5)])
 def test_each_pair_of_values_of_two_choices_stands_in_a_row(levels: tuple[int, ...]) -> None:
-    made = covering(levels)
+    made = covering_rows(levels)
     assert made[0] == (0,) * len(levels) and all(len(row) == len(levels) for row in made)
     for i, j in itertools.combinations(range(len(levels)), 2):
         assert {(row[i], row[j]) for row in made} == set(itertools.product(range(levels[i]), range(levels[j])))

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitverdict.harness.contracts.oracle.gemm_bound import Launched, bounded_product, instructions, modelled
-from bitverdict.harness.judge.devices import device_of, entered
+from bitverdict.harness.contracts.oracle.gemm_bound import LaunchedInstructions, bounded_product, has_model, instructions
+from bitverdict.harness.judge.devices import device_of, target_device
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.lab.large_gemm.cases import large_row
 from bitverdict.harness.model.addresses import resolve
@@ -30,8 +30,8 @@ from bitverdict.reference.formats import FP32, convert, decode
 from bitverdict.reference.tensor_core import INSTRUCTIONS, product
 from tests.faults.mutants import Mutant, once, write_mutant
 
-UNMODELLED = [name for name in ARCHITECTURES if not modelled(name) and not is_amd(name)]
-MODELLED = [name for name in ARCHITECTURES if modelled(name) and not is_amd(name)]
+UNMODELLED = [name for name in ARCHITECTURES if not has_model(name) and not is_amd(name)]
+MODELLED = [name for name in ARCHITECTURES if has_model(name) and not is_amd(name)]
 SMALL = CONFIGS["cuda"][-1]  # 32x64x32
 DOT = "accumulator = tl.dot(a, b, accumulator, input_precision=PRECISION, out_dtype=ACCUMULATOR)"
 DROPPED = Mutant(
@@ -60,10 +60,10 @@ def _device_of(target: StandsIn) -> Any:
     return device_of(Target(f"emulated:{target.runs_on}", target.runs_on))
 
 
-@entered.register(StandsIn)
+@target_device.register(StandsIn)
 @contextmanager
 def _entered(target: StandsIn, schedule: str = "eager", tuning: str = "", **options: bool) -> Iterator[object]:
-    with entered(Target(f"emulated:{target.runs_on}", target.runs_on), schedule, tuning, **options) as device:
+    with target_device(Target(f"emulated:{target.runs_on}", target.runs_on), schedule, tuning, **options) as device:
         yield device
 
 
@@ -89,7 +89,7 @@ def test_a_chip_without_a_model_is_taken_for_as_weak_as_any(dtype: str) -> None:
     assert min(rule.output_fraction_bits for rule in taken) == min(rule.output_fraction_bits for rule in of_known)
     operand = "tf32" if dtype == "fp32" else dtype
     kind = {"fp16": "f16", "bf16": "f16", "fp32": "tf32"}.get(dtype, "f8f6f4")
-    launched: Launched = frozenset({("tcgen05", kind, operand, operand, "fp32")})  # known of sm_100 alone, with 25 bits
+    launched: LaunchedInstructions = frozenset({("tcgen05", kind, operand, operand, "fp32")})  # known of sm_100 alone, with 25 bits
     same = [rule for rule in INSTRUCTIONS if (rule.a, rule.b, rule.d, rule.scale) == (operand, operand, "fp32", None)]
     assert {rule.a for rule in instructions("sm_103", dtype, launched)} == {operand}
     assert instructions("sm_103", dtype, launched)[0].fraction_bits == min(rule.fraction_bits for rule in same)
@@ -107,7 +107,7 @@ def test_the_words_of_every_known_instruction_are_within_its_bound(rule: Any, sp
     codes = [each & 0xFFFFE000 if dtype == "fp32" else convert("fp32", dtype, each, "sm_90") for each in words]
     a, b = codes[0], np.ascontiguousarray(codes[1].T)  # (9, 257), (257, 9)
     asked = SimpleNamespace(m=9, n=9, k=257, dtype=dtype, out="fp32", activation="")
-    due = bounded_product(asked, a, b, "sm_121", launched=frozenset({("mma.sync", "", rule.a, rule.b, "fp32")}))
+    due = bounded_product(asked, a, b, "sm_121", launched_kinds=frozenset({("mma.sync", "", rule.a, rule.b, "fp32")}))
     got = decode(FP32, product(rule, a, b))
     low, high = (decode(FP32, words) for words in (due.low, due.high))
     assert ((low <= got) & (got <= high)).all() and (low < high).any()

@@ -17,7 +17,7 @@ import triton.language as tl
 from bitverdict.harness.contracts.described import decisions
 from bitverdict.harness.contracts.described.contract import DescribedContract, Description
 from bitverdict.harness.contracts.described.draw import Draw
-from bitverdict.harness.contracts.described.record import Drawn
+from bitverdict.harness.contracts.described.record import DrawRecord
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.targets import target
@@ -348,4 +348,4 @@ def test_a_misspelt_draw_is_told_the_nearest() -> None:
 )
 def test_a_record_that_was_edited_is_told_its_field(record: dict, said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        Drawn.from_json(record)
+        DrawRecord.from_json(record)

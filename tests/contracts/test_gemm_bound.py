@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.inputs.narrowed_inputs import narrowed
+from bitverdict.harness.contracts.inputs.narrowed_inputs import narrowing_effect
 from bitverdict.harness.contracts.oracle.allowed_results import hides_a_product
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, instructions, launched_instructions
 from bitverdict.harness.judge.compare import compare
@@ -120,12 +120,12 @@ def test_a_nan_by_its_low_bits_alone_is_inconclusive() -> None:
 def test_narrowing_is_never_less_than_what_is_lost() -> None:
     a, b = drawn("fp32", 40, "wide", 2)
     a, b = (np.where(np.isfinite(decode(FP32, side)), side, 0).astype(np.uint32) for side in (a, b))
-    found = narrowed(a, b)
+    found = narrowing_effect(a, b)
     whole = decode(FP32, a) @ decode(FP32, b)
     for left, right in ((a & ~np.uint32(0x1FFF), b & ~np.uint32(0x1FFF)), (nearest_tf32(a), nearest_tf32(b))):
         moved = np.abs(decode(TF32, left) @ decode(TF32, right) - whole)
         assert (moved <= found.loss * (1 + 1e-12)).all()
-    assert not narrowed(a & ~np.uint32(0x1FFF), b & ~np.uint32(0x1FFF)).loss.any()
+    assert not narrowing_effect(a & ~np.uint32(0x1FFF), b & ~np.uint32(0x1FFF)).loss.any()
     assert FORMATS["tf32"].low_padding == 13
 
 
@@ -255,7 +255,7 @@ def test_the_instructions_that_were_launched_decide_the_bound() -> None:
     a, b = drawn("e4m3", 512, "normal", 4)
     asked_for = asked("e4m3", 512, out="fp32")
     unknown, coarse, fine = (
-        bounded_product(asked_for, a, b, "sm_90", launched=frozenset(launched))
+        bounded_product(asked_for, a, b, "sm_90", launched_kinds=frozenset(launched))
         for launched in ((), {("wgmma", "", "e4m3", "e4m3", "fp32")}, {("mma.sync", "", "fp16", "fp16", "fp32")})
     )
     assert np.array_equal(unknown.bound, coarse.bound) and (fine.bound < coarse.bound / 1000).all()
@@ -271,7 +271,9 @@ def test_fp32_by_multiply_adds_alone_may_lose_nothing_of_an_operand() -> None:
     whole = decode(FP32, a) @ decode(FP32, b)
     for launched, outcome in (("fma", Outcome.OUTSIDE_BOUND), ("wgmma", Outcome.PASS)):
         operand = "fp32" if launched == "fma" else "tf32"
-        due = bounded_product(asked("fp32", 40), a, b, "sm_90", launched=frozenset({(launched, "", operand, operand, "fp32")}))
+        due = bounded_product(
+            asked("fp32", 40), a, b, "sm_90", launched_kinds=frozenset({(launched, "", operand, operand, "fp32")})
+        )
         assert compare(due, encode(FP32, whole)).outcome is Outcome.PASS
         assert compare(due, by_tf32(a, b, "sm_90")).outcome is outcome
 
@@ -287,7 +289,7 @@ def test_fp32_in_bf16_parts_may_lose_what_low_times_low_is() -> None:
     one = encode(FP32, high[0] @ high[1])
     for operand, outcome in (("bf16", Outcome.PASS), ("tf32", Outcome.OUTSIDE_BOUND)):
         launched = frozenset({("wgmma", "", operand, operand, "fp32")})
-        due = bounded_product(asked("fp32", k), a, b, "sm_90", launched=launched)
+        due = bounded_product(asked("fp32", k), a, b, "sm_90", launched_kinds=launched)
         assert compare(due, three).outcome is outcome
         assert compare(due, one).outcome is Outcome.OUTSIDE_BOUND
 

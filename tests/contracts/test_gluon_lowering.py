@@ -27,7 +27,7 @@ FAMILIES = {
 
 def program(contract, case: Case, arch: str):
     """The launch of `case`: compiled, not executed."""
-    guard = Guard(Poison.of(0))
+    guard = Guard(Poison.of_seed(0))
     machine = Target(f"emulated:{arch}", arch)
     with emulated(arch, options=LaunchOptions(dry=True)) as device:
         contract.launch(case, {o.name: guard.upload(o, device_of(machine)) for o in contract.operands(case)}, None)

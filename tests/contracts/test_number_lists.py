@@ -15,7 +15,7 @@ import pytest
 from bitverdict.harness.contracts.described.contract import DescribedContract, Description
 from bitverdict.harness.contracts.described.decisions import Simplest
 from bitverdict.harness.contracts.described.draw import Draw
-from bitverdict.harness.contracts.described.number_lists import MOST_WRITTEN, Indices, Lengths, numbers_of
+from bitverdict.harness.contracts.described.number_lists import MAX_WRITTEN_INDICES, Indices, Lengths, numbers_of
 from bitverdict.harness.contracts.described.record import text_of
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record
@@ -106,14 +106,14 @@ def test_indices_shrink_to_the_one_that_is_wrong(wrong: int, distinct: bool) -> 
     while simpler := [made for made in options.plainer(numbers) if wrong in made]:
         assert all(map(options.fits, simpler))
         numbers = simpler[0]
-    assert sum(number != plain for number, plain in zip(numbers, options.plain, strict=True)) <= (1 if not distinct else 2)
+    assert sum(number != plain for number, plain in zip(numbers, options.plain_numbers, strict=True)) <= (1 if not distinct else 2)
 
 
 def test_long_lists_are_not_written_out() -> None:
-    for count in (MOST_WRITTEN, MOST_WRITTEN + 1):
+    for count in (MAX_WRITTEN_INDICES, MAX_WRITTEN_INDICES + 1):
         contract = described(lambda draw, count=count: draw.indices(count, 9), lambda xp, rows: rows)
         written = [made for made in contract.simpler(contract.required(SM_90)[0]) if isinstance(made.problem.draws[0].value, tuple)]
-        assert bool(written) == (count == MOST_WRITTEN)
+        assert bool(written) == (count == MAX_WRITTEN_INDICES)
 
 
 def test_a_smaller_table_keeps_how_far_past_its_end_an_index_lies() -> None:

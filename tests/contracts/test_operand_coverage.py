@@ -12,10 +12,17 @@ import torch
 from triton.tools.mxfp import MXFP4Tensor, MXScaleTensor
 
 from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
-from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE, Side
-from bitverdict.harness.contracts.inputs.operand_coverage import COVER_DENSE, Reached, cover, reached, scale_class, scale_classes
+from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE_CODES, Side
+from bitverdict.harness.contracts.inputs.operand_coverage import (
+    COVER_DENSE,
+    ReachedCodes,
+    cover,
+    reached_codes,
+    scale_class,
+    scale_classes,
+)
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, result_words, scaled_plan
-from bitverdict.harness.lab.pages.coverage import SCALE_CODES, Counted, counted, main, shown
+from bitverdict.harness.lab.pages.coverage import SCALE_CODES, CoverageCounts, count_coverage, format_table, main
 from bitverdict.harness.model.targets import target
 from bitverdict.kernels.scaled_operands import FORMATS
 from bitverdict.reference.formats import E4M3, decode, encode
@@ -23,7 +30,7 @@ from bitverdict.reference.formats import E4M3, decode, encode
 ARCH = "sm_100"
 
 
-def reached_by(name: str, side: str, a: Side, b: Side, arch: str = ARCH) -> Reached:
+def reached_by(name: str, side: str, a: Side, b: Side, arch: str = ARCH) -> ReachedCodes:
     f = FORMATS[name]
     plan = scaled_plan(arch, f.a, f.b, f.scale, f.block_size)
     base = result_words(plan, "fp32", arch, a.codes, a.scales, b.codes, b.scales)
@@ -31,17 +38,17 @@ def reached_by(name: str, side: str, a: Side, b: Side, arch: str = ARCH) -> Reac
     def words(*sides):
         return element_words(plan, "fp32", arch, *sides)
 
-    return reached(side, a, b, base, words, elements=(f.a, f.b), scale=f.scale, block_size=f.block_size)
+    return reached_codes(side, a, b, base, words, elements=(f.a, f.b), scale=f.scale, block_size=f.block_size)
 
 
 @pytest.mark.parametrize("name", ["emulated:sm_80", "emulated:sm_90", "emulated:sm_100"])
 def test_the_required_cases_reaches_all_codes_positions_and_residues(name: str, capsys: pytest.CaptureFixture) -> None:
     where = target(name)
-    total = counted(CONTRACT.required(where), where, only_cover=True)
+    total = count_coverage(CONTRACT.required(where), where, only_cover=True)
     with capsys.disabled():
-        print("\n" + shown(total, f"required cases on {name}"))
+        print("\n" + format_table(total, f"required cases on {name}"))
     assert {key[0] for key in total.sides} == {each for each in FORMATS if has_format(each, "fp32", where)}
-    assert total.missing() == []
+    assert total.missing_lines() == []
 
 
 @pytest.mark.parametrize("name", FORMATS)
@@ -53,7 +60,7 @@ def test_the_cover_cases_come_first_in_the_required_cases(name: str) -> None:
 def test_required_cases_without_one_of_its_cases_is_said_to_miss_something() -> None:
     where = target("emulated:sm_80")
     cases = [case for case in CONTRACT.required(where) if case.regime != "cover b"]
-    assert counted(cases, where, only_cover=True).missing() == [
+    assert count_coverage(cases, where, only_cover=True).missing_lines() == [
         "mxfp4 b: 0 of 16 element codes",
         "mxfp4 b: 0 of 256 scale codes",
         "mxfp4 b: 0 of 512 positions",
@@ -69,7 +76,7 @@ def test_zeros_on_the_other_side_let_nothing_count() -> None:
 
 def test_a_block_far_below_another_is_cut_off_and_does_not_count() -> None:
     codes = np.full((4, 64), 2, np.uint8)
-    scales = np.full((4, 2), ONE["e8m0"], np.uint8)
+    scales = np.full((4, 2), ONE_CODES["e8m0"], np.uint8)
     low = scales.copy()
     low[:, 0] -= 60  # 2^-60 beside 1: below the 35 bits that are kept
     seen = reached_by("mxfp4", "a", Side(codes, low), Side(codes, scales))
@@ -78,7 +85,7 @@ def test_a_block_far_below_another_is_cut_off_and_does_not_count() -> None:
 
 
 def test_a_row_under_a_nan_scale_counts_for_that_scale_only() -> None:
-    codes, scales = np.full((1, 128), 2, np.uint8), np.full((1, 4), ONE["e8m0"], np.uint8)
+    codes, scales = np.full((1, 128), 2, np.uint8), np.full((1, 4), ONE_CODES["e8m0"], np.uint8)
     struck = scales.copy()
     struck[0, 3] = 0xFF
     seen = reached_by("mxfp4", "a", Side(codes, struck), Side(codes, scales))
@@ -124,9 +131,11 @@ def test_the_report_says_what_is_missing_by_its_status(capsys: pytest.CaptureFix
 
 
 def test_the_table_has_a_line_for_each_format_and_side_that_was_reached() -> None:
-    seen = Reached(element_codes={0, 1, 2}, scale_codes={7}, pairs={(0, "one")}, positions={(0, 0), (0, 1)}, spreads=set())
-    total = Counted(("mxfp4", "mxfp8"), {("mxfp8", "a"): seen, ("mxfp4", "b"): seen, ("mxfp4", "a"): Reached()}, cases=3)
-    title, head, *lines, residues = shown(total, "reached").splitlines()
+    seen = ReachedCodes(element_codes={0, 1, 2}, scale_codes={7}, pairs={(0, "one")}, positions={(0, 0), (0, 1)}, spreads=set())
+    total = CoverageCounts(
+        ("mxfp4", "mxfp8"), {("mxfp8", "a"): seen, ("mxfp4", "b"): seen, ("mxfp4", "a"): ReachedCodes()}, cases=3
+    )
+    title, head, *lines, residues = format_table(total, "reached").splitlines()
     assert title == "reached: 3 cases" and head.split()[:2] == ["format", "side"] and residues.startswith("residues mod 16: m 0")
     told = [line.split()[:8] for line in lines]
     assert told == [

@@ -13,10 +13,18 @@ import pytest
 import torch
 
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS, met_alone
+from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS, pairs_met_alone
 from bitverdict.harness.contracts.quantize_mxfp import BY_SIZE, by_size
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.lab.pages.operand_space import BYTES, CONVERTING, Met, lines, main, met_by, never_judged
+from bitverdict.harness.lab.pages.operand_space import (
+    BYTES,
+    CONVERTING_KERNELS,
+    CodeCoverage,
+    lines,
+    main,
+    measure_coverage,
+    unjudged_lines,
+)
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
@@ -40,16 +48,16 @@ def covering(stem: str, name: str) -> list[Case]:
 @pytest.mark.parametrize("name", PRODUCTS)
 def test_required_cases_meet_every_pair_of_8_bit_codes_alone(name: str) -> None:
     for stem in PRODUCTS[name]:
-        met = met_by(resolve(stem), covering(stem, name), target(name))
+        met = measure_coverage(resolve(stem), covering(stem, name), target(name))
         assert met.pairs, stem
         assert all(pairs.all() for pairs in met.pairs.values()), lines(stem, met)
         assert set(met.pairs) == {kind for _, kind in met.codes if kind in BYTES}
-        assert never_judged(met) == []
+        assert unjudged_lines(met) == []
 
 
 def test_required_cases_meet_every_code_of_copies_and_conversions() -> None:
-    for stem in (*COPIES, *CONVERTING):
-        met = met_by(resolve(stem), covering(stem, "emulated:sm_100"), target("emulated:sm_100"))
+    for stem in (*COPIES, *CONVERTING_KERNELS):
+        met = measure_coverage(resolve(stem), covering(stem, "emulated:sm_100"), target("emulated:sm_100"))
         kinds = {kind for _, kind in met.codes}
         assert kinds == (set(BYTES) if stem in COPIES else {"fp16", "bf16"})
         assert all(count == of for _, count, of, _ in lines(stem, met)), lines(stem, met)
@@ -59,11 +67,13 @@ def test_without_their_case_pairs_and_codes_are_named(capsys: pytest.CaptureFixt
     contract, where = resolve("matmul"), target("emulated:sm_80")
     case = covering("matmul", "emulated:sm_80")[0]
     fewer = replace(case, problem=replace(case.problem, n=255), data_seed=1)
-    met = met_by(contract, [fewer], where)
+    met = measure_coverage(contract, [fewer], where)
     with_it = ", ".join(f"{code:#04x} ({code}) * 0xfe (-2)" for code in range(4))
-    assert never_judged(met) == ["b in int8: 0xfe (-2)", f"pairs of int8: {with_it}"]
-    assert never_judged(met_by(contract, [replace(case, regime="normal")], where))[-1].startswith("pairs of int8: 0x00 (0)")
-    assert never_judged(Met()) == []
+    assert unjudged_lines(met) == ["b in int8: 0xfe (-2)", f"pairs of int8: {with_it}"]
+    assert unjudged_lines(measure_coverage(contract, [replace(case, regime="normal")], where))[-1].startswith(
+        "pairs of int8: 0x00 (0)"
+    )
+    assert unjudged_lines(CodeCoverage()) == []
     assert main(["swiglu", "--target", "emulated:sm_80"]) == 0
     assert "swiglu: codes of a in fp16: 65,536 of 65,536" in capsys.readouterr().out
 
@@ -71,9 +81,9 @@ def test_without_their_case_pairs_and_codes_are_named(capsys: pytest.CaptureFixt
 def test_a_pair_beside_another_product_is_not_met_alone() -> None:
     a, b = np.zeros((1, 3), np.uint8), np.zeros((2, 3), np.uint8)
     a[0, 1], b[:, 1] = 7, (9, 11)
-    assert sorted(map(tuple, np.argwhere(met_alone(a, b)).tolist())) == [(7, 9), (7, 11)]
+    assert sorted(map(tuple, np.argwhere(pairs_met_alone(a, b)).tolist())) == [(7, 9), (7, 11)]
     a[0, 2] = b[1, 2] = 1
-    assert not met_alone(a, b).any()
+    assert not pairs_met_alone(a, b).any()
 
 
 def test_codes_by_size_are_all_codes_each_beside_its_negative() -> None:

@@ -8,9 +8,9 @@ import hashlib
 import numpy as np
 import pytest
 
-from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPANNED, row_numbers
+from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPAN_KIND, row_numbers
 from bitverdict.harness.contracts.inputs import block_scaled_inputs
-from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE, REACHES
+from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE_CODES, REACHES
 from bitverdict.harness.contracts.inputs.generators import generator
 from bitverdict.harness.contracts.inputs.regimes import REGIMES, TENTH, decisive_codes, draw, special_codes
 from bitverdict.harness.model.case import Case
@@ -141,7 +141,7 @@ def test_row_numbers_of_a_scatter_are_named_again_in_one_block_alone(kind: str) 
 
 
 def test_wide_block_scales_reach_to_either_side_of_one() -> None:
-    exponents = block_scaled_inputs.draw("wide", "e2m1", "e8m0", 32, 400, 2048, 3, "a").scales.astype(int) - ONE["e8m0"]
+    exponents = block_scaled_inputs.draw("wide", "e2m1", "e8m0", 32, 400, 2048, 3, "a").scales.astype(int) - ONE_CODES["e8m0"]
     assert (exponents.min(), exponents.max()) == (-max(REACHES), max(REACHES))
     reach = np.abs(exponents).max(axis=1)  # (rows,)
     assert all((reach == most).sum() > 50 for most in REACHES[:3])
@@ -164,7 +164,7 @@ def test_the_tenth_is_the_normal_regime_at_a_tenth_of_its_width() -> None:
 
 
 def test_spanned_rows_reach_from_below_the_table_to_past_it_shuffled() -> None:
-    gathered, scattered = (numbered(SPANNED, 1024, block, 128) for block in (0, 128))
+    gathered, scattered = (numbered(SPAN_KIND, 1024, block, 128) for block in (0, 128))
     assert (gathered.min(), gathered.max(), scattered.min(), scattered.max()) == (-1024, 2048, 0, 2048)
     for codes in (gathered, scattered):
         steps = np.diff(np.sort(codes))

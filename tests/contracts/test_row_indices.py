@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitverdict.harness.contracts.base.row_indices import FAULTING, distinct, named_elsewhere, rows_of_bits, table_ends
+from bitverdict.harness.contracts.base.row_indices import FAULT_PERIOD, distinct, named_elsewhere, rows_of_bits, table_ends
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.case_fields import check_case
@@ -67,7 +67,7 @@ def test_drawn_numbers_lie_below_in_past_and_at_the_ends_of_the_table() -> None:
 @pytest.mark.parametrize("kernel", KERNELS[1:])
 def test_a_drawn_scatter_to_a_negative_row_expects_the_fault(kernel: str) -> None:
     contract = resolve(kernel)
-    drawn = [case for seed in (1, 5) for case in CaseSource(kernel, BLACKWELL, seed).drawn(4 * FAULTING)]
+    drawn = [case for seed in (1, 5) for case in CaseSource(kernel, BLACKWELL, seed).drawn(4 * FAULT_PERIOD)]
     below = [case for case in drawn if contract.scatters_below_zero(case)]
     found = [contract.expected_outcome(case, BLACKWELL) for case in below]
     assert any((each.outcome, each.layer) == ("illegal instruction", "hardware") for each in found)

@@ -15,7 +15,7 @@ import pytest
 from bitverdict.harness.contracts.oracle import block_scaled_gemm_bound, gemm_bound
 from bitverdict.harness.contracts.oracle.dot_lowering import mutated_model
 from bitverdict.harness.contracts.oracle.second_opinion import COLUMNS, ROWS, second_opinion, spread_out
-from bitverdict.harness.judge.compare import contradicted
+from bitverdict.harness.judge.compare import contradiction
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -51,7 +51,7 @@ def contradictions(kernel: str, arch: str) -> tuple[int, int]:
         operands = {operand.name: operand for operand in contract.operands(case)}
         for expected in contract.expected(case, machine, operands, {}):
             seen += expected.opinion is not None
-            found += bool(contradicted(expected))
+            found += bool(contradiction(expected))
     return found, seen
 
 
@@ -148,5 +148,5 @@ def test_a_deep_k_is_held_to_the_bound_at_fewer_elements(k: int, most: int) -> N
         return ExpectedOutput(name="c", format="fp32", shape=(len(rows), len(columns)))
 
     found = second_opinion(np.zeros((100, 100), np.uint32), k, bound)
-    assert found is not None and found.of == 10000 and asked == [most]
+    assert found is not None and found.word_count == 10000 and asked == [most]
     assert second_opinion(np.zeros((0, 100), np.uint32), k, bound) is None

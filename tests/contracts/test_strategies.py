@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, example, given, seed, settings
 from hypothesis import strategies as st
 
 from bitverdict.harness.contracts.inputs import strategies
-from bitverdict.harness.contracts.inputs.strategies import KINDS, cycled, edges, kind_of, pool_seed, schedules, sizes, within
+from bitverdict.harness.contracts.inputs.strategies import KINDS, cycle_value, edges, kind_of, pool_seed, schedules, sizes, within
 from bitverdict.harness.contracts.matmul import BUDGET, CONTRACT, HARDWARE_BUDGET
 from bitverdict.harness.emulator.execution.async_ops import Schedule
 from bitverdict.harness.model.targets import Target, target
@@ -117,5 +117,5 @@ def test_drawn_cases_keep_within_the_budget_of_their_target(name: str, budget: i
 
 
 def test_a_cycle_with_a_coprime_stride_meets_every_value() -> None:
-    assert {cycled(range(16), place, 5) for place in range(16)} == set(range(16))
+    assert {cycle_value(range(16), place, 5) for place in range(16)} == set(range(16))
     assert strategies.DIVISOR == 16

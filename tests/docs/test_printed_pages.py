@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.lab.pages.printed import BY_RUNS, DOCS, PAGES
+from bitverdict.harness.lab.pages.printed_pages import BY_RUNS, DOCS, PAGES
 
 NAMES = [page.name for page in PAGES]
 

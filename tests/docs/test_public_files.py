@@ -57,8 +57,8 @@ def test_the_lines_of_a_run_have_the_fields_that_the_page_names(tmp_path: Path) 
     where = target("emulated:sm_80")
     case = resolve("softmax").required(where)[0]
     records.begin({})
-    records.counted(case, "softmax", where.name, {}, Verdict(decision=Decision.FAIL, outcome=bitverdict.Outcome.RACE))
-    records.stored(tmp_path / "case.json", "softmax", where.name)
+    records.on_count(case, "softmax", where.name, {}, Verdict(decision=Decision.FAIL, outcome=bitverdict.Outcome.RACE))
+    records.on_reproducer(tmp_path / "case.json", "softmax", where.name)
     records.end(counted)
     lines = [json.loads(line) for line in (tmp_path / "run.jsonl").read_text().splitlines()]
     rows = [line for line in section("JSON").splitlines() if re.match(r"\| `(run|verdict|reproducer|summary)`", line)]

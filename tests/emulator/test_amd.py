@@ -14,7 +14,7 @@ from bitverdict.harness.emulator.frontend.amd_assembly import instructions
 from bitverdict.harness.emulator.frontend.float_instructions import origins
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.architectures import EMULATED, is_amd
+from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES, is_amd
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.reference import tensor_core
@@ -27,7 +27,7 @@ from tests.faults.kernels import cross_entropy, rms_norm
 from tests.faults.mutants import Mutant, once, write_mutant
 from tests.support import amd_kernels
 
-AMD = tuple(name for name in EMULATED if is_amd(name))
+AMD = tuple(name for name in EMULATED_ARCHITECTURES if is_amd(name))
 ROW_KERNELS = ("softmax", "rope", "swiglu", "rms_norm", "cross_entropy", "dropout")
 
 
@@ -299,8 +299,8 @@ def test_a_layout_of_32_threads_is_refused_on_gfx942() -> None:
 
 
 def _launch_for_nvidia() -> None:
-    from bitverdict.harness.emulator.frontend.verified import verified
+    from bitverdict.harness.emulator.frontend.program_verifier import verify_program
 
     with emulated("sm_90") as device:
         amd_kernels.shifted[(1,)](numbers(64), torch.zeros(64), 0, 64)
-    verified(device.launches[-1].program, "gfx942")
+    verify_program(device.launches[-1].program, "gfx942")

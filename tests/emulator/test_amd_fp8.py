@@ -21,7 +21,7 @@ from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
 from bitverdict.reference.formats import FORMATS, convert
-from bitverdict.reference.formats.convert import rounded
+from bitverdict.reference.formats.convert import round_infinite
 from bitverdict.reference.tensor_core.upcast import cut_product
 from tests.faults.kernels.quantize_mxfp import MUTANTS
 from tests.faults.mutants import Mutant, write_mutant
@@ -112,7 +112,7 @@ def test_a_conversion_to_fp8_is_the_compiled_program_s(arch: str, wide: str, nar
     words = words_of(wide)
     found, due = executed(compiled(arch, wide, narrow), words), convert(wide, narrow, words, arch)
     assert (found == due).all(), (words[found != due][:5], found[found != due][:5], due[found != due][:5])
-    assert (found != rounded(wide, narrow, words)).any()  # which does not saturate
+    assert (found != round_infinite(wide, narrow, words)).any()  # which does not saturate
 
 
 @pytest.mark.parametrize("wide", ["fp32", "fp16"])

@@ -15,7 +15,7 @@ from triton.runtime.errors import PTXASError
 
 from bitverdict.harness.emulator import LaunchOptions, emulated, machine_code
 from bitverdict.harness.emulator.machine_code import cubin_resources
-from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.judge.offline_driver import capture_compilations
 from tests.faults.idioms.gluon_partition_idioms import copy_is_refilled_by_the_partition_that_read_it
 from tests.support.emulated_launches import described, matrix
 
@@ -46,7 +46,7 @@ def test_the_machine_code_is_that_of_the_whole_compilation(arch: str, options: d
         assert not {"llir", "ptx", "cubin"} & set(kernel.asm), "nothing is compiled that nobody asked for"
         assert "ptx" in kernel.asm and kernel.asm.get("ptx", "") == kernel.asm["ptx"]
         text, registers, spilled, shared = kernel.asm["ptx"], kernel.n_regs, kernel.n_spills, kernel.metadata.shared
-    with compiling(arch) as kept:
+    with capture_compilations(arch) as kept:
         launched(**options)
     assert text == kept[0].assembly and f".target {arch}" in text
     assert (registers, 4 * spilled) == cubin_resources(kept[0].binary) and shared == kept[0].metadata["shared"]
@@ -57,7 +57,7 @@ def test_the_warps_of_partitions_are_counted_as_the_whole_compilation_does(tmp_p
     tensors = [described(matrix(128, 64), [128, 64]), described(matrix(64, 64), [64, 64]), described(matrix(128, 64), [128, 64])]
     with emulated("sm_90", options=LaunchOptions(dry=True)) as device:
         copy_is_refilled_by_the_partition_that_read_it[(1,)](*tensors, num_warps=4)
-    with compiling("sm_90") as kept:
+    with capture_compilations("sm_90") as kept:
         copy_is_refilled_by_the_partition_that_read_it[(1,)](*tensors, num_warps=4)
     assert device.launches[0].metadata["num_warps"] == kept[0].metadata["num_warps"] > 4
 

@@ -41,5 +41,5 @@ def test_a_race_that_eager_landing_hides_shrinks_to_the_latest(tmp_path: Path) -
     assert judge(replace(small, schedule="eager"), where).outcome == "deadlock"
     stored = reproducers.write(reproducers.reproducer_of(small, where.name, found), tmp_path / "failures")
     again = replay(stored, WorkerPool())
-    assert again.same and again.case.schedule == "latest"
+    assert again.is_same_bug and again.case.schedule == "latest"
     assert "latest" in stored.read_text()

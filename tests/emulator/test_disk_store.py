@@ -24,11 +24,11 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_what_was_kept_is_found(store: Path) -> None:
-    assert disk_store.found(KEY) is None
+    assert disk_store.read_entry(KEY) is None
     disk_store.keep(KEY, b"value")
-    assert disk_store.found(KEY) == b"value"
+    assert disk_store.read_entry(KEY) == b"value"
     disk_store.keep(KEY, b"another")
-    assert disk_store.found(KEY) == b"another"
+    assert disk_store.read_entry(KEY) == b"another"
     assert sorted(path.name for path in store.iterdir()) == sorted([".gitignore", KEY])
 
 
@@ -47,7 +47,7 @@ def test_what_was_kept_is_found(store: Path) -> None:
 def test_an_entry_that_is_not_what_was_written_is_none(store: Path, change) -> None:
     disk_store.keep(KEY, b"a value of some length" * 4)
     (store / KEY).write_bytes(change((store / KEY).read_bytes()))
-    assert disk_store.found(KEY) is None
+    assert disk_store.read_entry(KEY) is None
 
 
 def test_parts_of_a_key_do_not_run_together() -> None:
@@ -71,12 +71,12 @@ def test_writers_at_once_and_their_kills_leave_whole_entries(store: Path) -> Non
         deadline = time.monotonic() + 20
         while not (store / KEY).exists() and time.monotonic() < deadline:
             time.sleep(0.001)
-        seen = [disk_store.found(KEY) for _ in range(100)]
+        seen = [disk_store.read_entry(KEY) for _ in range(100)]
     finally:
         for writer in writers:
             os.kill(writer.pid or 0, signal.SIGKILL)
             writer.join()
-    assert set(seen) <= whole and disk_store.found(KEY) in whole
+    assert set(seen) <= whole and disk_store.read_entry(KEY) in whole
     parts = [path for path in store.iterdir() if path.suffix == ".part"]
     for path in parts:
         os.utime(path, (1, 1))
@@ -89,7 +89,7 @@ def test_what_was_not_used_for_longest_is_removed(store: Path) -> None:
     for n, key in enumerate(keys):
         disk_store.keep(key, bytes(1000))
         os.utime(store / key, (n + 1, n + 1))
-    assert disk_store.found(keys[0]) is not None  # used again
+    assert disk_store.read_entry(keys[0]) is not None  # used again
     (store / "new.part").write_bytes(b"being written")
     disk_store.bound(store, 8000)
     left = [n for n, key in enumerate(keys) if (store / key).exists()]
@@ -109,17 +109,17 @@ def test_the_switch_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
     monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
     disk_store.keep(KEY, b"value")
-    assert disk_store.found(KEY) is None and not list(tmp_path.iterdir())
+    assert disk_store.read_entry(KEY) is None and not list(tmp_path.iterdir())
     monkeypatch.delenv("HARNESS_TRANSLATIONS")
     disk_store.keep(KEY, b"value")
-    assert (tmp_path / "translations" / KEY).exists() and disk_store.found(KEY) == b"value"
+    assert (tmp_path / "translations" / KEY).exists() and disk_store.read_entry(KEY) == b"value"
 
 
 def test_a_place_that_cannot_be_written_costs_no_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("HARNESS_TRANSLATIONS", str(tmp_path / "file" / "store"))
     disk_store.keep(KEY, b"value")
-    assert disk_store.found(KEY) is None
+    assert disk_store.read_entry(KEY) is None
 
 
 def test_the_compilers_digest_is_its_own_and_taken_once(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,7 @@ def origins(launcher: Launcher) -> tuple[set[str], int]:
         x, y = (device.place(torch.randn(N, generator=drawn)) for _ in range(2))
         found = device.provenance(launcher(x, y, device.place(torch.randperm(N, generator=drawn))))
         assert found is not None and not device.findings
-        return {f"{each.kind} {each.by}".strip() for each in found.counts()}, len(device.launches)
+        return {f"{each.kind} {each.maker}".strip() for each in found.counts()}, len(device.launches)
 
 
 @pytest.mark.parametrize("name", HONEST)

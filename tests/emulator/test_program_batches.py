@@ -61,7 +61,7 @@ def ended(launch: Any, *, batches: bool, arch: str = "sm_90", schedule: str = "l
             outputs, said = launch.memory, re.sub(r"0x\w+|-?\d+ bytes from its start", "", told)
     done = gpu.launches[-1]
     words = [each.view(torch.uint8).tolist() for each in outputs]
-    return (words, said, done.operations, gpu.advice, gpu.schedule.pick(1 << 30)), done.one_by_one
+    return (words, said, done.operations, gpu.advice, gpu.schedule.pick(1 << 30)), done.serial_reason
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
@@ -94,7 +94,7 @@ def test_drawn_launches_end_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> No
     for seed in range(80):
         together, reason = ended(drawn(seed), batches=True, schedule=f"drawn:{seed}")
         for ready in device._translations.values():
-            ready.unbatched = ""  # each launch tries
+            ready.no_batch_reason = ""  # each launch tries
         assert together == ended(drawn(seed), batches=False, schedule=f"drawn:{seed}")[0]
         told.append(together[1].split(" ", 1)[0])
         reasons.append(reason)
@@ -139,12 +139,14 @@ def test_a_launch_that_failed_as_a_batch_is_not_tried_again(monkeypatch: pytest.
         launch()
         monkeypatch.setattr(program_batches.Batch, "start", None)
         launch()
-    assert gpu.launches[0].one_by_one == gpu.launches[1].one_by_one != ""
+    assert gpu.launches[0].serial_reason == gpu.launches[1].serial_reason != ""
 
 
-@pytest.mark.parametrize(("kind", "check"), [("neighbour", "write"), ("theirs", "read"), ("ways", "agreed"), ("equal", "write")])
+@pytest.mark.parametrize(
+    ("kind", "check"), [("neighbour", "write"), ("theirs", "read"), ("ways", "common_condition"), ("equal", "write")]
+)
 def test_each_check_of_a_batch_is_needed(kind: str, check: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without it the launch ends otherwise than one by one."""
-    owner = program_batches.Batch if check == "agreed" else program_batches._Order
-    monkeypatch.setattr(owner, check, lambda *given: bool(given[1][0]) if check == "agreed" else None)
+    owner = program_batches.Batch if check == "common_condition" else program_batches._Order
+    monkeypatch.setattr(owner, check, lambda *given: bool(given[1][0]) if check == "common_condition" else None)
     assert ended(uneven(kind), batches=True)[0] != ended(uneven(kind), batches=False)[0]

@@ -12,7 +12,7 @@ import torch
 from triton.runtime import driver
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
-from bitverdict.harness.emulator.execution import interleaving
+from bitverdict.harness.emulator.execution import interleaved_programs
 from bitverdict.harness.emulator.frontend.assembly import ptx
 from bitverdict.harness.emulator.residency import LARGEST_GRID, Registers, check_grid, most_registers, residency
 from bitverdict.harness.judge.classify import outcome_of
@@ -69,7 +69,7 @@ def test_multiprocessors_that_are_no_number_from_one_are_refused(schedule):
 )
 def test_programs_of_a_multiprocessor_are_limited_by_what_is_scarce(arch, shared, warps, registers, each, scarce):
     found = residency(arch, 3, shared=shared, warps=warps, columns=0, registers=Registers(registers, "told"))
-    assert found.programs == found.together == 3 * each
+    assert found.programs == found.concurrent_programs == 3 * each
     assert f"3 multiprocessors of {arch} hold {each} each by their {scarce}" == found.reason
 
 
@@ -77,7 +77,7 @@ def test_programs_of_a_multiprocessor_are_limited_by_what_is_scarce(arch, shared
 @pytest.mark.parametrize(("columns", "holders"), [(32, 8), (64, 8), (128, 4), (256, 2), (512, 1)])
 def test_tensor_memory_limits_who_holds_it_and_not_who_is_resident(columns, holders):
     found = residency("sm_100", 3, shared=0, warps=4, columns=columns, registers=Registers(64, "told"))
-    assert (found.programs, found.together) == (3 * 8, 3 * holders)
+    assert (found.programs, found.concurrent_programs) == (3 * 8, 3 * holders)
 
 
 def test_registers_nobody_limited_are_the_most_there_can_be():
@@ -161,7 +161,7 @@ def test_a_spin_with_a_counter_of_its_own_ends_as_it_would(schedule):
 
 
 def test_a_spin_that_never_stops_counting_ends_by_the_limit(monkeypatch):
-    monkeypatch.setattr(interleaving, "MOST_LOOKS", 1000)
+    monkeypatch.setattr(interleaved_programs, "MOST_LOOKS", 1000)
     with emulated("sm_90"), pytest.raises(EmulatedFault, match="found the words they had found before") as raised:
         ordered.patient[(1,)](torch.zeros(1, dtype=torch.int32), torch.zeros(2, dtype=torch.int32), 2**30)
     assert raised.value.outcome == "timeout"

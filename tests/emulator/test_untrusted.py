@@ -23,11 +23,11 @@ from bitverdict.harness.emulator import EmulatedFault, disk_store, emulated
 from bitverdict.harness.emulator.device import Device, _translations
 from bitverdict.harness.emulator.execution.threads import bases
 from bitverdict.harness.emulator.frontend import kept_translations, translate
-from bitverdict.harness.emulator.frontend.lowerings import printing
+from bitverdict.harness.emulator.frontend.lowerings import device_print
+from bitverdict.harness.emulator.frontend.program_verifier import dominators, verify_program
 from bitverdict.harness.emulator.frontend.shared_layouts import places
-from bitverdict.harness.emulator.frontend.verified import dominators, verified
 from bitverdict.harness.emulator.mlir_reader import parse_program
-from bitverdict.harness.emulator.untrusted import untrusted
+from bitverdict.harness.emulator.untrusted_programs import distrust_programs
 
 N = 8
 SWIZZLED = "#ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [1, 0]}>"
@@ -79,7 +79,7 @@ RIGHT = [30, 31, 32, 33, 34, 0, 0, 0]
 @pytest.fixture
 def executor() -> Iterator[None]:
     launched()
-    with untrusted():
+    with distrust_programs():
         yield
 
 
@@ -216,7 +216,7 @@ def test_the_record_of_a_launch_is_of_what_ran(executor: None) -> None:
 
 # -- beyond the verifiers -----------------------------------------------------------------------------------------------
 def test_what_passes_a_hole_in_the_verifier_is_refused(executor: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(translate, "accepted", lambda text: None)
+    monkeypatch.setattr(translate, "check_accepted", lambda text: None)
     with pytest.raises(EmulatedFault, match="its execution raised ValueError") as raised:
         run(launched()[0].replace("<{end = 8 : i32", "<{end = 9 : i32"))
     assert raised.value.outcome == "refused"
@@ -233,7 +233,7 @@ def test_native_code_that_dies_ends_a_launch_and_not_the_executor(executor: None
 
 def test_native_code_that_does_not_end_is_cut_off() -> None:
     text = launched()[0]
-    with untrusted(seconds=0.0), pytest.raises(EmulatedFault, match="did not end") as raised:
+    with distrust_programs(seconds=0.0), pytest.raises(EmulatedFault, match="did not end") as raised:
         run(text + "\n\n")
     assert raised.value.outcome == "timeout"
 
@@ -242,11 +242,11 @@ def planted(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """A translation of `text` on disk whose code makes a folder."""
     monkeypatch.setenv(disk_store.VARIABLE, str(folder / "translations"))
     names: list[str] = []
-    own = kept_translations.kept
-    monkeypatch.setattr(kept_translations, "kept", lambda name, make: (names.append(name), own(name, make))[1])
+    own = kept_translations.load_or_translate
+    monkeypatch.setattr(kept_translations, "load_or_translate", lambda name, make: (names.append(name), own(name, make))[1])
     run(text)
-    monkeypatch.setattr(kept_translations, "kept", own)
-    entry = disk_store.found(names[0])
+    monkeypatch.setattr(kept_translations, "load_or_translate", own)
+    entry = disk_store.read_entry(names[0])
     assert entry is not None
     ready, _ = kept_translations._Unpickler(io.BytesIO(zlib.decompress(entry))).load()
     code = compile(ready.source + "\n__import__('os').mkdir('executed')\n", "<generated>", "exec")
@@ -260,7 +260,7 @@ def test_a_planted_translation_is_not_executed(tmp_path: Path, monkeypatch: pyte
     monkeypatch.chdir(tmp_path)
     text = launched()[0] + "\n\n\n"
     planted(tmp_path, monkeypatch, text)
-    with untrusted():
+    with distrust_programs():
         assert run(text) == RIGHT
         assert not (tmp_path / "executed").exists()
         assert disk_store.place() is None
@@ -272,10 +272,10 @@ def test_a_planted_translation_is_not_executed(tmp_path: Path, monkeypatch: pyte
 def test_what_a_program_prints_is_bounded_and_no_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(printing, "MOST_PRINTED", 100)
-    monkeypatch.setattr(printing, "_printed", 0)
+    monkeypatch.setattr(device_print, "MOST_PRINTED", 100)
+    monkeypatch.setattr(device_print, "_printed_length", 0)
     for _ in range(9):
-        printing._write("\x1b]0;PASS\x07" + "x" * 40 + "\n")
+        device_print._write("\x1b]0;PASS\x07" + "x" * 40 + "\n")
     said = capsys.readouterr().out
     assert "\x1b" not in said and said.startswith("\\x1b]0;PASS\\x07xxx")
     assert said.count("x" * 40) == 2 + 1 and "left out" in said
@@ -313,5 +313,5 @@ def test_dominators_are_those_of_the_definition() -> None:
 
 def test_a_verified_program_is_the_one_that_is_read() -> None:
     text = launched()[0]
-    assert [op.text for op in verified(text, "sm_80").operations()] == [op.text for op in parse_program(text).operations()]
+    assert [op.text for op in verify_program(text, "sm_80").operations()] == [op.text for op in parse_program(text).operations()]
     assert pickle.dumps(EmulatedFault("refused", "x"))

@@ -63,7 +63,7 @@ LAUNCHES: dict[str, tuple[dict, dict]] = {  # more blocks of K than stages, ragg
     "tiled_copies": ({}, {}),
 }
 _RING, _PARTS = "tiled_copies", {"problem": {"form": "partitions"}}
-_BYTES = "mbarrier.expect(arrived, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)"
+_BYTES = "mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)"
 _TMA = {"config": {"num_warps": 4, "loads": "descriptors"}}
 RACE, MISUSE, DEADLOCK, UNKNOWN = "race", "barrier misuse", "deadlock", "uninitialised read"
 
@@ -75,7 +75,7 @@ HAZARDS: tuple[Mutant, ...] = (
         "hopper_matmul",
         "read before it has arrived",
         "nobody waits for the load",
-        "        mbarrier.wait(arrived.index(stage), block // STAGES & 1)\n",
+        "        mbarrier.wait(load_barriers.index(stage), block // STAGES & 1)\n",
         "",
         RACE,
     ),
@@ -83,8 +83,8 @@ HAZARDS: tuple[Mutant, ...] = (
         "hopper_matmul",
         "in-flight operand overwritten",
         "refill of the buffer being read",
-        "freed = block - UNDER_WAY",
-        "freed = block",
+        "free_block = block - UNDER_WAY",
+        "free_block = block",
         RACE,
     ),
     _hazard(
@@ -128,7 +128,7 @@ HAZARDS: tuple[Mutant, ...] = (
         "wrong bytes",
         "barrier expects A only",
         _BYTES,
-        "mbarrier.expect(arrived, a_matrix.nbytes_per_cta)",
+        "mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta)",
         MISUSE,
         RACE,
         hangs=True,
@@ -146,8 +146,8 @@ HAZARDS: tuple[Mutant, ...] = (
         "hopper_matmul",
         "wrong arrival count",
         "barrier counts two",
-        "mbarrier.init(arrived.index(first), count=1)",
-        "mbarrier.init(arrived.index(first), count=2)",
+        "mbarrier.init(load_barriers.index(slot), count=1)",
+        "mbarrier.init(load_barriers.index(slot), count=2)",
         DEADLOCK,
         hangs=True,
     ),
@@ -155,8 +155,9 @@ HAZARDS: tuple[Mutant, ...] = (
         "hopper_matmul",
         "use after invalidate",
         "invalidated in the loop",
-        "        mbarrier.wait(arrived.index(stage), block // STAGES & 1)\n",
-        "        mbarrier.wait(arrived.index(stage), block // STAGES & 1)\n        mbarrier.invalidate(arrived.index(stage))\n",
+        "        mbarrier.wait(load_barriers.index(stage), block // STAGES & 1)\n",
+        "        mbarrier.wait(load_barriers.index(stage), block // STAGES & 1)\n        "
+        "mbarrier.invalidate(load_barriers.index(stage))\n",
         MISUSE,
         hangs=True,
     ),
@@ -164,7 +165,7 @@ HAZARDS: tuple[Mutant, ...] = (
         "hopper_matmul",
         "barrier reused without re-initialising",
         "barriers left under the tile of C",
-        "        mbarrier.invalidate(arrived.index(last))",
+        "        mbarrier.invalidate(load_barriers.index(last))",
         "        last = last",
         MISUSE,
         problem={"out": "fp32"},
@@ -174,8 +175,8 @@ HAZARDS: tuple[Mutant, ...] = (
         "hopper_matmul",
         "aliased allocations",
         "one refill too many",
-        "(freed + STAGES < blocks)",
-        "(freed + STAGES < blocks + 1)",
+        "(free_block + STAGES < blocks)",
+        "(free_block + STAGES < blocks + 1)",
         RACE,
         MISUSE,
     ),

@@ -36,14 +36,14 @@ ENCODE = _mutants(
 MFMA_DEFINITION = _mutants(
     "tensor_core/mfma_definition.py",
     {
-        "products cut down": ("cut(term, tops[-1] - bits)", "down(term, tops[-1] - bits)"),
-        "c cut toward zero": ("down(start, top - bits)", "cut(start, top - bits)"),
-        "the sum cut toward zero": ("down(sum(sums, Fraction(0)), top", "cut(sum(sums, Fraction(0)), top"),
-        "the sum one bit shorter": ("top - late - 1)", "top - late)"),
-        "rounded once": ("smallest_exponent) - late)", "smallest_exponent) - 99)"),
+        "products cut down": ("cut(term, tops[-1] - bits)", "round_down(term, tops[-1] - bits)"),
+        "c cut toward zero": ("round_down(start, top - bits)", "cut(start, top - bits)"),
+        "the sum cut toward zero": ("round_down(sum(sums, Fraction(0)), top", "cut(sum(sums, Fraction(0)), top"),
+        "the sum one bit shorter": ("top - sum_bits - 1)", "top - sum_bits)"),
+        "rounded once": ("smallest_exponent) - sum_bits)", "smallest_exponent) - 99)"),
         "a small c kept": ("of_c < top - bits - 1", "of_c < top - 99"),
         "halves for even and odd": ("(slice(0, None, 2), slice(1, None, 2))", "(slice(0, 8), slice(8, None))"),
-        "no cut where even meets odd": ("sums = [down(each, meets - bits) for each in sums]", "pass"),
+        "no cut where even meets odd": ("sums = [round_down(part, meets - bits) for part in sums]", "pass"),
         "products as large as they come": ("2.0**128)", "2.0**300)"),
         "subnormal operands kept": ("if abs(float(f.value)) < least", "if abs(float(f.value)) < 0"),
         "a subnormal c kept": ("if abs(float(c)) < FP32.smallest_normal", "if abs(float(c)) < 0"),
@@ -108,16 +108,16 @@ ACTIVATION = _mutants(
 SPECIAL_CASES = _mutants(
     "special_functions/units.py",
     {
-        "rsqrt_approx_ftz_f32": ("words & np.uint32(0x00FFFFFF) == SMALLEST_NORMAL", "words == ONE"),
-        "lg2_approx_ftz_f32": ("found[words == ONE] = 0", "found[words == NAN] = 0"),
+        "rsqrt_approx_ftz_f32": ("words & np.uint32(0x00FFFFFF) == SMALLEST_NORMAL", "words == FP32_ONE_WORD"),
+        "lg2_approx_ftz_f32": ("result[words == FP32_ONE_WORD] = 0", "result[words == NAN] = 0"),
         "ex2_approx_ftz_f32": ("fixed -= (fixed < 0) & (fixed & 0x7FFFFF != 0)", "pass"),
         "rcp_approx_ftz_f32": ("(size > 0x7E800000)] = 0", "(size > 0x7E800001)] = 0"),
-        "sqrt_approx_ftz_f32": ("found[tiny] = words[tiny] & SIGN\n", "found[tiny] = 0\n"),
+        "sqrt_approx_ftz_f32": ("result[tiny] = words[tiny] & SIGN\n", "result[tiny] = 0\n"),
         "sin_approx_ftz_f32": ("found[sums == 0] = 0", "pass"),
         "cos_approx_ftz_f32": ("(quadrant + 1) >> 1 & 1", "quadrant >> 1 & 1"),
         "tanh_approx_f32": ("size < _TANH_LINEAR", "size <= _TANH_LINEAR + 64"),
-        "rcp_approx_ftz_f64": ("found[size > 0x7FD00000] = 0", "found[size >= 0x7FD00000] = 0"),
-        "rsqrt_approx_ftz_f64": ("words & np.uint32(0x001FFFFF) == SMALLEST_NORMAL64", "words == ONE64"),
+        "rcp_approx_ftz_f64": ("result[size > 0x7FD00000] = 0", "result[size >= 0x7FD00000] = 0"),
+        "rsqrt_approx_ftz_f64": ("words & np.uint32(0x001FFFFF) == SMALLEST_NORMAL64", "words == FP64_ONE_WORD"),
     },
 )
 """A mutant is named by its function: another special case of its unit."""
@@ -126,7 +126,10 @@ SEQUENCES = _mutants(
     {
         "ex2_approx_f32": ("values < -126", "values < -125"),
         "lg2_approx_f32": ("1.0, -24.0)", "1.0, -23.0)"),
-        "rcp_approx_f32": ("low, high = size < SMALLEST, size > LARGE", "low, high = size < SMALLEST, size > 2 * LARGE"),
+        "rcp_approx_f32": (
+            "low, high = size < SMALLEST, size > SCALE_DOWN_FROM",
+            "low, high = size < SMALLEST, size > 2 * SCALE_DOWN_FROM",
+        ),
         "rsqrt_approx_f32": ("_root(units.rsqrt, 12)", "_root(units.rsqrt, 11)"),
         "sqrt_approx_f32": ("_root(units.sqrt, -12)", "_root(units.sqrt, -11)"),
         "sin_approx_f32": ("nearest.view(np.uint32) - (np.abs(nearest) > np.abs(exact))", "nearest.view(np.uint32)"),
@@ -136,9 +139,9 @@ SEQUENCES = _mutants(
 DIVISIONS = _mutants(
     "special_functions/instructions.py",
     {
-        "div_full_f32": ("(size > LARGE) & full", "(size < 0) & full"),
-        "div_approx_f32": ("np.where(size < SMALLEST, UP, ONE)", "np.where(size < 0, UP, ONE)"),
-        "div_full_ftz_f32": ("large = np.abs(right) > LARGE", "large = np.abs(right) < 0"),
+        "div_full_f32": ("(size > SCALE_DOWN_FROM) & full", "(size < 0) & full"),
+        "div_approx_f32": ("np.where(size < SMALLEST, SCALE_UP, FP32_ONE)", "np.where(size < 0, SCALE_UP, FP32_ONE)"),
+        "div_full_ftz_f32": ("large = np.abs(right) > SCALE_DOWN_FROM", "large = np.abs(right) < 0"),
         "rsqrt_approx_f64_high": ("found * 2.0**27", "found * 2.0**26"),
     },
 )
@@ -146,9 +149,12 @@ DIVISIONS = _mutants(
 MACHINE_CODE = _mutants(
     "special_functions/instructions.py",
     {
-        "rcp.approx.f32": ("low, high = size < SMALLEST, size > LARGE", "low, high = size < SMALLEST, size > 2 * LARGE"),
-        "div.full.f32": ("(size > LARGE) & full", "(size > 2 * LARGE) & full"),
-        "ex2.approx.f32": ("found = units.ex2(_product(values, np.where(low, HALF, ONE)))", "found = units.ex2(x)"),
+        "rcp.approx.f32": (
+            "low, high = size < SMALLEST, size > SCALE_DOWN_FROM",
+            "low, high = size < SMALLEST, size > 2 * SCALE_DOWN_FROM",
+        ),
+        "div.full.f32": ("(size > SCALE_DOWN_FROM) & full", "(size > 2 * SCALE_DOWN_FROM) & full"),
+        "ex2.approx.f32": ("found = units.ex2(_product(values, np.where(low, HALF, FP32_ONE)))", "found = units.ex2(x)"),
         "rsqrt.approx.f64": ("np.full_like(values, 0.375)", "np.full_like(values, 0.5)"),
         "sin.approx.f32": ("- (np.abs(nearest) > np.abs(exact))", ""),
     },
@@ -176,11 +182,11 @@ LOGARITHM = _mutants(
         "a subnormal not scaled": ("small = x.view(np.float32) < fp32.SMALLEST", "small = x.view(np.float32) < 0"),
         "a mantissa between 1 and 2": ("np.int32(0x3F2AAAAB)", "np.int32(0x3F800000)"),
         "the last coefficient of a series": ("0xBF000000], np", "0xBF000001], np"),
-        "a logarithm of a negative number": ("scaled.view(np.uint32) >= np.uint32(0x7F800000)", "np.isinf(scaled)"),
+        "a logarithm of a negative number": ("scaled_values.view(np.uint32) >= np.uint32(0x7F800000)", "np.isinf(scaled_values)"),
     },
 )
 FOLDED = _mutants(
-    "special_functions/folded.py",
+    "special_functions/constant_division.py",
     {
         "reciprocal not flushed": ("fp32.reciprocal(divisor, flush=True)", "fp32.reciprocal(divisor)"),
         "reciprocal one unit off": (
@@ -204,8 +210,8 @@ QUANTIZED_ROWS = _mutants(
     "quantized_rows.py",
     {
         "divided by the reciprocal": (
-            "quotient = fp32.divide(kept, divisor)",
-            "quotient = fp32.multiply(kept, fp32.reciprocal(divisor))",
+            "quotient = fp32.divide(finite_blocks, divisor)",
+            "quotient = fp32.multiply(finite_blocks, fp32.reciprocal(divisor))",
         ),
         "a scale of zero divides": (
             "divisor = np.where(divisor > 0, divisor, INFINITY)[..., None]",
@@ -233,9 +239,12 @@ ROW_FUNCTIONS = _mutants(
             "fp32.add(fp32.multiply(total, kept), order.total(powers))",
             "fp32.add(total, order.total(powers))",
         ),
-        "smoothed by nothing": ("if smoothing:\n        mean", "if False:\n        mean"),
-        "a gradient without its target": ("np.where(at, -np.array(1 - smoothing, np.float32), np.float32(-0.0))", "np.float32(0)"),
-        "ignored rows counted": ("np.where(counted, loss, np.float32(0))[:, 0]", "loss[:, 0]"),
+        "smoothed by nothing": ("if label_smoothing:\n        mean", "if False:\n        mean"),
+        "a gradient without its target": (
+            "np.where(at, -np.array(1 - label_smoothing, np.float32), np.float32(-0.0))",
+            "np.float32(0)",
+        ),
+        "ignored rows counted": ("np.where(target_counts, loss, np.float32(0))[:, 0]", "loss[:, 0]"),
         "scaled by what is dropped": ("np.array(1 / (1 - p), np.float32)", "np.array(1 / p, np.float32)"),
         "gradient without the mean": ("fp32.add(scaled, -fp32.multiply(values, along))", "scaled"),
     },
@@ -245,7 +254,7 @@ ATTENTION = _mutants(
     {
         "powers of e": ("* np.log2(np.e), np.float32)", ", np.float32)"),
         "row sums not faded": ("fp32.fma(total[rows], faded, ", "fp32.add(total[rows], "),
-        "products not faded": ("fp32.multiply(found[rows], faded[:, None])", "found[rows]"),
+        "products not faded": ("fp32.multiply(sums[rows], faded[:, None])", "sums[rows]"),
         "causal from the first row": ("return np.arange(m) + n - m if causal", "return np.arange(m) if causal"),
         "columns behind the end count": ("np.full(m, n - 1)", "np.full(m, n + 1)"),
         "delta of the output alone": ("fp32.multiply(left, right), ((0, 0)", "fp32.multiply(left, left), ((0, 0)"),
@@ -255,8 +264,8 @@ ATTENTION = _mutants(
             "tiles.product(tiles.narrow(_words(powers)), queries, dk[columns])",
         ),
         "gradient of V of the last head": (
-            "tiles.product(tiles.narrow(_words(powers)), given, dv[columns])",
-            "tiles.product(tiles.narrow(_words(powers)), given, None)",
+            "tiles.product(tiles.narrow(_words(powers)), gradients, dv[columns])",
+            "tiles.product(tiles.narrow(_words(powers)), gradients, None)",
         ),
         "logarithm of the share": (
             'INSTRUCTIONS["lg2.approx.ftz.f32"](_words(total))',
@@ -306,9 +315,9 @@ TRACED_ARITHMETIC = _mutants(
         "partial sums never overflow": ("if rises.any() or falls.any():", "if False:"),
         "a long product rounds once": ("lost: np.ndarray | float = (count - 2)", "lost: np.ndarray | float = 0"),
         "parts of a product never overflow": ("if over.any():", "if False:"),
-        "reciprocals are never flushed": ("if large.any():", "if False:"),
+        "reciprocals are never flushed": ("if reciprocal_flushes.any():", "if False:"),
         "a quotient is rounded correctly": (
-            "*rule.applied(trace, *widened(low, high, MARGIN))",
+            "*rule.apply(trace, *widen_ends(low, high, MARGIN))",
             "*trace.accumulation.outward(low, high)",
         ),
         "a quotient of an interval takes its lower end": (
@@ -341,8 +350,8 @@ TRACED_SUMS = _mutants(
 TRACED_FUNCTIONS = _mutants(
     "tracing/functions.py",
     {
-        "no function has an error": ("ends = rule.applied(trace, *ends, extra=_of_argument(name, rule.argument, x))", "pass"),
-        "the argument's rounding is forgotten": ("folded + (RESCALED if _is_difference(x) else 0.0)", "0.0"),
+        "no function has an error": ("ends = rule.apply(trace, *ends, extra=_of_argument(name, rule.argument, x))", "pass"),
+        "the argument's rounding is forgotten": ("folded + (RESCALING_UNITS if _is_difference(x) else 0.0)", "0.0"),
         "the error of an argument is forgotten": ("error = error + np.maximum(high - value, value - low)", "pass"),
         "float64 functions have no error": (
             "error = ACCURACY * np.abs(value) if exact is None",
@@ -358,13 +367,13 @@ TRACED_PRODUCTS = _mutants(
     "tracing/products.py",
     {
         "operands are taken as exact": (
-            "lost = _radius_of_operands(left, right, sizes)\n    if not clean",
-            "lost = np.zeros(value.shape)\n    if not clean",
+            "radius = _radius_of_operands(left, right, sizes)\n    if not clean",
+            "radius = np.zeros(value.shape)\n    if not clean",
         ),
-        "tf32 loses nothing": ("lost = lost + (sizes[0] + cut[0]) @ cut[1] + cut[0] @ sizes[1]", "pass"),
+        "tf32 loses nothing": ("radius = radius + (sizes[0] + cut[0]) @ cut[1] + cut[0] @ sizes[1]", "pass"),
         "no instruction is weaker than fp32": (
-            "return Ways((*found, plain_fp32()), narrowed)",
-            "return Ways((plain_fp32(),), narrowed)",
+            "return Ways((*accumulations, plain_fp32()), cuts_to_tf32)",
+            "return Ways((plain_fp32(),), cuts_to_tf32)",
         ),
         "infinities of operands are settled": (
             "_masks(left, right, value),), meets=sums.inconclusive | over | open_)",
@@ -376,10 +385,10 @@ TRACED_CHOICES = (
     _mutants(
         "tracing/comparisons.py",
         {
-            "comparisons never hang": ("hangs = if_any(hangs |", "hangs = if_any(False & hangs |"),
+            "comparisons never hang": ("hangs = nonempty_mask(hangs |", "hangs = nonempty_mask(False & hangs |"),
             "words never differ": (
-                "loose = overlaps(left.ends, right.ends) |",
-                "loose = False & overlaps(left.ends, right.ends) |",
+                "words_differ = overlaps(left.ends, right.ends) |",
+                "words_differ = False & overlaps(left.ends, right.ends) |",
             ),
         },
     )
@@ -387,20 +396,20 @@ TRACED_CHOICES = (
         "tracing/choices.py",
         {
             "an undecided condition takes its value": (
-                "if condition.loose is not None:\n            (al, ah)",
+                "if condition.words_differ is not None:\n            (al, ah)",
                 "if False:\n            (al, ah)",
             ),
             "an unknown condition takes its value": (
-                "if condition.hangs is not None:\n            apart = np.abs",
-                "if False:\n            apart = np.abs",
+                "if condition.hangs is not None:\n            difference = np.abs",
+                "if False:\n            difference = np.abs",
             ),
         },
     )
     + _mutants(
-        "tracing/sorting.py",
+        "tracing/sort_operations.py",
         {
-            "places never hang": ("found.hangs = rivals(*around(x.value, x.error))", "pass"),
-            "orders never hang": ("found.hangs = _near(*around(value, off), axis, descending)", "pass"),
+            "places never hang": ("result.hangs = rivals(*around(x.value, x.error))", "pass"),
+            "orders never hang": ("result.hangs = _meets_neighbour(*around(value, off), axis, descending)", "pass"),
         },
     )
     + _mutants(
@@ -408,10 +417,13 @@ TRACED_CHOICES = (
         {
             "a declared conversion never hangs": ("hanging = ~((low == high)", "hanging = False & ~((low == high)"),
             "a kept format rounds nothing": (
-                'found.low, found.high = low, high\n    return found\n\n\n@operation("bits")',
-                'pass\n    return found\n\n\n@operation("bits")',
+                'result.low, result.high = low, high\n    return result\n\n\n@operation("bits")',
+                'pass\n    return result\n\n\n@operation("bits")',
             ),
-            "a conversion to integers never hangs": ("beyond = ~((whole.value", "beyond = False & ~((whole.value"),
+            "a conversion to integers never hangs": (
+                "beyond = ~((truncated_array.value",
+                "beyond = False & ~((truncated_array.value",
+            ),
         },
     )
 )

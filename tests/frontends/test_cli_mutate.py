@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.frontends.cli_mutate import _begin, _kept, add_arguments, asked, of_a_test, status, target_of
+from bitverdict.harness.frontends.cli_mutate import _begin, _kept_results, add_arguments, kernel_of, of_a_test, status, target_of
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.mutants.kernels import Kernel
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult, read
+from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, MutantResult, read
 from bitverdict.harness.mutants.report import report
 from bitverdict.harness.mutants.source.generate import generate
 
 
-def judged(number: int, end: End, why: str = "") -> Judged:
+def judged(number: int, end: End, why: str = "") -> JudgedMutant:
     mutant = GeneratedMutant(
         id=f"k/{number}", kernel="k", kind=Kind.SOURCE, operator="mask dropped", family="mask", file="k.py", line=9 - number,
         before=f"before {number}", after=f"after {number}", edit={"start": number},
     )  # fmt: skip
-    return Judged(mutant, MutantResult(mutant=mutant.id, end=end, why=why))
+    return JudgedMutant(mutant, MutantResult(mutant=mutant.id, end=end, why=why))
 
 
 def arguments(*words: str) -> argparse.Namespace:
@@ -34,10 +34,10 @@ def arguments(*words: str) -> argparse.Namespace:
 @pytest.mark.parametrize(
     ("ends", "expected"),
     [
-        ([End.KILLED, End.EQUIVALENT, End.INVALID], 0),
-        ([End.KILLED, End.SURVIVED], 1),
-        ([End.KILLED, End.DOUBTFUL], 1),
-        ([End.KILLED, End.SURVIVED, End.ERROR], 3),
+        ([End.KILL, End.EQUIVALENT, End.INVALID], 0),
+        ([End.KILL, End.SURVIVAL], 1),
+        ([End.KILL, End.DOUBTFUL], 1),
+        ([End.KILL, End.SURVIVAL, End.ERROR], 3),
         ([End.INVALID], 5),
         ([], 5),
     ],
@@ -61,7 +61,7 @@ def test_the_exit_status_says_whether_all_live_mutants_were_killed(ends: list[En
 )
 def test_what_cannot_be_mutated_is_told_before_anything_is_imported(words: list[str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
-        asked(arguments(*words))
+        kernel_of(arguments(*words))
 
 
 def test_a_kernel_is_judged_on_the_first_target_that_has_what_it_requires() -> None:
@@ -97,26 +97,26 @@ def test_a_test_made_with_like_has_the_mutants_of_its_launcher(tmp_path: Path, m
     (tmp_path / f"{module}.py").write_text(PLUS)
     (tmp_path / "test_like.py").write_text(LIKE.format(module=module))
     monkeypatch.setattr(sys, "path", [*sys.path])
-    kernel = of_a_test(asked(arguments(f"{tmp_path}/test_like.py:test_plus")))
+    kernel = of_a_test(kernel_of(arguments(f"{tmp_path}/test_like.py:test_plus")))
     assert kernel.like == "softmax" and of_a_test(Kernel("softmax")) == Kernel("softmax")
     found = list(generate(kernel))
     assert {each.id.split("/")[-3] for each in found} == {"plus", "plus_kernel"}
     assert {each.file for each in found} == {f"{module}.py"}
     with pytest.raises(UsageError, match="import it and give the function"):
-        of_a_test(asked(arguments(f"{tmp_path}/test_like.py:test_named")))
+        of_a_test(kernel_of(arguments(f"{tmp_path}/test_like.py:test_named")))
 
 
 def test_a_resumed_run_keeps_what_would_be_the_same_mutant_today(tmp_path: Path) -> None:
-    path, same, edited = tmp_path / "results.jsonl", judged(0, End.KILLED), judged(1, End.KILLED)
+    path, same, edited = tmp_path / "results.jsonl", judged(0, End.KILL), judged(1, End.KILL)
     _begin(path, [same, edited])
     today = [same.mutant, replace(edited.mutant, edit={"start": 5})]
-    assert _kept(path, today) == [same]
+    assert _kept_results(path, today) == [same]
     _begin(path, [])
     assert list(read(path)) == []
 
 
 def test_the_report_names_what_a_test_would_miss_with_lines() -> None:
-    found = [judged(0, End.SURVIVED), judged(1, End.SURVIVED, "no case"), judged(2, End.KILLED), judged(3, End.EQUIVALENT, "equal")]
+    found = [judged(0, End.SURVIVAL), judged(1, End.SURVIVAL, "no case"), judged(2, End.KILL), judged(3, End.EQUIVALENT, "equal")]
     told = report(
         [*found, judged(4, End.DOUBTFUL), judged(5, End.INVALID), judged(6, End.ERROR, "out")], "k", "sm_90", "your test", 2
     )
@@ -127,4 +127,4 @@ def test_the_report_names_what_a_test_would_miss_with_lines() -> None:
         "  k.py:9: mask dropped", "    - before 0", "    + after 0",
     ]  # fmt: skip
     assert "1 doubtful" in told and "1 equivalent" in told and "1 invalid" in told and "1 not judged" in told
-    assert "your test misses none of these" in report([judged(0, End.KILLED)], "k", "sm_90", "your test", 0)
+    assert "your test misses none of these" in report([judged(0, End.KILL)], "k", "sm_90", "your test", 0)

@@ -90,23 +90,23 @@ def test_a_case_that_a_launcher_does_not_take_is_not_moved(tmp_path: Path) -> No
     (tmp_path / "mine.py").write_text(LAUNCHER)
     source = CaseSource("matmul", SM_90, launcher=f"{tmp_path / 'mine.py'}:matmul")
     with pytest.raises(ValueError, match="do not take it; the nearest that they take is 'm=1 n=1 k=32 dtype=fp16"):
-        Selection(line="m=1 n=1 k=33").of([source])
-    (chosen,) = Selection(line="m=1 n=1 k=64 data_seed=3").of([source])
+        Selection(line="m=1 n=1 k=33").select_cases([source])
+    (chosen,) = Selection(line="m=1 n=1 k=64 data_seed=3").select_cases([source])
     (only,) = chosen.required()
     assert (only.problem.k, only.data_seed, only.config, only.launcher) == (64, 3, None, source.launcher)
     with pytest.raises(ValueError, match="regime 'gauss': unknown; use one of normal"):
-        Selection(line="m=1 n=1 k=32 regime=gauss").of([source])
-    assert chosen.first() is None and chosen.drawn(9) == []
+        Selection(line="m=1 n=1 k=32 regime=gauss").select_cases([source])
+    assert chosen.first_case() is None and chosen.drawn(9) == []
 
 
 def test_generated_cases_are_those_that_an_expression_keeps() -> None:
-    (chosen,) = Selection(expression="k>64 and not bf16").of([CaseSource("matmul", SM_90)])
+    (chosen,) = Selection(expression="k>64 and not bf16").select_cases([CaseSource("matmul", SM_90)])
     drawn = chosen.drawn(6)
     assert len(drawn) == 6 and all(case.problem.k > 64 and case.problem.dtype != "bf16" for case in drawn)
     kinds = {case.problem.dtype for case in chosen.required()}
     assert "fp16" in kinds and "bf16" not in kinds and all(case.problem.k > 64 for case in chosen.required())
     sources = [CaseSource("matmul", SM_90), CaseSource("small_mma", SM_90)]
-    assert [source.address for source in Selection(expression="small_mma").of(sources)] == ["small_mma"]
+    assert [source.address for source in Selection(expression="small_mma").select_cases(sources)] == ["small_mma"]
 
 
 def test_no_case_begins_once_one_has_failed() -> None:

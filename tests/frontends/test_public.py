@@ -57,7 +57,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
     monkeypatch.setenv("HARNESS_PROFILE", "whole")
     monkeypatch.setattr(called_test, "targets", lambda: [SM_90])
-    monkeypatch.setattr(required, "sizes_of", lambda count: [Sizes(alike=number) for number in range(3)])
+    monkeypatch.setattr(required, "sizes_of", lambda count: [Sizes(alike_number=number) for number in range(3)])
     return tmp_path
 
 
@@ -210,7 +210,7 @@ def test_a_launcher_has_the_claims_and_limits_of_its_test(tmp_path: Path) -> Non
         "                     batch_invariant='m', deterministic=True)\n"
     )
     (tmp_path / "absent_until_launched.py").write_text("raise SystemExit('imported')\n")
-    made = addresses.load(f"{tmp_path}/named.py:test_named", unwrapped=False)
+    made = addresses.load(f"{tmp_path}/named.py:test_named", unwrap=False)
     source = made.__bitverdict__(SM_90)
     assert (
         source.address == "matmul" and source.launcher == f"{tmp_path}/named.py:test_named" and str(tmp_path) in source.search_path

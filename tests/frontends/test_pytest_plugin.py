@@ -24,7 +24,7 @@ from bitverdict.harness.frontends.pytest_plugin import (
     pytest_xdist_make_scheduler,
 )
 from bitverdict.harness.frontends.pytest_shards import shards_of
-from bitverdict.harness.frontends.pytest_summary import certificate_lines, lines, tallied, tally_row, time_lines
+from bitverdict.harness.frontends.pytest_summary import certificate_lines, lines, tally_row, tally_text, time_lines
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.lab.pytest_large import large_nodes
 from bitverdict.harness.model.architectures import FAMILIES
@@ -315,7 +315,7 @@ def test_a_wrong_large_product_fails_and_its_words_are_not_counted(node_judge: N
     node = large_nodes("48x40x64", 1, ["emulated:sm_90"])[-8]
     wrong = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="3 of 9 words differ", words=9)
     monkeypatch.setattr(node_judge.pool, "judge", lambda task, where: wrong)
-    monkeypatch.setattr("bitverdict.harness.lab.pytest_large.lacking", lambda case, where: [])
+    monkeypatch.setattr("bitverdict.harness.lab.pytest_large.missing_features", lambda case, where: [])
     told: list[tuple[str, object]] = []
     with pytest.raises(pytest.fail.Exception, match="3 of 9 words differ"):
         node_judge.hold_large(node, told)
@@ -326,7 +326,7 @@ def test_the_last_lines_count_words_of_passed_nodes_and_name_the_rest() -> None:
     def report(outcome: str, **told: object) -> SimpleNamespace:
         return SimpleNamespace(passed=outcome == "passed", failed=outcome == "failed", user_properties=list(told.items()))
 
-    first, second = tallied([tally_row("matmul", "fp16", 1, 70, 8192)]), tallied([tally_row("matmul", "fp16", 2, 30, 64)])
+    first, second = tally_text([tally_row("matmul", "fp16", 1, 70, 8192)]), tally_text([tally_row("matmul", "fp16", 2, 30, 64)])
     reports = [report("passed", tally=first, judged=1), report("passed", tally=second, judged=1)]
     reports += [report("failed", tally=first, judged=1), report("skipped", not_run="tmem_copy: cuda:0 lacks tensor memory")]
     said = list(lines(reports))

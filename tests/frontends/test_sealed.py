@@ -40,25 +40,25 @@ def tests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     (tmp_path / "tests_of_it.py").write_text(TESTS)
     monkeypatch.setattr(jails, "start_of", lambda *given: None)
     yield f"{tmp_path}/tests_of_it.py"
-    sealing._sealed.clear(), sealing._said.clear(), sealing._folders.clear()
+    sealing._sealed_files.clear(), sealing._stand_ins.clear(), sealing._folders.clear()
 
 
 def source(address: str, *, sealed: bool) -> CaseSource:
-    return source_of(addresses.load(address, unwrapped=False).__bitverdict__, TARGET, sealed=sealed)
+    return source_of(addresses.load(address, unwrap=False).__bitverdict__, TARGET, sealed=sealed)
 
 
 @pytest.mark.parametrize(("name", "sealed"), [("test_named", False), ("test_open", True), ("test_double", False)])
 def test_each_case_of_a_sealed_test_is_sealed(tests: str, name: str, sealed: bool) -> None:
     found = source(f"{tests}:{name}", sealed=sealed)
     cases = found.required()
-    assert found.sealed and cases and all(case.sealed and "candidate.py:" in case.launcher for case in cases)
+    assert found.is_sealed and cases and all(case.sealed and "candidate.py:" in case.launcher for case in cases)
     if name == "test_named":  # what its user says of it holds, and it is not asked
         assert {case.problem.dtype for case in cases} == {"fp16", "bf16"} and all(case.problem.k % 8 == 0 for case in cases)
 
 
 def test_a_test_that_is_not_sealed_stays_so(tests: str) -> None:
     found = source(f"{tests}:test_open", sealed=False)
-    assert not found.sealed and not any(case.sealed for case in found.required())
+    assert not found.is_sealed and not any(case.sealed for case in found.required())
 
 
 def test_a_launcher_that_a_test_imports_cannot_be_sealed(tests: str) -> None:
@@ -78,11 +78,11 @@ def test_a_sealed_run_says_what_it_cannot_seal(given: list[str], said: str) -> N
     parser = argparse.ArgumentParser()
     cli_run.add_arguments(parser)
     with pytest.raises(UsageError, match=said):
-        cli_run.checked(parser.parse_args(given))
+        cli_run.check_arguments(parser.parse_args(given))
 
 
 def test_a_required_jail_that_is_lacking_is_a_usage_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    sealed = CaseSource("softmax", TARGET, launcher="candidate.py:softmax", sealed=True)
+    sealed = CaseSource("softmax", TARGET, launcher="candidate.py:softmax", is_sealed=True)
     found = protections.Protections(("no capabilities",), {"seccomp": "install it"})
     monkeypatch.setattr(protections, "protections", lambda: found)
     assert protection([sealed], required=False) == "sealed: no capabilities; lacking: seccomp (install it)"

@@ -12,18 +12,18 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from bitverdict.harness.frontends.cli_watch import asked
+from bitverdict.harness.frontends.cli_watch import watch_subject
 from bitverdict.harness.frontends.main import main, parser
-from bitverdict.harness.frontends.watch_screen import Lines, Panelled
+from bitverdict.harness.frontends.watch_screen import Lines, PanelScreen
 from bitverdict.harness.session.watch import Event
-from bitverdict.harness.session.watch_round import Watched
+from bitverdict.harness.session.watch_round import WatchTarget
 from tests.support.interrupts import answering
 
 FILE = "docs/examples/tutorial_matmul.py"
 
 
-def watched(*words: str) -> Watched:
-    return asked(parser(["watch"]).parse_args(["watch", *words]))
+def watched(*words: str) -> WatchTarget:
+    return watch_subject(parser(["watch"]).parse_args(["watch", *words]))
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def watched(*words: str) -> Watched:
 def test_a_file_a_kernel_or_both_say_what_is_watched(words: list[str], contract: str, launcher: str) -> None:
     found = watched(*words, "--target", "emulated:sm_90")
     assert (found.contract, found.launcher) == (contract, launcher)
-    assert found.preloaded == ([contract] if contract and launcher else []), "what a save changes is imported after it"
+    assert found.preload_addresses == ([contract] if contract and launcher else []), "what a save changes is imported after it"
 
 
 def test_a_launcher_called_as_a_kernel_is_judged_by_its_mathematics() -> None:
@@ -74,7 +74,7 @@ class Answers:
 
     folders: list[Path] = []
 
-    def __init__(self, watched: Watched, folder: Path) -> None:
+    def __init__(self, watched: WatchTarget, folder: Path) -> None:
         self.folders.append(folder)
 
     def go(self, first: list[dict]) -> None:
@@ -133,17 +133,17 @@ def test_a_pipe_gets_one_line_a_save_and_what_fails_after_it() -> None:
     page = io.StringIO()
     screen = Lines(Console(file=page, width=160), clock=lambda: time.mktime((2026, 1, 1, 12, 0, 0, 0, 0, -1)))
     for event, seconds in TOLD:
-        screen.told(event, seconds)
+        screen.show_event(event, seconds)
     assert page.getvalue() == PLAIN.replace("  fail:", "  FAIL:")
 
 
 def test_a_terminal_has_one_panel_with_the_last_answer() -> None:
     page = io.StringIO()
-    screen = Panelled(Console(file=page, width=100, force_terminal=True, color_system=None), "mine.py:f on emulated:sm_90")
+    screen = PanelScreen(Console(file=page, width=100, force_terminal=True, color_system=None), "mine.py:f on emulated:sm_90")
     with screen:
         for event, seconds in TOLD[:6]:
-            screen.told(event, seconds)
-        screen.waiting((Path("mine.py"), Path("other.py")))
+            screen.show_event(event, seconds)
+        screen.show_idle((Path("mine.py"), Path("other.py")))
     last = page.getvalue().rpartition("╭")[2]
     for said in ("mine.py:f on emulated:sm_90", "pass in 0.40 s", "FAIL mine.py:f", "waits for a save of 2 files; Ctrl-C ends"):
         assert said in last

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from bitverdict.harness.checks.second_call import CalledAgain
+from bitverdict.harness.checks.second_call import SecondCallContract
 from bitverdict.harness.judge import returned_memory
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.launch import launch
@@ -83,8 +83,8 @@ def test_an_operand_that_the_judge_overwrites_is_an_operand_again() -> None:
     """The words of an output in place that no kernel stores are the caller's own, in each call."""
     contract, hopper = resolve("pointer_gather_scatter_matmul"), target("emulated:sm_90")
     case = replace(contract.required(hopper)[0], calls=3, sealed=True)
-    again = CalledAgain(contract)
+    again = SecondCallContract(contract)
     found = launch(case, hopper, again, None, {each.name: each for each in again.operands(case)}, Clock())
-    told = found.recorded["provenance"]["outputs"]
+    told = found.launch_record["provenance"]["outputs"]
     assert list(told) == ["out", "out of the second call", "out of the third call"]
     assert all(each["kernel"] and each["kernel"] + each["operand"] == each["words"] for each in told.values()), told

@@ -15,7 +15,7 @@ import torch
 
 from bitverdict.harness.judge import case_memory, far_views
 from bitverdict.harness.judge import launch as launching
-from bitverdict.harness.judge.case_memory import COUNTED, MemoryReservation, NoRoom, memory_of
+from bitverdict.harness.judge.case_memory import WORKER_MEMORY, MemoryReservation, NoRoom, memory_of
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations
@@ -153,14 +153,14 @@ def test_a_thread_of_autograds_may_be_the_one_that_allocates(monkeypatch: pytest
                 with MemoryReservation(GPU, 0, 0) as other, pytest.raises(NoRoom, match="another process judged"):
                     other.take(2 << 30)
         assert not engine.submit(far_views.is_admitted).result() and not far_views.is_admitted()
-        with far_views.admitted(8 << 30, GPU), MemoryReservation(GPU, 0, 0) as room:  # a study's: its engine waits for nobody
+        with far_views.admit_bytes(8 << 30, GPU), MemoryReservation(GPU, 0, 0) as room:  # a study's: its engine waits for nobody
             engine.submit(room.take, 2 << 30).result()
 
 
 def test_a_second_launch_counts_anew_and_a_guard_asks_before_it_allocates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (3 << 30, 80 << 30))
     asked: list[int] = []
-    with guarded_allocations(Guard(Poison.of(1), asked=asked.append)):
+    with guarded_allocations(Guard(Poison.of_seed(1), on_allocation=asked.append)):
         assert torch.empty(1 << 20).numel() and torch.zeros(3).numel()
     assert len(asked) == 2 and 1 << 22 <= asked[0] < 1 << 24 and asked[1] < asked[0]
     with MemoryReservation(GPU, 0, 0) as room:
@@ -175,7 +175,7 @@ def test_a_second_launch_counts_anew_and_a_guard_asks_before_it_allocates(monkey
 
 def test_a_need_that_is_one_number_for_all_cases_is_noticed(together: Callable[..., int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The mutants: each case counted as what a worker is counted for, and each as a large one."""
-    for constant, wrong in ((0, (2, 2)), (COUNTED + 1, (1, 1))):
+    for constant, wrong in ((0, (2, 2)), (WORKER_MEMORY + 1, (1, 1))):
         monkeypatch.setattr(launching, "memory_of", lambda *given, constant=constant: constant)
         assert (together(1 << 15), together(64)) == wrong
 
@@ -192,5 +192,5 @@ def test_a_large_case_is_not_run_where_less_is_free_than_it_needs(monkeypatch: p
 def test_a_study_that_was_admitted_launches_without_waiting_for_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 << 30, 80 << 30))
     monkeypatch.setattr(far_views, "PATIENCE", 0.2)
-    with far_views.admitted(8 << 30, GPU) as outer, far_views.admitted(case_memory.COUNTED, GPU) as inner:
+    with far_views.admit_bytes(8 << 30, GPU) as outer, far_views.admit_bytes(case_memory.WORKER_MEMORY, GPU) as inner:
         assert outer == inner == ""

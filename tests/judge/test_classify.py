@@ -59,7 +59,7 @@ RAISED = ["ValueError('x')", "TypeError('x')", "KeyError('x')", "AssertionError(
 @pytest.mark.parametrize("file", OURS)
 def test_what_our_rooms_raise_is_an_error_whatever_its_class(file: str, raised: str) -> None:
     verdict = judge(case(), HOST, Broken(code_at(file, f"raise {raised}")))
-    assert (verdict.decision, verdict.outcome, verdict.basis) == (Decision.ERROR, Outcome.ERROR, Basis.NOTHING)
+    assert (verdict.decision, verdict.outcome, verdict.basis) == (Decision.ERROR, Outcome.ERROR, Basis.NO_BASIS)
     room = "emulator" if "emulator" in file else file.partition("/")[0]
     assert verdict.message.startswith(f"the {room} raised {raised.partition('(')[0]}: ")
     assert verdict.location == f"{file}:2" and f"{file}" in "".join(verdict.details["traceback"])
@@ -175,7 +175,7 @@ def test_a_lowering_that_loses_a_name_is_an_error_and_no_refusal(monkeypatch: py
     from bitverdict.harness.emulator.frontend.lowerings import sums
 
     monkeypatch.setattr(sums, "_kept_operand", lambda t, op: {}[op.name])
-    monkeypatch.setattr("bitverdict.harness.emulator.frontend.kept_translations.kept", lambda named, make: make())
+    monkeypatch.setattr("bitverdict.harness.emulator.frontend.kept_translations.load_or_translate", lambda named, make: make())
     monkeypatch.setattr("bitverdict.harness.emulator.device._translations", {})
     with emulated("sm_90"), pytest.raises(KeyError) as raised:
         total[(1,)](torch.ones(64), torch.ones(64), torch.ones(64), 64)

@@ -20,7 +20,7 @@ import bitverdict.kernels.ampere_gemm
 import bitverdict.kernels.matmul
 from bitverdict.harness.contracts.base.single_config import far_pad
 from bitverdict.harness.judge import far_views
-from bitverdict.harness.judge.far_views import FAR, Islands, admitted, is_far
+from bitverdict.harness.judge.far_views import FAR_BYTES, Islands, admit_bytes, is_far
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, far_bytes, guarded_allocations, poison_word, words
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.machine_lock import exclusive
@@ -67,7 +67,7 @@ def test_islands_hold_every_element_and_the_bands_and_are_apart(shape, steps, of
 
 
 def test_a_large_buffer_full_of_elements_is_not_far() -> None:
-    assert not is_far(4 * FAR, 4 * FAR) and not is_far(FAR, 2) and is_far(FAR + 1, 2)
+    assert not is_far(4 * FAR_BYTES, 4 * FAR_BYTES) and not is_far(FAR_BYTES, 2) and is_far(FAR_BYTES + 1, 2)
 
 
 def far_operand() -> Operand:
@@ -76,7 +76,7 @@ def far_operand() -> Operand:
 
 
 def test_a_far_operand_arrives_bit_for_bit_and_takes_a_few_pages() -> None:
-    uploaded, before = Guard(Poison.of(0)), resident()
+    uploaded, before = Guard(Poison.of_seed(0)), resident()
     tensor = uploaded.upload(far_operand(), CPU)
     assert np.array_equal(words(tensor), far_operand().codes) and tensor.stride() == (ROW, 1)
     assert uploaded.out_of_bounds() is None
@@ -85,7 +85,7 @@ def test_a_far_operand_arrives_bit_for_bit_and_takes_a_few_pages() -> None:
 
 @pytest.mark.parametrize("element", [-1, 4, ROW - 1, ROW, 2 * ROW + 3, 2 * ROW + 4])
 def test_a_byte_written_near_an_element_of_a_far_operand_is_a_verdict(element: int) -> None:
-    uploaded = Guard(Poison.of(1))
+    uploaded = Guard(Poison.of_seed(1))
     tensor = uploaded.upload(far_operand(), CPU)
     tensor.as_strided((1,), (1,), tensor.storage_offset() + element).view(torch.int16).fill_(0x1234)
     found = uploaded.out_of_bounds()
@@ -95,7 +95,7 @@ def test_a_byte_written_near_an_element_of_a_far_operand_is_a_verdict(element: i
 
 @pytest.mark.parametrize("element", [None, -1, 4, ROW - 1, 2 * ROW + 4])
 def test_a_far_output_is_poisoned_and_guarded_around_its_elements(element: int | None) -> None:
-    uploaded, before = Guard(Poison.of(2)), resident()
+    uploaded, before = Guard(Poison.of_seed(2)), resident()
     with guarded_allocations(uploaded):
         made = torch.empty_strided((3, 4), (ROW, 1), dtype=torch.float16)
     assert (words(made) == poison_word(uploaded.poison.output, 2)).all()
@@ -108,7 +108,7 @@ def test_a_far_output_is_poisoned_and_guarded_around_its_elements(element: int |
 
 
 def test_values_of_a_far_allocation_are_kept() -> None:
-    uploaded = Guard(Poison.of(0))
+    uploaded = Guard(Poison.of_seed(0))
     with guarded_allocations(uploaded):
         made = torch.zeros_like(torch.empty_strided((3, 4), (ROW, 1), dtype=torch.float16))
     assert not made.any() and uploaded.out_of_bounds() is None
@@ -248,17 +248,17 @@ def test_memory_that_cannot_be_mapped_is_said(monkeypatch: pytest.MonkeyPatch) -
     def refuse(size: int) -> torch.Tensor:
         raise OSError(12, "Cannot allocate memory")
 
-    with admitted(0, GPU) as none, admitted(5 << 30, target("emulated:sm_90")) as here:
+    with admit_bytes(0, GPU) as none, admit_bytes(5 << 30, target("emulated:sm_90")) as here:
         assert none == here == ""
-    monkeypatch.setattr(far_views, "mapped", refuse)
-    with admitted(5 << 30, target("emulated:sm_90")) as why:
+    monkeypatch.setattr(far_views, "map_zeros", refuse)
+    with admit_bytes(5 << 30, target("emulated:sm_90")) as why:
         assert why.startswith("5.0 GiB of operands and results: this machine does not map so much address space (Cannot")
 
 
 @pytest.mark.parametrize(("free", "fits"), [(14 << 30, True), (12 << 30, False)])
 def test_a_gpu_must_have_room_before_a_far_case_is_launched(free: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80 << 30))
-    with admitted(12 << 30, GPU) as why:
+    with admit_bytes(12 << 30, GPU) as why:
         assert why == ("" if fits else "12.0 GiB of operands and results: 12.0 of 80.0 GiB are free on cuda:0")
 
 
@@ -267,9 +267,9 @@ def test_one_far_case_at_a_time_is_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (80 << 30, 80 << 30))
     with exclusive(f"far {GPU.uuid}", wait=1.0) as mine:
         assert mine
-        with admitted(1 << 30, GPU) as why:
+        with admit_bytes(1 << 30, GPU) as why:
             assert "another process judged a case that needs as much on cuda:0 for 0.2 s" in why
-    with admitted(1 << 30, GPU) as why:
+    with admit_bytes(1 << 30, GPU) as why:
         assert why == ""
 
 
@@ -278,7 +278,7 @@ def test_a_far_case_without_memory_is_not_run_with_the_reason(monkeypatch: pytes
     def none(needed: int, where: Target) -> Iterator[str]:
         yield f"{needed >> 30} GiB are not here" if needed else ""
 
-    monkeypatch.setattr("bitverdict.harness.judge.case_memory.admitted", none)
+    monkeypatch.setattr("bitverdict.harness.judge.case_memory.admit_bytes", none)
     contract, where = resolve("tma_gather"), target("emulated:sm_100")
     (far,) = far_cases(contract, where)
     near = contract.required(where)[0]

@@ -26,7 +26,7 @@ CPU = torch.device("cpu")
 
 
 def guard(data_seed: int = 0, *, on_device: bool | None = None) -> Guard:
-    return Guard(Poison.of(data_seed), on_device=on_device)
+    return Guard(Poison.of_seed(data_seed), on_device=on_device)
 
 
 WAYS = pytest.mark.parametrize("on_device", [False, True], ids=["compared on the host", "compared on the device"])
@@ -216,12 +216,12 @@ def test_nothing_is_read_back_from_a_device_but_one_flag_a_comparison(monkeypatc
 
 @pytest.mark.parametrize(("elements", "offset", "span"), [(0, 0, 0), (1, 0, 512), (256, 0, 512), (257, 0, 1024), (256, 1, 1024)])
 def test_bands_begin_at_the_next_512_bytes_after_an_operand(elements: int, offset: int, span: int) -> None:
-    assert _Place.of((elements,), (1,), offset, torch.float16).span == span
+    assert _Place.of_view((elements,), (1,), offset, torch.float16).span == span
 
 
 def test_two_cases_with_neighbouring_seeds_do_not_share_a_poison() -> None:
-    assert len({Poison.of(seed).output for seed in range(len(POISONS))}) == len(POISONS)
-    assert all(Poison.of(seed).output != Poison.of(seed).around_inputs for seed in range(9))
+    assert len({Poison.of_seed(seed).output for seed in range(len(POISONS))}) == len(POISONS)
+    assert all(Poison.of_seed(seed).output != Poison.of_seed(seed).around_inputs for seed in range(9))
 
 
 def test_a_format_no_tensor_carries_is_refused_with_the_known_ones() -> None:

@@ -11,8 +11,8 @@ from triton import knobs
 
 from bitverdict.harness.contracts.oracle.gemm_bound import instructions
 from bitverdict.harness.emulator import emulated
-from bitverdict.harness.judge.launched_instructions import of_products, of_ptx, remember, watched
-from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.judge.launched_instructions import of_products, of_ptx, remember, watch_launches
+from bitverdict.harness.judge.offline_driver import capture_compilations
 from tests.support import right_launchers
 
 
@@ -49,7 +49,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 )
 def test_the_emulated_launch_and_the_compiled_one_say_the_same(arch: str, dtype: torch.dtype, found: tuple, fresh: None) -> None:
     a, b, c = torch.zeros((33, 40), dtype=dtype), torch.zeros((40, 17), dtype=dtype), torch.zeros((33, 17))
-    with compiling(arch) as kept:
+    with capture_compilations(arch) as kept:
         right_launchers.added_last(a, b, c, torch.empty_like(c), None, False, False, 4)
     family, operand = found
     assert of_ptx(kept[0].assembly) == [(family, "", operand, operand, "fp32")]
@@ -66,7 +66,7 @@ def test_a_launch_on_a_gpu_is_told_by_the_ptx_of_the_function_it_names(tmp_path:
     remember()
     knobs.runtime.kernel_load_end_hook(object(), 77001, "kernel", {"kernel.json": "x.json", "kernel.ptx": str(file)}, "digest")
     knobs.runtime.kernel_load_end_hook(object(), 77002, "kernel", {"kernel.ptx": str(tmp_path / "gone.ptx")}, "digest")
-    with watched() as launches:
+    with watch_launches() as launches:
         for function in (77001, 77002, 77003):
             knobs.runtime.launch_enter_hook(SimpleNamespace(data={"name": "kernel", "function": function}))
     assert launches == [[("mma.sync", "", "fp16", "fp16", "fp32")], None, None]

@@ -223,7 +223,7 @@ def test_what_the_harness_raises_itself_is_status_3_with_its_traceback(
         return checked
 
     for error, status in ((ValueError("of ours"), 3), (KeyError("of ours"), 3), (UsageError("of yours; mend it"), 2)):
-        monkeypatch.setattr("bitverdict.harness.frontends.cli_run.checked", raises(error))
+        monkeypatch.setattr("bitverdict.harness.frontends.cli_run.check_arguments", raises(error))
         assert main(["run"]) == status
         said = one_sentence(capsys)
         if status == 2:

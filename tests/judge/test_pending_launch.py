@@ -14,7 +14,7 @@ from bitverdict.harness.contracts.oracle import gemm_bound
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.pending_launch import PendingLaunch, compute_meanwhile
-from bitverdict.harness.model.contract import Undecided
+from bitverdict.harness.model.contract import UndecidedCase
 
 
 class Launch:
@@ -27,7 +27,7 @@ class Launch:
     def _answer(self) -> LaunchResult:
         self.done.append("waited")
         self.clock.buckets["launch"] = self.seconds
-        return LaunchResult(recorded=self.recorded)
+        return LaunchResult(launch_record=self.recorded)
 
     def noted(self, what: str) -> None:
         self.done.append(what)
@@ -60,7 +60,7 @@ def test_a_bound_on_a_product_asks_for_its_instructions_last(monkeypatch: pytest
     one = np.full((1, 1), 0x3C00, np.uint16)
 
     def bound(recorded: Mapping[str, Any]) -> Any:
-        return gemm_bound.bounded_product(problem, one, one, "sm_90", launched=gemm_bound.launched_instructions(recorded))
+        return gemm_bound.bounded_product(problem, one, one, "sm_90", launched_kinds=gemm_bound.launched_instructions(recorded))
 
     _, told = compute_meanwhile(launch.going, launch.clock, bound)
     assert launch.done == ["multiplied", "waited"] and "fp32 multiply-adds" in told().basis
@@ -70,11 +70,11 @@ def test_what_it_raises_is_raised_where_somebody_asks() -> None:
     launch = Launch()
 
     def undecided(recorded: Mapping[str, Any]) -> Any:
-        raise Undecided("nobody knows")
+        raise UndecidedCase("nobody knows")
 
     seen, told = compute_meanwhile(launch.going, launch.clock, undecided)
     assert launch.done == ["waited"] and seen.outcome is None
-    with pytest.raises(Undecided, match="nobody knows"):
+    with pytest.raises(UndecidedCase, match="nobody knows"):
         told()
 
 

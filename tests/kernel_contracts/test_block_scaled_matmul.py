@@ -88,7 +88,7 @@ def test_scales_of_whole_tiles_are_copied_and_ragged_ones_replaced(name: str, ma
 @pytest.mark.parametrize("name", ["mxfp4", "nvfp4"])
 def test_what_the_padding_of_scales_holds_changes_no_word(name: str, padding: int) -> None:
     where = target("emulated:sm_90")
-    problem = CONTRACT.sized(name, 40, 24, 130) | {"format": name, "out": "fp32"}
+    problem = CONTRACT.size_fields(name, 40, 24, 130) | {"format": name, "out": "fp32"}
     case = CONTRACT.case(problem, {}, regime="codes")
 
     class Padded(type(CONTRACT)):  # type: ignore[misc]
@@ -226,7 +226,7 @@ odd.requires = lambda k: k % 2 == 1
 one.requires = lambda k: k == 160
 whole.requires = lambda k: k % 256 == 0
 """)
-    cases = {name: CONTRACT.case(CONTRACT.sized(name, 64, 64, 132) | {"format": name}, {}) for name in ("mxfp4", "mixed")}
+    cases = {name: CONTRACT.case(CONTRACT.size_fields(name, 64, 64, 132) | {"format": name}, {}) for name in ("mxfp4", "mixed")}
     for name, launcher, k in (("mxfp4", "odd", None), ("mxfp4", "one", 160), ("mixed", "one", None), ("mixed", "whole", 256),
                               ("mxfp4", "whole", 256)):  # fmt: skip
         asked = CONTRACT.for_launcher(cases[name], f"{path}:{launcher}")
@@ -237,7 +237,7 @@ def test_a_users_right_launcher_passes_and_a_wrong_layout_fails(tmp_path, monkey
     path = tmp_path / "user.py"
     path.write_text(USER)
     where = target("emulated:sm_90")
-    case = CONTRACT.case(CONTRACT.sized("nvfp4", 130, 40, 96) | {"format": "nvfp4", "out": "fp32"}, {}, regime="normal")
+    case = CONTRACT.case(CONTRACT.size_fields("nvfp4", 130, 40, 96) | {"format": "nvfp4", "out": "fp32"}, {}, regime="normal")
     asked = [CONTRACT.for_launcher(case, f"{path}:{name}") for name in ("right", "row_major")]
     assert judge(asked[0], where, CONTRACT).message.startswith("no Triton kernel was launched")
     monkeypatch.setattr(CONTRACT, "must_launch", False)  # the user's is NumPy here: the comparison is under test
@@ -283,8 +283,9 @@ def test_the_benchmark_checks_words_before_it_times_and_sees_a_wrong_one(name: s
 
 
 def test_the_layer_regime_is_a_layers_own_values_quantized() -> None:
-    operands = {o.name: o for o in CONTRACT.operands(CONTRACT.case(CONTRACT.sized("nvfp4", 64, 48, 64) | {"format": "nvfp4"}, {},
+    operands = {o.name: o for o in CONTRACT.operands(CONTRACT.case(CONTRACT.size_fields("nvfp4", 64, 48,
+    64) | {"format": "nvfp4"}, {},
                                                                    regime="layer", data_seed=3))}  # fmt: skip
-    a, b = CONTRACT.sides(CONTRACT.case(CONTRACT.sized("nvfp4", 64, 48, 64) | {"format": "nvfp4"}, {}), operands)
+    a, b = CONTRACT.sides(CONTRACT.case(CONTRACT.size_fields("nvfp4", 64, 48, 64) | {"format": "nvfp4"}, {}), operands)
     assert len(np.unique(a.codes)) == 16
     assert len(np.unique(a.scales)) > 20 and len(np.unique(b.scales)) > 3

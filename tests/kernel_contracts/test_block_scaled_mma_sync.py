@@ -26,7 +26,7 @@ def case(format_name: str) -> Case:
 def test_the_plan_names_the_instruction_or_the_widening() -> None:
     asked = (("e2m1", "e2m1", "ue4m3", 16), ("e4m3", "e4m3", "e8m0", 32), ("e4m3", "e2m1", "e8m0", 32))
     plans = [scaled_plan("sm_120", *each) for each in asked]
-    assert [(plan.family, plan.rule.kind, plan.widened) for plan in plans] == [
+    assert [(plan.family, plan.rule.kind, plan.has_widened_scales) for plan in plans] == [
         ("mma.sync", "mxf4nvf4", False),
         ("mma.sync", "mxf8f6f4", False),
         ("mma.sync", "mma.sync", True),

@@ -44,7 +44,7 @@ def test_a_nan_of_e4m3_counts_as_480_and_no_other_model_passes(monkeypatch: pyte
     assert judge(asked, GFX942, CONTRACT).outcome.value == "pass"
 
     def repaired(*given: object) -> object:
-        return upcast_operand(*given[:5], ScaleModel.REPAIRED)  # type: ignore[arg-type]
+        return upcast_operand(*given[:5], ScaleModel.EXACT_ENDS)  # type: ignore[arg-type]
 
     monkeypatch.setattr(dot_scaled_lowering, "upcast_operand", repaired)
     assert judge(asked, GFX942, CONTRACT).outcome.value == "wrong words"
@@ -53,6 +53,6 @@ def test_a_nan_of_e4m3_counts_as_480_and_no_other_model_passes(monkeypatch: pyte
 def test_the_plan_is_a_chain_of_mfma_and_gfx950_names_what_is_missing() -> None:
     for arch in ("gfx90a", "gfx942"):
         plan = scaled_plan(arch, "e4m3", "e2m1", "e8m0", 32)
-        assert plan.widened and plan.chain is not None and (plan.rule.a, plan.chain.depth) == ("bf16", 8)
+        assert plan.has_widened_scales and plan.chain is not None and (plan.rule.a, plan.chain.depth) == ("bf16", 8)
         assert not CONTRACT.lacking(target(f"emulated:{arch}"))
     assert CONTRACT.lacking(target("emulated:gfx950")) == {Feature.F8F6F4_MODEL}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.judge.first_launch import Shown, shown
+from bitverdict.harness.judge.first_launch import LauncherTraits, launcher_traits
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Tile
@@ -38,9 +38,9 @@ def changed(directory: Path, *edits: tuple[str, str]) -> str:
     return written(text, directory)
 
 
-def verdicts(launcher: str, chosen: Callable[[Case], bool], *, shows: Shown | None = None, most: int = 3) -> list[Verdict]:
+def verdicts(launcher: str, chosen: Callable[[Case], bool], *, shows: LauncherTraits | None = None, most: int = 3) -> list[Verdict]:
     """Of the required cases of `launcher` on sm_90 that are `chosen`, the first `most`, each judged once."""
-    source = CaseSource("matmul", SM_90, launcher=launcher, shown=shows)
+    source = CaseSource("matmul", SM_90, launcher=launcher, launcher_traits=shows)
     cases = [replace(case, calls=1) for case in source.required() if chosen(case)][:most]
     assert cases, "nothing of the kind is asked"
     return [judge(case, SM_90, source.contract) for case in cases]
@@ -124,10 +124,10 @@ def test_a_refusal_of_what_was_claimed_is_no_refusal_that_is_due(tmp_path: Path)
     assert refused[0].failed and refused[0].outcome is Outcome.LAUNCHER_ERROR
 
 
-def shown_by(launcher: str) -> Shown:
-    first = CaseSource("matmul", SM_90, launcher=launcher).first()
+def shown_by(launcher: str) -> LauncherTraits:
+    first = CaseSource("matmul", SM_90, launcher=launcher).first_case()
     assert first is not None
-    return shown(judge(first, SM_90).recorded)
+    return launcher_traits(judge(first, SM_90).recorded)
 
 
 def test_a_first_launch_shows_the_tile_and_the_group(tmp_path: Path) -> None:
@@ -140,7 +140,9 @@ def test_a_first_launch_shows_the_tile_and_the_group(tmp_path: Path) -> None:
 def test_a_launcher_of_whole_tiles_is_asked_a_second_one(stem: str, arch: str, tmp_path: Path) -> None:
     """Sizes just above a tile move to the tile itself; a kernel that takes its first tile for every one would pass."""
     launcher = written(GENERAL + "\n\nmatmul.requires = lambda n: n % 256 == 0\n", tmp_path)
-    asked = CaseSource(stem, target(f"emulated:{arch}"), launcher=launcher, shown=Shown(Tile(128, 256, 128))).required()
+    asked = CaseSource(
+        stem, target(f"emulated:{arch}"), launcher=launcher, launcher_traits=LauncherTraits(Tile(128, 256, 128))
+    ).required()
     sizes = {(case.problem.m, case.problem.n) for case in asked}
     assert all(n % 256 == 0 for _, n in sizes) and any(m > 128 and n > 256 for m, n in sizes)
 
@@ -149,7 +151,7 @@ def at_the_edges(launcher: str) -> list[Verdict]:
     """Those of the cases that follow the general launcher's tile, down to the first that it fails."""
     found: list[Verdict] = []
     tile = Tile(32, 32, 32, 4)
-    source = CaseSource("matmul", SM_90, launcher=launcher, shown=Shown(tile))
+    source = CaseSource("matmul", SM_90, launcher=launcher, launcher_traits=LauncherTraits(tile))
     edges = {(case.problem.m, case.problem.n, case.problem.k) for case in source.contract.around(tile, SM_90)}
     for case in source.required():
         if (case.problem.m, case.problem.n, case.problem.k) in edges and not any(verdict.failed for verdict in found):
@@ -204,12 +206,12 @@ def test_a_scatter_may_say_that_its_rows_are_distinct(claims: str, outcomes: set
     kinds = {case.regime.partition("/")[2] for case in cases}
     assert kinds == ({"permuted"} if "distinct" in claims else {"permuted", "anywhere", "repeated", "edges", "spanned"})
     assert {judge(case, machine, source.contract).outcome for case in cases[:4]} == outcomes
-    assert any("so not asked: row numbers that come twice" in said for said in source.narrowed()) == ("distinct" in claims)
+    assert any("so not asked: row numbers that come twice" in said for said in source.limit_notes()) == ("distinct" in claims)
 
 
 def test_the_report_names_what_claims_and_requires_left_out(tmp_path: Path) -> None:
     text = GENERAL.replace('"e4m3", "int8", "activation", "out_dtype", "refusals"', '"int8"')
     launcher = written(f"{text}\nmatmul.requires = lambda dtype, k: dtype != 'bf16' and k % 32 == 0\n", tmp_path)
-    said = CaseSource("matmul", SM_90, launcher=launcher).narrowed()
+    said = CaseSource("matmul", SM_90, launcher=launcher).limit_notes()
     assert said[0] == "not claimed, so not asked: e4m3, activation, out_dtype, far, refusals"
     assert len(said) == 3 and "moved to other sizes" in said[1] and "left out" in said[2]

@@ -186,7 +186,7 @@ def test_a_fault_that_the_second_operands_alone_show_keeps_its_own_name(tmp_path
 def test_a_sealed_run_calls_cases_of_each_kind_of_sizes_three_times(stem: str) -> None:
     address = f"{CHECKOUT / 'docs' / 'examples' / 'tutorial_matmul.py'}:matmul"
     source = CaseSource(stem, target("emulated:sm_90"), launcher=address)
-    plain, sealed = source.required(), replace(source, sealed=True).required()
+    plain, sealed = source.required(), replace(source, is_sealed=True).required()
     assert [replace(case, calls=min(case.calls, 2), sealed=False) for case in sealed] == plain
     assert sum(case.calls == 3 for case in sealed) in (2, 3), "whole or ragged sizes, and a 1"
     assert sum(case.calls for case in sealed) <= 1.1 * sum(case.calls for case in plain)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.judge.first_launch import Shown
+from bitverdict.harness.judge.first_launch import LauncherTraits
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.contract import Tile
 from bitverdict.harness.model.targets import target
@@ -59,8 +59,10 @@ def test_a_verdict_tells_which_configuration_it_is_of(tmp_path: Path) -> None:
 
 def listed(directory: Path, configurations: int, **of_docket: str) -> Counter:
     (directory / "mine.py").write_text("def matmul(a, b): ...\n")
-    shows = Shown(Tile(32, 32, 32), configurations)
-    source = CaseSource("matmul", target("emulated:sm_90"), launcher=f"{directory / 'mine.py'}:matmul", shown=shows, **of_docket)
+    shows = LauncherTraits(Tile(32, 32, 32), configurations)
+    source = CaseSource(
+        "matmul", target("emulated:sm_90"), launcher=f"{directory / 'mine.py'}:matmul", launcher_traits=shows, **of_docket
+    )
     return Counter(case.tuning for case in source.required())
 
 
@@ -89,6 +91,8 @@ def test_the_command_tells_how_many_configurations_it_judged(
 
 def test_the_case_with_the_tuning_runs_fails_a_missing_reset(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(edited(RESET, ""))
-    source = CaseSource("matmul", target("emulated:sm_90"), launcher=f"{tmp_path / 'mine.py'}:matmul", shown=Shown(None, 3))
+    source = CaseSource(
+        "matmul", target("emulated:sm_90"), launcher=f"{tmp_path / 'mine.py'}:matmul", launcher_traits=LauncherTraits(None, 3)
+    )
     (runs,) = (case for case in source.required() if case.tuning == "runs")
     assert judge(runs, source.target, source.contract).decision is Decision.FAIL

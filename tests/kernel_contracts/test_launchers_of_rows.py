@@ -52,7 +52,7 @@ BLOCKS, TILE = (
 KINDS = {
     "softmax": ({"rows": 3, "columns": 33, "dtype": "fp16", "x_pad": 5}, {}, ('other=-float("inf")', "other=0.0")),
     "attention": (ATTENTION, SMALL, ("columns[None, :] <= rows[:, None] + (n - m)", "columns[None, :] < rows[:, None] + (n - m)")),
-    "fp8_blockwise_matmul": (BLOCKS, TILE, ("scale = block * BLOCK_K // SCALED", "scale = block * 0")),
+    "fp8_blockwise_matmul": (BLOCKS, TILE, ("scale = block * BLOCK_K // SCALE_BLOCK", "scale = block * 0")),
 }
 
 

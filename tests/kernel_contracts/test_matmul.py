@@ -118,7 +118,7 @@ def test_each_row_of_the_table_of_outcomes_is_what_the_compiler_makes(arch: str,
         case = asked(arch, kind, config)
         if not in_this_turn(f"outcome of matmul {config.name}, {' '.join(kind)}, {arch}", case):
             continue
-        tensors = Guard(Poison.of(0)).upload_all(CONTRACT.operands(case), torch.device("cpu"))
+        tensors = Guard(Poison.of_seed(0)).upload_all(CONTRACT.operands(case), torch.device("cpu"))
         with own_cache(case), emulated(arch, options=LaunchOptions(dry=True)) as device:
             try:
                 CONTRACT.launch(case, tensors, None)
@@ -259,8 +259,8 @@ def test_each_amd_configuration_compiles_with_wrapped_offsets(config: Config, tm
         "EVEN_K": False,
         "ACTIVATION": "",
         "PRECISION": "tf32",
-        "WIDE": False,
-        "DESCRIBED": False,
+        "WIDE_OFFSETS": False,
+        "USE_DESCRIPTORS": False,
         "B_TURNED": False,
         "a_tiles": None,
         "b_tiles": None,
@@ -332,7 +332,7 @@ def test_operands_lie_as_their_view_says(view: View) -> None:
     asked = case(m=5, n=4, k=7, a=view)
     a = CONTRACT.operands(asked)[0]
     assert isinstance(a, Operand)
-    tensor = Guard(Poison.of(0)).upload(a, torch.device("cpu"))
+    tensor = Guard(Poison.of_seed(0)).upload(a, torch.device("cpu"))
     assert tensor.stride() == view.strides(5, 7)
     assert np.array_equal(words(tensor), a.codes)
 

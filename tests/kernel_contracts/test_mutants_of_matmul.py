@@ -78,7 +78,7 @@ def test_each_mutant_fails_as_its_kind_and_replays_from_its_reproducer(mutant: M
     stored = reproducers.write(reproducers.reproducer_of(case, where.name, verdict), tmp_path / "failures")
     again = replay(stored, WorkerPool())
     assert again.verdict.failed
-    assert again.same
+    assert again.is_same_bug
 
 
 class Recorder:

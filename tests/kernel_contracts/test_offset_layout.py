@@ -16,7 +16,7 @@ from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import mbarrier, tma
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
-from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.judge.offline_driver import capture_compilations
 from bitverdict.kernels.offset_layout import linear_layout, offset_layout, offset_verdict
 from bitverdict.kernels.tma_gather import described_rows
 from tests.support.tutorial_facts import holds
@@ -84,7 +84,7 @@ def gathers(layout, rows: int) -> int:
     """How many gather4 a warp runs through when the offsets have this layout; -1 where the compiler refuses."""
     table = described_rows(torch.zeros(64, 32, dtype=torch.bfloat16), rows, 32)
     try:
-        with compiling("sm_100") as kept:
+        with capture_compilations("sm_100") as kept:
             gather_with[(1,)](table, torch.zeros(rows, dtype=torch.int32), layout, rows, num_warps=4)
     except RuntimeError:
         return -1
@@ -125,6 +125,6 @@ def test_a_descriptor_with_blocks_of_several_rows_is_refused(capfd: pytest.Captu
     for block in ([1, 32], [2, 32]):
         box = TensorDescriptor.from_tensor(table, block, layout)
         refused = nullcontext() if block[0] == 1 else pytest.raises(RuntimeError)
-        with refused, compiling("sm_100"):
+        with refused, capture_compilations("sm_100"):
             gather_with[(1,)](box, torch.zeros(8, dtype=torch.int32), SPREAD, 8, num_warps=4)
         assert ("must have exactly 1 row" in capfd.readouterr().err) == (block[0] == 2)

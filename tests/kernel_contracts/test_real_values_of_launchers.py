@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from bitverdict.harness.checks.emulated_twin import NOT_HELD
+from bitverdict.harness.checks.emulated_twin import TWIN_WORDS
 from bitverdict.harness.checks.explain.unwritten_reads import KIND
 from bitverdict.harness.emulator import LaunchOptions, emulated
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.judge.devices import device_of, entered, multiprocessors_of
+from bitverdict.harness.judge.devices import device_of, multiprocessors_of, target_device
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -102,7 +102,7 @@ def _multiprocessors_of(target: Gpu) -> int:
     return 0
 
 
-@entered.register(Gpu)
+@target_device.register(Gpu)
 @contextmanager
 def _entered(target: Gpu, schedule: str = "eager", tuning: str = "", **options: Any) -> Iterator[object]:
     given = LaunchOptions(rewrite=target.rewrite, follows_pointers=False, takes_cpu_tensors=options.get("takes_cpu_tensors", True))
@@ -122,7 +122,7 @@ GPU, OTHER = Gpu("cuda:0", "sm_90", 0), Gpu("cuda:0", "sm_90", 0, rewrite=nudged
 def test_a_gpu_is_held_to_the_emulated_words_and_real_values(tmp_path: Path) -> None:
     right = judged(launcher(tmp_path), GPU, m=17, n=18)
     assert right.decision is Decision.PASS and right.basis.startswith("real values, bound")
-    assert right.basis.endswith("words held to those of emulated:sm_90") and NOT_HELD not in right.details
+    assert right.basis.endswith("words held to those of emulated:sm_90") and TWIN_WORDS not in right.details
     (folder := tmp_path / "wrong").mkdir()
     assert judged(launcher(folder, ONE_ELEMENT), GPU, m=17, n=18).outcome is Outcome.WRONG_MATHEMATICS
     plain = judged(launcher(tmp_path), GPU, m=17, n=18, real_values=False)
@@ -139,7 +139,7 @@ def test_words_inside_the_bound_that_are_not_the_emulated_ones_fail(tmp_path: Pa
 def test_words_of_atomics_are_held_to_the_bound_alone(tmp_path: Path) -> None:
     found = judged(launcher(tmp_path, name="split_with_atomics"), GPU, m=17, n=18)
     assert found.decision is Decision.PASS and found.basis.startswith("real values, bound")
-    assert found.details[NOT_HELD] == "not compared: a kernel updates memory by atomics: no order is the GPU's"
+    assert found.details[TWIN_WORDS] == "not compared: a kernel updates memory by atomics: no order is the GPU's"
 
 
 def test_on_a_gpu_the_emulated_launch_names_words_that_nobody_wrote(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.contracts.base.single_config import EXACT_SIZES
-from bitverdict.harness.contracts.fused_gather_scatter_matmul import scattered
+from bitverdict.harness.contracts.fused_gather_scatter_matmul import scatter_bound
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
-from bitverdict.harness.judge.first_launch import Shown
+from bitverdict.harness.judge.first_launch import LauncherTraits
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -75,7 +75,7 @@ def test_any_order_of_sums_passes_and_fails_without_its_last_k(name: str, arch: 
 
 def deep(stem: str, address: str, arch: str = "sm_90") -> list[Case]:
     """The cases of exact sums that a launcher is asked whatever its tile."""
-    cases = CaseSource(stem, EMULATED[arch], launcher=address, shown=Shown(Tile(32, 32, 16, 1))).required()
+    cases = CaseSource(stem, EMULATED[arch], launcher=address, launcher_traits=LauncherTraits(Tile(32, 32, 16, 1))).required()
     return [case for case in cases if case.regime == "exact" and (case.problem.m, case.problem.n, case.problem.k) in EXACT_SIZES]
 
 
@@ -141,7 +141,7 @@ def test_launchers_of_a_product_are_asked_exact_sums_and_no_overflow(stem: str, 
 
 # ------------------------------------------------------------------------------------------- the padding of packed scales
 def scaled(name: str, regime: str, **sizes: int) -> Case:
-    problem = SCALED.sized(name, sizes["m"], sizes["n"], sizes["k"]) | {"format": name, "out": "fp32"}
+    problem = SCALED.size_fields(name, sizes["m"], sizes["n"], sizes["k"]) | {"format": name, "out": "fp32"}
     return Case(contract="block_scaled_matmul", problem=ScaledProblem(**problem), regime=regime, data_seed=5)
 
 
@@ -174,7 +174,7 @@ def small(regime: str = "normal", dtype: str = "fp16") -> Case:
 
 
 def fused(regime: str = "normal/permuted", dtype: str = "bf16") -> Case:
-    problem = FUSED.sized({"dtype": dtype}, 70, 40, 90, 50, 90)
+    problem = FUSED.size_fields({"dtype": dtype}, 70, 40, 90, 50, 90)
     return FUSED.case(problem, {"block_m": 64, "block_n": 32, "block_k": 32}, regime=regime, data_seed=3)
 
 
@@ -210,10 +210,10 @@ def test_where_rows_that_differ_land_on_one_nothing_is_decided() -> None:
     a, b = encode(FP16, np.array([[1.0], [1.0], [3.0]])), encode(FP16, np.array([[1.0, 0.0]]))
     due = bounded_product(asked, a, b, "sm_100")
     table = np.full((4, 2), 0x8000, np.uint16)
-    left = scattered(due, table, np.array([1, 1, 2]))
+    left = scatter_bound(due, table, np.array([1, 1, 2]))
     assert left.inconclusive is not None and left.bounded is not None and not left.inconclusive.any()
     assert left.bounded[:, 0].tolist() == [False, True, True, False]
-    left = scattered(due, table, np.array([1, 0, 1]))
+    left = scatter_bound(due, table, np.array([1, 0, 1]))
     assert left.inconclusive is not None and left.inconclusive[1].tolist() == [True, False], "both rows bring the same zero"
 
 

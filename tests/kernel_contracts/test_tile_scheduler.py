@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import emulated
-from bitverdict.reference.tile_order import grouped
+from bitverdict.reference.tile_order import grouped_tiles
 from tests.faults.kernels.tile_scheduler import MUTANTS
 from tests.faults.mutants import Mutant, mutant_source
 
@@ -72,7 +72,7 @@ def wrong(module: ModuleType, m: int, n: int, group: int, programs: int) -> bool
         numbers = np.arange(program, total, programs)
         if counts[program] != len(numbers):
             return True
-        expected = np.stack(grouped(numbers, rows, columns, group), axis=1)
+        expected = np.stack(grouped_tiles(numbers, rows, columns, group), axis=1)
         if not np.array_equal(tiles[program, : len(numbers)], expected):
             return True
         beyond = tiles[program, len(numbers) :]

@@ -12,7 +12,7 @@ import torch
 
 from bitverdict.harness.contracts.fused_gather_scatter_matmul import CONTRACT as FUSED
 from bitverdict.harness.emulator import LaunchOptions, emulated
-from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.judge.offline_driver import capture_compilations
 from bitverdict.harness.lab.offline_compile.compile_all import compile_row
 from bitverdict.harness.lab.offline_compile.expectations import LOCAL, rows
 from bitverdict.harness.model.addresses import resolve
@@ -77,7 +77,7 @@ def test_the_pipelined_kernel_loads_three_tiles_for_two_products(blocks: int) ->
 
 
 def assembly_of_the_ampere_product() -> str:
-    with compiling("sm_80") as kept:
+    with capture_compilations("sm_80") as kept:
         ampere_gemm.ampere_gemm(torch.zeros(64, 64, dtype=BF16), torch.zeros(64, 64, dtype=BF16))
     return kept[0].assembly
 

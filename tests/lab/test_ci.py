@@ -19,7 +19,7 @@ import yaml
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.model.certificate import TELLS_NOTHING
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
-from bitverdict.harness.report.ci.findings import Finding, Found, Judged, read
+from bitverdict.harness.report.ci.findings import ClauseFinding, JournalFindings, JudgedCase, read
 from bitverdict.harness.report.ci.forms import commands, summary
 from bitverdict.harness.workers.journal import Journal
 from tests.support.vector_add import case
@@ -138,8 +138,8 @@ def test_the_summary_is_added_where_github_says(
 def test_a_summary_has_no_markup_of_a_finding_but_its_own(tmp_path: Path) -> None:
     """A name, a path and a message are the candidate's. What is told lies in an indented block, which shows markup as it is."""
     name, file, message = "<img src=x>|\n# k", "a`<b>.py", "</pre><script>\n<img src=y>"
-    hostile = Finding(name=name, clause="c", outcome="o", message=message, file=file, line=3, case="")
-    lines = summary(Found(judged=[Judged(name, "emulated:sm_90", "", PASSED)], findings=[hostile])).splitlines()
+    hostile = ClauseFinding(name=name, clause="c", outcome="o", message=message, file=file, line=3, case="")
+    lines = summary(JournalFindings(judged=[JudgedCase(name, "emulated:sm_90", "", PASSED)], findings=[hostile])).splitlines()
     outside = [line for line in lines if not line.startswith("    ")]
     assert "| &lt;img src=x&gt;\\| # k | emulated:sm_90 | 1 | 0 | 0 | 0 | 0 | 7 |" in outside
     assert "### &lt;img src=x&gt;\\| # k: c (`a'<b>.py:3`)" in outside, "a span of code shows its markup as it is"

@@ -75,7 +75,7 @@ def test_equal_verdicts_are_equal_bytes(tmp_path: Path, records: list[dict]) -> 
 PLANTED = {
     "message": "read of 2 words",
     "digests": {"y": "another"},
-    "basis": str(Basis.NOTHING),
+    "basis": str(Basis.NO_BASIS),
     "decision": "pass",
     "details": {"first": ["y[0, 0]"]},
 }

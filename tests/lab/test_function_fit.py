@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.lab.hardware_words import function_fit
-from bitverdict.harness.lab.hardware_words.function_fit import BINADE, FITS, Kept, binade, hyperbolic_tangent, main, module
+from bitverdict.harness.lab.hardware_words.function_fit import BINADE, FITS, RecordedWords, binade, hyperbolic_tangent, main, module
 from bitverdict.harness.lab.hardware_words.function_words import ptx
 from bitverdict.harness.lab.hardware_words.packed_words import pack
-from bitverdict.harness.lab.hardware_words.quadratic_fit import UNBOUNDED, Bounds, DoesNotFit
+from bitverdict.harness.lab.hardware_words.quadratic_fit import NO_BOUND, Bounds, DoesNotFit
 from bitverdict.reference.special_functions import coefficients
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 from tests.support.shares import of_a_campaign
@@ -44,7 +44,7 @@ def test_a_committed_table_keeps_the_bounds_of_the_words(name: str, monkeypatch:
     monkeypatch.setattr(function_fit, "fit", lambda form, bounds: found.append(bounds))
     FITS[name](Recorded(every=4099))  # type: ignore[arg-type]
     (bounds,) = found
-    known = np.nonzero((bounds.lower > -UNBOUNDED) & (bounds.upper < UNBOUNDED))  # (rows,), (X,)
+    known = np.nonzero((bounds.lower > -NO_BOUND) & (bounds.upper < NO_BOUND))  # (rows,), (X,)
     sums = getattr(coefficients, name).sums(*known)
     assert len(sums) > 1900 and set(known[0]) == set(range(len(bounds.lower)))
     assert ((bounds.lower[known] <= sums) & (sums <= bounds.upper[known])).all()
@@ -68,9 +68,9 @@ def test_kept_words_are_found_across_files_and_pieces(tmp_path: Path) -> None:
     words = np.arange(3 << 20, dtype=np.uint32)  # a piece of 2^21 and one of 2^20
     np.savez(tmp_path / "x_own_functions_words_0.npz", **{"rcp_approx_ftz_f32-00000000": pack(words[: 1 << 21])})
     np.savez(tmp_path / "x_own_functions_words_1.npz", **{"rcp_approx_ftz_f32-00200000": pack(words[1 << 21 :])})
-    assert (Kept(tmp_path).words("rcp_approx_ftz_f32", 0, 3 << 20) == words).all()
+    assert (RecordedWords(tmp_path).words("rcp_approx_ftz_f32", 0, 3 << 20) == words).all()
     with pytest.raises(KeyError, match="rcp_approx_ftz_f32-00400000 was not kept"):
-        Kept(tmp_path).words("rcp_approx_ftz_f32", 1 << 22, 1 << 20)
+        RecordedWords(tmp_path).words("rcp_approx_ftz_f32", 1 << 22, 1 << 20)
 
 
 def test_a_folder_without_words_is_refused(tmp_path: Path) -> None:

@@ -170,5 +170,5 @@ def test_a_range_is_digested_as_zlib_does_it(tmp_path: Path) -> None:
 def test_pairs_of_a_range_are_those_of_the_kernels() -> None:
     """By hand: the mixing of MurmurHash3 maps 1 to 0x514E28B7 and 0 to 0."""
     a, b = operands("div_full_f32", 0)
-    assert a[0] == 0 and a[1] == 0x514E28B7 and b[0] == function_words.mixed(np.array([0x9E3779B9], np.uint32))[0]
+    assert a[0] == 0 and a[1] == 0x514E28B7 and b[0] == function_words.mix_words(np.array([0x9E3779B9], np.uint32))[0]
     assert len(np.unique(a)) == RANGE

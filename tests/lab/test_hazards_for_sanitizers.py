@@ -62,4 +62,4 @@ def test_the_page_tells_a_hazard_from_the_kernel_as_it_is() -> None:
     assert list(names.values()).count(False) >= 6
     for name, faulty in names.items():
         case = {"contract": name, "problem": {"tiles": 7, "programs": 1, "form": "ring"}}
-        assert page.mutated(case) is faulty
+        assert page.is_hazard(case) is faulty

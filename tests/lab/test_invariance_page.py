@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from bitverdict.harness.checks.invariance.finding import End, Finding
+from bitverdict.harness.checks.invariance.invariance_finding import End, InvarianceFinding
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.lab.pages.printed import INVARIANCE
+from bitverdict.harness.lab.pages.printed_pages import INVARIANCE
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import ROOT, kernels_with_a_contract
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.report.invariance.campaign import Examined
+from bitverdict.harness.report.invariance.campaign import Examination
 from bitverdict.harness.report.invariance.cases import of_each_configuration
-from bitverdict.harness.report.invariance.condensed import condensed, deciding, together
+from bitverdict.harness.report.invariance.condensed_runs import condense_run, deciding_fields, merge_files
 from bitverdict.harness.report.invariance.page import COLUMNS, MARK, page, read
+from bitverdict.harness.report.invariance.report_lines import line, report
 from bitverdict.harness.report.invariance.tasks import verdict_on
-from bitverdict.harness.report.invariance.told import line, report
 from bitverdict.harness.report.required_lists import frozen_kernels
 
 MADE = {
@@ -34,11 +34,13 @@ MADE = {
 }
 
 
-def finding(check: str, end: End = End.SAME, **rest: Any) -> Finding:
-    return Finding(check=check, end=end, **{"changed": "something", "compared": 8 * (end in (End.SAME, End.DIFFERS))} | rest)
+def finding(check: str, end: End = End.SAME_WORDS, **rest: Any) -> InvarianceFinding:
+    return InvarianceFinding(
+        check=check, end=end, **{"changed": "something", "compared": 8 * (end in (End.SAME_WORDS, End.DIFFERS))} | rest
+    )
 
 
-def configured(changed: str, end: End = End.DIFFERS) -> Finding:
+def configured(changed: str, end: End = End.DIFFERS) -> InvarianceFinding:
     return finding("configurations", end, changed=changed, differing=3)
 
 
@@ -51,26 +53,26 @@ FINDINGS = [
     finding("zeros k"),
     configured("block_k = 32 for 64, stages = 2 for 3"),
     configured("block_k = 16 for 64"),
-    configured("stages = 4 for 3, num_warps = 8 for 4", End.SAME),
+    configured("stages = 4 for 3, num_warps = 8 for 4", End.SAME_WORDS),
 ]
 
 
 @pytest.fixture(scope="module")
-def examined() -> Examined:
+def examined() -> Examination:
     where = target("emulated:sm_90")
-    return Examined("softmax", where.name, resolve("softmax").required(where)[0], FINDINGS, verdict_on(FINDINGS))
+    return Examination("softmax", where.name, resolve("softmax").required(where)[0], FINDINGS, verdict_on(FINDINGS))
 
 
-def test_a_new_run_takes_the_place_of_one_on_its_machine(examined: Examined, tmp_path: Path) -> None:
+def test_a_new_run_takes_the_place_of_one_on_its_machine(examined: Examination, tmp_path: Path) -> None:
     stored, new = tmp_path / "stored.json", tmp_path / "new.jsonl"
-    old = condensed([json.dumps(MADE | {"commit": "old"}), line(examined)])
+    old = condense_run([json.dumps(MADE | {"commit": "old"}), line(examined)])
     stored.write_text(json.dumps({"runs": [old, old | {"machine": "emulated"}]}))
     new.write_text(f"{json.dumps(MADE | {'machine': 'emulated'})}\n{line(examined)}\n")
-    assert [(run["machine"], run["commit"]) for run in together([stored, new])] == [("NVIDIA H200", "old"), ("emulated", "abc")]
+    assert [(run["machine"], run["commit"]) for run in merge_files([stored, new])] == [("NVIDIA H200", "old"), ("emulated", "abc")]
 
 
-def test_a_table_has_a_row_for_each_kernel_and_basis(examined: Examined) -> None:
-    run = condensed([json.dumps(MADE), line(examined), line(examined)])
+def test_a_table_has_a_row_for_each_kernel_and_basis(examined: Examination) -> None:
+    run = condense_run([json.dumps(MADE), line(examined), line(examined)])
     text = page(f"by hand\n\n{MARK}an old table\n", [run, run | {"machine": "emulated"}])
     assert text.startswith(f"by hand\n\n{MARK}\nPrinted from `tests/hardware_words/invariance.json`")
     assert "an old table" not in text
@@ -85,18 +87,18 @@ def test_a_table_has_a_row_for_each_kernel_and_basis(examined: Examined) -> None
 @pytest.mark.parametrize(
     ("findings", "fields"),
     [
-        ([configured("a = 1 for 2, b = 1 for 2"), configured("a = 1 for 2", End.SAME)], ["b"]),
+        ([configured("a = 1 for 2, b = 1 for 2"), configured("a = 1 for 2", End.SAME_WORDS)], ["b"]),
         ([configured("a = 1 for 2"), configured("b = 1 for 2")], ["a", "b"]),
-        ([configured("a = 1 for 2"), configured("a = 3 for 2", End.SAME)], []),
-        ([configured("a = 1 for 2", End.SAME)], []),
+        ([configured("a = 1 for 2"), configured("a = 3 for 2", End.SAME_WORDS)], []),
+        ([configured("a = 1 for 2", End.SAME_WORDS)], []),
         ([configured("configuration 2 of the autotuner")], []),
     ],
 )
-def test_the_fewest_fields_that_decide_words_are_named(findings: list[Finding], fields: list[str]) -> None:
-    assert deciding(findings) == fields
+def test_the_fewest_fields_that_decide_words_are_named(findings: list[InvarianceFinding], fields: list[str]) -> None:
+    assert deciding_fields(findings) == fields
 
 
-def test_a_report_tells_the_worst_of_each_check_and_its_case(examined: Examined) -> None:
+def test_a_report_tells_the_worst_of_each_check_and_its_case(examined: Examination) -> None:
     lines = list(report([examined]))
     assert lines[:2] == ["softmax on emulated:sm_90, 1 cases", "  repeat: pass: 1 same words; 8 words compared"]
     assert "  graph: FAIL: 1 other words; 8 words compared" in lines

@@ -23,7 +23,7 @@ import pytest
 
 from benchmarks import one_wrong_word
 from bitverdict.harness.emulator import emulated
-from bitverdict.harness.lab.commands import large as cli_large
+from bitverdict.harness.lab.commands import large_products as cli_large
 from bitverdict.harness.lab.large_gemm import cases as large_cases
 from bitverdict.harness.lab.large_gemm import held_words
 from bitverdict.harness.lab.large_gemm import operands as large_operands
@@ -40,7 +40,7 @@ from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.kernels.matmul import CONFIGS, Problem
 from bitverdict.kernels.scaled_operands import FORMATS
-from bitverdict.reference.tensor_core.asked import ProductQuery, answer_product
+from bitverdict.reference.tensor_core.product_query import ProductQuery, answer_product
 from tests.faults.mutants import Mutant, once, write_mutant
 from tests.kernel_contracts.tutorial_rows import ROWS
 from tests.support.interrupts import answering
@@ -105,7 +105,7 @@ def test_the_words_of_chosen_places_are_the_whole_problems(place: int) -> None:
     smaller, chosen = large_operands.part(case, operands, rows, columns)
     again = contract.expected(smaller, where, chosen, recorded)[0].words
     assert whole is not None and len(np.unique(whole)) > whole.size // 4
-    assert np.array_equal(again, whole[np.ix_(large_operands.landing(case, operands)[rows], columns)])
+    assert np.array_equal(again, whole[np.ix_(large_operands.landing_rows(case, operands)[rows], columns)])
 
 
 @pytest.mark.parametrize("size", [(1024, 1024, 1024), (4096, 2048, 128), (64, 48, 32)])
@@ -179,10 +179,10 @@ def test_threads_hold_every_block_once_to_the_words_that_are_expected(monkeypatc
     asked = ProductQuery(rule=None, a=np.full((1, 1), 3, np.uint32), b=np.zeros((1, 1), np.uint32))
     words = np.full((50, 70), 6, np.uint32)
     words[41, 13] = 7
-    came = held_words.Came.of(words.dtype, (np.arange(50), np.arange(70)), (np.zeros(50), np.zeros(70)))
+    came = held_words.WordComparison.for_places(words.dtype, (np.arange(50), np.arange(70)), (np.zeros(50), np.zeros(70)))
 
     def hold(place: tuple[slice, slice]) -> str:
-        shape = came.got[place].shape
+        shape = came.actual[place].shape
         expected = ExpectedOutput(
             name="c", format="fp32", shape=shape, words=np.broadcast_to(answer_product(asked), shape), basis="b"
         )
@@ -191,7 +191,7 @@ def test_threads_hold_every_block_once_to_the_words_that_are_expected(monkeypatc
 
     blocks = came.blocks(16)
     assert held_words.over_blocks(hold, blocks, 2) == [str(place) for place in blocks] and len(blocks) == 20  # type: ignore[arg-type]
-    assert came.decided.all() and np.argwhere(came.differs).tolist() == [[41, 13]] and (came.due == 6).all()
+    assert came.decided_mask.all() and np.argwhere(came.differs).tolist() == [[41, 13]] and (came.expected == 6).all()
 
 
 def test_places_without_a_gap_are_taken_as_a_slice() -> None:
@@ -226,7 +226,7 @@ def test_a_case_that_needs_more_memory_than_others_waits_for_room(monkeypatch: p
         asked.append(needed)
         yield "no room"
 
-    monkeypatch.setattr(large_cases, "admitted", admitted)
+    monkeypatch.setattr(large_cases, "admit_bytes", admitted)
     gpu = Target("cuda:0", "sm_90", index=0)
     ordinary, large = ([case] for case in tutorial_cases(gpu) if case.contract == "matmul" and case.problem.m in (8192, 9728))
     for cases_of, where in ((ordinary, gpu), (large, gpu), (large, HOPPER)):
@@ -240,7 +240,7 @@ def test_places_stand_for_each_row_of_a_scattered_result_once() -> None:
     """Those outside too: they stand for the rows that keep what they held."""
     (case,) = (each for each in cases([(200, 48, 32)], HOPPER) if each.contract == "fused_gather_scatter_matmul")
     given = large_operands.operands(case)
-    rows, scatter = large_operands.landing(case, given), given["scatter"].codes
+    rows, scatter = large_operands.landing_rows(case, given), given["scatter"].codes
     assert sorted(rows) == list(range(200)) and (scatter == 200).sum() == 2 == (given["gather"].codes == -1).sum()
     assert (rows[scatter < 200] == scatter[scatter < 200]).all()
 
@@ -262,7 +262,7 @@ def test_a_kernel_whose_features_the_target_lacks_is_not_run() -> None:
     """It counts nothing."""
     lacking = [case for case in cases([(64, 64, 64)], HOPPER) if case.contract == "blocked_matmul"]
     (row,) = judge_large(lacking, HOPPER, jobs=0)
-    told = cli_large.summed([row], "emulated:sm_90", "", 1.0)
+    told = cli_large.summarize([row], "emulated:sm_90", "", 1.0)
     assert (row.decision, row.words, told["words"], told["cases"]) == (Decision.NOT_RUN, 0, 0, 0)
     assert told["not_run"] and "lacks" in told["not_run"][0]
 

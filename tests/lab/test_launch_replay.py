@@ -23,13 +23,13 @@ from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.report.launch_replay import replaying
+from bitverdict.harness.report.launch_replay import launch_replayer
+from bitverdict.harness.report.launch_replay.launch_recorder import LaunchRecorder, compile_source
+from bitverdict.harness.report.launch_replay.launch_replayer import StandIn, replay
 from bitverdict.harness.report.launch_replay.page import FIGURES, page
-from bitverdict.harness.report.launch_replay.recorded import RecordedLaunch
-from bitverdict.harness.report.launch_replay.recording import Recording, compiled
-from bitverdict.harness.report.launch_replay.replaying import StandIn, replay
+from bitverdict.harness.report.launch_replay.recorded_launch import RecordedLaunch
 from bitverdict.harness.report.launch_replay.scripts import task_of
-from bitverdict.harness.report.launch_replay.summary import lines, summed
+from bitverdict.harness.report.launch_replay.summary import lines, sum_rows
 
 
 @triton.jit
@@ -67,7 +67,7 @@ def truncated(x, y, out):
     tl.store(out + at, ((tl.load(x + at) * tl.load(y + at) - 1.0) * 1e6).to(tl.int32))
 
 
-class Noted(Recording):
+class Noted(LaunchRecorder):
     """A recording that keeps what would be sent: (launch, bytes before, bytes after)."""
 
     def __init__(self, *, compiles: bool = False) -> None:
@@ -75,10 +75,10 @@ class Noted(Recording):
         self.sent: list[tuple[RecordedLaunch, list[np.ndarray], list[np.ndarray | None]]] = []
         super().__init__("test", "first", "", self.rows.append, compiles=compiles)
 
-    def _replayed(self, recorded: RecordedLaunch, before: list[np.ndarray], after: list[np.ndarray]) -> dict:
-        kept = [new.copy() if storage.changed else None for storage, new in zip(recorded.storages, after, strict=True)]
+    def _replay_launch(self, recorded: RecordedLaunch, before: list[np.ndarray], after: list[np.ndarray]) -> dict:
+        kept = [new.copy() if storage.is_changed else None for storage, new in zip(recorded.storages, after, strict=True)]
         self.sent.append((recorded, before, kept))
-        return recorded.begun
+        return recorded.row_start
 
 
 def recorded(call: Callable[[], Any], *, compiles: bool = False) -> Noted:
@@ -141,7 +141,7 @@ def test_one_word_that_differs_is_seen_with_its_place_and_both_words() -> None:
 def test_a_byte_that_no_kernel_may_write_is_compared_too() -> None:
     (launch, before, after), *_ = recorded(added).sent
     place = next(number for number, new in enumerate(after) if new is None)
-    storages = [replace(storage, changed=True) if number == place else storage for number, storage in enumerate(launch.storages)]
+    storages = [replace(storage, is_changed=True) if number == place else storage for number, storage in enumerate(launch.storages)]
     after[place] = before[place].copy()
     after[place][13] ^= 1
     assert replay(replace(launch, storages=tuple(storages)), before, after, MACHINE)["differing"] == 1
@@ -197,15 +197,15 @@ def test_a_machine_with_another_word_is_seen() -> None:
 
 def test_a_word_inside_its_enclosure_is_open_and_outside_is_a_fault() -> None:
     from bitverdict.harness.emulator.numerics.enclosures import keys
-    from bitverdict.harness.report.launch_replay.recorded import Enclosed
+    from bitverdict.harness.report.launch_replay.recorded_launch import EnclosedWords
 
     (launch, before, after), *_ = recorded(added).sent
     place = next(number for number, new in enumerate(after) if new is not None)
     key = keys(after[place].view(np.float32)[5:6])
 
     def row(low: int, high: int) -> dict:
-        enclosed = Enclosed(place, np.array([20]), key + low, key + high, np.array([4]), np.array([False]))
-        return replay(replace(launch, enclosed=(enclosed,)), before, after, OneWordOff("sm_90"))
+        enclosed = EnclosedWords(place, np.array([20]), key + low, key + high, np.array([4]), np.array([False]))
+        return replay(replace(launch, enclosed_words=(enclosed,)), before, after, OneWordOff("sm_90"))
 
     wide, narrow = row(-1, 1), row(-1, 0)
     assert (wide["differing"], wide["enclosed"], wide["enclosed_differing"], wide["outside"]) == (0, 1, 1, 0)
@@ -224,8 +224,8 @@ def test_integers_of_an_open_sum_are_held_to_both_of_their_ends(monkeypatch: pyt
         truncated[(1,)](x.to("cuda"), y.to("cuda"), torch.zeros(64, dtype=torch.int32, device="cuda"))
 
     ((launch, before, after),) = recorded(call).sent
-    (enclosed,) = launch.enclosed
-    assert enclosed.whole.all() and (enclosed.size == 4).all()
+    (enclosed,) = launch.enclosed_words
+    assert enclosed.is_integer.all() and (enclosed.size == 4).all()
     assert (enclosed.low < enclosed.high).all() and (enclosed.high < 0).all()
     word = after[enclosed.storage].view(np.int32)[enclosed.offset[0] // 4]
     for wanted, outside in ((enclosed.low[0], 0), (enclosed.high[0], 0), (enclosed.low[0] - 1, 1), (enclosed.high[0] + 1, 1)):
@@ -268,20 +268,20 @@ def test_a_launch_that_was_dropped_is_counted_as_lost() -> None:
 
     noted = recorded(call)
     rows = [noted_row | replay(*sent, MACHINE) for noted_row, sent in zip(noted.rows, noted.sent, strict=True)]
-    whole, dropped = summed(ended(rows, 2)), summed(ended(rows[1:], 2))
-    assert whole.is_equal and whole.lost == 0 and whole.launches == 2 and whole.with_atomics == 1
-    assert not dropped.is_equal and dropped.lost == 1
+    whole, dropped = sum_rows(ended(rows, 2)), sum_rows(ended(rows[1:], 2))
+    assert whole.is_equal and whole.lost_launches == 0 and whole.launches == 2 and whole.with_atomics == 1
+    assert not dropped.is_equal and dropped.lost_launches == 1
 
 
 def test_the_summary_names_the_first_difference_of_a_kernel() -> None:
     (launch, before, after), *_ = recorded(added).sent
-    row = launch.begun | replay(launch, before, after, OneWordOff("sm_90"))
-    told = summed(ended([row, row | {"launch": 1}], 2))
+    row = launch.row_start | replay(launch, before, after, OneWordOff("sm_90"))
+    told = sum_rows(ended([row, row | {"launch": 1}], 2))
     assert told.differing == 2 and not told.is_equal
     assert [line for line in lines(told) if "out[5]" in line and "configuration first" in line and "launch 0" in line]
 
 
-class Notes(replaying.Gpu):
+class Notes(launch_replayer.Gpu):
     """Triton's own launcher of a real GPU, over a driver that launches nothing and notes what it is given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -344,16 +344,16 @@ def test_machine_code_is_compiled_with_the_options_of_the_launch() -> None:
     seen: list[Any] = []
 
     class Keeps(Noted):
-        def asked(self, source: Any, metadata: Any, *given: Any) -> None:
+        def requests_launch(self, source: Any, metadata: Any, *given: Any) -> None:
             seen.append((source, metadata))
-            super().asked(source, metadata, *given)
+            super().requests_launch(source, metadata, *given)
 
     noted = Keeps()
     with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False, witness=noted)):
         out = torch.empty(64, device="cuda")
         add[(1,)](out, out, torch.empty(64, device="cuda"), 64, 64, num_warps=2, num_stages=5, maxnreg=96)
     source, metadata = seen[0]
-    whole = compiled(source, metadata, noted._program)
+    whole = compile_source(source, metadata, noted._program)
     assert (whole.metadata.num_warps, whole.metadata.num_stages, whole.metadata.maxnreg) == (2, 5, 96)
     assert ".maxnreg 96" in whole.asm["ptx"] and whole.asm["cubin"][:4] == b"\x7fELF"
 
@@ -413,7 +413,7 @@ def test_what_is_no_task_is_refused_with_its_forms(line: str) -> None:
 
 def test_the_page_keeps_its_text_and_takes_the_figures_of_a_run() -> None:
     (launch, before, after), *_ = recorded(added).sent
-    told = summed(ended([launch.begun | replay(launch, before, after, MACHINE)], 1))
+    told = sum_rows(ended([launch.row_start | replay(launch, before, after, MACHINE)], 1))
     begin, end = FIGURES
     printed = page(f"# A page\n\n{begin}\nold\n{end}\n\nMore.\n", told, "Commit abc on an H100.")
     assert printed.startswith(f"# A page\n\n{begin}\n") and printed.endswith(f"{end}\n\nMore.\n") and "old" not in printed

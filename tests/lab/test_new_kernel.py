@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.lab.commands import new
+from bitverdict.harness.lab.commands import new_kernel
 from bitverdict.harness.model.paths import ROOT
 from bitverdict.harness.model.usage import UsageError
 
@@ -21,10 +21,10 @@ EXISTS = "exists, and nothing is overwritten; take another name"
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """The folders that a kernel's files are written into, and the compile table."""
-    for folder in new.FILES.values():
+    for folder in new_kernel.FILES.values():
         (tmp_path / folder).mkdir(parents=True)
-    (tmp_path / new.COMPILE_TABLE).parent.mkdir(parents=True)
-    (tmp_path / new.COMPILE_TABLE).write_text((ROOT / new.COMPILE_TABLE).read_text())
+    (tmp_path / new_kernel.COMPILE_TABLE).parent.mkdir(parents=True)
+    (tmp_path / new_kernel.COMPILE_TABLE).write_text((ROOT / new_kernel.COMPILE_TABLE).read_text())
     return tmp_path
 
 
@@ -47,24 +47,24 @@ def test_a_name_that_cannot_be_taken_is_one_sentence(
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"written into a checkout of the repository, and .* is none; run it in a clone"):
-        new.write_kernel("scaled_sum", tmp_path)
+        new_kernel.write_kernel("scaled_sum", tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_files_and_rows_are_written_with_nothing_left_to_fill_in(checkout: Path) -> None:
-    before = (checkout / new.COMPILE_TABLE).read_text()
-    written = new.write_kernel("scaled_sum", checkout)
+    before = (checkout / new_kernel.COMPILE_TABLE).read_text()
+    written = new_kernel.write_kernel("scaled_sum", checkout)
     assert written == [
         "kernels/scaled_sum.py",
         "harness/contracts/scaled_sum.py",
         "tests/faults/kernels/scaled_sum.py",
-        new.COMPILE_TABLE,
+        new_kernel.COMPILE_TABLE,
     ]
     for path in written:
         text = (checkout / path).read_text()
         ast.parse(text)
         assert "scaled_sum" in text and "KERNEL_NAME" not in text and "ClassName" not in text
-    after = (checkout / new.COMPILE_TABLE).read_text()
-    assert after.replace(new.filled("rows", "scaled_sum"), "", 1) == before
+    after = (checkout / new_kernel.COMPILE_TABLE).read_text()
+    assert after.replace(new_kernel.fill_template("rows", "scaled_sum"), "", 1) == before
     with pytest.raises(UsageError, match="nothing is overwritten"):
-        new.write_kernel("scaled_sum", checkout)
+        new_kernel.write_kernel("scaled_sum", checkout)

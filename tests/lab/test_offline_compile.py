@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from triton.runtime import driver
 
-from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.judge.offline_driver import capture_compilations
 from bitverdict.harness.lab.offline_compile import compile_all
-from bitverdict.harness.lab.offline_compile.compile_all import Compiled, _over_limit, compile_row, compile_rows, table
+from bitverdict.harness.lab.offline_compile.compile_all import CompileResult, _over_limit, compile_row, compile_rows, table
 from bitverdict.harness.lab.offline_compile.expectations import LOCAL, Row, rows
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target
@@ -59,7 +59,7 @@ LOSSES = (
     Loses(
         "small_mma",
         "sm_100",
-        "        tcgen05_commit(done.index(0))\n        mbarrier.wait(done.index(0), phase=0)",
+        "        tcgen05_commit(barriers.index(0))\n        mbarrier.wait(barriers.index(0), phase=0)",
         "        gl.barrier()",
         r"lacks tcgen05\.commit",
     ),
@@ -82,16 +82,16 @@ LOSSES = (
     Loses(
         "tmem_copy",
         "sm_100",
-        "stored = gl.convert_layout(held.load(held.get_reg_layout(instr_variant=ATOM)), coalesced)",
-        "stored = gl.load(source + places_of(PARTS - 1 - step, M, N, PARTS, coalesced))",
+        "stored = gl.convert_layout(held.load(held.get_reg_layout(instr_variant=ATOM)), coalesced_layout)",
+        "stored = gl.load(source + places_of(PARTS - 1 - step, M, N, PARTS, coalesced_layout))",
         "lacks tcgen05",
     ),
     Loses("tmem_copy", "sm_100", "held.load(held.get_reg_layout(instr_variant=ATOM))", "held.load()", r"has 0 of tcgen05\.ld"),
     Loses(
         "tma_gather",
         "sm_100",
-        "wanted = gl.convert_layout(wanted, offset_layout(gl.num_warps()))",
-        "wanted = gl.convert_layout(wanted, gl.BlockedLayout([BLOCK_X], [32], [gl.num_warps()], [0]))",
+        "row_numbers = gl.convert_layout(row_numbers, offset_layout(gl.num_warps()))",
+        "row_numbers = gl.convert_layout(row_numbers, gl.BlockedLayout([BLOCK_X], [32], [gl.num_warps()], [0]))",
         "tile::gather4, must have",
     ),
     Loses("tma_scatter", "sm_100", "    tma.store_wait(pendings=0)\n", "", r"lacks cp\.async\.bulk\.wait_group"),
@@ -197,13 +197,13 @@ def test_a_wrong_count_a_forbidden_instruction_and_a_spill_are_wrong() -> None:
 )  # fmt: skip
 def test_a_figure_at_the_machines_limit_is_right_and_one_more_is_wrong(arch: str, figure: str, most: int, unit: str) -> None:
     row = Row(stem="matmul", arch=arch, problem={}, config={})
-    assert _over_limit(row, Compiled(**{figure: most})) == "pass"
-    assert _over_limit(row, Compiled(**{figure: most + 1})) == f"{most + 1} {unit}, the limit is {most}"
+    assert _over_limit(row, CompileResult(**{figure: most})) == "pass"
+    assert _over_limit(row, CompileResult(**{figure: most + 1})) == f"{most + 1} {unit}, the limit is {most}"
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100", "gfx942"])
 def test_the_driver_tells_one_warp_size_of_a_machine(arch: str) -> None:
-    with compiling(arch):
+    with capture_compilations(arch):
         active = driver.active
         told = active.utils.get_device_properties(active.get_current_device())["warpSize"]
         assert told == active.get_current_target().warp_size == (64 if arch.startswith("gfx") else 32)
@@ -218,7 +218,7 @@ def test_a_compiler_that_dies_loses_its_row_and_not_the_table(monkeypatch: pytes
 
 def test_the_table_has_a_line_a_row_and_counts_what_is_wrong() -> None:
     wanted = rows("tma_gather")[:2]
-    text = table(wanted, [Compiled(registers=40), Compiled(verdict="lacks x", refused_by="ptxas")])
+    text = table(wanted, [CompileResult(registers=40), CompileResult(verdict="lacks x", refused_by="ptxas")])
     assert len(text.splitlines()) == 4
     assert "lacks x" in text
     assert text.endswith("2 compilations, 1 refusals, 1 wrong")

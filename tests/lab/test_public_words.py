@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.lab.hardware_words import public_words
-from bitverdict.harness.lab.hardware_words.public_words import about, converted, digest, files, main
+from bitverdict.harness.lab.hardware_words.public_words import about, convert_folder, digest, files, main
 from bitverdict.harness.model.usage import UsageError
 
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_words_are_taken_over_as_they_are(folder: Path) -> None:
-    found = converted(folder, "H200", "e4m3")
+    found = convert_folder(folder, "H200", "e4m3")
     assert found["a"].tolist() == [[0x3C, 0xC0], [0x01, 0x00]] and found["b"].tolist() == [[0x28, 0x28], [0x80, 0x38]]
     assert found["c32"].tolist() == [0x3F800000, 0x80000000] and found["d32"].tolist() == [0xBE000000, 0]
     assert found["d16"].tolist() == [0x3C00, 0x0001] and found["row"].tolist() == [0, 1]
@@ -41,7 +41,7 @@ def test_words_are_taken_over_as_they_are(folder: Path) -> None:
 def test_a_value_that_is_none_of_its_format_is_refused(folder: Path) -> None:
     (folder / "a_H200_E4M3.txt").write_text("3fc10000 c0000000 \n3b000000 00000000 \n")
     with pytest.raises(UsageError, match=r"1\.5078125\) is no value of e4m3"):
-        converted(folder, "H200", "e4m3")
+        convert_folder(folder, "H200", "e4m3")
 
 
 def test_other_words_than_those_of_the_commit_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,7 +49,7 @@ def test_other_words_than_those_of_the_commit_are_refused(folder: Path, monkeypa
     checkout = folder.parents[2]
     with pytest.raises(UsageError, match="h200_e4m3 has other words than commit"):
         list(files(checkout))
-    monkeypatch.setitem(public_words.DIGESTS, "h200_e4m3", digest(converted(folder, "H200", "e4m3")))
+    monkeypatch.setitem(public_words.DIGESTS, "h200_e4m3", digest(convert_folder(folder, "H200", "e4m3")))
     ((stem, arrays),) = files(checkout)
     assert stem == "h200_e4m3" and json.loads(str(arrays["meta"]))["d32"]["c"].startswith("+0")
 

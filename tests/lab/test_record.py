@@ -16,7 +16,7 @@ import pytest
 from bitverdict.harness.lab.hardware_words import conversion_inputs, cuda_library, instruction_words, probe_inputs, record
 from bitverdict.harness.lab.hardware_words.cuda_library import CannotRecord, Device
 from bitverdict.harness.lab.hardware_words.probes import PROBES, Probe
-from bitverdict.harness.lab.hardware_words.terms import ABSENT, Asked, lowest_exponent, numbers, terms
+from bitverdict.harness.lab.hardware_words.terms import ABSENT, ProbeRequest, lowest_exponent, numbers, terms
 from bitverdict.reference.formats import BF16, E4M3, E5M2, FORMATS, FP16, TF32, decode
 from bitverdict.reference.tensor_core import elements, instruction
 
@@ -109,7 +109,7 @@ def test_numbers_have_the_exponent_and_sign_asked_for(format) -> None:
 
 @pytest.mark.parametrize(("a", "b"), [("fp16", "fp16"), ("bf16", "bf16"), ("e5m2", "e4m3")])
 def test_terms_have_the_product_asked_for_and_absent_ones_are_zero(a: str, b: str) -> None:
-    asked = Asked(np.random.default_rng(3), FORMATS[a], FORMATS[b], 16, 200)
+    asked = ProbeRequest(np.random.default_rng(3), FORMATS[a], FORMATS[b], 16, 200)
     exponents = asked.rng.integers(asked.lowest, asked.highest + 1, asked.shape)
     exponents[:, ::5] = ABSENT
     signs = asked.signs(asked.shape)
@@ -135,7 +135,7 @@ def test_the_rows_contain_what_no_published_word_shows() -> None:
 def test_a_row_at_the_floor_holds_terms_near_the_smallest_subnormals_alone(name: str) -> None:
     """So that nothing larger hides whether the tiny term is seen; and where both can be, its operands are normal numbers."""
     format = FORMATS[name]
-    asked = Asked(np.random.default_rng(7), format, format, 16, 400)
+    asked = ProbeRequest(np.random.default_rng(7), format, format, 16, 400)
     drawn = probe_inputs.floor(asked)
     left, right = (np.abs(decode(format, drawn[side])) for side in "ab")  # [R, K]
     products = left * right

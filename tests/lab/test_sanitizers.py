@@ -17,8 +17,8 @@ import pytest
 
 from bitverdict.harness.judge.classify import outcome_of, told_by_device
 from bitverdict.harness.lab.sanitizers import page, runs
-from bitverdict.harness.lab.sanitizers.known_differences import Explained, meant
-from bitverdict.harness.lab.sanitizers.runs import cases_of, examine, name_of, read, told
+from bitverdict.harness.lab.sanitizers.known_differences import KnownDifference, emulated_name
+from bitverdict.harness.lab.sanitizers.runs import cases_of, examine, merge_output, name_of, read
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.workers.journal import Journal
@@ -124,17 +124,17 @@ CONSAN = (
     ],
 )
 def test_what_is_printed_becomes_a_verdict(mode: str, judged: Verdict, said: str, outcome: str, location: str) -> None:
-    found = told(mode, judged, said)
+    found = merge_output(mode, judged, said)
     assert (found.outcome, found.location) == (outcome, location)
     assert found.failed is (outcome != "pass")
 
 
 def test_what_tritons_loader_asks_is_told_beside_the_verdict() -> None:
     """It sends no case to a worker of its own."""
-    assert told("memcheck", PASS, ASKED).details["besides"] == runs.BESIDES
-    assert "besides" not in told("memcheck", PASS, CLEAN).details
-    assert runs.found_nothing(ASKED)
-    assert not any(map(runs.found_nothing, (ELSEWHERE, BOTH, STORE, "")))
+    assert merge_output("memcheck", PASS, ASKED).details["besides"] == runs.BESIDES
+    assert "besides" not in merge_output("memcheck", PASS, CLEAN).details
+    assert runs.is_clean_summary(ASKED)
+    assert not any(map(runs.is_clean_summary, (ELSEWHERE, BOTH, STORE, "")))
 
 
 @pytest.mark.parametrize(
@@ -148,30 +148,30 @@ def test_what_tritons_loader_asks_is_told_beside_the_verdict() -> None:
     ],
 )
 def test_a_refusal_of_compute_sanitizer_is_shown_and_is_no_pass(said: str, why: str) -> None:
-    found = told("memcheck", PASS, said)
+    found = merge_output("memcheck", PASS, said)
     assert (found.decision, found.outcome) == (Decision.NOT_RUN, Outcome.NOT_RUN)
     assert why in found.message and found.details["said"] == said.splitlines()
 
 
 @pytest.mark.parametrize(("text", "outcome"), [(CLEAN, "pass"), (STORE, "illegal address")])
 def test_a_summary_behind_a_line_that_nobody_ended_is_read(text: str, outcome: str) -> None:
-    assert told("memcheck", PASS, "See https://nanobind.readthedocs.io/en/latest/refleaks.html" + text).outcome == outcome
+    assert merge_output("memcheck", PASS, "See https://nanobind.readthedocs.io/en/latest/refleaks.html" + text).outcome == outcome
     first, *rest = text.splitlines(keepends=True)
-    assert told("memcheck", PASS, first + "a last line" + "".join(rest)).outcome == outcome
+    assert merge_output("memcheck", PASS, first + "a last line" + "".join(rest)).outcome == outcome
 
 
 def test_a_worker_that_dies_in_silence_is_told_by_how_it_died() -> None:
-    assert told("iisan", DIED, "Traceback") == told("memcheck", DIED, CLEAN) == DIED
+    assert merge_output("iisan", DIED, "Traceback") == merge_output("memcheck", DIED, CLEAN) == DIED
 
 
 def test_a_tool_that_starts_nothing_is_not_run_by_what_it_printed() -> None:
     never = Verdict(decision=Decision.ERROR, outcome=Outcome.ERROR, message="3 processes died", details={"layer": "machine"})
-    found = told("memcheck", never, "========= Error: Device not supported. Please refer to the documentation\n")
+    found = merge_output("memcheck", never, "========= Error: Device not supported. Please refer to the documentation\n")
     assert found.decision is Decision.NOT_RUN and "Device not supported" in found.message and found.details["judge"] == ""
 
 
 def test_fpsan_s_words_rest_on_nothing() -> None:
-    assert told("fpsan", PASS, "").basis == "nothing"
+    assert merge_output("fpsan", PASS, "").basis == "nothing"
 
 
 @pytest.mark.parametrize(
@@ -350,9 +350,9 @@ def test_each_mode_is_in_the_worker_s_environment(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_kernel_that_lacks_something_is_not_run_with_the_reason() -> None:
-    missing = runs.lacking("tma_gather", HOPPER)
+    missing = runs.check_features("tma_gather", HOPPER)
     assert missing is not None and missing.decision is Decision.NOT_RUN and "TMA gather4" in missing.message
-    assert runs.lacking("hopper_matmul", HOPPER) is None and len(runs.chosen("tma_gather", HOPPER, None)) == 1
+    assert runs.check_features("hopper_matmul", HOPPER) is None and len(runs.choose_cases("tma_gather", HOPPER, None)) == 1
 
 
 def test_what_a_target_lacks_is_not_run_and_an_unknown_mode_is_an_error() -> None:
@@ -412,10 +412,10 @@ def test_the_page_is_what_was_kept_and_nothing_in_it_lacks_a_reason() -> None:
     held = page.read(HELD)
     text = page.page(held)
     assert (ROOT / "docs" / "sanitizers.md").read_text() == text, "write it anew: bitverdict pages sanitizers.md"
-    assert page.UNEXPLAINED not in text
+    assert page.NO_EXPLANATION not in text
     assert not any(place in text + HELD.read_text() for place in ("/work", "/tmp", "/root", "/opt"))
     asked = {(row[0], row[1]) for row in held["rows"]}
-    assert asked >= {(case, mode) for case in range(len(held["cases"])) for mode in (*runs.MODES, *page.EMULATED)}
+    assert asked >= {(case, mode) for case in range(len(held["cases"])) for mode in (*runs.MODES, *page.EMULATED_MODES)}
 
 
 def test_the_summary_counts_what_the_rows_say() -> None:
@@ -428,24 +428,24 @@ def test_the_summary_counts_what_the_rows_say() -> None:
     assert counted["any of these"][2] >= counted["consan"][2] >= 32 and counted["bare"][3] == 0
     alarms = page.alarms(held)
     assert {mode for _, mode in alarms} == {"racecheck"}
-    number = next(n for n, mode in sorted(alarms) if mode == "racecheck" and page.mutated(held["cases"][n]))
+    number = next(n for n, mode in sorted(alarms) if mode == "racecheck" and page.is_hazard(held["cases"][n]))
     moved = [[*row[:5], "elsewhere.py:3", row[6]] if tuple(row[:2]) == (number, "racecheck") else row for row in held["rows"]]
     again = held | {"rows": moved}  # mutated: the same words about another line are a finding
     assert (number, "racecheck") not in page.alarms(again)
     assert page.summary(again)["racecheck"][2] == counted["racecheck"][2] + 1
-    of_the_judge = [[*row[:6], row[6] and page.mutated(held["cases"][row[0]])] for row in held["rows"]]
+    of_the_judge = [[*row[:6], row[6] and page.is_hazard(held["cases"][row[0]])] for row in held["rows"]]
     assert not page.alarms(held | {"rows": of_the_judge})  # what the clean kernel gets from the judge is no alarm
     silent = [row for row in held["rows"] if row[1] != "consan"]
     assert page.summary(held | {"rows": silent})["consan"] == [0, 0, 0, 0]
 
 
 def test_a_reason_fits_by_its_words_and_an_assertion_means_what_it_says() -> None:
-    one = Explained(modes=("consan",), said=("device assert",), message="Deadlock", alarm=True, why="so")
+    one = KnownDifference(modes=("consan",), gpu_outcomes=("device assert",), message="Deadlock", alarm=True, why="so")
     assert one.fits("consan", "device assert", [], "a case", "Deadlock detected", True)
     assert not one.fits("consan", "device assert", [], "a case", "another", True)
     assert not one.fits("consan", "device assert", [], "a case", "Deadlock detected")
-    assert meant("device assert", "Buffer being accessed has outstanding writes. Operand: A") == "race"
-    assert meant("device assert", "async_load innermost coordinate must be aligned") == "device assert"
+    assert emulated_name("device assert", "Buffer being accessed has outstanding writes. Operand: A") == "race"
+    assert emulated_name("device assert", "async_load innermost coordinate must be aligned") == "device assert"
 
 
 def test_a_new_difference_is_shown_without_a_reason(tmp_path: Path) -> None:
@@ -458,15 +458,15 @@ def test_a_new_difference_is_shown_without_a_reason(tmp_path: Path) -> None:
         ("emulated:sm_90", "bare", PASS),
         ("emulated:sm_90", "iisan", PASS),
     )
-    held = page.kept(files, {"machine": "a test"})
-    assert page.differences(held) == {page.UNEXPLAINED: ["0, bare: launch failure; emulated: pass"]}
-    assert page.UNEXPLAINED in page.page(held)
+    held = page.condense(files, {"machine": "a test"})
+    assert page.differences(held) == {page.NO_EXPLANATION: ["0, bare: launch failure; emulated: pass"]}
+    assert page.NO_EXPLANATION in page.page(held)
 
 
 def test_what_was_kept_is_kept_again_beside_new_verdicts(tmp_path: Path) -> None:
     """Without what they replace."""
     [path] = rows(tmp_path / "rows.json", ("cuda:0", "bare", WRONG))
-    held = page.kept([HELD, path], {"machine": "another"}, ["hopper_matmul"])
+    held = page.condense([HELD, path], {"machine": "another"}, ["hopper_matmul"])
     before = page.read(HELD)
     assert held["origin"] == before["origin"] | {"machine": "another"}
     left = [case for case in before["cases"] if "hopper_matmul" not in case["contract"]]

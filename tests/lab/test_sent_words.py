@@ -13,7 +13,7 @@ import pytest
 
 from bitverdict.harness.lab.hardware_words import cuda_library, record, sent_words, settled_sides
 from bitverdict.harness.lab.hardware_words.cuda_library import CannotRecord
-from bitverdict.harness.lab.hardware_words.sent_words import Refused
+from bitverdict.harness.lab.hardware_words.sent_words import RefusedFileError
 from bitverdict.reference.tensor_core import BlockOrder, ConsumerFp8, elements, instruction
 
 SENT = sorted((Path(__file__).parents[1] / "hardware_words" / "sent").glob("*.npz"))
@@ -27,14 +27,14 @@ def made(made_by: str = sent_words.MODEL) -> tuple[dict, dict]:
 
 
 def test_every_file_that_was_sent_is_taken_and_holds_the_model_s_words() -> None:
-    assert {path.name: sent_words.differing(sent_words.take(path)) for path in SENT} == {path.name: [] for path in SENT}
+    assert {path.name: sent_words.differing_lines(sent_words.take(path)) for path in SENT} == {path.name: [] for path in SENT}
 
 
 def test_a_model_s_file_of_every_instruction_is_read_but_never_taken(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     path = tmp_path / "words.npz"
     assert record.main(["--send", str(path), "--target", "emulated:sm_90"]) == 0
     sent = sent_words.read(path)
-    assert set(sent.parts) == {probe.stem for probe in sent_words.probes_of("sm_90")} and not sent_words.differing(sent)
+    assert set(sent.parts) == {probe.stem for probe in sent_words.probes_of("sm_90")} and not sent_words.differing_lines(sent)
     assert sent.about["made_by"] == "model" and list(tmp_path.iterdir()) == [path]
     assert np.isnan(sent.parts[STEM]["d32"].view(np.float32)).any()
     assert record.main(["--take", str(path)]) == 2
@@ -50,7 +50,7 @@ def test_an_edited_word_or_line_is_refused_by_the_digest(tmp_path: Path) -> None
     line = arrays | {"meta": np.array(str(arrays["meta"]).replace('"made_by": "model"', '"made_by": "hardware"'))}
     for edited in (word, line):
         np.savez_compressed(path, **edited)
-        with pytest.raises(Refused, match="an edited file is not taken; ask the sender"):
+        with pytest.raises(RefusedFileError, match="an edited file is not taken; ask the sender"):
             sent_words.read(path)
 
 
@@ -73,10 +73,10 @@ def test_a_cut_file_and_one_of_another_form_are_refused(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for size in (0, 40, len(whole) // 2, len(whole) - 1):
         path.write_bytes(whole[:size])
-        with pytest.raises(Refused, match=r"a whole \.npz"):
+        with pytest.raises(RefusedFileError, match=r"a whole \.npz"):
             sent_words.read(path)
     np.savez_compressed(path, meta=np.array("{}"))
-    with pytest.raises(Refused, match="lacks form, version"):
+    with pytest.raises(RefusedFileError, match="lacks form, version"):
         sent_words.read(path)
 
 
@@ -84,7 +84,7 @@ def test_arrays_of_another_shape_are_refused_whatever_the_digest(tmp_path: Path)
     about, parts = made()
     parts[STEM][1]["b"] = parts[STEM][1]["b"][:, :8]
     sent_words.write(tmp_path / "words.npz", about, parts)
-    with pytest.raises(Refused, match=f"{STEM}/b is uint16"):
+    with pytest.raises(RefusedFileError, match=f"{STEM}/b is uint16"):
         sent_words.read(tmp_path / "words.npz")
 
 
@@ -93,7 +93,7 @@ def test_a_part_of_no_known_instruction_is_refused(tmp_path: Path, edit: dict) -
     about, parts = made()
     parts[STEM] = parts[STEM][0] | edit, parts[STEM][1]
     sent_words.write(tmp_path / "words.npz", about, parts)
-    with pytest.raises(Refused, match="names an instruction of the model"):
+    with pytest.raises(RefusedFileError, match="names an instruction of the model"):
         sent_words.read(tmp_path / "words.npz")
 
 
@@ -153,6 +153,8 @@ def test_a_recording_settles_the_side_whose_words_it_has(tmp_path: Path, capsys,
     told = capsys.readouterr().out
     assert told.count(f"the words are those of {type(side).__name__}.{side.name}\n") == len(about["d"])
     found = settled_sides.answers(about, part)
-    assert all(answer.settled == (f"{type(side).__name__}.{side.name}",) and len(answer.rows) > 100 for answer in found)
+    assert all(answer.settled_sides == (f"{type(side).__name__}.{side.name}",) and len(answer.rows) > 100 for answer in found)
     part[name] = part[name] ^ part[name].dtype.type(1)
-    assert settled_sides.answers(about, part)[-1].settled == () and "each is wrong" in str(settled_sides.answers(about, part)[-1])
+    assert settled_sides.answers(about, part)[-1].settled_sides == () and "each is wrong" in str(
+        settled_sides.answers(about, part)[-1]
+    )

@@ -17,7 +17,7 @@ import pytest
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.lab.tma_limits import answers as columns
 from bitverdict.harness.lab.tma_limits import edges, page, point_key
-from bitverdict.harness.lab.tma_limits.compiled import by_compiler
+from bitverdict.harness.lab.tma_limits.compiler_answers import by_compiler
 from bitverdict.harness.lab.tma_limits.contract import CONTRACT, case_of
 from bitverdict.harness.lab.tma_limits.points import Point, points, rule
 from bitverdict.harness.model.targets import Target
@@ -29,7 +29,7 @@ HOPPER, BLACKWELL = (Target(f"emulated:{arch}", arch) for arch in ("sm_90", "sm_
 LOAD, STORE = (Point(operation=operation, precondition="") for operation in ("tiled load", "tiled store"))
 ABORTS = """
 import os
-from bitverdict.harness.lab.tma_limits import compiled
+from bitverdict.harness.lab.tma_limits import compiler_answers as compiled
 whole = compiled.answer
 compiled.answer = lambda point: os.abort() if point.column == 3 else {"outcome": "compiles", "message": "", "location": ""}
 compiled.main(["sm_90"])
@@ -100,11 +100,13 @@ def test_a_mutated_disagreement_is_shown_and_said_to_be_unexplained() -> None:
         "tiled store, : dtype fp16: emulated pass, hardware illegal instruction"
     ]
     text = page.text({"sm_90": made}, [{"date": "today"}])
-    assert page.UNEXPLAINED in text and "emulated pass, hardware illegal instruction" in text
+    assert page.NO_EXPLANATION in text and "emulated pass, hardware illegal instruction" in text
 
 
 def test_each_row_of_the_pages_tables_has_a_cell_for_each_head() -> None:
-    text = page.text({"sm_90": {name: {point_key.key(STORE): {"outcome": "pass"}} for name in page.SHOWN}}, [{"date": "today"}])
+    text = page.text(
+        {"sm_90": {name: {point_key.key(STORE): {"outcome": "pass"}} for name in page.COLUMN_ORDER}}, [{"date": "today"}]
+    )
     tables = [part for part in text.split("\n\n") if part.startswith("| ")]
     assert tables
     for table in tables:
@@ -124,7 +126,7 @@ def test_a_mutated_miss_and_a_mutated_false_alarm_of_iisan_are_told_apart() -> N
 def test_no_disagreement_of_the_page_lacks_a_reason() -> None:
     """No path of a machine is in it."""
     text = PAGE.read_text()
-    assert page.UNEXPLAINED not in text
+    assert page.NO_EXPLANATION not in text
     assert not any(place in text for place in ("/work", "/tmp", "/root", "/home", "/opt"))
     for needed in ("NVIDIA H200", "driver 580.159.04", "triton 3.9.0", "bitverdict tma-limits --merge"):
         assert needed in text
@@ -194,13 +196,13 @@ def test_the_compiler_takes_what_faults_and_refuses_no_power_of_two() -> None:
 def test_answers_are_read_as_they_were_written(tmp_path: Path) -> None:
     made = {"sm_90": {"rule": columns.by_rule(points(("gather",)), "sm_90", iisan=False)}}
     path = tmp_path / "answers.json"
-    path.write_text(columns.packed(made, {"date": "today"}))
+    path.write_text(columns.pack_answers(made, {"date": "today"}))
     back = columns.read(path)
     assert back["origin"] == {"date": "today"}
     assert {k: a["outcome"] for k, a in back["columns"]["sm_90"]["rule"].items()} == {
         k: a["outcome"] for k, a in made["sm_90"]["rule"].items()
     }
-    assert columns.merged(made, back["columns"])["sm_90"]["rule"].keys() == made["sm_90"]["rule"].keys()
+    assert columns.merge_columns(made, back["columns"])["sm_90"]["rule"].keys() == made["sm_90"]["rule"].keys()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from bitverdict.harness.model.architectures import (
     ARCHITECTURES,
     BY_DEFAULT,
-    EMULATED,
+    EMULATED_ARCHITECTURES,
     FAMILIES,
     architecture,
     architectures,
@@ -18,7 +18,7 @@ from bitverdict.harness.model.architectures import (
 )
 from bitverdict.harness.model.targets import nearest_emulated, target, targets
 from bitverdict.kernels.features import Feature, shared_memory_of
-from bitverdict.reference.tensor_core.lookup import EVERY_ONE
+from bitverdict.reference.tensor_core.lookup import ALL_INSTRUCTIONS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RECORDS = ("harness/model/architectures.py", "kernels/features.py")
@@ -31,8 +31,8 @@ def test_what_kernels_know_and_the_records_are_of_the_same_architectures() -> No
 
 
 def test_each_family_of_an_emulated_architecture_has_a_tensor_core_model() -> None:
-    modelled = {(each.arch, each.family) for each in EVERY_ONE}
-    assert all((name, family) in modelled for name in EMULATED for family in ARCHITECTURES[name].families)
+    modelled = {(each.arch, each.family) for each in ALL_INSTRUCTIONS}
+    assert all((name, family) in modelled for name in EMULATED_ARCHITECTURES for family in ARCHITECTURES[name].families)
 
 
 def test_families_are_those_of_the_features() -> None:
@@ -56,8 +56,8 @@ def test_emulated_architectures_are_found_by_a_feature() -> None:
 def test_three_emulated_gpus_are_judged_unless_more_are_asked_for() -> None:
     assert BY_DEFAULT == ("sm_80", "sm_90", "sm_100")
     assert [each.arch for each in targets() if each.emulated] == list(BY_DEFAULT)
-    assert [each.arch for each in targets(every=True) if each.emulated] == list(EMULATED)
-    assert len(EMULATED) >= 10 and target("emulated:sm_120").arch == "sm_120"
+    assert [each.arch for each in targets(every=True) if each.emulated] == list(EMULATED_ARCHITECTURES)
+    assert len(EMULATED_ARCHITECTURES) >= 10 and target("emulated:sm_120").arch == "sm_120"
 
 
 def test_a_gpu_is_seen_on_the_nearest_emulated_one() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from bitverdict.harness.model.addresses import load, resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.launcher_limits import check_launcher, claimed, nearest
+from bitverdict.harness.model.launcher_limits import check_launcher, nearest, read_claims
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session.case_source import CaseSource
 
@@ -72,14 +72,14 @@ def test_a_predicate_that_cannot_be_asked_is_told_with_its_remedy(attributes: st
 
 def test_claims_are_of_the_contracts_words_or_its_default(tmp_path: Path) -> None:
     launcher = written(tmp_path, "f.claims = 'bf16'")
-    assert claimed(launcher, ("fp16", "bf16"), ("fp16",)) == ("bf16",)
+    assert read_claims(launcher, ("fp16", "bf16"), ("fp16",)) == ("bf16",)
     with pytest.raises(ValueError, match="claims 'bf16'; it must be of fp16; mend the attribute"):
-        claimed(launcher, ("fp16",))
+        read_claims(launcher, ("fp16",))
 
 
 def test_claims_that_are_no_words_are_refused_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="claims is 5; it must be words of fp16, bf16; mend the attribute"):
-        claimed(written(tmp_path, "f.claims = 5"), ("fp16", "bf16"))
+        read_claims(written(tmp_path, "f.claims = 5"), ("fp16", "bf16"))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_every_case_that_a_launcher_is_asked_meets_what_it_requires(
     source = CaseSource(stem, machine, launcher=written(tmp_path, f"f.requires = {requires}"))
     asked = source.required()
     assert len(asked) >= 4 and all(holds(case.problem) for case in asked)
-    assert all(source.prepared(case) == case for case in asked)  # so that shrinking stays among them
+    assert all(source.prepare(case) == case for case in asked)  # so that shrinking stays among them
     free = CaseSource(stem, machine, launcher=written(tmp_path.joinpath("free").mkdir() or tmp_path / "free", "")).required()
     assert not all(holds(case.problem) for case in free)
 

@@ -23,7 +23,7 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 ADD = "tests.support.vector_add"
 LOADS = """
 import os, sys
-from bitverdict.harness.model.supervision import supervised
+from bitverdict.harness.model.supervision import supervise
 
 def command():
     from bitverdict.harness.model.addresses import load
@@ -31,7 +31,7 @@ def command():
     print("loaded", flush=True)
     return 0
 
-os._exit(supervised(command))
+os._exit(supervise(command))
 """
 
 
@@ -83,8 +83,8 @@ def test_a_file_that_raises_is_told_with_its_line_by_the_command(line: str, tmp_
 
 ENDS = """
 import os, sys
-from bitverdict.harness.model.supervision import supervised
-os._exit(supervised(lambda: {ends}))
+from bitverdict.harness.model.supervision import supervise
+os._exit(supervise(lambda: {ends}))
 """
 
 
@@ -253,10 +253,10 @@ def test_ctrl_c_while_modules_are_imported_is_quiet(after: str, tmp_path: Path) 
 
 TWICE = """
 import atexit, os, signal, sys
-from bitverdict.harness.model.supervision import supervised
+from bitverdict.harness.model.supervision import supervise
 signal.signal(signal.SIGINT, signal.default_int_handler)
 atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
-os._exit(supervised(lambda: 3))
+os._exit(supervise(lambda: 3))
 """
 
 

@@ -15,7 +15,7 @@ import pytest
 from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.model import gpu_probe
 from bitverdict.harness.model import targets as machines
-from bitverdict.harness.model.architectures import EMULATED
+from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES
 from bitverdict.harness.model.targets import Target, target, targets, visible_device
 from bitverdict.kernels.features import Feature
 
@@ -33,7 +33,7 @@ def test_features_follow_the_architecture() -> None:
 
 @pytest.mark.parametrize("name", ["emulated:sm_75", "cuda", "cuda:99", "", "gpu"])
 def test_an_unknown_target_is_refused_with_those_that_are_here(name: str) -> None:
-    with pytest.raises(ValueError, match=f"targets here: {', '.join(f'emulated:{arch}' for arch in EMULATED)}"):
+    with pytest.raises(ValueError, match=f"targets here: {', '.join(f'emulated:{arch}' for arch in EMULATED_ARCHITECTURES)}"):
         target(name)
 
 
@@ -71,7 +71,7 @@ def test_gpus_are_asked_for_where_a_driver_is_and_none_is_hidden(
     visible: str | None, file: str, found: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.delenv(machines.SEEN, raising=False)
+    monkeypatch.delenv(machines.SEEN_GPUS_VARIABLE, raising=False)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     asked: list[list[str]] = []

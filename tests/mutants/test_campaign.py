@@ -11,7 +11,7 @@ import pytest
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.mutants import campaign
-from bitverdict.harness.mutants.campaign import Planned, judge_all
+from bitverdict.harness.mutants.campaign import PlannedMutants, judge_all
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, read
 from bitverdict.harness.workers.task import TASK_RESULT, Task
@@ -62,8 +62,8 @@ class FakePool:
             return Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message="no answer")
         if mutant["before"] == "e":
             return Verdict(decision=Decision.ERROR, outcome=Outcome.ERROR, message="broken")
-        end = {"k": End.KILLED, "s": End.SURVIVED, "i": End.INVALID}[mutant["before"]]
-        found = MutantResult(mutant=mutant["id"], end=end, killed_by="a case" if end is End.KILLED else "", cases_run=5)
+        end = {"k": End.KILL, "s": End.SURVIVAL, "i": End.INVALID}[mutant["before"]]
+        found = MutantResult(mutant=mutant["id"], end=end, killed_by="a case" if end is End.KILL else "", cases_run=5)
         return Verdict(decision=Decision.PASS, outcome=Outcome.PASS, details={TASK_RESULT: found.to_json()})
 
 
@@ -72,24 +72,24 @@ def fake_pool(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(campaign, "WorkerPool", FakePool)
 
 
-def judged(planned: list[Planned], out: Path, **how: Any) -> dict[str, End]:
+def judged(planned: list[PlannedMutants], out: Path, **how: Any) -> dict[str, End]:
     return {each.mutant.id: each.result.end for each in judge_all(planned, out, **how)}
 
 
-def plan(kernel: str, ends: str, live: int | None = None, target: Target = HERE) -> Planned:
-    return Planned(Kernel(kernel), target, mutants(kernel, ends), live)
+def plan(kernel: str, ends: str, live: int | None = None, target: Target = HERE) -> PlannedMutants:
+    return PlannedMutants(Kernel(kernel), target, mutants(kernel, ends), live)
 
 
 def test_a_worker_that_dies_or_does_not_end_has_killed_its_mutant(tmp_path: Path) -> None:
     found = {each.mutant.id: each.result for each in judge_all([plan("a", "kte")], tmp_path / "results")}
-    assert [each.end for each in found.values()] == [End.KILLED, End.KILLED, End.ERROR]
+    assert [each.end for each in found.values()] == [End.KILL, End.KILL, End.ERROR]
     assert (found["a/1"].outcome, found["a/1"].clause) == ("timeout", "the launch ends")
 
 
 def test_a_results_file_is_gone_on_with_and_errors_are_judged_again(tmp_path: Path) -> None:
     out = tmp_path / "results"
     assert len(judged([plan("a", "kse")], out)) == 3
-    assert judged([plan("a", "kseik")], out) == {"a/2": End.ERROR, "a/3": End.INVALID, "a/4": End.KILLED}
+    assert judged([plan("a", "kseik")], out) == {"a/2": End.ERROR, "a/3": End.INVALID, "a/4": End.KILL}
     assert [first for _, first in FakePool.asked] == [["a case"]] * 3, "what killed before comes first"
     assert len(list(read(out))) == 5
 

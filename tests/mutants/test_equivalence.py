@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from bitverdict.harness.emulator.frontend.edited_programs import Edited
+from bitverdict.harness.emulator.frontend.edited_programs import EditedProgram
 from bitverdict.harness.mutants.equivalence import (
     BARRIERS,
-    INVALIDATED,
     LAYOUT,
     MACHINE,
-    OTHER,
-    SAME,
-    SMALL,
-    all_equal,
+    SAME_FORM,
+    SMALL_NUMBERS,
+    UNUSED_BARRIER_MEMORY,
+    UNUSED_OTHER,
     equal_edits,
     equal_programs,
+    prove_all_equal,
 )
 from bitverdict.harness.mutants.same_machine_code import same_machine_code
 
@@ -81,7 +81,7 @@ OTHERWISE = {
 @pytest.mark.parametrize("name", EQUAL)
 def test_what_computes_the_same_is_equal(name: str) -> None:
     changed = PROGRAM.replace(*EQUAL[name])
-    assert changed != PROGRAM and equal_programs(PROGRAM, changed, "sm_90") == SAME
+    assert changed != PROGRAM and equal_programs(PROGRAM, changed, "sm_90") == SAME_FORM
 
 
 @pytest.mark.parametrize("name", OTHERWISE)
@@ -92,19 +92,19 @@ def test_what_computes_something_else_is_not_equal(name: str) -> None:
 
 def test_constants_are_folded() -> None:
     none, same = ('"arith.remsi"(%4, %9)', '"tt.mulhiui"(%4, %9)'), ('"arith.remsi"(%4, %9)', '"arith.xori"(%4, %4)')
-    assert equal_programs(PROGRAM.replace(*none), PROGRAM.replace(*same), "sm_90") == SAME
+    assert equal_programs(PROGRAM.replace(*none), PROGRAM.replace(*same), "sm_90") == SAME_FORM
     assert equal_programs(PROGRAM, PROGRAM.replace(*same), "sm_90") == ""
 
 
 def test_an_argument_that_was_negative_may_be() -> None:
     changed = PROGRAM.replace(*EQUAL["a stride is not negative"])
     assert equal_programs(PROGRAM, changed, "sm_90", ("%stride",)) == ""
-    assert equal_programs(PROGRAM, changed, "sm_90", ("%n",)) == SAME
+    assert equal_programs(PROGRAM, changed, "sm_90", ("%n",)) == SAME_FORM
 
 
 def test_what_a_mask_leaves_out_may_be_anything_if_it_is_not_stored() -> None:
     changed = PROGRAM.replace("dense<0.000000e+00>", "dense<1.000000e+00>")
-    assert equal_programs(PROGRAM, changed, "sm_90") == OTHER
+    assert equal_programs(PROGRAM, changed, "sm_90") == UNUSED_OTHER
     stored = PROGRAM.replace(f"%at, %sum, %inside) : ({P}, {F}, {M})", f"%at, %sum) : ({P}, {F})")
     assert equal_programs(stored, stored.replace("dense<0.000000e+00>", "dense<1.000000e+00>"), "sm_90") == ""
 
@@ -123,7 +123,7 @@ def test_one_load_may_give_anything_where_another_may_not() -> None:
         for name in "01"
     )
     assert len({both, of_first, of_second}) == 3
-    assert equal_programs(both, of_second, "sm_90") == OTHER
+    assert equal_programs(both, of_second, "sm_90") == UNUSED_OTHER
     assert equal_programs(both, of_first, "sm_90") == ""
 
 
@@ -133,7 +133,7 @@ BARE = f"%at, %inside) <{{isVolatile = false, {LOADED.replace('1, 1, 1', '1, 1, 
 
 def test_zeros_are_what_a_masked_load_gives_of_itself() -> None:
     stored = PROGRAM.replace(f"%at, %sum, %inside) : ({P}, {F}, {M})", f"%at, %sum) : ({P}, {F})")
-    assert GIVEN in stored and equal_programs(stored, stored.replace(GIVEN, BARE), "sm_90") == SAME
+    assert GIVEN in stored and equal_programs(stored, stored.replace(GIVEN, BARE), "sm_90") == SAME_FORM
     for other in ("1.000000e+00", "-0.000000e+00"):
         told = stored.replace("dense<0.000000e+00>", f"dense<{other}>")
         assert equal_programs(told, told.replace(GIVEN, BARE), "sm_90", machine=True) == ""
@@ -210,7 +210,7 @@ MOVED = STAGED.replace('    "tt.store"', f'{BARRIER}    "tt.store"')
 
 
 def test_a_barrier_of_the_compiler_stands_for_the_author_s() -> None:
-    assert FENCED != STAGED != MOVED and all_equal([(FENCED, MOVED)], "sm_90") == BARRIERS
+    assert FENCED != STAGED != MOVED and prove_all_equal([(FENCED, MOVED)], "sm_90") == BARRIERS
     assert equal_programs(FENCED, MOVED, "sm_90") == ""  # an edit of what the compiler left
 
 
@@ -223,8 +223,8 @@ def test_a_barrier_of_the_compiler_stands_for_the_author_s() -> None:
     ],
 )
 def test_a_barrier_that_orders_more_than_shared_memory_is_needed(edit: tuple[str, str]) -> None:
-    assert edit[0] in FENCED and all_equal([(FENCED.replace(*edit), MOVED.replace(*edit))], "sm_90") == ""
-    assert all_equal([(FENCED, MOVED.replace("%to, %again", "%to, %v"))], "sm_90") == ""
+    assert edit[0] in FENCED and prove_all_equal([(FENCED.replace(*edit), MOVED.replace(*edit))], "sm_90") == ""
+    assert prove_all_equal([(FENCED, MOVED.replace("%to, %again", "%to, %v"))], "sm_90") == ""
 
 
 def test_a_barrier_may_be_left_valid_at_the_end() -> None:
@@ -233,19 +233,19 @@ def test_a_barrier_may_be_left_valid_at_the_end() -> None:
     right = PROGRAM.replace(
         '    "tt.return"', f'    %ring = "ttg.local_alloc"() {{allocation.offset = 0 : i32}} : () -> {kind} loc(#loc)\n{ends}'
     )
-    assert equal_programs(right, right.replace(ends, '    "tt.return"'), "sm_90") == INVALIDATED
+    assert equal_programs(right, right.replace(ends, '    "tt.return"'), "sm_90") == UNUSED_BARRIER_MEMORY
 
 
 def test_every_program_of_a_mutant_must_be_equal() -> None:
     same = PROGRAM, PROGRAM.replace(*EQUAL["operands commute"])
     other = PROGRAM, PROGRAM.replace(*OTHERWISE["another limit"])
-    assert all_equal([same, same], "sm_90") == SAME
-    assert all_equal([same, other], "sm_90") == "" == all_equal([], "sm_90")
+    assert prove_all_equal([same, same], "sm_90") == SAME_FORM
+    assert prove_all_equal([same, other], "sm_90") == "" == prove_all_equal([], "sm_90")
 
 
-def edit(right: str, mutant: str, *, floats: bool = False) -> tuple[str, Edited]:
+def edit(right: str, mutant: str, *, floats: bool = False) -> tuple[str, EditedProgram]:
     """An edit that changes no number of lines."""
-    return right, Edited(mutant, tuple(range(len(mutant.split("\n")))), floats)
+    return right, EditedProgram(mutant, tuple(range(len(mutant.split("\n")))), floats)
 
 
 BEGIN = '    %p = "tt.addptr"(%x, %start)'
@@ -256,7 +256,7 @@ FURTHER = '"tt.addptr"(%q, %lanes)', '"tt.addptr"(%q, %twice)'
 def test_equal_numbers_on_a_small_domain_are_equivalent() -> None:
     whole = PROGRAM.replace(*TWICE)
     first = whole.replace('"arith.addi"(%n, %half)', '"arith.divsi"(%half, %half)')  # a limit of one: lane 0 alone
-    assert equal_edits([edit(first, first.replace(*FURTHER))], "sm_90") == SMALL
+    assert equal_edits([edit(first, first.replace(*FURTHER))], "sm_90") == SMALL_NUMBERS
     assert equal_edits([edit(whole, whole.replace(*FURTHER))], "sm_90") == ""
     assert equal_edits([edit(first, first.replace(*FURTHER), floats=True)], "sm_90") == ""
 

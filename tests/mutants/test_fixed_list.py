@@ -13,8 +13,8 @@ import pytest
 from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.mutant_judge import KernelUnderMutation
 from bitverdict.harness.mutants.record import End, GeneratedMutant
 from bitverdict.harness.report.required_lists import frozen_kernels
 
@@ -29,7 +29,7 @@ def test_each_mutant_of_the_fixed_list_fails(listed: dict) -> None:
     survived = []
     for each in listed["mutants"]:
         result = kernel.judge(GeneratedMutant.from_json(each["mutant"]), [case], proofs=False)
-        if result.end is not End.KILLED:
+        if result.end is not End.KILL:
             survived.append(f"{each['mutant']['id']} was killed by {each['outcome']!r}: {result.end} {result.why}")
     assert not survived, "\n".join([*survived, RENEW])
 

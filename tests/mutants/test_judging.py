@@ -9,8 +9,8 @@ import pytest
 
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.mutant_judge import KernelUnderMutation
 from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, digest_of
 from bitverdict.kernels import softmax
 
@@ -35,10 +35,10 @@ def under_mutation() -> KernelUnderMutation:
 def test_a_mutant_is_killed_by_the_first_case_that_fails(under_mutation: KernelUnderMutation) -> None:
     before, cases = dict(sys.modules), under_mutation.right.required(under_mutation.target)[:3]
     found = under_mutation.judge(mutant("mask=inside, other", "mask=column <= columns, other"), cases)
-    assert (found.end, found.outcome, found.cases_run) == (End.KILLED, "stray read", 1)
+    assert (found.end, found.outcome, found.cases_run) == (End.KILL, "stray read", 1)
     assert found.killed_by == digest_of(cases[0])
     kept = under_mutation.judge(mutant("[(rows,)]", "[(rows + 0,)]"), cases)
-    assert (kept.end, kept.cases_run) == (End.SURVIVED, 3)
+    assert (kept.end, kept.cases_run) == (End.SURVIVAL, 3)
     assert {name: module for name, module in sys.modules.items() if name in before} == before
     assert judge(cases[0], under_mutation.target).decision == "pass"
 
@@ -46,7 +46,7 @@ def test_a_mutant_is_killed_by_the_first_case_that_fails(under_mutation: KernelU
 def test_a_mutant_is_judged_on_an_amd_target() -> None:
     where = KernelUnderMutation(Kernel("softmax"), target("emulated:gfx942"))
     found = where.judge(mutant("mask=inside, other", "mask=column <= columns, other"), where.right.required(where.target)[:3])
-    assert (found.end, found.outcome) == (End.KILLED, "stray read")
+    assert (found.end, found.outcome) == (End.KILL, "stray read")
 
 
 def test_what_does_not_compile_is_invalid(under_mutation: KernelUnderMutation) -> None:

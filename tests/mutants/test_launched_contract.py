@@ -11,7 +11,7 @@ import numpy as np
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.mutants.launched_contract import Kept, LaunchedContract
+from bitverdict.harness.mutants.launched_contract import LaunchedContract, ResultCache
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Told(Contract):
 
 
 def test_the_right_contract_is_asked_once_and_the_other_launches() -> None:
-    right, other, kept = Told("right"), Told("other"), Kept()
+    right, other, kept = Told("right"), Told("other"), ResultCache()
     where = target("emulated:sm_90")
     for each in (LaunchedContract(right, other, kept), LaunchedContract(right, other, kept)):
         assert each.operands(CASE)[0].name == "right"
@@ -61,15 +61,17 @@ def test_the_right_contract_is_asked_once_and_the_other_launches() -> None:
 
 def test_a_contract_that_launches_itself_keeps_what_its_launch_left() -> None:
     right = Told("right")
-    LaunchedContract(right, right, Kept()).launch(CASE, {}, None)
+    LaunchedContract(right, right, ResultCache()).launch(CASE, {}, None)
     assert right.taken == {}
 
 
 def test_what_was_not_used_for_longest_goes_first() -> None:
-    kept, made = Kept(most=20), list[int]()
+    kept, made = ResultCache(most=20), list[int]()
 
     def of(number: int) -> Any:
-        return kept.of(number, lambda: made.append(number) or [Operand(name="x", format="int8", codes=np.zeros(8, np.int8))])
+        return kept.get_or_make(
+            number, lambda: made.append(number) or [Operand(name="x", format="int8", codes=np.zeros(8, np.int8))]
+        )
 
     for number in (1, 2, 1, 3, 1, 2):
         of(number)

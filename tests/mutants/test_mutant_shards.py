@@ -8,7 +8,7 @@ import pytest
 
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult, append, read
+from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, MutantResult, append, read
 from bitverdict.harness.mutants.shards import begin_shard, merge
 from bitverdict.harness.session.shard import Shard
 
@@ -20,11 +20,11 @@ WHOLE = [
 ]
 
 
-def shard(path: Path, number: int, end: End = End.KILLED, *, left: int = 0) -> Path:
+def shard(path: Path, number: int, end: End = End.KILL, *, left: int = 0) -> Path:
     share = Shard(number, 3).share(WHOLE)
     begin_shard(path, "k", "emulated:sm_90", Shard(number, 3), WHOLE)
     for mutant in share[: len(share) - left]:
-        append(path, Judged(mutant, MutantResult(mutant=mutant.id, end=end)))
+        append(path, JudgedMutant(mutant, MutantResult(mutant=mutant.id, end=end)))
     return path
 
 

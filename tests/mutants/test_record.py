@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Judged, Kind, MutantResult, append, read, score
+from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, MutantResult, append, read, score
 
 MUTANT = GeneratedMutant(
     id="k/f/mask dropped/0", kernel="k", kind=Kind.SOURCE, operator="mask dropped", family="mask", file="k.py", line=3,
     before="load(p, mask=m)", after="load(p)", edit={"start": 1, "end": 2, "of": "m", "by": ""},
 )  # fmt: skip
-RESULT = MutantResult(mutant=MUTANT.id, end=End.KILLED, killed_by="b", outcome="stray read", cases_run=2, also_killed_by=("a",))
+RESULT = MutantResult(mutant=MUTANT.id, end=End.KILL, killed_by="b", outcome="stray read", cases_run=2, also_killed_by=("a",))
 
 
 def test_a_mutant_and_its_result_go_through_json_unchanged() -> None:
@@ -23,13 +23,13 @@ def test_a_mutant_and_its_result_go_through_json_unchanged() -> None:
 def test_a_results_file_gives_the_last_line_of_each_mutant_and_no_half_one(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "results.jsonl"
     assert list(read(path)) == []
-    append(path, Judged(MUTANT, MutantResult(mutant=MUTANT.id, end=End.ERROR)))
-    append(path, Judged(MUTANT, RESULT))
+    append(path, JudgedMutant(MUTANT, MutantResult(mutant=MUTANT.id, end=End.ERROR)))
+    append(path, JudgedMutant(MUTANT, RESULT))
     with path.open("a") as file:
         file.write('{"mutant": {"id"')
     assert [judged.result for judged in read(path)] == [RESULT]
 
 
 def test_the_score_counts_live_mutants_alone() -> None:
-    ends = [End.KILLED, End.KILLED, End.SURVIVED, End.DOUBTFUL, End.EQUIVALENT, End.INVALID, End.ERROR]
+    ends = [End.KILL, End.KILL, End.SURVIVAL, End.DOUBTFUL, End.EQUIVALENT, End.INVALID, End.ERROR]
     assert score(MutantResult(mutant=str(place), end=end) for place, end in enumerate(ends)) == (2, 4)

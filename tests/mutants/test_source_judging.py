@@ -15,8 +15,8 @@ from bitverdict.harness.model.launcher_limits import FAR_PAD
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.mutants import source_judging
 from bitverdict.harness.mutants.front_end import FrontEnd, without_places
-from bitverdict.harness.mutants.judging import KernelUnderMutation
 from bitverdict.harness.mutants.kernels import Kernel
+from bitverdict.harness.mutants.mutant_judge import KernelUnderMutation
 from bitverdict.harness.mutants.record import End, GeneratedMutant, digest_of
 from bitverdict.harness.mutants.right_source import RightCase
 from bitverdict.harness.mutants.source.generate import generate
@@ -58,8 +58,8 @@ def edited(name: str, by: str) -> GeneratedMutant:
 def test_equal_tile_programs_in_all_cases_are_equivalent(under: KernelUnderMutation) -> None:
     cases = under.right.required(under.target)[:3]
     found = under.judge(MUTANTS["softmax_kernel/cast dropped/2"], cases)  # the store converts as well
-    assert (found.end, found.why, found.cases_run) == (End.EQUIVALENT, source_judging.SAME.format(3), 3)
-    assert under.judge(MUTANTS["softmax_kernel/sign dropped/0"], cases).end is End.KILLED
+    assert (found.end, found.why, found.cases_run) == (End.EQUIVALENT, source_judging.SAME_PROGRAMS.format(3), 3)
+    assert under.judge(MUTANTS["softmax_kernel/sign dropped/0"], cases).end is End.KILL
 
 
 def test_programs_that_differ_in_nothing_that_counts_are_equivalent(under: KernelUnderMutation) -> None:
@@ -76,8 +76,8 @@ def test_a_statement_that_no_case_reaches_is_a_survivor_with_that_reason(under: 
     reached = under.judge(mutant, cases)
     never = replace(mutant, edit={**mutant.edit, "statement": [1, 1]})
     found = under.judge(never, cases)
-    assert reached.end is End.KILLED
-    assert (found.end, found.why, found.cases_run) == (End.SURVIVED, source_judging.UNREACHED, 0)
+    assert reached.end is End.KILL
+    assert (found.end, found.why, found.cases_run) == (End.SURVIVAL, source_judging.UNREACHED_TEXT, 0)
 
 
 def test_the_case_that_killed_the_largest_share_for_its_cost_comes_first() -> None:
@@ -85,13 +85,13 @@ def test_the_case_that_killed_the_largest_share_for_its_cost_comes_first() -> No
     one, two, far = (case_of(pad) for pad in (0, 8, FAR_PAD))
     for case in (one, two, far):
         under.source.cases._known[case.key] = right_case(seconds=1.0)
-    assert next(under.source.chosen(MUTANT, [one, two, far]))[0] is one
+    assert next(under.source.choose_cases(MUTANT, [one, two, far]))[0] is one
     under.kills |= Counter({digest_of(two): 1})
-    assert next(under.source.chosen(MUTANT, [one, two, far]))[0] is two
+    assert next(under.source.choose_cases(MUTANT, [one, two, far]))[0] is two
     under.source.let_live[digest_of(two)] = 20
-    assert [case for case, _ in under.source.chosen(MUTANT, [one, two, far])] == [one, far, two]
+    assert [case for case, _ in under.source.choose_cases(MUTANT, [one, two, far])] == [one, far, two]
     under.source.cases._known[one.key] = right_case(seconds=9.0)
-    assert [case for case, _ in under.source.chosen(MUTANT, [one, two, far])] == [far, two, one]
+    assert [case for case, _ in under.source.choose_cases(MUTANT, [one, two, far])] == [far, two, one]
 
 
 def test_a_far_case_comes_first_where_a_mutant_changes_a_cast() -> None:
@@ -99,10 +99,10 @@ def test_a_far_case_comes_first_where_a_mutant_changes_a_cast() -> None:
     near, far = case_of(0), case_of(FAR_PAD)
     for case in (near, far):
         under.source.cases._known[case.key] = right_case(seconds=1.0)
-    assert next(under.source.chosen(MUTANT, [near, far]))[0] is near
-    assert next(under.source.chosen(replace(MUTANT, family="cast"), [near, far]))[0] is far
+    assert next(under.source.choose_cases(MUTANT, [near, far]))[0] is near
+    assert next(under.source.choose_cases(replace(MUTANT, family="cast"), [near, far]))[0] is far
     under.source.let_live[digest_of(far)] = 20
-    assert next(under.source.chosen(replace(MUTANT, family="cast"), [near, far]))[0] is near
+    assert next(under.source.choose_cases(replace(MUTANT, family="cast"), [near, far]))[0] is near
 
 
 def test_a_launcher_that_does_not_end_is_killed(under: KernelUnderMutation, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,7 +112,7 @@ def test_a_launcher_that_does_not_end_is_killed(under: KernelUnderMutation, monk
     found = under.judge(
         replace(mutant, edit={**mutant.edit, "by": "[... for _ in iter(int, 1)]"}), under.right.required(under.target)[:1]
     )
-    assert (found.end, found.outcome, found.clause) == (End.KILLED, "timeout", "the launch ends")
+    assert (found.end, found.outcome, found.clause) == (End.KILL, "timeout", "the launch ends")
 
 
 def test_a_product_that_no_instruction_makes_is_invalid() -> None:
@@ -132,7 +132,7 @@ def test_nothing_of_triton_stays_changed() -> None:
     from triton.compiler import code_generator, compiler
 
     before = compiler.ASTSource.make_ir, code_generator.CodeGenerator.visit, compiler.compile
-    with pytest.raises(KeyError), FrontEnd().recording():
+    with pytest.raises(KeyError), FrontEnd().record_compiles():
         assert compiler.ASTSource.make_ir is not before[0]
         raise KeyError
     assert (compiler.ASTSource.make_ir, code_generator.CodeGenerator.visit, compiler.compile) == before

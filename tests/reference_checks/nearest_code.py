@@ -50,4 +50,4 @@ def around_midpoints(fmt: Format) -> np.ndarray:
     near = [points, np.nextafter(points, 0), np.nextafter(points, np.inf)]
     near += [np.nextafter(narrow, np.float32(end)).astype(np.float64) for end in (0, 3e38)]
     both = np.concatenate(near)  # (values,)
-    return np.concatenate([both, -both]) if fmt.signed else both[both > 0] if not fmt.subnormals else both
+    return np.concatenate([both, -both]) if fmt.has_sign else both[both > 0] if not fmt.subnormals else both

@@ -115,7 +115,7 @@ def drawn_scaled(
         spread = 140 if regime == "tiny" else 40
         values = draw.normal(size=rows) * 2.0 ** draw.integers(-spread, spread, rows) * (draw.random(rows) < 0.8)
         yield a, scales[0], b, scales[1], encode(rule.output, values)
-    for subnormal in (False, True) if rule.grouped else ():
+    for subnormal in (False, True) if rule.sums_groups_exactly else ():
         yield met_by_c(rule, draw, 4 * rows, subnormal=subnormal)
 
 
@@ -165,7 +165,7 @@ CHOICES = [Choices(**{field.name: side}) for field in fields(Choices)[:4] for si
 
 @pytest.mark.parametrize("rule", [HOPPER, AMPERE, SCALED[0], MXFP4, NVFP4], **BY_NAME)
 def test_each_choice_has_one_meaning_in_both_forms(rule: Instruction) -> None:
-    for choices in CHOICES if rule.grouped else CHOICES[:5]:  # the floors and zero terms
+    for choices in CHOICES if rule.sums_groups_exactly else CHOICES[:5]:  # the floors and zero terms
         assert list(wrong(replace(rule, choices=choices), MANY)) == [], choices
 
 
@@ -222,7 +222,7 @@ PACKAGE = Path(definition.__file__).parent
 FAST = ("fused_sum", "grouped_sum", "chain", "terms", "block_scaled", "product", "mfma")
 NOT_FAST = {
     "analogues",
-    "asked",
+    "product_query",
     "definition",
     "mfma_definition",
     "evidence",

@@ -40,7 +40,7 @@ def expected_codes(fmt: Format, values: np.ndarray, rounding: Rounding, overflow
     """By search, for finite values that an unsigned format can hold: the code, or what the overflow makes of it."""
     position = nearest_magnitude(fmt, values, rounding)  # (elements,)
     count = magnitudes(fmt).size - 1
-    negative = np.signbit(values) & fmt.signed  # (elements,)
+    negative = np.signbit(values) & fmt.has_sign  # (elements,)
     if fmt.specials is Specials.NAN_NEGATIVE_ZERO:
         negative &= position != 0
     toward = {Rounding.TOWARD_ZERO: True, Rounding.TOWARD_POSITIVE: negative, Rounding.TOWARD_NEGATIVE: ~negative}
@@ -79,7 +79,7 @@ def test_each_overflow_ends_as_named(fmt: Format, overflow: Overflow) -> None:
         return
     for rounding in (Rounding.NEAREST_EVEN, Rounding.TOWARD_ZERO):
         values = np.array([fmt.largest, fmt.largest * 1.5, fmt.largest * 4, 2.0**200, 1.7e308])
-        values = np.concatenate([values, -values]) if fmt.signed else values
+        values = np.concatenate([values, -values]) if fmt.has_sign else values
         expected = expected_codes(fmt, values, rounding, overflow)
         assert encode(fmt, values, rounding=rounding, overflow=overflow).tolist() == expected.tolist()
 
@@ -99,7 +99,7 @@ def test_every_finite_code_survives_the_round_trip(fmt: Format) -> None:
 def test_every_input_of_sixteen_bits_gets_the_code_a_search_finds(source: Format, fmt: Format) -> None:
     values = decode(source, np.arange(1 << 16, dtype=np.uint16))
     values = values[np.isfinite(values)]
-    if not fmt.signed:
+    if not fmt.has_sign:
         values = values[(values > 0) | ((values == 0) & fmt.subnormals)]
     for rounding in (Rounding.NEAREST_EVEN, Rounding.TOWARD_ZERO):
         expected = expected_codes(fmt, values, rounding, Overflow.SATURATE)

@@ -265,7 +265,7 @@ def test_a_sum_that_may_overflow_on_one_side_may_be_that_infinity() -> None:
     low, high, _ = rising.words(FP32)
     assert (decode(FP32, low)[0], decode(FP32, high)[0]) == (2.5, np.inf)
     assert not rising.inconclusive.any() and interval(np.array([3.0]), 0.5, rises=True, falls=True).inconclusive.all()
-    falling = interval(np.array([3.0]), 0.5, falls=True).activated()
+    falling = interval(np.array([3.0]), 0.5, falls=True).activate()
     assert decode(FP16, falling.words(FP16)[0])[0] == -np.inf
 
 
@@ -289,7 +289,7 @@ def test_the_interval_covers_every_accumulation_and_what_narrowing_loses() -> No
     both = accumulated_sums(case.exact.value, case.exact.magnitude, K, accumulations=hows, grid=case.grid)
     bounds = [accumulation_bound(case.exact.value, case.exact.magnitude, K, accumulation=how, grid=case.grid) for how in hows]
     assert np.array_equal(both.error, np.maximum(*bounds))
-    lost = accumulated_sums(case.exact.value, case.exact.magnitude, K, accumulations=hows, grid=case.grid, lost=0.25)
+    lost = accumulated_sums(case.exact.value, case.exact.magnitude, K, accumulations=hows, grid=case.grid, operand_loss=0.25)
     assert (lost.error >= both.error + 0.25).all()
 
 

@@ -15,9 +15,9 @@ import pytest
 from bitverdict.harness.lab.hardware_words.public_words import DIGESTS
 from bitverdict.reference.formats import FORMATS, decode
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Evidence, EvidenceKind, Instruction, instruction
-from bitverdict.reference.tensor_core.evidence import CONSTANTS, EVERY, hardware
+from bitverdict.reference.tensor_core.evidence import ALL_CONSTANTS, CONSTANTS, hardware
 from bitverdict.reference.tensor_core.export import from_json, text, to_json
-from bitverdict.reference.tensor_core.lookup import EVERY_ONE
+from bitverdict.reference.tensor_core.lookup import ALL_INSTRUCTIONS
 from tests.reference_checks.tensor_core_words import CHECKOUT, OWN, Words, files, read
 from tests.reference_checks.test_tensor_core_constants import mismatches
 
@@ -127,7 +127,7 @@ def test_every_source_is_a_key_of_the_bibliography() -> None:
             {"kind": EvidenceKind.HARDWARE, "sources": ("TB",), "rows": ("a100_fp16",), "open": frozenset({"G"})},
             r"open constants \['G'\]",
         ),
-        ({"kind": EvidenceKind.ANALOGY, "sources": ("TB",), "open": EVERY}, "does not say with what"),
+        ({"kind": EvidenceKind.ANALOGY, "sources": ("TB",), "open": ALL_CONSTANTS}, "does not say with what"),
         ({"kind": EvidenceKind.MODEL_ONLY, "sources": ("MS",)}, "every constant is open"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_shorter_shape_rests_on_its_own_words_or_on_an_analogy() -> None:
 def test_the_export_is_all_instructions_and_gives_them_back() -> None:
     exported = json.loads(text())
     assert exported["version"] == 1
-    assert tuple(map(from_json, exported["instructions"])) == EVERY_ONE
+    assert tuple(map(from_json, exported["instructions"])) == ALL_INSTRUCTIONS
     shown = next(each for each in exported["instructions"] if each["name"] == A100.name)
     assert (shown["block"], shown["fraction_bits"], shown["rounding"], shown["floor"]) == (8, 24, "TOWARD_ZERO", -132)
     assert shown["evidence"]["text"] == str(A100.evidence) and shown["evidence"]["rows"] == ["a100_fp16"]

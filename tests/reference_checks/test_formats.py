@@ -136,7 +136,7 @@ def test_positive_codes_are_in_the_order_of_their_values(name: str) -> None:
 @pytest.mark.parametrize("name", FORMATS)
 def test_special_codes_are_special(name: str) -> None:
     fmt = FORMATS[name]
-    assert (fmt.nan_code is None) == (fmt.specials is Specials.NONE)
+    assert (fmt.nan_code is None) == (fmt.specials is Specials.FINITE_ONLY)
     if fmt.nan_code is not None:
         assert np.isnan(decode(fmt, np.array(fmt.nan_code, fmt.storage)))
     if fmt.infinity_code is not None:

@@ -58,7 +58,7 @@ def test_a_scatter_writes_what_is_inside_and_leaves_the_rest_untouched(column_of
                 expected[row, column_offset + j] = source[i, j]
     scattered = gather_scatter.scatter(TABLE, rows, column_offset, source)
     assert (scattered.table == expected).all()
-    assert not scattered.wrong(expected).any()
+    assert not scattered.wrong_elements(expected).any()
     assert len(scattered.repeated_rows) == 0
 
 
@@ -67,14 +67,14 @@ def test_a_stray_write_beside_a_scattered_block_is_wrong() -> None:
     got = scattered.table.copy()
     got[9, 5] = 0  # a row nobody asked for
     got[2, 3] = 0  # a column before the block
-    assert np.argwhere(scattered.wrong(got)).tolist() == [[2, 3], [9, 5]]
+    assert np.argwhere(scattered.wrong_elements(got)).tolist() == [[2, 3], [9, 5]]
 
 
 def test_a_missing_write_is_wrong() -> None:
     scattered = gather_scatter.scatter(TABLE, np.arange(8), 0, -TABLE[:8, :16])
     got = scattered.table.copy()
     got[5] = TABLE[5]
-    assert scattered.wrong(got).sum() == 16
+    assert scattered.wrong_elements(got).sum() == 16
 
 
 @pytest.mark.parametrize("column", [0, 8, 12])
@@ -87,28 +87,28 @@ def test_repeated_rows_may_hold_any_of_their_writers_and_nothing_else(column: in
     for first, second in ((0, 6), (1, 7), (2, 7)):
         got = scattered.table.copy()
         got[4, whole], got[9, whole] = source[first], source[second]
-        assert not scattered.wrong(got).any()
+        assert not scattered.wrong_elements(got).any()
         assert len(scattered.mixed_rows(got)) == 0
     got = scattered.table.copy()
     got[4, half] = source[0, :4]  # halves of two writers: allowed, and named
-    assert not scattered.wrong(got).any()
+    assert not scattered.wrong_elements(got).any()
     assert scattered.mixed_rows(got).tolist() == [4]
     got[4, whole] = TABLE[4, whole]  # none of them
-    assert scattered.wrong(got).sum() == 8
+    assert scattered.wrong_elements(got).sum() == 8
     got = scattered.table.copy()
     got[4, column] = source[0, 1]  # a writer's word, in another column
-    assert scattered.wrong(got).sum() == 1
+    assert scattered.wrong_elements(got).sum() == 1
 
 
 def test_a_nan_equals_itself_and_minus_zero_is_not_zero() -> None:
     """Words are compared."""
     source = np.full((8, 8), np.nan, np.float32)
     scattered = gather_scatter.scatter(TABLE, np.zeros(8, np.int32), 0, source)
-    assert not scattered.wrong(scattered.table).any()
+    assert not scattered.wrong_elements(scattered.table).any()
     scattered = gather_scatter.scatter(TABLE, np.arange(8), 0, np.zeros((8, 8), np.float32))
     got = scattered.table.copy()
     got[0, 0] = -0.0
-    assert scattered.wrong(got).sum() == 1
+    assert scattered.wrong_elements(got).sum() == 1
 
 
 @pytest.mark.parametrize("direction", list(Direction))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bitverdict.reference.formats import FP16, FP32, decode, encode
-from bitverdict.reference.mfma_bound import flushed, mfma_bound
+from bitverdict.reference.mfma_bound import mfma_bound, subnormal_loss
 from tests.support.tutorial_facts import holds
 
 SHAPES = [(128, 256, 32), (128, 16, 32), (64, 128, 128), (128, 128, 512), (64, 64, 1024)]
@@ -50,8 +50,10 @@ def test_what_is_flushed_is_the_products_with_a_subnormal_factor() -> None:
     left = np.array([[tiny / 2, one, -tiny / 4]])  # (1, 3)
     right = np.array([[2.0], [tiny / 2], [tiny / 2]])  # (3, 1)
     due = tiny + tiny / 2 + tiny * tiny / 8
-    assert flushed(left, right, FP16)[0, 0] == pytest.approx(due, rel=1e-12) and flushed(left, right, FP16)[0, 0] >= due
-    assert flushed(np.array([[1.0]]), np.array([[2.0]]), FP16)[0, 0] < 1e-14
+    assert (
+        subnormal_loss(left, right, FP16)[0, 0] == pytest.approx(due, rel=1e-12) and subnormal_loss(left, right, FP16)[0, 0] >= due
+    )
+    assert subnormal_loss(np.array([[1.0]]), np.array([[2.0]]), FP16)[0, 0] < 1e-14
 
 
 @holds("tolerance on HIP", rtol=[0, 0.01])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitverdict.harness.lab.hardware_words.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncated
+from bitverdict.harness.lab.hardware_words.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncation_bounds
 from bitverdict.reference.special_functions.quadratic import Quadratic, squares, truncated_square
 
 FORM = Form("made up", weight=39, low_bits=16, constant_shift=13)
@@ -59,8 +59,8 @@ def grid() -> tuple[np.ndarray, np.ndarray]:
 
 
 def fitted(words: np.ndarray) -> Quadratic:
-    bounds = Bounds.none(len(ROWS), 16)
-    bounds.narrow(*grid(), *truncated(words, FORM.weight))
+    bounds = Bounds.no_bounds(len(ROWS), 16)
+    bounds.narrow(*grid(), *truncation_bounds(words, FORM.weight))
     return fit(FORM, bounds)
 
 
@@ -90,11 +90,11 @@ def test_words_of_another_squarer_do_not_fit() -> None:
 
 def test_a_word_bounds_the_sum_it_was_cut_from() -> None:
     """By hand: 0x3F000001 is 2^-1 + 2^-24, so it ends 2^-24 below its successor; in units of 2^-26, 2^25 + 4 up to 2^25 + 7."""
-    lower, upper = truncated(np.array([0x3F000001], np.uint32), 26)
+    lower, upper = truncation_bounds(np.array([0x3F000001], np.uint32), 26)
     assert (lower[0], upper[0]) == ((1 << 25) + 4, (1 << 25) + 7)
-    lower, upper = truncated(np.array([0x33000000], np.uint32), 26)  # 2^-25, finer than its last place
+    lower, upper = truncation_bounds(np.array([0x33000000], np.uint32), 26)  # 2^-25, finer than its last place
     assert (lower[0], upper[0]) == (2, 2)
-    lower, upper = truncated(np.array([0], np.uint32), 26)
+    lower, upper = truncation_bounds(np.array([0], np.uint32), 26)
     assert (lower[0], upper[0]) == (0, 0)
     with pytest.raises(DoesNotFit, match="larger weight"):
-        truncated(np.array([0x3F000001], np.uint32), 20)
+        truncation_bounds(np.array([0x3F000001], np.uint32), 20)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bitverdict.reference.scalar_arithmetic import fp32, fp64
-from bitverdict.reference.scalar_arithmetic.exact import stepped, to_odd, two_product, two_sum
+from bitverdict.reference.scalar_arithmetic.exact import round_to_odd, step_result, two_product, two_sum
 from tests.faults import reference_modules as corpus
 from tests.faults.mutants import Mutant, mutant_module
 
@@ -188,14 +188,14 @@ def test_error_free_sums_and_products_lose_nothing() -> None:
 
 def test_rounding_to_odd_keeps_that_something_was_lost() -> None:
     one, tiny = np.array([1.0, 1.0, 1.0]), np.array([2.0**-60, -(2.0**-60), 0.0])
-    assert to_odd(one, tiny).tolist() == [1 + 2.0**-52, 1 - 2.0**-53, 1.0]
+    assert round_to_odd(one, tiny).tolist() == [1 + 2.0**-52, 1 - 2.0**-53, 1.0]
 
 
 def test_a_step_from_a_rounded_zero_has_the_sign_of_what_was_lost() -> None:
     zero, lost = np.array([0.0, -0.0]), np.array([1e-320, -1e-320])
-    assert stepped(zero, lost, "rp").tolist() == [5e-324, 0.0]
-    assert stepped(zero, lost, "rm").tolist() == [0.0, -5e-324]
-    assert np.signbit(stepped(zero, lost, "rz")).tolist() == [False, True]
+    assert step_result(zero, lost, "rp").tolist() == [5e-324, 0.0]
+    assert step_result(zero, lost, "rm").tolist() == [0.0, -5e-324]
+    assert np.signbit(step_result(zero, lost, "rz")).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("mutant", corpus.SCALAR, ids=lambda mutant: mutant.name)
@@ -203,7 +203,7 @@ def test_another_arithmetic_is_noticed(mutant: Mutant, monkeypatch: pytest.Monke
     with mutant_module(mutant) as changed:
         if mutant.kernel.endswith("exact.py"):
             for user in (fp32, fp64):
-                monkeypatch.setattr(user, "to_odd", changed.to_odd)
+                monkeypatch.setattr(user, "round_to_odd", changed.round_to_odd)
         else:
             monkeypatch.setattr(fp64, "fma", changed.fma)
         with pytest.raises(AssertionError):

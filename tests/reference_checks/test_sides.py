@@ -9,7 +9,7 @@ import pytest
 
 from bitverdict.reference.formats import FORMATS, decode, encode
 from bitverdict.reference.tensor_core import BlockOrder, Choices, ConsumerFp8, Instruction, definition, elements, instruction
-from bitverdict.reference.tensor_core.lookup import EVERY_ONE
+from bitverdict.reference.tensor_core.lookup import ALL_INSTRUCTIONS
 from bitverdict.reference.tensor_core.sides import sides
 
 AMPERE = ("sm_80", "mma.sync", "bf16", "bf16", "fp32")
@@ -35,7 +35,7 @@ def test_each_side_has_the_words_of_its_definition(named: tuple[str, ...], k: in
 
 def test_the_sides_are_open_for_the_shapes_of_two_blocks_and_fp8_alone() -> None:
     assert set(rules(AMPERE, 16)) == {f"BlockOrder.{side.name}" for side in BlockOrder} and not rules(AMPERE, 8)
-    of = {(rule.arch, rule.a, rule.b) for rule in EVERY_ONE if rule.arch in KNOWN and sides(rule, 32) and rule.d == "fp32"}
+    of = {(rule.arch, rule.a, rule.b) for rule in ALL_INSTRUCTIONS if rule.arch in KNOWN and sides(rule, 32) and rule.d == "fp32"}
     halved = {(f"sm_{chip}", each, each) for chip in (75, 80, 86, 87, 89) for each in ("fp16", "bf16", "tf32")}
     fp8 = {(f"sm_{chip}", a, b) for chip in (120, 121) for a in ("e4m3", "e5m2") for b in ("e4m3", "e5m2")}
     assert of == (halved | fp8) - {("sm_75", "bf16", "bf16"), ("sm_75", "tf32", "tf32")}  # sm_75 has no shape of two blocks

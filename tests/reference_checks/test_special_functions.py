@@ -15,7 +15,14 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.lab.hardware_words import function_check
-from bitverdict.harness.lab.hardware_words.function_check import DIGESTS, SMALL, differing, drawn, results, wrong_small
+from bitverdict.harness.lab.hardware_words.function_check import (
+    DIGESTS,
+    SMALL_WORDS,
+    check_small_words,
+    differing_ranges,
+    drawn,
+    results,
+)
 from bitverdict.harness.lab.hardware_words.function_words import OF_16_BITS, PAIR_RANGES, RANGES, operands, ptx, tiny_products
 from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions import quadratic, units
@@ -32,7 +39,7 @@ with np.load(DIGESTS, allow_pickle=False) as _held:
 def wrong(name: str, share: float = 0.01) -> list[int]:
     """Drawn ranges of a function that differ from the kept digests."""
     numbers = drawn(name, share, data_seed=15)
-    return differing(name, numbers, KEPT[name][numbers].tolist())
+    return differing_ranges(name, numbers, KEPT[name][numbers].tolist())
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -42,7 +49,7 @@ def test_a_drawn_hundredth_of_all_arguments_gives_the_gpu_s_words(name: str) -> 
 
 def test_every_instruction_is_held_to_words() -> None:
     """And all 2^32 arguments of each have digests, 2^28 pairs of those of two words."""
-    with np.load(SMALL, allow_pickle=False) as held:
+    with np.load(SMALL_WORDS, allow_pickle=False) as held:
         small = set(held.files)
     known = {ptx(name) for name in KEPT} | {ptx(name) for name in OF_16_BITS if name in small}
     assert {name.removesuffix("x2") for name in INSTRUCTIONS} == known
@@ -51,8 +58,8 @@ def test_every_instruction_is_held_to_words() -> None:
 
 
 def test_16_bit_functions_and_edges_give_the_gpu_s_words() -> None:
-    with np.load(SMALL, allow_pickle=False) as held:
-        found = list(wrong_small({key: held[key] for key in held.files}))
+    with np.load(SMALL_WORDS, allow_pickle=False) as held:
+        found = list(check_small_words({key: held[key] for key in held.files}))
     assert len(found) == 12
     assert all(count == 0 for _, count, _ in found), found
 
@@ -60,11 +67,11 @@ def test_16_bit_functions_and_edges_give_the_gpu_s_words() -> None:
 def test_flushing_looks_at_the_result_rounded_without_a_least_exponent() -> None:
     """65,536 products next to 2^-126; rounding to a multiple of 2^-149 first gives other words in 5,764 places."""
     a, b = (words.view(np.float32) for words in tiny_products())  # (65536,) each
-    with np.load(SMALL, allow_pickle=False) as held:
+    with np.load(SMALL_WORDS, allow_pickle=False) as held:
         kept = {name: held[f"{name}-tiny"] for name in ("mul_rn_ftz_f32", "fma_rn_ftz_f32")}
     assert (fp32.multiply(a, b, flush=True).view(np.uint32) == kept["mul_rn_ftz_f32"]).all()
     assert (fp32.fma(a, b, np.zeros_like(a), flush=True).view(np.uint32) == kept["fma_rn_ftz_f32"]).all()
-    assert (fp32.flushed(a * b).view(np.uint32) != kept["mul_rn_ftz_f32"]).sum() == 5764
+    assert (fp32.flush_subnormals(a * b).view(np.uint32) != kept["mul_rn_ftz_f32"]).sum() == 5764
 
 
 def test_packed_forms_are_the_single_ones_on_both_halves() -> None:
@@ -108,7 +115,7 @@ def notices(table: str, row: int) -> bool:
     """Whether a kept digest of arguments that use a row is another one."""
     first, last = (int(np.float32(argument(table, row, share)).view(np.uint32)) >> 16 for share in (0.02, 0.98))
     name = TABLES[table]
-    return any(differing(name, [number], [int(KEPT[name][number])]) for number in range(first, last + 1))
+    return any(differing_ranges(name, [number], [int(KEPT[name][number])]) for number in range(first, last + 1))
 
 
 @pytest.mark.parametrize("table", TABLES)
@@ -175,8 +182,8 @@ def test_another_step_of_a_division_is_noticed(mutant: Mutant, monkeypatch: pyte
     function = mutant.name
     with mutant_module(mutant) as changed:
         monkeypatch.setitem(INSTRUCTIONS, ptx(function), changed.INSTRUCTIONS[ptx(function)])
-        with np.load(SMALL, allow_pickle=False) as held:
-            ((_, count, _),) = wrong_small({f"{function}-edges": held[f"{function}-edges"]})
+        with np.load(SMALL_WORDS, allow_pickle=False) as held:
+            ((_, count, _),) = check_small_words({f"{function}-edges": held[f"{function}-edges"]})
     assert count
 
 

@@ -10,16 +10,16 @@ import pytest
 
 from bitverdict.reference.formats import FORMATS, Rounding
 from bitverdict.reference.sums.arithmetic import Addition, FusedSum, Order
-from bitverdict.reference.sums.description import brackets, told
+from bitverdict.reference.sums.description import brackets, describe_tree
 from bitverdict.reference.sums.recovery import NoTree, recover
-from bitverdict.reference.sums.rounding import Measured, Span, measured, operator_of
+from bitverdict.reference.sums.rounding import NodeRounding, Span, measure_nodes, operator_of
 from bitverdict.reference.sums.terms import NoSum, terms_of
-from bitverdict.reference.sums.tree import Nested, Tree, blocks, chain, halves
+from bitverdict.reference.sums.tree import NestedLeaves, Tree, blocks, chain, halves
 from bitverdict.reference.tensor_core import instruction, product
 from tests.support.summing_orders import reduced
 
 FP16 = instruction("sm_90", "wgmma", "fp16", "fp16", "fp32")
-SHAPES: tuple[tuple[str, Nested, int, str], ...] = (
+SHAPES: tuple[tuple[str, NestedLeaves, int, str], ...] = (
     ("a chain", chain(list(range(40))), 40, "40 terms one after another, ascending"),
     ("a chain from the end", chain(list(range(40))[::-1]), 40, "40 terms one after another, descending"),
     ("halves", halves(list(range(32))), 32, "a balanced tree over 32 terms, 16, 8, 4, 2, 1 apart"),
@@ -52,29 +52,29 @@ def asked(tree: Tree, count: int, *, most: int = 1 << 20) -> Callable[[np.ndarra
 
 
 @pytest.mark.parametrize(("nested", "count", "said"), [each[1:] for each in SHAPES], ids=[each[0] for each in SHAPES])
-def test_the_tree_of_a_sum_is_recovered_and_told(nested: Nested, count: int, said: str) -> None:
-    tree = Tree.of(nested, count)
-    assert recover(range(count), count, asked(tree, count), most=count) == tree
-    assert recover(range(count), count, asked(tree, count, most=8), most=8, seed=3) == tree
-    assert said in told(tree)
-    assert Tree.of(tree.nested(), count) == tree
+def test_the_tree_of_a_sum_is_recovered_and_told(nested: NestedLeaves, count: int, said: str) -> None:
+    tree = Tree.from_lists(nested, count)
+    assert recover(range(count), count, asked(tree, count), most_units=count) == tree
+    assert recover(range(count), count, asked(tree, count, most=8), most_units=8, seed=3) == tree
+    assert said in describe_tree(tree)
+    assert Tree.from_lists(tree.to_lists(), count) == tree
     assert (brackets(tree).count("(") == len(tree.children)) == (len(brackets(tree)) <= 600)
 
 
 def test_another_tree_than_the_declared_one_is_told_apart() -> None:
-    tree = Tree.of(chain(list(range(12))), 12)
-    found = recover(range(12), 12, asked(tree, 12), most=12)
-    assert found != Tree.of(chain([1, 2, 0, *range(3, 12)]), 12)
-    assert found != Tree.of(blocks(range(12), 2), 12)
-    assert found == Tree.of(chain([1, 0, *range(2, 12)]), 12)  # of two that are added neither is the first
+    tree = Tree.from_lists(chain(list(range(12))), 12)
+    found = recover(range(12), 12, asked(tree, 12), most_units=12)
+    assert found != Tree.from_lists(chain([1, 2, 0, *range(3, 12)]), 12)
+    assert found != Tree.from_lists(blocks(range(12), 2), 12)
+    assert found == Tree.from_lists(chain([1, 0, *range(2, 12)]), 12)  # of two that are added neither is the first
 
 
 def test_a_sum_that_keeps_what_is_small_has_no_tree() -> None:
     """A compensated sum counts all units, whatever the masks."""
     with pytest.raises(NoTree, match="meet above 2 terms, and"):
-        recover(range(6), 6, lambda masks, units: units.sum(axis=1).astype(float), most=6)
+        recover(range(6), 6, lambda masks, units: units.sum(axis=1).astype(float), most_units=6)
     with pytest.raises(NoTree, match=r"counts nan of \d units"):
-        recover(range(6), 6, lambda masks, units: np.full(len(masks), np.nan), most=6)
+        recover(range(6), 6, lambda masks, units: np.full(len(masks), np.nan), most_units=6)
 
 
 def test_words_by_a_tree_of_fused_sums_are_those_of_the_instruction() -> None:
@@ -82,47 +82,47 @@ def test_words_by_a_tree_of_fused_sums_are_those_of_the_instruction() -> None:
     a, b = (rng.standard_normal((20, 50)) * np.exp2(rng.integers(-6, 6, (20, 50))) for _ in range(2))
     codes = [each.astype(np.float16).view(np.uint16) for each in (a, b)]
     factors = np.stack([each.view(np.float16).astype(float) for each in codes])  # (2, 20, 50)
-    tree = Tree.of(blocks(range(50), 16), 50)
+    tree = Tree.from_lists(blocks(range(50), 16), 50)
     order = Order(tree, (FusedSum(FP16),) * len(tree.children), frozenset(), ("fp16", "fp16"))
-    found = order.evaluated(factors).astype(np.float32).view(np.uint32)
+    found = order.evaluate(factors).astype(np.float32).view(np.uint32)
     due = np.concatenate([product(FP16, codes[0][row : row + 1], codes[1][row : row + 1].T) for row in range(20)])[:, 0]
     assert (found == due).all()
-    plain = Order(Tree.of(chain(list(range(50))), 50), (Addition("fp32"),) * 49, frozenset(), ("fp16", "fp16"))
+    plain = Order(Tree.from_lists(chain(list(range(50))), 50), (Addition("fp32"),) * 49, frozenset(), ("fp16", "fp16"))
     one_by_one = np.zeros(20, np.float32)
     for k in range(50):
         one_by_one = one_by_one + factors[:, :, k].prod(axis=0).astype(np.float32)
-    assert (plain.evaluated(factors) == one_by_one).all()
-    assert (plain.evaluated(factors).astype(np.float32).view(np.uint32) != due).any()
+    assert (plain.evaluate(factors) == one_by_one).all()
+    assert (plain.evaluate(factors).astype(np.float32).view(np.uint32) != due).any()
 
 
 def test_fused_multiply_adds_and_narrow_additions_round_as_they_do() -> None:
     factors = np.array([[[1 + 2.0**-12, -(1 + 2.0**-11)]], [[1 + 2.0**-12, 1.0]]])  # (2, 1, 2)
-    tree = Tree.of([0, 1], 2)
+    tree = Tree.from_lists([0, 1], 2)
     order = Order(tree, (Addition("fp32"),), frozenset({0}), ("fp32", "fp32"))
-    assert order.evaluated(factors) == [2.0**-24]
-    assert Order(tree, (Addition("fp32"),), frozenset(), ("fp32", "fp32")).evaluated(factors) == [0.0]
+    assert order.evaluate(factors) == [2.0**-24]
+    assert Order(tree, (Addition("fp32"),), frozenset(), ("fp32", "fp32")).evaluate(factors) == [0.0]
     terms = np.array([[[2048.0, 1.0, 1.0]]])
-    tree = Tree.of([[0, 1], 2], 3)
+    tree = Tree.from_lists([[0, 1], 2], 3)
     for form, due in (("fp16", 2048.0), ("bf16", 2048.0), ("fp32", 2050.0), ("fp64", 2050.0)):
-        assert Order(tree, (Addition(form),) * 2, frozenset(), (form,)).evaluated(terms) == [due]
+        assert Order(tree, (Addition(form),) * 2, frozenset(), (form,)).evaluate(terms) == [due]
 
 
 @pytest.mark.parametrize("form", ["fp16", "bf16", "fp32"])
 def test_the_rounding_of_an_addition_is_measured(form: str) -> None:
-    tree = Tree.of(chain(list(range(5))), 5)
+    tree = Tree.from_lists(chain(list(range(5))), 5)
     order = Order(tree, (Addition(form),) * 4, frozenset(), (form,))
-    seen = measured(tree, [6, 8], lambda values: order.evaluated(values[None]), Span(-20, 14), FORMATS[form].mantissa_bits + 1)
-    assert seen == [Measured(FORMATS[form].mantissa_bits + 1, False)] * 2
+    seen = measure_nodes(tree, [6, 8], lambda values: order.evaluate(values[None]), Span(-20, 14), FORMATS[form].mantissa_bits + 1)
+    assert seen == [NodeRounding(FORMATS[form].mantissa_bits + 1, False)] * 2
     assert seen[0] is not None
     assert operator_of(seen[0], (1, 1), (form,), "sm_90") == Addition(form)
 
 
 def test_a_fused_sum_is_measured_and_its_instruction_found() -> None:
-    tree = Tree.of(blocks(range(48), 16), 48)
+    tree = Tree.from_lists(blocks(range(48), 16), 48)
     order = Order(tree, (FusedSum(FP16),) * 3, frozenset(), ("fp16", "fp16"))
 
-    seen = measured(tree, [49], lambda values: order.evaluated(_factors(values)), Span(-26, 4), 24)[0]
-    assert seen == Measured(24, True, ((24, True), (25, True), (26, False)))
+    seen = measure_nodes(tree, [49], lambda values: order.evaluate(_factors(values)), Span(-26, 4), 24)[0]
+    assert seen == NodeRounding(24, True, ((24, True), (25, True), (26, False)))
     found = operator_of(seen, (16, 1), ("fp16", "fp16"), "sm_90")
     assert isinstance(found, FusedSum)
     assert (found.rule.fraction_bits, found.rule.block, found.rule.rounding) == (25, 16, Rounding.TOWARD_ZERO)

@@ -195,7 +195,7 @@ def test_each_disagreement_is_a_switch_and_a_pair_would_settle_it(number: str) -
     rule, choices, rows = DISAGREEMENTS[number]
     a, scale_a, b, scale_b, c = rows()
     ours = scaled_elements(rule, a, scale_a, b, scale_b, c)
-    floor = THEIR_GROUPED_FLOOR if rule.grouped else rule.exponent_floor
+    floor = THEIR_GROUPED_FLOOR if rule.sums_groups_exactly else rule.exponent_floor
     theirs = scaled_elements(replace(rule, choices=choices, exponent_floor=floor), a, scale_a, b, scale_b, c)
     differ = np.nonzero(ours != theirs)[0]
     assert differ.size, "the switch changes nothing"
@@ -240,7 +240,7 @@ def test_the_upcast_in_bf16_differs_from_the_scaled_product() -> None:
     top, least, middle = (np.array([[code]], np.uint8) for code in (254, 0, 127))
     assert upcast_operand("e4m3", big, "e8m0", top, 32)[0, 0] == BF16.infinity_code  # 448 * 2^127
     assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32))[0, 0] == 2.0**-127
-    assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32, ScaleModel.SHIFTED))[0, 0] == 0
+    assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32, ScaleModel.BARE_SHIFT))[0, 0] == 0
     assert np.isnan(decode(BF16, upcast_operand("e4m3", one_code, "e8m0", np.array([[255]], np.uint8), 32)))[0, 0]
     tiny = encode(E4M3, np.array([[9 * 2.0**-9]]))  # 1.001b * 2^-6, times 2^-127: two bits are left of it
     assert decode(BF16, upcast_operand("e4m3", tiny, "e8m0", least, 32))[0, 0] == 2.0**-133

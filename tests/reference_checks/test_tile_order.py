@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from bitverdict.reference.tile_order import blocks_loaded, grouped, row_major
+from bitverdict.reference.tile_order import blocks_loaded, grouped_tiles, row_major
 from tests.support.tutorial_facts import holds
 
 SIZES = [(m, n, group) for m in range(1, 13) for n in range(1, 8) for group in (1, 2, 3, 5, 8, 13)]
@@ -16,17 +16,17 @@ def test_nine_tiles_of_nine_by_nine_load_90_blocks_and_54_grouped() -> None:
     """The first nine tiles, row by row, and grouped by three."""
     first = np.arange(9)
     assert blocks_loaded(row_major(first, 9), tiles_k=9) == 90
-    assert blocks_loaded(grouped(first, 9, 9, 3), tiles_k=9) == 54
+    assert blocks_loaded(grouped_tiles(first, 9, 9, 3), tiles_k=9) == 54
 
 
 def test_a_whole_group_of_three_walks_down_its_rows_first() -> None:
-    rows, columns = grouped(np.arange(6), 9, 9, 3)
+    rows, columns = grouped_tiles(np.arange(6), 9, 9, 3)
     assert rows.tolist() == [0, 1, 2, 0, 1, 2]
     assert columns.tolist() == [0, 0, 0, 1, 1, 1]
 
 
 def test_the_last_group_has_the_rows_that_are_left() -> None:
-    rows, columns = grouped(np.arange(10), 5, 2, 4)
+    rows, columns = grouped_tiles(np.arange(10), 5, 2, 4)
     assert rows.tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 4, 4]
     assert columns.tolist() == [0, 0, 0, 0, 1, 1, 1, 1, 0, 1]
 
@@ -34,14 +34,14 @@ def test_the_last_group_has_the_rows_that_are_left() -> None:
 @pytest.mark.parametrize("inner_modulo", [True, False])
 def test_every_tile_is_computed_once_for_all_sizes(inner_modulo: bool) -> None:
     for tiles_m, tiles_n, group in SIZES:
-        rows, columns = grouped(np.arange(tiles_m * tiles_n), tiles_m, tiles_n, group, inner_modulo=inner_modulo)
+        rows, columns = grouped_tiles(np.arange(tiles_m * tiles_n), tiles_m, tiles_n, group, inner_modulo=inner_modulo)
         assert (np.sort(rows * tiles_n + columns) == np.arange(tiles_m * tiles_n)).all(), (tiles_m, tiles_n, group)
         assert rows.max() < tiles_m and columns.max() < tiles_n
 
 
 def test_without_the_inner_modulo_only_the_last_groups_order_changes() -> None:
     program = np.arange(5 * 5)
-    with_modulo, without = grouped(program, 5, 5, 3), grouped(program, 5, 5, 3, inner_modulo=False)
+    with_modulo, without = grouped_tiles(program, 5, 5, 3), grouped_tiles(program, 5, 5, 3, inner_modulo=False)
     whole_groups = program < 3 * 5
     assert (with_modulo[0][whole_groups] == without[0][whole_groups]).all()
     assert (with_modulo[0][~whole_groups] != without[0][~whole_groups]).any()
@@ -59,4 +59,4 @@ def test_an_order_that_does_not_shorten_its_last_group_misses_tiles() -> None:
 
 def test_a_group_of_no_rows_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
-        grouped(np.arange(4), 2, 2, 0)
+        grouped_tiles(np.arange(4), 2, 2, 0)

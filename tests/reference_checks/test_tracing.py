@@ -110,5 +110,5 @@ def test_unknown_names_and_control_flow_are_named() -> None:
 def test_round_to_is_mathematics_and_is_declared() -> None:
     x = drawn(5, 40)
     (output,) = trace(lambda xp, x: xp.round_to(x * 3, "e4m3"), (x,))
-    assert output.declared == {"e4m3"} == declared_formats(lambda xp, x: xp.round_to(x, "e4m3"), (x,))
+    assert output.round_to_formats == {"e4m3"} == declared_formats(lambda xp, x: xp.round_to(x, "e4m3"), (x,))
     np.testing.assert_array_equal(output.interval("e4m3")[0], encode(FORMATS["e4m3"], values(x) * 3))

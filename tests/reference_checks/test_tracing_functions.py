@@ -132,7 +132,7 @@ def test_exp_admits_a_folded_logarithm_of_two_and_a_rescaling() -> None:
 def test_the_table_without_folding_or_rescaling_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     for change in ({"argument": 0.0}, {"relative": 0.0}):
         monkeypatch.setitem(FUNCTIONS, "exp", replace(function_errors.FUNCTIONS["exp"], **change))
-        monkeypatch.setattr("bitverdict.reference.tracing.functions.RESCALED", 0.0)
+        monkeypatch.setattr("bitverdict.reference.tracing.functions.RESCALING_UNITS", 0.0)
         with pytest.raises(AssertionError):
             test_exp_admits_a_folded_logarithm_of_two_and_a_rescaling()
         monkeypatch.undo()

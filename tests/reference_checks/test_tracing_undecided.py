@@ -146,9 +146,9 @@ def test_kept_in_lets_an_implementation_round_and_leaves_the_mathematics() -> No
 
 def test_unchanged_elements_are_marked_and_nothing_is_said_of_them() -> None:
     output = one(lambda xp, x: xp.where(x > 0, x * 2, xp.unchanged), fp32(1.0, -1.0))
-    assert output.unchanged.tolist() == [False, True] and output.interval("fp32")[3].tolist() == [False, True]
+    assert output.no_write_mask.tolist() == [False, True] and output.interval("fp32")[3].tolist() == [False, True]
     whole = one(lambda xp, i: xp.where(i > 0, i, xp.unchanged), ("int32", np.array([1, -1], np.int32)))
-    assert whole.unchanged.tolist() == [False, True] and whole.kind == "integer"
+    assert whole.no_write_mask.tolist() == [False, True] and whole.kind == "integer"
 
 
 def test_a_kept_format_that_overflows_is_an_infinity_or_saturates() -> None:

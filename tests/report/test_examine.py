@@ -13,7 +13,7 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.report.collect import failure, merged
+from bitverdict.harness.report.collect import failure, merge_runs
 from bitverdict.harness.report.examine import examine, tile_map
 from bitverdict.harness.report.source import definition_of, listing
 from bitverdict.harness.report.timeline import timeline
@@ -42,7 +42,7 @@ def test_the_recorder_sees_a_ring_of_stages_and_changes_no_word() -> None:
         got, _ = emulated_launches.hopper(hopper_matmul)
     assert torch.equal(got, expected)
     assert (recorder.writers_of(inside(got)) > 0).all()
-    told_events = recorder.told(recorder.last)
+    told_events = recorder.to_json(recorder.last_program)
     kinds = [each["kind"] for each in told_events["events"]]
     assert {"issued", "landed", "known", "barrier", "phase", "passes"} <= set(kinds)
     flights = {each["flight"] for each in told_events["events"] if each["kind"] == "issued"}
@@ -80,6 +80,6 @@ def test_a_case_that_is_not_launched_again_says_why() -> None:
 
 
 def test_pages_of_several_nodes_are_one_page() -> None:
-    both = merged([told(), {**told(), "status": 3}])
+    both = merge_runs([told(), {**told(), "status": 3}])
     assert len(both["rows"]) == 6 and len(both["failures"]) == 2 and both["status"] == 3
-    assert merged([])["status"] == 0
+    assert merge_runs([])["status"] == 0

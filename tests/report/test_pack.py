@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.frontends.cli_run import checked, defaults
+from bitverdict.harness.frontends.cli_run import check_arguments, defaults
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import add_search_path
@@ -24,7 +24,7 @@ from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.report import pack, required_lists, verify
-from bitverdict.harness.report.certify import certified, counts, open_points
+from bitverdict.harness.report.certify import certify_sources, counts, open_points
 from bitverdict.harness.report.own_sources import own_files
 from bitverdict.harness.session.case_source import CaseSource
 from tests.support import vector_add
@@ -42,7 +42,7 @@ class Here:
 
 @pytest.fixture(scope="module")
 def made() -> pack.Pack:
-    return certified([CaseSource(vector_add.ADDRESS, target(SM_90))], Here())
+    return certify_sources([CaseSource(vector_add.ADDRESS, target(SM_90))], Here())
 
 
 KERNEL = """import torch, triton
@@ -79,7 +79,7 @@ def of_a_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pack.Pack]:
         patch.setattr(sys, "path", [*sys.path])
         add_search_path([str(folder)])
         asked = argparse.Namespace(**defaults() | {"stems": [f"{folder}/test_plus.py:test_plus"]})
-        held = certified(checked(asked, [target(SM_90)]), Here())
+        held = certify_sources(check_arguments(asked, [target(SM_90)]), Here())
         shutil.rmtree(folder)
         yield held
     for name in [name for name in sys.modules if name.partition(".")[0] == "packed_ops"]:
@@ -90,11 +90,11 @@ def of_a_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pack.Pack]:
 def placed(of_a_user: pack.Pack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[pack.Pack], pack.Pack]:
     """Unpacks a user's pack, and leaves no trace of it on the path."""
     monkeypatch.setattr(sys, "path", [*sys.path])
-    return lambda held: verify.unpacked(held, tmp_path / "unpacked")
+    return lambda held: verify.unpack(held, tmp_path / "unpacked")
 
 
-def verified(held: pack.Pack, here: dict | None = None) -> verify.Verified:
-    return verify.verified(held, Here(), {SM_90: target(SM_90)} if here is None else here, seed=3)
+def verified(held: pack.Pack, here: dict | None = None) -> verify.Verification:
+    return verify.verify_pack(held, Here(), {SM_90: target(SM_90)} if here is None else here, seed=3)
 
 
 def test_a_users_pack_has_what_its_test_imports_and_no_path(of_a_user: pack.Pack, placed: Callable) -> None:
@@ -102,7 +102,7 @@ def test_a_users_pack_has_what_its_test_imports_and_no_path(of_a_user: pack.Pack
     assert "repository" not in json.dumps([of_a_user.about, of_a_user.cases]) and of_a_user.about["contract"][0] != "/"
     found = verified(placed(of_a_user))
     assert sys.path[-1].endswith("/unpacked"), "no module of the pack comes before one of Python's"
-    assert found.wrong == [] and found.recomputed == len(of_a_user.cases) and found.rejudged > 0
+    assert found.rejections == [] and found.recomputed_cases == len(of_a_user.cases) and found.rejudged_cases > 0
 
 
 def test_a_users_known_failure_is_owned_and_its_pass_loud(of_a_user: pack.Pack, placed: Callable) -> None:
@@ -112,7 +112,9 @@ def test_a_users_known_failure_is_owned_and_its_pass_loud(of_a_user: pack.Pack, 
     assert [said.partition(":")[0] for said in open_points(held)] == ["UNEXPECTED PASS"]
     record["decision"], record["outcome"] = "fail", "wrong words"
     assert open_points(held) == []
-    assert verified(placed(held), here={}).owned == [f"{record['line']} on {SM_90}: wrong words, of kim (https://example.org/7)"]
+    assert verified(placed(held), here={}).owned_failures == [
+        f"{record['line']} on {SM_90}: wrong words, of kim (https://example.org/7)"
+    ]
 
 
 TUNED = KERNEL.replace(
@@ -125,27 +127,27 @@ def test_a_pack_has_each_configuration_that_a_first_launch_shows(tmp_path: Path,
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "test_tuned.py").write_text(TUNED + TEST.replace("from packed_ops.plus import plus\n", ""))
     asked = argparse.Namespace(**defaults() | {"stems": [f"{tmp_path}/test_tuned.py:test_plus"]})
-    held = certified(checked(asked, [target(SM_90)]), Here())
+    held = certify_sources(check_arguments(asked, [target(SM_90)]), Here())
     tunings = [record["case"]["tuning"] for record in held.cases]
     assert tunings[:2] == ["config 0", "config 1"] and tunings[-1] == "runs"
     assert {record["decision"] for record in held.cases} == {"pass"}
     fewer = copy.deepcopy(held)
     del fewer.cases[1]
     fewer.about |= {"counts": counts(fewer.cases), "clauses": pack.clauses(fewer.cases)}
-    said = [verified(verify.unpacked(each, tmp_path / name), here={}).wrong for name, each in (("whole", held), ("less", fewer))]
+    said = [verified(verify.unpack(each, tmp_path / name), here={}).rejections for name, each in (("whole", held), ("less", fewer))]
     assert said[0] == [] and len(said[1]) == 1 and "1 required cases are not in the pack" in said[1][0]
 
 
 def test_an_honest_pack_is_verified_and_each_case_computed_again(made: pack.Pack, tmp_path: Path) -> None:
     pack.write(tmp_path / "add.zip", made)
     found = verified(pack.read(tmp_path / "add.zip"))
-    assert found.wrong == [] and found.recomputed == 5 and found.rejudged == 5
+    assert found.rejections == [] and found.recomputed_cases == 5 and found.rejudged_cases == 5
     assert found.sentence == "verified: 5 cases with expected words computed again, 5 cases judged again"
 
 
 def test_what_needs_the_packs_gpu_is_named(made: pack.Pack) -> None:
     found = verified(made, here={})
-    assert found.wrong == [] and found.rejudged == 0
+    assert found.rejections == [] and found.rejudged_cases == 0
     assert found.not_run == [f"5 cases on {SM_90}: could not be judged again without sm_90"]
 
 
@@ -238,7 +240,7 @@ def test_a_tampered_pack_is_rejected(name: str, made: pack.Pack) -> None:
     held = copy.deepcopy(made)
     TAMPERED[name](held)
     assert json.dumps([held.about, held.cases]) != json.dumps([made.about, made.cases])
-    assert verified(held, here={}).wrong
+    assert verified(held, here={}).rejections
 
 
 def of_the_sources(name: str, text: str) -> Callable[[pack.Pack], None]:
@@ -261,7 +263,7 @@ def test_a_tampered_pack_of_a_user_is_rejected(name: str, of_a_user: pack.Pack, 
     TAMPERED_OF_A_USER[name](held)
     assert held != of_a_user
     try:
-        assert verified(placed(held), here={}).wrong
+        assert verified(placed(held), here={}).rejections
     except UsageError as error:
         reasons = ("must be a relative path", "is no file of the pack's sources", "is of no kernel of the pack")
         assert any(reason in str(error) for reason in reasons)
@@ -300,7 +302,7 @@ def by_command(held: pack.Pack, path: Path, capsys: pytest.CaptureFixture) -> tu
 def test_a_pack_of_a_shipped_kernel_runs_none_of_its_sources(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     """With zeroed digests, and a `torch.py` that has everything verified; and with any other source."""
     source = CaseSource("softmax", target(SM_90))
-    honest = certified([replace(source, only=tuple(source.required()[:2]))], Here())
+    honest = certify_sources([replace(source, only=tuple(source.required()[:2]))], Here())
     for name in ("torch.py", "mine.py"):
         held = copy.deepcopy(honest)
         zeroed(held)
@@ -314,7 +316,7 @@ def test_a_pack_of_which_nothing_was_computed_is_not_verified(made: pack.Pack) -
     held.cases = []
     held.about |= {"counts": counts([]), "clauses": [], "targets": []}
     found = verified(held)
-    assert found.wrong == [] and not found.is_verified
+    assert found.rejections == [] and not found.is_verified
     assert found.sentence.startswith("NOT VERIFIED, nothing of it could be computed here")
 
 
@@ -340,18 +342,18 @@ def test_a_users_kernel_changed_in_the_pack_shows_when_judged_again(of_a_user: p
     held.sources["packed_ops/plus.py"] = KERNEL.replace("+ 1, mask", "+ 2, mask")
     for name in [name for name in sys.modules if name.partition(".")[0] == "packed_ops"]:
         del sys.modules[name]  # as in a process of its own
-    assert any("pass in the pack, fail here" in said for said in verified(placed(held)).wrong)
+    assert any("pass in the pack, fail here" in said for said in verified(placed(held)).rejections)
 
 
 def test_a_result_without_elements_passes_without_a_word(made: pack.Pack) -> None:
     """An empty product of operands that have elements is no tampered record; a result with elements and no word is one."""
     source = CaseSource("matmul", target(SM_90))
     empty = next(case for case in source.required() if case.problem.m == 0 and case.problem.k and case.problem.n)
-    said = verified(certified([replace(source, only=(empty,))], Here()), here={}).wrong
+    said = verified(certify_sources([replace(source, only=(empty,))], Here()), here={}).rejections
     assert said and not any("without a word" in each for each in said)
     held = copy.deepcopy(made)
     held.cases[3]["words"] = 0
-    assert any("without a word" in each for each in verified(held, here={}).wrong)
+    assert any("without a word" in each for each in verified(held, here={}).rejections)
 
 
 class Other(Here):
@@ -363,8 +365,8 @@ class Other(Here):
 
 def test_what_is_another_verdict_here_than_in_the_pack_is_rejected(made: pack.Pack) -> None:
     """Every record is consistent: only judging again shows it."""
-    found = verify.verified(made, Other(), {SM_90: target(SM_90)}, seed=3)
-    assert any("pass in the pack, fail here" in said for said in found.wrong)
+    found = verify.verify_pack(made, Other(), {SM_90: target(SM_90)}, seed=3)
+    assert any("pass in the pack, fail here" in said for said in found.rejections)
 
 
 def test_a_pack_with_a_member_changed_or_added_is_none(made: pack.Pack, tmp_path: Path) -> None:
@@ -415,7 +417,7 @@ def test_a_triton_built_in_place_is_no_file_of_the_users(tmp_path: Path, monkeyp
 
 def test_a_known_failure_has_an_owner_and_an_unexpected_pass_is_loud() -> None:
     source = CaseSource("tests.support.vector_add:WRONG", target(SM_90))
-    held = certified([source], Here())
+    held = certify_sources([source], Here())
     failing = [record for record in held.cases if record["decision"] == "fail"]
     assert len(failing) == 3 and len(open_points(held)) == 3
     assert f"and nobody owns it: {failing[0]['message']}" in open_points(held)[0] and failing[0]["message"]

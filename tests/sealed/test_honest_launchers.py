@@ -38,9 +38,9 @@ def test_an_honest_launcher_gives_the_same_words_from_its_own_process(
         there = launch(case, where, contract, candidate.launcher(address), operands, Clock())
     here = launch(case, where, contract, load(address), operands, Clock())
     assert here.outcome is None and there.outcome is None, there
-    assert there.recorded["digests"] == here.recorded["digests"]
+    assert there.launch_record["digests"] == here.launch_record["digests"]
     assert there.launches == here.launches > 0
-    assert there.recorded["launches"] == here.recorded["launches"]
+    assert there.launch_record["launches"] == here.launch_record["launches"]
 
 
 def test_more_than_a_hundred_honest_launchers_are_listed(tmp_path: Path) -> None:

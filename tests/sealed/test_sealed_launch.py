@@ -10,7 +10,7 @@ import pytest
 
 from bitverdict.harness.contracts.torch_mathematics.kernelbench import contract_of
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.far_views import mapped
+from bitverdict.harness.judge.far_views import map_zeros
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.remote_launcher import LaunchRequest
 from bitverdict.harness.model.addresses import resolve
@@ -18,7 +18,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.sealed.candidate import executor
-from bitverdict.harness.sealed.candidate.asking import Sealed
+from bitverdict.harness.sealed.candidate.judge_side import SealedCaseLauncher
 from bitverdict.kernels.matmul import Problem
 from tests.support import judged_launcher, squared_rows
 from tests.support.sealed_here import sealed_here
@@ -60,7 +60,7 @@ def test_what_cannot_be_prepared_is_said_once_by_the_launch(tmp_path: Path) -> N
     case, contract = case_of(judged_launcher.TUTORIAL, tmp_path), resolve("matmul")
     nowhere = replace(case, contract=f"{tmp_path}/nowhere.py:CONTRACT")
     with sealed_here():
-        launcher = Sealed()
+        launcher = SealedCaseLauncher()
         launcher.prepare(nowhere, contract)
         launcher.prepare(case, contract)
         said = launcher.begin(LaunchRequest(nowhere, TARGET, contract, {}, Clock())).launch_result()
@@ -206,9 +206,9 @@ def test_far_operands_may_reserve_what_no_other_case_may() -> None:
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (used + (8 << 30), hard))
     try:
-        with executor._reserving():
-            assert mapped(8 << 30).numel() == 8 << 30
+        with executor._unbounded_address_space():
+            assert map_zeros(8 << 30).numel() == 8 << 30
         with pytest.raises(OSError, match="Cannot allocate memory"):
-            mapped(8 << 30)
+            map_zeros(8 << 30)
     finally:
         resource.setrlimit(resource.RLIMIT_AS, (bound, hard))

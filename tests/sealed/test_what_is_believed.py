@@ -12,30 +12,30 @@ import torch
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.sealed.candidate.arrays import channel_of, receive, send
-from bitverdict.harness.sealed.candidate.claims import claimed
-from bitverdict.harness.sealed.candidate.seen_as_bytes import RealValues, believed, told
-from bitverdict.harness.sealed.candidate.tensors_as_bytes import MOST_ELEMENTS, Received
+from bitverdict.harness.sealed.candidate.claims import read_claim
+from bitverdict.harness.sealed.candidate.seen_as_bytes import RealValues, decode_result, encode_result
+from bitverdict.harness.sealed.candidate.tensors_as_bytes import MOST_ELEMENTS, ValueDecoder
 from bitverdict.harness.sealed.remote.errors import WireError
 
 SEEN = LaunchResult(
     outputs={"c": np.arange(6, dtype=np.uint16).reshape(2, 3)},
     dtypes={"c": "torch.float16"},
-    enclosed={"c": (np.zeros((2, 3), np.uint16), np.ones((2, 3), np.uint16))},
+    enclosures={"c": (np.zeros((2, 3), np.uint16), np.ones((2, 3), np.uint16))},
     real_values={"c": RealValues(np.ones((2, 3)), np.zeros((2, 3)))},
     hangs=(("exp", "k.py:3"),),
     launches=1,
-    recorded={"outputs": [["c", "fp16"]], "size": np.int64(3)},
+    launch_record={"outputs": [["c", "fp16"]], "size": np.int64(3)},
     advice=("something",),
 )
 
 
 def test_what_a_launch_came_to_goes_over_and_back() -> None:
     one, other = map(channel_of, socket.socketpair())
-    send(one, *told(SEEN))
-    back = believed(*receive(other))
-    assert back.recorded == {"outputs": [["c", "fp16"]], "size": 3}
+    send(one, *encode_result(SEEN))
+    back = decode_result(*receive(other))
+    assert back.launch_record == {"outputs": [["c", "fp16"]], "size": 3}
     assert (back.dtypes, back.hangs, back.launches, back.advice) == (SEEN.dtypes, SEEN.hangs, 1, SEEN.advice)
-    assert np.array_equal(back.outputs["c"], SEEN.outputs["c"]) and np.array_equal(back.enclosed["c"][1], SEEN.enclosed["c"][1])
+    assert np.array_equal(back.outputs["c"], SEEN.outputs["c"]) and np.array_equal(back.enclosures["c"][1], SEEN.enclosures["c"][1])
     assert np.array_equal(back.real_values["c"].value, SEEN.real_values["c"].value)
 
 
@@ -57,9 +57,9 @@ def test_what_a_launch_came_to_goes_over_and_back() -> None:
     ],
 )
 def test_what_no_launch_comes_to_is_refused(record: dict, arrays: dict) -> None:
-    right, beside = told(SEEN)
+    right, beside = encode_result(SEEN)
     with pytest.raises(WireError):
-        believed(right | record, beside | arrays)
+        decode_result(right | record, beside | arrays)
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_arrays_that_are_not_those_that_came_are_refused(header: dict[str, Any])
 )
 def test_a_candidate_claims_what_a_launcher_may_come_to_and_no_more(outcome: Any, layer: Any, comes_to: Outcome) -> None:
     fields = {"outcome": outcome, "layer": layer, "message": "said", "details": {"raised": "E", "status": -9, "gone": 1}}
-    seen = claimed(fields)
+    seen = read_claim(fields)
     assert seen.outcome is comes_to and "said" in seen.message
     if outcome == "illegal instruction":
-        assert claimed(fields, on_a_gpu=True).outcome is Outcome.ILLEGAL_INSTRUCTION
+        assert read_claim(fields, on_a_gpu=True).outcome is Outcome.ILLEGAL_INSTRUCTION
     assert seen.details == {"raised": "E"}
 
 
@@ -126,7 +126,9 @@ def test_a_candidate_claims_what_a_launcher_may_come_to_and_no_more(outcome: Any
     ],
 )
 def test_a_value_that_a_call_on_a_gpu_cannot_give_is_refused(said: Any) -> None:
-    came = Received([torch.zeros(8, dtype=torch.uint8)], {"words 0": np.zeros(3, np.uint8)}, torch.device("cpu"), {}.__getitem__)
+    came = ValueDecoder(
+        [torch.zeros(8, dtype=torch.uint8)], {"words 0": np.zeros(3, np.uint8)}, torch.device("cpu"), {}.__getitem__
+    )
     right = [{"view": [0, "float32", [2, 0], [1, 1], 2, False]}, {"view": [0, "float32", [1, 2], [9, 1], 0, False]}]
     assert [list(each.shape) for each in came({"tuple": right})] == [[2, 0], [1, 2]]
     assert came({"words": ["words 0", "uint8", [3], False]}).tolist() == [0, 0, 0]

@@ -54,7 +54,7 @@ def test_what_is_not_so_does_not_hold(text: str) -> None:
 
 def test_draws_of_a_body_have_words_and_those_with_a_name_compare() -> None:
     class Drawn:
-        def told(self) -> list[str]:
+        def describe_parts(self) -> list[str]:
             return ["sizes=4,65", "k=8", "choice=bf16", "x=bf16(4,65) padded strides=(81, 1)"]
 
     words = words_of(Case(contract="mine.py:test", problem=Drawn()), ("mine.py:test",), [])

@@ -34,15 +34,15 @@ def come_to(tmp_path: Path) -> Callable[..., tally.Tally]:
     def run(attributes: str, stem: str = "matmul", judged: Callable[[Case], Verdict] = lambda case: RIGHT, **asked) -> tally.Tally:
         file = tmp_path / "candidate.py"
         file.write_text(f"def f(*operands, **keywords): ...\n{attributes}\n")
-        source = CaseSource(stem, HOPPER, launcher=f"{file}:f", **{"sealed": True} | asked)
+        source = CaseSource(stem, HOPPER, launcher=f"{file}:f", **{"is_sealed": True} | asked)
         return counted(source, source.required(), judged)
 
     return run
 
 
 def counted(source: CaseSource, cases: list[Case], judged: Callable[[Case], Verdict] = lambda case: RIGHT) -> tally.Tally:
-    found, strict = tally.Tally(), source.sealed and not source.accepted
-    found.completeness.take(source.name, HOPPER, source.contract, source.plain(), source.required(), strict=strict)
+    found, strict = tally.Tally(), source.is_sealed and not source.claims_accepted
+    found.completeness.take(source.name, HOPPER, source.contract, source.plain_cases(), source.required(), strict=strict)
     found.require(source.name, HOPPER.name, source.required())
     for case in cases:
         found.count(case, source.name, HOPPER.name, {}, judged(case))
@@ -70,11 +70,11 @@ def test_a_sealed_launcher_that_takes_one_size_does_not_pass(kind: str, come_to:
     attributes, stem, said = LITTLE[kind]
     found = come_to(attributes, stem)
     assert found.status() == tally.INCONCLUSIVE and f"candidate.py:f on emulated:sm_90: {said}" in found.sentence()
-    assert come_to(attributes, stem, accepted=True).status() == tally.PASS
+    assert come_to(attributes, stem, claims_accepted=True).status() == tally.PASS
 
 
 def test_what_a_trusted_launcher_says_of_itself_is_told_and_holds(come_to: Callable[..., tally.Tally]) -> None:
-    found = come_to("f.requires = lambda columns: columns == 1", "softmax", sealed=False)
+    found = come_to("f.requires = lambda columns: columns == 1", "softmax", is_sealed=False)
     assert found.status() == tally.PASS and "not judged" not in found.sentence()
     assert "columns of multiples of 16" in "".join(found.completeness.lines())
 
@@ -121,7 +121,8 @@ def test_a_feature_that_a_candidate_says_to_need_now_and_then_is_open(come_to: C
     found = come_to("", "softmax", answer)
     assert found.status() == tally.INCONCLUSIVE
     assert "8 cases did not run, since it says that the target lacks a feature; accept it by" in found.sentence()
-    assert come_to("", "softmax", answer, sealed=False).status() == come_to("", "softmax", answer, accepted=True).status() == 0
+    for taken in ({"is_sealed": False}, {"claims_accepted": True}):
+        assert come_to("", "softmax", answer, **taken).status() == 0
     assert come_to("", "softmax", lambda case: says).status() == tally.NOTHING_RAN
 
 
@@ -133,7 +134,7 @@ def test_a_launcher_that_takes_nothing_does_not_pass(come_to: Callable[..., tall
 def test_generated_cases_count_too(tmp_path: Path) -> None:
     """Few of its required cases meet both, and the sizes vary in those that are drawn."""
     (tmp_path / "candidate.py").write_text("def f(x): ...\nf.requires = lambda x_pad, columns: x_pad == 0 and columns % 16 == 0")
-    source = CaseSource("softmax", HOPPER, launcher=f"{tmp_path / 'candidate.py'}:f", sealed=True)
+    source = CaseSource("softmax", HOPPER, launcher=f"{tmp_path / 'candidate.py'}:f", is_sealed=True)
     required = source.required()
     assert "judged at rows = 2 and columns = 16 alone" in counted(source, required).sentence()
     more = [replace(case, problem=replace(case.problem, rows=3, columns=32)) for case in required]
@@ -143,11 +144,11 @@ def test_generated_cases_count_too(tmp_path: Path) -> None:
 def test_what_the_user_asks_for_is_no_claim_of_the_launchers(come_to: Callable[..., tally.Tally]) -> None:
     assert come_to("", "softmax", keeps=lambda case: case.problem.rows == 1).status() == tally.PASS
     named = MODULE_TEST.__bitverdict__(HOPPER)  # type: ignore[attr-defined]
-    assert named.accepted and not OTHER_TEST.__bitverdict__(HOPPER).accepted  # type: ignore[attr-defined]
+    assert named.claims_accepted and not OTHER_TEST.__bitverdict__(HOPPER).claims_accepted  # type: ignore[attr-defined]
 
 
 def test_the_report_and_its_json_have_what_was_left_out(come_to: Callable[..., tally.Tally]) -> None:
-    found = come_to("f.requires = lambda dtype: dtype == 'fp32'", "softmax", sealed=False)
+    found = come_to("f.requires = lambda dtype: dtype == 'fp32'", "softmax", is_sealed=False)
     page = Console(width=140, record=True, file=io.StringIO())
     show(page, found)
     assert "candidate.py:f: not judged: 16 of 24 required cases, dtype fp16, bf16" in page.export_text()

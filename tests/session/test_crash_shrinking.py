@@ -59,9 +59,9 @@ def test_two_seeds_end_at_one_reduced_case_that_replays(
     seen = vars(ends[0].problem) | vars(ends[0].config)
     assert {field: seen[field] for field in LEAST[name]} == LEAST[name]
 
-    path = reproducers.write(reproducers.reproducer_of(least, crash.on[0], verdict, first=found), tmp_path / "failures")
+    path = reproducers.write(reproducers.reproducer_of(least, crash.on[0], verdict, first_case=found), tmp_path / "failures")
     stored = reproducers.read(path).hypothesis
     assert stored["draws"] == "the case this one was shrunk from" and stored["case"] == found.to_json() and stored["blob"]
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
     Path(address.rpartition(":")[0]).unlink()
-    assert replay(path, pool).same
+    assert replay(path, pool).is_same_bug

@@ -64,6 +64,6 @@ def test_a_row_that_is_cut_by_its_reader_decides_nothing(tmp_path: Path) -> None
 
 
 def test_a_deadline_without_limit_is_never_reached_and_its_clock_goes() -> None:
-    assert not LiveDeadline.from_now(None).enough(10**9)
-    assert LiveDeadline.from_now(0.0, spent=1.0).enough(0) and not LiveDeadline.from_now(3600.0).enough(0)
+    assert not LiveDeadline.start_now(None).enough(10**9)
+    assert LiveDeadline.start_now(0.0, spent=1.0).enough(0) and not LiveDeadline.start_now(3600.0).enough(0)
     assert [ReplayedDeadline(2).enough(done) for done in range(4)] == [False, False, True, True]

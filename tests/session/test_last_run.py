@@ -38,7 +38,7 @@ def ran(state: Path, name: str, *came: tuple[Case, Verdict] | str, asked: dict |
 
 
 def failed() -> list[int]:
-    return [record["problem"]["n"] for record in last()[WHOSE].failed()]
+    return [record["problem"]["n"] for record in last()[WHOSE].failed_records()]
 
 
 def last() -> dict[tuple[str, str, str], LastRun]:

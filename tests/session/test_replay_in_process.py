@@ -13,8 +13,8 @@ import pytest
 
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
-from bitverdict.harness.session.replay import InThisProcess, attaching, replay
-from bitverdict.harness.workers.journal import Journal, unfinished
+from bitverdict.harness.session.replay import InThisProcess, debugger_lines, replay
+from bitverdict.harness.workers.journal import Journal, unfinished_records
 from tests.faults.crashes.faulting_kernels import case as faulting
 from tests.support.vector_add import HOST, case
 
@@ -31,14 +31,14 @@ def test_the_launch_is_in_this_process_after_the_journal_and_the_words(tmp_path:
     here = InThisProcess("bitverdict replay --in-process F", order.append, Journal(tmp_path / "j.jsonl"))
 
     def judged(given: object, where: object) -> Verdict:
-        order.append(f"launched in {os.getpid()} with {len(unfinished(here.journal.path))} case out")
+        order.append(f"launched in {os.getpid()} with {len(unfinished_records(here.journal.path))} case out")
         return Verdict(decision=Decision.PASS, outcome=Outcome.PASS)
 
     monkeypatch.setattr("bitverdict.harness.judge.judge.judge", judged)
     assert here.judge(case(), HOST).decision is Decision.PASS
     assert f"in this process, {os.getpid()}" in order[0]
     assert order[-1] == f"launched in {os.getpid()} with 1 case out"
-    assert unfinished(here.journal.path) == []
+    assert unfinished_records(here.journal.path) == []
 
 
 def test_a_fault_is_a_verdict_where_the_process_lives(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_a_fault_that_kills_the_process_leaves_its_case_in_the_journal(tmp_path:
     )
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path / "j.jsonl")], cwd=CHECKOUT, capture_output=True, text=True)
     assert done.returncode == -signal.SIGSEGV and "gdb -p" in done.stdout
-    assert [record["case"]["problem"]["fault"] for record in unfinished(tmp_path / "j.jsonl")] == ["segfault"]
+    assert [record["case"]["problem"]["fault"] for record in unfinished_records(tmp_path / "j.jsonl")] == ["segfault"]
 
 
 def test_the_command_says_how_to_attach_and_judges(tmp_path: Path) -> None:
@@ -71,5 +71,5 @@ def test_the_command_says_how_to_attach_and_judges(tmp_path: Path) -> None:
 
 
 def test_a_gpu_is_come_to_by_its_own_tools() -> None:
-    said = attaching(7, "bitverdict replay --in-process F", emulated=False)
+    said = debugger_lines(7, "bitverdict replay --in-process F", emulated=False)
     assert said[0].endswith("cuda-gdb -p 7") and any("compute-sanitizer --tool memcheck bitverdict" in line for line in said)

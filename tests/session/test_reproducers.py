@@ -17,7 +17,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.replay import Replayed, replay, rerun
+from bitverdict.harness.session.replay import ReplayResult, replay, rerun
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from tests.support.vector_add import HOST, case
@@ -45,7 +45,7 @@ def stored(n: int = 100, fault: str = "wrong", launcher: str = "") -> Path:
     return reproducers.write(reproducers.reproducer_of(failing, "host", judge(failing, HOST)))
 
 
-def again(path: Path, *, embedded: bool = False) -> Replayed:
+def again(path: Path, *, embedded: bool = False) -> ReplayResult:
     with WorkerPool() as pool:
         return replay(path, pool, embedded=embedded)
 
@@ -66,7 +66,7 @@ def test_one_bug_is_one_file_and_another_bug_another() -> None:
 
 def test_a_stored_case_fails_again_of_the_same_bug() -> None:
     replayed = again(stored())
-    assert replayed.verdict.decision is Decision.FAIL and replayed.same
+    assert replayed.verdict.decision is Decision.FAIL and replayed.is_same_bug
     assert replayed.sentence.startswith("failed again: the same bug")
 
 
@@ -77,7 +77,7 @@ def test_a_repaired_launcher_is_right_and_a_worse_one_another_bug(tmp_path: Path
     under_test.write_text(LAUNCHER.format(error=0))
     replayed = again(path)
     assert replayed.verdict.decision is Decision.PASS and any("has changed since" in note for note in replayed.notes)
-    assert again(path, embedded=True).same
+    assert again(path, embedded=True).is_same_bug
     under_test.write_text(LAUNCHER.format(error="'x'"))
     assert "another bug" in again(path).sentence
 
@@ -97,7 +97,7 @@ def test_a_launcher_whose_file_is_gone_is_judged_from_the_stored_text(tmp_path: 
     path = stored(fault="", launcher=f"{under_test}:add")
     under_test.unlink()
     replayed = again(path)
-    assert replayed.same and any("judging the text stored" in note for note in replayed.notes)
+    assert replayed.is_same_bug and any("judging the text stored" in note for note in replayed.notes)
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ def test_a_file_written_before_a_field_was_added_is_read(state: Path) -> None:
     record = json.loads(path.read_text())
     del record["hypothesis"], record["knobs"]
     path.write_text(json.dumps(record | {"a later field": 1}))
-    assert reproducers.read(path).hypothesis == {} and again(path).same
+    assert reproducers.read(path).hypothesis == {} and again(path).is_same_bug
 
 
 def test_a_files_knobs_are_set_and_nothing_else_that_it_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,5 +182,5 @@ def test_a_files_knobs_are_set_and_nothing_else_that_it_names(monkeypatch: pytes
     path = stored()
     record = json.loads(path.read_text()) | {"knobs": {"DISABLE_PTXAS_OPT": "1", "LD_PRELOAD": "mine.so"}}
     path.write_text(json.dumps(record))
-    reproducers.restored(reproducers.read(path))
+    reproducers.restore_case(reproducers.read(path))
     assert os.environ["DISABLE_PTXAS_OPT"] == "1" and "LD_PRELOAD" not in os.environ

@@ -182,13 +182,13 @@ def judges_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def counts_twice(patch: pytest.MonkeyPatch) -> None:
-    counted = Records.counted
+    counted = Records.on_count
 
     def doubled(records: Records, case: Case, *rest: Any) -> None:
         for _ in range(1 + (case.data_seed == 3)):
             counted(records, case, *rest)
 
-    patch.setattr(Records, "counted", doubled)
+    patch.setattr(Records, "on_count", doubled)
 
 
 def takes_a_cancelled_case_for_judged(patch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,6 @@ def test_a_case_is_dealt_again_whose_neighbour_was_not_begun() -> None:
     drawn, name = source.drawn(9), source.target.name
     begun = {(name, case.key) for case in (*source.required(), drawn[0], drawn[2])}
     profile = Profile("over at once", draws=9, seconds=0, node_seconds=None, shrink_seconds=0)
-    past = resume.Past(begun=begun, seconds=1.0, drawn=1)
+    past = resume.Past(begun_cases=begun, seconds=1.0, drawn=1)
     dealt = [case.key for case, _ in Session(FakePool(), profile, past=past).choose([source])]
     assert dealt == [case.key for case in (*source.required(), *drawn[:3])]

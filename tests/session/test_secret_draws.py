@@ -18,7 +18,7 @@ import pytest
 from bitverdict.harness.frontends import pytest_options
 from bitverdict.harness.frontends.cli_run import defaults
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.model.launcher_limits import UNLIMITED
+from bitverdict.harness.model.launcher_limits import UNLIMITED_LAUNCHER
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
@@ -26,7 +26,7 @@ from bitverdict.harness.sealed import secret_draws
 from bitverdict.harness.sealed.secret_draws import Secret
 from bitverdict.harness.session import resume
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.reproducers import read, reproducer_of, restored, write
+from bitverdict.harness.session.reproducers import read, reproducer_of, restore_case, write
 from tests.support.vector_add import ADDRESS, HOST
 
 DIGITS = "0123456789abcdef" * 4
@@ -46,10 +46,10 @@ def test_numbers_come_from_the_secret_as_the_page_says() -> None:
 
 
 def test_anybody_can_check_the_commitment_by_the_line_that_is_printed() -> None:
-    (line,) = [line.partition("check: ")[2] for line in secret_draws.revealed(SECRET).splitlines() if "check: " in line]
+    (line,) = [line.partition("check: ")[2] for line in secret_draws.revelation_lines(SECRET).splitlines() if "check: " in line]
     printed = subprocess.run(line, shell=True, capture_output=True, text=True, check=True).stdout
-    assert secret_draws.committed(SECRET) == f"sealed: secret committed: sha256 {printed.split()[0]}"
-    assert DIGITS not in f"{SECRET} {SECRET!r} {secret_draws.committed(SECRET)} {secret_draws.withheld(SECRET)}"
+    assert secret_draws.commitment_line(SECRET) == f"sealed: secret committed: sha256 {printed.split()[0]}"
+    assert DIGITS not in f"{SECRET} {SECRET!r} {secret_draws.commitment_line(SECRET)} {secret_draws.withheld(SECRET)}"
 
 
 def test_required_cases_keep_their_shapes_and_get_other_seeds() -> None:
@@ -64,12 +64,12 @@ def test_required_cases_keep_their_shapes_and_get_other_seeds() -> None:
 
 def test_a_case_that_decides_nothing_gets_the_next_seed_of_the_secret() -> None:
     """A NaN in its one row leaves no word of a softmax."""
-    source = CaseSource("softmax", target("emulated:sm_90"), launcher=UNLIMITED)
+    source = CaseSource("softmax", target("emulated:sm_90"), launcher=UNLIMITED_LAUNCHER)
     (planted,) = [case for case in source.required() if case.regime == "planted" and case.problem.columns == 1030][:1]
     contract, seen = source.contract, set()
     for number in range(12):
         secret = Secret(f"{number:064x}")
-        first, made = secret.drawn(planted), replace(source, secret=secret).seeded(planted)
+        first, made = secret.drawn(planted), replace(source, secret=secret).apply_seed(planted)
         assert contract.decides(made, source.target) and (made == first or not contract.decides(first, source.target))
         seen.add(made == first)
     assert seen == {True, False}
@@ -104,7 +104,7 @@ def test_a_run_that_is_cut_keeps_its_secret_and_tells_nobody(tmp_path: Path, mon
 @pytest.mark.parametrize("text", ["", "12", "g" * 64, DIGITS + "0"])
 def test_what_is_no_secret_is_refused_and_not_repeated(text: str) -> None:
     with pytest.raises(UsageError, match="must be the 64 hexadecimal digits") as refused:
-        Secret.given(text)
+        Secret.from_text(text)
     assert not text or text not in str(refused.value) or len(text) < 8
 
 
@@ -122,11 +122,11 @@ def test_a_run_that_goes_on_is_given_no_secret() -> None:
 def test_a_reproducer_tells_the_secret_once_the_run_has_ended(ended: bool, tmp_path: Path) -> None:
     case = SECRET.drawn(CaseSource(ADDRESS, HOST).required()[0])
     verdict = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS)
-    path = write(reproducer_of(case, HOST.name, verdict, secret=SECRET.told(revealed=ended)), tmp_path)
+    path = write(reproducer_of(case, HOST.name, verdict, secret=SECRET.describe(revealed=ended)), tmp_path)
     stored = read(path)
     assert stored.secret is not None and stored.secret["sha256"] == SECRET.commitment
     assert (DIGITS in path.read_text()) == ended
-    assert restored(stored)[0] == case
+    assert restore_case(stored)[0] == case
 
 
 def test_pytest_tells_once_what_sealed_tests_drew_by_and_left_out() -> None:
@@ -136,5 +136,5 @@ def test_pytest_tells_once_what_sealed_tests_drew_by_and_left_out() -> None:
     nothing = SimpleNamespace(getoption=lambda name: None)
     reporter = SimpleNamespace(stats={"passed": [report, other], "": ["no report"]}, write_line=lines.append, config=nothing)
     pytest_options.pytest_terminal_summary(reporter)
-    assert lines[0] == "emulated:sm_90: not judged: f: dtype bf16" and lines[1] == secret_draws.committed(SECRET)
-    assert lines[2:] == secret_draws.revealed(SECRET, "--harness-secret").splitlines()
+    assert lines[0] == "emulated:sm_90: not judged: f: dtype bf16" and lines[1] == secret_draws.commitment_line(SECRET)
+    assert lines[2:] == secret_draws.revelation_lines(SECRET, "--harness-secret").splitlines()

@@ -52,7 +52,7 @@ class Listed(CaseSource):
 
     few: int = 4
 
-    def required(self, *, whole: bool = False) -> list[Case]:
+    def required(self, *, full_size: bool = False) -> list[Case]:
         return [Case(contract=ADDRESS, problem=Problem(n=n)) for n in range(self.few)]
 
     def drawn(self, count: int) -> list[Case]:
@@ -94,20 +94,20 @@ class Seen(Observer):
         assert self.inside == 1
         self.expected += more
 
-    def arrived(self, name: str, target: str, verdict: Verdict) -> None:
+    def on_verdict(self, name: str, target: str, verdict: Verdict) -> None:
         self.came += 1
 
-    def counted(self, case: Case, name: str, target: str, classes: dict, verdict: Verdict) -> None:
+    def on_count(self, case: Case, name: str, target: str, classes: dict, verdict: Verdict) -> None:
         self.counted_cases.append((target, case.key))
 
-    def stored(self, path: Path, address: str, target: str) -> None:
+    def on_reproducer(self, path: Path, address: str, target: str) -> None:
         self.paths.append(path)
 
 
 def came_to(session: Session, seen: Seen) -> dict:
     """Everything a run leaves but times."""
     told = {name: value for name, value in session.tally.to_json().items() if name not in ("wall", "seconds", "own_share")}
-    bugs = [(bug.key, bug.case.key, bug.seen) for bug in session.bugs.values()]
+    bugs = [(bug.key, bug.case.key, bug.case_count) for bug in session.bugs.values()]
     return {"tally": told, "bugs": bugs, "order": seen.counted_cases}
 
 
@@ -133,7 +133,7 @@ def test_required_cases_come_first_in_turns_then_generated_ones() -> None:
 
 def test_cases_are_told_ahead_as_they_are_dealt_before_the_first_is_judged() -> None:
     told: list[list[int]] = []
-    session = Session(FakePool(), PLAIN, max_cases=4, ahead=lambda dealt: told.append([case.problem.n for case, _ in dealt]))
+    session = Session(FakePool(), PLAIN, max_cases=4, expect_cases=lambda dealt: told.append([case.problem.n for case, _ in dealt]))
     asked = [(case.problem.n, len(told)) for case, _ in session.choose(sources(2, 3))]
     assert told == [[0, 0, 1, 1, 2], [100, 100, 101]] and [count for _, count in asked] == [1] * 5 + [2] * 3
 
@@ -168,7 +168,7 @@ def test_cases_are_counted_in_the_order_dealt_whatever_arrives_first() -> None:
 def test_the_first_case_dealt_stands_for_its_bug_and_counts_the_others() -> None:
     session = Session(FakePool(judged=by_size, places=3), PLAIN, max_cases=15)
     session.run(sources(14))
-    bugs = [(bug.case.problem.n, bug.seen) for bug in session.bugs.values() if bug.verdict.failed]
+    bugs = [(bug.case.problem.n, bug.case_count) for bug in session.bugs.values() if bug.verdict.failed]
     assert bugs == [(3, 2), (8, 1)] and all(bug.report() for bug in session.bugs.values())
 
 
@@ -188,7 +188,7 @@ def test_a_target_without_the_feature_is_counted_as_not_run(tmp_path: Path) -> N
         judged(session, CaseSource(f"{needy}:CONTRACT", target("emulated:sm_90")))
         assert session.tally.status() == tally.NOTHING_RAN and pool.asked == []
         (row,) = session.tally.rows.values()
-        assert (row.contract, row.said) == ("needy.py:CONTRACT", {"emulated:sm_90 lacks tcgen05.mma"})
+        assert (row.contract, row.messages) == ("needy.py:CONTRACT", {"emulated:sm_90 lacks tcgen05.mma"})
 
 
 # --- resume
@@ -339,7 +339,7 @@ def test_a_node_deals_its_least_however_slow_the_machine_is() -> None:
     profile = replace(PLAIN, draws=40, node_seconds=0.25, node_least=10, node_processor_seconds=10.0)
     session = Session(pool, profile, clock=clock)
     assert session.first_failure(source) is None
-    assert session.tally.drawn == len(pool.asked) - len(source.required()) == 10 and not session.tally.few_drawn
+    assert session.tally.drawn == len(pool.asked) - len(source.required()) == 10 and not session.tally.draw_shortfall
 
 
 def test_a_node_deals_fewer_where_its_cases_are_long_and_says_so() -> None:
@@ -349,7 +349,7 @@ def test_a_node_deals_fewer_where_its_cases_are_long_and_says_so() -> None:
     session = Session(pool, profile, clock=clock)
     assert session.first_failure(source) is None
     assert session.tally.drawn == 3
-    assert session.tally.few_drawn == "3 of 10 cases drawn: they took 12.0 s of the processor, and 10 s are enough"
+    assert session.tally.draw_shortfall == "3 of 10 cases drawn: they took 12.0 s of the processor, and 10 s are enough"
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -416,9 +416,9 @@ def test_a_bug_is_reduced_with_its_signature_and_says_from_what() -> None:
             session.reduce()
             session.store()
         (bug,) = session.bugs.values()
-        assert bug.verdict.failed and bug.path is not None and bug.first is not None and bug.first.key != bug.case.key
+        assert bug.verdict.failed and bug.path is not None and bug.first_case is not None and bug.first_case.key != bug.case.key
         assert any(note.startswith("shrunk in ") for note in bug.notes) and bug.replay_line().endswith(str(bug.path))
-        assert bug.replay_line(near=bug.path.parent).endswith(f" {bug.path.name}")
+        assert bug.replay_line(directory=bug.path.parent).endswith(f" {bug.path.name}")
         cases.append(bug.case)
     assert cases[0] == cases[1] and cases[0].problem.n == 5
 
@@ -444,7 +444,7 @@ def test_the_first_few_bugs_of_a_source_are_reduced_and_all_are_stored() -> None
     pool = FakePool(judged=lambda case, where: verdict(Decision.FAIL, f"bug {chr(ord('a') + case.problem.n % 26)}"))
     session = Session(pool, replace(PLAIN, shrink_seconds=20), max_cases=7)
     session.run(sources(7, 7))
-    reduced = [bug.first is not None for bug in session.bugs.values()]
+    reduced = [bug.first_case is not None for bug in session.bugs.values()]
     assert reduced == [*[True] * MOST_BUGS * 2, *[False] * (14 - 2 * MOST_BUGS)]  # in turns: the first few of both
     assert all(bug.path is not None for bug in session.bugs.values())
 
@@ -455,7 +455,7 @@ def test_a_bug_that_cannot_be_stored_says_why_and_stops_the_run(state: Path) -> 
     session = Session(FakePool(judged=lambda case, where: verdict(Decision.FAIL)), PLAIN, max_cases=1)
     session.run(sources(1))
     (bug,) = session.bugs.values()
-    assert bug.path is None and "(not stored: reproducer " in bug.replay_line() and bug.not_stored == session.tally.stopped
+    assert bug.path is None and "(not stored: reproducer " in bug.replay_line() and bug.not_stored == session.tally.stop_reason
 
 
 @pytest.mark.parametrize(("raised", "cancelled"), [(KeyboardInterrupt(), True), (MachineFault("the disk is full"), False)])
@@ -468,7 +468,7 @@ def test_what_ends_a_run_early_leaves_what_was_judged(raised: BaseException, can
     seen = Seen()
     session = Session(FakePool(judged=judged), PLAIN, observers=[seen])
     session.run(sources(9))
-    assert (session.tally.cancelled, session.tally.stopped) == (cancelled, "" if cancelled else "the disk is full")
+    assert (session.tally.is_cancelled, session.tally.stop_reason) == (cancelled, "" if cancelled else "the disk is full")
     assert len(seen.counted_cases) == session.tally.ran == 5 and len(seen.paths) == 1 and seen.inside == 0
 
 

@@ -13,12 +13,12 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
-from bitverdict.harness.session import merged
+from bitverdict.harness.session import merge_journals
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.profiles import Profile
 from bitverdict.harness.session.resume import past
 from bitverdict.harness.session.session import Session
-from bitverdict.harness.session.shard import WHOLE, Shard
+from bitverdict.harness.session.shard import WHOLE_RUN, Shard
 from bitverdict.harness.workers.journal import records
 from bitverdict.harness.workers.pool import WorkerPool
 from tests.support.fake_runs import FakePool
@@ -47,7 +47,7 @@ def test_shards_share_out_everything_and_nothing_twice() -> None:
     def dealt(shard: Shard) -> list[tuple[str, str]]:
         return [(where.name, case.key) for case, where in Session(FakePool(), PLAIN, max_cases=14, shard=shard).choose(sources)]
 
-    whole, parts = dealt(WHOLE), [dealt(Shard(number, 4)) for number in range(1, 5)]
+    whole, parts = dealt(WHOLE_RUN), [dealt(Shard(number, 4)) for number in range(1, 5)]
     assert sorted(each for part in parts for each in part) == sorted(whole) and len(set(whole)) == len(whole)
     assert max(map(len, parts)) - min(map(len, parts)) <= 2
     assert dealt(Shard(3, 4)) == parts[2], "nothing but what is asked decides it"
@@ -56,7 +56,7 @@ def test_shards_share_out_everything_and_nothing_twice() -> None:
 @pytest.mark.parametrize("text", ["0/4", "5/4", "3", "a/b", "3/", "-1/4", "1/0"])
 def test_a_share_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="must be NUMBER/OF with 1 <= NUMBER <= OF, for example 3/16"):
-        Shard.called(text)
+        Shard.parse_shard(text)
 
 
 def judged_here(pool: WorkerPool, case: Case, target: Target, **more: object) -> Verdict:
@@ -130,11 +130,11 @@ def test_a_missing_shard_is_named_and_can_be_judged_later(
 
 
 def test_what_is_missing_is_no_pass(ran: dict[str, Path]) -> None:
-    found = merged.read([ran["1/3"]])
-    assert found.missing() == "missing: shards 2/3, 3/3"
+    found = merge_journals.read([ran["1/3"]])
+    assert found.missing_shards() == "missing: shards 2/3, 3/3"
     lines = ran["2/3"].read_text().splitlines()
     ran["2/3"].write_text("\n".join(line for line in lines if '"finished"' not in line) + "\n")
-    assert merged.read([ran["1/3"], ran["2/3"], ran["3/3"]]).missing() == "cut before the end: shard 2/3"
+    assert merge_journals.read([ran["1/3"], ran["2/3"], ran["3/3"]]).missing_shards() == "cut before the end: shard 2/3"
     assert main(["merge", str(ran["3/3"])]) == 3, "all of its cases pass"
 
 
@@ -158,6 +158,6 @@ def test_a_failure_in_one_journal_is_not_outvoted(ran: dict[str, Path], tmp_path
     calm = tmp_path / "calm.jsonl"
     calm.write_text(ran["1/3"].read_text().replace('"decision":"fail"', '"decision":"pass"'))
     for paths in ([calm, ran["1/3"]], [ran["1/3"], calm]):
-        found = merged.read(paths)
+        found = merge_journals.read(paths)
         failed = sum(verdict.failed for verdict in found.past.verdicts.values())
-        assert found.both == failed > 0
+        assert found.conflicts == failed > 0

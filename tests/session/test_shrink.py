@@ -46,7 +46,7 @@ def test_a_drawn_case_shrinks_to_the_smallest_that_shows_the_bug() -> None:
 
 def test_a_required_case_is_made_smaller_field_by_field() -> None:
     class Nothing(CaseSource):
-        def prepared(self, case: Case) -> Case | None:
+        def prepare(self, case: Case) -> Case | None:
             return None
 
     start = Case(
@@ -105,8 +105,8 @@ def test_drawn_cases_are_distinct_and_not_of_the_required_cases() -> None:
 
 def test_a_launcher_is_asked_only_what_expects_a_result() -> None:
     source = CaseSource(ADDRESS, HOST, launcher=f"{PLACE}:add_off_by_one")
-    assert source.prepared(Case(contract=ADDRESS, problem=Problem(n=-1))) is None
-    asked = source.prepared(case(3))
+    assert source.prepare(Case(contract=ADDRESS, problem=Problem(n=-1))) is None
+    asked = source.prepare(case(3))
     assert asked is not None and asked.launcher == source.launcher and asked.config is None
 
 
@@ -236,7 +236,7 @@ def rows_left(start: int, shows: Callable[[int], bool]) -> tuple[int, int]:
         return candidate.problem.columns == 1 and shows(candidate.problem.rows)
 
     descent = Reducer(Sized(), HOST, same)
-    least = descent._lowered(Case(contract="x", problem=Size(start, 1, 7)), ("problem", "rows"))
+    least = descent._lower_field(Case(contract="x", problem=Size(start, 1, 7)), ("problem", "rows"))
     return least.problem.rows, len(asked)
 
 
@@ -264,7 +264,7 @@ def test_a_users_launcher_is_shrunk_only_to_what_it_promises() -> None:
     class Whole(CaseSource):
         """Asks a launcher whole blocks of 16 only."""
 
-        def prepared(self, case: Case) -> Case | None:
+        def prepare(self, case: Case) -> Case | None:
             return replace(case, problem=replace(case.problem, n=max(16, case.problem.n // 16 * 16)))
 
     source = Whole(ADDRESS, HOST, launcher=f"{PLACE}:add_off_by_one")

@@ -195,5 +195,5 @@ def test_a_mutant_that_mishandles_one_boundary_row_ends_at_one_row(
     assert dict(least.indices)["row_offsets"] == left and least.problem.offsets == 1
     assert least.problem.table_rows == (1 if kernel == "tma_gather" else 2)
     assert f"row_offsets=[{left[0]}]" in describe(least) and memory.asked < 120
-    path = reproducers.write(reproducers.reproducer_of(least, "emulated:sm_100", verdict, first=case), tmp_path / "failures")
-    assert reproducers.restored(reproducers.read(path))[0] == least
+    path = reproducers.write(reproducers.reproducer_of(least, "emulated:sm_100", verdict, first_case=case), tmp_path / "failures")
+    assert reproducers.restore_case(reproducers.read(path))[0] == least

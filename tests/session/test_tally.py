@@ -9,9 +9,9 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bitverdict.harness.frontends.progress import Showing
+from bitverdict.harness.frontends.progress import ProgressDisplay
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.model.certificate import TELLS_NOTHING, Certificate, Finding, Kind
+from bitverdict.harness.model.certificate import TELLS_NOTHING, Certificate, CertificateFinding, Kind
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import tables as report
 from bitverdict.harness.session.failure_report import failure_report
@@ -52,12 +52,12 @@ def test_cases_that_tell_nothing_apart_are_open_only_where_no_other_does() -> No
 
 def test_a_run_says_what_its_cases_told_apart_and_what_none_did() -> None:
     findings = (
-        Finding(Kind.CONSTANT, "F", "one bit less", 3, 100),
-        Finding(Kind.CONSTANT, "F", "one bit more", 1, 100),
-        Finding(Kind.CONSTANT, "block", "halved", 2, 100),
-        Finding(Kind.CONSTANT, "block", "doubled", 0, 100),
-        Finding(Kind.CONSTANT, "order", "K in reverse", 0, 100),
-        Finding(Kind.MOVEMENT, "a axis 0", "index without its lowest bit", 50, 100),
+        CertificateFinding(Kind.CONSTANT, "F", "one bit less", 3, 100),
+        CertificateFinding(Kind.CONSTANT, "F", "one bit more", 1, 100),
+        CertificateFinding(Kind.CONSTANT, "block", "halved", 2, 100),
+        CertificateFinding(Kind.CONSTANT, "block", "doubled", 0, 100),
+        CertificateFinding(Kind.CONSTANT, "order", "K in reverse", 0, 100),
+        CertificateFinding(Kind.MOVEMENT, "a axis 0", "index without its lowest bit", 50, 100),
     )
     certificate = Certificate(findings, words=1000, formats="fp16")
     told = "constant: F 1 % (10); movement: a axis 0; not told: block (doubled) in 100 words, order in 100 words"
@@ -65,11 +65,11 @@ def test_a_run_says_what_its_cases_told_apart_and_what_none_did() -> None:
     tally = Tally()
     verdict = Verdict(decision=R, outcome=Outcome.PASS, words=1000, certificate=certificate.to_json())
     tally.count(case(1), "add", "host", {}, Verdict.from_json(json.loads(json.dumps(verdict.to_json()))))
-    assert tally.told_apart.lines() == [
+    assert tally.discrimination.lines() == [
         "told apart on host by 1 cases: F 1 of 1 cases, block 0 of 1 cases, order 0 of 1 cases, movement in 1 of 1 dimensions",
         "never told apart on host: block, order",
     ]
-    assert "F 1/1, block 0/1, order 0/1" in report.text_of(tally.told_apart.table())
+    assert "F 1/1, block 0/1, order 0/1" in report.text_of(tally.discrimination.table())
 
 
 def test_required_cases_that_was_not_judged_whole_is_not_right() -> None:
@@ -99,14 +99,14 @@ def test_a_long_table_is_folded_by_contract_but_for_what_did_not_pass() -> None:
         ["", "sm_90", "fp3", "2", "20", "0", "2", "0", "exact 2", ""],
         ["gather", "sm_80", "", "-", "-", "not run", "", "", "", ""],
     ]
-    assert report.text_of(report.table(tally, whole=True)).count("sm_100") == 8
+    assert report.text_of(report.table(tally, all_rows=True)).count("sm_100") == 8
 
 
 def test_the_progress_line_says_of_a_refusal_that_it_was_expected(capsys: pytest.CaptureFixture) -> None:
     for decision, said in ((R, "add on host: refused, as expected\n"), (C, "add on host: refused; 1 failed\n")):
-        with Showing(report.console()) as showing:
+        with ProgressDisplay(report.console()) as showing:
             showing.expect(1)
-            showing.arrived("add", "host", Verdict(decision=decision, outcome=Outcome.REFUSED))
+            showing.on_verdict("add", "host", Verdict(decision=decision, outcome=Outcome.REFUSED))
         assert capsys.readouterr().out.endswith(said)
 
 
@@ -175,7 +175,7 @@ def test_the_time_line_says_the_pace_each_bucket_and_the_harness_s_share() -> No
 
 def test_the_wall_runs_from_the_tallys_birth_to_its_last_verdict() -> None:
     tally = Tally()
-    tally.begun -= 10
+    tally.start_time -= 10
     tally.count(case(1), "add", "host", {}, judge(case(1), HOST))
     assert 10 <= tally.wall < 20
 
@@ -211,7 +211,7 @@ def test_json_lines_and_junit_are_whole_at_any_time(tmp_path: Path) -> None:
     tally = Tally()
     for fault in ("", "wrong"):
         verdict = judge(case(20, fault=fault), HOST)
-        records.counted(case(20, fault=fault), "add", "host", {}, verdict)
+        records.on_count(case(20, fault=fault), "add", "host", {}, verdict)
         tally.count(case(20, fault=fault), "add", "host", {}, verdict)
         events = [json.loads(line)["event"] for line in (tmp_path / "run.jsonl").read_text().splitlines()]
         assert events[-1] == "verdict"
@@ -225,15 +225,15 @@ def test_json_lines_and_junit_are_whole_at_any_time(tmp_path: Path) -> None:
 
 def test_a_verdict_without_times_takes_no_time_in_the_junit_file(tmp_path: Path) -> None:
     records = Records(None, tmp_path / "run.xml")
-    records.counted(case(1), "add", "host", {}, Verdict(decision=N, outcome=Outcome.NOT_RUN, message="no GPU"))
+    records.on_count(case(1), "add", "host", {}, Verdict(decision=N, outcome=Outcome.NOT_RUN, message="no GPU"))
     records.end(Tally())
     assert ElementTree.parse(tmp_path / "run.xml").getroot()[0][0].get("time") == "0.000"
 
 
 def test_a_log_gets_the_first_verdict_at_once(capsys: pytest.CaptureFixture) -> None:
-    with Showing(report.console()) as showing:
+    with ProgressDisplay(report.console()) as showing:
         showing.expect(2)
-        showing.arrived("add", "host", judge(case(3), HOST))
-        showing.arrived("add", "host", judge(case(3), HOST))
+        showing.on_verdict("add", "host", judge(case(3), HOST))
+        showing.on_verdict("add", "host", judge(case(3), HOST))
     out = capsys.readouterr().out
     assert "1/2 cases, last add on host: pass" in out and "2/2" not in out

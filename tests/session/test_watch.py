@@ -15,7 +15,7 @@ from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session import watch_round
 from bitverdict.harness.session.watch import Event, Watch
-from bitverdict.harness.session.watch_round import ForkedRound, Watched
+from bitverdict.harness.session.watch_round import ForkedRound, WatchTarget
 from bitverdict.harness.session.watched_files import WatchedFiles
 from tests.support.fake_runs import FakeClock
 
@@ -47,13 +47,13 @@ class Seen:
     def __init__(self) -> None:
         self.shown: list[tuple] = []
 
-    def waiting(self, files: tuple[Path, ...]) -> None:
+    def show_idle(self, files: tuple[Path, ...]) -> None:
         self.shown.append(("waiting", len(files)))
 
-    def saved(self, names: list[str]) -> None:
+    def show_save(self, names: list[str]) -> None:
         self.shown.append(("saved", *names))
 
-    def told(self, event: Event, seconds: float) -> None:
+    def show_event(self, event: Event, seconds: float) -> None:
         self.shown.append((event["event"], seconds))
 
 
@@ -81,16 +81,16 @@ class Watching:
         path = file or self.file
         path.write_text(path.read_text() + "0\n" if path.exists() else "0\n")
         self.watch.step()
-        assert isinstance(self.watch.running, FakeRound)
-        return self.watch.running
+        assert isinstance(self.watch.running_round, FakeRound)
+        return self.watch.running_round
 
     def tell(self, *events: Event) -> None:
         self.rounds_now().tells += events
         self.watch.step()
 
     def rounds_now(self) -> FakeRound:
-        assert isinstance(self.watch.running, FakeRound)
-        return self.watch.running
+        assert isinstance(self.watch.running_round, FakeRound)
+        return self.watch.running_round
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """What a round tells of a file, until nothing more comes of it or `enough` of its verdicts did."""
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
     file = tmp_path / "mine.py"
-    watched = Watched("", f"{file}:CONTRACT", (target("emulated:sm_90"),), jobs=1, timeout=60.0)
+    watched = WatchTarget("", f"{file}:CONTRACT", (target("emulated:sm_90"),), jobs=1, timeout=60.0)
 
     def judge(text: str, *, first: tuple[dict, ...] = (), enough: int = 1000) -> list[Any]:
         file.write_text("# nothing yet\n")
@@ -224,11 +224,13 @@ def test_a_crash_of_the_kernel_is_a_verdict(judged: Judge) -> None:
 def test_each_round_of_a_sealed_launcher_draws_by_a_secret_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bitverdict.harness.sealed.isolation.ProcessIsolation.begin", lambda self, launcher: None)
     monkeypatch.setattr(watch_round, "check_launcher", lambda contract, launcher: None)
-    watched = Watched("matmul", "tests/support/right_launchers.py:ascending", (target("emulated:sm_90"),) * 2, 1, sealed=True)
+    watched = WatchTarget(
+        "matmul", "tests/support/right_launchers.py:ascending", (target("emulated:sm_90"),) * 2, 1, is_sealed=True
+    )
     (one, beside), (other, _) = watched.sources(), watched.sources()
     assert one.secret is not None and one.secret == beside.secret != other.secret
-    assert one.seeded(case := resolve("matmul").required(one.target)[0]).data_seed not in (
+    assert one.apply_seed(case := resolve("matmul").required(one.target)[0]).data_seed not in (
         case.data_seed,
-        other.seeded(case).data_seed,
+        other.apply_seed(case).data_seed,
     )
-    assert replace(watched, sealed=False).sources()[0].secret is None
+    assert replace(watched, is_sealed=False).sources()[0].secret is None

@@ -16,17 +16,17 @@ def test_a_save_is_seen_once_however_it_is_made(tmp_path: Path) -> None:
     file, other = tmp_path / "mine.py", tmp_path / "other.py"
     file.write_text("a = 1\n")
     files = WatchedFiles([file, other])
-    assert files.saved() == []
+    assert files.saved_paths() == []
     file.write_text("a = 22\n")
-    assert files.saved() == [file] and files.saved() == []
+    assert files.saved_paths() == [file] and files.saved_paths() == []
     os.truncate(file, 0)  # the first of two steps
-    assert files.saved() == []
+    assert files.saved_paths() == []
     file.unlink()
-    assert files.saved() == []
+    assert files.saved_paths() == []
     (tmp_path / "new").write_text("a = 22\n")
     os.replace(tmp_path / "new", file)
     other.write_text("b = 1\n")
-    assert files.saved() == [file, other] and files.saved() == []
+    assert files.saved_paths() == [file, other] and files.saved_paths() == []
 
 
 def test_what_is_imported_from_the_repository_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from contextlib import suppress
 import torch
 
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison
-from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.judge.offline_driver import capture_compilations
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
@@ -22,12 +22,12 @@ def compile_for(stem: str, arch: str) -> None:
     contract = resolve(stem)
     module = contract.module  # type: ignore[attr-defined]
     case = contract.required(target(f"emulated:{MADE_FOR[stem]}"))[0]
-    tensors = Guard(Poison.of(0)).upload_all(contract.operands(case), torch.device("cpu"))
+    tensors = Guard(Poison.of_seed(0)).upload_all(contract.operands(case), torch.device("cpu"))
     for asks in ("require_features", "require"):
         with suppress(AttributeError):
             getattr(module, asks)
             setattr(module, asks, lambda *_, **__: None)
-    with compiling(arch):
+    with capture_compilations(arch):
         contract.launch(case, tensors, None)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bitverdict.harness.judge.devices import device_of, entered
+from bitverdict.harness.judge.devices import device_of, target_device
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
@@ -37,7 +37,7 @@ def _device_of(target: FragileGpu) -> torch.device:
     return torch.device("cpu")
 
 
-@entered.register(FragileGpu)
+@target_device.register(FragileGpu)
 @contextmanager
 def _entered(target: FragileGpu, schedule: str = "eager", tuning: str = "", **options: bool) -> Iterator[Any]:
     yield None

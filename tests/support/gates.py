@@ -21,7 +21,7 @@ LAUNCHES = re.compile(
     r"emulator\.(emulated$|device|untrusted|frontend\.(assembly|compiled))|judge\.(judge|launch|devices|offline_driver)\b"
     r"|session\.(session|shrink|watch)\b|report\.launch_replay|sealed\.\w+\.|workers\.(pool|process|server|standby|start|program)"
     r"|frontends\.(main\.main|cli|public|called|one_launch|pytest_nodes)|lab\.(crosscheck|large|libdevice|offline|sanitizers\.runs"
-    r"|tma|gpu_oracle|commands|pages\.oper|hardware_words)|mutants\.(campaign|judging|source_judging|front_end|same_|equivalence"
+    r"|tma|gpu_oracle|commands|pages\.oper|hardware_words)|mutants\.(campaign|mutant_judge|source_judging|front_end|same_|equivalence"
     r"|small_calls|program))"
 )
 """Modules, and names in modules, by which a test may launch a kernel or start a process."""

@@ -260,7 +260,7 @@ class Lanes:
     def _FSETP(self, modifiers: list[str], names: list[str], where: np.ndarray) -> None:
         a, b = self._float(names[2]), self._float(names[3])
         if "FTZ" in modifiers:
-            a, b = fp32.flushed(a), fp32.flushed(b)
+            a, b = fp32.flush_subnormals(a), fp32.flush_subnormals(b)
         self._set(names, _COMPARE[modifiers[0]](a, b), where)
 
     def _DSETP(self, modifiers: list[str], names: list[str], where: np.ndarray) -> None:

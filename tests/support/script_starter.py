@@ -19,14 +19,14 @@ from pathlib import Path
 
 from bitverdict.harness.workers.forkserver import (
     FIRST_WHEN_IDLE,
-    PRELOADED,
+    PRELOADED_MODULES,
     WHEN_IDLE,
     ask_the_parents_server,
     collect_again,
     start_early,
 )
 
-IMPORTED = (*PRELOADED, *FIRST_WHEN_IDLE, WHEN_IDLE, "bitverdict.harness.session.case_source")
+IMPORTED = (*PRELOADED_MODULES, *FIRST_WHEN_IDLE, WHEN_IDLE, "bitverdict.harness.session.case_source")
 
 
 def run(script: str, arguments: list[str]) -> int:

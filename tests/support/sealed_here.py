@@ -11,13 +11,13 @@ from pathlib import Path
 
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.model import sealing
-from bitverdict.harness.sealed.candidate import asking, executor, on_a_gpu
+from bitverdict.harness.sealed.candidate import executor, judge_side, on_a_gpu
 from bitverdict.harness.sealed.candidate.arrays import channel_of
-from bitverdict.harness.sealed.candidate.candidate import Loaded
+from bitverdict.harness.sealed.candidate.candidate import LoadedCandidate
 from bitverdict.harness.sealed.remote.channel import Channel
 
 
-class _InAModule(Loaded):
+class _InAModule(LoadedCandidate):
     """The candidate's function in this process, from a module of its own, though its file is sealed here."""
 
     def load(self, address: str, afresh: bool, folders: Sequence[str]) -> Callable:
@@ -41,7 +41,7 @@ class Here:
 
     `started`: the candidate's processes that were, by number; `ends`: how those of a number ended."""
 
-    def __init__(self, asks: Callable[[socket.socket], executor.Asked], end: asking.End) -> None:
+    def __init__(self, asks: Callable[[socket.socket], executor.CandidateClient], end: judge_side.End) -> None:
         self.how, self.started, self.over = end, dict[int, socket.socket](), list[int]()
         self._running: dict[bool, int] = {}
         ours, theirs = socket.socketpair()
@@ -50,8 +50,8 @@ class Here:
         self.thread = threading.Thread(target=executor.serve, args=(theirs, handed, asks), daemon=True)
         self.thread.start()
 
-    def candidate(self, address: str, *, afresh: bool, gpu: bool) -> int:
-        if not afresh and self._running.get(gpu) is not None:
+    def candidate(self, address: str, *, fresh_process: bool, gpu: bool) -> int:
+        if not fresh_process and self._running.get(gpu) is not None:
             return self._running[gpu]
         number = len(self.started)
         self.started[number], other = socket.socketpair()
@@ -60,17 +60,17 @@ class Here:
         if gpu:
             there = (self.started[number], "cpu", lambda device: emulated("sm_90"), _InAModule())
             threading.Thread(target=on_a_gpu.serve, args=there, daemon=True).start()
-        if not afresh:
+        if not fresh_process:
             self._running[gpu] = number
         return number
 
-    def dropped(self, candidate: int, *, died: bool = False) -> asking.End:
+    def drop(self, candidate: int, *, died: bool = False) -> judge_side.End:
         self._running = {gpu: number for gpu, number in self._running.items() if number != candidate}
         self.over.append(candidate)
         self.started[candidate].close()
         return self.how
 
-    def ended(self) -> asking.End:
+    def wait_end(self) -> judge_side.End:
         return self.how
 
     def end(self) -> None:
@@ -78,15 +78,17 @@ class Here:
 
 
 @contextmanager
-def sealed_here(asks: Callable[[socket.socket], executor.Asked] | None = None, end: asking.End | None = None) -> Iterator[Here]:
+def sealed_here(
+    asks: Callable[[socket.socket], executor.CandidateClient] | None = None, end: judge_side.End | None = None
+) -> Iterator[Here]:
     """Inside, sealed cases of this process are launched by a thread. `asks`: how a candidate's process is asked, `end`:
     how it ended."""
-    here, earlier = Here(asks or (lambda connected: _Called()), end or asking.End(0)), asking.executor
-    asking.executor = lambda contract: here
+    here, earlier = Here(asks or (lambda connected: _Called()), end or judge_side.End(0)), judge_side.executor
+    judge_side.executor = lambda contract: here
     try:
         yield here
     finally:
-        asking.executor = earlier
+        judge_side.executor = earlier
         here.channel.close()
         here.thread.join(5)
-        sealing._sealed.clear(), sealing._said.clear()
+        sealing._sealed_files.clear(), sealing._stand_ins.clear()

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitverdict.reference.reduction_order import blocked, reduction_order, scan_order, scanned, vectorised
-from bitverdict.reference.sums.tree import Nested, Tree, blocks, chain
+from bitverdict.reference.reduction_order import blocked_layout, reduction_order, scan_order, scan_parts, uses_register_pairs
+from bitverdict.reference.sums.tree import NestedLeaves, Tree, blocks, chain
 
 FILE = "tests/support/summing_kernels.py"
 BLOCKS = {
@@ -31,7 +31,7 @@ class Summing:
     name: str
     small: str
     large: str
-    tree: Callable[[dict[str, int], str, tuple[int, ...]], Nested] | None
+    tree: Callable[[dict[str, int], str, tuple[int, ...]], NestedLeaves] | None
     why: str = ""
     architectures: tuple[str, ...] = ("sm_80", "sm_90", "sm_100")
 
@@ -43,16 +43,16 @@ class Summing:
         """The tree of the output at `place` of the case that `line` tells."""
         assert self.tree is not None
         sizes = {name: int(size) for name, size in (each.split("=") for each in line.split())}
-        return Tree.of(self.tree(sizes, arch, place), sizes.get("k", sizes["n"]))
+        return Tree.from_lists(self.tree(sizes, arch, place), sizes.get("k", sizes["n"]))
 
 
-def reduced(leaves: list[Nested], places: list[int], warps: int, arch: str = "sm_90") -> Nested:
+def reduced(leaves: list[NestedLeaves], places: list[int], warps: int, arch: str = "sm_90") -> NestedLeaves:
     """`tl.sum` in fp32 of a tile whose element places[i] is leaves[i]; the others are zeros."""
     size = 1 << (max(places)).bit_length() if max(places) else 1
-    layout = blocked((size,), (1,), (32,), (warps,), (0,))
-    bits = reduction_order(layout, 0, pairs=vectorised(layout, 0, "fp32", sm=int(arch[3:]))).bits
+    layout = blocked_layout((size,), (1,), (32,), (warps,), (0,))
+    bits = reduction_order(layout, 0, pairs=uses_register_pairs(layout, 0, "fp32", sm=int(arch[3:]))).bits
 
-    def split(some: list[int], order: tuple[int, ...]) -> Nested:
+    def split(some: list[int], order: tuple[int, ...]) -> NestedLeaves:
         if len(some) == 1:
             return leaves[some[0]]
         sides = [[each for each in some if places[each] >> order[0] & 1 == side] for side in (0, 1)]
@@ -61,37 +61,37 @@ def reduced(leaves: list[Nested], places: list[int], warps: int, arch: str = "sm
     return split(list(range(len(leaves))), tuple(reversed(bits)))
 
 
-def _tile(arch: str, count: int, warps: int = 1, start: int = 0) -> Nested:
+def _tile(arch: str, count: int, warps: int = 1, start: int = 0) -> NestedLeaves:
     return reduced(list(range(start, start + count)), list(range(count)), warps, arch)
 
 
-def _lanes(count: int) -> Nested:
+def _lanes(count: int) -> NestedLeaves:
     lanes = [chain(list(range(lane, count, 32))) for lane in range(min(32, count))]
     return reduced(lanes, list(range(len(lanes))), 1)
 
 
-def _prefix(count: int, place: int) -> Nested:
+def _prefix(count: int, place: int) -> NestedLeaves:
     """Of a scan in one warp."""
     size = 1 << (count - 1).bit_length()
-    layout = blocked((size,), (1,), (32,), (1,), (0,))
-    made: list[Nested] = list(range(size))
+    layout = blocked_layout((size,), (1,), (32,), (1,), (0,))
+    made: list[NestedLeaves] = list(range(size))
 
     def combine(left: np.ndarray, right: np.ndarray) -> tuple[np.ndarray]:
         start = len(made)
         made.extend([made[a], made[b]] for a, b in zip(left.reshape(-1), right.reshape(-1), strict=True))
         return (np.arange(start, len(made)).reshape(left.shape),)
 
-    (found,) = scanned((np.arange(size),), 0, scan_order(layout, (size,), 0), combine)
+    (found,) = scan_parts((np.arange(size),), 0, scan_order(layout, (size,), 0), combine)
     return made[int(found[place])]
 
 
-def _streamed(sizes: dict[str, int], arch: str, place: tuple[int, ...]) -> Nested:
+def _streamed(sizes: dict[str, int], arch: str, place: tuple[int, ...]) -> NestedLeaves:
     """Three programs, tiles of 32 x 32, steps of 32."""
     steps, across = -(-sizes["k"] // 32), -(-sizes["n"] // 32)
     tiles = -(-sizes["m"] // 32) * across
     each = -(-tiles * steps // 3)
     tile = place[0] // 32 * across + place[1] // 32
-    parts: list[Nested] = []
+    parts: list[NestedLeaves] = []
     for program in range(3):
         first, last = (min(max(at - tile * steps, 0), steps) * 32 for at in (program * each, program * each + each))
         if last > first:
@@ -99,20 +99,20 @@ def _streamed(sizes: dict[str, int], arch: str, place: tuple[int, ...]) -> Neste
     return chain(parts)
 
 
-def _blocks(form: str) -> Callable[[dict[str, int], str, tuple[int, ...]], Nested]:
+def _blocks(form: str) -> Callable[[dict[str, int], str, tuple[int, ...]], NestedLeaves]:
     return lambda sizes, arch, place: blocks(range(sizes["k"]), BLOCKS[arch][form])
 
 
-def _backwards(sizes: dict[str, int], arch: str, place: tuple[int, ...]) -> Nested:
+def _backwards(sizes: dict[str, int], arch: str, place: tuple[int, ...]) -> NestedLeaves:
     steps = [range(start, min(start + 32, sizes["k"])) for start in range(0, sizes["k"], 32)]
-    found: Nested = []
+    found: NestedLeaves = []
     for step in reversed(steps):
         for start in range(0, len(step), BLOCKS[arch]["fp16"]):
             found = [*([found] if found else []), *step[start : start + BLOCKS[arch]["fp16"]]]
     return found
 
 
-def _promoted(sizes: dict[str, int], arch: str, place: tuple[int, ...]) -> Nested:
+def _promoted(sizes: dict[str, int], arch: str, place: tuple[int, ...]) -> NestedLeaves:
     starts = range(0, sizes["k"], 32)
     return chain([blocks(range(start, min(start + 32, sizes["k"])), BLOCKS[arch]["fp16"]) for start in starts])
 

@@ -21,7 +21,7 @@ import triton
 import triton.language as tl
 from hypothesis import strategies as st
 
-from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.targets import Target
@@ -191,7 +191,7 @@ class Host(Target):
         return True
 
 
-@entered.register(Host)
+@target_device.register(Host)
 @contextmanager
 def _entered(target: Host, schedule: str = "eager", tuning: str = "", **options: bool) -> Iterator[Any]:
     yield None

@@ -20,7 +20,7 @@ from bitverdict.harness.judge import compile_once, compiled_ahead
 from bitverdict.harness.judge.compile_once import CompiledElsewhere, CompiledOnce
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison
 from bitverdict.harness.judge.launch import own_cache
-from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.judge.offline_driver import capture_compilations
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
@@ -75,10 +75,10 @@ def test_who_finds_a_kernel_in_work_waits_and_takes_what_was_made(cache: Path, e
     later = threading.Timer(0.1, made)
     assert FileCacheManager("key").get_group(ENTRY) is None  # Triton's own manager compiles beside the other
     later.start()
-    waited = compile_once.waited
+    waited = compile_once.wait_seconds
     assert CompiledOnce("key").get_group(ENTRY) == {"kernel.cubin": str(cache / "key" / "kernel.cubin")}
     later.join()
-    assert compile_once.waited - waited >= 0.05, "a judged case tells it as a bucket of its own"
+    assert compile_once.wait_seconds - waited >= 0.05, "a judged case tells it as a bucket of its own"
 
 
 def test_a_compilation_that_never_ends_is_not_waited_for_longer(elsewhere: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,8 +130,8 @@ def launched_on_a_gpu(case: Case) -> list[bool]:
     operands = {operand.name: operand for operand in contract.operands(case)}
     before, knobs.compilation.listener = knobs.compilation.listener, lambda **told: found.append(told["cache_hit"])
     try:
-        with own_cache(case), compiling("sm_90"):
-            uploaded = Guard(Poison.of(1)).upload_all(operands.values(), torch.device("cpu"))
+        with own_cache(case), capture_compilations("sm_90"):
+            uploaded = Guard(Poison.of_seed(1)).upload_all(operands.values(), torch.device("cpu"))
             contract.launch(case, uploaded, None)
     finally:
         knobs.compilation.listener = before
@@ -141,7 +141,7 @@ def launched_on_a_gpu(case: Case) -> list[bool]:
 def test_a_case_finds_its_kernels_compiled_and_a_note_says_so() -> None:
     (case,) = cases(1)
     assert not compiled_ahead.is_done(case, "sm_90")
-    came = compiled_ahead.compiled(EMULATED, {"case": case.to_json(), "arch": "sm_90"})
+    came = compiled_ahead.compile_case(EMULATED, {"case": case.to_json(), "arch": "sm_90"})
     assert came.decision is Decision.PASS, came.message
     assert launched_on_a_gpu(case) == [True]
     assert compiled_ahead.is_done(case, "sm_90") and not compiled_ahead.is_done(case, "sm_80")
@@ -149,7 +149,7 @@ def test_a_case_finds_its_kernels_compiled_and_a_note_says_so() -> None:
 
 def test_a_case_that_its_launcher_refuses_is_left_to_its_judge() -> None:
     refused = next(case for case in resolve("matmul").required(HOPPER) if case.problem.activation == "gelu")
-    came = compiled_ahead.compiled(EMULATED, {"case": refused.to_json(), "arch": "sm_90"})
+    came = compiled_ahead.compile_case(EMULATED, {"case": refused.to_json(), "arch": "sm_90"})
     assert came.decision is Decision.NOT_RUN and "activation 'gelu'" in came.message
     assert compiled_ahead.is_done(refused, "sm_90")
 
@@ -175,7 +175,7 @@ class Process:
         if message is None:
             raise WorkerDied
         passed = Decision.NOT_RUN if message else Decision.PASS, Outcome.NOT_RUN if message else Outcome.PASS
-        return Verdict(decision=passed[0], outcome=passed[1], message=message, basis=Basis.NOTHING)
+        return Verdict(decision=passed[0], outcome=passed[1], message=message, basis=Basis.NO_BASIS)
 
     def end(self) -> None:
         self.ended = True

@@ -28,7 +28,7 @@ from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.session.shrink import KernelFailed
 from bitverdict.harness.workers.journal import Journal, records
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.stopping import Stopping, cancelled, kind_of
+from bitverdict.harness.workers.stopping import Stopping, cancelled_verdict, kind_of
 from tests.support.vector_add import ADDRESS, HOST, Case, Problem, add_by_torch, case
 
 ADD = "tests.support.vector_add"
@@ -183,17 +183,17 @@ def test_a_line_that_only_counts_stands_for_the_operation_behind_it() -> None:
     counting = [(number, int(found[1])) for number, line in enumerate(ready.source.splitlines(), 1)
                 if (found := re.search(r"m\.tick\((\d+),", line))]  # fmt: skip
     assert len(counting) == len(ready.blocks) > 2
-    assert all(ready.at(number) is ready.blocks[block][0] for number, block in counting)
+    assert all(ready.operation_at(number) is ready.blocks[block][0] for number, block in counting)
 
 
 def test_what_a_log_says_of_a_hang_is_read_or_left_out() -> None:
     """No report at all, as of a process that was killed meanwhile; and a wait for the GPU, where no frame is the kernel's."""
-    assert hang_report.told([]) == hang_report.told(["a line of the kernel's"]) == {}
+    assert hang_report.parse_log([]) == hang_report.parse_log(["a line of the kernel's"]) == {}
     library = '  File "/usr/lib/python3/site-packages/torch/cuda/__init__.py", line 1040 in synchronize'
     ours = f'  File "{Path(hang_report.__file__).parent}/targets.py", line 73 in enter'
-    found = hang_report.told(["noise", "Stack (most recent call first):", library, ours, ours, ours, ours])
+    found = hang_report.parse_log(["noise", "Stack (most recent call first):", library, ours, ours, ours, ours])
     waits = ["Stack (most recent call first):", library, ours]
-    assert hang_report.told(waits, "mine.py:7")["location"] == "mine.py:7"  # the line of the launch that does not end
+    assert hang_report.parse_log(waits, "mine.py:7")["location"] == "mine.py:7"  # the line of the launch that does not end
     assert (found["location"], found["function"]) == ("", "synchronize") and "harness/judge/targets.py:73 in enter" in found[
         "stack"
     ]
@@ -202,10 +202,10 @@ def test_what_a_log_says_of_a_hang_is_read_or_left_out() -> None:
 
 
 def test_a_launch_on_hardware_is_noted_in_a_workers_log(capfd: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    hang_report.launched()
+    hang_report.note_launch()
     assert capfd.readouterr().err == ""
-    monkeypatch.setattr(hang_report, "_installed", True)
-    hang_report.launched()  # here
+    monkeypatch.setattr(hang_report, "_is_installed", True)
+    hang_report.note_launch()  # here
     assert capfd.readouterr().err == f"LAUNCHED AT {FILE}:{line_of('()  # here')}\n"
 
 
@@ -240,7 +240,7 @@ def test_a_run_does_not_stop_after_two_wrong_results(
 
 def test_a_node_of_pytest_waits_for_one_hang_alone(node_judge: NodeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
-    hung = Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message="no verdict within 3 s", basis=Basis.NOTHING)
+    hung = Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message="no verdict within 3 s", basis=Basis.NO_BASIS)
     asked: list[Case] = []
     monkeypatch.setattr(node_judge.pool, "judge", lambda case, where: asked.append(case) or hung)
     with pytest.raises(KernelFailed, match="no verdict within 3 s"):
@@ -291,7 +291,7 @@ def test_two_faults_of_the_machine_stop_the_run() -> None:
 
 
 def test_a_cancelled_case_says_why_and_is_none_of_these() -> None:
-    verdict = cancelled("after 2 that hang")
+    verdict = cancelled_verdict("after 2 that hang")
     assert (verdict.decision, verdict.message, kind_of(verdict)) == (Decision.CANCELLED, "not judged after 2 that hang", "")
 
 

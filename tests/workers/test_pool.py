@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.workers.journal import Journal, unfinished
+from bitverdict.harness.workers.journal import Journal, unfinished_records
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.process import Worker, WorkerDied, serve
-from bitverdict.harness.workers.slot import asserted
-from bitverdict.harness.workers.start import PLAIN
+from bitverdict.harness.workers.slot import with_assertion
+from bitverdict.harness.workers.start import PLAIN_START
 from tests.support.interrupts import answering
 from tests.support.vector_add import HOST, case
 
@@ -129,9 +129,9 @@ from pathlib import Path
 from bitverdict.harness.workers import process as worker
 from bitverdict.harness.model.targets import Target
 
-from bitverdict.harness.workers.forkserver import PRELOADED
+from bitverdict.harness.workers.forkserver import PRELOADED_MODULES
 
-PRELOADED.clear()
+PRELOADED_MODULES.clear()
 left = worker.Worker(Target("emulated:sm_90", "sm_90"), Path(sys.argv[1]))
 print(left.process.pid, flush=True)
 """
@@ -160,14 +160,15 @@ def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Pa
     while runs(worker) and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not runs(worker)
-    assert [record["case"]["problem"]["fault"] for record in unfinished(journal)] == ["hang"]
+    assert [record["case"]["problem"]["fault"] for record in unfinished_records(journal)] == ["hang"]
 
 
 def test_the_forkserver_never_touches_cuda() -> None:
     """It takes Triton's digest for its workers."""
     check = (
-        "from bitverdict.harness.workers.forkserver import FIRST_WHEN_IDLE, PRELOADED; import importlib, torch; "
-        "[importlib.import_module(m) for m in (*PRELOADED, *FIRST_WHEN_IDLE)]; from triton.runtime.cache import triton_key; "
+        "from bitverdict.harness.workers.forkserver import FIRST_WHEN_IDLE, PRELOADED_MODULES; import importlib, torch; "
+        "[importlib.import_module(m) for m in (*PRELOADED_MODULES, *FIRST_WHEN_IDLE)]; "
+        "from triton.runtime.cache import triton_key; "
         "print(torch.cuda.is_initialized(), triton_key.cache_info().currsize)"
     )
     done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True, cwd=CHECKOUT)
@@ -177,8 +178,8 @@ def test_the_forkserver_never_touches_cuda() -> None:
 FIRST_CASES = """
 import importlib, sys
 from dataclasses import replace
-from bitverdict.harness.workers.forkserver import FIRST_WHEN_IDLE, PRELOADED
-for name in PRELOADED:
+from bitverdict.harness.workers.forkserver import FIRST_WHEN_IDLE, PRELOADED_MODULES
+for name in PRELOADED_MODULES:
     importlib.import_module(name)
 before = set(sys.modules)
 for name in FIRST_WHEN_IDLE:
@@ -207,7 +208,7 @@ def test_a_worker_imports_no_more_of_torch_for_its_first_case() -> None:
 def test_a_worker_of_a_run_that_has_ended_ends_without_a_word(tmp_path: Path) -> None:
     """The run removed its log before the worker was there."""
     ours, theirs = multiprocessing.Pipe()
-    serve(theirs, HOST, str(tmp_path / "gone.log"), {}, [], PLAIN)
+    serve(theirs, HOST, str(tmp_path / "gone.log"), {}, [], PLAIN_START)
     assert not ours.poll(0)
 
 
@@ -215,7 +216,7 @@ SERVER = """
 import os, sys, time
 from multiprocessing import forkserver
 from bitverdict.harness.workers import forkserver as ours
-ours.PRELOADED[:] = []
+ours.PRELOADED_MODULES[:] = []
 ours.start_early()
 address = forkserver._forkserver._forkserver_address
 print(address, flush=True)
@@ -248,8 +249,8 @@ def test_a_device_assert_is_told_with_what_the_device_printed_and_its_line() -> 
     fault = Verdict(decision=Decision.FAIL, outcome=Outcome.DEVICE_ASSERT, message="device assert", location="kernels/matmul.py:9")
     line = f"{CHECKOUT}/kernels/tma_gather.py:128"
     printed = ["noise", f"{line}: kernel: block: [0,0,0], thread: [5,0,0] Assertion `x is aligned` failed."]
-    told = asserted(fault, printed)
+    told = with_assertion(fault, printed)
     assert (told.message, told.location) == ("x is aligned", "kernels/tma_gather.py:128")
-    assert asserted(fault, ["noise"]) == fault
+    assert with_assertion(fault, ["noise"]) == fault
     other = Verdict(decision=Decision.FAIL, outcome=Outcome.ILLEGAL_ADDRESS)
-    assert asserted(other, printed) == other
+    assert with_assertion(other, printed) == other

@@ -145,7 +145,7 @@ def test_the_end_of_this_machines_node_ends_the_run_not_each_case() -> None:
 
 
 def test_the_end_of_the_head_ends_the_run_before_ray_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_head, "EVERY", 0.01)
+    monkeypatch.setattr(ray_head, "LOOK_INTERVAL", 0.01)
     monkeypatch.setenv(ray_head.LIMIT, "0.4")
     ray = FakeRay(None, answer(PASS))
     with pool_of(ray) as pool:
@@ -156,7 +156,7 @@ def test_the_end_of_the_head_ends_the_run_before_ray_ends_it(monkeypatch: pytest
 
 
 def test_a_head_that_comes_back_in_time_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_head, "EVERY", 0.0)
+    monkeypatch.setattr(ray_head, "LOOK_INTERVAL", 0.0)
     ray = FakeRay()
     head = ray_head.Head(ray.head)
     ray.listening.close()
@@ -239,18 +239,18 @@ def test_a_case_of_a_users_file_is_the_same_with_ray_imported(tmp_path: Path, mo
         monkeypatch.delitem(sys.modules, name, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     before = list(sys.path)
-    assert Path(ray_pool.imported().__file__).is_relative_to(tmp_path) and sys.path == before
+    assert Path(ray_pool.import_ray().__file__).is_relative_to(tmp_path) and sys.path == before
     for name in ("ray", "ray._private", "ray._private.worker"):
         monkeypatch.delitem(sys.modules, name)
 
 
 def asked(**more: Any) -> dict:
     given = {"work": case().to_json(), "target": vars(HOST), "timeout": 5.0, "directory": str(Path.cwd()), "knobs": {}}
-    return given | {"deciding": ray_node.deciding(), "files": {}} | more
+    return given | {"deciding": ray_node.deciding_versions(), "files": {}} | more
 
 
 def test_a_node_with_other_code_or_other_files_refuses(tmp_path: Path) -> None:
-    other = ray_node.deciding() | {"code": "0"}
+    other = ray_node.deciding_versions() | {"code": "0"}
     assert "code is" in ray_node.judged(asked(deciding=other))["refused"]
     file = tmp_path / "launcher.py"
     file.write_text("a")
@@ -269,9 +269,9 @@ def test_a_node_judges_with_the_runs_knobs_as_any_worker_does(monkeypatch: pytes
         def __init__(self, target: Target, *, timeout: float, directory: Path) -> None:
             assert directory.is_dir()
 
-        def judge(self, work: Any, again: Callable[[Verdict], None]) -> Verdict:
+        def judge(self, work: Any, on_rerun: Callable[[Verdict], None]) -> Verdict:
             seen.append(work.to_json())
-            again(KILLED)
+            on_rerun(KILLED)
             return PASS
 
     monkeypatch.setattr(ray_node, "WorkerSlot", Slot)

@@ -20,15 +20,15 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.emulator import emulated
-from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision, Outcome
 from bitverdict.harness.workers import forkserver
 from bitverdict.harness.workers import process as workers
 from bitverdict.harness.workers import slot as slots
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
-from bitverdict.harness.workers.standby import Standbys, asked_for
-from bitverdict.harness.workers.start import PLAIN, Start
+from bitverdict.harness.workers.standby import Standbys, requested_count
+from bitverdict.harness.workers.start import PLAIN_START, Start
 from bitverdict.harness.workers.warmup import warm
 from tests.support.fragile_gpu import ADDRESS, FRAGILE, FragileGpu, case
 from tests.support.vector_add import HOST
@@ -43,7 +43,7 @@ def pool(tmp_path: Path) -> Iterator[WorkerPool]:
 
 
 def waiting(pool: WorkerPool) -> list:
-    return list(pool.standbys["cuda:0"].waiting)
+    return list(pool.standbys["cuda:0"].waiting_workers)
 
 
 def events(pool: WorkerPool) -> list[str]:
@@ -53,7 +53,7 @@ def events(pool: WorkerPool) -> list[str]:
 def test_a_place_keeps_two_workers_on_a_gpu_however_many_ways_they_start(pool: WorkerPool) -> None:
     """Sealed candidates of each folder have workers of their own, and each worker holds a context."""
     for name in ("", "a", "b", "", "c"):
-        assert pool.judge(case(n=1), FRAGILE, start=Start(name=name) if name else PLAIN).decision is Decision.PASS
+        assert pool.judge(case(n=1), FRAGILE, start=Start(name=name) if name else PLAIN_START).decision is Decision.PASS
         alive = [key for (_, key), slot in pool.slots.items() if slot.process is not None]
     assert alive == ["cuda:0", "cuda:0 c"]
 
@@ -135,7 +135,7 @@ def test_a_worker_s_status_is_its_own_though_another_thread_starts_one(tmp_path:
         return status
 
     def as_a_start_does() -> None:
-        with forkserver._starting:
+        with forkserver._start_lock:
             multiprocessing.process._cleanup()
 
     worker = workers.Worker(FRAGILE, tmp_path)
@@ -208,7 +208,7 @@ class Modelled(FragileGpu):
     """As a GPU in everything but where the launch runs."""
 
 
-@entered.register(Modelled)
+@target_device.register(Modelled)
 @contextmanager
 def _entered(target: Modelled, schedule: str = "eager", tuning: str = "", **options: bool) -> Iterator[object]:
     with emulated("sm_90") as device:
@@ -255,8 +255,8 @@ def test_the_first_worker_that_is_ready_is_taken_and_killed_ones_removed(tmp_pat
     standbys = Standbys(HOST, tmp_path, 4, make=lambda: next(started))  # type: ignore[arg-type, return-value]
     standbys.faults = 1  # from then on all four wait
     standbys.refill()
-    assert standbys.waiting == (killed, slow, ready, later)
-    assert standbys.take() is ready and standbys.waiting == (slow, later)
+    assert standbys.waiting_workers == (killed, slow, ready, later)
+    assert standbys.take() is ready and standbys.waiting_workers == (slow, later)
     assert killed.ended and not slow.ended
     assert [standbys.take() for _ in range(3)] == [later, slow, new]
 
@@ -266,9 +266,9 @@ def test_a_number_of_standby_workers_that_is_none_is_refused(text: str, monkeypa
     """The error has the remedy."""
     monkeypatch.setenv("HARNESS_SPARES", text)
     with pytest.raises(ValueError, match=r"HARNESS_SPARES=.*must be a number, 0 or more; unset it for 3"):
-        asked_for()
+        requested_count()
     monkeypatch.setenv("HARNESS_SPARES", "2")
-    assert asked_for() == 2
+    assert requested_count() == 2
 
 
 def test_a_worker_pool_that_closes_leaves_no_worker_and_no_log(tmp_path: Path) -> None:

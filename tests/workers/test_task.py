@@ -10,7 +10,7 @@ import pytest
 
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.workers.forkserver import COLLECTED_AFTER
-from bitverdict.harness.workers.journal import Journal, unfinished
+from bitverdict.harness.workers.journal import Journal, unfinished_records
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import Task, task_result_of
 from tests.support.vector_add import HOST, case
@@ -68,7 +68,7 @@ def test_a_task_that_cannot_be_done_is_an_error(pool: WorkerPool, function: str)
 def test_a_task_is_in_the_journal_before_it_kills_and_no_case(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "j.jsonl")
     number = journal.begin(task(7), "host")
-    (begun,) = unfinished(journal.path)
+    (begun,) = unfinished_records(journal.path)
     assert begun["task"] == {"task": DOUBLED, "contract": "", "given": {"number": 7, "fault": ""}} and "case" not in begun
     journal.end(number, Verdict(decision=Decision.PASS, outcome=Outcome.PASS))
-    assert not unfinished(journal.path) and json.loads(journal.path.read_text().splitlines()[-1])["event"] == "end"
+    assert not unfinished_records(journal.path) and json.loads(journal.path.read_text().splitlines()[-1])["event"] == "end"

@@ -14,7 +14,7 @@ import numpy as np
 from bitverdict.reference.formats import FORMATS, FP32, Rounding, decode
 from bitverdict.reference.fused_multiply_add import NAN, fused_multiply_add
 from bitverdict.reference.tensor_core import Accumulator, Instruction, ScaledGroups, ScaledWindow, ZeroTerms
-from bitverdict.reference.tensor_core.asked import Answer, ProductQuery
+from bitverdict.reference.tensor_core.product_query import Answer, ProductQuery
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def neighbours(rules: list[Instruction | None]) -> Iterator[Neighbour]:
     exact = all(rule is not None and rule.d == "int32" for rule in rules)
     if not exact:
         yield Neighbour("order", "K in reverse", reversed_order)
-        yield Neighbour("restarts", "the chain cut in two", restarted)
+        yield Neighbour("restarts", "the chain cut in two", restart_chain)
     if None in rules:
         yield Neighbour("fused", "each product rounded", _products_rounded)
 
@@ -55,16 +55,16 @@ def _bits(step: int) -> Callable[[Instruction], Instruction | None]:
     return lambda rule: replace(rule, fraction_bits=rule.fraction_bits + step) if _float(rule) else None
 
 
-def _halved(rule: Instruction) -> Instruction | None:
+def _halve_block(rule: Instruction) -> Instruction | None:
     half = rule.block // 2
-    if not _float(rule) or rule.grouped or not half:
+    if not _float(rule) or rule.sums_groups_exactly or not half:
         return None
     passes = rule.passes and tuple(part for taken in rule.passes for part in (taken[:half], taken[half:]))
     return replace(rule, block=half, passes=passes)
 
 
-def _doubled(rule: Instruction) -> Instruction | None:
-    if not _float(rule) or rule.grouped:
+def _double_block(rule: Instruction) -> Instruction | None:
+    if not _float(rule) or rule.sums_groups_exactly:
         return None
     if rule.passes is None:
         return replace(rule, block=2 * rule.block)
@@ -84,14 +84,14 @@ def _fewer_kept(rule: Instruction) -> Instruction | None:
     return replace(rule, output_fraction_bits=rule.output_fraction_bits - 1) if _float(rule) else None
 
 
-def _more_kept(rule: Instruction) -> Instruction | None:
+def _keep_more_bits(rule: Instruction) -> Instruction | None:
     if not _float(rule) or rule.output_fraction_bits >= rule.output.mantissa_bits:
         return None
     return replace(rule, output_fraction_bits=rule.output_fraction_bits + 1)
 
 
 def _accumulator_elsewhere(rule: Instruction) -> Instruction | None:
-    if not _float(rule) or rule.grouped:
+    if not _float(rule) or rule.sums_groups_exactly:
         return None
     late = rule.accumulator is Accumulator.ADDED_AFTER
     return replace(rule, accumulator=Accumulator.IN_SUM if late else Accumulator.ADDED_AFTER)
@@ -104,7 +104,7 @@ def _groups_of_16(rule: Instruction) -> Instruction | None:
 
 
 def _window_by_scale(rule: Instruction) -> Instruction | None:
-    if not rule.grouped:
+    if not rule.sums_groups_exactly:
         return None
     return replace(rule, choices=replace(rule.choices, scaled_window=ScaledWindow.BY_SCALE, zero_terms=ZeroTerms.TAKE_PART))
 
@@ -112,11 +112,11 @@ def _window_by_scale(rule: Instruction) -> Instruction | None:
 RULES: tuple[tuple[str, str, Callable[[Instruction], Instruction | None]], ...] = (
     ("F", "one bit less", _bits(-1)),
     ("F", "one bit more", _bits(1)),
-    ("block", "halved", _halved),
-    ("block", "doubled", _doubled),
+    ("block", "halved", _halve_block),
+    ("block", "doubled", _double_block),
     ("rounding", "the other", _rounded_else),
     ("kept bits", "one less", _fewer_kept),
-    ("kept bits", "one more", _more_kept),
+    ("kept bits", "one more", _keep_more_bits),
     ("place of c", "the other", _accumulator_elsewhere),
     ("groups", "of 16", _groups_of_16),
     ("window", "by scale", _window_by_scale),
@@ -131,14 +131,14 @@ def _unit(asked: ProductQuery) -> int:
     return max(asked.rule.span, asked.rule.scale_block or 1)
 
 
-def reversed_order(asked: ProductQuery) -> np.ndarray:
+def reversed_order(query: ProductQuery) -> np.ndarray:
     """The blocks from the last K to the first."""
-    unit = _unit(asked)
-    whole = -(-asked.depth // unit) * unit
+    unit = _unit(query)
+    whole = -(-query.depth // unit) * unit
     k = np.arange(whole).reshape(-1, unit)[::-1].reshape(-1)  # (whole,)
-    a = np.pad(asked.a, ((0, 0), (0, whole - asked.depth)))[:, k]  # (M, whole)
-    b = np.pad(asked.b, ((0, whole - asked.depth), (0, 0)))[k]  # (whole, N)
-    return _with_scales(replace(asked, a=a, b=b), lambda scales: _whole_scales(asked, scales, whole)[:, ::-1]).words()
+    a = np.pad(query.a, ((0, 0), (0, whole - query.depth)))[:, k]  # (M, whole)
+    b = np.pad(query.b, ((0, whole - query.depth), (0, 0)))[k]  # (whole, N)
+    return _with_scales(replace(query, a=a, b=b), lambda scales: _whole_scales(query, scales, whole)[:, ::-1]).words()
 
 
 def _whole_scales(asked: ProductQuery, scales: np.ndarray, whole: int) -> np.ndarray:
@@ -157,28 +157,28 @@ def _with_scales(asked: ProductQuery, change: Callable[[np.ndarray], np.ndarray]
     return replace(asked, a_scales=a_scales, b_scales=b_scales)
 
 
-def restarted(asked: ProductQuery) -> np.ndarray:
+def restart_chain(query: ProductQuery) -> np.ndarray:
     """The chain cut in its middle: the second half begins at zero, and one fp32 addition to nearest joins both."""
-    unit = _unit(asked)
-    at = asked.depth // unit // 2 * unit
-    if not at or (asked.rule is not None and asked.rule.d != "fp32"):
-        return asked.words()
-    per = 1 if asked.rule is None else asked.rule.scale_block or 1
-    first = _with_scales(replace(asked, a=asked.a[:, :at], b=asked.b[:at]), lambda scales: scales[:, : at // per])
-    second = _with_scales(replace(asked, a=asked.a[:, at:], b=asked.b[at:], c=None), lambda scales: scales[:, at // per :])
+    unit = _unit(query)
+    at = query.depth // unit // 2 * unit
+    if not at or (query.rule is not None and query.rule.d != "fp32"):
+        return query.words()
+    per = 1 if query.rule is None else query.rule.scale_block or 1
+    first = _with_scales(replace(query, a=query.a[:, :at], b=query.b[:at]), lambda scales: scales[:, : at // per])
+    second = _with_scales(replace(query, a=query.a[:, at:], b=query.b[at:], c=None), lambda scales: scales[:, at // per :])
     with np.errstate(all="ignore"):
         total = _fp32(first.words()) + _fp32(second.words())  # (M, N)
     return np.where(np.isnan(total), NAN, total.view(np.uint32))
 
 
-def _products_rounded(asked: ProductQuery) -> np.ndarray:
-    if asked.rule is not None:
-        return asked.words()
-    left, right = asked.a.view(np.float32), asked.b.view(np.float32)
-    zero = np.zeros(asked.shape, np.float32)
-    total = zero if asked.c is None else asked.c.view(np.float32)  # (M, N)
-    one = np.ones(asked.shape, np.float32)
-    for step in range(asked.depth):
+def _products_rounded(query: ProductQuery) -> np.ndarray:
+    if query.rule is not None:
+        return query.words()
+    left, right = query.a.view(np.float32), query.b.view(np.float32)
+    zero = np.zeros(query.shape, np.float32)
+    total = zero if query.c is None else query.c.view(np.float32)  # (M, N)
+    one = np.ones(query.shape, np.float32)
+    for step in range(query.depth):
         product = fused_multiply_add(left[:, step, None], right[None, step, :], -zero).view(np.float32)  # (M, N)
         total = fused_multiply_add(product, one, total).view(np.float32)  # (M, N)
     return np.ascontiguousarray(total).view(np.uint32)

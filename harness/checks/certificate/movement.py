@@ -15,7 +15,7 @@ ROW_NUMBERS = ("int32", "int64")
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovementFault:
     """Operands of a case with one fault in one dimension of one of them."""
 
     kind: Kind
@@ -24,7 +24,7 @@ class Moved:
     operands: Mapping[str, Operand]
 
 
-def moved(operands: Mapping[str, Operand]) -> Iterator[Moved]:
+def movement_faults(operands: Mapping[str, Operand]) -> Iterator[MovementFault]:
     """Each dimension of each operand by an index that has lost its lowest bit, and with its last slice as zero.
 
     Every second slice is then read as the one before it. An exchange of slices would not show in a dimension that is summed over.
@@ -40,11 +40,11 @@ def moved(operands: Mapping[str, Operand]) -> Iterator[Moved]:
                 order = np.roll(order, -1) if operand.format in ROW_NUMBERS else order & ~1
                 fault = "index off by one" if operand.format in ROW_NUMBERS else "index without its lowest bit"
                 codes = np.take(operand.codes, order, axis)
-                yield Moved(Kind.MOVEMENT, subject, fault, {**operands, name: replace(operand, codes=codes)})
+                yield MovementFault(Kind.MOVEMENT, subject, fault, {**operands, name: replace(operand, codes=codes)})
             if operand.format not in ROW_NUMBERS:  # a row number of zero is another row, and no end
                 codes = operand.codes.copy()
                 codes[(slice(None),) * axis + (-1,)] = 0
-                yield Moved(Kind.MASK, subject, "the last one lost", {**operands, name: replace(operand, codes=codes)})
+                yield MovementFault(Kind.MASK, subject, "the last one lost", {**operands, name: replace(operand, codes=codes)})
 
 
 def tiles_exchanged(expected: ExpectedOutput) -> Iterator[tuple[str, np.ndarray]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitverdict.harness.checks.certificate.movement import Moved
+from bitverdict.harness.checks.certificate.movement import MovementFault
 from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.certificate import Kind
 from bitverdict.reference.formats import FORMATS, Format, decode, encode
@@ -15,7 +15,7 @@ from bitverdict.reference.formats import FORMATS, Format, decode, encode
 Operands = Mapping[str, Operand]
 
 
-def without_specials(operands: Operands) -> Iterator[Moved]:
+def without_specials(operands: Operands) -> Iterator[MovementFault]:
     """All operands with zeros for their NaN and infinities, and for their subnormals, where they have some."""
     special, subnormal = dict(operands), dict(operands)
     for name, operand in operands.items():
@@ -29,21 +29,21 @@ def without_specials(operands: Operands) -> Iterator[Moved]:
                 found[name] = replace(operand, codes=np.where(places, operand.codes.dtype.type(0), operand.codes))
     for subject, found in (("NaN and infinities", special), ("subnormals", subnormal)):
         if any(found[name] is not operand for name, operand in operands.items()):
-            yield Moved(Kind.SPECIAL, subject, "as zero", found)
+            yield MovementFault(Kind.SPECIAL, subject, "as zero", found)
 
 
-def drawn_anew(operands: Operands, data_seed: int) -> Operands:
+def redraw_operands(operands: Operands, data_seed: int) -> Operands:
     """Every operand of floats with values near 1, of either sign. Integers stay: they may be row numbers."""
     rng = np.random.default_rng([data_seed, 1])
-    found = dict(operands)
+    new_operands = dict(operands)
     for name, operand in operands.items():
         fmt, shape = _format(operand), operand.codes.shape
         if fmt is not None:
             values = rng.standard_normal(shape)  # (*shape,)
-            found[name] = replace(operand, codes=encode(fmt, values if fmt.signed else np.abs(values)))
+            new_operands[name] = replace(operand, codes=encode(fmt, values if fmt.has_sign else np.abs(values)))
         elif operand.codes.itemsize == 1:  # int8, or two elements of four bits
-            found[name] = replace(operand, codes=rng.integers(0, 127, shape).astype(operand.codes.dtype))
-    return found
+            new_operands[name] = replace(operand, codes=rng.integers(0, 127, shape).astype(operand.codes.dtype))
+    return new_operands
 
 
 def _format(operand: Operand) -> Format | None:

@@ -11,7 +11,7 @@ from bitverdict.harness.checks.certificate.constants import Neighbour, through
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.reference.formats import FORMATS, FP32, Format, Rounding, decode, encode
 from bitverdict.reference.tensor_core import Instruction
-from bitverdict.reference.tensor_core.asked import Answer, ProductQuery
+from bitverdict.reference.tensor_core.product_query import Answer, ProductQuery
 
 NARROWER = ("tf32", "bf16", "fp16")  # than fp32
 
@@ -19,17 +19,17 @@ NARROWER = ("tf32", "bf16", "fp16")  # than fp32
 def narrower(rules: list[Instruction | None], formats: set[str]) -> Iterator[Neighbour]:
     """Losses in the products of a case by `rules`, whose outputs have `formats`."""
     if all(rule is not None and rule.d == "int32" for rule in rules):
-        yield Neighbour("accumulator", "in 16 bits", _wrapped)
+        yield Neighbour("accumulator", "in 16 bits", _wrap_to_int16)
         return
-    kept = [rule.output_fraction_bits if rule is not None else FP32.mantissa_bits for rule in rules]
+    fraction_bits = [rule.output_fraction_bits if rule is not None else FP32.mantissa_bits for rule in rules]
     for name in NARROWER:
-        if FORMATS[name].mantissa_bits < max(kept):
+        if FORMATS[name].mantissa_bits < max(fraction_bits):
             yield Neighbour(f"accumulator in {name}", "each block", _accumulated_in(name))
     for name in NARROWER:
         if all(FORMATS[name].mantissa_bits < FORMATS[out].mantissa_bits for out in formats if out in FORMATS):
             yield Neighbour(f"sum through {name}", "once", _through(name, Rounding.NEAREST_EVEN))
     for out in sorted(formats):
-        if out in FORMATS and FORMATS[out].mantissa_bits < min(kept):
+        if out in FORMATS and FORMATS[out].mantissa_bits < min(fraction_bits):
             yield Neighbour(f"{out} store", "toward zero", _through(out, Rounding.TOWARD_ZERO))
     operands = {name for rule in rules for name in ((rule.a, rule.b) if rule is not None else ("fp32",))}
     for lesser in ("tf32", "bf16"):
@@ -37,7 +37,7 @@ def narrower(rules: list[Instruction | None], formats: set[str]) -> Iterator[Nei
             yield Neighbour(f"operands cut to {lesser}", "before the product", _operands_in(lesser))
 
 
-def _wrapped(asked: ProductQuery) -> np.ndarray:
+def _wrap_to_int16(asked: ProductQuery) -> np.ndarray:
     words = asked.words()
     return words.astype(np.int16).astype(words.dtype)
 
@@ -58,19 +58,19 @@ def _accumulated_in(name: str) -> Answer:
     """Each block's result, and c, rounded to `name`, to nearest."""
     fmt = FORMATS[name]
 
-    def words(asked: ProductQuery) -> np.ndarray:
-        if not _fp32_result(asked):
-            return asked.words()
-        c = None if asked.c is None else through(asked.c, name, Rounding.NEAREST_EVEN)
-        if asked.rule is None:
-            total = np.zeros(asked.shape, np.uint32) if c is None else c  # (M, N)
-            for k in range(asked.depth):
-                step = replace(asked, a=np.ascontiguousarray(asked.a[:, k : k + 1]), b=asked.b[k : k + 1], c=total)
+    def words(query: ProductQuery) -> np.ndarray:
+        if not _fp32_result(query):
+            return query.words()
+        c = None if query.c is None else through(query.c, name, Rounding.NEAREST_EVEN)
+        if query.rule is None:
+            total = np.zeros(query.shape, np.uint32) if c is None else c  # (M, N)
+            for k in range(query.depth):
+                step = replace(query, a=np.ascontiguousarray(query.a[:, k : k + 1]), b=query.b[k : k + 1], c=total)
                 total = through(step.words(), name, Rounding.NEAREST_EVEN)  # (M, N)
             return total
-        bits = min(fmt.mantissa_bits, asked.rule.output_fraction_bits)
-        rule = replace(asked.rule, output_fraction_bits=bits, rounding=Rounding.NEAREST_EVEN)
-        return through(replace(asked, rule=rule, c=c).words(), name, Rounding.NEAREST_EVEN)
+        bits = min(fmt.mantissa_bits, query.rule.output_fraction_bits)
+        rule = replace(query.rule, output_fraction_bits=bits, rounding=Rounding.NEAREST_EVEN)
+        return through(replace(query, rule=rule, c=c).words(), name, Rounding.NEAREST_EVEN)
 
     return words
 

@@ -13,30 +13,30 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.checks.explain import constants
-from bitverdict.harness.checks.explain.changed_operands import changed_indices, changed_operands, missing_elements, padded
+from bitverdict.harness.checks.explain.changed_operands import changed_indices, changed_operands, missing_elements, pad_operands
 from bitverdict.harness.checks.explain.changed_operations import changes_of, stopped_after
 from bitverdict.harness.checks.explain.changed_uses import at_one_use, constants_in_reverse, ignored_operands, outside_the_root
 from bitverdict.harness.checks.explain.evaluation import (
     Change,
     Operation,
-    changed,
     changed_with_operands,
     cost,
-    evaluated,
+    evaluate_reference,
+    evaluate_with_changes,
     on_sample,
     operations,
 )
-from bitverdict.harness.checks.explain.evidence import ENOUGH, MOST_BITS, Evidence, Finding, learned_noise
-from bitverdict.harness.checks.explain.masked_elements import counted_in_one, narrowed, without_last_powers
+from bitverdict.harness.checks.explain.evidence import ENOUGH, MOST_BITS, CauseFinding, Evidence, learned_noise
+from bitverdict.harness.checks.explain.masked_elements import counted_in_one, narrow_result, without_last_powers
+from bitverdict.harness.checks.explain.missing_rescale import not_rescaled
 from bitverdict.harness.checks.explain.moved_operations import moved_behind, without_in_one_sum
-from bitverdict.harness.checks.explain.places import moved, turned
-from bitverdict.harness.checks.explain.rescaled import not_rescaled
-from bitverdict.harness.checks.explain.roundings import of_operands_and_operations, of_the_accumulator, of_the_store, saturated
+from bitverdict.harness.checks.explain.places import relocations, transpositions
+from bitverdict.harness.checks.explain.roundings import of_operands_and_operations, of_the_accumulator, of_the_store, saturation
 from bitverdict.harness.checks.explain.sums import weighted_sums
 from bitverdict.harness.checks.explain.turns import changes_of_each_site
-from bitverdict.harness.checks.explain.unwritten import lines_never_written, never_written
+from bitverdict.harness.checks.explain.unwritten import lines_never_written, never_written_tiles
 from bitverdict.harness.judge.classify import LaunchResult
-from bitverdict.harness.judge.compare import held
+from bitverdict.harness.judge.compare import compare_words
 from bitverdict.harness.judge.diagnose import values
 from bitverdict.harness.judge.real_values import mathematics as held_to_mathematics
 from bitverdict.harness.model.contract import ExpectedOutput
@@ -44,21 +44,21 @@ from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.reference.formats import FORMATS, encode
 
-WRONG = {Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.WRONG_MATHEMATICS, Outcome.LOST_PRECISION}
+WRONG_OUTCOMES = {Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.WRONG_MATHEMATICS, Outcome.LOST_PRECISION}
 MOST_WORK = 5e8  # elements that the evaluations for one failure work through (`evaluation.cost`): beyond them nothing is said
 MOST_SOLVED = 24  # numbers of a reference that are solved for
 FP32_CHAIN = 2.0**-20  # of its magnitude: what a few fp32 operations and functions lose before a store hides it
 COARSE_OPERANDS, COARSE_SUMS = ("e4m3", "e5m2"), 2.0**-12  # fp8 products that keep 13 bits of a sum
-MOST_TOLD = 2  # things of different names that give one result on a case
+MAX_ALTERNATIVES = 2  # things of different names that give one result on a case
 PLACES = {
     "tile of another program", "moved", "first block for all", "shifted operand", "first for all", "halves exchanged",
     "neighbours exchanged", "reversed operand", "rows and columns exchanged", "transposed operand", "block of another step",
 }  # fmt: skip
 """Kinds that name one movement by the operand or by the result."""
-NOTHING = {"dropped", "element left out", "left out", "cut"}
+ZERO_KINDS = {"dropped", "element left out", "left out", "cut"}
 """Kinds that a result of zeros may be told by: many other changes give zeros too, by chance."""
 ZEROS = "zeros: nothing was added or stored"
-LEFT_OUT = {"dropped", "element left out", "left out", "stopped"}
+OMISSION_KINDS = {"dropped", "element left out", "left out", "stopped"}
 """Kinds that name one thing that is missing by what it is made of."""
 
 
@@ -70,12 +70,12 @@ class _TooLong(Exception):
 class _Work:
     """How much the search may still evaluate. It counts elements, no seconds: a busy machine says what a quiet one says."""
 
-    each: float  # of one evaluation of the reference
-    left: float = MOST_WORK
+    evaluation_cost: float  # of one evaluation of the reference
+    budget: float = MOST_WORK
 
     def spend(self, times: float = 1.0) -> None:
-        self.left -= times * self.each
-        if self.left < 0:
+        self.budget -= times * self.evaluation_cost
+        if self.budget < 0:
             raise _TooLong
 
 
@@ -91,79 +91,85 @@ class Cause:
 def cause_of(
     mathematics: Mathematics | None,
     expected: ExpectedOutput,
-    seen: LaunchResult,
+    launch_result: LaunchResult,
     outcome: Outcome,
     poison: int | None = None,
-    others: Sequence[ExpectedOutput] = (),
+    other_outputs: Sequence[ExpectedOutput] = (),
 ) -> Cause | None:
     """Why the output `expected.name` of the launch `seen` is wrong; None where nothing, or more than one thing, explains it.
     `others` are the other outputs: of two hypotheses the one that they do not contradict is told."""
-    got = seen.outputs.get(expected.name)
-    if outcome not in WRONG or got is None or got.shape != tuple(expected.shape) or not got.size:
+    words = launch_result.outputs.get(expected.name)
+    if outcome not in WRONG_OUTCOMES or words is None or words.shape != tuple(expected.shape) or not words.size:
         return None
-    launches = tuple(seen.recorded.get("launches", ()))
+    launches = tuple(launch_result.launch_record.get("launches", ()))
     tile = _tile(expected, launches)
-    differs, decided, _, _ = held(expected, got)
-    left, there = "", np.ones(got.shape, bool)
+    differs, decided_elements, _, _ = compare_words(expected, words)
+    unwritten_lines, written_elements = "", np.ones(words.shape, bool)
     if poison is not None:
-        unwritten = got == got.dtype.type(poison)
-        if findings := list(never_written(unwritten, differs, tile, launches)):
+        unwritten = words == words.dtype.type(poison)
+        if findings := list(never_written_tiles(unwritten, differs, tile, launches)):
             return Cause(findings[0].kind, findings[0].sentence)
-        if left := lines_never_written(unwritten, differs):
-            there = ~unwritten
+        if unwritten_lines := lines_never_written(unwritten, differs):
+            written_elements = ~unwritten
     mathematics = mathematics or _value_alone(expected)
-    found = _explanation(mathematics, expected, seen, outcome, (differs, decided, there, tile, launches), others)
-    if not left:
+    found = _explanation(
+        mathematics, expected, launch_result, outcome, (differs, decided_elements, written_elements, tile, launches), other_outputs
+    )
+    if not unwritten_lines:
         return found
     elsewhere = f"; elsewhere {found.sentence}" if found is not None else ""
-    return Cause("never written", f"{left} never written{elsewhere}")
+    return Cause("never written", f"{unwritten_lines} never written{elsewhere}")
 
 
 def _explanation(
     mathematics: Mathematics | None,
     expected: ExpectedOutput,
-    seen: LaunchResult,
+    launch_result: LaunchResult,
     outcome: Outcome,
-    known: tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int] | None, tuple[Mapping, ...]],
-    others: Sequence[ExpectedOutput],
+    comparison: tuple[np.ndarray, np.ndarray, np.ndarray, tuple[int, int] | None, tuple[Mapping, ...]],
+    other_outputs: Sequence[ExpectedOutput],
 ) -> Cause | None:
     """What explains the elements that were written; `known`: (differs, decided, written, tile, launches)."""
     if mathematics is None:
         return None
     try:
-        evidence = _evidence(mathematics, expected, seen, *known, outcome)
+        evidence = _evidence(mathematics, expected, launch_result, *comparison, outcome)
         if evidence is None or not evidence.differs.any():
             return None
-        done = _tried(lambda: operations(mathematics)) or []
+        done = _evaluate_or_none(lambda: operations(mathematics)) or []
         found = list(_findings(mathematics, evidence, outcome, done, _Work(cost(done) + evidence.exact.size)))
-        if len(found) > 1 and others:
-            beside = [one for each in others if (one := _beside(mathematics, each, seen, known[4], outcome)) is not None]
+        if len(found) > 1 and other_outputs:
+            beside = [
+                one
+                for each in other_outputs
+                if (one := _evidence_of_output(mathematics, each, launch_result, comparison[4], outcome)) is not None
+            ]
             right = [each for each in beside if not each.differs.any()]
             found = _not_contradicted(found, beside) or _not_contradicted(found, right) or found
-        return chosen(found, evidence, generic=_generic(mathematics, evidence))
+        return choose_cause(found, evidence, generic=_generic(mathematics, evidence))
     except _TooLong:
         return None
 
 
-def _beside(
-    mathematics: Mathematics, expected: ExpectedOutput, seen: LaunchResult, launches: tuple[Mapping, ...], outcome: Outcome
+def _evidence_of_output(
+    mathematics: Mathematics, expected: ExpectedOutput, launch_result: LaunchResult, launches: tuple[Mapping, ...], outcome: Outcome
 ) -> Evidence | None:
     """Another output of the launch, as evidence; None where it came in no shape to be compared."""
-    got = seen.outputs.get(expected.name)
+    got = launch_result.outputs.get(expected.name)
     if got is None or got.shape != tuple(expected.shape) or not got.size:
         return None
-    differs, decided, _, _ = held(expected, got)
-    return _evidence(mathematics, expected, seen, differs, decided, np.ones(got.shape, bool), None, launches, outcome)
+    differs, decided, _, _ = compare_words(expected, got)
+    return _evidence(mathematics, expected, launch_result, differs, decided, np.ones(got.shape, bool), None, launches, outcome)
 
 
-def _not_contradicted(found: list[Finding], others: list[Evidence]) -> list[Finding]:
+def _not_contradicted(findings: list[CauseFinding], other_evidence: list[Evidence]) -> list[CauseFinding]:
     """The findings that predict the other outputs as they came, or say nothing of them."""
 
-    def right(each: Finding, other: Evidence) -> bool:
+    def agrees(each: CauseFinding, other: Evidence) -> bool:
         made = each.outputs.get(other.name)
-        return made is None or made.shape != other.exact.shape or not (other.decided & ~other.near(made)).any()
+        return made is None or made.shape != other.exact.shape or not (other.decided_elements & ~other.close_elements(made)).any()
 
-    return [each for each in found if all(right(each, other) for other in others)]
+    return [each for each in findings if all(agrees(each, other) for other in other_evidence)]
 
 
 def _value_alone(expected: ExpectedOutput) -> Mathematics | None:
@@ -174,30 +180,38 @@ def _value_alone(expected: ExpectedOutput) -> Mathematics | None:
     return None if exact is None else Mathematics(function=lambda xp: exact, operands={}, outputs=(expected.name,))
 
 
-def chosen(findings: Iterable[Finding], evidence: Evidence, *, generic: bool = True) -> Cause | None:
+def choose_cause(findings: Iterable[CauseFinding], evidence: Evidence, *, generic: bool = True) -> Cause | None:
     """The cause of which `findings` speak. None where they predict different results, or where too many different things give
     one result; of two both are said. A finding that holds everywhere comes before those that hold in a part.
 
     `generic`: no axis is so short that places of different names are one place."""
-    found = [each for each in findings if each.kind in NOTHING or each.prediction is None or each.prediction[each.fit.region].any()]
-    found = [each for each in found if not each.fit.where] or found
-    if not found:
+    candidates = [
+        cause_finding
+        for cause_finding in findings
+        if cause_finding.kind in ZERO_KINDS
+        or cause_finding.prediction is None
+        or cause_finding.prediction[cause_finding.fit.region].any()
+    ]
+    candidates = [cause_finding for cause_finding in candidates if not cause_finding.fit.where] or candidates
+    if not candidates:
         return None
-    first, told = found[0], [found[0].sentence]
-    for other in found[1:]:
-        if first.place is not None and first.place == other.place and _one_result(first, other, evidence):
+    best_finding, sentences = candidates[0], [candidates[0].sentence]
+    for rival in candidates[1:]:
+        if best_finding.place is not None and best_finding.place == rival.place and _one_result(best_finding, rival, evidence):
             continue
-        if other.sentence in told or (other.kind == first.kind and other.prediction is None is first.prediction):
+        if rival.sentence in sentences or (rival.kind == best_finding.kind and rival.prediction is None is best_finding.prediction):
             continue
-        if not _one_result(first, other, evidence):
+        if not _one_result(best_finding, rival, evidence):
             return None
-        one_thing = {first.kind, other.kind} <= LEFT_OUT and len(told) >= MOST_TOLD
-        if not one_thing and not (generic and {first.kind, other.kind} <= PLACES):
-            told.append(other.sentence)
-    if len(told) > MOST_TOLD:
+        one_thing = {best_finding.kind, rival.kind} <= OMISSION_KINDS and len(sentences) >= MAX_ALTERNATIVES
+        if not one_thing and not (generic and {best_finding.kind, rival.kind} <= PLACES):
+            sentences.append(rival.sentence)
+    if len(sentences) > MAX_ALTERNATIVES:
         return None
-    where = f" ({first.fit.where})" if first.fit.where else ""
-    return Cause(first.kind, ", or ".join(told) + where, tuple(dict.fromkeys(each.kind for each in found)))
+    where = f" ({best_finding.fit.where})" if best_finding.fit.where else ""
+    return Cause(
+        best_finding.kind, ", or ".join(sentences) + where, tuple(dict.fromkeys(cause_finding.kind for cause_finding in candidates))
+    )
 
 
 def _generic(mathematics: Mathematics, evidence: Evidence) -> bool:
@@ -206,67 +220,67 @@ def _generic(mathematics: Mathematics, evidence: Evidence) -> bool:
     return all(size > 2 for shape in shapes for size in shape)
 
 
-def _one_result(one: Finding, other: Finding, evidence: Evidence) -> bool:
+def _one_result(own_finding: CauseFinding, rival: CauseFinding, evidence: Evidence) -> bool:
     """Whether two predictions are stored as the same words, so that no data of this kind tells them apart. Real values are not
     stored: of them two are one that lie no further apart than what both may be off."""
-    if one.prediction is None or other.prediction is None:
+    if own_finding.prediction is None or rival.prediction is None:
         return False
-    both = one.fit.region & other.fit.region  # all that is wrong lies in both
-    first, second = one.prediction[both], other.prediction[both]
+    both = own_finding.fit.region & rival.fit.region  # all that is wrong lies in both
+    first, second = own_finding.prediction[both], rival.prediction[both]
     if not evidence.sharp and (format := FORMATS.get(evidence.format)) is not None:
         return bool((encode(format, first) == encode(format, second)).all())
     with np.errstate(invalid="ignore"):
-        near = np.abs(first - second) <= (evidence.slack(one.prediction) + evidence.slack(other.prediction))[both]
+        near = np.abs(first - second) <= (evidence.slack(own_finding.prediction) + evidence.slack(rival.prediction))[both]
     return bool((near | (first == second) | (np.isnan(first) & np.isnan(second))).all())
 
 
 def _evidence(
     mathematics: Mathematics,
     expected: ExpectedOutput,
-    seen: LaunchResult,
+    launch_result: LaunchResult,
     differs: np.ndarray,
-    decided: np.ndarray,
-    there: np.ndarray,
+    decided_elements: np.ndarray,
+    written_elements: np.ndarray,
     tile: tuple[int, int] | None,
     launches: tuple[Mapping, ...],
     outcome: Outcome,
 ) -> Evidence | None:
     """What hypotheses are held to, of the elements `there` alone; None where the mathematics does not give what is expected."""
-    got = seen.outputs[expected.name]
-    differs, decided = differs & there, decided & there
-    exact = _tried(lambda: evaluated(mathematics).get(expected.name))
-    if exact is None or exact.shape != got.shape:
+    output_words = launch_result.outputs[expected.name]
+    differs, decided_elements = differs & written_elements, decided_elements & written_elements
+    exact = _evaluate_or_none(lambda: evaluate_reference(mathematics).get(expected.name))
+    if exact is None or exact.shape != output_words.shape:
         return None
     if expected.exact is not None:
-        same = _agree(expected, exact)
-        decided = decided & same
-        if (differs & ~same).any():
+        agrees = _agree(expected, exact)
+        decided_elements = decided_elements & agrees
+        if (differs & ~agrees).any():
             return None
     elif expected.words is not None and expected.format not in FORMATS:
-        same = exact == values(expected.format, expected.words.view(f"u{expected.words.dtype.itemsize}"))
-        decided = decided & same
-        if (differs & ~same).any():
+        agrees = exact == values(expected.format, expected.words.view(f"u{expected.words.dtype.itemsize}"))
+        decided_elements = decided_elements & agrees
+        if (differs & ~agrees).any():
             return None
-    words, magnitude = values(expected.format, got), _magnitude(mathematics, expected.name, exact)
-    products = frozenset(tuple(one) for one in seen.recorded.get("instructions", ()))
+    words, magnitude = values(expected.format, output_words), _magnitude(mathematics, expected.name, exact)
+    products = frozenset(tuple(one) for one in launch_result.launch_record.get("instructions", ()))
     coarse = any(one[2] in COARSE_OPERANDS for one in products)
-    shown, noise, sharp = words, learned_noise(expected, exact, magnitude, COARSE_SUMS if coarse else FP32_CHAIN), False
+    observed_values, noise, sharp = words, learned_noise(expected, exact, magnitude, COARSE_SUMS if coarse else FP32_CHAIN), False
     if (
         outcome is Outcome.WRONG_MATHEMATICS
-        and (real := held_to_mathematics(expected, seen.real_values.get(expected.name))) is not None
+        and (real := held_to_mathematics(expected, launch_result.real_values.get(expected.name))) is not None
     ):
-        shown, noise, sharp = real.real, np.where(real.known, real.allowed, 0.0), True  # type: ignore[assignment]
-        differs, decided = real.wrong & there, real.known & there
+        observed_values, noise, sharp = real.real, np.where(real.known_elements, real.tolerance, 0.0), True  # type: ignore[assignment]
+        differs, decided_elements = real.wrong_elements & written_elements, real.known_elements & written_elements
     known_tile = _k_block(expected, launches)
     return Evidence(
         name=expected.name,
         format=expected.format,
         exact=exact,
-        seen=shown,
+        observed_values=observed_values,
         words=words,
         differs=differs,
-        decided=decided,
-        there=there,
+        decided_elements=decided_elements,
+        written_elements=written_elements,
         magnitude=magnitude,
         noise=noise,
         sharp=sharp,
@@ -286,7 +300,7 @@ def _agree(expected: ExpectedOutput, exact: np.ndarray) -> np.ndarray:
         near = np.abs(exact - expected.exact) <= 2 * np.where(np.isfinite(known), known, 0.0)
     same = near | (exact == expected.exact) | (np.isnan(exact) & np.isnan(expected.exact))
     if not same.all() and (format := FORMATS.get(expected.format)) is not None:
-        wrong, *_ = held(expected, encode(format, exact))
+        wrong, *_ = compare_words(expected, encode(format, exact))
         same |= ~wrong
     return same
 
@@ -297,48 +311,48 @@ def _magnitude(mathematics: Mathematics, name: str, exact: np.ndarray) -> np.nda
     usual = float(np.median(finite)) if finite.size else 1.0
     if mathematics.linear:
         operands = {key: np.abs(each) if isinstance(each, np.ndarray) else each for key, each in mathematics.operands.items()}
-        found = evaluated(mathematics, operands)[name]
+        found = evaluate_reference(mathematics, operands)[name]
         return np.where(np.isfinite(found) & (found > 0), found, usual or 1.0)
     return np.maximum(np.where(np.isfinite(exact), np.abs(exact), 0.0), usual) + 2.0**-1000
 
 
 def _findings(
     mathematics: Mathematics, evidence: Evidence, outcome: Outcome, done: list[Operation], work: _Work
-) -> Iterator[Finding]:
+) -> Iterator[CauseFinding]:
     """Every hypothesis that holds, those that say most first."""
     if outcome is not Outcome.LOST_PRECISION:
         for hypothesis in _hypotheses(mathematics, evidence, done, work):
             work.spend(hypothesis.times)
-            made = _tried(hypothesis.predict)
-            prediction = made.get(evidence.name) if isinstance(made, Mapping) else made
+            predicted_outputs = _evaluate_or_none(hypothesis.predict)
+            prediction = predicted_outputs.get(evidence.name) if isinstance(predicted_outputs, Mapping) else predicted_outputs
             if (
                 prediction is not None
                 and (fit := evidence.fit(prediction))
                 and (hypothesis.kind != constants.KIND or fit.bits >= ENOUGH + MOST_BITS)  # one element has given the number
                 and (hypothesis.sentence != ZEROS or fit.where or mathematics.linear)
             ):
-                outputs = made if isinstance(made, Mapping) else {}
-                yield Finding(hypothesis.kind, hypothesis.sentence, fit, prediction, outputs, hypothesis.place)
+                outputs = predicted_outputs if isinstance(predicted_outputs, Mapping) else {}
+                yield CauseFinding(hypothesis.kind, hypothesis.sentence, fit, prediction, outputs, hypothesis.place)
     if outcome is Outcome.LOST_PRECISION:
         yield from _overflows(mathematics, evidence)
     if outcome is not Outcome.WRONG_MATHEMATICS:
-        for each in (of_the_store, saturated):
+        for each in (of_the_store, saturation):
             yield from each(evidence)
         work.spend()
         yield from of_the_accumulator(mathematics, evidence)
         yield from of_operands_and_operations(mathematics, evidence, work.spend)
 
 
-def _overflows(mathematics: Mathematics, evidence: Evidence) -> Iterator[Finding]:
+def _overflows(mathematics: Mathematics, evidence: Evidence) -> Iterator[CauseFinding]:
     """What changes no mathematics and keeps values small, left out: the largest that is not taken away before an exponential."""
     if not (evidence.differs & ~np.isfinite(evidence.words)).any():
         return
     for operation in operations(mathematics):
         for kind, sentence, change in changes_of(operation):
             if kind == "left out":
-                made = _tried(lambda: changed(mathematics, {operation.number: change})[evidence.name])
+                made = _evaluate_or_none(lambda: evaluate_with_changes(mathematics, {operation.number: change})[evidence.name])
                 if made is not None and not np.isfinite(made).all() and (fit := evidence.fit(made, wild=True)):
-                    yield Finding(kind, f"overflows fp32: {sentence}", fit, made)
+                    yield CauseFinding(kind, f"overflows fp32: {sentence}", fit, made)
 
 
 @dataclass(frozen=True)
@@ -353,7 +367,7 @@ class Hypothesis:
     times: float = 1.0
 
 
-def _hypotheses(mathematics: Mathematics, evidence: Evidence, done: list[Operation], work: _Work) -> Iterator[Hypothesis]:
+def _hypotheses(mathematics: Mathematics, evidence: Evidence, trace: list[Operation], work: _Work) -> Iterator[Hypothesis]:
     """Every hypothesis on the mathematics."""
     name = evidence.name
 
@@ -363,51 +377,55 @@ def _hypotheses(mathematics: Mathematics, evidence: Evidence, done: list[Operati
 
     def of_operations(found: Iterable[tuple[str, str, Mapping[int, Change], int]]) -> Iterator[Hypothesis]:
         for kind, sentence, changes, place in found:
-            yield Hypothesis(kind, sentence, partial(changed, mathematics, changes, done), place)
+            yield Hypothesis(kind, sentence, partial(evaluate_with_changes, mathematics, changes, trace), place)
 
     def of_arrays(found: Iterable[tuple[str, str, np.ndarray]]) -> Iterator[Hypothesis]:
         for kind, sentence, prediction in found:
             yield Hypothesis(kind, sentence, partial(np.asarray, prediction))
 
     yield from of_operands(weighted_sums(mathematics, evidence))
-    yield from of_arrays(turned(evidence))
+    yield from of_arrays(transpositions(evidence))
     yield from of_operands(changed_operands(mathematics, evidence.k_block))
     yield from of_operands(changed_indices(mathematics))
-    products = [each for each in done if each.name == "matmul" and not mathematics.summed]  # else their elements have been weighed
+    products = [
+        each for each in trace if each.name == "matmul" and not mathematics.sum_axes
+    ]  # else their elements have been weighed
     yield from of_operations(changes_of_each_site(products))
     yield from of_operands(() if mathematics.linear else missing_elements(mathematics))
-    yield from of_operations(changes_of_each_site([each for each in done if each.name != "matmul"]))
+    yield from of_operations(changes_of_each_site([each for each in trace if each.name != "matmul"]))
     for of_several in (outside_the_root, at_one_use, constants_in_reverse):
-        for kind, sentence, changes in of_several(done):
-            yield Hypothesis(kind, sentence, partial(changed, mathematics, changes, done), min(changes))
-    yield from of_operands(ignored_operands(mathematics, done))
+        for kind, sentence, changes in of_several(trace):
+            yield Hypothesis(kind, sentence, partial(evaluate_with_changes, mathematics, changes, trace), min(changes))
+    yield from of_operands(ignored_operands(mathematics, trace))
     if not mathematics.linear:
-        for kind, sentence, predict in padded(mathematics, name):
+        for kind, sentence, predict in pad_operands(mathematics, name):
             yield Hypothesis(kind, sentence, predict)
-        yield from _of_masks_and_order(mathematics, evidence, done, of_operations)
-        yield from _of_numbers(mathematics, evidence, done, work)
-    yield from of_arrays(stopped_after(done, evidence.exact.shape))
-    yield from of_arrays(moved(evidence))
+        yield from _of_masks_and_order(mathematics, evidence, trace, of_operations)
+        yield from _of_numbers(mathematics, evidence, trace, work)
+    yield from of_arrays(stopped_after(trace, evidence.exact.shape))
+    yield from of_arrays(relocations(evidence))
     yield Hypothesis("dropped", ZEROS, lambda: np.zeros(evidence.exact.shape))
 
 
 def _of_masks_and_order(
     mathematics: Mathematics,
     evidence: Evidence,
-    done: list[Operation],
+    trace: list[Operation],
     of_operations: Callable[[Iterable[tuple[str, str, Mapping[int, Change], int]]], Iterator[Hypothesis]],
 ) -> Iterator[Hypothesis]:
     """Elements that a mask lets in or leaves out, sums that are not rescaled, and operations at another place."""
-    for sentence, operands, changes, place, sizes in counted_in_one(mathematics, done):
+    for sentence, operands, changes, place, sizes in counted_in_one(mathematics, trace):
         times = max(np.size(operands[each]) / max(np.size(values), 1) for each, values in mathematics.operands.items())
-        yield Hypothesis("fill", sentence, partial(_narrowed, mathematics, operands, changes, sizes, evidence), place, times)
-    yield from of_operations(without_last_powers(done))
-    yield from of_operations(not_rescaled(done))
-    yield from of_operations(moved_behind(done))
-    yield from of_operations(without_in_one_sum(mathematics, done))
+        yield Hypothesis(
+            "fill", sentence, partial(_predict_narrowed, mathematics, operands, changes, sizes, evidence), place, times
+        )
+    yield from of_operations(without_last_powers(trace))
+    yield from of_operations(not_rescaled(trace))
+    yield from of_operations(moved_behind(trace))
+    yield from of_operations(without_in_one_sum(mathematics, trace))
 
 
-def _narrowed(
+def _predict_narrowed(
     mathematics: Mathematics,
     operands: Mapping[str, np.ndarray],
     changes: Mapping[int, Change],
@@ -415,24 +433,28 @@ def _narrowed(
     evidence: Evidence,
 ) -> np.ndarray:
     made = changed_with_operands(mathematics, operands, changes)[evidence.name]
-    return narrowed(made, evidence.exact.shape, sizes)
+    return narrow_result(made, evidence.exact.shape, sizes)
 
 
-def _of_numbers(mathematics: Mathematics, evidence: Evidence, done: list[Operation], work: _Work) -> Iterator[Hypothesis]:
+def _of_numbers(mathematics: Mathematics, evidence: Evidence, trace: list[Operation], work: _Work) -> Iterator[Hypothesis]:
     """Other numbers in operations, and other forms of a function."""
 
     def evaluate(operation: Operation, change: Change) -> np.ndarray | None:
         work.spend()
-        return _tried(lambda: changed(mathematics, {operation.number: change}, done)[evidence.name])
+        return _evaluate_or_none(lambda: evaluate_with_changes(mathematics, {operation.number: change}, trace)[evidence.name])
 
-    for operation in done:
-        for kind, sentence, change in (*constants.other_whole_numbers(operation), *constants.other_function(operation, done)):
-            yield Hypothesis(kind, sentence, partial(changed, mathematics, {operation.number: change}, done), operation.number)
-    numbers = [each for each in done if constants.number_in(each) is not None and each.name in constants.WITH_NUMBERS]
+    for operation in trace:
+        for kind, sentence, change in (*constants.other_whole_numbers(operation), *constants.other_function(operation, trace)):
+            yield Hypothesis(
+                kind, sentence, partial(evaluate_with_changes, mathematics, {operation.number: change}, trace), operation.number
+            )
+    numbers = [each for each in trace if constants.number_in(each) is not None and each.name in constants.WITH_NUMBERS]
     for operation in numbers[:MOST_SOLVED]:
-        if (found := constants.solved(operation, evidence, partial(evaluate, operation))) is not None:
+        if (found := constants.solve_number(operation, evidence, partial(evaluate, operation))) is not None:
             kind, sentence, change = found
-            yield Hypothesis(kind, sentence, partial(changed, mathematics, {operation.number: change}, done), operation.number)
+            yield Hypothesis(
+                kind, sentence, partial(evaluate_with_changes, mathematics, {operation.number: change}, trace), operation.number
+            )
 
 
 def _of_operands(mathematics: Mathematics, operands: Mapping, evidence: Evidence) -> dict[str, np.ndarray] | None:
@@ -441,12 +463,12 @@ def _of_operands(mathematics: Mathematics, operands: Mapping, evidence: Evidence
         rows, columns = evidence.sample
         few = on_sample(mathematics, operands, evidence.name, rows, columns)
         at = np.ix_(rows, columns)
-        if few is not None and (evidence.differs[at] & ~evidence.near(few, at)).any():
+        if few is not None and (evidence.differs[at] & ~evidence.close_elements(few, at)).any():
             return None
-    return evaluated(mathematics, operands)
+    return evaluate_reference(mathematics, operands)
 
 
-def _tried(evaluate: Callable[[], Any]) -> Any:
+def _evaluate_or_none(evaluate: Callable[[], Any]) -> Any:
     """What a change gives; None where the function cannot take it (a shape that does not fit, an index outside)."""
     try:
         return evaluate()

@@ -10,50 +10,55 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.checks.explain.evaluation import Change, Operation, written
+from bitverdict.harness.checks.explain.evaluation import Change, Operation, operation_text
 
 TILES = (16, 32, 64, 128, 256, 512, 1024)
 BLOCKS = (8, *TILES)
 OVERWRITTEN = (2, 4, 8, 16, 32)  # elements of which each takes the place of the one before
-SAID = {"add": "the addition of", "subtract": "the subtraction of", "multiply": "the factor", "divide": "the division by",
+OPERATION_PHRASES = {"add": "the addition of", "subtract": "the subtraction of", "multiply": "the factor",
+"divide": "the division by",
         "true_divide": "the division by"}  # fmt: skip
-OTHERS = {"less": "less_equal", "less_equal": "less", "greater": "greater_equal", "greater_equal": "greater"}
-TURNED = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
+EQUALITY_SWAPS = {"less": "less_equal", "less_equal": "less", "greater": "greater_equal", "greater_equal": "greater"}
+MIRROR_COMPARISONS = {"less": "greater", "less_equal": "greater_equal", "greater": "less", "greater_equal": "less_equal"}
 BASES = {"exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log"}
-KEPT = (
+ELEMENTWISE_FUNCTIONS = (
     "exp", "exp2", "log", "log2", "sqrt", "tanh", "abs", "absolute", "fabs", "negative", "square", "floor", "ceil", "round", "rint",
     "clip",
     "maximum", "minimum", "round_to", "power", "reciprocal", "sign", "cumulative_sum", "cumsum", "sort", "flip", "roll",
 )  # fmt: skip
 CONDITIONS = {"logical_and": "logical_or", "bitwise_and": "bitwise_or", "logical_or": "logical_and", "bitwise_or": "bitwise_and"}
-ROUNDED = ("floor", "ceil", "trunc", "round", "rint")
+ROUNDING_FUNCTIONS = ("floor", "ceil", "trunc", "round", "rint")
 FLAT = ("reshape",)
-REDUCED = ("sum", "mean", "max", "min", "amax", "amin", "prod", "var", "std", "any", "all", "add.reduce")
+REDUCTION_NAMES = ("sum", "mean", "max", "min", "amax", "amin", "prod", "var", "std", "any", "all", "add.reduce")
 
 
 def changes_of(operation: Operation) -> Iterator[tuple[str, str, Change]]:
     """(kind, sentence, change) of each thing that a person may get wrong in `operation`."""
-    name, texts, given = operation.name, operation.texts, operation.arguments
-    if name in SAID and len(given) == 2:
-        yield from _of_two(name, texts, given, operation)
-    if name in OTHERS:
+    name, texts, arguments = operation.name, operation.texts, operation.arguments
+    if name in OPERATION_PHRASES and len(arguments) == 2:
+        yield from _of_two(name, texts, arguments, operation)
+    if name in EQUALITY_SWAPS:
         sign = _sign(name)
         yield (
             "comparison",
-            f"equals the reference with {_sign(OTHERS[name])} in the place of {sign} in {_of(texts, sign)}",
-            _as(OTHERS[name]),
+            f"equals the reference with {_sign(EQUALITY_SWAPS[name])} in the place of {sign} in {_infix_text(texts, sign)}",
+            _use_function(EQUALITY_SWAPS[name]),
         )
         yield (
             "comparison",
-            f"equals the reference with {_sign(TURNED[name])} in the place of {sign} in {_of(texts, sign)}",
-            _as(TURNED[name]),
+            f"equals the reference with {_sign(MIRROR_COMPARISONS[name])} in the place of {sign} in {_infix_text(texts, sign)}",
+            _use_function(MIRROR_COMPARISONS[name]),
         )
         for step in (1, -1):
-            if _whole(given):
-                yield "off by one", f"equals the reference with {_of(texts, sign)} {'+' if step > 0 else '-'} 1", _moved(step)
+            if _all_integers(arguments):
+                yield (
+                    "off by one",
+                    f"equals the reference with {_infix_text(texts, sign)} {'+' if step > 0 else '-'} 1",
+                    _step_second_argument(step),
+                )
     if name in BASES:
-        yield "base", f"equals the reference with {BASES[name]} in the place of {name}", _as(BASES[name])
-    if name in KEPT and _same_shape(given, operation.result):
+        yield "base", f"equals the reference with {BASES[name]} in the place of {name}", _use_function(BASES[name])
+    if name in ELEMENTWISE_FUNCTIONS and _same_shape(arguments, operation.result):
         yield "left out", f"equals the reference without {name}({texts[0]})", lambda function, args, _: np.asarray(args[0])
     if name == "sqrt":
         yield (
@@ -63,11 +68,11 @@ def changes_of(operation: Operation) -> Iterator[tuple[str, str, Change]]:
         )
     if name in ("mean", "var", "std"):
         yield from _of_mean(operation)
-    if name in REDUCED:
+    if name in REDUCTION_NAMES:
         yield from _of_reduction(operation)
-    if name == "matmul" and len(given) == 2:
+    if name == "matmul" and len(arguments) == 2:
         yield from _of_product(operation)
-    if name == "where" and len(given) == 3:
+    if name == "where" and len(arguments) == 3:
         yield "condition", f"equals the reference with both sides of where({texts[0]}, ...) exchanged", _exchanged_where
         yield (
             "condition",
@@ -79,24 +84,31 @@ def changes_of(operation: Operation) -> Iterator[tuple[str, str, Change]]:
             f"equals the reference where {texts[0]} never holds",
             lambda function, args, _: _like(args[2], operation.result),
         )
-    if name in OTHERS:
-        for held, said in ((True, "always"), (False, "never")):
-            sentence = f"equals the reference where {written(operation)} {said} holds"
+    if name in EQUALITY_SWAPS:
+        for held, phrase in ((True, "always"), (False, "never")):
+            sentence = f"equals the reference where {operation_text(operation)} {phrase} holds"
             yield "condition", sentence, lambda function, args, kwargs, held=held: np.full_like(function(*args, **kwargs), held)  # type: ignore[misc]
-    if name in CONDITIONS and all(np.asarray(each).dtype == np.bool_ for each in given):
+    if name in CONDITIONS and all(np.asarray(each).dtype == np.bool_ for each in arguments):
         for place in (0, 1):
-            sentence = f"equals the reference without the condition {texts[place]} in {written(operation)}"
+            sentence = f"equals the reference without the condition {texts[place]} in {operation_text(operation)}"
             yield "condition", sentence, lambda function, args, _, kept=1 - place: _like(args[kept], operation.result)  # type: ignore[misc]
         yield (
             "condition",
-            f"equals the reference with {_sign(CONDITIONS[name])} in the place of {_sign(name)} in {written(operation)}",
-            _as(CONDITIONS[name]),
+            f"equals the reference with {_sign(CONDITIONS[name])} in the place of {_sign(name)} in {operation_text(operation)}",
+            _use_function(CONDITIONS[name]),
         )
-    if name == "repeat" and isinstance(given[1], int | np.integer):
-        said = f"equals the reference with {texts[0]} one copy after another, where each element of it is repeated {given[1]} times"
-        yield "repetition", said, _tiled
+    if name == "repeat" and isinstance(arguments[1], int | np.integer):
+        phrase = (
+            f"equals the reference with {texts[0]} one copy after another, where each element of "
+            f"it is repeated {arguments[1]} times"
+        )
+        yield "repetition", phrase, _tile_values
     if name == "tile":
-        yield "repetition", f"equals the reference with each element of {texts[0]} repeated, not one copy after another", _repeated
+        yield (
+            "repetition",
+            f"equals the reference with each element of {texts[0]} repeated, not one copy after another",
+            _repeat_values,
+        )
     if name == "arange" and np.size(operation.result) > 1:
         count = np.size(operation.result)
         yield (
@@ -106,20 +118,20 @@ def changes_of(operation: Operation) -> Iterator[tuple[str, str, Change]]:
         )
     if name == "philox":
         for step in (1, -1):
-            said = f"equals the reference with the seed {'+' if step > 0 else '-'} 1 in philox"
-            yield "seed", said, lambda function, args, _, step=step: function(int(args[0]) + step, *args[1:])  # type: ignore[misc]
-            said = f"equals the reference with {texts[1]} {'+' if step > 0 else '-'} 1 in philox"
-            yield "index", said, lambda function, args, _, step=step: function(args[0], np.asarray(args[1]) + step)  # type: ignore[misc]
-    if name in FLAT and (shape := np.shape(given[0]))[-2:] > (1, 1) and len(shape) > 1:
-        said = f"equals the reference with the last two axes of {texts[0]} exchanged before reshape"
-        yield "transposed", said, lambda function, args, kwargs: function(np.swapaxes(args[0], -1, -2), *args[1:], **kwargs)
-    if name in ROUNDED:
-        for other in ROUNDED:
+            phrase = f"equals the reference with the seed {'+' if step > 0 else '-'} 1 in philox"
+            yield "seed", phrase, lambda function, args, _, step=step: function(int(args[0]) + step, *args[1:])  # type: ignore[misc]
+            phrase = f"equals the reference with {texts[1]} {'+' if step > 0 else '-'} 1 in philox"
+            yield "index", phrase, lambda function, args, _, step=step: function(args[0], np.asarray(args[1]) + step)  # type: ignore[misc]
+    if name in FLAT and (shape := np.shape(arguments[0]))[-2:] > (1, 1) and len(shape) > 1:
+        phrase = f"equals the reference with the last two axes of {texts[0]} exchanged before reshape"
+        yield "transposed", phrase, lambda function, args, kwargs: function(np.swapaxes(args[0], -1, -2), *args[1:], **kwargs)
+    if name in ROUNDING_FUNCTIONS:
+        for other in ROUNDING_FUNCTIONS:
             if other not in (name, "rint" if name == "round" else "round"):
-                yield "function", f"equals the reference with {other} in the place of {name}({texts[0]})", _as_one(other)
-    if name in ("take", "take_along_axis") and len(given) >= 2:
+                yield "function", f"equals the reference with {other} in the place of {name}({texts[0]})", _use_unary(other)
+    if name in ("take", "take_along_axis") and len(arguments) >= 2:
         for step in (1, -1):
-            yield "index", f"takes {texts[0]} at {texts[1]} {'+' if step > 0 else '-'} 1", _taken(step)
+            yield "index", f"takes {texts[0]} at {texts[1]} {'+' if step > 0 else '-'} 1", _take_with_step(step)
     if name in ("cumulative_sum", "cumsum"):
         yield "scan", f"equals the reference with a sum that leaves out the element itself in {name}({texts[0]})", _exclusive
     if name in ("argmax", "argmin"):
@@ -130,9 +142,9 @@ def changes_of(operation: Operation) -> Iterator[tuple[str, str, Change]]:
             f"equals the reference without the diagonal of tril({texts[0]})",
             lambda function, args, kwargs: np.tril(args[0], -1),
         )
-    if name in ("concat", "concatenate") and isinstance(given[0], tuple | list):
+    if name in ("concat", "concatenate") and isinstance(arguments[0], tuple | list):
         yield from _of_filled_edges(operation)
-    if name in ("concat", "concatenate") and isinstance(given[0], tuple | list) and len(given[0]) == 2:
+    if name in ("concat", "concatenate") and isinstance(arguments[0], tuple | list) and len(arguments[0]) == 2:
         yield "order", "equals the reference with the two halves of concat exchanged", _halves
     if name in ("maximum", "minimum"):
         yield (
@@ -147,22 +159,22 @@ def stopped_after(operations: list[Operation], shape: tuple[int, ...]) -> Iterat
     for operation in operations[:-1]:
         result = np.asarray(operation.result)
         if result.shape == shape and np.issubdtype(result.dtype, np.floating):
-            yield "stopped", f"equals {written(operation)}: what follows it is missing", result
+            yield "stopped", f"equals {operation_text(operation)}: what follows it is missing", result
 
 
-def _of_two(name: str, texts: tuple[str, ...], given: tuple, operation: Operation) -> Iterator[tuple[str, str, Change]]:
-    first, second = given
-    said = SAID[name]
-    if _gives(first, operation.result):
+def _of_two(name: str, texts: tuple[str, ...], arguments: tuple, operation: Operation) -> Iterator[tuple[str, str, Change]]:
+    first_argument, second = arguments
+    phrase = OPERATION_PHRASES[name]
+    if _gives(first_argument, operation.result):
         yield (
             "left out",
-            f"equals the reference without {said} {texts[1]}",
+            f"equals the reference without {phrase} {texts[1]}",
             lambda function, args, _: _like(args[0], operation.result),
         )
     if _gives(second, operation.result) and name in ("add", "multiply"):
         yield (
             "left out",
-            f"equals the reference without {said} {texts[0]}",
+            f"equals the reference without {phrase} {texts[0]}",
             lambda function, args, _: _like(args[1], operation.result),
         )
     if name == "add":
@@ -173,11 +185,11 @@ def _of_two(name: str, texts: tuple[str, ...], given: tuple, operation: Operatio
         yield "sign", f"equals the reference with {texts[1]} added, not subtracted", lambda function, args, _: args[0] + args[1]
         turned = f"equals the reference with {texts[1]} - {texts[0]} in the place of {texts[0]} - {texts[1]}"
         yield "exchanged", turned, lambda function, args, _: args[1] - args[0]
-    if name in ("add", "subtract") and np.ndim(first) and np.ndim(second) == 0 and _whole(given):
+    if name in ("add", "subtract") and np.ndim(first_argument) and np.ndim(second) == 0 and _all_integers(arguments):
         sign, number = _sign(name), int(second)
         for other in (number + 1, number - 1):
-            said = f"equals the reference with {sign} {other} in the place of {sign} {number} in {_of(texts, sign)}"
-            yield "off by one", said, _moved(other - number)
+            phrase = f"equals the reference with {sign} {other} in the place of {sign} {number} in {_infix_text(texts, sign)}"
+            yield "off by one", phrase, _step_second_argument(other - number)
     if name == "multiply" and np.ndim(second):
         yield (
             "exchanged",
@@ -202,12 +214,16 @@ def _of_two(name: str, texts: tuple[str, ...], given: tuple, operation: Operatio
             lambda function, args, _: args[0] * args[0] * args[1],
         )
     if name in ("divide", "true_divide"):
-        for size in dict.fromkeys(np.shape(first)):
+        for size in dict.fromkeys(np.shape(first_argument)):
             if size > 1:
-                yield "divisor", f"equals the reference divided by {size} (the size of an axis), not by {texts[1]}", _divided(size)
-        if np.ndim(first):
-            said = f"equals the reference with 1 in the place of {texts[0]} above {texts[1]}"
-            yield "left out", said, lambda function, args, _: np.ones(np.shape(args[0])) / args[1]
+                yield (
+                    "divisor",
+                    f"equals the reference divided by {size} (the size of an axis), not by {texts[1]}",
+                    _divide_by_size(size),
+                )
+        if np.ndim(first_argument):
+            phrase = f"equals the reference with 1 in the place of {texts[0]} above {texts[1]}"
+            yield "left out", phrase, lambda function, args, _: np.ones(np.shape(args[0])) / args[1]
         yield (
             "applied twice",
             f"equals the reference divided by {texts[1]} twice",
@@ -226,7 +242,7 @@ def _of_mean(operation: Operation) -> Iterator[tuple[str, str, Change]]:
     count = np.asarray(operation.arguments[0]).size // max(np.asarray(operation.result).size, 1)
     for other, why in _divisors(count):
         said = f"equals the reference with {name}({text}) divided by {other}, not {count}{why}"
-        yield "divisor", said, _scaled(count / other if name != "std" else (count / other) ** 0.5)
+        yield "divisor", said, _scale_by(count / other if name != "std" else (count / other) ** 0.5)
 
 
 def _divisors(count: int) -> Iterator[tuple[int, str]]:
@@ -245,13 +261,17 @@ def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:
     if axis is None or data.ndim == 0 or data.shape[axis] < 1:
         return
     name, text, length = operation.name, operation.texts[0], data.shape[axis]
-    for part, said in parts_of(length):
+    for part, phrase in parts_of(length):
         if name not in ("var", "std"):
-            yield "element left out", f"equals the reference with {name}({text}) {said}", _sliced(axis, part, name == "mean")
+            yield (
+                "element left out",
+                f"equals the reference with {name}({text}) {phrase}",
+                _reduce_slice(axis, part, name == "mean"),
+            )
     if name in ("sum", "mean", "add.reduce"):
         for width in widths_of(length):
-            said = f"equals the reference with ones that fill {text} from {length} up to {width} in {name}: masked elements count"
-            yield "fill", said, _with_ones(width - length, length if name == "mean" else 1)
+            phrase = f"equals the reference with ones that fill {text} from {length} up to {width} in {name}: masked elements count"
+            yield "fill", phrase, _add_ones(width - length, length if name == "mean" else 1)
     if name in ("max", "amax", "min", "amin"):
         yield "fill", f"equals the reference with a zero among {name}({text}): masked elements count", _with_zero(axis)
     if name in ("max", "amax") and length > 1:
@@ -268,7 +288,7 @@ def _of_product(operation: Operation) -> Iterator[tuple[str, str, Change]]:
     if left.ndim < 2 or right.ndim < 2:
         return
     for part, said in parts_of(left.shape[-1]):
-        yield "element left out", f"equals the reference with {written(operation)} {said}", _product_of(part)
+        yield "element left out", f"equals the reference with {operation_text(operation)} {said}", _product_of(part)
 
 
 def _product_of(part: slice) -> Change:
@@ -307,7 +327,7 @@ def parts_of(length: int) -> Iterator[tuple[slice, str]]:
         yield slice(every - 1, None, every), f"of the last of every {every} elements alone"
 
 
-def _sliced(axis: int, part: slice, mean: bool) -> Change:
+def _reduce_slice(axis: int, part: slice, mean: bool) -> Change:
     def change(function: Callable, args: tuple, kwargs: dict) -> Any:
         index: list[Any] = [slice(None)] * np.ndim(args[0])
         index[axis] = part
@@ -328,27 +348,27 @@ def _with_zero(axis: int) -> Change:
     return change
 
 
-def _with_ones(count: int, divisor: int) -> Change:
+def _add_ones(count: int, divisor: int) -> Change:
     return lambda function, args, kwargs: function(*args, **kwargs) + count / divisor
 
 
-def _divided(size: int) -> Change:
+def _divide_by_size(size: int) -> Change:
     return lambda function, args, kwargs: args[0] / size
 
 
-def _scaled(factor: float) -> Change:
+def _scale_by(factor: float) -> Change:
     return lambda function, args, kwargs: function(*args, **kwargs) * factor
 
 
-def _as(other: str) -> Change:
+def _use_function(other: str) -> Change:
     return lambda function, args, kwargs: getattr(np, other)(*args, **kwargs)
 
 
-def _moved(step: int) -> Change:
+def _step_second_argument(step: int) -> Change:
     return lambda function, args, kwargs: function(args[0], args[1] + step, **kwargs)
 
 
-def _taken(step: int) -> Change:
+def _take_with_step(step: int) -> Change:
     def change(function: Callable, args: tuple, kwargs: dict) -> Any:
         axis = kwargs.get("axis", args[2] if len(args) > 2 else 0)
         length = np.shape(args[0])[axis if axis is not None else 0]
@@ -382,39 +402,39 @@ def _of_filled_edges(operation: Operation) -> Iterator[tuple[str, str, Change]]:
         f"equals the reference with the {which} element repeated in the place of the zeros {'before' if before else 'behind'} it"
     )
 
-    def repeated(function: Callable, args: tuple, kwargs: dict) -> Any:
+    def repeat_edge(function: Callable, args: tuple, kwargs: dict) -> Any:
         other = args[0][1 - zeros]
         edge = np.take(other, [0 if before else -1], axis=axis)
         fill = np.broadcast_to(edge, np.shape(args[0][zeros]))
         return function([fill, other] if before else [other, fill], *args[1:], **kwargs)
 
-    yield "fill", sentence, repeated
+    yield "fill", sentence, repeat_edge
     around = f"equals the reference with the other end of it in the place of the zeros {'before' if before else 'behind'} it"
 
-    def wrapped(function: Callable, args: tuple, kwargs: dict) -> Any:
+    def wrap_around(function: Callable, args: tuple, kwargs: dict) -> Any:
         other = args[0][1 - zeros]
         count, length = np.shape(args[0][zeros])[axis], np.shape(other)[axis]
         fill = np.take(other, (np.arange(count) - count if before else np.arange(count)) % length, axis=axis)
         return function([fill, other] if before else [other, fill], *args[1:], **kwargs)
 
-    yield "fill", around, wrapped
+    yield "fill", around, wrap_around
 
 
-def _tiled(function: Callable, args: tuple, kwargs: dict) -> Any:
+def _tile_values(function: Callable, args: tuple, kwargs: dict) -> Any:
     axis = kwargs.get("axis", args[2] if len(args) > 2 else None)
     values = np.ravel(args[0]) if axis is None else args[0]
     length = np.shape(values)[axis or 0]
     return np.take(values, np.arange(length * args[1]) % length, axis=axis or 0)
 
 
-def _repeated(function: Callable, args: tuple, kwargs: dict) -> Any:
+def _repeat_values(function: Callable, args: tuple, kwargs: dict) -> Any:
     made, values = function(*args, **kwargs), np.asarray(args[0])
     for axis, (size, length) in enumerate(zip(made.shape, values.shape, strict=True)):
         values = np.repeat(values, size // length, axis=axis)
     return values
 
 
-def _as_one(other: str) -> Change:
+def _use_unary(other: str) -> Change:
     return lambda function, args, kwargs: getattr(np, other)(args[0])
 
 
@@ -444,7 +464,7 @@ def _same_shape(given: tuple, result: Any) -> bool:
     return bool(given) and np.shape(given[0]) == np.shape(result)
 
 
-def _whole(given: tuple) -> bool:
+def _all_integers(given: tuple) -> bool:
     return all(np.issubdtype(np.asarray(each).dtype, np.integer) for each in given)
 
 
@@ -454,5 +474,5 @@ def _sign(name: str) -> str:
     return INFIX[name]
 
 
-def _of(texts: tuple[str, ...], sign: str) -> str:
+def _infix_text(texts: tuple[str, ...], sign: str) -> str:
     return f"{texts[0]} {sign} {texts[1]}"

@@ -8,59 +8,64 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.checks.explain.evaluation import Change, Operation, written
+from bitverdict.harness.checks.explain.evaluation import Change, Operation, operation_text
 from bitverdict.harness.model.mathematics import Mathematics
 
 FACTORS = ("multiply", "divide", "true_divide")
 DIVISIONS = ("divide", "true_divide")
 
 
-def outside_the_root(done: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change]]]:
+def outside_the_root(trace: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change]]]:
     """(kind, sentence, changes): sqrt(x + c) as sqrt(x) + c, and a division by it as a factor 1 / sqrt(x) + c."""
-    for root in done:
+    for root in trace:
         if root.name != "sqrt":
             continue
-        for added in done:
-            if added.name != "add" or not _is_result(added, root, 0):
+        for addition in trace:
+            if addition.name != "add" or not _is_result(addition, root, 0):
                 continue
-            place = next((at for at in (0, 1) if np.ndim(added.arguments[at]) == 0), None)
+            place = next((at for at in (0, 1) if np.ndim(addition.arguments[at]) == 0), None)
             if place is None:
                 continue
-            number = float(added.arguments[place])
-            said = f"equals the reference with the addition of {added.texts[place]} outside {written(root)}"
-            inside = {added.number: _argument(1 - place)}
+            number = float(addition.arguments[place])
+            said = f"equals the reference with the addition of {addition.texts[place]} outside {operation_text(root)}"
+            inside = {addition.number: _argument(1 - place)}
             yield "epsilon", said, inside | {root.number: _plus(number)}
-            for user in done:
+            for user in trace:
                 if user.name in DIVISIONS and _is_result(root, user, 1):
                     yield "epsilon", said, inside | {user.number: _times_reciprocal_plus(number)}
 
 
 def at_one_use(done: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change]]]:
     """(kind, sentence, changes): a product that is used more than once, without one of its factors at one of its uses."""
-    for made in done:
-        if made.name not in FACTORS:
+    for product in done:
+        if product.name not in FACTORS:
             continue
-        uses = [(user, at) for user in done for at in range(len(user.arguments)) if user is not made and _is_result(made, user, at)]
-        for user, at in uses if len(uses) > 1 else ():
-            for kept in (0,) if made.name in DIVISIONS else (0, 1):
-                if np.shape(made.arguments[kept]) == np.shape(made.result):
-                    what = "division by" if made.name in DIVISIONS else "factor"
-                    said = f"equals the reference without the {what} {made.texts[1 - kept]} in {written(user)}"
-                    yield "left out", said, {user.number: _with_argument(at, np.asarray(made.arguments[kept]))}
+        uses = [
+            (user, position)
+            for user in done
+            for position in range(len(user.arguments))
+            if user is not product and _is_result(product, user, position)
+        ]
+        for user, position in uses if len(uses) > 1 else ():
+            for kept in (0,) if product.name in DIVISIONS else (0, 1):
+                if np.shape(product.arguments[kept]) == np.shape(product.result):
+                    what = "division by" if product.name in DIVISIONS else "factor"
+                    said = f"equals the reference without the {what} {product.texts[1 - kept]} in {operation_text(user)}"
+                    yield "left out", said, {user.number: _with_argument(position, np.asarray(product.arguments[kept]))}
 
 
 def constants_in_reverse(done: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change]]]:
     """(kind, sentence, changes): what follows from no operand (shifts, places), taken from its end or one off in one use."""
     constant: set[int] = set()
-    for each in done:
-        if each.name == "arange" or (each.parents <= constant and each.parents and not _takes_an_operand(each)):
-            constant.add(each.number)
+    for operation in done:
+        if operation.name == "arange" or (operation.parents <= constant and operation.parents and not _takes_an_operand(operation)):
+            constant.add(operation.number)
             continue
-        for at, origin in enumerate(each.origins):
-            values = np.asarray(each.arguments[at]) if origin in constant else np.zeros(0)
+        for at, origin in enumerate(operation.origins):
+            values = np.asarray(operation.arguments[at]) if origin in constant else np.zeros(0)
             for axis in (axis for axis in range(values.ndim) if values.shape[axis] > 1):
-                said = f"equals the reference with {each.texts[at]} in reverse in {written(each)}"
-                yield "order", said, {each.number: _with_argument(at, np.flip(values, axis))}
+                said = f"equals the reference with {operation.texts[at]} in reverse in {operation_text(operation)}"
+                yield "order", said, {operation.number: _with_argument(at, np.flip(values, axis))}
 
 
 def _takes_an_operand(operation: Operation) -> bool:
@@ -82,7 +87,7 @@ def ignored_operands(mathematics: Mathematics, done: list[Operation]) -> Iterato
 
 def _is_result(made: Operation, user: Operation, at: int) -> bool:
     """Whether argument `at` of `user` is what `made` gave."""
-    if user.number <= made.number or at >= len(user.texts) or user.texts[at] != written(made):
+    if user.number <= made.number or at >= len(user.texts) or user.texts[at] != operation_text(made):
         return False
     return np.array_equal(np.asarray(user.arguments[at]), np.asarray(made.result), equal_nan=True)
 

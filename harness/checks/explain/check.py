@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bitverdict.harness.checks.explain.advised import probable_cause
-from bitverdict.harness.checks.explain.cause import WRONG, cause_of
+from bitverdict.harness.checks.explain.advice_cause import probable_cause
+from bitverdict.harness.checks.explain.cause import WRONG_OUTCOMES, cause_of
 from bitverdict.harness.checks.explain.unwritten_reads import Relaunch, explain_by_unwritten_input
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
@@ -14,14 +14,14 @@ from bitverdict.harness.model.verdict import Verdict
 MOST_SECONDS = 3.0  # that a launch took which is repeated for an explanation: the limit of a case is far
 
 
-class Explained(CaseCheck):
+class ExplanationCheck(CaseCheck):
     """A failure gets its cause where one explains it. What an explanation raises changes no verdict."""
 
     def after_comparison(self, judgement: Judgement, verdict: Verdict) -> Verdict:
-        if not verdict.failed or not judgement.explained:
+        if not verdict.failed or not judgement.explains_cause:
             return verdict
         relaunch = _relaunch(judgement)
-        with judgement.clock.on("explanation"):
+        with judgement.clock.measure("explanation"):
             return _with_cause(judgement, verdict, relaunch)
 
     def after_launch(self, judgement: Judgement, verdict: Verdict) -> Verdict:
@@ -32,16 +32,23 @@ class Explained(CaseCheck):
 
 
 def _with_cause(judgement: Judgement, verdict: Verdict, relaunch: Relaunch | None) -> Verdict:
-    expected, seen = judgement.expected, judgement.launch_result
-    wrong = next((each for each in expected if each.name == verdict.details.get("output")), None)
-    if wrong is None:
+    expected, launch_result = judgement.expected, judgement.launch_result
+    wrong_output = next((output for output in expected if output.name == verdict.details.get("output")), None)
+    if wrong_output is None:
         return verdict
     try:
-        cause = explain_by_unwritten_input(wrong, seen, relaunch) if relaunch is not None and verdict.outcome in WRONG else None
+        cause = (
+            explain_by_unwritten_input(wrong_output, launch_result, relaunch)
+            if relaunch is not None and verdict.outcome in WRONG_OUTCOMES
+            else None
+        )
         if cause is None:
-            poison, others = seen.details.get(f"poison of {wrong.name}"), [each for each in expected if each is not wrong]
-            mathematics = judgement.contract.mathematics_of(judgement.case, judgement.operands, wrong.name)
-            cause = cause_of(mathematics, wrong, seen, verdict.outcome, poison, others)
+            poison, others = (
+                launch_result.details.get(f"poison of {wrong_output.name}"),
+                [output for output in expected if output is not wrong_output],
+            )
+            mathematics = judgement.contract.mathematics_of(judgement.case, judgement.operands, wrong_output.name)
+            cause = cause_of(mathematics, wrong_output, launch_result, verdict.outcome, poison, others)
         details = {} if cause is None else {"cause": cause.sentence, "cause_kind": cause.kind, "cause_kinds": list(cause.kinds)}
     except Exception as error:
         details = {"explanation failed": f"{type(error).__name__}: {error}"[:400]}

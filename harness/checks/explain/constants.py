@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.checks.explain.evaluation import Change, Operation, written
+from bitverdict.harness.checks.explain.evaluation import Change, Operation, operation_text
 from bitverdict.harness.checks.explain.evidence import Evidence
 
 WITH_NUMBERS = ("add", "subtract", "multiply", "divide", "true_divide", "power", "maximum", "minimum")
@@ -16,7 +16,7 @@ MASKS = ("bitwise_and", "remainder")
 SHIFTS = ("right_shift", "left_shift")
 STEPS = 12  # of the secant rule
 DIGITS = (1, 2, 3, 4, 6)
-NEAR = 2.0**-40  # how near, of its size, the rounded number must be to the one that was solved for
+NEAR_TOLERANCE = 2.0**-40  # how near, of its size, the rounded number must be to the one that was solved for
 KIND = "constant"
 _NUMBERS = (int, float, np.integer, np.floating)
 
@@ -38,7 +38,7 @@ def other_whole_numbers(operation: Operation) -> Iterator[tuple[str, str, Change
         yield KIND, _sentence(operation, str(other), str(number)), with_number(place, other)
 
 
-def solved(
+def solve_number(
     operation: Operation, evidence: Evidence, evaluate: Callable[[Change], np.ndarray | None]
 ) -> tuple[str, str, Change] | None:
     """(kind, sentence, change) with the number that explains the wrong element furthest off; None where there is none."""
@@ -47,16 +47,18 @@ def solved(
     if not np.issubdtype(np.asarray(operation.result).dtype, np.floating):
         return None
     off = np.where(
-        evidence.differs & np.isfinite(evidence.seen) & np.isfinite(evidence.exact), np.abs(evidence.seen - evidence.exact), -1
+        evidence.differs & np.isfinite(evidence.observed_values) & np.isfinite(evidence.exact),
+        np.abs(evidence.observed_values - evidence.exact),
+        -1,
     )
-    at = np.unravel_index(int(off.argmax()), off.shape)
-    if off[at] <= 0:
+    index = np.unravel_index(int(off.argmax()), off.shape)
+    if off[index] <= 0:
         return None
     before = float(operation.arguments[place])
     number = _secant(
         before,
-        float(evidence.exact[at]) - float(evidence.seen[at]),
-        lambda number: _missed(evidence, at, evaluate(with_number(place, number))),
+        float(evidence.exact[index]) - float(evidence.observed_values[index]),
+        lambda number: _miss_at(evidence, index, evaluate(with_number(place, number))),
     )
     if number is None:
         return None
@@ -69,24 +71,28 @@ def with_number(place: int, number: float) -> Change:
 
 
 def _sentence(operation: Operation, number: str, before: str) -> str:
-    return f"equals the reference with {number} in the place of {before} in {written(operation)}"
+    return f"equals the reference with {number} in the place of {before} in {operation_text(operation)}"
 
 
-def _missed(evidence: Evidence, at: tuple, made: np.ndarray | None) -> float:
-    return float("nan") if made is None or made.shape != evidence.seen.shape else float(made[at] - evidence.seen[at])
+def _miss_at(evidence: Evidence, at: tuple, made: np.ndarray | None) -> float:
+    return (
+        float("nan")
+        if made is None or made.shape != evidence.observed_values.shape
+        else float(made[at] - evidence.observed_values[at])
+    )
 
 
 def _secant(start: float, missed: float, f: Callable[[float], float]) -> float | None:
-    one, of_one = start, missed
-    other = start * 1.5 if start else 1e-3
+    point, value = start, missed
+    next_point = start * 1.5 if start else 1e-3
     for _ in range(STEPS):
-        of_other = f(other)
-        if not np.isfinite(of_other) or of_other == of_one:
-            return other if of_other == 0 else None
-        following = other - of_other * (other - one) / (of_other - of_one)
-        if abs(following - other) <= abs(other) * 2.0**-50:
+        next_value = f(next_point)
+        if not np.isfinite(next_value) or next_value == value:
+            return next_point if next_value == 0 else None
+        following = next_point - next_value * (next_point - point) / (next_value - value)
+        if abs(following - next_point) <= abs(next_point) * 2.0**-50:
             return following
-        one, of_one, other = other, of_other, following
+        point, value, next_point = next_point, next_value, following
     return None
 
 
@@ -94,22 +100,22 @@ def _nice(number: float, sharp: bool) -> float:
     """The number of few digits that is as good."""
     for digits in DIGITS:
         short = float(f"{number:.{digits - 1}e}")
-        if abs(short - number) <= abs(number) * (NEAR if sharp else 2.0**-12):
+        if abs(short - number) <= abs(number) * (NEAR_TOLERANCE if sharp else 2.0**-12):
             return short
     return number
 
 
 def other_function(operation: Operation, done: list[Operation]) -> Iterator[tuple[str, str, Change]]:
     """(kind, sentence, change) of the other forms of a GELU: by erf, by tanh, by a sigmoid."""
-    said = "equals the reference with the GELU by {} in the place of that by {}"
+    template = "equals the reference with the GELU by {} in the place of that by {}"
     if operation.name == "tanh" and any(abs(_number(each) - 0.044715) < 1e-5 for each in done):
         for z in _arguments_of_cube(done):
             if np.shape(z) == np.shape(operation.result):
-                yield "function", said.format("erf", "tanh"), lambda function, args, kwargs, z=z: _erf(z / np.sqrt(2))  # type: ignore[misc]
-                yield "function", said.format("a sigmoid", "tanh"), lambda function, args, kwargs, z=z: np.tanh(0.851 * z)  # type: ignore[misc]
+                yield "function", template.format("erf", "tanh"), lambda function, args, kwargs, z=z: _erf(z / np.sqrt(2))  # type: ignore[misc]
+                yield "function", template.format("a sigmoid", "tanh"), lambda function, args, kwargs, z=z: np.tanh(0.851 * z)  # type: ignore[misc]
     if operation.name == "erf":
-        yield "function", said.format("tanh", "erf"), lambda function, args, kwargs: np.tanh(_inner(args[0] * np.sqrt(2)))
-        yield "function", said.format("a sigmoid", "erf"), lambda function, args, kwargs: np.tanh(0.851 * args[0] * np.sqrt(2))
+        yield "function", template.format("tanh", "erf"), lambda function, args, kwargs: np.tanh(_inner(args[0] * np.sqrt(2)))
+        yield "function", template.format("a sigmoid", "erf"), lambda function, args, kwargs: np.tanh(0.851 * args[0] * np.sqrt(2))
 
 
 def _number(operation: Operation) -> float:

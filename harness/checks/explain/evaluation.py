@@ -28,7 +28,7 @@ OVERHEAD = 4000  # elements that NumPy works through in the time of one call fro
 LARGEST = FORMATS["fp32"].largest  # beyond it a changed reference overflows, as the kernel's fp32 does
 _LOW, _SEED = np.uint64(0xFFFFFFFF), 0xFFFFFFFFFFFFFFFF
 _NUMPY = str(np.__file__).removesuffix("__init__.py")
-_CREATED = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
+_CREATION_FUNCTIONS = ("arange", "asarray", "empty", "eye", "full", "linspace", "ones", "zeros")
 
 
 Change = Callable[[Callable, tuple, dict], Any]
@@ -62,34 +62,39 @@ class _Run:
     before: Sequence[Operation] = ()
     keep: bool = False
     count: int = 0
-    seen: list[Operation] = field(default_factory=list)
+    operations: list[Operation] = field(default_factory=list)
 
     def operate(self, name: str, function: Callable, arguments: tuple, keywords: dict) -> Any:
-        plain, kept = tuple(_plain(each) for each in arguments), {name: _plain(each) for name, each in keywords.items()}
+        plain_arguments, plain_keywords = (
+            tuple(_plain_value(value) for value in arguments),
+            {name: _plain_value(value) for name, value in keywords.items()},
+        )
         number, self.count = self.count, self.count + 1
         if number < len(self.before) and number < min(self.changes, default=0):
             result = self.before[number].result
         elif (change := self.changes.get(number)) is not None:
-            result = change(function, plain, kept)
+            result = change(function, plain_arguments, plain_keywords)
         else:
-            result = function(*plain, **kept)
+            result = function(*plain_arguments, **plain_keywords)
         if self.changes and isinstance(result, np.ndarray) and result.dtype == np.float64:
             beyond = np.abs(result) > LARGEST
             result = np.where(beyond, np.copysign(np.inf, result), result) if beyond.any() else result
         text = ""
         if self.keep:
-            texts, parents = tuple(_text(each) for each in arguments), frozenset(_origins((*arguments, *keywords.values())))
-            origins, text = tuple(getattr(each, "origin", -1) for each in arguments), _written(name, texts)
-            self.seen.append(Operation(number, name, texts, plain, kept, result, _site(), origins, parents))
+            texts, parents = tuple(_text(value) for value in arguments), frozenset(_origins((*arguments, *keywords.values())))
+            origins, text = tuple(getattr(value, "origin", -1) for value in arguments), _expression_text(name, texts)
+            self.operations.append(
+                Operation(number, name, texts, plain_arguments, plain_keywords, result, _site(), origins, parents)
+            )
         format = _format_of(arguments)
         if isinstance(result, tuple):
-            return tuple(_watched(each, text, format) for each in result)
-        return _watched(result, text, format, number)
+            return tuple(_trace_value(value, text, format) for value in result)
+        return _trace_value(result, text, format, number)
 
 
 def _origins(given: Iterable) -> Iterator[int]:
     for one in given:
-        if isinstance(one, Watched) and one.origin >= 0:
+        if isinstance(one, EvaluatedArray) and one.origin >= 0:
             yield one.origin
         elif isinstance(one, tuple | list):
             yield from _origins(one)
@@ -103,10 +108,10 @@ def _site() -> tuple:
     return frame.f_code, frame.f_lasti
 
 
-_running: ContextVar[_Run] = ContextVar("running")
+_active_run: ContextVar[_Run] = ContextVar("running")
 
 
-class Watched(np.ndarray):
+class EvaluatedArray(np.ndarray):
     """A float64, integer or bool array of a reference that is being evaluated."""
 
     text: str
@@ -120,13 +125,13 @@ class Watched(np.ndarray):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **keywords: Any) -> Any:
         keywords.pop("out", None)
-        return _running.get().operate(ufunc.__name__, getattr(ufunc, method), inputs, keywords)
+        return _active_run.get().operate(ufunc.__name__, getattr(ufunc, method), inputs, keywords)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return _running.get().operate(function.__name__, function, tuple(args), dict(kwargs))
+        return _active_run.get().operate(function.__name__, function, tuple(args), dict(kwargs))
 
     def __getitem__(self, key: Any) -> Any:
-        return _held_in(_running.get().operate("getitem", lambda x, key: np.asarray(x)[key], (self, key), {}), self.format)
+        return _with_format(_active_run.get().operate("getitem", lambda x, key: np.asarray(x)[key], (self, key), {}), self.format)
 
     def __bool__(self) -> bool:
         return bool(np.asarray(self))
@@ -138,27 +143,27 @@ class Namespace:
     unchanged = float("nan")
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(np, name)
+        member = getattr(np, name)
         if name == "arange":
-            return lambda *args, **kwargs: _running.get().operate("arange", found, args, _exact(kwargs))
-        if name in _CREATED:
-            return lambda *args, **kwargs: _watched(np.asarray(found(*map(_plain, args), **_exact(kwargs))), name)
-        if not callable(found) or isinstance(found, np.ufunc) or isinstance(found, type):
-            return found
-        return lambda *args, **kwargs: found(*args, **_exact(kwargs))
+            return lambda *args, **kwargs: _active_run.get().operate("arange", member, args, _exact(kwargs))
+        if name in _CREATION_FUNCTIONS:
+            return lambda *args, **kwargs: _trace_value(np.asarray(member(*map(_plain_value, args), **_exact(kwargs))), name)
+        if not callable(member) or isinstance(member, np.ufunc) or isinstance(member, type):
+            return member
+        return lambda *args, **kwargs: member(*args, **_exact(kwargs))
 
     def astype(self, x: Any, dtype: Any, /, **_: Any) -> Any:
         if np.issubdtype(np.dtype(dtype), np.floating):
-            return _running.get().operate("astype", lambda x: np.asarray(x, np.float64), (x,), {})
-        return _running.get().operate("astype", lambda x: np.trunc(x).astype(dtype) if dtype != np.bool_ else x != 0, (x,), {})
+            return _active_run.get().operate("astype", lambda x: np.asarray(x, np.float64), (x,), {})
+        return _active_run.get().operate("astype", lambda x: np.trunc(x).astype(dtype) if dtype != np.bool_ else x != 0, (x,), {})
 
     def round_to(self, x: Any, format: str, **how: Any) -> Any:
         """`x` as `format` holds it, rounded to nearest, ties to even; where it is asked otherwise nothing is explained."""
         if how.get("rounding", "nearest_even") != "nearest_even":
             raise ValueError(f"rounding {how['rounding']!r}: references are evaluated with nearest_even alone")
         overflow = Overflow.SATURATE if how.get("saturate") else Overflow.INFINITY
-        made = _running.get().operate("round_to", lambda x, format: _round_to(x, format, overflow), (x, format), {})
-        return _held_in(made, format)
+        made = _active_run.get().operate("round_to", lambda x, format: _round_to(x, format, overflow), (x, format), {})
+        return _with_format(made, format)
 
     def bits(self, x: Any, dtype: Any) -> Any:
         """The words of `x`; where the format that holds it is not known nothing is explained."""
@@ -167,7 +172,7 @@ class Namespace:
         def words(x: np.ndarray, dtype: Any) -> np.ndarray:
             return encode(fmt, np.ascontiguousarray(x)).view(np.dtype(dtype)).reshape(np.shape(x))
 
-        return _running.get().operate("bits", words, (x, dtype), {})
+        return _active_run.get().operate("bits", words, (x, dtype), {})
 
     def from_bits(self, x: Any, format: str) -> Any:
         """The numbers of `format` that integers are words of."""
@@ -176,7 +181,7 @@ class Namespace:
         def numbers(x: np.ndarray, format: str) -> np.ndarray:
             return decode(fmt, np.ascontiguousarray(x).astype(np.int64).astype(fmt.storage)).reshape(np.shape(x))
 
-        return _held_in(_running.get().operate("from_bits", numbers, (x, format), {}), format)
+        return _with_format(_active_run.get().operate("from_bits", numbers, (x, format), {}), format)
 
     def philox(self, seed: Any, offsets: Any) -> Any:
         """The four words of `tl.randint4x(seed, offsets)`."""
@@ -186,7 +191,7 @@ class Namespace:
             zero = np.zeros_like(index)
             return tuple(np.asarray(word) for word in philox((index & _LOW, index >> np.uint64(32), zero, zero), int(seed) & _SEED))
 
-        return _running.get().operate("philox", words, (seed, offsets), {})
+        return _active_run.get().operate("philox", words, (seed, offsets), {})
 
     def random_uniform(self, seed: Any, offsets: Any) -> Any:
         """The numbers of `tl.rand(seed, offsets)`."""
@@ -194,7 +199,7 @@ class Namespace:
         def numbers(seed: Any, offsets: np.ndarray) -> np.ndarray:
             return np.asarray(uniform(int(seed) & _SEED, np.asarray(offsets, np.int64).view(np.uint64)), np.float64)
 
-        return _held_in(_running.get().operate("random_uniform", numbers, (seed, offsets), {}), "fp32")
+        return _with_format(_active_run.get().operate("random_uniform", numbers, (seed, offsets), {}), "fp32")
 
     def kept_in(self, x: Any, format: str) -> Any:
         return x
@@ -209,7 +214,7 @@ class Namespace:
         return np.matmul(a, b)
 
 
-def rounded(x: np.ndarray, to: str) -> np.ndarray:
+def round_to_format(x: np.ndarray, to: str) -> np.ndarray:
     """float64 `x` rounded once to the format `to`; formats of 8 bits and fewer saturate."""
     return _round_to(x, to, Overflow.SATURATE if FORMATS[to].width <= 8 else Overflow.INFINITY)
 
@@ -219,7 +224,7 @@ def _round_to(x: np.ndarray, to: str, overflow: Overflow) -> np.ndarray:
     return decode(found, encode(found, np.asarray(x, np.float64), overflow=overflow))
 
 
-def evaluated(mathematics: Mathematics, operands: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+def evaluate_reference(mathematics: Mathematics, operands: Mapping[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
     """The outputs of `mathematics` for `operands` (None: its own). What the function raises goes through."""
     return _outputs(mathematics, operands, _Run())
 
@@ -237,17 +242,19 @@ def on_sample(
         for axis, label in enumerate(mathematics.axes[each]):
             if label in places:
                 cut[each] = np.take(cut[each], places[label], axis=axis)
-    return evaluated(mathematics, cut)[name]
+    return evaluate_reference(mathematics, cut)[name]
 
 
 def operations(mathematics: Mathematics) -> list[Operation]:
     """What the function does with its operands, in order."""
     run = _Run(keep=True)
     _outputs(mathematics, None, run)
-    return run.seen
+    return run.operations
 
 
-def changed(mathematics: Mathematics, changes: Mapping[int, Change], before: Sequence[Operation] = ()) -> dict[str, np.ndarray]:
+def evaluate_with_changes(
+    mathematics: Mathematics, changes: Mapping[int, Change], before: Sequence[Operation] = ()
+) -> dict[str, np.ndarray]:
     """The outputs where each operation of a number in `changes` is another; `before`: `operations(mathematics)`."""
     return _outputs(mathematics, None, _Run(changes, before))
 
@@ -256,7 +263,7 @@ def changed_operations_of(mathematics: Mathematics, changes: Mapping[int, Change
     """What the function does where the operations in `changes` are others."""
     run = _Run(changes, before, keep=True)
     _outputs(mathematics, None, run)
-    return run.seen
+    return run.operations
 
 
 def changed_with_operands(
@@ -277,61 +284,61 @@ def _elements(given: Iterable) -> int:
     return sum(_elements(one) if isinstance(one, tuple | list) else np.size(one) for one in given)
 
 
-def written(operation: Operation) -> str:
+def operation_text(operation: Operation) -> str:
     """An operation as a person writes it."""
-    return _written(operation.name, operation.texts)
+    return _expression_text(operation.name, operation.texts)
 
 
 def _outputs(mathematics: Mathematics, operands: Mapping[str, np.ndarray] | None, run: _Run) -> dict[str, np.ndarray]:
-    token = _running.set(run)
+    token = _active_run.set(run)
     try:
         given = mathematics.operands if operands is None else operands
         with np.errstate(all="ignore"):
             arrays = [
-                _watched(given[name], name, mathematics.formats.get(name, ""))
+                _trace_value(given[name], name, mathematics.formats.get(name, ""))
                 if isinstance(given[name], np.ndarray)
                 else given[name]
                 for name in mathematics.operands
             ]
-            made = mathematics.function(Namespace(), *arrays, **mathematics.named)
+            made = mathematics.function(Namespace(), *arrays, **mathematics.keyword_values)
     finally:
-        _running.reset(token)
+        _active_run.reset(token)
     each = made if isinstance(made, tuple | list) else (made,)
-    return {name: np.asarray(_plain(one), np.float64) for name, one in zip(mathematics.outputs, each, strict=True)}
+    return {name: np.asarray(_plain_value(one), np.float64) for name, one in zip(mathematics.outputs, each, strict=True)}
 
 
 def _operand(given: Any, name: str, mathematics: Mathematics) -> Any:
-    return _watched(given, name, mathematics.formats.get(name, "")) if isinstance(given, np.ndarray) else given
+    return _trace_value(given, name, mathematics.formats.get(name, "")) if isinstance(given, np.ndarray) else given
 
 
-def _watched(given: Any, text: str, format: str = "", origin: int = -1) -> Any:
+def _trace_value(given: Any, text: str, format: str = "", origin: int = -1) -> Any:
     if not isinstance(given, np.ndarray | np.generic):
         return given
-    found = np.asarray(given).view(Watched)
+    found = np.asarray(given).view(EvaluatedArray)
     found.text, found.format, found.origin = text, format, origin
     return found
 
 
-def _held_in(given: Any, format: str) -> Any:
-    return _watched(given, getattr(given, "text", ""), format, getattr(given, "origin", -1))
+def _with_format(given: Any, format: str) -> Any:
+    return _trace_value(given, getattr(given, "text", ""), format, getattr(given, "origin", -1))
 
 
 def _format_of(arguments: Iterable) -> str:
     """The format that all floats among `arguments` have; empty where they differ."""
-    found = {
+    formats = {
         each.format
         for argument in arguments
         for each in (argument if isinstance(argument, tuple | list) else (argument,))
-        if isinstance(each, Watched) and each.dtype == np.float64
+        if isinstance(each, EvaluatedArray) and each.dtype == np.float64
     }
-    return found.pop() if len(found) == 1 else ""
+    return formats.pop() if len(formats) == 1 else ""
 
 
-def _plain(given: Any) -> Any:
-    if isinstance(given, Watched):
+def _plain_value(given: Any) -> Any:
+    if isinstance(given, EvaluatedArray):
         return given.view(np.ndarray)
     if isinstance(given, tuple | list):
-        return type(given)(_plain(each) for each in given)
+        return type(given)(_plain_value(each) for each in given)
     return given
 
 
@@ -343,29 +350,29 @@ def _exact(keywords: dict) -> dict:
     return keywords
 
 
-def _text(given: Any) -> str:
-    if isinstance(given, Watched):
-        return given.text or "a value"
-    if isinstance(given, np.ndarray):
+def _text(value: Any) -> str:
+    if isinstance(value, EvaluatedArray):
+        return value.text or "a value"
+    if isinstance(value, np.ndarray):
         return "a value"
-    if isinstance(given, tuple | list) and any(isinstance(one, np.ndarray) for one in given):
-        return ", ".join(_text(one) for one in given[:MOST_NAMED])[:LONGEST]
-    return f"{given:g}" if isinstance(given, float) else str(given)[:LONGEST]
+    if isinstance(value, tuple | list) and any(isinstance(one, np.ndarray) for one in value):
+        return ", ".join(_text(one) for one in value[:MOST_NAMED])[:LONGEST]
+    return f"{value:g}" if isinstance(value, float) else str(value)[:LONGEST]
 
 
-def _written(name: str, texts: tuple[str, ...]) -> str:
+def _expression_text(name: str, texts: tuple[str, ...]) -> str:
     """An operation as a person writes it."""
     if name in INFIX and len(texts) == 2:
         left, right = (f"({text})" if " " in text and not text.endswith(")") else text for text in texts)
-        found = f"{left} {INFIX[name]} {right}"
+        expression = f"{left} {INFIX[name]} {right}"
     elif name == "square":
-        found = f"{texts[0]} ** 2"
+        expression = f"{texts[0]} ** 2"
     elif name == "negative":
-        found = f"-{texts[0]}"
+        expression = f"-{texts[0]}"
     elif name == "getitem":
-        found = texts[0] if texts[0].endswith("[...]") else f"{texts[0]}[...]"
+        expression = texts[0] if texts[0].endswith("[...]") else f"{texts[0]}[...]"
     elif name == "arange":
-        found = name
+        expression = name
     else:
-        found = f"{name}({texts[0] if texts else ''})"
-    return found if len(found) <= LONGEST else f"{name}(...)"
+        expression = f"{name}({texts[0] if texts else ''})"
+    return expression if len(expression) <= LONGEST else f"{name}(...)"

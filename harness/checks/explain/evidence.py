@@ -24,7 +24,7 @@ from bitverdict.reference.formats import FORMATS
 ENOUGH = 26.0  # bits: of the few hundred hypotheses that are tested none holds by chance
 MOST_BITS = 40.0  # that one element counts
 EPSILON = 2.0**-47  # 64 roundings of float64, of their magnitude: what a prediction may be off itself
-SAMPLED = 8  # wrong elements that a prediction is tried on first
+SAMPLE_SIZE = 8  # wrong elements that a prediction is tried on first
 WILD_BITS = 2.0  # that each NaN or infinity counts, where others are none
 MOST_LISTED = 4  # rows, columns or tiles that are named one by one
 
@@ -39,7 +39,7 @@ class Fit:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CauseFinding:
     """A hypothesis that holds. Findings of one `kind` mean the same, the first of them says it best. `outputs`: all that it
     predicts, where it is one on the mathematics; `place`: the operation that is another, where it is one. Findings of one place
     that predict one result are one."""
@@ -59,11 +59,11 @@ class Evidence:
     name: str
     format: str
     exact: np.ndarray
-    seen: np.ndarray
+    observed_values: np.ndarray
     words: np.ndarray  # values of the words that came
     differs: np.ndarray  # bool: elements that failed
-    decided: np.ndarray  # bool: elements that can be told
-    there: np.ndarray  # bool: elements that were written
+    decided_elements: np.ndarray  # bool: elements that can be told
+    written_elements: np.ndarray  # bool: elements that were written
     magnitude: np.ndarray  # of the sums behind an element
     noise: float | np.ndarray  # of `seen`: a share of the magnitude; where `sharp`, absolute
     sharp: bool
@@ -81,24 +81,24 @@ class Evidence:
                 return noise + EPSILON * larger
             return (noise + EPSILON) * larger + half_ulp(self.format, prediction)
 
-    def near(self, prediction: np.ndarray, at: Any = ...) -> np.ndarray:
+    def close_elements(self, prediction: np.ndarray, index: Any = ...) -> np.ndarray:
         """Which elements are as predicted; NaN and infinities alike, and what a format may make of a value beyond it."""
-        seen = self.seen[at]
+        observed_values = self.observed_values[index]
         with np.errstate(invalid="ignore", over="ignore"):
-            close = np.abs(seen - prediction) <= self.slack(prediction, at)
-            found = close | (seen == prediction) | (np.isnan(seen) & np.isnan(prediction))
+            close = np.abs(observed_values - prediction) <= self.slack(prediction, index)
+            matches = close | (observed_values == prediction) | (np.isnan(observed_values) & np.isnan(prediction))
             if not self.sharp and self.format in FORMATS:
                 largest = FORMATS[self.format].largest
-                beyond = np.abs(prediction) + self.slack(prediction, at) >= largest
-                kept = (np.sign(seen) == np.sign(prediction)) & (np.abs(seen) >= largest)
-                found |= beyond & (kept | np.isnan(seen))
-        return found
+                beyond = np.abs(prediction) + self.slack(prediction, index) >= largest
+                kept = (np.sign(observed_values) == np.sign(prediction)) & (np.abs(observed_values) >= largest)
+                matches |= beyond & (kept | np.isnan(observed_values))
+        return matches
 
     @cached_property
     def sample(self) -> tuple[np.ndarray, np.ndarray]:
         """Rows and columns (2-D outputs) of a few wrong elements: what a prediction is tried on first."""
         wrong = np.argwhere(self.differs)
-        chosen = wrong[np.unique(np.linspace(0, len(wrong) - 1, SAMPLED).astype(int))]
+        chosen = wrong[np.unique(np.linspace(0, len(wrong) - 1, SAMPLE_SIZE).astype(int))]
         return np.unique(chosen[:, 0]), np.unique(chosen[:, 1])
 
     def fit(self, prediction: np.ndarray, *, wild: bool = False) -> Fit | None:
@@ -106,16 +106,16 @@ class Evidence:
         `wild`: NaN and infinities tell too, of a hypothesis on them; of others they tell nothing, since many changes give them."""
         if prediction.shape != self.exact.shape:
             return None
-        near = self.near(prediction)
-        if (self.differs & ~near).any():
+        close = self.close_elements(prediction)
+        if (self.differs & ~close).any():
             return None
-        region, where = self.there, ""
-        if (self.decided & ~near).any():
-            found = next(((part, said) for part, said in self.parts if not (part & self.decided & ~near).any()), None)
+        region, where = self.written_elements, ""
+        if (self.decided_elements & ~close).any():
+            found = next(((part, said) for part, said in self.parts if not (part & self.decided_elements & ~close).any()), None)
             if found is None:
                 return None
-            region, where = found[0] & self.there, found[1]
-        bits = self.tells(prediction, near & region & self.decided, wild=wild)
+            region, where = found[0] & self.written_elements, found[1]
+        bits = self.tells(prediction, close & region & self.decided_elements, wild=wild)
         return Fit(bits, where, region) if bits >= ENOUGH else None
 
     def tells(self, prediction: np.ndarray, where: np.ndarray, *, wild: bool) -> float:
@@ -124,19 +124,21 @@ class Evidence:
         bits = 0.0
         if wild and not strange[where].all():
             bits = min(WILD_BITS * int((strange & np.isfinite(self.exact)).sum()), MOST_BITS)
-        there = where & np.isfinite(prediction) & np.isfinite(self.exact) & np.isfinite(self.seen)
-        rows = np.stack([prediction[there], self.exact[there], self.seen[there]], axis=1)  # (elements, 3)
-        slack = self.slack(prediction)[there]
-        off = np.abs(rows[:, 0] - rows[:, 1])
-        telling = off > 2 * slack
+        finite_elements = where & np.isfinite(prediction) & np.isfinite(self.exact) & np.isfinite(self.observed_values)
+        rows = np.stack(
+            [prediction[finite_elements], self.exact[finite_elements], self.observed_values[finite_elements]], axis=1
+        )  # (elements, 3)
+        slack = self.slack(prediction)[finite_elements]
+        deviation = np.abs(rows[:, 0] - rows[:, 1])
+        telling = deviation > 2 * slack
         if not telling.any():
             return bits
-        rows, slack, off = rows[telling], slack[telling], off[telling]
+        rows, slack, deviation = rows[telling], slack[telling], deviation[telling]
         _, first = np.unique(_coarse(rows[:, :2]), axis=0, return_index=True)
         step = _lattice(rows[first])
-        scale = off[first]
+        scale = deviation[first]
         if self.format not in FORMATS:  # integers: what another number would be off
-            scale = np.maximum(scale, self.exact[there].std())
+            scale = np.maximum(scale, self.exact[finite_elements].std())
         chance = np.clip(np.maximum(slack[first], step) / scale, 2.0**-MOST_BITS, 0.5)
         return bits + float(-np.log2(chance).sum())
 
@@ -145,8 +147,8 @@ class Evidence:
         """Parts of the output that have a name and hold all wrong elements: tiles, rows, columns. The smallest come first."""
         if self.differs.ndim == 1:
             held = self.differs
-            if said := places_named(np.flatnonzero(held), held.size, "element"):
-                yield held, said
+            if phrase := places_named(np.flatnonzero(held), held.size, "element"):
+                yield held, phrase
             return
         if self.differs.ndim != 2:
             return
@@ -156,8 +158,8 @@ class Evidence:
         if self.tile is not None:
             tiles = tiles_hit(self.differs, self.tile)
             part = np.kron(tiles, np.ones(self.tile, bool))[: rows.size, : columns.size].astype(bool)
-            if tiles.size > 1 and (said := _tiles_named(tiles)):
-                yield part, said
+            if tiles.size > 1 and (phrase := _tiles_named(tiles)):
+                yield part, phrase
         if named_rows and named_columns and not (rows.all() or columns.all()):
             yield np.logical_and.outer(rows, columns), f"{named_rows}, {named_columns}"
         if named_rows:
@@ -210,15 +212,15 @@ def _tiles_named(tiles: np.ndarray) -> str:
     return ""
 
 
-def places_named(found: np.ndarray, of: int, name: str) -> str:
+def places_named(indices: np.ndarray, of: int, name: str) -> str:
     """ "in row 5", "in rows 64 to 69"; empty where they do not lie together, or are all there are."""
-    if not found.size or found.size == of:
+    if not indices.size or indices.size == of:
         return ""
-    if found.size == 1:
-        return f"in {name} {found[0]}"
-    if found.size == found[-1] - found[0] + 1:
-        return f"in {name}s {found[0]} to {found[-1]}"
-    return f"in {name}s " + ", ".join(map(str, found)) if found.size <= MOST_LISTED else ""
+    if indices.size == 1:
+        return f"in {name} {indices[0]}"
+    if indices.size == indices[-1] - indices[0] + 1:
+        return f"in {name}s {indices[0]} to {indices[-1]}"
+    return f"in {name}s " + ", ".join(map(str, indices)) if indices.size <= MOST_LISTED else ""
 
 
 def learned_noise(expected: ExpectedOutput, exact: np.ndarray, magnitude: np.ndarray, floor: float) -> float:
@@ -226,15 +228,15 @@ def learned_noise(expected: ExpectedOutput, exact: np.ndarray, magnitude: np.nda
     expected words."""
     with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
         if expected.bound is not None and expected.words is None:
-            off = expected.bound - half_ulp(expected.format, exact)
+            deviation = expected.bound - half_ulp(expected.format, exact)
         elif expected.words is not None:
-            off = np.abs(values(expected.format, expected.words.view(f"u{expected.words.dtype.itemsize}")) - exact)
-            off = 2 * (off - half_ulp(expected.format, exact))
+            deviation = np.abs(values(expected.format, expected.words.view(f"u{expected.words.dtype.itemsize}")) - exact)
+            deviation = 2 * (deviation - half_ulp(expected.format, exact))
         else:
             assert expected.low is not None and expected.high is not None
             ends = [values(expected.format, end.view(f"u{end.dtype.itemsize}")) for end in (expected.low, expected.high)]
-            off = np.maximum(*(np.abs(end - exact) for end in ends))
-        share = off / magnitude
+            deviation = np.maximum(*(np.abs(end - exact) for end in ends))
+        share = deviation / magnitude
     if expected.inconclusive is not None:
         share = share[~expected.inconclusive]
     share = share[np.isfinite(share)]

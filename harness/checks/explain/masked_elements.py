@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from bitverdict.harness.checks.explain.changed_operations import REDUCED, parts_of, reduced_axis, widths_of
-from bitverdict.harness.checks.explain.evaluation import Change, Operation, written
+from bitverdict.harness.checks.explain.changed_operations import REDUCTION_NAMES, parts_of, reduced_axis, widths_of
+from bitverdict.harness.checks.explain.evaluation import Change, Operation, operation_text
 from bitverdict.harness.model.mathematics import Mathematics
 
 MOST_WIDTHS = 3
@@ -20,27 +20,37 @@ WiderReference = tuple[str, Mapping[str, np.ndarray], Mapping[int, Change], int,
 
 def counted_in_one(mathematics: Mathematics, done: list[Operation]) -> Iterator[WiderReference]:
     """One sum, mean or maximum of rows that zeros fill up to the width of a tile, where all others stop at their end."""
-    reductions = [(each, axis) for each in done if each.name in REDUCED and (axis := reduced_axis(each)) is not None]
+    reductions = [
+        (operation, axis)
+        for operation in done
+        if operation.name in REDUCTION_NAMES and (axis := reduced_axis(operation)) is not None
+    ]
     floats = {name: values for name, values in mathematics.operands.items() if np.asarray(values).dtype == np.float64}
     given = {name: values for name, values in floats.items() if np.ndim(values)}
     for length in sorted({size for values in given.values() for size in values.shape if size > 1}):
-        along = [(each, axis) for each, axis in reductions if np.shape(each.arguments[0])[axis] == length]
+        along = [(operation, axis) for operation, axis in reductions if np.shape(operation.arguments[0])[axis] == length]
         for width in list(widths_of(length))[:MOST_WIDTHS] if along else ():
             wider = {name: _wider(values, length, width) for name, values in given.items()}
             if sum(values.size for values in wider.values()) > MOST_ELEMENTS:
                 break
-            for counting, _ in along:
-                if counting.name in ("var", "std"):
+            for counting_operation, _ in along:
+                if counting_operation.name in ("var", "std"):
                     continue
                 changes = {
-                    each.number: _counted(each, axis, length) if each is counting else _cut(axis, length) for each, axis in along
+                    operation.number: _count_all_elements(operation, axis, length)
+                    if operation is counting_operation
+                    else _cut(axis, length)
+                    for operation, axis in along
                 }
-                said = f"equals the reference with zeros that fill the operands of {written(counting)} from {length} up to {width}"
+                said = (
+                    f"equals the reference with zeros that fill the operands of "
+                    f"{operation_text(counting_operation)} from {length} up to {width}"
+                )
                 operands = {**mathematics.operands, **wider}
-                yield f"{said}: masked elements count there", operands, changes, counting.number, (width, length)
+                yield f"{said}: masked elements count there", operands, changes, counting_operation.number, (width, length)
 
 
-def narrowed(result: np.ndarray, shape: tuple[int, ...], sizes: tuple[int, int]) -> np.ndarray:
+def narrow_result(result: np.ndarray, shape: tuple[int, ...], sizes: tuple[int, int]) -> np.ndarray:
     """`result` without what was filled: of each axis that has the width and should have the length."""
     width, length = sizes
     for axis, (made, due) in enumerate(zip(result.shape, shape, strict=False)):
@@ -49,20 +59,20 @@ def narrowed(result: np.ndarray, shape: tuple[int, ...], sizes: tuple[int, int])
     return result
 
 
-def without_last_powers(done: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change], int]]:
+def without_last_powers(trace: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change], int]]:
     """(kind, sentence, changes, place) of powers that count nothing from an element on, wherever they are used."""
-    for operation in done:
+    for operation in trace:
         if operation.name not in POWERS:
             continue
         shape = np.shape(operation.result)
-        axes = {axis % len(shape) for each in done if (axis := _axis_of_sum(each, operation)) is not None}
+        axes = {axis % len(shape) for each in trace if (axis := _axis_of_sum(each, operation)) is not None}
         for axis in sorted(axes):
             for part, said in (*parts_of(shape[axis]), *_all_but_a_part(shape[axis])):
                 inside = np.zeros(shape[axis], bool)
                 inside[part] = True
                 shown = inside.reshape([-1 if at == axis else 1 for at in range(len(shape))])
-                sentence = f"equals the reference with {written(operation)} {said}, wherever it is used"
-                yield "element left out", sentence, {operation.number: _masked(shown)}, operation.number
+                sentence = f"equals the reference with {operation_text(operation)} {said}, wherever it is used"
+                yield "element left out", sentence, {operation.number: _mask_elements(shown)}, operation.number
 
 
 def _all_but_a_part(length: int) -> Iterator[tuple[slice, str]]:
@@ -87,7 +97,7 @@ def _cut(axis: int, length: int) -> Change:
     return lambda function, args, kwargs: function(np.take(args[0], np.arange(length), axis=axis), *args[1:], **kwargs)
 
 
-def _counted(operation: Operation, axis: int, length: int) -> Change:
+def _count_all_elements(operation: Operation, axis: int, length: int) -> Change:
     """All elements in the sum; a mean is divided by the true number."""
 
     def change(function, args: tuple, kwargs: dict):  # type: ignore[no-untyped-def]
@@ -97,5 +107,5 @@ def _counted(operation: Operation, axis: int, length: int) -> Change:
     return change
 
 
-def _masked(shown: np.ndarray) -> Change:
+def _mask_elements(shown: np.ndarray) -> Change:
     return lambda function, args, kwargs: np.where(shown, function(*args, **kwargs), 0.0)

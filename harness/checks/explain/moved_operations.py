@@ -9,51 +9,57 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from bitverdict.harness.checks.explain.changed_operations import REDUCED, SAID
-from bitverdict.harness.checks.explain.evaluation import Change, Operation, changed_operations_of, written
+from bitverdict.harness.checks.explain.changed_operations import OPERATION_PHRASES, REDUCTION_NAMES
+from bitverdict.harness.checks.explain.evaluation import Change, Operation, changed_operations_of, operation_text
 from bitverdict.harness.model.mathematics import Mathematics
 
 MOST_BEHIND = 16  # operations behind which one is tried
-TOGETHER = {"add": "sum", "subtract": "sum", "multiply": "product", "divide": "product", "true_divide": "product"}
+OPERATION_GROUPS = {"add": "sum", "subtract": "sum", "multiply": "product", "divide": "product", "true_divide": "product"}
 FOLLOW = ("getitem", "reshape", "astype", "arange")  # what changes no number
 
 
 def moved_behind(done: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change], int]]:
     """(kind, sentence, changes, place) of each operation with two operands that may be done later."""
-    for operation in _done_once(done):
+    for operation in _single_operations(done):
         users = [user for user in _after(done, operation) if user.name not in FOLLOW][:MOST_BEHIND]
         for place in (0, 1) if operation.name in ("add", "multiply") else (1,):
-            other = np.asarray(operation.arguments[place])
+            operand = np.asarray(operation.arguments[place])
             if np.shape(operation.arguments[1 - place]) != np.shape(operation.result):
                 continue
             for user in users:
-                if TOGETHER.get(user.name) != TOGETHER[operation.name] and _fits(other, user.result):
-                    said = f"equals the reference with {SAID[operation.name]} {operation.texts[place]} moved behind {written(user)}"
-                    changes = {operation.number: _argument(1 - place), user.number: _then(operation.name, other)}
+                if OPERATION_GROUPS.get(user.name) != OPERATION_GROUPS[operation.name] and _fits(operand, user.result):
+                    said = (
+                        f"equals the reference with {OPERATION_PHRASES[operation.name]} "
+                        f"{operation.texts[place]} moved behind {operation_text(user)}"
+                    )
+                    changes = {operation.number: _argument(1 - place), user.number: _apply_after(operation.name, operand)}
                     yield "moved operation", said, changes, operation.number
 
 
-def without_in_one_sum(mathematics: Mathematics, done: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change], int]]:
+def without_in_one_sum(mathematics: Mathematics, trace: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change], int]]:
     """(kind, sentence, changes, place) of each sum, mean or maximum whose operands lack one operation."""
-    for operation in _done_once(done):
-        reductions = [user for user in _after(done, operation) if user.name in REDUCED]
+    for operation in _single_operations(trace):
+        reductions = [user for user in _after(trace, operation) if user.name in REDUCTION_NAMES]
         if not reductions:
             continue
         for place in (0, 1) if operation.name in ("add", "multiply") else (1,):
             if np.shape(operation.arguments[1 - place]) != np.shape(operation.result):
                 continue
-            without = changed_operations_of(mathematics, {operation.number: _argument(1 - place)}, done)
+            without = changed_operations_of(mathematics, {operation.number: _argument(1 - place)}, trace)
             for reduction in reductions:
-                said = f"equals the reference without {SAID[operation.name]} {operation.texts[place]} in {written(reduction)}"
+                said = (
+                    f"equals the reference without {OPERATION_PHRASES[operation.name]} "
+                    f"{operation.texts[place]} in {operation_text(reduction)}"
+                )
                 changes = {reduction.number: _of_arguments(without[reduction.number].arguments)}
                 yield "left out in one sum", said, changes, operation.number
 
 
-def _done_once(done: list[Operation]) -> Iterator[Operation]:
+def _single_operations(done: list[Operation]) -> Iterator[Operation]:
     """The operations with two operands that stand in no loop."""
     turns = Counter((operation.name, operation.site) for operation in done)
     for operation in done:
-        if operation.name in SAID and len(operation.arguments) == 2 and turns[operation.name, operation.site] == 1:
+        if operation.name in OPERATION_PHRASES and len(operation.arguments) == 2 and turns[operation.name, operation.site] == 1:
             yield operation
 
 
@@ -81,7 +87,7 @@ def _argument(place: int) -> Change:
     return lambda function, args, kwargs: np.asarray(args[place])
 
 
-def _then(name: str, other: np.ndarray) -> Change:
+def _apply_after(name: str, other: np.ndarray) -> Change:
     return lambda function, args, kwargs: getattr(np, name)(function(*args, **kwargs), other)
 
 

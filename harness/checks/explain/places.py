@@ -13,12 +13,12 @@ MOST_LINES = 512  # rows or columns whose origin is looked for
 MOST_TILES = 64
 
 
-def moved(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
+def relocations(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
     """(kind, sentence, prediction) of each way that the expected values may lie elsewhere."""
     exact = evidence.exact
     if exact.ndim >= 1 and exact.size > 1:
         yield from _factor(evidence)
-        yield from _each(evidence)
+        yield from _element_changes(evidence)
     if exact.ndim == 2 and exact.size > 1:
         for axis, name in ((0, "row"), (1, "column")):
             yield from _lines(evidence, axis, name)
@@ -26,19 +26,19 @@ def moved(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
         yield from _lines(evidence, 0, "element")
 
 
-def turned(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
+def transpositions(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
     """Rows and columns exchanged, and tiles of other programs."""
     if evidence.exact.ndim == 2 and evidence.exact.size > 1:
-        yield from _turned(evidence)
+        yield from _transposed_values(evidence)
         yield from _tiles(evidence)
 
 
 def _factor(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
     """All elements times one number, or one number added."""
-    wrong = evidence.differs & np.isfinite(evidence.exact) & np.isfinite(evidence.seen) & (evidence.exact != 0)
+    wrong = evidence.differs & np.isfinite(evidence.exact) & np.isfinite(evidence.observed_values) & (evidence.exact != 0)
     if wrong.sum() < 2:
         return
-    ratio = float(np.median(evidence.seen[wrong] / evidence.exact[wrong]))
+    ratio = float(np.median(evidence.observed_values[wrong] / evidence.exact[wrong]))
     if ratio < 0:
         yield "sign", "equals the result with the other sign", -evidence.exact
     elif ratio > 0:  # the number nearest to it: whether it is the factor, the prediction has to show
@@ -46,10 +46,10 @@ def _factor(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
         yield "factor", f"equals the result times {said}", evidence.exact * number
 
 
-def _each(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
+def _element_changes(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
     """What an epilogue makes of each element: a number added, a negative one cut, its magnitude."""
-    wrong = evidence.differs & np.isfinite(evidence.exact) & np.isfinite(evidence.seen)
-    if wrong.any() and (added := float(np.rint(np.median(evidence.seen[wrong] - evidence.exact[wrong])))):
+    wrong = evidence.differs & np.isfinite(evidence.exact) & np.isfinite(evidence.observed_values)
+    if wrong.any() and (added := float(np.rint(np.median(evidence.observed_values[wrong] - evidence.exact[wrong])))):
         yield "added", f"equals the result plus {added:g}", evidence.exact + added
     if (evidence.exact > 0).any() and (evidence.exact < 0).any():
         yield "cut", "negative results are zero", np.maximum(evidence.exact, 0.0)
@@ -72,7 +72,7 @@ def _numbers(evidence: Evidence) -> Iterator[tuple[float, str]]:
             yield 1.0 / whole, f"1/{whole}"
 
 
-def _turned(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
+def _transposed_values(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
     """Rows and columns exchanged: of all, or inside each tile."""
     exact = evidence.exact
     rows, columns = exact.shape
@@ -103,21 +103,21 @@ def _tiles(evidence: Evidence) -> Iterator[tuple[str, str, np.ndarray]]:
     hit = tiles_hit(evidence.differs, evidence.tile)
     if hit.size > MOST_TILES or hit.size < 2:
         return
-    found, origins = exact.copy(), {}
-    for at in map(tuple, np.argwhere(hit).tolist()):
-        here = _tile(at, evidence.tile)
-        for of in np.ndindex(*hit.shape):
-            there = _tile(of, evidence.tile)
+    prediction, origins = exact.copy(), {}
+    for tile_index in map(tuple, np.argwhere(hit).tolist()):
+        here = _tile(tile_index, evidence.tile)
+        for origin in np.ndindex(*hit.shape):
+            there = _tile(origin, evidence.tile)
             shape = tuple(min(one, other) for one, other in zip(exact[here].shape, exact[there].shape, strict=True))
             part = tuple(slice(place.start, place.start + size) for place, size in zip(here, shape, strict=True))
-            if shape == exact[here].shape and of != at:
+            if shape == exact[here].shape and origin != tile_index:
                 moved = exact.copy()
                 moved[part] = exact[there][: shape[0], : shape[1]]
-                if evidence.near(moved)[part].all():
-                    found[part], origins[at] = moved[part], of
+                if evidence.close_elements(moved)[part].all():
+                    prediction[part], origins[tile_index] = moved[part], origin
                     break
     if origins and len(origins) == int(hit.sum()):
-        yield "tile of another program", _origins_of_tiles(origins), found
+        yield "tile of another program", _origins_of_tiles(origins), prediction
 
 
 def _tile(at: tuple, tile: tuple[int, int]) -> tuple[slice, slice]:
@@ -157,14 +157,16 @@ def _lines(evidence: Evidence, axis: int, name: str) -> Iterator[tuple[str, str,
 
 def _origins_of_lines(evidence: Evidence, axis: int, name: str) -> Iterator[tuple[str, str, np.ndarray]]:
     """Each wrong row looked for among the expected ones."""
-    exact, seen = (np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (evidence.exact, evidence.seen))
+    exact, observed_rows = (
+        np.moveaxis(each, axis, 0).reshape(each.shape[axis], -1) for each in (evidence.exact, evidence.observed_values)
+    )
     wrong = np.moveaxis(evidence.differs, axis, 0).reshape(exact.shape).any(axis=1)
     if not wrong.any() or exact.shape[1] < 2 or not np.isfinite(exact).all():
         return
     slack = np.moveaxis(evidence.slack(evidence.exact), axis, 0).reshape(exact.shape)
     origins: dict[int, int] = {}
     for row in np.flatnonzero(wrong).tolist():
-        distance = (np.abs(exact - seen[row]) <= 2 * slack + 1e-300).all(axis=1)
+        distance = (np.abs(exact - observed_rows[row]) <= 2 * slack + 1e-300).all(axis=1)
         found = np.flatnonzero(distance)
         if found.size != 1 or found[0] == row:
             return

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.checks.explain.changed_operations import changes_of
-from bitverdict.harness.checks.explain.evaluation import Change, Operation, written
+from bitverdict.harness.checks.explain.evaluation import Change, Operation, operation_text
 
-FEW = 4  # turns that are changed one by one
+MAX_SINGLE_TURNS = 4  # turns that are changed one by one
 CHUNKS = (2, 4, 8, 16, 32, 64, 128)
 OF_A_CHUNK = ("left out",)  # kinds that are tried in the first turn, in the last, and at the beginning of each chunk
 
@@ -24,7 +24,7 @@ def changes_of_each_site(done: list[Operation]) -> Iterator[ChangedOperations]:
     for turns in sites(done):
         if len(turns) > 1:
             yield from _in_many_turns(turns)
-        if len(turns) <= FEW:
+        if len(turns) <= MAX_SINGLE_TURNS:
             for operation in turns:
                 for kind, sentence, change in changes_of(operation):
                     yield kind, sentence, {operation.number: change}, turns[0].number
@@ -48,7 +48,7 @@ def _in_many_turns(turns: list[Operation]) -> Iterator[ChangedOperations]:
         by_turn = {number: one[place][2] for number, one in zip(numbers, changes, strict=True)}
         several = f", in each of {len(turns)} turns" if any(one[place][1] != sentence for one in changes[:-1]) else ""
         yield kind, sentence + several, by_turn, numbers[0]
-        if len(turns) > FEW and kind in OF_A_CHUNK:
+        if len(turns) > MAX_SINGLE_TURNS and kind in OF_A_CHUNK:
             for which, name in ((0, "first"), (-1, "last")):
                 changed = {numbers[which]: by_turn[numbers[which]]}
                 yield kind, f"{changes[which][place][1]}, in the {name} of {len(turns)} turns alone", changed, numbers[0]
@@ -61,22 +61,22 @@ def _of_the_turn_before(turns: list[Operation]) -> Iterator[ChangedOperations]:
     """An argument that is the one of the turn before; zero, or its own, in the first turn."""
     for place in range(len(turns[0].arguments) if len(turns) > 2 else 0):
         given = [operation.arguments[place] for operation in turns if place < len(operation.arguments)]
-        if len(given) < len(turns) or any(not _alike(one, given[0]) for one in given):
+        if len(given) < len(turns) or any(not _same_shape_floats(one, given[0]) for one in given):
             continue
         for begins_with_zero in (True, False):
             change = _stale(place, turns[0].number, begins_with_zero)
-            said = f"takes {turns[-1].texts[place]} of the turn before in {written(turns[-1])}"
+            said = f"takes {turns[-1].texts[place]} of the turn before in {operation_text(turns[-1])}"
             yield "stale", said, {operation.number: change(operation.number) for operation in turns}, turns[0].number
 
 
-def _alike(one: Any, other: Any) -> bool:
+def _same_shape_floats(one: Any, other: Any) -> bool:
     return isinstance(one, np.ndarray) and one.dtype == np.float64 and np.shape(one) == np.shape(other)
 
 
 def _stale(place: int, first: int, begins_with_zero: bool) -> Any:
     before: list[np.ndarray] = []
 
-    def at(number: int) -> Change:
+    def change_at(number: int) -> Change:
         def change(function: Any, args: tuple, kwargs: dict) -> Any:
             if number == first:
                 before.clear()
@@ -87,4 +87,4 @@ def _stale(place: int, first: int, begins_with_zero: bool) -> Any:
 
         return change
 
-    return at
+    return change_at

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from bitverdict.harness.checks.explain.evidence import ENOUGH, Finding, Fit, places_named, tiles_hit
+from bitverdict.harness.checks.explain.evidence import ENOUGH, CauseFinding, Fit, places_named, tiles_hit
 
-MOST_TOLD = 3
+MAX_LISTED_TILES = 3
 LEAST_OF_LINES = 4  # unwritten elements: no four words are the poison by chance
 LEAST = 2  # unwritten elements: one word may be the poison by chance
 
 
-def never_written(
+def never_written_tiles(
     unwritten: np.ndarray, differs: np.ndarray, tile: tuple[int, int] | None, launches: tuple[Mapping, ...]
-) -> Iterator[Finding]:
+) -> Iterator[CauseFinding]:
     """`unwritten` and `differs` (bool, of the output's shape): which elements hold the poison, and which are wrong."""
     if not differs.any() or not np.array_equal(unwritten & differs, differs):
         return
@@ -23,7 +23,7 @@ def never_written(
         return
     fit = Fit(ENOUGH, "", differs)
     if differs.all():
-        yield Finding("never written", "no program wrote the output", fit)
+        yield CauseFinding("never written", "no program wrote the output", fit)
         return
     lines = _lines(differs)
     if differs.ndim == 2 and tile is not None:
@@ -31,12 +31,12 @@ def never_written(
         part = np.kron(tiles, np.ones(tile, bool))[: differs.shape[0], : differs.shape[1]].astype(bool)
         if np.array_equal(part, differs) and tiles.size > 1:
             said = _of_programs(tiles, launches)
-            yield Finding("never written", f"{lines} never written: {said}" if lines.count(" ") == 1 else said, fit)
+            yield CauseFinding("never written", f"{lines} never written: {said}" if lines.count(" ") == 1 else said, fit)
             return
     if lines:
-        yield Finding("never written", f"{lines} never written", fit)
+        yield CauseFinding("never written", f"{lines} never written", fit)
         return
-    yield Finding("never written", f"{int(differs.sum())} elements never written", fit)
+    yield CauseFinding("never written", f"{int(differs.sum())} elements never written", fit)
 
 
 def lines_never_written(unwritten: np.ndarray, differs: np.ndarray) -> str:
@@ -67,7 +67,9 @@ def _of_programs(tiles: np.ndarray, launches: tuple[Mapping, ...]) -> str:
         tuple(at) if grid != tiles.shape[::-1] or tiles.shape[0] == tiles.shape[1] else tuple(at[::-1])
         for at in np.argwhere(tiles).tolist()
     ]
-    told = ", ".join(map(str, hit[:MOST_TOLD])) + (f" and {len(hit) - MOST_TOLD} more" if len(hit) > MOST_TOLD else "")
+    told = ", ".join(map(str, hit[:MAX_LISTED_TILES])) + (
+        f" and {len(hit) - MAX_LISTED_TILES} more" if len(hit) > MAX_LISTED_TILES else ""
+    )
     if name == "program":
         return f"program{'s' if len(hit) > 1 else ''} {told} never wrote {'their tiles' if len(hit) > 1 else 'its tile'}"
     return f"tile{'s' if len(hit) > 1 else ''} {told} never written"

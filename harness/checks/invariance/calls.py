@@ -13,7 +13,7 @@ import numpy as np
 from bitverdict.harness.checks import provenance
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.judge.guarded_buffers import POISONS, TORCH_DTYPES, Poison, poison_word
 from bitverdict.harness.judge.launch import Allocations, launch
 from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher
@@ -34,11 +34,11 @@ class Surroundings:
 
     poison: int = 0
     shift: int = 0
-    reordered: bool = False
-    entering: Callable[..., AbstractContextManager[Any]] = entered
+    opposite_order: bool = False
+    enter_target: Callable[..., AbstractContextManager[Any]] = target_device
 
 
-PLAIN = Surroundings()
+PLAIN_SURROUNDINGS = Surroundings()
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Promises:
     batch_invariant: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, contract: Contract, case: Case) -> Promises:
+    def of_case(cls, contract: Contract, case: Case) -> Promises:
         """Those of a contract, and of the launcher of a case."""
         said = [word for word in case.promises.split(",") if word]
         sizes = (*contract.batch_invariant, *(word for word in said if word != DETERMINISTIC))
@@ -93,27 +93,29 @@ class Caller:
     launcher: Callable | RemoteLauncher | None
     promises: Promises = NO_PROMISES
 
-    def call(self, case: Case, operands: Operands | None = None, around: Surroundings = PLAIN) -> Call:
+    def call(self, case: Case, operands: Operands | None = None, around: Surroundings = PLAIN_SURROUNDINGS) -> Call:
         """One call, without real values: words alone are compared. `operands`: None for those of the case."""
-        given = {each.name: each for each in self.contract.operands(case)} if operands is None else operands
+        call_operands = {each.name: each for each in self.contract.operands(case)} if operands is None else operands
         place = (case.data_seed + around.poison) % len(POISONS)
-        poison = Poison.of(place)
-        moved = {name: _shifted(each, around.shift) for name, each in given.items()}
-        if around.reordered:
-            moved = dict(reversed(moved.items()))
+        poison = Poison.of_seed(place)
+        shifted_operands = {name: _shift_operand(each, around.shift) for name, each in call_operands.items()}
+        if around.opposite_order:
+            shifted_operands = dict(reversed(shifted_operands.items()))
         bare = replace(case, real_values=False, calls=1)
         allocations = Allocations(poison=poison)
         if isinstance(self.launcher, RemoteLauncher):
-            request = LaunchRequest(bare, self.target, self.contract, moved, Clock(), allocations=allocations)
+            request = LaunchRequest(bare, self.target, self.contract, shifted_operands, Clock(), allocations=allocations)
             seen = self.launcher.begin(request).launch_result()
             if self.target.emulated and seen.outcome is None:
                 _hold_to_kernels(seen)
         else:
-            seen = launch(bare, self.target, self.contract, self.launcher, moved, Clock(), around.entering, allocations)
-        return Call(bare, given, seen, poison.output)
+            seen = launch(
+                bare, self.target, self.contract, self.launcher, shifted_operands, Clock(), around.enter_target, allocations
+            )
+        return Call(bare, call_operands, seen, poison.output)
 
     @property
-    def sealed(self) -> bool:
+    def is_sealed(self) -> bool:
         return isinstance(self.launcher, RemoteLauncher)
 
     def takes(self, case: Case) -> bool:
@@ -130,11 +132,11 @@ class Caller:
 def _hold_to_kernels(seen: LaunchResult) -> None:
     """Of an emulated call of a sealed launcher: words that no kernel stored may be those of an earlier call."""
     right = Verdict(decision=Decision.PASS, outcome=Outcome.PASS)
-    found = provenance.held(right, seen.recorded.get(provenance.RECORDED, {}))
+    found = provenance.judge_provenance(right, seen.launch_record.get(provenance.PROVENANCE_KEY, {}))
     if found.outcome is Outcome.COMPUTED_ON_HOST:
         seen.outcome, seen.message = found.outcome, found.message
 
 
-def _shifted(operand: Operand, by: int) -> Operand:
+def _shift_operand(operand: Operand, by: int) -> Operand:
     itemsize = operand.codes.dtype.itemsize
     return replace(operand, offset=operand.offset + by // itemsize) if by else operand

@@ -14,7 +14,7 @@ class KeptPromises(CaseCheck):
         case, contract, target = judgement.case, judgement.contract, judgement.target
         if not (contract.batch_invariant or contract.deterministic or case.promises):
             return verdict
-        from bitverdict.harness.checks.invariance.promised import held_to_promises
+        from bitverdict.harness.checks.invariance.promise_check import held_to_promises
 
-        with judgement.clock.on("launch"):
+        with judgement.clock.measure("launch"):
             return held_to_promises(verdict, case, target, contract, launcher_of_case(case, target))

@@ -7,21 +7,23 @@ from collections.abc import Iterator
 from typing import Any
 
 from bitverdict.harness.checks.invariance.calls import CONFIGURATIONS, Call, Caller
-from bitverdict.harness.checks.invariance.finding import Finding
-from bitverdict.harness.checks.invariance.relation import Relation, held, same
+from bitverdict.harness.checks.invariance.invariance_finding import InvarianceFinding
+from bitverdict.harness.checks.invariance.relation import Relation, compare_calls, identity_map
 from bitverdict.harness.model.case import Case
 
 
-def configured(caller: Caller, first: Call) -> Iterator[Finding]:
+def configuration_findings(caller: Caller, first_call: Call) -> Iterator[InvarianceFinding]:
     """A finding for each other configuration: of the contract's own, or of the autotuners that the first call showed."""
     promised = CONFIGURATIONS in caller.promises.batch_invariant
-    for case, changed in [*_of_the_contract(caller, first), *_of_autotuners(first)]:
-        relation = Relation(CONFIGURATIONS, changed, dict.fromkeys(first.outputs(), same), same_operands=True, promised=promised)
+    for case, changed in [*_of_the_contract(caller, first_call), *_of_autotuners(first_call)]:
+        relation = Relation(
+            CONFIGURATIONS, changed, dict.fromkeys(first_call.outputs(), identity_map), same_operands=True, is_promised=promised
+        )
         outcome = caller.contract.expected_outcome(case, caller.target)
         if not outcome.result:
-            yield relation.not_asked(f"{outcome.outcome}: {outcome.reason or outcome.message}")
+            yield relation.not_applicable_finding(f"{outcome.outcome}: {outcome.reason or outcome.message}")
             continue
-        yield held(relation, caller, first, caller.call(case, first.operands))
+        yield compare_calls(relation, caller, first_call, caller.call(case, first_call.operands))
 
 
 def _of_the_contract(caller: Caller, first: Call) -> Iterator[tuple[Case, str]]:
@@ -37,7 +39,7 @@ def _fields(config: Any) -> dict[str, Any]:
 
 
 def _of_autotuners(first: Call) -> Iterator[tuple[Case, str]]:
-    chosen = first.launch_result.recorded.get("tuned", ())
+    chosen = first.launch_result.launch_record.get("tuned", ())
     for number in range(max((each["of"] for each in chosen), default=0)):
         if any(each["took"] != number % each["of"] for each in chosen):
             yield dataclasses.replace(first.case, tuning=f"config {number}"), f"configuration {number} of the autotuner"

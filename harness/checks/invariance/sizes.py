@@ -26,7 +26,7 @@ class Axis:
         """The indices of `size` elements from `begin`, a multiple of `unit`."""
         return slice(begin // self.unit, -(-(begin + size) // self.unit))
 
-    def of(self, array: np.ndarray, begin: int, size: int) -> np.ndarray:
+    def slice_of(self, array: np.ndarray, begin: int, size: int) -> np.ndarray:
         return array[(slice(None),) * self.place + (self.cut(begin, size),)]
 
 
@@ -34,23 +34,25 @@ Axes = Mapping[str, Axis]
 """By the name of an array, which has one axis along a size."""
 
 
-def following(sampled: Sequence[tuple[int, Mapping[str, tuple[int, ...]]]]) -> Axes | None:
+def following_axes(samples: Sequence[tuple[int, Mapping[str, tuple[int, ...]]]]) -> Axes | None:
     """The axis of each array that follows a size, by (size, shapes of the arrays) of several cases. None where an array has more
     such axes than one, or follows the size in no known way."""
-    found: dict[str, Axis] = {}
-    for name, shape in sampled[0][1].items():
-        others = [(size, shapes[name]) for size, shapes in sampled if name in shapes]
-        if len(others) < len(sampled) or any(len(other) != len(shape) for _, other in others):
+    axes: dict[str, Axis] = {}
+    for name, shape in samples[0][1].items():
+        sampled_shapes = [(size, shapes[name]) for size, shapes in samples if name in shapes]
+        if len(sampled_shapes) < len(samples) or any(len(sampled_shape) != len(shape) for _, sampled_shape in sampled_shapes):
             return None
-        changed = [place for place in range(len(shape)) if any(other[place] != shape[place] for _, other in others)]
+        changed = [
+            place for place in range(len(shape)) if any(sampled_shape[place] != shape[place] for _, sampled_shape in sampled_shapes)
+        ]
         if not changed:
             continue
         place = changed[0]
-        unit = next((u for u in UNITS if all(-(-size // u) == other[place] for size, other in others)), 0)
+        unit = next((u for u in UNITS if all(-(-size // u) == sampled_shape[place] for size, sampled_shape in sampled_shapes)), 0)
         if not unit or len(changed) > 1:
             return None
-        found[name] = Axis(place, unit)
-    return found
+        axes[name] = Axis(place, unit)
+    return axes
 
 
 def shapes_of(operands: Operands) -> dict[str, tuple[int, ...]]:
@@ -64,28 +66,28 @@ def drawn(contract: Contract, case: Case) -> Operands:
 
 def cut(operands: Operands, like: Operands, axes: Axes, begin: int, size: int) -> Operands:
     """`size` rows of `operands` from `begin`, laid out as those of `like`, a case of that size."""
-    made: Operands = {}
+    cut_operands: Operands = {}
     for name, each in like.items():
         codes = operands[name].codes
         if name in axes:
-            codes = axes[name].of(codes, begin, size)
-        made[name] = replace(each, codes=np.ascontiguousarray(codes))
-    return made
+            codes = axes[name].slice_of(codes, begin, size)
+        cut_operands[name] = replace(each, codes=np.ascontiguousarray(codes))
+    return cut_operands
 
 
 def sizes_of_operands(contract: Contract, case: Case, operands: Operands) -> dict[str, Axes]:
     """The numbers of a case that are sizes of its operands, and the axes that follow each."""
-    found: dict[str, Axes] = {}
+    axes_by_size: dict[str, Axes] = {}
     for name, value in contract.sizes(case).items():
         tried = dict.fromkeys(each for each in (value - 1, value - 16, value - 32, value - 128, value // 2, 1) if 0 < each < value)
-        smaller = [(each, made) for each in tried if (made := resized(contract, case, name, each)) is not None]
+        smaller = [(each, made) for each in tried if (made := resize_case(contract, case, name, each)) is not None]
         sampled = [(value, shapes_of(operands)), *((each, shapes_of(drawn(contract, made))) for each, made in smaller)]
-        if len(sampled) > 1 and (axes := following(sampled)):
-            found[name] = axes
-    return found
+        if len(sampled) > 1 and (axes := following_axes(sampled)):
+            axes_by_size[name] = axes
+    return axes_by_size
 
 
-def resized(contract: Contract, case: Case, name: str, value: int) -> Case | None:
+def resize_case(contract: Contract, case: Case, name: str, value: int) -> Case | None:
     """`case` with another size; None where the contract has none, or cannot feed it."""
     try:
         made = contract.resized(case, name, value)

@@ -18,7 +18,7 @@ class OrderOfSums(CaseCheck):
             return
         from bitverdict.harness.checks.sums.words import with_recovered_words
 
-        with judgement.clock.on("order of sums"):
+        with judgement.clock.measure("order of sums"):
             judgement.expected, judgement.notes[NOTES] = with_recovered_words(
                 judgement.expected, judgement.case, judgement.target, judgement.contract, judgement.launcher, judgement.operands
             )

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from bitverdict.harness.checks.sums.order_recovery import RecoveredOrders, recover_orders
 from bitverdict.harness.checks.sums.proof import expected_words
-from bitverdict.harness.checks.sums.recovered import Recovered, recovered
 from bitverdict.harness.judge.remote_launcher import RemoteLauncher
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutput
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference.formats import FORMATS, decode
 
-TOLD = "order of sums"  # in details of a verdict
-CALLED_TWICE = "not recovered: the case calls the launcher twice"
-_kept: dict[tuple[Any, ...], Recovered] = {}
-MOST_KEPT = 64
+ORDER_KEY = "order of sums"  # in details of a verdict
+TWO_CALLS_REASON = "not recovered: the case calls the launcher twice"
+_recovery_cache: dict[tuple[Any, ...], RecoveredOrders] = {}
+MAX_CACHE_ENTRIES = 64
 
 
 def same_launch(case: Case) -> str:
@@ -36,14 +36,14 @@ def same_launch(case: Case) -> str:
     return json.dumps(record | {"on": on + count}, sort_keys=True)
 
 
-def recovered_once(case: Case, target: Target, contract: Contract, launcher: Callable | RemoteLauncher | None) -> Recovered:
+def recovered_once(case: Case, target: Target, contract: Contract, launcher: Callable | RemoteLauncher | None) -> RecoveredOrders:
     """The order of the sums of `case`: of launches that differ in their data alone it is recovered once in this process."""
     key = (same_launch(case), target.name, target.arch, id(getattr(launcher, "__wrapped__", launcher)))
-    if key not in _kept:
-        while len(_kept) >= MOST_KEPT:
-            del _kept[next(iter(_kept))]
-        _kept[key] = recovered(case, target, contract, launcher)
-    return _kept[key]
+    if key not in _recovery_cache:
+        while len(_recovery_cache) >= MAX_CACHE_ENTRIES:
+            del _recovery_cache[next(iter(_recovery_cache))]
+        _recovery_cache[key] = recover_orders(case, target, contract, launcher)
+    return _recovery_cache[key]
 
 
 def with_recovered_words(
@@ -55,48 +55,63 @@ def with_recovered_words(
     operands: Mapping[str, Operand],
 ) -> tuple[list[ExpectedOutput], dict[str, str]]:
     """(`expected` with words in the place of bounds, what a verdict's details say of it)."""
-    if not any(each.words is None for each in expected):
+    if not any(output.words is None for output in expected):
         return list(expected), {}
-    found = recovered_once(case, target, contract, launcher) if case.calls == 1 else None
-    if found is None or not found.outputs:
+    recovery = recovered_once(case, target, contract, launcher) if case.calls == 1 else None
+    if recovery is None or not recovery.outputs:
         why = (
-            CALLED_TWICE
-            if found is None
-            else f"depends on timing: {found.timing}"
-            if found.timing
-            else f"not recovered: {found.why}"
+            TWO_CALLS_REASON
+            if recovery is None
+            else f"depends on timing: {recovery.timing}"
+            if recovery.timing
+            else f"not recovered: {recovery.why}"
         )
-        kept = [each if each.words is not None else replace(each, basis=f"{each.basis}; order of sums {why}") for each in expected]
-        return kept, {TOLD: f"{why}; the bound is kept"}
-    due = {each.name: each for each in found.outputs}
-    made = [_held(each, due, found, operands) if each.words is None and each.name in due else each for each in expected]
-    return made, {TOLD: "; ".join(f"{each.name}: {each.told}" for each in found.outputs)}
+        kept = [
+            output if output.words is not None else replace(output, basis=f"{output.basis}; order of sums {why}")
+            for output in expected
+        ]
+        return kept, {ORDER_KEY: f"{why}; the bound is kept"}
+    due = {output.name: output for output in recovery.outputs}
+    made = [
+        _with_order_words(output, due, recovery, operands) if output.words is None and output.name in due else output
+        for output in expected
+    ]
+    return made, {ORDER_KEY: "; ".join(f"{output.name}: {output.tree_shapes}" for output in recovery.outputs)}
 
 
-def _held(expected: ExpectedOutput, due: Mapping[str, Any], found: Recovered, operands: Mapping[str, Operand]) -> ExpectedOutput:
+def _with_order_words(
+    expected: ExpectedOutput, due: Mapping[str, Any], recovery: RecoveredOrders, operands: Mapping[str, Operand]
+) -> ExpectedOutput:
     """`expected` with the words that the order gives, where all that enters a sum is finite, and so is the sum."""
     order = due[expected.name]
     if order.format != expected.format or order.members.shape != tuple(expected.shape):
         return expected
-    summed = order.summed
-    codes = {name: operands[name].codes for name in summed.formats}
-    words, _ = expected_words(summed, order.members, order.orders, codes)
+    summed_output = order.summed_output
+    codes = {name: operands[name].codes for name in summed_output.formats}
+    words, _ = expected_words(summed_output, order.members, order.orders, codes)
     words = words.reshape(expected.shape)
-    values = summed.values_of(codes)
+    values = summed_output.values_of(codes)
     finite = {name: np.isfinite(each).astype(float) for name, each in values.items()}
     if all(each.all() for each in finite.values()):
-        decided = np.ones(expected.shape, bool)
+        decided_elements = np.ones(expected.shape, bool)
     else:
-        terms = summed.terms.values(finite, np.arange(summed.terms.size)).prod(axis=0)  # (outputs, T)
-        decided = ((terms > 0) | ~summed.terms.present(np.arange(summed.terms.size))).all(axis=-1).reshape(expected.shape)
+        terms = summed_output.terms.values(finite, np.arange(summed_output.terms.size)).prod(axis=0)  # (outputs, T)
+        decided_elements = (
+            ((terms > 0) | ~summed_output.terms.present(np.arange(summed_output.terms.size))).all(axis=-1).reshape(expected.shape)
+        )
     value = decode(FORMATS[expected.format], words)
-    decided &= np.isfinite(value)
+    decided_elements &= np.isfinite(value)
     zero = value == 0
-    others = None
+    other_words = None
     if zero.any():  # a sum that begins with a zero has no -0
         sign = words.dtype.type(FORMATS[expected.format].sign_bit)
-        others = np.where(zero, words ^ sign, words)[None]
-    inconclusive = None if expected.inconclusive is None else expected.inconclusive & ~decided
+        other_words = np.where(zero, words ^ sign, words)[None]
+    inconclusive = None if expected.inconclusive is None else expected.inconclusive & ~decided_elements
     return replace(
-        expected, words=words, others=others, bounded=~decided, inconclusive=inconclusive, basis=f"{found.basis}; {expected.basis}"
+        expected,
+        words=words,
+        others=other_words,
+        bounded=~decided_elements,
+        inconclusive=inconclusive,
+        basis=f"{recovery.basis}; {expected.basis}",
     )

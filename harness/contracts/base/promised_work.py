@@ -13,7 +13,7 @@ def cdiv(size: int, block: int) -> int:
     return -(-size // block)
 
 
-def once(operation: str, count: int) -> PromisedInstruction:
+def promise_count(operation: str, count: int) -> PromisedInstruction:
     """All programs together come to `operation` so often: no tile is computed twice, and no block that adds nothing."""
     return PromisedInstruction(f"executed {operation}", count, "each tile once")
 

@@ -31,10 +31,10 @@ class RowContract(KernelContract):
     approximates: bool = False
     """The kernel takes a function whose words no public model of AMD's gives: there its outputs are held to a bound."""
 
-    for_wide: str = "normal"
+    wide_regime: str = "normal"
     """The regime that stands for wide and subnormal numbers where a bound decides."""
 
-    def bounded(self, case: Case, target: Target) -> bool:
+    def has_bound(self, case: Case, target: Target) -> bool:
         """Whether `case` is held to a bound on `target`."""
         return bool(case.launcher) or (self.approximates and is_amd(target.arch))
 
@@ -47,9 +47,9 @@ class RowContract(KernelContract):
 
     def _decidable(self, case: Case, target: Target) -> Case:
         """`case` as a bound on `target` can decide it."""
-        if case.launcher or not self.bounded(case, target) or not self.expected_outcome(case, target).result:
+        if case.launcher or not self.has_bound(case, target) or not self.expected_outcome(case, target).result:
             return case
-        return self.with_regime_of_a_launcher(normal_for(case, "wide", "subnormals", by=self.for_wide))
+        return self.with_regime_of_a_launcher(normal_for(case, "wide", "subnormals", by=self.wide_regime))
 
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         return [({"dtype": d}, {"per_thread": p, "num_warps": w}) for d in DTYPES for p, w in LAYOUTS]
@@ -63,7 +63,7 @@ class RowContract(KernelContract):
         """Fields of Problem besides rows, columns and dtype."""
         return {}
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         pool = self.pool(target)
         for place in range(2 * len(pool)):  # each size in several types and layouts, each type in all regimes
             problem, config = pool[place % len(pool)]
@@ -83,10 +83,10 @@ class RowContract(KernelContract):
         operands = {operand.name: operand for operand in self.operands(case)}
         return any(each.inconclusive is None or not each.inconclusive.all() for each in self.expected(case, target, operands, {}))
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         yield {"rows": 3, "columns": 40, "dtype": "bf16"} | dict.fromkeys(self.pads, far_pad(3, 40)), {}
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         yield {"rows": 2, "columns": 16, "dtype": "int32"}, {}
         yield {"rows": 2, "columns": 16}, {"per_thread": 3}
         yield {"rows": 2, "columns": 16}, {"num_warps": 32}
@@ -99,7 +99,7 @@ def normal_for(case: Case, *regimes: str, by: str = "normal") -> Case:
     return dataclasses.replace(case, regime=by) if case.regime in regimes else case
 
 
-def widened(operand: Operand, arch: str) -> np.ndarray:
+def widen_to_fp32(operand: Operand, arch: str) -> np.ndarray:
     """fp32 words of an operand, as the kernel's conversion makes them."""
     codes = np.ascontiguousarray(operand.codes)
     return codes.view(np.uint32) if operand.format == "fp32" else convert(FORMATS[operand.format], FORMATS["fp32"], codes, arch)

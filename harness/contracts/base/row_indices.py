@@ -28,8 +28,8 @@ one past it, far past it."""
 SPREADS = ("in the table", "anywhere", "few", "distinct")
 """Where row numbers lie that are drawn one by one. in the table: any row. anywhere: half in the table, a quarter at its ends and at
 those of int32, a quarter as the kind of that name. few: a third of the rows. distinct: each once as far as they go."""
-MISALIGNED = 32  # of so many drawn cases one has a column off its boundary
-FAULTING = 16  # of so many drawn cases with a scatter one has a negative row number
+MISALIGNMENT_PERIOD = 32  # of so many drawn cases one has a column off its boundary
+FAULT_PERIOD = 16  # of so many drawn cases with a scatter one has a negative row number
 
 
 class RowsContract(KernelContract):
@@ -51,30 +51,31 @@ class RowsContract(KernelContract):
     def indices(self, case: Case) -> Indices:
         return tuple((each.name, tuple(self.rows(case, each).codes.tolist())) for each in self.index_lists(case))
 
-    def rows(self, case: Case, of: IndexList) -> Operand:
+    def rows(self, case: Case, index_list: IndexList) -> Operand:
         """The operand of row numbers `of`: those that the case writes out, else those that its regime and seed give."""
-        written = dict(case.indices).get(of.name)
+        written = dict(case.indices).get(index_list.name)
         if written is not None:
-            return Operand(name=of.name, format="int32", codes=np.array(written, np.int32))
-        count, rows = getattr(case.problem, of.length), getattr(case.problem, of.rows)
-        return row_numbers(case, of.name, count, rows, scattered_in_blocks_of=of.block)
+            return Operand(name=index_list.name, format="int32", codes=np.array(written, np.int32))
+        count, rows = getattr(case.problem, index_list.length), getattr(case.problem, index_list.rows)
+        return row_numbers(case, index_list.name, count, rows, scattered_in_blocks_of=index_list.block)
 
     def row_operands(self, case: Case) -> list[Operand]:
         return [self.rows(case, each) for each in self.index_lists(case)]
 
     def check_indices(self, case: Case) -> None:
         super().check_indices(case)
-        for each in self.index_lists(case) if case.indices else ():
-            codes, rows = self.rows(case, each).codes, getattr(case.problem, each.rows)
-            if not each.block:
+        for index_list in self.index_lists(case) if case.indices else ():
+            codes, rows = self.rows(case, index_list).codes, getattr(case.problem, index_list.rows)
+            if not index_list.block:
                 continue
-            again = np.flatnonzero(named_elsewhere(codes, each.block) & (codes >= 0) & (codes < rows))
+            again = np.flatnonzero(named_elsewhere(codes, index_list.block) & (codes >= 0) & (codes < rows))
             if again.size:
                 place = int(again[0])
                 first = int(np.argmax(codes == codes[place]))
                 raise UsageError(
-                    f"case.indices.{each.name}: row {codes[place]} at {first} and {place}: two programs that write one row race, "
-                    f"so nothing is expected; name a row again only inside a block of {each.block}"
+                    f"case.indices.{index_list.name}: row {codes[place]} at {first} and {place}: two "
+                    f"programs that write one row race, "
+                    f"so nothing is expected; name a row again only inside a block of {index_list.block}"
                 )
 
     def expected_outcome(self, case: Case, target: Target) -> ExpectedOutcome:
@@ -100,7 +101,7 @@ def under_iisan() -> bool:
     return "iisan" in [name.strip() for name in knobs.compilation.instrumentation_mode.split(",")]
 
 
-SPANNED = "spanned"
+SPAN_KIND = "spanned"
 """A kind of its own, the tutorial's: evenly spaced from one table's length below 0 (a scatter: from 0) to two past the beginning,
 shuffled."""
 
@@ -120,7 +121,7 @@ def row_numbers(case: Case, name: str, count: int, rows: int, *, scattered_in_bl
         codes = rng.integers(-rows - 3 if negative else 0, 2 * rows + 3, count)
     elif kind == "repeated":
         codes = rng.integers(0, rows, max(rows // 3, 1))[rng.integers(0, max(rows // 3, 1), count)]
-    elif kind == SPANNED:
+    elif kind == SPAN_KIND:
         codes = rng.permutation(np.linspace(-rows if negative else 0, 2 * rows, count).astype(np.int64))
     elif kind == "negative":  # for a scatter: one of them is below 0
         codes = rng.integers(0, rows, count)
@@ -157,7 +158,7 @@ def distinct(numbers: tuple[int, ...], rows: int) -> tuple[int, ...]:
     return tuple(codes.tolist())
 
 
-def drawn_rows(draw: Callable, case: Case, of: IndexList, most: int) -> tuple[int, ...]:
+def drawn_rows(draw: Callable, case: Case, index_list: IndexList, max_count: int) -> tuple[int, ...]:
     """Row numbers for the list `of`, each from 16 bits that Hypothesis draws; bits of 0 give row 0.
 
     The bits of `most` numbers are drawn at once: a thousand draws of one number each take milliseconds. They are read from the end,
@@ -165,11 +166,11 @@ def drawn_rows(draw: Callable, case: Case, of: IndexList, most: int) -> tuple[in
     """
     from hypothesis import strategies as st
 
-    count, rows = getattr(case.problem, of.length), getattr(case.problem, of.rows)
+    count, rows = getattr(case.problem, index_list.length), getattr(case.problem, index_list.rows)
     spread = draw(st.sampled_from(SPREADS))
-    bits = np.frombuffer(draw(st.binary(min_size=2 * most, max_size=2 * most)), ">u2")[::-1].astype(np.int64)  # (most,)
-    codes = once_a_block(rows_of_bits(bits, count, rows, spread, negative=not of.block), of.block, rows)  # (count,)
-    if of.block and draw(st.integers(0, FAULTING - 1)) == FAULTING - 1:
+    bits = np.frombuffer(draw(st.binary(min_size=2 * max_count, max_size=2 * max_count)), ">u2")[::-1].astype(np.int64)  # (most,)
+    codes = once_a_block(rows_of_bits(bits, count, rows, spread, negative=not index_list.block), index_list.block, rows)  # (count,)
+    if index_list.block and draw(st.integers(0, FAULT_PERIOD - 1)) == FAULT_PERIOD - 1:
         codes[draw(st.integers(0, count - 1))] = -draw(st.integers(1, 2**31))
     return tuple(codes.tolist())
 

@@ -45,7 +45,7 @@ class KernelContract(Contract):
 
     must_launch = True
     claims = FAR_CLAIM
-    signed: frozenset[str] = frozenset()  # fields of Problem and Config that may be negative
+    signed_fields: frozenset[str] = frozenset()  # fields of Problem and Config that may be negative
     rows_of: Mapping[str, tuple[str, str]] = MappingProxyType({})
     """Field of a gap behind rows -> fields of how many rows and columns there are. Of one row PyTorch lets the stride be anything,
     and no program reads it: there the gap may be negative, down to a stride of one element."""
@@ -84,7 +84,7 @@ class KernelContract(Contract):
         subnormals, would give the word that a kernel gives that reads neither."""
         return self.regime(0 if products(problem) == 1 and "k" in problem else place)
 
-    def listed(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def listed_problems(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """Problems and configurations that every run judges."""
         return ()
 
@@ -97,16 +97,16 @@ class KernelContract(Contract):
         stay."""
         return problem
 
-    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+    def covering_problems(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
         """Problems, configurations and regimes in which every code of an 8-bit operand is judged, of factors every pair
         (`bitverdict.harness.contracts.inputs.all_codes`)."""
         return ()
 
-    def refused(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
+    def refusals(self, target: Target) -> Iterable[tuple[Fields, Fields]]:
         """One problem and configuration for each clause that can be broken."""
         return ()
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         """A small problem whose rows lie so far apart (`far_pad`) that offsets pass 2^31: for each kernel that takes strides."""
         return ()
 
@@ -117,9 +117,9 @@ class KernelContract(Contract):
     # what follows from it
 
     def cases(self, target: Target) -> SearchStrategy[Case]:
-        return self.drawn_from(self.pool(target), target)
+        return self.cases_from_pool(self.pool(target), target)
 
-    def drawn_from(self, pool: list[tuple[Fields, Fields]], target: Target) -> SearchStrategy[Case]:
+    def cases_from_pool(self, pool: list[tuple[Fields, Fields]], target: Target) -> SearchStrategy[Case]:
         """Cases of the specialisations in `pool`."""
         from hypothesis import strategies as st
 
@@ -145,21 +145,21 @@ class KernelContract(Contract):
         from bitverdict.harness.contracts.inputs import strategies
 
         schedules = strategies.listed_schedules(target.emulated, 1)
-        listed = enumerate(self.listed(target))
-        asked = [(problem, config, self.regime_for(problem, place)) for place, (problem, config) in listed]
+        listed = enumerate(self.listed_problems(target))
+        requests = [(problem, config, self.regime_for(problem, place)) for place, (problem, config) in listed]
         for problem, config in self.tutorial(target):
             small = self.cut(problem, config)
-            asked.append((small, config, self.tutorial_regime if small == problem else self.regime(len(asked))))
+            requests.append((small, config, self.tutorial_regime if small == problem else self.regime(len(requests))))
         cases = [
-            self.case(problem, config, regime=regime, data_seed=place, schedule=strategies.cycled(schedules, place))
-            for place, (problem, config, regime) in enumerate(asked)
+            self.case(problem, config, regime=regime, data_seed=place, schedule=strategies.cycle_value(schedules, place))
+            for place, (problem, config, regime) in enumerate(requests)
         ]
-        cases += [self.case(problem, config, regime=self.regime(0), data_seed=1) for problem, config in self.far()]
+        cases += [self.case(problem, config, regime=self.regime(0), data_seed=1) for problem, config in self.far_problems()]
         cases += [
             self.case(problem, config, regime=regime, data_seed=place)
-            for place, (problem, config, regime) in enumerate(self.covering(target))
+            for place, (problem, config, regime) in enumerate(self.covering_problems(target))
         ]
-        return cases + [self.case(problem, config) for problem, config in self.refused(target)]
+        return cases + [self.case(problem, config) for problem, config in self.refusals(target)]
 
     def whole(self, target: Target) -> list[Case]:
         asked = [
@@ -175,18 +175,20 @@ class KernelContract(Contract):
     def resized(self, case: Case, name: str, value: int) -> Case | None:
         """`case` with another size. Where a clause forbids it as it is, rows keep their distance: gaps make up for the size."""
         p, config = case.problem, case.config or self.module.Config()
-        made = dataclasses.replace(p, **{name: value})
+        new_problem = dataclasses.replace(p, **{name: value})
         for pad, (_, columns) in self.rows_of.items():  # of one row, whose stride stays positive
-            made = dataclasses.replace(made, **{pad: max(getattr(made, pad), min(1 - getattr(made, columns), 0))})
-        if broken(self.module.CLAUSES, made, config) and not broken(self.module.CLAUSES, p, config):
+            new_problem = dataclasses.replace(
+                new_problem, **{pad: max(getattr(new_problem, pad), min(1 - getattr(new_problem, columns), 0))}
+            )
+        if broken(self.module.CLAUSES, new_problem, config) and not broken(self.module.CLAUSES, p, config):
             step = getattr(p, name) - value
             pads = {each: getattr(p, each) + step for each in vars(p) if each.endswith("_pad") and getattr(p, each) + step >= 0}
             for count in range(1, len(pads) + 1):
                 for chosen in itertools.combinations(pads, count):
-                    kept = dataclasses.replace(made, **{each: pads[each] for each in chosen})
+                    kept = dataclasses.replace(new_problem, **{each: pads[each] for each in chosen})
                     if not broken(self.module.CLAUSES, kept, config):
                         return dataclasses.replace(case, problem=kept)
-        return dataclasses.replace(case, problem=made)
+        return dataclasses.replace(case, problem=new_problem)
 
     def configured(self, case: Case, target: Target) -> list[Case]:
         """`case` in each other configuration of the pool, and in the launcher's own: of a user's launcher nobody knows them."""
@@ -241,8 +243,8 @@ class KernelContract(Contract):
             raise UsageError(
                 f"case of {self.stem}: {error}: it must have the fields of Problem, Config and Case; write it with Case.to_json"
             ) from error
-        check_record(problem, "problem", self.signed | set(self.rows_of))
-        check_record(config, "config", self.signed)
+        check_record(problem, "problem", self.signed_fields | set(self.rows_of))
+        check_record(config, "config", self.signed_fields)
         for pad, (rows, columns) in self.rows_of.items():
             least = 1 - getattr(problem, columns) if getattr(problem, rows) == 1 else 0
             if getattr(problem, pad) < min(least, 0):
@@ -256,27 +258,27 @@ class KernelContract(Contract):
 
     def check_indices(self, case: Case) -> None:
         """UsageError where the case writes out row numbers that it cannot be fed."""
-        known = {each.name: each for each in self.index_lists(case)}
+        lists_by_name = {each.name: each for each in self.index_lists(case)}
         for name, numbers in case.indices:
-            if name not in known:
-                has = f"it has {', '.join(known)}" if known else "it has none"
+            if name not in lists_by_name:
+                has = f"it has {', '.join(lists_by_name)}" if lists_by_name else "it has none"
                 raise UsageError(f"case.indices.{name}: {self.stem} has no such operand of row numbers; {has}")
-            due = getattr(case.problem, known[name].length)
+            due = getattr(case.problem, lists_by_name[name].length)
             if len(numbers) != due:
                 raise UsageError(
-                    f"case.indices.{name} has {len(numbers)} numbers: must have {due}, as problem.{known[name].length} says"
+                    f"case.indices.{name} has {len(numbers)} numbers: must have {due}, as problem.{lists_by_name[name].length} says"
                 )
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
-        seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}
+        classes: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}
         if hasattr(case.problem, "dtype"):
-            seen["dtype"] = case.problem.dtype
+            classes["dtype"] = case.problem.dtype
         if case.config is not None:
-            seen["config"] = " ".join(f"{name}={value}" for name, value in vars(case.config).items())
+            classes["config"] = " ".join(f"{name}={value}" for name, value in vars(case.config).items())
         for name in ("m", "n", "k"):
             if hasattr(case.problem, name):
-                seen[f"{name} mod 16"] = getattr(case.problem, name) % 16
-        return seen
+                classes[f"{name} mod 16"] = getattr(case.problem, name) % 16
+        return classes
 
 
 def products(problem: Fields) -> int:
@@ -344,7 +346,7 @@ def empty(like: torch.Tensor, shape: tuple[int, int], *, pad: int = 0, dtype: st
     return torch.empty_strided(shape, (shape[1] + pad, 1), dtype=kind, device=like.device)
 
 
-def handed(
+def result_buffer(
     case: Case, like: torch.Tensor, shape: tuple[int, int], *, pad: int = 0, dtype: str | None = None, optional: bool = True
 ) -> torch.Tensor | None:
     """The result that a case hands to its kernel's launcher, as `empty` makes it. None, so that the launcher allocates one, where
@@ -367,7 +369,7 @@ def aligned_pad(columns: int, dtype: str, extra: int = 0) -> int:
     return -columns % unit + extra * unit
 
 
-def multiplied(
+def multiply_words(
     arch: str, family: str, dtype: str, out: str, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None
 ) -> np.ndarray:
     """Words (M, N) in `out` of one ascending chain over all of K that starts at `c` (fp32 words; None: +0), converted once."""
@@ -384,7 +386,7 @@ def chain_of(arch: str, family: str, dtype: str) -> Instruction:
     return instruction(arch, family, dtype, dtype, "fp32")
 
 
-def launched(launcher: Callable, *operands: Any, **configuration: Any) -> Any:
+def call_launcher(launcher: Callable, *operands: Any, **configuration: Any) -> Any:
     """`launcher` with the operands it must take and those of the configuration's keywords that it accepts."""
     accepted = inspect.signature(launcher).parameters
     return launcher(*operands, **{name: value for name, value in configuration.items() if name in accepted})

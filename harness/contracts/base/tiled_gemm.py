@@ -19,20 +19,20 @@ from bitverdict.harness.contracts.base.single_config import (
     drawn_operand,
     edges,
     far_pad,
-    multiplied,
+    multiply_words,
 )
 from bitverdict.harness.contracts.inputs.all_codes import PAIRS
 from bitverdict.harness.contracts.inputs.regimes import EXACT
 from bitverdict.harness.contracts.oracle.dot_lowering import words_rest_on
-from bitverdict.harness.contracts.oracle.explained import decoded, product_mathematics
-from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, launched_instructions, modelled, product_opinion
+from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product, has_model, launched_instructions, product_opinion
+from bitverdict.harness.contracts.oracle.shared_mathematics import decode_operand, product_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, Tile
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.targets import Target
 from bitverdict.kernels.element_types import bits_of
 
-PAIRED = 256  # rows and columns of a product of every pair of 8-bit codes
+PAIR_SIZE = 256  # rows and columns of a product of every pair of 8-bit codes
 TILES = (2, 2, 4)  # largest counts of tiles and of K blocks drawn, before the budget
 
 
@@ -47,7 +47,7 @@ class BlockedContract(KernelContract):
 
     def required(self, target: Target) -> list[Case]:
         problem, config = self.pool(target)[0]
-        one_row = self.sized(problem, 1, 24, 40) | {"a_pad": 1 - 40}  # a stride of one element
+        one_row = self.size_fields(problem, 1, 24, 40) | {"a_pad": 1 - 40}  # a stride of one element
         return [*super().required(target), self.case(one_row, config, regime=self.regime(0), data_seed=4)]
 
     def cut(self, problem: Fields, config: Fields) -> Fields:
@@ -56,7 +56,7 @@ class BlockedContract(KernelContract):
         made = self.module.Config(**config)
         tile = made.block_m, made.block_n, made.block_k
         sizes = strategies.within((problem["m"], problem["n"], problem["k"]), tile, self.every_run)
-        return self.sized({name: value for name, value in problem.items() if not name.endswith("_pad")}, *sizes)
+        return self.size_fields({name: value for name, value in problem.items() if not name.endswith("_pad")}, *sizes)
 
     def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
         from hypothesis import strategies as st
@@ -68,18 +68,18 @@ class BlockedContract(KernelContract):
             draw(strategies.sizes(t, count, draw(st.sampled_from(strategies.KINDS)))) for t, count in zip(tile, TILES, strict=True)
         ]
         m, n, k = (max(size, 1) for size in strategies.within(sizes, tile, BUDGET))
-        return self.sized(problem, m, n, k, draw(st.integers(0, 2)))
+        return self.size_fields(problem, m, n, k, draw(st.integers(0, 2)))
 
-    def sized(self, problem: Fields, m: int, n: int, k: int, extra: int = 0) -> Fields:
+    def size_fields(self, problem: Fields, m: int, n: int, k: int, extra: int = 0) -> Fields:
         """Fields of sizes and of gaps after rows that keep them on 16 bytes."""
         dtype = problem.get("dtype", "fp16")
-        transposed = self.always_transposed or problem.get("transpose_b", False)
+        has_transposed_b = self.always_transposed or problem.get("transpose_b", False)
         fields = {
             "m": m,
             "n": n,
             "k": k,
             "a_pad": aligned_pad(k, dtype, extra),
-            "b_pad": aligned_pad(k if transposed else n, dtype, (extra + n) % 3),
+            "b_pad": aligned_pad(k if has_transposed_b else n, dtype, (extra + n) % 3),
         }  # not A's gap
         return problem | fields | self.result_pad(problem, n, extra)
 
@@ -87,7 +87,7 @@ class BlockedContract(KernelContract):
         out: str = problem.get("out") or problem.get("dtype", "fp16")
         return {"c_pad": aligned_pad(n, out, extra)}
 
-    def far(self) -> Iterable[tuple[Fields, Fields]]:
+    def far_problems(self) -> Iterable[tuple[Fields, Fields]]:
         problem, config = self.pool_of_far()
         m, n, k = 3, 8, 40
         rows, columns = (n, k) if self.always_transposed else (k, n)
@@ -96,7 +96,7 @@ class BlockedContract(KernelContract):
         pads = {"a_pad": far_pad(m, k), "b_pad": far_pad(rows, columns), result: far_pad(m, n, itemsize)}
         yield problem | {"m": m, "n": n, "k": k} | pads, config
 
-    def covering(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
+    def covering_problems(self, target: Target) -> Iterable[tuple[Fields, Fields, str]]:
         """Each pair of codes of each 8-bit type; where fp32 comes out, in fp32, and in the fewest programs."""
 
         def worth(special: tuple[Fields, Fields]) -> tuple[bool, int]:
@@ -106,7 +106,7 @@ class BlockedContract(KernelContract):
         of_types = {dtype_of(self.module, problem): (problem, config) for problem, config in sorted(self.pool(target), key=worth)}
         for dtype, (problem, config) in of_types.items():
             if bits_of(dtype) == 8:
-                yield self.sized(problem, PAIRED, PAIRED, 33), config, PAIRS
+                yield self.size_fields(problem, PAIR_SIZE, PAIR_SIZE, 33), config, PAIRS
 
     def pool_of_far(self) -> tuple[Fields, Fields]:
         """Element types of 16 bits, and a small tile."""
@@ -120,14 +120,14 @@ class BlockedContract(KernelContract):
     def corners(self, pool: list[tuple[Fields, Fields]]) -> Iterable[tuple[Fields, Fields]]:
         """One ragged problem a specialisation: below, at and above the tile, and one, two and more K blocks."""
         problem, config = pool[0]
-        yield self.sized(problem, 1, 1, 1), config  # sizes of one are constants to the compiler
+        yield self.size_fields(problem, 1, 1, 1), config  # sizes of one are constants to the compiler
         for place, (problem, config) in enumerate(pool):
             made = self.module.Config(**config)
             step = (-1, 0, 1, 5)[place % 4]
             m = made.block_m * (1 + place % 2) + step if place % 5 else 1
             n = max(made.block_n * (1 + place // 2 % 2) + (-3, 0, 2)[place % 3], 1)
             k = max(made.block_k * (1 + place % 4) + (0, -5, 3)[place % 3], 1)
-            yield self.sized(problem, max(m, 1), n, k, place % 2), config
+            yield self.size_fields(problem, max(m, 1), n, k, place % 2), config
 
     def for_launcher(self, case: Case, launcher: str) -> Case | None:
         return super().for_launcher(self.with_regime_of_a_launcher(case), launcher)
@@ -136,9 +136,9 @@ class BlockedContract(KernelContract):
         pool = list(self.pool(target))
         problem, config = pool[0]
         of_types = {problem.get("dtype", ""): (problem, config) for problem, config in reversed(pool)}  # the first of each
-        cases = [self.case(self.sized(problem, *sizes), config, **how) for sizes, how in edges(tile, target)]
+        cases = [self.case(self.size_fields(problem, *sizes), config, **how) for sizes, how in edges(tile, target)]
         for problem, config in of_types.values():
-            cases += [self.case(self.sized(problem, *sizes), config, regime=EXACT) for sizes in EXACT_SIZES]
+            cases += [self.case(self.size_fields(problem, *sizes), config, regime=EXACT) for sizes in EXACT_SIZES]
         return cases
 
     def operands(self, case: Case) -> list[Operand]:
@@ -156,10 +156,10 @@ class BlockedContract(KernelContract):
         a, b = operands["a"].codes, operands["b"].codes
         b = b.T if self.always_transposed or p.transpose_b else b  # (K, N)
         out = self.out_format(p)
-        asked = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=out, activation="")
-        if case.launcher or not modelled(target.arch):  # whose order, or whose step, nobody knows
-            return [bounded_product(asked, a, b, target.arch, launched=launched_instructions(recorded))]
-        words = multiplied(target.arch, self.family, p.dtype, out, a, b)
+        gemm_problem = SimpleNamespace(m=p.m, n=p.n, k=p.k, dtype=p.dtype, out=out, activation="")
+        if case.launcher or not has_model(target.arch):  # whose order, or whose step, nobody knows
+            return [bounded_product(gemm_problem, a, b, target.arch, launched_kinds=launched_instructions(recorded))]
+        words = multiply_words(target.arch, self.family, p.dtype, out, a, b)
         return [
             ExpectedOutput(
                 name="c",
@@ -169,7 +169,7 @@ class BlockedContract(KernelContract):
                 tile=(c.block_m, c.block_n),
                 k_block=c.block_k,
                 basis=words_rest_on(chain_of(target.arch, self.family, p.dtype)),
-                opinion=product_opinion(asked, words, a, b, target.arch, self.family),
+                opinion=product_opinion(gemm_problem, words, a, b, target.arch, self.family),
             )
         ]
 
@@ -180,7 +180,7 @@ class BlockedContract(KernelContract):
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics | None:
         if set(operands) != {"a", "b"}:  # of a kernel that does more than multiply
             return None
-        a, b = (decoded(operands[name]) for name in "ab")
+        a, b = (decode_operand(operands[name]) for name in "ab")
         return product_mathematics(a, b.T if self.always_transposed or case.problem.transpose_b else b)
 
     def out_format(self, problem: Any) -> str:

@@ -24,7 +24,7 @@ PRODUCTS = frozenset({"matmul", "vecdot", "tensordot"})
 MOST_LINES = 64  # lines of an axis that are looked at one by one
 MOST_TRIED = 16  # required cases in which something unread is looked for
 
-Evaluated = Callable[[Mapping[str, Operand]], list[np.ndarray]]
+Evaluator = Callable[[Mapping[str, Operand]], list[np.ndarray]]
 """The outputs of a reference, in float64, of these operands."""
 
 
@@ -51,19 +51,19 @@ def may_leave_some_unread(entries: Sequence[Entry], by_name: Mapping[str, int]) 
     return chooses or any(entries[place].kind not in OPERANDS for place in by_name.values())
 
 
-def with_nan_unread(operands: Sequence[Operand], evaluated: Evaluated) -> list[Operand]:
+def with_nan_unread(operands: Sequence[Operand], evaluate: Evaluator) -> list[Operand]:
     """`operands` with NaN wherever the reference reads nothing: behind masks of one shape, and in whole lines of the first two
     axes."""
-    found = {each.name: each for each in operands}
-    due = evaluated(found)
-    for each in operands:
-        if each.format not in FLOATS or not each.codes.size:
+    operands_by_name = {operand.name: operand for operand in operands}
+    reference_outputs = evaluate(operands_by_name)
+    for operand in operands:
+        if operand.format not in FLOATS or not operand.codes.size:
             continue
-        for where in _candidates(each, operands):
-            planted = _planted(found[each.name], where)
-            if _same(evaluated(found | {each.name: planted}), due):
-                found[each.name] = planted
-    return [found[each.name] for each in operands]
+        for where in _candidates(operand, operands):
+            planted = _plant_nan(operands_by_name[operand.name], where)
+            if _equal_outputs(evaluate(operands_by_name | {operand.name: planted}), reference_outputs):
+                operands_by_name[operand.name] = planted
+    return [operands_by_name[operand.name] for operand in operands]
 
 
 def plants_nan(before: Sequence[Operand], after: Sequence[Operand]) -> bool:
@@ -85,12 +85,12 @@ def _candidates(operand: Operand, operands: Sequence[Operand]) -> Iterator[np.nd
             yield where
 
 
-def _planted(operand: Operand, where: np.ndarray) -> Operand:
+def _plant_nan(operand: Operand, where: np.ndarray) -> Operand:
     nan = encode(FORMATS[operand.format], np.array(np.nan)).astype(operand.codes.dtype)
     return replace(operand, codes=np.where(where, nan, operand.codes)) if where.any() else operand
 
 
-def _same(found: Sequence[np.ndarray], due: Sequence[np.ndarray]) -> bool:
+def _equal_outputs(found: Sequence[np.ndarray], due: Sequence[np.ndarray]) -> bool:
     return all(np.array_equal(one, other, equal_nan=True) for one, other in zip(found, due, strict=True))
 
 
@@ -99,7 +99,7 @@ def of_plain_values(case: Case) -> Case:
     return replace(case, regime="normal")
 
 
-def decided(outputs: Sequence[Any]) -> bool:
+def is_decided(outputs: Sequence[Any]) -> bool:
     """Whether a trace of the reference leaves no element of its `outputs` open."""
     for output in outputs:
         if np.any(output.unknown):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class Used(BaseException):
+class TensorUsed(BaseException):
     """A body used a tensor: what it drew until then is its case. No `except Exception` of a launcher's catches it."""
 
 
@@ -33,11 +33,11 @@ class Placeholder:
         known = object.__getattribute__(self, "_known")
         if name in known:
             return known[name]
-        raise Used
+        raise TensorUsed
 
 
 def _use(self: Placeholder, *arguments: Any) -> Any:
-    raise Used
+    raise TensorUsed
 
 
 for _name in (
@@ -53,7 +53,7 @@ class _NoDriver:
     """In the place of Triton's driver: whoever asks it anything is about to launch."""
 
     def __getattr__(self, name: str) -> Any:
-        raise Used
+        raise TensorUsed
 
 
 @contextmanager
@@ -64,16 +64,16 @@ def nothing_is_launched() -> Iterator[None]:
 
     class Stops(TorchFunctionMode):
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            raise Used
+            raise TensorUsed
 
     def initialise(*arguments: Any, **named: Any) -> None:
-        raise Used
+        raise TensorUsed
 
     drivers: Any = sys.modules.get("triton.runtime.driver")
     config = drivers.driver if drivers is not None else None
-    earlier, active = torch.cuda._lazy_init, config._active if config is not None else None
+    saved_lazy_init, active = torch.cuda._lazy_init, config._active if config is not None else None
     function: Any = torch.autograd.Function
-    applied = vars(function)["apply"]
+    saved_apply = vars(function)["apply"]
     torch.cuda._lazy_init = initialise
     function.apply = initialise  # torch's own would take a placeholder's bytes for those of a tensor
     if config is not None:
@@ -82,7 +82,7 @@ def nothing_is_launched() -> Iterator[None]:
         with Stops():
             yield
     finally:
-        torch.cuda._lazy_init = earlier
-        function.apply = applied
+        torch.cuda._lazy_init = saved_lazy_init
+        function.apply = saved_apply
         if config is not None:
             config.set_active(active)

@@ -17,20 +17,20 @@ import numpy as np
 
 from bitverdict.harness.contracts.described import asked_values, decisions
 from bitverdict.harness.contracts.described.arguments import assign, check_arguments
-from bitverdict.harness.contracts.described.before_launch import Used, nothing_is_launched
-from bitverdict.harness.contracts.described.draw import Discarded, Draw, of_a_draw, operands_of
+from bitverdict.harness.contracts.described.before_launch import TensorUsed, nothing_is_launched
+from bitverdict.harness.contracts.described.draw import DiscardedDraw, Draw, of_a_draw, operands_of
 from bitverdict.harness.contracts.described.dtypes import format_of, torch_dtype
-from bitverdict.harness.contracts.described.number_lists import MOST_WRITTEN, Indices
-from bitverdict.harness.contracts.described.operands import ASKED, PLAIN, SPECIAL, operand
+from bitverdict.harness.contracts.described.number_lists import MAX_WRITTEN_INDICES, Indices
+from bitverdict.harness.contracts.described.operands import PLAIN_REGIMES, REFERENCE_REGIMES, SPECIAL, operand
 from bitverdict.harness.contracts.described.options import DIVISOR, Options
 from bitverdict.harness.contracts.described.outputs import expected_output
-from bitverdict.harness.contracts.described.record import OPERANDS, Drawn, Entry
+from bitverdict.harness.contracts.described.record import OPERANDS, DrawRecord, Entry
 from bitverdict.harness.contracts.described.required import asked_by_default, listing
-from bitverdict.harness.contracts.described.returned import Returned, ReturningContract
+from bitverdict.harness.contracts.described.returned_outputs import ReturnedOutputs, ReturningContract
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.oracle import explained
+from bitverdict.harness.contracts.oracle import shared_mathematics
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutput, Undecided
+from bitverdict.harness.model.contract import ExpectedOutput, UndecidedCase
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.harness.model.usage import BodyError, UsageError
 
@@ -92,7 +92,7 @@ class DescribedContract(ReturningContract):
     @property
     def regimes(self) -> tuple[str, ...]:
         """What operands are fed, the plainest first."""
-        return self.description.regimes or (PLAIN + SPECIAL if self.description.specials else PLAIN)
+        return self.description.regimes or (PLAIN_REGIMES + SPECIAL if self.description.specials else PLAIN_REGIMES)
 
     # --- which cases
 
@@ -118,7 +118,7 @@ class DescribedContract(ReturningContract):
 
     def required(self, target: Target) -> list[Case]:
         if target.name not in self._required:
-            self._required[target.name] = self._listed(target)
+            self._required[target.name] = self._listed_cases(target)
         return list(self._required[target.name][0])
 
     def left_out(self, target: Target) -> list[str]:
@@ -126,35 +126,35 @@ class DescribedContract(ReturningContract):
         self.required(target)
         return list(self._required[target.name][1])
 
-    def _listed(self, target: Target) -> tuple[list[Case], list[str]]:
+    def _listed_cases(self, target: Target) -> tuple[list[Case], list[str]]:
         """The required cases and what they leave out."""
         from bitverdict.harness.contracts.inputs import strategies
 
         schedules = strategies.listed_schedules(target.emulated, 1)
-        found: dict[str, Case] = {}
-        listed = listing(self.drawn, len(self.regimes))
+        cases_by_key: dict[str, Case] = {}
+        draw_listing = listing(self.drawn, len(self.regimes))
 
-        def take(problem: Drawn, regime: str) -> None:
+        def take(problem: DrawRecord, regime: str) -> None:
             case = self.case(
                 problem,
                 regime=regime,
-                data_seed=len(found),
-                schedule=strategies.cycled(schedules, len(found)),
-                calls=1 if found else 2,
+                data_seed=len(cases_by_key),
+                schedule=strategies.cycle_value(schedules, len(cases_by_key)),
+                calls=1 if cases_by_key else 2,
             )
-            found.setdefault(dataclasses.replace(case, data_seed=0, schedule="eager", calls=1).key, case)
+            cases_by_key.setdefault(dataclasses.replace(case, data_seed=0, schedule="eager", calls=1).key, case)
 
-        for problem, number in listed.draws:
+        for problem, number in draw_listing.draws:
             take(problem, self.regimes[number])
-        plain = list(found.values())
-        for problem in listed.laid_out:
+        plain = list(cases_by_key.values())
+        for problem in draw_listing.layout_draws:
             take(problem, self.regimes[0])
-        left_out = list(listed.left_out)
+        left_out = list(draw_listing.gaps)
         for problem, regime in self._asked_by_the_reference(target, plain, left_out) if not self.description.regimes else ():
             take(problem, regime)
-        return list(found.values()), left_out
+        return list(cases_by_key.values()), left_out
 
-    def _asked_by_the_reference(self, target: Target, cases: Sequence[Case], left_out: list[str]) -> Iterator[tuple[Drawn, str]]:
+    def _asked_by_the_reference(self, target: Target, cases: Sequence[Case], gaps: list[str]) -> Iterator[tuple[DrawRecord, str]]:
         """Draws and regimes that the operations of the reference ask for (`described.asked_values`); `left_out` is told what is not
         asked."""
         from bitverdict.reference.tracing import rounding_operations
@@ -169,15 +169,17 @@ class DescribedContract(ReturningContract):
             return  # of the reference, which each case that is judged says
         if asked_values.follow_the_regime(entries):
             largest = sorted(cases, key=lambda case: -_elements_of(case))
-            for regime, first, what in (
-                (asked_values.large_regime(operations), cases[: decisions.ALIKE], "values of which exponentials overflow"),
-                (asked_values.exact_regime(operations), largest[: decisions.ALIKE], "sums that fp32 holds and fp16 does not"),
+            for regime, candidates, request in (
+                (asked_values.large_regime(operations), cases[: decisions.ALIKE_COUNT], "values of which exponentials overflow"),
+                (asked_values.exact_regime(operations), largest[: decisions.ALIKE_COUNT], "sums that fp32 holds and fp16 does not"),
             ):
                 if not regime or (self.description.gradient and regime != regimes.EIGHTHS):
                     continue  # nothing is known of whether a gradient is decided
-                chosen = next((case for case in first if self._decides(dataclasses.replace(case, regime=regime), target)), None)
+                chosen = next(
+                    (case for case in candidates if self._decides(dataclasses.replace(case, regime=regime), target)), None
+                )
                 if chosen is None:
-                    left_out.append(f"{what}: not asked, because the reference itself is not decided there")
+                    gaps.append(f"{request}: not asked, because the reference itself is not decided there")
                 else:
                     yield chosen.problem, regime
         if asked_values.may_leave_some_unread(entries, assign(self.description.reference, entries).by_name):
@@ -196,7 +198,7 @@ class DescribedContract(ReturningContract):
             how = self.description.accumulation
             with np.errstate(all="ignore"):
                 outputs = trace(self.description.reference, given, named, arch=target.arch, accumulation=how)
-                return asked_values.decided(outputs)
+                return asked_values.is_decided(outputs)
         except Exception:
             return False
 
@@ -204,25 +206,25 @@ class DescribedContract(ReturningContract):
         """`operands` with NaN where the reference reads nothing."""
         from bitverdict.reference.tracing import trace
 
-        def evaluated(operands: Mapping[str, Operand]) -> list[np.ndarray]:
+        def evaluate(operands: Mapping[str, Operand]) -> list[np.ndarray]:
             given, named = self.arguments(case, operands)
             with np.errstate(all="ignore"):
                 return [each.value for each in trace(self.description.reference, given, named)]
 
         try:
-            return asked_values.with_nan_unread(operands, evaluated)
+            return asked_values.with_nan_unread(operands, evaluate)
         except Exception:
             return operands  # the reference's own: judging the case says so
 
-    def drawn(self, source: decisions.Source) -> Drawn | None:
+    def drawn(self, source: decisions.Source) -> DrawRecord | None:
         """What the body draws where `source` decides; None where it leaves the case out."""
         draw = Draw(source, strides=self.description.strides)
         with nothing_is_launched():
             try:
                 self.description.body(draw)
-            except Used:
+            except TensorUsed:
                 pass
-            except Discarded:
+            except DiscardedDraw:
                 return None
             except UsageError:
                 raise
@@ -231,11 +233,11 @@ class DescribedContract(ReturningContract):
                     raise UsageError(said) from None
                 if type(error).__module__.partition(".")[0] == "hypothesis":
                     raise  # what it could not draw
-                return Drawn(draw.entries)  # the launch raises it again, and is told of it there
+                return DrawRecord(draw.entries)  # the launch raises it again, and is told of it there
         check_arguments(self.description.reference, draw.entries)
-        return Drawn(draw.entries).with_names(self.names(draw.entries))
+        return DrawRecord(draw.entries).with_names(self.names(draw.entries))
 
-    def case(self, problem: Drawn, **rest: Any) -> Case:
+    def case(self, problem: DrawRecord, **rest: Any) -> Case:
         address, folders = self.where()
         return Case(
             contract=address,
@@ -254,7 +256,7 @@ class DescribedContract(ReturningContract):
         for place, options in enumerate(self._options([entry.value for entry in entries])):
             for value in self._simpler_values(case, place, options) if options is not None else ():
                 try:
-                    problem = self.drawn(decisions.Reduced(entries, place, value))
+                    problem = self.drawn(decisions.ReducedDraws(entries, place, value))
                 except UsageError:
                     continue
                 if problem is not None and problem != case.problem:
@@ -264,7 +266,7 @@ class DescribedContract(ReturningContract):
         """Values of the draw at `place`, the simplest first; of indices that their words draw, indices that are fewer of these."""
         entry: Entry = case.problem.draws[place]
         values = list(options.simpler(entry.value))
-        if isinstance(options, Indices) and options.count <= MOST_WRITTEN and not isinstance(entry.value, tuple):
+        if isinstance(options, Indices) and options.count <= MAX_WRITTEN_INDICES and not isinstance(entry.value, tuple):
             values += options.plainer(operand(case, entry, place, entry.name).codes.ravel().tolist())
         return values
 
@@ -294,8 +296,8 @@ class DescribedContract(ReturningContract):
         same = others[place] == value and others[:place] + others[place + 1 :] == values[:place] + values[place + 1 :]
         return dataclasses.replace(case, problem=problem) if same else None
 
-    def problem_told(self, told: Sequence[tuple[str, str]]) -> Drawn | None:
-        source = decisions.Told(told)
+    def problem_told(self, told: Sequence[tuple[str, str]]) -> DrawRecord | None:
+        source = decisions.ReportedDraws(told)
         problem = self.drawn(source)
         source.check()
         if problem is None:
@@ -309,23 +311,26 @@ class DescribedContract(ReturningContract):
                 "the one that wrote it"
             )
         rest = {name: record[name] for name in ("contract", "regime", "data_seed", "schedule", "launcher") if name in record}
-        if rest.get("regime", self.regimes[0]) not in (*PLAIN, *SPECIAL, *ASKED, *self.regimes):
-            raise UsageError(f"case.regime is {rest['regime']!r:.100}: must be one of {', '.join((*PLAIN, *SPECIAL, *ASKED))}")
-        return Case(problem=Drawn.from_json(record.get("problem") or {}), **({"contract": self.address} | rest))
+        if rest.get("regime", self.regimes[0]) not in (*PLAIN_REGIMES, *SPECIAL, *REFERENCE_REGIMES, *self.regimes):
+            raise UsageError(
+                f"case.regime is {rest['regime']!r:.100}: must be one of "
+                f"{', '.join((*PLAIN_REGIMES, *SPECIAL, *REFERENCE_REGIMES))}"
+            )
+        return Case(problem=DrawRecord.from_json(record.get("problem") or {}), **({"contract": self.address} | rest))
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:
-        seen: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}
+        classes: dict[str, str | int] = {"target": target.name, "regime": case.regime, "schedule": case.schedule_kind}
         entries: tuple[Entry, ...] = case.problem.draws
         formats = dict.fromkeys(entry.dtype for entry in entries if entry.kind in OPERANDS)
         if formats:
-            seen["dtype"] = next(iter(formats))
+            classes["dtype"] = next(iter(formats))
         for place, entry in enumerate(entries):
             called = entry.name or f"draw {place}"
             if isinstance(entry.value, int) and entry.kind == "size":
-                seen[f"{called} mod 16"] = entry.value % DIVISOR
+                classes[f"{called} mod 16"] = entry.value % DIVISOR
             elif entry.kind in ("choice", "flag", "tensor", "indices", "offsets", "mask"):
-                seen[called] = "written out" if isinstance(entry.value, tuple) else str(entry.value)
-        return seen
+                classes[called] = "written out" if isinstance(entry.value, tuple) else str(entry.value)
+        return classes
 
     # --- one case
 
@@ -341,7 +346,7 @@ class DescribedContract(ReturningContract):
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, Any]:
         import torch
 
-        self._returned = Returned({}, frozenset())
+        self._returned = ReturnedOutputs({}, frozenset())
         entries: tuple[Entry, ...] = case.problem.draws
         names = self.names(entries)
         outputs: list[Any] = []
@@ -353,18 +358,18 @@ class DescribedContract(ReturningContract):
             outputs.append(torch.empty(entry.shape or (), dtype=torch_dtype(entry.dtype), device=device))  # entry.shape
             return outputs[-1]
 
-        draw = Draw(decisions.Recorded(entries), tensor_of, self.description.strides)
-        made = self.description.body(draw)
+        draw = Draw(decisions.RecordedDraws(entries), tensor_of, self.description.strides)
+        result = self.description.body(draw)
         if len(draw.entries) != len(entries):
             raise BodyError(
                 f"the body draws {len(draw.entries)} values now and drew {len(entries)} when the case was drawn: "
                 "a body may depend on its draws alone"
             )
         if launcher is not None:
-            made = launcher(*(made if isinstance(made, tuple) else (made,)))
-            if made is None and outputs:
-                made = tuple(outputs)
-        self._returned = Returned.of(made, tensors)
+            result = launcher(*(result if isinstance(result, tuple) else (result,)))
+            if result is None and outputs:
+                result = tuple(outputs)
+        self._returned = ReturnedOutputs.from_result(result, tensors)
         return self._returned.outputs
 
     def declared(self, case: Case) -> frozenset[str] | None:
@@ -386,44 +391,47 @@ class DescribedContract(ReturningContract):
 
         given, named = self.arguments(case, operands)
         try:
-            traced = trace(self.description.reference, given, named, arch=target.arch, accumulation=self.description.accumulation)
-        except Untraceable as untraceable:
-            raise Undecided(f"the reference cannot be traced: {untraceable}") from None
-        came = [(str(name), str(kind)) for name, kind in recorded["outputs"]]
-        if len(came) != len(traced):
-            raise BodyError(
-                f"the body returns {len(came)} outputs and the reference {len(traced)}: they must be the same, in the same order"
+            traced_outputs = trace(
+                self.description.reference, given, named, arch=target.arch, accumulation=self.description.accumulation
             )
-        returns = [format_of(each) for each in self.description.returns] or [kind for _, kind in came]
-        if len(returns) != len(traced):
-            raise BodyError(f"returns names {len(returns)} formats and the reference returns {len(traced)} outputs")
+        except Untraceable as untraceable:
+            raise UndecidedCase(f"the reference cannot be traced: {untraceable}") from None
+        returned_outputs = [(str(name), str(kind)) for name, kind in recorded["outputs"]]
+        if len(returned_outputs) != len(traced_outputs):
+            raise BodyError(
+                f"the body returns {len(returned_outputs)} outputs and the reference "
+                f"{len(traced_outputs)}: they must be the same, in the same order"
+            )
+        returns = [format_of(each) for each in self.description.returns] or [kind for _, kind in returned_outputs]
+        if len(returns) != len(traced_outputs):
+            raise BodyError(f"returns names {len(returns)} formats and the reference returns {len(traced_outputs)} outputs")
         return [
-            expected_output(name, format_name, each, before=operands.get(name), recorded=recorded, exact=self.description.exact)
-            for (name, _), format_name, each in zip(came, returns, traced, strict=True)
+            expected_output(name, format_name, each, before=operands.get(name), run_record=recorded, exact=self.description.exact)
+            for (name, _), format_name, each in zip(returned_outputs, returns, traced_outputs, strict=True)
         ]
 
     def mathematics(self, case: Case, operands: Mapping[str, Operand]) -> Mathematics | None:
         outputs = tuple(self._returned.outputs)
         given, named = self.arguments(case, operands)
-        return explained.referenced(self.description.reference, operands, given, named, outputs)
+        return shared_mathematics.reference_mathematics(self.description.reference, operands, given, named, outputs)
 
     # --- the arguments of the reference
 
     def arguments(self, case: Case, operands: Mapping[str, Operand]) -> tuple[list[Any], dict[str, Any]]:
         """(positional, named) arguments of the reference behind `xp`: an operand is (format, codes), any other draw its value."""
         entries: tuple[Entry, ...] = case.problem.draws
-        names, assigned = self.names(entries), assign(self.description.reference, entries)
+        names, assignment = self.names(entries), assign(self.description.reference, entries)
 
         def value(place: int) -> Any:
             return (operands[names[place]].format, operands[names[place]].codes) if place in names else entries[place].value
 
-        by_name = {name: value(place) for name, place in assigned.by_name.items()}
+        by_name = {name: value(place) for name, place in assignment.by_name.items()}
         given = []
-        for name in assigned.positional:
+        for name in assignment.positional:
             if name not in by_name:
                 break
             given.append(by_name.pop(name))
-        return given + [value(place) for place in assigned.others], by_name
+        return given + [value(place) for place in assignment.variadic_places], by_name
 
     def names(self, entries: Sequence[Entry]) -> dict[int, str]:
         """Place -> name of each operand: its own, that of the reference's parameter, or its number."""

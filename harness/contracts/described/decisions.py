@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from bitverdict.harness.contracts.described.number_lists import Indices
-from bitverdict.harness.contracts.described.options import Between, OneOf, Options
-from bitverdict.harness.contracts.described.record import CONTIGUOUS, SHAPED, SIZES, Entry, Value
+from bitverdict.harness.contracts.described.options import Between, OneOfValues, Options
+from bitverdict.harness.contracts.described.record import CONTIGUOUS, SHAPED_KINDS, SIZES, Entry, Value
 from bitverdict.harness.model.usage import UsageError
 
 
@@ -32,7 +32,7 @@ class Simplest:
         return self.kept[place] if options.fits(self.kept[place]) else options.nearest(self.kept[place])
 
 
-class Reduced(Simplest):
+class ReducedDraws(Simplest):
     """The draws `entries` with `value` at one place. Where a table gets another number of rows, indices past its end keep their
     distance from it."""
 
@@ -44,7 +44,7 @@ class Reduced(Simplest):
     def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
         value = self.kept[place] if place < len(self.kept) else None
         if isinstance(options, Indices) and isinstance(value, tuple) and self.entries[place].kind == kind:
-            return options.carried(value, self.entries[place].asked[0])
+            return options.carry_to_table(value, self.entries[place].asked[0])
         return super().decide(place, kind, name, options)
 
 
@@ -54,23 +54,23 @@ class Sizes:
     least or at its `most` and the others in their middle; or else each another of its own edges, by `number`."""
 
     number: int = 0
-    alike: int | None = None
+    alike_number: int | None = None
     corner: int | None = None
-    most: bool = False
+    at_maximum: bool = False
 
     def value(self, turn: int, options: Between) -> int:
         """Of the size that is drawn as number `turn`."""
         edges = options.edges()
-        if self.alike is not None:
-            return edges[_place_of(self.alike, options, len(edges))]
+        if self.alike_number is not None:
+            return edges[_place_of(self.alike_number, options, len(edges))]
         if self.corner is None:
             return edges[(self.number + turn * (1 + self.number % 3)) % len(edges)]
         if turn != self.corner:
             return options.middle
-        return max(edges) if self.most else options.simplest
+        return max(edges) if self.at_maximum else options.simplest
 
 
-ALIKE = 5
+ALIKE_COUNT = 5
 """Required cases in which all sizes lie alike: above what they are drawn around, smallest, below, at, largest."""
 
 
@@ -81,7 +81,7 @@ def _place_of(number: int, options: Between, count: int) -> int:
     return min((1, 0, 3, 2, 4)[number], count - 1)
 
 
-class Listed:
+class ListedDraws:
     """The draws of required case number `number`: its `sizes`, of choice and flag number i value number `choices[i]`, of a tensor
     at a place in `layouts` that layout; whatever else is one of some values, in turns."""
 
@@ -89,16 +89,16 @@ class Listed:
         self, number: int, sizes: Sizes | None = None, choices: Sequence[int] = (), layouts: Mapping[int, str] | None = None
     ) -> None:
         self.number, self.choices, self.layouts = number, choices, layouts or {}
-        self.sizes = sizes if sizes is not None else Sizes(alike=0)
+        self.sizes = sizes if sizes is not None else Sizes(alike_number=0)
         self.turns = dict[str, int]()
 
     def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
-        counted = "choice" if kind in CHOSEN else kind
+        counted = "choice" if kind in CHOICE_KINDS else kind
         turn = self.turns[counted] = self.turns.get(counted, -1) + 1
         if isinstance(options, Between):
             return self.sizes.value(turn, options)
-        if isinstance(options, OneOf):
-            if kind in CHOSEN and turn < len(self.choices):
+        if isinstance(options, OneOfValues):
+            if kind in CHOICE_KINDS and turn < len(self.choices):
                 return options.values[self.choices[turn] % len(options.values)]
             layout = self.layouts.get(place)
             return layout if options.fits(layout) else options.common[(self.number + turn) % len(options.common)]
@@ -106,7 +106,7 @@ class Listed:
         return edges[(self.number + turn * (1 + self.number % 3)) % len(edges)]
 
 
-CHOSEN = ("choice", "flag")
+CHOICE_KINDS = ("choice", "flag")
 
 
 class ByHypothesis:
@@ -119,7 +119,7 @@ class ByHypothesis:
         return self.draw(options.strategy())
 
 
-class Recorded:
+class RecordedDraws:
     """The draws of a record, again."""
 
     def __init__(self, entries: Sequence[Entry]) -> None:
@@ -130,7 +130,7 @@ class Recorded:
         return value if options.fits(value) else options.simplest
 
 
-class Told(Simplest):
+class ReportedDraws(Simplest):
     """The draws that a line of a report tells, (name, text) each in their order; what it leaves out is as simple as it can be."""
 
     def __init__(self, told: Sequence[tuple[str, str]]) -> None:
@@ -141,7 +141,7 @@ class Told(Simplest):
         self.left = [(name, text) for name, text in told if name != SIZES and (name, text) not in tensors]
 
     def decide(self, place: int, kind: str, name: str, options: Options) -> Value:
-        if kind in SHAPED:
+        if kind in SHAPED_KINDS:
             text = self.lies.pop(0) if self.lies else None
         elif kind == "size" and not name:
             text = self.sizes.pop(0) if self.sizes else None
@@ -168,5 +168,5 @@ def _read(text: str, options: Options, name: str) -> Value:
     except ValueError:
         value = None
     if not options.fits(value):
-        raise UsageError(f"--case: {name}={text}: must be {options.told()}")
+        raise UsageError(f"--case: {name}={text}: must be {options.describe()}")
     return value

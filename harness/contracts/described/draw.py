@@ -15,24 +15,24 @@ from bitverdict.harness.contracts.described.decisions import Source
 from bitverdict.harness.contracts.described.dtypes import INTEGERS, format_of, kind_of, storage_of, torch_dtype
 from bitverdict.harness.contracts.described.number_lists import Indices, Lengths
 from bitverdict.harness.contracts.described.operands import INDEX_SPREADS, MASKS, PARTS, check_values, limits_of
-from bitverdict.harness.contracts.described.options import Between, OneOf, Options, Real
-from bitverdict.harness.contracts.described.record import CONTIGUOUS, FAR, OPERANDS, PADDED, Entry
+from bitverdict.harness.contracts.described.options import Between, OneOfValues, Options, Real
+from bitverdict.harness.contracts.described.record import CONTIGUOUS, FAR_LAYOUT, OPERANDS, PADDED_LAYOUT, Entry
 from bitverdict.harness.model.usage import BodyError, UsageError, did_you_mean
 
 Choice = TypeVar("Choice", bound=int | float | str | bool | None)
-LAYOUTS = (CONTIGUOUS, PADDED, "ragged", "transposed", "offset")
+LAYOUTS = (CONTIGUOUS, PADDED_LAYOUT, "ragged", "transposed", "offset")
 """How a tensor with ``strides="any"`` may lie. padded: 16 elements follow each row. ragged: 3 do. transposed: the last two axes
 exchanged. offset: contiguous, one element behind its aligned place."""
 FAR_LINES = range(4, 1025)
 """Lines of a far axis. The stride of fewer leaves 32 bits by itself, and each takes three pages of memory."""
 PLAIN_STRIDES = (None, CONTIGUOUS)
-STRIDES = (*PLAIN_STRIDES, "rows", "any", FAR)
+STRIDES = (*PLAIN_STRIDES, "rows", "any", FAR_LAYOUT)
 STRIDES_TOLD = f"None, {', '.join(map(repr, STRIDES[1:-1]))} or {STRIDES[-1]!r}"
 MOST_ELEMENTS = 1 << 24
 """Of one tensor: an emulated launch over more takes minutes."""
 
 
-class Discarded(BaseException):
+class DiscardedDraw(BaseException):
     """What was drawn is no case: `assume` did not hold."""
 
 
@@ -59,30 +59,30 @@ class Draw:
         if not (0 <= low <= high and multiple_of >= 1 and options.fits(options.simplest)):
             rule = "low must be at least 0 and at most high, with a multiple of multiple_of between them"
             raise UsageError(f"draw.size({low}, {high}, multiple_of={multiple_of}): {rule}")
-        return self._decided("size", name, options, (low, high, around, multiple_of))
+        return self._decide("size", name, options, (low, high, around, multiple_of))
 
     def choice(self, values: Iterable[Choice], *, name: str = "") -> Choice:
         """One of `values` (numbers, texts, truths or None), the plainest first: a failing case is reduced towards it."""
         listed = tuple(values)
         if not listed or not all(isinstance(value, int | float | str | bool | None) for value in listed):
             raise UsageError(f"draw.choice({listed!r:.100}): must be given numbers, texts, truths or None, at least one")
-        return self._decided("choice", name, OneOf(listed), listed)
+        return self._decide("choice", name, OneOfValues(listed), listed)
 
     def flag(self, *, name: str = "") -> bool:
         """False or True."""
-        return self._decided("flag", name, OneOf((False, True)), ())
+        return self._decide("flag", name, OneOfValues((False, True)), ())
 
     def scalar(self, low: float, high: float, *, name: str = "") -> float:
         """A number from `low` to `high` that fp32 holds; 0, 1 and the ends come often."""
         least, most = _inside(low, np.inf), _inside(high, -np.inf)
         if not least <= most:
             raise UsageError(f"draw.scalar({low}, {high}): low must be at most high, with a number between them that fp32 holds")
-        return self._decided("scalar", name, Real(least, most), (float(low), float(high)))
+        return self._decide("scalar", name, Real(least, most), (float(low), float(high)))
 
     def assume(self, holds: bool) -> None:
         """Leave out what is no case for the kernel. Rather draw what it takes: a case that is left out costs its draws."""
         if not holds:
-            raise Discarded
+            raise DiscardedDraw
 
     def tensor(
         self,
@@ -103,22 +103,24 @@ class Draw:
         was drawn before, of the same shape, for strides that are always equal. `offset`: elements before the first.
         """
         format_name, sizes = format_of(dtype), _shape(shape)
-        said, strides = check_values(values), self._strides if strides is None else strides
+        checked_values, strides = check_values(values), self._strides if strides is None else strides
         if not isinstance(strides, str | None):
-            return self._alike(strides, (said, offset), format_name, sizes, offset, name)
+            return self._tensor_with_strides_of(strides, (checked_values, offset), format_name, sizes, offset, name)
         if strides not in STRIDES:
             raise UsageError(f"draw.tensor(strides={strides!r}): must be {STRIDES_TOLD}, or a tensor that was drawn before")
         layouts = tuple(layout for layout in LAYOUTS if _lies(layout, sizes)) if strides not in PLAIN_STRIDES else (CONTIGUOUS,)
-        if strides in ("rows", FAR):
+        if strides in ("rows", FAR_LAYOUT):
             layouts = tuple(layout for layout in layouts if (_strides(layout, sizes) or (1,))[-1] == 1)
         if strides is None and len(sizes) > 1:
-            layouts = (*layouts, PADDED)
-        if strides in (None, FAR) and _elements(sizes) and _far_axis(sizes) is not None:
-            layouts = (*layouts, FAR)
-        options = OneOf(layouts, rare=len(layouts) - 1 if strides is None else 0)
-        return self._placed("tensor", name, options, (said, strides, offset), format_name, sizes, offset)
+            layouts = (*layouts, PADDED_LAYOUT)
+        if strides in (None, FAR_LAYOUT) and _elements(sizes) and _far_axis(sizes) is not None:
+            layouts = (*layouts, FAR_LAYOUT)
+        options = OneOfValues(layouts, rare=len(layouts) - 1 if strides is None else 0)
+        return self._place_tensor("tensor", name, options, (checked_values, strides, offset), format_name, sizes, offset)
 
-    def _alike(self, tensor: Any, asked: tuple, format_name: str, shape: tuple[int, ...], offset: int, name: str) -> Any:
+    def _tensor_with_strides_of(
+        self, tensor: Any, request: tuple, format_name: str, shape: tuple[int, ...], offset: int, name: str
+    ) -> Any:
         """A tensor with the strides of one that was drawn before."""
         place = next((place for place, each in self._tensors if each is tensor), None)
         if place is None or self._entries[place].shape != shape:
@@ -127,8 +129,8 @@ class Draw:
                 "same shape"
             )
         other = self._entries[place]
-        options = OneOf((other.value,))
-        return self._placed("tensor", name, options, (*asked, place), format_name, shape, offset, strides=other.strides)
+        options = OneOfValues((other.value,))
+        return self._place_tensor("tensor", name, options, (*request, place), format_name, shape, offset, strides=other.strides)
 
     def integers(
         self, shape: int | Sequence[int], low: int | None = None, high: int | None = None, *, dtype: Any = "int32", name: str = ""
@@ -138,7 +140,7 @@ class Draw:
         if kind_of(format_name) != "integer":
             raise UsageError(f"draw.integers(dtype={dtype!r}): must be one of {', '.join(INTEGERS)}")
         ends = limits_of(format_name, low, high)
-        return self._placed("integers", name, OneOf((CONTIGUOUS,)), ends, format_name, _shape(shape))
+        return self._place_tensor("integers", name, OneOfValues((CONTIGUOUS,)), ends, format_name, _shape(shape))
 
     def indices(
         self,
@@ -164,7 +166,7 @@ class Draw:
             raise UsageError(f"draw.indices(dtype={dtype!r}): must be one of {', '.join(INTEGERS)}")
         most = int(np.iinfo(INTEGERS[format_name]).max)
         options = Indices(INDEX_SPREADS[distinct, out_of_bounds], 0, count, below, distinct, out_of_bounds, most)
-        return self._placed("indices", name, options, (below, distinct, out_of_bounds), format_name, sizes)
+        return self._place_tensor("indices", name, options, (below, distinct, out_of_bounds), format_name, sizes)
 
     def lengths(self, count: int, low: int, high: int, *, total: int | None = None, name: str = "") -> tuple[int, ...]:
         """`count` lengths from `low` to `high`, together at most `total`, as the sequences of a ragged batch have them: integers,
@@ -176,7 +178,7 @@ class Draw:
         if not (count >= 1 and 0 <= low <= high and low * count <= most):
             rule = "count must be at least 1, low from 0 to high, and total at least count times low"
             raise UsageError(f"draw.lengths({count}, {low}, {high}, total={total}): {rule}")
-        return self._decided("lengths", name, Lengths(count, low, high, most), (count, low, high, total))
+        return self._decide("lengths", name, Lengths(count, low, high, most), (count, low, high, total))
 
     def numbers(self, values: Sequence[Any], *, dtype: Any = "int32", name: str = "") -> Any:
         """A tensor of integers that the body computed from its draws: lengths, a table of blocks."""
@@ -185,7 +187,9 @@ class Draw:
         if kind_of(format_name) != "integer" or not array.size or array.dtype.kind not in "iu":
             raise UsageError(f"draw.numbers({values!r:.100}, dtype={dtype!r}): must be integers, at least one, of an integer type")
         limits_of(format_name, int(array.min()), int(array.max()))
-        return self._placed("numbers", name, OneOf((CONTIGUOUS,)), (_nested(array.tolist()),), format_name, array.shape)
+        return self._place_tensor(
+            "numbers", name, OneOfValues((CONTIGUOUS,)), (_nested_tuples(array.tolist()),), format_name, array.shape
+        )
 
     def offsets(self, parts: int | Sequence[int], total: int | None = None, *, dtype: Any = "int32", name: str = "") -> Any:
         """A tensor of `parts` + 1 offsets from 0 to `total`, none below the one before it, as `cu_seqlens` and bags take them. Part
@@ -196,35 +200,35 @@ class Draw:
         if not (isinstance(parts, int) and total is not None and parts >= 1 and total >= 0) or kind_of(format_name) != "integer":
             rule = "parts must be at least 1, total at least 0, of an integer type; or parts are lengths, without a total"
             raise UsageError(f"draw.offsets({parts}, {total}, dtype={dtype!r}): {rule}")
-        return self._placed("offsets", name, OneOf(PARTS), (parts, total), format_name, (parts + 1,))
+        return self._place_tensor("offsets", name, OneOfValues(PARTS), (parts, total), format_name, (parts + 1,))
 
     def mask(self, shape: int | Sequence[int], *, name: str = "") -> Any:
         """A tensor of truths: half of them, all, none, or few."""
-        return self._placed("mask", name, OneOf(MASKS), (), "bool", _shape(shape))
+        return self._place_tensor("mask", name, OneOfValues(MASKS), (), "bool", _shape(shape))
 
     def scales(self, shape: int | Sequence[int], format: str = "e8m0", *, name: str = "") -> Any:
         """A tensor of block scales: codes of `format` ("e8m0", "ue4m3"), as bytes, within 2^8 of one."""
         if format not in ("e8m0", "ue4m3"):
             raise UsageError(f"draw.scales(format={format!r}): must be 'e8m0' or 'ue4m3'")
-        return self._placed("scales", name, OneOf((CONTIGUOUS,)), (), format, _shape(shape))
+        return self._place_tensor("scales", name, OneOfValues((CONTIGUOUS,)), (), format, _shape(shape))
 
     def output(self, dtype: Any, shape: int | Sequence[int], *, name: str = "") -> Any:
         """A tensor that nobody has written, for a launcher that is handed its output. Return it from the body."""
-        return self._placed("output", name, OneOf((CONTIGUOUS,)), (), format_of(dtype), _shape(shape))
+        return self._place_tensor("output", name, OneOfValues((CONTIGUOUS,)), (), format_of(dtype), _shape(shape))
 
     # --- what every draw does
 
-    def _decided(self, kind: str, name: str, options: Options, asked: tuple) -> Any:
+    def _decide(self, kind: str, name: str, options: Options, asked: tuple) -> Any:
         value = self._source.decide(len(self._entries), kind, name, options)
         self._note(Entry(kind=kind, value=value, name=name, asked=asked))
         return value
 
-    def _placed(
+    def _place_tensor(
         self,
         kind: str,
         name: str,
-        options: OneOf,
-        asked: tuple,
+        options: OneOfValues,
+        request: tuple,
         format_name: str,
         shape: tuple[int, ...],
         offset: int = 0,
@@ -236,7 +240,9 @@ class Draw:
             raise UsageError(f"draw.{kind}: a shape of {shape} has more than {MOST_ELEMENTS:,} elements; draw smaller sizes")
         strides = strides if strides is not None else _strides(str(value), shape, storage_of(format_name).itemsize)
         moved = offset + (value == "offset")
-        entry = Entry(kind=kind, value=value, name=name, asked=asked, dtype=format_name, shape=shape, strides=strides, offset=moved)
+        entry = Entry(
+            kind=kind, value=value, name=name, asked=request, dtype=format_name, shape=shape, strides=strides, offset=moved
+        )
         place = self._note(entry)
         made = Placeholder(shape, torch_dtype(format_name)) if self._tensor_of is None else self._tensor_of(entry, place)
         self._tensors.append((place, made))
@@ -249,20 +255,21 @@ class Draw:
             raise UsageError(f"draw.{entry.kind}(name={entry.name!r}): two draws have this name; give each its own")
         self._entries.append(entry)
         if self._tensor_of is not None:
-            self._same(entry, place)
+            self._check_against_record(entry, place)
         return place
 
-    def _same(self, entry: Entry, place: int) -> None:
+    def _check_against_record(self, entry: Entry, place: int) -> None:
         """BodyError where the body draws otherwise than it did for this case."""
-        recorded = getattr(self._source, "entries", ())
-        if place >= len(recorded):
+        recorded_entries = getattr(self._source, "entries", ())
+        if place >= len(recorded_entries):
             raise BodyError(
-                f"the body draws {entry.told()} ({entry.kind}) after its first use of a tensor: draw everything before the launch"
+                f"the body draws {entry.describe()} ({entry.kind}) after its first use of a tensor: "
+                f"draw everything before the launch"
             )
-        if recorded[place] != entry:
+        if recorded_entries[place] != entry:
             raise BodyError(
-                f"draw {place} of the body is {entry.told()} ({entry.kind}) now and was {recorded[place].told()} "
-                f"({recorded[place].kind}) when the case was drawn: a body may depend on its draws alone"
+                f"draw {place} of the body is {entry.describe()} ({entry.kind}) now and was {recorded_entries[place].describe()} "
+                f"({recorded_entries[place].kind}) when the case was drawn: a body may depend on its draws alone"
             )
 
     @property
@@ -291,9 +298,9 @@ def operands_of(entries: Iterable[Entry]) -> list[tuple[int, Entry]]:
     return [(place, entry) for place, entry in enumerate(entries) if entry.kind in OPERANDS]
 
 
-def _nested(values: Any) -> Any:
+def _nested_tuples(values: Any) -> Any:
     """Lists within lists as tuples."""
-    return tuple(map(_nested, values)) if isinstance(values, list) else values
+    return tuple(map(_nested_tuples, values)) if isinstance(values, list) else values
 
 
 def _shape(given: int | Sequence[int]) -> tuple[int, ...]:
@@ -329,7 +336,7 @@ def _far_axis(shape: tuple[int, ...]) -> int | None:
 
 def _strides(layout: str, shape: tuple[int, ...], itemsize: int = 1) -> tuple[int, ...] | None:
     """Element strides of a layout; None for contiguous rows. A tensor of one axis lies "ragged" with every fourth element."""
-    if layout == FAR:
+    if layout == FAR_LAYOUT:
         axis = _far_axis(shape)
         assert axis is not None
         line = far_pad(shape[axis], 0, itemsize)

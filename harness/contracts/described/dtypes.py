@@ -18,7 +18,7 @@ _TORCH = {
     "e2m1": "uint8",
 }  # fmt: skip
 """Format -> torch's name of what carries it; formats that torch has no arithmetic for travel as bytes."""
-_CALLED = {name: format_name for format_name, name in _TORCH.items() if name != "uint8" or format_name == "uint8"}
+_FORMAT_BY_TORCH_NAME = {name: format_name for format_name, name in _TORCH.items() if name != "uint8" or format_name == "uint8"}
 INTEGERS: dict[str, Any] = {"int8": np.int8, "int16": np.int16, "int32": np.int32, "int64": np.int64, "uint8": np.uint8}
 FLOATS = ("fp32", "fp16", "bf16", "e4m3", "e5m2")
 
@@ -28,9 +28,11 @@ def format_of(dtype: Any) -> str:
     name = str(dtype).removeprefix("torch.")
     if name in _TORCH:
         return name
-    if name in _CALLED:
-        return _CALLED[name]
-    raise UsageError(f"dtype {dtype!r}: unknown{did_you_mean(name, [*_TORCH, *_CALLED])}; use one of {', '.join(_TORCH)}")
+    if name in _FORMAT_BY_TORCH_NAME:
+        return _FORMAT_BY_TORCH_NAME[name]
+    raise UsageError(
+        f"dtype {dtype!r}: unknown{did_you_mean(name, [*_TORCH, *_FORMAT_BY_TORCH_NAME])}; use one of {', '.join(_TORCH)}"
+    )
 
 
 def torch_dtype(format_name: str) -> torch.dtype:
@@ -43,7 +45,7 @@ def torch_dtype(format_name: str) -> torch.dtype:
 def format_of_result(dtype: torch.dtype) -> str:
     """The format whose words a tensor of `dtype` holds; torch's own name where it is none of ours."""
     name = str(dtype).removeprefix("torch.")
-    return _CALLED.get(name, name)
+    return _FORMAT_BY_TORCH_NAME.get(name, name)
 
 
 def kind_of(format_name: str) -> str:

@@ -20,9 +20,9 @@ import numpy as np
 
 from bitverdict.harness.contracts.described.dtypes import FLOATS, INTEGERS
 from bitverdict.harness.contracts.described.outputs import expected_output
-from bitverdict.harness.contracts.described.returned import Returned, ReturningContract
+from bitverdict.harness.contracts.described.returned_outputs import ReturnedOutputs, ReturningContract
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutput, Undecided
+from bitverdict.harness.model.contract import ExpectedOutput, UndecidedCase
 from bitverdict.harness.model.usage import BodyError, UsageError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class GivenOperand:
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenLaunch:
     """`data` are the words of the operands and the expected outputs, or `file` holds them. `outputs`: kind of each output, or
     `untraceable`: why there are none."""
 
@@ -61,7 +61,7 @@ class Given:
     data: str = ""
     file: str = ""
 
-    def told(self) -> list[str]:
+    def describe_parts(self) -> list[str]:
         """What a report says of it."""
         return [
             f"{each.name}={each.format}{str(each.shape).replace(' ', '')}" if each.format else f"{each.name}={each.value}"
@@ -73,10 +73,10 @@ class GivenOutput:
     """An output of a trace as it was sent: `bitverdict.reference.tracing.TracedOutput`, as far as it is asked."""
 
     def __init__(self, kind: str, arrays: Mapping[str, np.ndarray], place: int, declared: tuple[str, ...]) -> None:
-        self.kind, self.declared = kind, frozenset(declared)
+        self.kind, self.round_to_formats = kind, frozenset(declared)
         self._arrays, self._place = arrays, place
         self.value, self.error = self._array("value"), self._array("error")
-        self.unknown, self.unchanged = self._array("unknown"), self._array("unchanged")
+        self.unknown, self.no_write_mask = self._array("unknown"), self._array("no_write_mask")
         self.shape = self.value.shape
 
     def _array(self, name: str) -> np.ndarray:
@@ -92,7 +92,7 @@ class GivenOutput:
 PARTS = ("low", "high", "or nan", "open")
 
 
-def traced(
+def trace_problem(
     operands: Sequence[GivenOperand],
     codes: Mapping[str, np.ndarray],
     reference: Callable[..., Any],
@@ -101,7 +101,7 @@ def traced(
     *,
     exact: bool,
     returns: tuple[str, ...],
-) -> tuple[Given, bytes]:
+) -> tuple[GivenLaunch, bytes]:
     """The problem of a launch on `operands` of `arch`, and the bytes that it is to hold or to name the file of."""
     from bitverdict.reference.tracing import Untraceable, trace
 
@@ -114,25 +114,25 @@ def traced(
         if returns and len(returns) != len(outputs):
             raise UsageError(f"returns names {len(returns)} formats and the reference returns {len(outputs)} outputs")
         for place, output in enumerate(outputs):
-            arrays |= _sent(place, output, (returns[place],) if returns else _may_be_stored_in(output.kind))
+            arrays |= _output_arrays(place, output, (returns[place],) if returns else _may_be_stored_in(output.kind))
     except Untraceable as why:
         untraceable = f"the reference cannot be traced: {why}"
-    held = io.BytesIO()
-    np.savez_compressed(held, **arrays)  # type: ignore[arg-type]
-    problem = Given(
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
+    problem = GivenLaunch(
         operands=tuple(operands),
         outputs=tuple(output.kind for output in outputs),
         returns=returns,
         exact=exact,
-        declared=tuple(sorted(outputs[0].declared)) if outputs else (),
+        declared=tuple(sorted(outputs[0].round_to_formats)) if outputs else (),
         untraceable=untraceable,
     )
-    return problem, held.getvalue()
+    return problem, buffer.getvalue()
 
 
-def _sent(place: int, output: TracedOutput, formats: Sequence[str]) -> dict[str, np.ndarray]:
+def _output_arrays(place: int, output: TracedOutput, formats: Sequence[str]) -> dict[str, np.ndarray]:
     """The arrays of one output, by the names that `GivenOutput` finds them by."""
-    found = {f"out {place} {name}": np.asarray(getattr(output, name)) for name in ("value", "error", "unknown", "unchanged")}
+    found = {f"out {place} {name}": np.asarray(getattr(output, name)) for name in ("value", "error", "unknown", "no_write_mask")}
     for format_name in formats:
         parts = zip(PARTS, output.interval(format_name), strict=True)
         found |= {f"out {place} {format_name} {part}": np.asarray(array) for part, array in parts}
@@ -143,7 +143,7 @@ def _may_be_stored_in(kind: str) -> tuple[str, ...]:
     return {"float": FLOATS, "integer": (*INTEGERS, *FLOATS), "bool": ("bool",)}[kind]
 
 
-def with_data(problem: Given, data: bytes) -> Given:
+def with_data(problem: GivenLaunch, data: bytes) -> GivenLaunch:
     """`problem` with the bytes in it."""
     return dataclasses.replace(problem, data=base64.b64encode(data).decode())
 
@@ -164,7 +164,7 @@ class GivenContract(ReturningContract):
         try:
             fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in problem.items()}
             listed = [{name: _tuple(value) for name, value in each.items()} for each in fields.pop("operands")]
-            made = Given(operands=tuple(GivenOperand(**each) for each in listed), **fields)
+            made = GivenLaunch(operands=tuple(GivenOperand(**each) for each in listed), **fields)
             rest = {name: record[name] for name in ("contract", "regime", "data_seed", "schedule", "launcher")}
         except (KeyError, TypeError, AttributeError) as error:
             raise UsageError(f"case of given operands: {error}: it was cut or edited; take it from its run again") from error
@@ -183,7 +183,7 @@ class GivenContract(ReturningContract):
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, Any]:
         assert launcher is not None
         made = launcher(*(tensors[each.name] if each.format else each.value for each in case.problem.operands))
-        self._returned = Returned.of(made, tensors)
+        self._returned = ReturnedOutputs.from_result(made, tensors)
         return self._returned.outputs
 
     def to_launch(self, case: Case) -> Case:
@@ -194,21 +194,22 @@ class GivenContract(ReturningContract):
         return None if case.problem.untraceable else frozenset(case.problem.declared)
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
-        problem: Given = case.problem
+        problem: GivenLaunch = case.problem
         if problem.untraceable:
-            raise Undecided(problem.untraceable)
-        came = [(str(name), str(kind)) for name, kind in recorded["outputs"]]
-        if len(came) != len(problem.outputs):
+            raise UndecidedCase(problem.untraceable)
+        returned_outputs = [(str(name), str(kind)) for name, kind in recorded["outputs"]]
+        if len(returned_outputs) != len(problem.outputs):
             raise BodyError(
-                f"the function returns {len(came)} outputs and the reference {len(problem.outputs)}: they must be the same, in the "
+                f"the function returns {len(returned_outputs)} outputs and the reference "
+                f"{len(problem.outputs)}: they must be the same, in the "
                 "same order"
             )
         arrays, exact = _arrays(problem), problem.exact
         expected = []
-        for place, ((name, came_as), kind) in enumerate(zip(came, problem.outputs, strict=True)):
+        for place, ((name, came_as), kind) in enumerate(zip(returned_outputs, problem.outputs, strict=True)):
             output: Any = GivenOutput(kind, arrays, place, problem.declared)
             due = problem.returns[place] if problem.returns else came_as
-            expected.append(expected_output(name, due, output, before=operands.get(name), recorded=recorded, exact=exact))
+            expected.append(expected_output(name, due, output, before=operands.get(name), run_record=recorded, exact=exact))
         return expected
 
 
@@ -216,7 +217,7 @@ def _tuple(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _arrays(problem: Given) -> Mapping[str, np.ndarray]:
+def _arrays(problem: GivenLaunch) -> Mapping[str, np.ndarray]:
     return _read(problem.data, problem.file)
 
 

@@ -17,10 +17,10 @@ import numpy as np
 from bitverdict.harness.contracts.described.contract import DescribedContract, Description
 from bitverdict.harness.contracts.described.dtypes import format_of_result, torch_dtype
 from bitverdict.harness.contracts.described.outputs import expected_output
-from bitverdict.harness.contracts.described.returned import Returned
+from bitverdict.harness.contracts.described.returned_outputs import ReturnedOutputs
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutput, Undecided
+from bitverdict.harness.model.contract import ExpectedOutput, UndecidedCase
 from bitverdict.harness.model.usage import BodyError
 from bitverdict.reference.formats import FORMATS
 
@@ -39,22 +39,27 @@ class GradientContract(DescribedContract):
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, Any]:
         import torch
 
-        by_name = {each.name: each for each in self.operands(case)}
-        wanted = [name for name in tensors if by_name[name].format in DIFFERENTIABLE]
-        given = {name: each.detach().requires_grad_() if name in wanted else each for name, each in tensors.items()}
-        outputs = dict(super().launch(case, given, launcher))
-        moving = {name: each for name, each in outputs.items() if getattr(each, "requires_grad", False)}
-        if not moving:
+        by_name = {item.name: item for item in self.operands(case)}
+        wanted_names = [name for name in tensors if by_name[name].format in DIFFERENTIABLE]
+        inputs = {name: item.detach().requires_grad_() if name in wanted_names else item for name, item in tensors.items()}
+        outputs = dict(super().launch(case, inputs, launcher))
+        differentiable_outputs = {name: item for name, item in outputs.items() if getattr(item, "requires_grad", False)}
+        if not differentiable_outputs:
             raise BodyError(
                 "gradient=True: no output of the body has a gradient: it must return what a torch.autograd.Function gave for the "
                 "drawn tensors"
             )
-        upstream = [_placed(each, _upstream(case, name, tuple(each.shape), each.dtype)) for name, each in moving.items()]
-        gradients = torch.autograd.grad(list(moving.values()), [given[name] for name in wanted], upstream, allow_unused=True)
-        found = {name: each.detach() if isinstance(each, torch.Tensor) else each for name, each in outputs.items()}
-        for name, each in zip(wanted, gradients, strict=True):
-            found[GRADIENT + name] = torch.zeros_like(tensors[name]) if each is None else each  # torch's word for zeros
-        self._returned = Returned(found, self._returned.written)
+        upstream = [
+            _tensor_like(item, _upstream(case, name, tuple(item.shape), item.dtype))
+            for name, item in differentiable_outputs.items()
+        ]
+        gradients = torch.autograd.grad(
+            list(differentiable_outputs.values()), [inputs[name] for name in wanted_names], upstream, allow_unused=True
+        )
+        found = {name: item.detach() if isinstance(item, torch.Tensor) else item for name, item in outputs.items()}
+        for name, item in zip(wanted_names, gradients, strict=True):
+            found[GRADIENT + name] = torch.zeros_like(tensors[name]) if item is None else item  # torch's word for zeros
+        self._returned = ReturnedOutputs(found, self._returned.written_operands)
         return found
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
@@ -71,29 +76,31 @@ class GradientContract(DescribedContract):
         operands: Mapping[str, Operand],
         forward: list[ExpectedOutput],
         backward: Mapping[str, str],
-        recorded: Mapping,
+        run_record: Mapping,
     ) -> list[ExpectedOutput]:
         from bitverdict.harness.contracts.torch_mathematics.graph import gradients_of, reference_of
         from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
         from bitverdict.reference.tracing import Untraceable, trace
 
-        moving = [each for each in forward if each.format in DIFFERENTIABLE]
-        wanted = _Operands.of(*self.arguments(case, operands))
+        differentiable_outputs = [item for item in forward if item.format in DIFFERENTIABLE]
+        reference_operands = _Operands.from_arguments(*self.arguments(case, operands))
         upstream = [
-            (each.format, _upstream(case, each.name, each.shape, torch_dtype(each.format))) for each in moving
+            (item.format, _upstream(case, item.name, item.shape, torch_dtype(item.format))) for item in differentiable_outputs
         ]  # one for each output
-        given = [*wanted.pairs, *upstream]
-        function = wanted.function(self.description.reference, [place for place, each in enumerate(forward) if each in moving])
+        given = [*reference_operands.pairs, *upstream]
+        function = reference_operands.function(
+            self.description.reference, [place for place, item in enumerate(forward) if item in differentiable_outputs]
+        )
         try:
-            gradient = gradients_of(function, len(wanted.pairs), range(len(wanted.pairs)))
+            gradient = gradients_of(function, len(reference_operands.pairs), range(len(reference_operands.pairs)))
             reference = reference_of(gradient, [_tensor(kind, codes) for kind, codes in given])
             traced = trace(reference, given, arch=target.arch, accumulation=self.description.accumulation)
         except (NoRule, Untraceable) as missing:
-            raise Undecided(f"the gradient of the reference cannot be traced: {missing}") from None
-        names = {id(each.codes): name for name, each in operands.items()}
-        by_name = {names[id(codes)]: each for (_, codes), each in zip(wanted.pairs, traced, strict=True)}
+            raise UndecidedCase(f"the gradient of the reference cannot be traced: {missing}") from None
+        names = {id(item.codes): name for name, item in operands.items()}
+        by_name = {names[id(codes)]: item for (_, codes), item in zip(reference_operands.pairs, traced, strict=True)}
         return [
-            expected_output(GRADIENT + name, kind, by_name[name], before=None, recorded=recorded, exact=False)
+            expected_output(GRADIENT + name, kind, by_name[name], before=None, run_record=run_record, exact=False)
             for name, kind in backward.items()
         ]
 
@@ -107,12 +114,12 @@ def contract_of(description: Description, where: Callable[[], tuple[str, tuple[s
 class _Operands:
     """The arguments of a reference: `pairs` (format, codes) by which it is differentiated, and where they stand among all."""
 
-    given: list[Any]
-    named: dict[str, Any]
+    positional: list[Any]
+    keywords: dict[str, Any]
     pairs: list[tuple[str, np.ndarray]]
 
     @classmethod
-    def of(cls, given: list[Any], named: dict[str, Any]) -> _Operands:
+    def from_arguments(cls, given: list[Any], named: dict[str, Any]) -> _Operands:
         everything = [*given, *named.values()]
         return cls(given, named, [each for each in everything if isinstance(each, tuple) and each[0] in DIFFERENTIABLE])
 
@@ -120,7 +127,7 @@ class _Operands:
         """`reference` as a function of tensors for `pairs`, giving its outputs at the places `outputs`."""
         from bitverdict.harness.contracts.torch_mathematics.namespace import TorchNamespace
 
-        def called(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def call_reference(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             left = iter(tensors)
 
             def value(each: Any) -> Any:
@@ -128,11 +135,13 @@ class _Operands:
                     return each
                 return next(left) if each[0] in DIFFERENTIABLE else _tensor(*each)
 
-            made = reference(TorchNamespace(), *map(value, self.given), **{name: value(each) for name, each in self.named.items()})
+            made = reference(
+                TorchNamespace(), *map(value, self.positional), **{name: value(each) for name, each in self.keywords.items()}
+            )
             listed = made if isinstance(made, tuple | list) else (made,)
             return tuple(listed[place] for place in outputs)
 
-        return called
+        return call_reference
 
 
 def _upstream(case: Case, name: str, shape: tuple[int, ...], dtype: torch.dtype) -> np.ndarray:
@@ -150,6 +159,6 @@ def _tensor(format_name: str, codes: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(whole.copy())
 
 
-def _placed(like: torch.Tensor, codes: np.ndarray) -> torch.Tensor:
+def _tensor_like(like: torch.Tensor, codes: np.ndarray) -> torch.Tensor:
     """`codes` as a tensor of the dtype of `like`, where it lies."""
     return _tensor(format_of_result(like.dtype), codes).reshape(like.shape).to(like.device)

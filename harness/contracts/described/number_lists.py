@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bitverdict.harness.contracts.described.options import Between, OneOf
+from bitverdict.harness.contracts.described.options import Between, OneOfValues
 from bitverdict.harness.contracts.described.record import Value
 
 if TYPE_CHECKING:
     from hypothesis.strategies import SearchStrategy
 
 Numbers = tuple[int, ...]
-MOST_WRITTEN = 256  # indices that a reduced case writes out
+MAX_WRITTEN_INDICES = 256  # indices that a reduced case writes out
 PIECES = 32  # a list is made simpler by so many pieces at most
 
 
@@ -50,7 +50,7 @@ class Lengths:
     total: int
 
     @property
-    def one(self) -> Between:
+    def element_range(self) -> Between:
         """What each of them may be."""
         return Between(self.low, self.high)
 
@@ -59,22 +59,27 @@ class Lengths:
         return (self.low,) * self.count
 
     def fits(self, value: Value) -> bool:
-        return isinstance(value, tuple) and len(value) == self.count and all(map(self.one.fits, value)) and sum(value) <= self.total
+        return (
+            isinstance(value, tuple)
+            and len(value) == self.count
+            and all(map(self.element_range.fits, value))
+            and sum(value) <= self.total
+        )
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return f"{self.count} integers from {self.low} to {self.high}, together at most {self.total}"
 
     def edges(self) -> list[Numbers]:
         """Mixed, all least, all alike and as long as they can be, one long, first and last, then other mixtures."""
-        each = self.one.edges()
-        mixed = [
+        each = self.element_range.edges()
+        mixed_lists = [
             self.within(tuple(each[(first + place * step) % len(each)] for place in range(self.count)))
             for first, step in ((2, 1), (4, 3), (7, 2), (1, 5))
         ]
         even = (min(self.high, self.total // self.count),) * self.count
         long = min(self.high, self.total - self.low * (self.count - 1))
         others = (self.low,) * (self.count - 1)
-        return list(dict.fromkeys((mixed[0], self.simplest, even, (long, *others), (*others, long), *mixed[1:])))
+        return list(dict.fromkeys((mixed_lists[0], self.simplest, even, (long, *others), (*others, long), *mixed_lists[1:])))
 
     def within(self, lengths: Sequence[int]) -> Numbers:
         """`lengths`, each as much shorter as makes them `total` together."""
@@ -91,10 +96,10 @@ class Lengths:
 
     def simpler(self, value: Numbers) -> list[Numbers]:
         """The least, pieces that are the least, the longest first, and one length nearer to the least."""
-        found = [_changed(value, place, self.low) for place in pieces_of(self.count)]
+        found = [_with_number(value, place, self.low) for place in pieces_of(self.count)]
         found.append(tuple(sorted(value, reverse=True)))
         for place, length in enumerate(value):
-            found += [_changed(value, range(place, place + 1), less) for less in self.one.simpler(length)]
+            found += [_with_number(value, range(place, place + 1), less) for less in self.element_range.simpler(length)]
         return [lengths for lengths in dict.fromkeys(found) if lengths != value]
 
     def read(self, text: str) -> Numbers:
@@ -103,12 +108,12 @@ class Lengths:
     def strategy(self) -> SearchStrategy[Numbers]:
         from hypothesis import strategies as st
 
-        anything = st.lists(self.one.strategy(), min_size=self.count, max_size=self.count).map(self.within)
+        anything = st.lists(self.element_range.strategy(), min_size=self.count, max_size=self.count).map(self.within)
         return st.sampled_from(self.edges()) | anything
 
 
 @dataclass(frozen=True)
-class Indices(OneOf):
+class Indices(OneOfValues):
     """Where indices lie, in a word; of a case that is reduced the indices themselves, of which it has `count`. `most`: what their
     type holds."""
 
@@ -116,21 +121,21 @@ class Indices(OneOf):
     below: int = 1
     distinct: bool = False
     out_of_bounds: bool = False
-    most: int = (1 << 31) - 1
+    type_maximum: int = (1 << 31) - 1
 
     @property
-    def plain(self) -> Numbers:
+    def plain_numbers(self) -> Numbers:
         return tuple(range(self.count)) if self.distinct else (0,) * self.count
 
     def fits(self, value: Value) -> bool:
         if not isinstance(value, tuple):
             return super().fits(value)
-        ends = (-self.most - 1, self.most) if self.out_of_bounds else (0, self.below - 1)
+        ends = (-self.type_maximum - 1, self.type_maximum) if self.out_of_bounds else (0, self.below - 1)
         inside = all(type(number) is int and ends[0] <= number <= ends[1] for number in value)
         return inside and len(value) == self.count and not (self.distinct and len(set(value)) < self.count)
 
-    def told(self) -> str:
-        return f"{super().told()}, or {self.count} indices, as in 0*3,{self.below - 1}"
+    def describe(self) -> str:
+        return f"{super().describe()}, or {self.count} indices, as in 0*3,{self.below - 1}"
 
     def read(self, text: str) -> Value:
         return text if text in self.values else numbers_of(text)
@@ -142,40 +147,42 @@ class Indices(OneOf):
         """`numbers` with pieces of them plain, then with those that are not plain first, and each nearer to 0: of many that are
         wrong by one it leaves that one."""
         before = tuple(numbers)
-        found = [self._with_plain(before, place) for place in pieces_of(self.count)]
+        candidates = [self._with_plain_numbers(before, place) for place in pieces_of(self.count)]
         if not self.distinct:
-            found.append(tuple(sorted(before, key=lambda number: number == 0)))
-        places = [place for place in range(self.count) if before[place] != self.plain[place]]
+            candidates.append(tuple(sorted(before, key=lambda number: number == 0)))
+        places = [place for place in range(self.count) if before[place] != self.plain_numbers[place]]
         for place in places if len(places) <= PIECES else ():
-            found += [_changed(before, range(place, place + 1), number) for number in self._nearer(before[place])]
-        return [made for made in dict.fromkeys(found) if made != before and self.fits(made)]
+            candidates += [_with_number(before, range(place, place + 1), number) for number in self._nearer(before[place])]
+        return [made for made in dict.fromkeys(candidates) if made != before and self.fits(made)]
 
-    def _with_plain(self, numbers: Numbers, places: range) -> Numbers:
+    def _with_plain_numbers(self, numbers: Numbers, places: range) -> Numbers:
         """`numbers` with plain ones at `places`. Of distinct ones what stood there goes where these stood."""
-        made = list(numbers)
+        new_numbers = list(numbers)
         for place in places:
-            plain = self.plain[place]
-            if self.distinct and plain in made:
-                made[made.index(plain)] = made[place]
-            made[place] = plain
-        return tuple(made)
+            plain = self.plain_numbers[place]
+            if self.distinct and plain in new_numbers:
+                new_numbers[new_numbers.index(plain)] = new_numbers[place]
+            new_numbers[place] = plain
+        return tuple(new_numbers)
 
     def _nearer(self, number: int) -> list[int]:
         powers = {1 << power for power in range(abs(number).bit_length())}
         tried = {0, self.below - 1, self.below, self.below + 1, -1, -self.below, *powers, *(-power for power in powers)}
         return sorted((one for one in tried if simplicity(one) < simplicity(number)), key=simplicity)
 
-    def carried(self, numbers: Numbers, rows: int) -> Value:
+    def carry_to_table(self, numbers: Numbers, rows: int) -> Value:
         """`numbers`, which named rows of a table of `rows`, for one of `below`: those past an end keep their distance from it."""
-        moved = [
+        moved_numbers = [
             number + self.below - rows if number >= rows else number + rows - self.below if number <= -rows else number
             for number in numbers[: self.count]
         ]
-        moved = [min(number, self.below - 1) if 0 <= was < rows else number for was, number in zip(numbers, moved)]
-        unused = [number for number in self.plain if number not in moved] if self.distinct else list(self.plain)
-        made = (*moved, *unused[: self.count - len(moved)])
+        moved_numbers = [min(number, self.below - 1) if 0 <= was < rows else number for was, number in zip(numbers, moved_numbers)]
+        unused = (
+            [number for number in self.plain_numbers if number not in moved_numbers] if self.distinct else list(self.plain_numbers)
+        )
+        made = (*moved_numbers, *unused[: self.count - len(moved_numbers)])
         return made if self.fits(made) else self.simplest
 
 
-def _changed(numbers: Numbers, places: range, number: int) -> Numbers:
+def _with_number(numbers: Numbers, places: range, number: int) -> Numbers:
     return (*numbers[: places.start], *[number] * len(places), *numbers[places.stop :])

@@ -14,13 +14,13 @@ from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.reference.formats import FORMATS, Overflow, encode
 
-PLAIN = ("normal", "integers", regimes.TENTH, regimes.MODERATE)
+PLAIN_REGIMES = ("normal", "integers", regimes.TENTH, regimes.MODERATE)
 """The regimes of every described kernel: no sum of squares leaves fp32, so a right kernel is decided in nearly all words."""
 SPECIAL = ("planted", "subnormals", "wide", "largest")
 """With ``specials=True``: NaN, infinities and signed zeros, subnormals, the whole range of exponents, and the largest numbers."""
-ASKED = (regimes.HUNDREDS, regimes.TENS, regimes.EIGHTHS, regimes.UNREAD)
+REFERENCE_REGIMES = (regimes.HUNDREDS, regimes.TENS, regimes.EIGHTHS, regimes.UNREAD)
 """What a reference asks for by its own operations (`described.asked_values`)."""
-_REGIMES = (*regimes.REGIMES, regimes.EXACT, regimes.TENTH, regimes.MODERATE, *ASKED[:-1])
+_REGIMES = (*regimes.REGIMES, regimes.EXACT, regimes.TENTH, regimes.MODERATE, *REFERENCE_REGIMES[:-1])
 
 INDEX_SPREADS = {
     (False, False): ("anywhere", "few", "ends"),
@@ -56,13 +56,13 @@ def limits_of(format_name: str, low: int | None, high: int | None) -> tuple[int,
     """The ends of a range of integers. UsageError where the type does not hold them."""
     ends = np.iinfo(INTEGERS[format_name])
     short = ends.bits == 8
-    found = (
+    limits = (
         (int(ends.min) if short else max(int(ends.min), -_WITHIN)) if low is None else low,
         (int(ends.max) if short else _WITHIN) if high is None else high,
     )
-    if not ends.min <= found[0] <= found[1] <= ends.max:
+    if not ends.min <= limits[0] <= limits[1] <= ends.max:
         raise UsageError(f"draw.integers({low}, {high}): {format_name} holds {ends.min} to {ends.max}, and low is at most high")
-    return found
+    return limits
 
 
 def operand(case: Case, entry: Entry, place: int, name: str) -> Operand:
@@ -132,7 +132,7 @@ def _indices(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
         outside = np.array([-1, -below - 1, below, below + 1, 2 * below + 7])
         codes = np.where(rng.random(count) < 0.5, codes, outside[rng.integers(0, len(outside), count)])
     if is_far(case.problem.draws):
-        codes = _with_the_last(codes, below, distinct)
+        codes = _with_last_row(codes, below, distinct)
     return codes.reshape(entry.shape).astype(INTEGERS[entry.dtype])
 
 
@@ -151,7 +151,7 @@ def _offsets(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([[0], cuts, [total]]).astype(INTEGERS[entry.dtype])
 
 
-def _with_the_last(codes: np.ndarray, below: int, distinct: bool) -> np.ndarray:
+def _with_last_row(codes: np.ndarray, below: int, distinct: bool) -> np.ndarray:
     """`codes` (count,) with the last row in it, which alone lies past 2^31 elements where rows lie far apart: every second index,
     or one."""
     moved = codes.copy()

@@ -23,7 +23,7 @@ class Options(Protocol):
 
     def fits(self, value: Value) -> bool: ...
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The values, for an error."""
 
     def edges(self) -> Sequence[Value]:
@@ -55,7 +55,7 @@ class Between:
     def fits(self, value: Value) -> bool:
         return type(value) is int and self.low <= value <= self.high and value % self.multiple_of == 0
 
-    def told(self) -> str:
+    def describe(self) -> str:
         multiple = f", a multiple of {self.multiple_of}" if self.multiple_of > 1 else ""
         return f"an integer from {self.low} to {self.high}{multiple}"
 
@@ -103,7 +103,7 @@ class Between:
 
 
 @dataclass(frozen=True)
-class OneOf:
+class OneOfValues:
     """One of `values`, the plainest first. The last `rare` of them are required cases' alone."""
 
     values: tuple[Value, ...]
@@ -117,7 +117,7 @@ class OneOf:
     def fits(self, value: Value) -> bool:
         return any(value == each and type(value) is type(each) for each in self.values)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return f"one of {', '.join(map(str, self.values))}"
 
     @property
@@ -152,7 +152,7 @@ class Real:
     def fits(self, value: Value) -> bool:
         return isinstance(value, float) and self.low <= value <= self.high
 
-    def told(self) -> str:
+    def describe(self) -> str:
         return f"a number from {self.low} to {self.high}"
 
     @property

@@ -17,11 +17,11 @@ from bitverdict.reference.formats import FORMATS, decode, encode
 if TYPE_CHECKING:
     from bitverdict.reference.tracing import TracedOutput
 
-_PLAIN = {"float": "fp32", "integer": "int32", "bool": "bool"}  # what is due where something of another kind came
+_DEFAULT_FORMATS = {"float": "fp32", "integer": "int32", "bool": "bool"}  # what is due where something of another kind came
 
 
 def expected_output(
-    name: str, format_name: str, traced: TracedOutput, *, before: Operand | None, recorded: Mapping, exact: bool
+    name: str, format_name: str, traced_output: TracedOutput, *, before: Operand | None, run_record: Mapping, exact: bool
 ) -> ExpectedOutput:
     """The output `name`, of format `format_name`, held to what its reference came to.
 
@@ -30,51 +30,51 @@ def expected_output(
     """
     known = format_name in INTEGERS or format_name in FORMATS or format_name == "bool"  # else torch's own name: none of ours
     kind = kind_of(format_name) if known else ""
-    if kind != traced.kind and (kind, traced.kind) != ("float", "integer"):  # numbers may be counted in a float
-        format_name, kind = _PLAIN[traced.kind], traced.kind
-    made = _floats(name, format_name, traced, exact) if kind == "float" else _integers(name, format_name, traced)
-    kept = np.asarray(traced.unchanged, bool)  # (*shape,)
-    if not kept.any():
-        return made
+    if kind != traced_output.kind and (kind, traced_output.kind) != ("float", "integer"):  # numbers may be counted in a float
+        format_name, kind = _DEFAULT_FORMATS[traced_output.kind], traced_output.kind
+    expected = _floats(name, format_name, traced_output, exact) if kind == "float" else _integers(name, format_name, traced_output)
+    unchanged_elements = np.asarray(traced_output.no_write_mask, bool)  # (*shape,)
+    if not unchanged_elements.any():
+        return expected
     itemsize = storage_of(format_name).itemsize
     unsigned = np.dtype(f"u{itemsize}")
-    poison = int.from_bytes(bytes([int(recorded["poison"])]) * itemsize, "little")
-    there = np.full(made.shape, poison, unsigned)  # (*shape,)
-    if before is not None and before.codes.shape == made.shape and before.codes.dtype.itemsize == itemsize:
-        there = np.ascontiguousarray(before.codes).view(unsigned).reshape(made.shape)
-    words = there if made.words is None else np.where(kept, there, made.words.view(unsigned))
-    return _replaced(made, words=words.reshape(made.shape), kept=kept)
+    poison = int.from_bytes(bytes([int(run_record["poison"])]) * itemsize, "little")
+    there = np.full(expected.shape, poison, unsigned)  # (*shape,)
+    if before is not None and before.codes.shape == expected.shape and before.codes.dtype.itemsize == itemsize:
+        there = np.ascontiguousarray(before.codes).view(unsigned).reshape(expected.shape)
+    words = there if expected.words is None else np.where(unchanged_elements, there, expected.words.view(unsigned))
+    return _replace_words(expected, words=words.reshape(expected.shape), unchanged_elements=unchanged_elements)
 
 
-def _replaced(made: ExpectedOutput, *, words: np.ndarray, kept: np.ndarray) -> ExpectedOutput:
+def _replace_words(expected: ExpectedOutput, *, words: np.ndarray, unchanged_elements: np.ndarray) -> ExpectedOutput:
     """`made` with `words` where `kept`: there they decide, and no real value is held to anything."""
     return replace(
-        made,
+        expected,
         words=words,
-        bounded=None if made.low is None else ~kept,
-        inconclusive=None if made.inconclusive is None else made.inconclusive & ~kept,
-        exact_error=None if made.exact_error is None else np.where(kept, np.inf, made.exact_error),
+        bounded=None if expected.low is None else ~unchanged_elements,
+        inconclusive=None if expected.inconclusive is None else expected.inconclusive & ~unchanged_elements,
+        exact_error=None if expected.exact_error is None else np.where(unchanged_elements, np.inf, expected.exact_error),
     )
 
 
-def _floats(name: str, format_name: str, traced: TracedOutput, exact: bool) -> ExpectedOutput:
-    value = np.asarray(traced.value, np.float64)  # (*shape,)
-    error = np.where(np.asarray(traced.unknown, bool), np.inf, np.asarray(traced.error, np.float64))  # (*shape,)
+def _floats(name: str, format_name: str, traced_output: TracedOutput, exact: bool) -> ExpectedOutput:
+    value = np.asarray(traced_output.value, np.float64)  # (*shape,)
+    error = np.where(np.asarray(traced_output.unknown, bool), np.inf, np.asarray(traced_output.error, np.float64))  # (*shape,)
     rest: dict[str, Any] = {
         "name": name,
         "format": format_name,
         "shape": value.shape,
         "exact": value,
         "exact_error": error,
-        "declared": frozenset(traced.declared),
-        "contributions": traced.contributions,
+        "declared": frozenset(traced_output.round_to_formats),
+        "contributions": traced_output.contributions,
     }
     fmt = FORMATS[format_name]
     if exact:
         below, above = (encode(fmt, value + sign * np.where(np.isfinite(error), error, 0.0)) for sign in (-1.0, 1.0))
         open_ = ~np.isfinite(error) | ((below != above) & np.isfinite(value))
         return ExpectedOutput(words=encode(fmt, value), any_nan=True, inconclusive=open_, basis=Basis.EXACT, **rest)
-    low, high, or_nan, open_ = traced.interval(format_name)
+    low, high, or_nan, open_ = traced_output.interval(format_name)
     with np.errstate(invalid="ignore", over="ignore"):
         least, most = decode(fmt, low), decode(fmt, high)
         bound = np.maximum(np.abs(most - value), np.abs(value - least))
@@ -84,14 +84,14 @@ def _floats(name: str, format_name: str, traced: TracedOutput, exact: bool) -> E
     )
 
 
-def _integers(name: str, format_name: str, traced: TracedOutput) -> ExpectedOutput:
+def _integers(name: str, format_name: str, traced_output: TracedOutput) -> ExpectedOutput:
     """Integers and truths, exact; what hangs on a rounding is decided by nobody."""
-    words, _, _, open_ = traced.interval(format_name)
-    open_ = open_ | traced.unknown
+    words, _, _, open_ = traced_output.interval(format_name)
+    open_ = open_ | traced_output.unknown
     return ExpectedOutput(
         name=name,
         format=format_name,
-        shape=traced.shape,
+        shape=traced_output.shape,
         words=words,
         inconclusive=open_ if open_.any() else None,
         basis=Basis.EXACT,

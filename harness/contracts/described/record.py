@@ -10,17 +10,17 @@ from typing import Any
 
 from bitverdict.harness.model.usage import UsageError
 
-Plain = int | float | str | bool | None
-Value = Plain | tuple[int, ...]
+PlainValue = int | float | str | bool | None
+Value = PlainValue | tuple[int, ...]
 KINDS = (
     "size", "choice", "flag", "scalar", "lengths", "tensor", "integers", "numbers", "indices", "offsets", "mask", "scales", "output"
 )  # fmt: skip
 """What a body may draw; the names of the methods of `Draw`."""
 OPERANDS = ("tensor", "integers", "numbers", "indices", "offsets", "mask", "scales")
 """Those whose words the case's data seed makes."""
-LISTED = ("lengths", "indices")
+LIST_KINDS = ("lengths", "indices")
 """Those whose value may be a list of integers."""
-SHAPED = (*OPERANDS, "output")
+SHAPED_KINDS = (*OPERANDS, "output")
 SIZES = "sizes"  # of a report: those without a name
 
 
@@ -51,7 +51,7 @@ class Entry:
     offset: int = 0
     called: str = field(default="", compare=False)
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The draw in a report: ``k=8``, ``x=fp16(3,65)``."""
         if self.shape is None:
             return f"{self.name or self.kind}={text_of(self.value)}"
@@ -60,33 +60,33 @@ class Entry:
 
 
 CONTIGUOUS = "contiguous"
-PADDED = "padded"
-FAR = "far"
+PADDED_LAYOUT = "padded"
+FAR_LAYOUT = "far"
 """A layout: the lines of one axis lie so far apart that the last begins past 2^31 elements and 2^32 bytes, while their stride fits
 32 bits. It is the first axis but the last one with `draw.FAR_LINES` lines."""
 
 
 def is_far(entries: Iterable[Entry]) -> bool:
     """Whether an operand lies so."""
-    return any(entry.kind == "tensor" and entry.value == FAR for entry in entries)
+    return any(entry.kind == "tensor" and entry.value == FAR_LAYOUT for entry in entries)
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawRecord:
     """Every draw of a body, in order."""
 
     draws: tuple[Entry, ...]
 
-    def told(self) -> list[str]:
+    def describe_parts(self) -> list[str]:
         """What a report says of the draws, sizes and choices first; sizes without a name stand together, in order."""
         sizes = [str(entry.value) for entry in self.draws if entry.kind == "size" and not entry.name]
         others = [entry for entry in self.draws if entry.kind != "size" or entry.name]
-        listed = [entry.told() for entry in sorted(others, key=lambda entry: entry.shape is not None)]
+        listed = [entry.describe() for entry in sorted(others, key=lambda entry: entry.shape is not None)]
         return [f"{SIZES}={','.join(sizes)}", *listed] if sizes else listed
 
-    def with_names(self, names: Mapping[int, str]) -> Drawn:
+    def with_names(self, names: Mapping[int, str]) -> DrawRecord:
         """With what the reference calls the operands, by their places."""
-        return Drawn(tuple(replace(entry, called=names.get(place, "")) for place, entry in enumerate(self.draws)))
+        return DrawRecord(tuple(replace(entry, called=names.get(place, "")) for place, entry in enumerate(self.draws)))
 
     def __getattr__(self, name: str) -> Any:
         """The value of the draw called `name`."""
@@ -96,7 +96,7 @@ class Drawn:
         raise AttributeError(f"no draw is called {name}")
 
     @classmethod
-    def from_json(cls, record: Mapping) -> Drawn:
+    def from_json(cls, record: Mapping) -> DrawRecord:
         """Inverse of `dataclasses.asdict`; UsageError with field, value and rule on anything else."""
         listed = record.get("draws")
         if not isinstance(listed, list | tuple):
@@ -110,11 +110,11 @@ _NAMES = {each.name for each in fields(Entry)}
 def _entry(record: Any, place: str) -> Entry:
     if not isinstance(record, Mapping) or not set(record) <= _NAMES or record.get("kind") not in KINDS:
         raise UsageError(f"{place} is {record!r:.100}: must be a draw of kind {', '.join(KINDS)}")
-    made = Entry(**{name: _tuples(value) for name, value in record.items()})
+    entry = Entry(**{name: _tuples(value) for name, value in record.items()})
     for name, kinds, must in (
         (
             "value",
-            Plain | tuple if made.kind in LISTED else Plain,
+            PlainValue | tuple if entry.kind in LIST_KINDS else PlainValue,
             "a number, a text, true, false or null; of lengths and indices a list",
         ),
         ("name", str, "a text"),
@@ -122,17 +122,17 @@ def _entry(record: Any, place: str) -> Entry:
         ("called", str, "a text"),
         ("asked", tuple, "a list"),
     ):
-        if not isinstance(getattr(made, name), kinds):
-            raise UsageError(f"{place}.{name} is {getattr(made, name)!r:.100}: must be {must}")
+        if not isinstance(getattr(entry, name), kinds):
+            raise UsageError(f"{place}.{name} is {getattr(entry, name)!r:.100}: must be {must}")
     for name in ("shape", "strides"):
-        sizes = getattr(made, name)
+        sizes = getattr(entry, name)
         if sizes is not None and not (isinstance(sizes, tuple) and all(type(size) is int and size >= 0 for size in sizes)):
             raise UsageError(f"{place}.{name} is {sizes!r:.100}: must be a list of integers of at least 0")
-    if isinstance(made.value, tuple) and not all(type(number) is int for number in made.value):
-        raise UsageError(f"{place}.value is {made.value!r:.100}: must be a list of integers, where it is a list")
-    if type(made.offset) is not int or made.offset < 0:
-        raise UsageError(f"{place}.offset is {made.offset!r:.100}: must be an integer of at least 0")
-    return made
+    if isinstance(entry.value, tuple) and not all(type(number) is int for number in entry.value):
+        raise UsageError(f"{place}.value is {entry.value!r:.100}: must be a list of integers, where it is a list")
+    if type(entry.offset) is not int or entry.offset < 0:
+        raise UsageError(f"{place}.offset is {entry.offset!r:.100}: must be an integer of at least 0")
+    return entry
 
 
 def _tuples(value: Any) -> Any:

@@ -41,15 +41,15 @@ def one_code_a_line(
     return codes
 
 
-def met_alone(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def pairs_met_alone(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """(256, 256) whether a product of each pair of 8-bit codes is the only one of a sum: a (M, K), b (N, K), zero is the code 0."""
-    met = np.zeros((256, 256), bool)
+    met_pairs = np.zeros((256, 256), bool)
     there = (a != 0).any(axis=0) & (b != 0).any(axis=0)  # (K,)
     if there.sum() == 1:
         k = int(np.argmax(there))
         left, right = (np.unique(side[:, k].view(np.uint8)) for side in (a, b))
-        met[np.ix_(left, right)] = True
-    return met
+        met_pairs[np.ix_(left, right)] = True
+    return met_pairs
 
 
 def codes_met(operands: Iterable[np.ndarray], width: int) -> np.ndarray:

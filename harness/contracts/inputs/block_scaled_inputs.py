@@ -14,7 +14,7 @@ from bitverdict.harness.contracts.inputs import regimes as plain
 from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.reference import packing, scale_layout
-from bitverdict.reference.block_scaling import BLOCK_FORMATS, Quantized, quantize
+from bitverdict.reference.block_scaling import BLOCK_FORMATS, QuantizedTensor, quantize
 from bitverdict.reference.formats import FORMATS, Overflow, Rounding, decode, encode
 
 REGIMES = ("normal", "integers", "codes", "wide", "ends", "nan", "layer")
@@ -30,9 +30,9 @@ UNIFORM = "uniform"
 """A regime of its own, what the tutorial feeds its kernel: every e2m1 code alike often, exact in e4m3 where the format has that;
 scales uniform in (0, 1) with 1e-8 added, an e8m0 scale rounded down, a ue4m3 scale to nearest."""
 
-NEAR = {"e8m0": 4, "ue4m3": 24}  # codes to either side of one
+NEAR_CODES = {"e8m0": 4, "ue4m3": 24}  # codes to either side of one
 REACHES = (5, 9, 14, 40)  # exponents to either side of one, a row: about what a sum keeps, and far more
-ONE = {"e8m0": 0x7F, "ue4m3": 0x38}
+ONE_CODES = {"e8m0": 0x7F, "ue4m3": 0x38}
 HALF_TO_TWO = {"e8m0": (0x7E, 0x7F, 0x80), "ue4m3": (0x30, 0x38, 0x40)}
 FREE_LINES = 4  # one line of so many has any end anywhere
 INSET = {"e8m0": 10, "ue4m3": 0}
@@ -52,7 +52,7 @@ def draw(regime: str, element: str, scale: str, block_size: int, rows: int, k: i
     """The `name` ("a" or "b") operand of a case. ValueError for an unknown regime."""
     rng = plain.generator(data_seed, name)
     if regime == "layer":
-        return _quantized(element, scale, block_size, rows, k, data_seed, name)
+        return _quantize_side(element, scale, block_size, rows, k, data_seed, name)
     if regime not in (*REGIMES, UNIFORM):
         raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join((*REGIMES, UNIFORM))}")
     if regime == UNIFORM:
@@ -88,27 +88,27 @@ def _any_finite(element: str, shape: tuple[int, int], rng: np.random.Generator) 
 
 
 def _scales(regime: str, scale: str, shape: tuple[int, int], rng: np.random.Generator) -> np.ndarray:
-    last = FORMATS[scale].largest_code
+    largest_code = FORMATS[scale].largest_code
     if regime == "integers":
         return np.array(HALF_TO_TWO[scale], np.uint8)[rng.integers(0, 3, shape)]
     if regime == "ends":
-        ends = np.array([0, 1, 2, 3, last - 3, last - 2, last - 1, last], np.uint8)
+        ends = np.array([0, 1, 2, 3, largest_code - 3, largest_code - 2, largest_code - 1, largest_code], np.uint8)
         return ends[rng.integers(0, 8, shape)]
     if regime == "wide":
         if scale != "e8m0":
-            return rng.integers(0, last + 1, shape).astype(np.uint8)
+            return rng.integers(0, largest_code + 1, shape).astype(np.uint8)
         reach = np.array(REACHES)[rng.integers(0, len(REACHES), (shape[0], 1))]  # (rows, 1)
-        return (ONE[scale] + np.rint((2 * rng.random(shape) - 1) * reach)).astype(np.uint8)
-    return rng.integers(ONE[scale] - NEAR[scale], ONE[scale] + NEAR[scale] + 1, shape).astype(np.uint8)
+        return (ONE_CODES[scale] + np.rint((2 * rng.random(shape) - 1) * reach)).astype(np.uint8)
+    return rng.integers(ONE_CODES[scale] - NEAR_CODES[scale], ONE_CODES[scale] + NEAR_CODES[scale] + 1, shape).astype(np.uint8)
 
 
-def _oppose(scales: np.ndarray, scale: str, large: np.ndarray) -> None:
+def _oppose(scales: np.ndarray, scale: str, large_blocks: np.ndarray) -> None:
     """Make the scales (rows, blocks) of most lines ends of one kind in a block of K, in place: the largest where `large` (blocks,),
     the smallest elsewhere, by `INSET` nearer to one. The other operand has it the other way, so that results stay representable."""
     last = FORMATS[scale].largest_code
     low = np.where(scales > 3, last - scales, scales)  # (rows, blocks) 0..3 from either end
     inset = low + INSET[scale]  # (rows, blocks)
-    opposed = np.where(large, last - inset, inset).astype(np.uint8)  # (rows, blocks)
+    opposed = np.where(large_blocks, last - inset, inset).astype(np.uint8)  # (rows, blocks)
     lines = np.arange(len(scales)) % FREE_LINES != FREE_LINES - 1  # (rows,)
     scales[lines] = opposed[lines]
 
@@ -120,7 +120,7 @@ def _strike(codes: np.ndarray, nan: int | None, rng: np.random.Generator) -> Non
         codes.reshape(-1)[places] = nan
 
 
-def _quantized(element: str, scale: str, block_size: int, rows: int, k: int, data_seed: int, name: str) -> Side:
+def _quantize_side(element: str, scale: str, block_size: int, rows: int, k: int, data_seed: int, name: str) -> Side:
     from bitverdict.harness.contracts.inputs.transformer_activations import activations, weights
 
     values = activations(rows, k, data_seed) if name == "a" else weights(rows, k, data_seed)  # (rows, k) float32
@@ -133,7 +133,7 @@ def _quantized(element: str, scale: str, block_size: int, rows: int, k: int, dat
     return _side(quantize(block_format, values))
 
 
-def _side(made: Quantized) -> Side:
+def _side(made: QuantizedTensor) -> Side:
     return Side(made.elements, made.scales)
 
 
@@ -152,15 +152,15 @@ def scale_operand(
     """The scales packed in five dimensions. The padding inside the tiles is garbage, NaN codes among it, or zeros, as cuBLAS asks
     (`bitverdict.reference.scale_layout`): a kernel that multiplies it by elements that are zero may rely on zeros, on nothing
     else."""
-    packed = scale_layout.pack(side.scales)  # (row tiles, column tiles, 32, 4, 4)
+    packed_scales = scale_layout.pack(side.scales)  # (row tiles, column tiles, 32, 4, 4)
     if not zero_padding:
         padding = scale_layout.padding_mask(*side.scales.shape)
         rng = plain.generator(data_seed, f"{name} padding")
         nan = FORMATS[scale].nan_code or 0
-        garbage = np.where(rng.random(packed.shape) < 0.5, nan, rng.integers(0, 256, packed.shape))
-        packed = np.where(padding, garbage, packed).astype(np.uint8)
+        garbage = np.where(rng.random(packed_scales.shape) < 0.5, nan, rng.integers(0, 256, packed_scales.shape))
+        packed_scales = np.where(padding, garbage, packed_scales).astype(np.uint8)
     tile = scale_layout.TILE_BYTES + tile_pad
-    return Operand(name=name, format=scale, codes=packed, strides=(packed.shape[1] * tile + row_pad, tile, 16, 4, 1))
+    return Operand(name=name, format=scale, codes=packed_scales, strides=(packed_scales.shape[1] * tile + row_pad, tile, 16, 4, 1))
 
 
 def read_back(elements: Operand, scales: Operand, rows: int, k: int, block_size: int) -> Side:

@@ -20,11 +20,11 @@ _MAGNITUDE, _INFINITY = np.uint32(0x7FFFFFFF), np.uint32(0x7F800000)
 
 
 @dataclass(frozen=True)
-class Narrowed:
+class NarrowingEffect:
     """What narrowing may do to the products of A (M, K) and B (K, N)."""
 
     loss: np.ndarray  # (M, N) how far the sum of products may move
-    unsettled: np.ndarray  # (M, N) whether it may become an infinity or a NaN that it is not, where it is not NaN already
+    unsettled_results: np.ndarray  # (M, N) whether it may become an infinity or a NaN that it is not, where it is not NaN already
     hollow: np.ndarray  # (M, N) whether a NaN operand may become an infinity
 
 
@@ -33,20 +33,22 @@ class _Side:
     """One operand (L, K): its finite magnitudes, what each may lose, and which elements may change their kind."""
 
     magnitudes: np.ndarray
-    lost: np.ndarray
-    vanishing: np.ndarray
+    losses: np.ndarray
+    may_vanish: np.ndarray
     infinite: np.ndarray
-    growing: np.ndarray
+    may_grow: np.ndarray
     hollow: np.ndarray
 
 
-def narrowed(a: np.ndarray, b: np.ndarray) -> Narrowed:
+def narrowing_effect(a: np.ndarray, b: np.ndarray) -> NarrowingEffect:
     """For fp32 words a (M, K) and b (K, N)."""
     left, right = _side(a), _side(b)
-    loss = (left.magnitudes + left.lost) @ right.lost + left.lost @ right.magnitudes  # (M, N)
+    loss = (left.magnitudes + left.losses) @ right.losses + left.losses @ right.magnitudes  # (M, N)
     loss = loss * (1 + (a.shape[1] + 4) * 2.0**-52)  # (M, N) the roundings of these sums, made up for
-    meets = _any_k(left.vanishing, right.infinite) | _any_k(left.infinite, right.vanishing)  # (M, N)
-    return Narrowed(loss, meets | _in_row_or_column(left.growing, right.growing), _in_row_or_column(left.hollow, right.hollow))
+    meets = _any_k(left.may_vanish, right.infinite) | _any_k(left.infinite, right.may_vanish)  # (M, N)
+    return NarrowingEffect(
+        loss, meets | _in_row_or_column(left.may_grow, right.may_grow), _in_row_or_column(left.hollow, right.hollow)
+    )
 
 
 def _side(words: np.ndarray) -> _Side:
@@ -56,10 +58,10 @@ def _side(words: np.ndarray) -> _Side:
     values, kept = (decode(FP32, np.where(finite, codes, np.uint32(0))) for codes in (magnitude, cut))  # (L, K) each
     return _Side(
         magnitudes=values,
-        lost=values - kept,  # rounding moves a value by no more than dropping does
-        vanishing=finite & (magnitude != 0) & (cut == 0),
+        losses=values - kept,  # rounding moves a value by no more than dropping does
+        may_vanish=finite & (magnitude != 0) & (cut == 0),
         infinite=magnitude == _INFINITY,
-        growing=finite & (magnitude + HALF_A_PLACE >= _INFINITY),
+        may_grow=finite & (magnitude + HALF_A_PLACE >= _INFINITY),
         hollow=(magnitude > _INFINITY) & (cut == _INFINITY),
     )
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE, Side
+from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE_CODES, Side
 from bitverdict.harness.contracts.inputs.generators import generator
 from bitverdict.reference import scale_layout
 from bitverdict.reference.formats import FORMATS, Format, decode
@@ -26,7 +26,7 @@ COVER_DENSE, COVER_PROBE, COVER_K = 132, 256, 256  # rows of the dense side, row
 DENSE_TILE = 128  # rows of it without a NaN: a whole packed block
 PARTNERS = 3  # rows of the other side tried for each code
 TRIES = 4  # places tried for each pair of an element code and a class of scales
-AT_ONCE = 4096  # words evaluated at a time
+BATCH_WORDS = 4096  # words evaluated at a time
 Words = Callable[[np.ndarray, np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 """(a (P, K), a scales, b (P, K), b scales) -> words (P,): the plan's, on chosen elements."""
 
@@ -37,7 +37,7 @@ SPREADS = (("none", 0), ("1..12", 12), ("13..24", 24), ("25..35", 35), ("beyond 
 
 
 @dataclass
-class Reached:
+class ReachedCodes:
     """What one or several cases of a format reached on one side ("a" or "b")."""
 
     element_codes: set[int] = field(default_factory=set)
@@ -46,7 +46,7 @@ class Reached:
     positions: set[tuple[int, int]] = field(default_factory=set)  # (row, column) inside a packed block of 128 x 4
     spreads: set[str] = field(default_factory=set)
 
-    def add(self, other: Reached) -> None:
+    def add(self, other: ReachedCodes) -> None:
         for name, seen in vars(other).items():
             getattr(self, name).update(seen)
 
@@ -73,7 +73,7 @@ def cover(dense: str, a: str, b: str, scale: str, block_size: int, data_seed: in
 def _dense(element: str, scale: str, block_size: int, rng: np.random.Generator) -> Side:
     fmt, scale_fmt = FORMATS[element], FORMATS[scale]
     finite = _finite_codes(fmt)
-    codes = _shuffled(finite, (COVER_DENSE, COVER_K), rng)  # (rows, K)
+    codes = _shuffle_codes(finite, (COVER_DENSE, COVER_K), rng)  # (rows, K)
     blocks = COVER_K // block_size
     members: dict[str, list[int]] = {}
     for code in _finite_codes(scale_fmt, 256):
@@ -81,7 +81,7 @@ def _dense(element: str, scale: str, block_size: int, rng: np.random.Generator) 
     turns = [np.resize(rng.permutation(ones), DENSE_TILE * blocks // len(members) + 1) for ones in members.values()]
     scales = rng.permutation(np.concatenate(turns))[: COVER_DENSE * blocks]
     scales = np.resize(scales, (COVER_DENSE, blocks)).astype(np.uint8)  # (rows, blocks) each class alike often
-    scales[DENSE_TILE:] = ONE[scale]
+    scales[DENSE_TILE:] = ONE_CODES[scale]
     for step, nan in enumerate(_nan_codes(scale_fmt, 256)):  # each has a row of its own: it takes the whole row
         scales[DENSE_TILE + 2 + step, step] = nan ^ 1
     _keep_in_bf16(codes, scales, fmt, scale_fmt, block_size)
@@ -97,8 +97,8 @@ def _probe(element: str, scale: str, block_size: int, rng: np.random.Generator) 
     codes = np.zeros((COVER_PROBE, COVER_K), fmt.storage)  # (rows, K)
     rows = np.arange(COVER_PROBE)
     at = rows % COVER_K
-    codes[rows, at] = _shuffled(_finite_codes(fmt), (COVER_PROBE,), rng)
-    scales = np.full((COVER_PROBE, COVER_K // block_size), ONE[scale], np.uint8)  # (rows, blocks)
+    codes[rows, at] = _shuffle_codes(_finite_codes(fmt), (COVER_PROBE,), rng)
+    scales = np.full((COVER_PROBE, COVER_K // block_size), ONE_CODES[scale], np.uint8)  # (rows, blocks)
     block, step = at // block_size, at % block_size
     if scale == "e8m0":  # 32 steps of 8 exponents, begun elsewhere in each block: all codes but NaN
         scales[rows, block] = np.minimum(8 * step + block % 8, 254)
@@ -116,7 +116,7 @@ def _keep_in_bf16(codes: np.ndarray, scales: np.ndarray, fmt: Format, scale_fmt:
     codes[beyond] = (codes[beyond] & mantissa) | fmt.storage(fmt.bias << fmt.mantissa_bits)
 
 
-def _shuffled(codes: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+def _shuffle_codes(codes: np.ndarray, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     return rng.permutation(np.resize(codes, int(np.prod(shape)))).reshape(shape)
 
 
@@ -131,31 +131,31 @@ def _nan_codes(fmt: Format, count: int = 0) -> list[int]:
     return [int(code) for code in codes[np.isnan(decode(fmt, codes))]]
 
 
-def reached(
+def reached_codes(
     side: str, a: Side, b: Side, base: np.ndarray, words: Words, *, elements: tuple[str, str], scale: str, block_size: int
-) -> Reached:
+) -> ReachedCodes:
     """What `side` of a case reaches: `a` (M, K), `b` (N, K), `base` (M, N) their expected words, `words` the plan on chosen
     elements, `elements` the element formats of a and b."""
-    this, other = (a, b) if side == "a" else (b, a)
+    own_side, other_side = (a, b) if side == "a" else (b, a)
     base = base if side == "a" else base.T  # (rows, partners)
 
     def changes(rows: np.ndarray, partners: np.ndarray, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
-        mine, theirs = (codes, scales), (other.codes[partners], other.scales[partners])
+        mine, theirs = (codes, scales), (other_side.codes[partners], other_side.scales[partners])
         found = words(*mine, *theirs) if side == "a" else words(*theirs, *mine)
         return found != base[rows, partners]
 
-    seen = Reached(spreads=_spreads(a, b, elements, scale, block_size))
+    reach = ReachedCodes(spreads=_spreads(a, b, elements, scale, block_size))
     rng = generator(0, f"reached {side}")
-    rows, ks = _element_places(this, scale, block_size, rng)
-    for place in _decided(this, other, base, rows, ks, block_size, rng, changes, of_scale=False):
-        code, under = int(this.codes[rows[place], ks[place]]), int(this.scales[rows[place], ks[place] // block_size])
-        seen.element_codes.add(code)
-        seen.pairs.add((code, scale_class(scale, under)))
-    rows, columns = (index.reshape(-1) for index in np.indices(this.scales.shape))
-    for place in _decided(this, other, base, rows, columns, block_size, rng, changes, of_scale=True):
-        seen.scale_codes.add(int(this.scales[rows[place], columns[place]]))
-        seen.positions.add((int(rows[place]) % scale_layout.TILE_ROWS, int(columns[place]) % scale_layout.TILE_COLUMNS))
-    return seen
+    rows, ks = _element_places(own_side, scale, block_size, rng)
+    for place in _deciding_places(own_side, other_side, base, rows, ks, block_size, rng, changes, of_scale=False):
+        code, under = int(own_side.codes[rows[place], ks[place]]), int(own_side.scales[rows[place], ks[place] // block_size])
+        reach.element_codes.add(code)
+        reach.pairs.add((code, scale_class(scale, under)))
+    rows, columns = (index.reshape(-1) for index in np.indices(own_side.scales.shape))
+    for place in _deciding_places(own_side, other_side, base, rows, columns, block_size, rng, changes, of_scale=True):
+        reach.scale_codes.add(int(own_side.scales[rows[place], columns[place]]))
+        reach.positions.add((int(rows[place]) % scale_layout.TILE_ROWS, int(columns[place]) % scale_layout.TILE_COLUMNS))
+    return reach
 
 
 def _element_places(side: Side, scale: str, block_size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -173,28 +173,28 @@ def _element_places(side: Side, scale: str, block_size: int, rng: np.random.Gene
     return np.unravel_index(chosen, side.codes.shape)
 
 
-def _decided(this: Side, other: Side, base: np.ndarray, rows: np.ndarray, columns: np.ndarray, block_size: int,
+def _deciding_places(own_side: Side, other: Side, base: np.ndarray, rows: np.ndarray, columns: np.ndarray, block_size: int,
              rng: np.random.Generator, changes: Callable, *, of_scale: bool) -> np.ndarray:  # fmt: skip
     """Which of the places (row, k), or (row, block) of scales, decide a word: indices into `rows`."""
-    decided = np.zeros(rows.size, bool)
+    decides = np.zeros(rows.size, bool)
     lit = other.codes != 0  # (partners, K): a partner without an element there sees nothing
     if of_scale:
         short = -lit.shape[1] % block_size
         lit = np.pad(lit, ((0, 0), (0, short))).reshape(lit.shape[0], -1, block_size).any(axis=2)  # (partners, blocks)
-    for start in range(0, rows.size, AT_ONCE):
-        part = np.arange(start, min(start + AT_ONCE, rows.size))
+    for start in range(0, rows.size, BATCH_WORDS):
+        part = np.arange(start, min(start + BATCH_WORDS, rows.size))
         score = lit[:, columns[part]].T * 2.0 + _moderate(base[rows[part]]) + rng.random((part.size, lit.shape[0]))  # (P, partners)
         count = min(PARTNERS, lit.shape[0])
         best = np.argpartition(-score, count - 1, axis=1)[:, :count]  # (P, count)
         for choice in range(count):
-            left = part[~decided[part]]
-            if not left.size:
+            open_places = part[~decides[part]]
+            if not open_places.size:
                 break
-            codes, scales = this.codes[rows[left]], this.scales[rows[left]]  # copies (P, K), (P, blocks)
+            codes, scales = own_side.codes[rows[open_places]], own_side.scales[rows[open_places]]  # copies (P, K), (P, blocks)
             changed = scales if of_scale else codes
-            changed[np.arange(left.size), columns[left]] ^= 1
-            decided[left] = changes(rows[left], best[left - start, choice], codes, scales)
-    return np.flatnonzero(decided)
+            changed[np.arange(open_places.size), columns[open_places]] ^= 1
+            decides[open_places] = changes(rows[open_places], best[open_places - start, choice], codes, scales)
+    return np.flatnonzero(decides)
 
 
 def _moderate(words: np.ndarray) -> np.ndarray:

@@ -45,10 +45,10 @@ not."""
 UNREAD = "unread"
 """A regime of its own, of described kernels: normal, with NaN in what the reference does not read."""
 
-KNOWN = (*REGIMES, EXACT, TENTH, MODERATE, HUNDREDS, TENS, EIGHTHS, UNREAD, PAIRS, ALL_CODES)
+KNOWN_REGIMES = (*REGIMES, EXACT, TENTH, MODERATE, HUNDREDS, TENS, EIGHTHS, UNREAD, PAIRS, ALL_CODES)
 
 INTEGERS: dict[str, type[np.signedinteger]] = {"int8": np.int8, "int32": np.int32}
-WHOLE = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
+MAX_WHOLE_NUMBER = 1023  # the largest of the whole numbers that go beside an exact product, times 2^-6
 _SPECIAL_SHARE = 64  # one element in so many, and at least one of each finite special where there is room
 _DECISIVE = 2  # at most so many NaN or Inf in one operand: each takes a whole row or column of the product
 
@@ -58,8 +58,8 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
 
     ValueError (value, rule, remedy) for an unknown regime or format.
     """
-    if regime not in KNOWN:
-        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join(KNOWN)}")
+    if regime not in KNOWN_REGIMES:
+        raise UsageError(f"regime {regime!r}: unknown; use one of {', '.join(KNOWN_REGIMES)}")
     if format_name in INTEGERS:
         return _integers(INTEGERS[format_name], shape, regime, rng)
     if format_name not in FORMATS:
@@ -73,16 +73,16 @@ def draw(format_name: str, shape: tuple[int, ...], regime: str, rng: np.random.G
         case "integers":
             return encode(fmt, rng.integers(-2, 3, shape).astype(np.float64))
         case "exact":
-            return encode(fmt, rng.integers(-WHOLE, WHOLE + 1, shape) * 2.0**-6, overflow=Overflow.SATURATE)
+            return encode(fmt, rng.integers(-MAX_WHOLE_NUMBER, MAX_WHOLE_NUMBER + 1, shape) * 2.0**-6, overflow=Overflow.SATURATE)
         case "eighths":
             return encode(fmt, rng.integers(0, 16, shape) * 2.0**-3)
         case "wide":
-            return _wide(fmt, shape, rng)
+            return _wide_codes(fmt, shape, rng)
         case "moderate":
             exponent = rng.integers(max(fmt.bias - 4, 1), fmt.bias + 4, shape)
             return _assemble(fmt, exponent, rng.integers(0, 1 << fmt.mantissa_bits, shape), rng)
         case "subnormals":
-            return np.where(rng.random(shape) < 0.5, _subnormals(fmt, shape, rng), _wide(fmt, shape, rng))
+            return np.where(rng.random(shape) < 0.5, _subnormals(fmt, shape, rng), _wide_codes(fmt, shape, rng))
         case "largest":
             return _largest(fmt, shape, rng)
         case "planted":
@@ -140,7 +140,7 @@ def special_codes(fmt: Format) -> dict[str, int]:
         "largest": fmt.largest_code,
     }
     codes = {name: code for name, code in finite.items() if fmt.subnormals or "subnormal" not in name}
-    if fmt.signed:
+    if fmt.has_sign:
         codes |= {f"-{name}": code | fmt.sign_bit for name, code in codes.items()}
     return codes
 
@@ -160,7 +160,7 @@ def _normal(fmt: Format, shape: tuple[int, ...], rng: np.random.Generator, devia
     return encode(fmt, radius * np.cos(2.0 * np.pi * rng.random(shape)), overflow=Overflow.SATURATE)
 
 
-def _wide(fmt: Format, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+def _wide_codes(fmt: Format, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     fields = 1 << fmt.exponent_bits
     exponent = rng.integers(fields // 4, max(fields - fields // 4, fields // 4 + 1), shape)
     return _assemble(fmt, exponent, rng.integers(0, 1 << fmt.mantissa_bits, shape), rng)
@@ -181,7 +181,7 @@ def _assemble(fmt: Format, exponent: np.ndarray, mantissa: np.ndarray, rng: np.r
     codes = ((exponent << fmt.mantissa_bits) + mantissa) << fmt.low_padding
     if fmt.low_padding:  # what the instruction ignores is filled, so that reading it would show
         codes |= rng.integers(0, 1 << fmt.low_padding, codes.shape)
-    if fmt.signed:
+    if fmt.has_sign:
         codes |= np.where(rng.integers(0, 2, codes.shape) == 1, fmt.sign_bit, 0)
     return codes.astype(fmt.storage)
 

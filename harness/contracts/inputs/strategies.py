@@ -18,7 +18,7 @@ from bitverdict.harness.contracts.inputs.regimes import REGIMES
 DIVISOR = 16  # Triton specialises integers on divisibility by it
 KINDS = ("16", "odd", "1")  # of a size: a multiple of 16, neither that nor 1, 1
 LARGEST_SEED = 2**31 - 1
-Drawn = TypeVar("Drawn")
+Element = TypeVar("Element")
 
 
 def pool_seed() -> int:
@@ -107,6 +107,6 @@ def listed_schedules(emulated: bool, seed: int) -> tuple[str, ...]:
     return ("eager", "latest", f"drawn:{seed}", "eager on 2", "latest on 2") if emulated else ("eager",)
 
 
-def cycled(values: Sequence[Drawn], position: int, stride: int = 1) -> Drawn:
+def cycle_value(values: Sequence[Element], position: int, stride: int = 1) -> Element:
     """The `position`-th of `values` taken in steps of `stride`, round and round: how required cases combines its dimensions."""
     return values[position * stride % len(values)]

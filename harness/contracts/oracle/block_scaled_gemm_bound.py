@@ -10,8 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import Side
-from bitverdict.harness.contracts.oracle.allowed_results import allowed
-from bitverdict.harness.contracts.oracle.gemm_bound import Launched, accumulations, bound_rests_on, chosen, of_arch
+from bitverdict.harness.contracts.oracle.allowed_results import allowed_output
+from bitverdict.harness.contracts.oracle.gemm_bound import (
+    LaunchedInstructions,
+    accumulations,
+    bound_rests_on,
+    choose_instructions,
+    of_arch,
+)
 from bitverdict.harness.contracts.oracle.second_opinion import second_opinion
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
@@ -23,19 +29,19 @@ from bitverdict.reference.tensor_core import Instruction
 
 
 def bounded_scaled_product(
-    f: ScaledFormat, out: str, a: Side, b: Side, arch: str, launched: Launched = frozenset()
+    f: ScaledFormat, out: str, a: Side, b: Side, arch: str, launched: LaunchedInstructions = frozenset()
 ) -> ExpectedOutput:
     """C (M, N) in `out` of sides a (M, K) and b (N, K): words from a lowest to a highest. `launched`: by which instructions."""
-    left, left_powers = _scaled(f.a, f.scale, f.block_size, a)  # (M, K) each
-    right, right_powers = (side.T for side in _scaled(f.b, f.scale, f.block_size, b))  # (K, N) each
+    left, left_powers = _scaled_values(f.a, f.scale, f.block_size, a)  # (M, K) each
+    right, right_powers = (side.T for side in _scaled_values(f.b, f.scale, f.block_size, b))  # (K, N) each
     exact, rules = exact_gemm(left, right), instructions(f, arch, launched)
-    lost, inconclusive = np.zeros(exact.value.shape), np.zeros(exact.value.shape, bool)  # (M, N) each
+    losses, inconclusive = np.zeros(exact.value.shape), np.zeros(exact.value.shape, bool)  # (M, N) each
     if any(rule.scale is None for rule in rules):
         with np.errstate(invalid="ignore", over="ignore"):
-            lost = _lost_below(left) @ _magnitude(right) + _magnitude(left) @ _lost_below(right)  # (M, N)
-        unsettled = [_unsettled(values, side, f).any(axis=1) for values, side in ((left, a), (right.T, b))]  # (M,), (N,)
+            losses = _lost_below(left) @ _magnitude(right) + _magnitude(left) @ _lost_below(right)  # (M, N)
+        unsettled = [_unsettled_elements(values, side, f).any(axis=1) for values, side in ((left, a), (right.T, b))]  # (M,), (N,)
         inconclusive = np.logical_or.outer(*unsettled)  # (M, N)
-    signed = [(side.scales > 0x7F).any(axis=1) if f.scale == "ue4m3" else np.zeros(len(side.scales), bool) for side in (a, b)]
+    signed_rows = [(side.scales > 0x7F).any(axis=1) if f.scale == "ue4m3" else np.zeros(len(side.scales), bool) for side in (a, b)]
     sums = accumulated_sums(
         exact.value,
         exact.magnitude,
@@ -43,10 +49,12 @@ def bounded_scaled_product(
         accumulations=accumulations(rules, left.shape[1]),
         alignment=raised_alignment(left, left_powers, right, right_powers),
         grid=products_grid(left, right),
-        lost=lost,
+        operand_loss=losses,
     )
-    disputed = np.logical_or.outer(*signed)  # (M, N)
-    return allowed("c", out, sums, left, right, inconclusive=inconclusive, disputed=disputed, basis=bound_rests_on(rules, arch))
+    disputed = np.logical_or.outer(*signed_rows)  # (M, N)
+    return allowed_output(
+        "c", out, sums, left, right, inconclusive=inconclusive, disputed_mask=disputed, basis=bound_rests_on(rules, arch)
+    )
 
 
 def scaled_opinion(f: ScaledFormat, out: str, words: np.ndarray, a: Side, b: Side, arch: str, family: str) -> SecondOpinion | None:
@@ -62,20 +70,20 @@ def scaled_opinion(f: ScaledFormat, out: str, words: np.ndarray, a: Side, b: Sid
     return second_opinion(words, a.codes.shape[1], bound)
 
 
-def instructions(f: ScaledFormat, arch: str, launched: Launched = frozenset()) -> list[Instruction]:
+def instructions(f: ScaledFormat, arch: str, launched_kinds: LaunchedInstructions = frozenset()) -> list[Instruction]:
     """Those that may have multiplied these operands on `arch`: with their scales, or widened to a format that holds the products of
     element and scale. Of these the `launched` ones, where any of them was."""
     wide = ("bf16", "tf32", "fp16") if f.scale == "ue4m3" else ("bf16", "tf32")  # the scales of e8m0 leave fp16
-    able = [
+    candidates = [
         rule
         for rule in of_arch(arch)
         if rule.d == "fp32"
         and ((rule.a, rule.b, rule.scale) == (f.a, f.b, f.scale) or (rule.scale is None and rule.a == rule.b and rule.a in wide))
     ]
-    return chosen(able, arch, launched)
+    return choose_instructions(candidates, arch, launched_kinds)
 
 
-def _scaled(element: str, scale: str, block_size: int, side: Side) -> tuple[np.ndarray, np.ndarray]:
+def _scaled_values(element: str, scale: str, block_size: int, side: Side) -> tuple[np.ndarray, np.ndarray]:
     """(values, what their exponent fields mean) of an operand (rows, K)."""
     fmt, scale_fmt = FORMATS[element], FORMATS[scale]
     values, scales = decode(fmt, side.codes), decode(scale_fmt, side.scales)
@@ -92,7 +100,7 @@ def _lost_below(values: np.ndarray) -> np.ndarray:
     return np.where((np.abs(values) < BF16.smallest_normal) & (values != 0), BF16.smallest / 2, 0.0)
 
 
-def _unsettled(values: np.ndarray, side: Side, f: ScaledFormat) -> np.ndarray:
+def _unsettled_elements(values: np.ndarray, side: Side, f: ScaledFormat) -> np.ndarray:
     """(rows, K): elements whose scaled value a machine and a compiler need not agree on."""
     beyond = np.abs(values) > BF16.largest
     if f.scale != "ue4m3":

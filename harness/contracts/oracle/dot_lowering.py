@@ -17,7 +17,7 @@ from bitverdict.harness.model.architectures import architecture, is_amd
 from bitverdict.kernels.features import Feature
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, instruction
-from bitverdict.reference.tensor_core.asked import ProductQuery, answer_product, with_product_model
+from bitverdict.reference.tensor_core.product_query import ProductQuery, answer_product, with_product_model
 
 BITS = {"fp16": 16, "bf16": 16, "e4m3": 8, "e5m2": 8, "int8": 8, "fp32": 32}
 _NEVER_SATURATES = 1 << 17  # products of at most 2^14 each: fewer than this stay within int32
@@ -83,14 +83,20 @@ def dot_plan(arch: str, dtype: str, *, precision: str = "tf32", block_m: int, bl
         return Plan(arch=arch, family=MFMA, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k, depth=depth)
     if dtype == "fp32" and precision == "ieee":
         return Plan(arch=arch, family=FMA, dtype=dtype, operand="fp32", accumulator=accumulator, block_k=block_k)
-    chosen = family(arch, dtype, block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
+    instruction_family = family(arch, dtype, block_m=block_m, block_n=block_n, block_k=block_k, num_warps=num_warps)
     operand = "tf32" if dtype == "fp32" else dtype
-    if chosen != "mma.sync":
-        return Plan(arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k)
+    if instruction_family != "mma.sync":
+        return Plan(arch=arch, family=instruction_family, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k)
     if dtype == "e4m3" and not architecture(arch).mma_sync_fp8:  # no such instruction: the compiler widens
         operand = "fp16"
     return Plan(
-        arch=arch, family=chosen, dtype=dtype, operand=operand, accumulator=accumulator, block_k=block_k, k_width=32 // BITS[dtype]
+        arch=arch,
+        family=instruction_family,
+        dtype=dtype,
+        operand=operand,
+        accumulator=accumulator,
+        block_k=block_k,
+        k_width=32 // BITS[dtype],
     )
 
 
@@ -149,7 +155,7 @@ def accumulator_words(plan: Plan, a: np.ndarray, b: np.ndarray) -> np.ndarray:
             assert plan.rule is not None
             return _by_instructions(plan, plan.rule, a, b)
         if plan.dtype == "int8" and plan.family == "mma.sync" and k >= _NEVER_SATURATES:
-            return _saturating(a, b)
+            return _saturating_product(a, b)
         if k == 0 or not a.shape[0] or not b.shape[1]:
             return np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)
     return answer_product(one_chain(plan, a, b))
@@ -164,7 +170,7 @@ def one_chain(plan: Plan, a: np.ndarray, b: np.ndarray) -> ProductQuery:
     if plan.depth is not None:
         raise ValueError(f"{plan} is a chain of MFMA instructions, not one: ask accumulator_words")
     if plan.operand != plan.dtype and plan.operand == "fp16":
-        a, b = _widened(a), _widened(b)
+        a, b = _widen_e4m3(a), _widen_e4m3(b)
     if plan.k_width * BITS.get(plan.operand, 32) > 32:
         group = 8 * plan.k_width
         whole = -(-k // group) * group
@@ -178,20 +184,20 @@ def _by_instructions(plan: Plan, rule: Instruction, a: np.ndarray, b: np.ndarray
     """As `accumulator_words`, one MFMA after another: some of their rules count from the first product of each. The zeros of the
     last K block are added too."""
     if plan.operand != plan.dtype and plan.operand == "fp16":
-        a, b = _widened(a), _widened(b)
+        a, b = _widen_e4m3(a), _widen_e4m3(b)
     missing = -a.shape[1] % plan.block_k
     a, b = np.pad(a, ((0, 0), (0, missing))), np.pad(b, ((0, missing), (0, 0)))
-    found = np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)  # (M, N)
-    if not found.size:
-        return found
+    sums = np.zeros((a.shape[0], b.shape[1]), np.int32 if plan.accumulator == "int32" else np.uint32)  # (M, N)
+    if not sums.size:
+        return sums
     assert plan.depth is not None
     for start in range(0, a.shape[1], plan.depth):
         part = slice(start, start + plan.depth)
-        found = chained_product(rule, a[:, part], b[part], found)
-    return found
+        sums = chained_product(rule, a[:, part], b[part], sums)
+    return sums
 
 
-def _saturating(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _saturating_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Triton writes int8 mma.sync with `.satfinite`: each instruction of 32 products clamps its sum to int32."""
     ends, total = np.iinfo(np.int32), np.zeros((a.shape[0], b.shape[1]), np.int64)  # (M, N)
     for start in range(0, a.shape[1], 32):
@@ -200,7 +206,7 @@ def _saturating(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return total.astype(np.int32)
 
 
-def _widened(codes: np.ndarray) -> np.ndarray:
+def _widen_e4m3(codes: np.ndarray) -> np.ndarray:
     """e4m3 codes as fp16 codes: exact."""
     from bitverdict.reference.formats import E4M3, FP16, decode, encode
 

@@ -17,7 +17,7 @@ from bitverdict.harness.model.architectures import Feature, architecture, is_amd
 from bitverdict.reference.formats import FORMATS, convert
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, upcast_operand
-from bitverdict.reference.tensor_core.asked import ProductQuery, answer_product
+from bitverdict.reference.tensor_core.product_query import ProductQuery, answer_product
 from bitverdict.reference.tensor_core.upcast import ScaleModel
 
 MMA_SYNC_WIDTH = 8  # bf16 a thread of mma.sync holds of widened operands, four times what one instruction reads
@@ -34,7 +34,7 @@ class ScaledPlan:
     b: str
     scale: str
     block_size: int
-    widened: bool
+    has_widened_scales: bool
     chain: Plan | None = None
 
     @property
@@ -44,7 +44,7 @@ class ScaledPlan:
     @property
     def basis(self) -> str:
         """What the words rest on, for a verdict."""
-        return words_rest_on(self.rule, "the compiler's widening to bf16, as compiled" if self.widened else "")
+        return words_rest_on(self.rule, "the compiler's widening to bf16, as compiled" if self.has_widened_scales else "")
 
 
 def scaled_plan(arch: str, a: str, b: str, scale: str, block_size: int) -> ScaledPlan:
@@ -52,18 +52,18 @@ def scaled_plan(arch: str, a: str, b: str, scale: str, block_size: int) -> Scale
     if is_amd(arch):
         chain = dot_plan(arch, "bf16", block_m=128, block_n=128, block_k=128, num_warps=4)  # larger tiles have the same instruction
         assert chain.rule is not None
-        return ScaledPlan(rule=chain.rule, a=a, b=b, scale=scale, block_size=block_size, widened=True, chain=chain)
+        return ScaledPlan(rule=chain.rule, a=a, b=b, scale=scale, block_size=block_size, has_widened_scales=True, chain=chain)
     families, fp4 = architecture(arch).families, (a == "e2m1", b == "e2m1")
     if takes_scales(arch) and fp4[0] == fp4[1]:
         kind = "mxf4nvf4" if all(fp4) else "mxf8f6f4"
         rule = instruction(arch, "mma.sync", a, b, "fp32", scale=scale, scale_block=block_size, kind=kind)
-        return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, widened=False)
+        return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, has_widened_scales=False)
     if "tcgen05" in families:
         kind = _KINDS.get((a, b, scale), "mxf8f6f4")
         rule = instruction(arch, "tcgen05", a, b, "fp32", scale=scale, scale_block=block_size, kind=kind)
-        return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, widened=False)
+        return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, has_widened_scales=False)
     rule = instruction(arch, families[0], "bf16", "bf16", "fp32")
-    return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, widened=True)
+    return ScaledPlan(rule=rule, a=a, b=b, scale=scale, block_size=block_size, has_widened_scales=True)
 
 
 def takes_scales(arch: str) -> bool:
@@ -76,13 +76,17 @@ def result_words(
 ) -> np.ndarray:
     """Words (M, N) in `out`: codes a (M, K) and b (N, K), scale codes (M, blocks) and (N, blocks)."""
     if plan.chain is not None:
-        sums = accumulator_words(plan.chain, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales).T)  # (M, N)
-    elif plan.widened:
-        sums = chained_product(plan.rule, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales).T)  # (M, N)
+        sums = accumulator_words(
+            plan.chain, _widen_operand(plan, plan.a, a, a_scales), _widen_operand(plan, plan.b, b, b_scales).T
+        )  # (M, N)
+    elif plan.has_widened_scales:
+        sums = chained_product(
+            plan.rule, _widen_operand(plan, plan.a, a, a_scales), _widen_operand(plan, plan.b, b, b_scales).T
+        )  # (M, N)
     else:
         asked = ProductQuery(rule=plan.rule, a=a, b=np.ascontiguousarray(b.T), a_scales=a_scales, b_scales=b_scales)
         sums = answer_product(asked)  # (M, N)
-    return _converted(sums, out, arch)
+    return _convert_sums(sums, out, arch)
 
 
 def element_words(
@@ -91,16 +95,16 @@ def element_words(
     """Words (P,) of chosen elements: row p of `a` with row p of `b`, (P, K) each, and their scales (P, blocks)."""
     if plan.chain is not None:
         raise ValueError(f"{plan.rule.name}: chosen elements of a chain of MFMA are not computed alone: ask result_words")
-    if plan.widened:
-        sums = elements(plan.rule, _widened(plan, plan.a, a, a_scales), _widened(plan, plan.b, b, b_scales))  # (P,)
+    if plan.has_widened_scales:
+        sums = elements(plan.rule, _widen_operand(plan, plan.a, a, a_scales), _widen_operand(plan, plan.b, b, b_scales))  # (P,)
     else:
         sums = scaled_elements(plan.rule, a, a_scales, b, b_scales)  # (P,)
-    return _converted(sums, out, arch)
+    return _convert_sums(sums, out, arch)
 
 
-def _widened(plan: ScaledPlan, element: str, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
+def _widen_operand(plan: ScaledPlan, element: str, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """bf16 codes (L, K'), in the order the instruction takes K."""
-    model = ScaleModel.REPAIRED if plan.chain is None else ScaleModel.CUT
+    model = ScaleModel.EXACT_ENDS if plan.chain is None else ScaleModel.CUT
     wide = upcast_operand(element, codes, plan.scale, scales, plan.block_size, model)  # (L, K)
     if plan.family != "mma.sync":
         return wide
@@ -109,5 +113,5 @@ def _widened(plan: ScaledPlan, element: str, codes: np.ndarray, scales: np.ndarr
     return wide[:, instruction_order(wide.shape[1], 16, MMA_SYNC_WIDTH)]  # (L, K')
 
 
-def _converted(sums: np.ndarray, out: str, arch: str) -> np.ndarray:
+def _convert_sums(sums: np.ndarray, out: str, arch: str) -> np.ndarray:
     return sums if out == "fp32" else convert(FORMATS["fp32"], FORMATS[out], sums, arch)

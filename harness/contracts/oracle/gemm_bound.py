@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.contracts.inputs.narrowed_inputs import narrowed
-from bitverdict.harness.contracts.oracle.allowed_results import allowed
+from bitverdict.harness.contracts.inputs.narrowed_inputs import narrowing_effect
+from bitverdict.harness.contracts.oracle.allowed_results import allowed_output
 from bitverdict.harness.contracts.oracle.second_opinion import second_opinion
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
@@ -30,12 +30,12 @@ from bitverdict.reference.error_bound import (
 )
 from bitverdict.reference.exact_gemm import exact_gemm
 from bitverdict.reference.formats import FORMATS, FP32, Format, decode
-from bitverdict.reference.stored_sums import stored
+from bitverdict.reference.stored_sums import store_sum
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 
 TF32_PRODUCTS, BF16_PRODUCTS = 3, 6  # for one of fp32: tf32x3 multiplies high and low parts, bf16x6 three parts of each
 BF16X3_SHARE = 3 * 2.0**-18  # of sum |a||b|: two bf16 parts of either operand leave out 2^-18 of it, and low times low is left out
-Launched = Set[tuple[str, ...]]
+LaunchedInstructions = Set[tuple[str, ...]]
 """Matrix instructions in launched kernels: (family, kind, a, b, d), each empty where it is not known; family "fma" for none."""
 
 
@@ -47,7 +47,7 @@ def bounded_product(
     *,
     c: np.ndarray | None = None,
     name: str = "c",
-    launched: Launched = frozenset(),
+    launched_kinds: LaunchedInstructions = frozenset(),
     atomics: int = 0,
 ) -> ExpectedOutput:
     """What any kernel must give for `problem` (m, n, k, dtype, out, activation): a (M, K), b (K, N) codes in `problem.dtype`, `c`
@@ -62,33 +62,33 @@ def bounded_product(
         return ExpectedOutput(name=name, format=problem.out, shape=shape, words=words, basis=Basis.EXACT)
     fmt, k = FORMATS[problem.dtype], problem.k
     left, right = decode(fmt, a), decode(fmt, b)  # (M, K), (K, N)
-    added = None if c is None else decode(FP32, c)  # (M, N)
-    exact = exact_gemm(left, right, added)
-    exact = replace(exact, value=stored(exact.value))
-    grid = products_grid(left, right, added)  # (M, N)
-    rules, terms, lost = instructions(arch, problem.dtype, launched), k, np.zeros(shape)  # lost: (M, N)
-    narrow = narrowed(a, b) if problem.dtype == "fp32" and rules else None  # multiply-adds take all of an operand
+    addend = None if c is None else decode(FP32, c)  # (M, N)
+    exact = exact_gemm(left, right, addend)
+    exact = replace(exact, value=store_sum(exact.value))
+    grid = products_grid(left, right, addend)  # (M, N)
+    rules, terms, losses = instructions(arch, problem.dtype, launched_kinds), k, np.zeros(shape)  # lost: (M, N)
+    narrow = narrowing_effect(a, b) if problem.dtype == "fp32" and rules else None  # multiply-adds take all of an operand
     if narrow:
-        in_bf16 = any("bf16" in one for one in launched)
+        in_bf16 = any("bf16" in one for one in launched_kinds)
         terms = k * (BF16_PRODUCTS if in_bf16 else TF32_PRODUCTS)
-        lost = narrow.loss + (np.nan_to_num(exact.magnitude) * BF16X3_SHARE if in_bf16 else 0.0)  # (M, N)
+        losses = narrow.loss + (np.nan_to_num(exact.magnitude) * BF16X3_SHARE if in_bf16 else 0.0)  # (M, N)
     if atomics:  # of a grid of 2^-126 or more no partial sum is subnormal
-        lost = lost + np.where(grid >= -126, 0.0, 2 * atomics * FP32.smallest_normal)  # (M, N)
+        losses = losses + np.where(grid >= -126, 0.0, 2 * atomics * FP32.smallest_normal)  # (M, N)
     sums = accumulated_sums(
         exact.value,
         exact.magnitude,
         terms,
-        accumulations=accumulations(rules, terms, accumulator=added is not None),
+        accumulations=accumulations(rules, terms, accumulator=addend is not None),
         alignment=subnormal_alignment(left, right, fmt, fmt),
         grid=grid,
-        lost=lost,
+        operand_loss=losses,
     )
     inconclusive = np.isinf(exact.value)  # (M, N)
     if inconclusive.any():
-        inconclusive &= _may_overflow(left, right, added)
+        inconclusive &= _may_overflow(left, right, addend)
     if narrow:
-        inconclusive |= narrow.hollow | (narrow.unsettled & ~np.isnan(exact.value))
-    return allowed(name, problem.out, sums, left, right, inconclusive=inconclusive, activation=bool(problem.activation),
+        inconclusive |= narrow.hollow | (narrow.unsettled_results & ~np.isnan(exact.value))
+    return allowed_output(name, problem.out, sums, left, right, inconclusive=inconclusive, activation=bool(problem.activation),
                    basis=bound_rests_on(rules, arch))  # fmt: skip
 
 
@@ -101,7 +101,7 @@ def accumulations(rules: Iterable[Instruction], k: int, *, accumulator: bool = F
 def bound_rests_on(rules: Iterable[Instruction], arch: str) -> str:
     """What a bound over `rules` on `arch` rests on, before the colon as a report counts it, and what it cannot see."""
     names = sorted({f"{rule.name} ({rule.evidence.basis})" for rule in rules}) or ["fp32 multiply-adds"]
-    basis = str(Basis.BOUND) if modelled(arch) else f"bound, no tensor-core model of {arch}: as weak as any known instruction"
+    basis = str(Basis.BOUND) if has_model(arch) else f"bound, no tensor-core model of {arch}: as weak as any known instruction"
     return f"{basis}, for any order of sums by {', '.join(names)}; not seen: the sign of a zero, a NaN's payload"
 
 
@@ -114,18 +114,18 @@ def _may_overflow(left: np.ndarray, right: np.ndarray, added: np.ndarray | None)
     return terms >= FP32.largest / 2
 
 
-def instructions(arch: str, dtype: str, launched: Launched = frozenset()) -> list[Instruction]:
+def instructions(arch: str, dtype: str, launched_kinds: LaunchedInstructions = frozenset()) -> list[Instruction]:
     """The instructions into fp32 that may have multiplied operands in `dtype` on `arch`: of all that hold them exactly (fp32: tf32)
     those that were launched. All of them where nothing is known of the launch, or nothing launched is among them; of a chip that is
     not modelled the weakest ones that any chip has (`chosen`)."""
     fmt = FORMATS[dtype]
-    able = [
+    candidates = [
         rule
         for rule in of_arch(arch)
         if rule.d == "fp32" and rule.a == rule.b and rule.scale is None
-        and (rule.a == "tf32" if dtype == "fp32" else _held(fmt, FORMATS.get(rule.a)))
+        and (rule.a == "tf32" if dtype == "fp32" else _holds_exactly(fmt, FORMATS.get(rule.a)))
     ]  # fmt: skip
-    return chosen(able, arch, launched)
+    return choose_instructions(candidates, arch, launched_kinds)
 
 
 def product_opinion(
@@ -150,17 +150,19 @@ def product_opinion(
         )
         left, right = np.ascontiguousarray(a[rows]), np.ascontiguousarray(b[:, columns])  # (R, K), (K, C)
         added = None if c is None else c[np.ix_(rows, columns)]  # (R, C)
-        return bounded_product(some, left, right, arch, c=added, launched=frozenset({(family, "", "", "", "")}), atomics=atomics)
+        return bounded_product(
+            some, left, right, arch, c=added, launched_kinds=frozenset({(family, "", "", "", "")}), atomics=atomics
+        )
 
     return second_opinion(words, a.shape[1], bound)
 
 
-def planned(arch: str) -> bool:
+def has_plan(arch: str) -> bool:
     """Whether a plan gives the words of a product on `arch`: the reference has its matrix instructions, MFMA among them."""
-    return is_amd(arch) or modelled(arch)
+    return is_amd(arch) or has_model(arch)
 
 
-def modelled(arch: str) -> bool:
+def has_model(arch: str) -> bool:
     """Whether the reference has the tensor cores of `arch`. Without them a product is held to the bound."""
     return any(rule.arch == arch for rule in INSTRUCTIONS)
 
@@ -170,15 +172,17 @@ def of_arch(arch: str) -> list[Instruction]:
     return [rule for rule in INSTRUCTIONS if rule.arch == arch] or list(INSTRUCTIONS)
 
 
-def chosen(able: list[Instruction], arch: str, launched: Launched) -> list[Instruction]:
+def choose_instructions(candidates: list[Instruction], arch: str, launched_kinds: LaunchedInstructions) -> list[Instruction]:
     """Those of `able` that were launched; none where only fp32 multiply-adds were.
 
     On a chip that is not modelled, what was launched tells the operands alone: an instruction there may be as weak as any known one
     that takes them, of whatever family. Of each weakness one stands for all."""
-    if launched and all(family == "fma" for family, *_ in launched):
+    if launched_kinds and all(family == "fma" for family, *_ in launched_kinds):
         return []
-    known = modelled(arch)
-    asked = [rule for rule in able if any(_is(rule, one if known else ("", "", *one[2:])) for one in launched)] or able
+    known = has_model(arch)
+    asked = [
+        rule for rule in candidates if any(_matches_rule(rule, one if known else ("", "", *one[2:])) for one in launched_kinds)
+    ] or candidates
     return asked if known else weakest(asked)
 
 
@@ -193,37 +197,37 @@ def weakest(rules: Iterable[Instruction]) -> list[Instruction]:
     return kept
 
 
-def launched_instructions(recorded: Mapping) -> Launched:
+def launched_instructions(recorded: Mapping) -> LaunchedInstructions:
     """What a run recorded of the matrix instructions in the kernels it launched; empty where it knows nothing. The record is asked
     when the instructions are: the launch may go on until then."""
-    return _Recorded(recorded)
+    return _RecordedInstructions(recorded)
 
 
-class _Recorded(Set[tuple[str, ...]]):
+class _RecordedInstructions(Set[tuple[str, ...]]):
     def __init__(self, recorded: Mapping) -> None:
         self._recorded = recorded
 
     @cached_property
-    def _listed(self) -> frozenset[tuple[str, ...]]:
+    def _instruction_set(self) -> frozenset[tuple[str, ...]]:
         return frozenset(tuple(one) for one in self._recorded.get("instructions", ()))
 
     def __contains__(self, one: object) -> bool:
-        return one in self._listed
+        return one in self._instruction_set
 
     def __iter__(self) -> Iterator[tuple[str, ...]]:
-        return iter(self._listed)
+        return iter(self._instruction_set)
 
     def __len__(self) -> int:
-        return len(self._listed)
+        return len(self._instruction_set)
 
 
-def _is(rule: Instruction, one: tuple[str, ...]) -> bool:
+def _matches_rule(rule: Instruction, one: tuple[str, ...]) -> bool:
     """Whether `one` (family, kind, a, b, d), empty where unknown, may be `rule`."""
     names = rule.family, rule.kind, rule.a, rule.b, rule.d
     return all(said in ("", name) for said, name in zip(one, names, strict=True))
 
 
-def _held(fmt: Format, operand: Format | None) -> bool:
+def _holds_exactly(fmt: Format, operand: Format | None) -> bool:
     """Whether every number in `fmt` is one of `operand`."""
     return operand is not None and (
         operand.mantissa_bits >= fmt.mantissa_bits and operand.largest >= fmt.largest and operand.smallest <= fmt.smallest

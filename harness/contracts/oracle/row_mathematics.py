@@ -18,16 +18,16 @@ from bitverdict.reference.philox import uniform
 from bitverdict.reference.tracing import trace
 
 Array = Any  # of `bitverdict.reference.tracing`, or of any namespace of the standard
-SCALED = 128  # elements of K, and rows of B, that share a scale of `scaled_blocks`
+SCALE_BLOCK = 128  # elements of K, and rows of B, that share a scale of `scaled_blocks`
 
 
-def traced(
+def trace_outputs(
     function: Callable, operands: Iterable[Operand], formats: Mapping[str, str], arch: str, **named: Any
 ) -> list[ExpectedOutput]:
     """What any launcher on `arch` must give for `function` of `operands`; `formats`: those of its outputs, by their names."""
     found = trace(function, [(each.format, np.ascontiguousarray(each.codes)) for each in operands], named, arch=arch)
     return [
-        expected_output(name, format_name, each, before=None, recorded={}, exact=False)
+        expected_output(name, format_name, each, before=None, run_record={}, exact=False)
         for (name, format_name), each in zip(formats.items(), found, strict=True)
     ]
 
@@ -76,13 +76,13 @@ def cross_entropy(xp: Any, x: Array, targets: Array, *, smoothing: float, ignore
     columns = x.shape[1]
     largest = xp.max(x, axis=1, keepdims=True)  # (rows, 1)
     lse = xp.squeeze(xp.log(xp.sum(xp.exp(x - largest), axis=1, keepdims=True)) + largest, axis=1)  # (rows,)
-    counted = targets != ignore_index  # (rows,)
-    at = xp.where(counted, targets, 0)  # (rows,)
+    is_counted = targets != ignore_index  # (rows,)
+    at = xp.where(is_counted, targets, 0)  # (rows,)
     given = xp.squeeze(xp.take_along_axis(x, xp.expand_dims(at, axis=1), axis=1), axis=1)  # (rows,)
     loss = lse - given  # (rows,)
     if smoothing:
         loss = (1 - smoothing) * loss + smoothing * (lse - xp.sum(x, axis=1) / columns)  # (rows,)
-    return xp.where(counted, loss, 0.0), lse
+    return xp.where(is_counted, loss, 0.0), lse
 
 
 def cross_entropy_with_gradient(
@@ -106,15 +106,15 @@ def attention(xp: Any, q: Array, k: Array, v: Array, *, scale: float | None, cau
     factor = (1 / xp.sqrt(xp.asarray(float(d))) if scale is None else scale) * float(np.log2(np.e))
     scores = xp.matmul(q, xp.matrix_transpose(k)) * factor  # (batch, heads, m, n)
     met = np.arange(n) <= (np.arange(m) + n - m)[:, None] if causal else np.ones((m, n), bool)  # (m, n)
-    some = xp.asarray(met.any(axis=1))  # (m,)
+    has_keys = xp.asarray(met.any(axis=1))  # (m,)
     scores = xp.where(xp.asarray(met), scores, -np.inf)  # (batch, heads, m, n)
-    largest = xp.where(xp.expand_dims(some, axis=1), xp.max(scores, axis=3, keepdims=True), 0.0)  # (batch, heads, m, 1)
+    largest = xp.where(xp.expand_dims(has_keys, axis=1), xp.max(scores, axis=3, keepdims=True), 0.0)  # (batch, heads, m, 1)
     powers = xp.exp2(scores - largest)  # (batch, heads, m, n)
     total = xp.sum(powers, axis=3, keepdims=True)  # (batch, heads, m, 1)
-    share = xp.where(xp.expand_dims(some, axis=1), 1 / xp.where(total == 0, 1.0, total), 0.0)  # (batch, heads, m, 1)
+    share = xp.where(xp.expand_dims(has_keys, axis=1), 1 / xp.where(total == 0, 1.0, total), 0.0)  # (batch, heads, m, 1)
     o = xp.matmul(xp.kept_in(powers, dtype), v) * share  # (batch, heads, m, D)
     lse = xp.squeeze(xp.log2(xp.where(total == 0, 1.0, total)) + largest, axis=3)  # (batch, heads, m)
-    return o, xp.where(some, lse, -np.inf)
+    return o, xp.where(has_keys, lse, -np.inf)
 
 
 def attention_with_gradients(
@@ -148,10 +148,10 @@ def attention_with_gradients(
 def scaled_blocks(xp: Any, a: Array, b: Array, a_scale: Array, b_scale: Array) -> Array:
     """(M, N): the sum over blocks of K of products of a (M, K) and b (N, K), each times the scales of its block: a_scale (M,
     blocks), b_scale (blocks of N, blocks)."""
-    of_columns = xp.repeat(b_scale, SCALED, axis=0)[: b.shape[0], :]  # (N, blocks)
+    of_columns = xp.repeat(b_scale, SCALE_BLOCK, axis=0)[: b.shape[0], :]  # (N, blocks)
     total: Any = 0.0
     for block in range(a_scale.shape[1]):
-        taken = slice(block * SCALED, (block + 1) * SCALED)
+        taken = slice(block * SCALE_BLOCK, (block + 1) * SCALE_BLOCK)
         inner = xp.matmul(a[:, taken], xp.matrix_transpose(b[:, taken]))  # (M, N)
         total = total + inner * a_scale[:, block : block + 1] * xp.matrix_transpose(of_columns[:, block : block + 1])  # (M, N)
     return total

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
-from bitverdict.reference.tensor_core.asked import words_alone
+from bitverdict.reference.tensor_core.product_query import words_alone
 
 ROWS, COLUMNS = 16, 16  # of a result, its first and its last among them
 DEEPEST = 1 << 18  # of the products of these rows and columns: fewer of them where K is deep
@@ -28,7 +28,7 @@ def second_opinion(words: np.ndarray, k: int, bound: Callable[[np.ndarray, np.nd
         return None
     most = max(DEEPEST // max(k, 1), 4)
     rows, columns = spread_out(m, min(ROWS, max(most // COLUMNS, 2))), spread_out(n, min(COLUMNS, max(most // 2, 2)))
-    return SecondOpinion(words=words[np.ix_(rows, columns)], output=bound(rows, columns), of=words.size)
+    return SecondOpinion(words=words[np.ix_(rows, columns)], output=bound(rows, columns), word_count=words.size)
 
 
 def spread_out(size: int, count: int) -> np.ndarray:

@@ -18,63 +18,63 @@ import torch
 from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
 from bitverdict.harness.contracts.torch_mathematics.operators import RULES
 
-_KEPT = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+_ROUNDED_FORMATS = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 def reference_of(function: Callable, examples: Sequence[torch.Tensor]) -> Callable:
     """`function(*tensors) -> tensor or tuple of tensors` as a reference `(xp, *operands)`, for operands of the shapes and dtypes of
     `examples`. NoRule, with the operator, where one has no rule."""
-    graph = _traced(function, examples).graph
+    graph = _trace_graph(function, examples).graph
     check_writes(graph)
-    missing = sorted({_name(node.target) for node in graph.nodes if node.op == "call_function" and not _known(node.target)})
+    missing = sorted({_name(node.target) for node in graph.nodes if node.op == "call_function" and not _has_rule(node.target)})
     if missing:
         raise NoRule(f"no rule for the operator {', '.join(missing)}; write the reference against the array API instead")
 
     def reference(xp: Any, *operands: Any) -> Any:
-        given, known = iter(operands), {}
+        given, node_values = iter(operands), {}
         for node in graph.nodes:
             if node.op == "placeholder":
-                known[node] = next(given)
+                node_values[node] = next(given)
             elif node.op == "get_attr":
-                known[node] = xp.asarray(_constant(graph, node.target))
+                node_values[node] = xp.asarray(_constant(graph, node.target))
             elif node.op == "call_function":
-                known[node] = _called(xp, node, known)
+                node_values[node] = _call_node(xp, node, node_values)
             elif node.op == "output":
-                return _filled(node.args[0], known)
+                return _fill_values(node.args[0], node_values)
         raise AssertionError("a graph ends in its output")
 
     return reference
 
 
-def gradients_of(function: Callable, operands: int, wanted: Sequence[int]) -> Callable:
+def gradients_of(function: Callable, operands: int, wanted_places: Sequence[int]) -> Callable:
     """The function `(*operands, *upstream gradients) -> gradients` of `function`, of the operands whose places are in `wanted`.
     `operands`: how many it takes; the upstream gradients are one for each output, in its shape."""
 
     def gradients(*given: torch.Tensor) -> tuple[torch.Tensor, ...]:
         inputs, upstream = given[:operands], given[operands:]
 
-        def of_the_wanted(*moving: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        def outputs_of_wanted(*moving: torch.Tensor) -> tuple[torch.Tensor, ...]:
             taken = list(inputs)
-            for place, each in zip(wanted, moving, strict=True):
+            for place, each in zip(wanted_places, moving, strict=True):
                 taken[place] = each
             outputs = function(*taken)
             return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
-        _, backward = torch.func.vjp(of_the_wanted, *(inputs[place] for place in wanted))
+        _, backward = torch.func.vjp(outputs_of_wanted, *(inputs[place] for place in wanted_places))
         return backward(tuple(upstream))
 
     return gradients
 
 
-def _traced(function: Callable, examples: Sequence[torch.Tensor]) -> Any:
+def _trace_graph(function: Callable, examples: Sequence[torch.Tensor]) -> Any:
     from torch._decomp import core_aten_decompositions
     from torch.fx.experimental.proxy_tensor import make_fx
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    def called(*tensors: torch.Tensor) -> Any:  # a function of torch's own has no signature that could be traced
+    def call_function(*tensors: torch.Tensor) -> Any:  # a function of torch's own has no signature that could be traced
         return function(*tensors)
 
-    pure = torch.func.functionalize(called, remove="mutations_and_views")
+    pure = torch.func.functionalize(call_function, remove="mutations_and_views")
     with sdpa_kernel(SDPBackend.MATH):  # fused attention would be one operator
         module = make_fx(pure, decomposition_table=core_aten_decompositions())(*(each.clone() for each in examples))
     module.graph.eliminate_dead_code()
@@ -91,7 +91,7 @@ def check_writes(graph: Any) -> None:
             raise NoRule(f"no rule for {_name(node.target)} on a tensor that is read again; write the reference without it")
 
 
-def _known(target: Any) -> bool:
+def _has_rule(target: Any) -> bool:
     return target is operator.getitem or _rule_of(target) is not None
 
 
@@ -111,21 +111,21 @@ def _constant(graph: Any, name: str) -> Any:
     return getattr(graph.owning_module, name).detach().cpu().numpy()
 
 
-def _called(xp: Any, node: Any, known: dict) -> Any:
-    args, named = _filled(node.args, known), _filled(node.kwargs, known)
+def _call_node(xp: Any, node: Any, known: dict) -> Any:
+    args, named = _fill_values(node.args, known), _fill_values(node.kwargs, known)
     if node.target is operator.getitem:
         return args[0][args[1]]
     rule = _rule_of(node.target)
     assert rule is not None, node.target  # `reference_of` looked
     made = rule(xp, *args, **named)
-    kept = _KEPT.get(getattr(node.meta.get("val"), "dtype", None))
+    kept = _ROUNDED_FORMATS.get(getattr(node.meta.get("val"), "dtype", None))
     return made if kept is None else xp.kept_in(made, kept)
 
 
-def _filled(given: Any, known: dict) -> Any:
+def _fill_values(template: Any, node_values: dict) -> Any:
     """`given` with the values of the nodes in it."""
-    if isinstance(given, tuple | list):
-        return type(given)(_filled(each, known) for each in given)
-    if isinstance(given, dict):
-        return {name: _filled(each, known) for name, each in given.items()}
-    return known[given] if isinstance(given, torch.fx.Node) else given
+    if isinstance(template, tuple | list):
+        return type(template)(_fill_values(each, node_values) for each in template)
+    if isinstance(template, dict):
+        return {name: _fill_values(each, node_values) for name, each in template.items()}
+    return node_values[template] if isinstance(template, torch.fx.Node) else template

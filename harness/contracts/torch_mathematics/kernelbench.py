@@ -20,10 +20,10 @@ import torch
 from bitverdict.harness.contracts.described.outputs import expected_output
 from bitverdict.harness.contracts.torch_mathematics.graph import reference_of
 from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
-from bitverdict.harness.contracts.torch_mathematics.problem_file import Problem, ProblemFile, seeded
+from bitverdict.harness.contracts.torch_mathematics.problem_file import Problem, ProblemFile, seed_torch
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record
-from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Undecided
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, UndecidedCase
 from bitverdict.harness.model.launcher_limits import nearest
 from bitverdict.harness.model.usage import UsageError
 
@@ -36,7 +36,7 @@ FORMATS = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16",
            torch.bool: "bool", torch.int16: "int16", torch.int8: "int8", torch.uint8: "uint8"}  # fmt: skip
 WEIGHT = "weight "  # before the name of a parameter or a buffer: the name of its operand
 MOST_ELEMENTS = 1 << 16  # of one input or result on an emulated GPU
-SMALL = 8  # numbers up to here are windows, strides, groups: they are left as they are, or made smaller
+SMALL_NUMBER = 8  # numbers up to here are windows, strides, groups: they are left as they are, or made smaller
 SIZES = (64, 33, 128, 17, 1, 70)  # that the required cases give to the larger numbers
 
 
@@ -60,23 +60,23 @@ class KernelBenchContract(Contract):
         def drawn(draw: Callable) -> Case:
             from hypothesis import assume
 
-            numbers = {name: draw(self._drawn(value)) for name, value in self.file.numbers}
+            numbers = {name: draw(self._draw_value(value)) for name, value in self.file.numbers}
             assume(self.allows(numbers, target))
             return self._case(numbers, draw(strategies.data_seeds()), draw(strategies.schedules(target.emulated)))
 
         return drawn()
 
     @staticmethod
-    def _drawn(value: int) -> Any:
+    def _draw_value(value: int) -> Any:
         from hypothesis import strategies as st
 
-        if value <= SMALL:
+        if value <= SMALL_NUMBER:
             return st.just(value)
         return st.sampled_from([size for size in SIZES if size <= value] or [value]) | st.integers(1, min(value, 96))
 
     def required(self, target: Target) -> list[Case]:
         own = dict(self.file.numbers)
-        large = [name for name, value in own.items() if value > SMALL]
+        large = [name for name, value in own.items() if value > SMALL_NUMBER]
         asked = [own, *({name: min(size, value) if name in large else value for name, value in own.items()} for size in SIZES)]
         asked += [own | {other: 64 if own[other] >= 64 else own[other] for other in large} | {name: 33} for name in large]
         cases = [self._case(numbers, place) for place, numbers in enumerate(asked) if self.allows(numbers, target)]
@@ -93,14 +93,14 @@ class KernelBenchContract(Contract):
     @lru_cache(maxsize=1024)  # noqa: B019  (a contract lives as long as its process)
     def _largest(self, numbers: tuple[tuple[str, int], ...]) -> float:
         """Elements of the largest input or result at `numbers`; infinite where `Model` refuses them."""
-        problem = self.file.at(dict(numbers))
+        problem = self.file.with_numbers(dict(numbers))
         try:
             with torch.device("meta"):  # shapes only: the file's own sizes may be large
                 inputs = problem.inputs(0)
             if (largest := max((each.numel() for each in inputs if isinstance(each, torch.Tensor)), default=0)) > 1 << 28:
                 return math.inf
             with torch.device("meta"):
-                outputs = _listed(problem.model(0)(*inputs))
+                outputs = _output_list(problem.model(0)(*inputs))
             sizes = [each.numel() for each in outputs]
         except Exception:  # whatever a problem says against sizes that are not its own
             return math.inf
@@ -119,7 +119,7 @@ class KernelBenchContract(Contract):
 
     # one case
     def problem_of(self, case: Case) -> Problem:
-        return self.file.at(vars(case.problem))
+        return self.file.with_numbers(vars(case.problem))
 
     def operands(self, case: Case) -> list[Operand]:
         problem = self.problem_of(case)
@@ -135,7 +135,7 @@ class KernelBenchContract(Contract):
         problem = self.problem_of(case)
         if not self.again or any(name.startswith(WEIGHT) for name in tensors):  # it may pack weights in its first call
             given = problem.init_inputs(case.data_seed)
-            with seeded(case.data_seed + 1):
+            with seed_torch(case.data_seed + 1):
                 self._candidate = launcher(*given)
         candidate = self._candidate
         inputs = [tensors.get(f"input {place}", each) for place, each in enumerate(problem.inputs(case.data_seed))]
@@ -145,7 +145,7 @@ class KernelBenchContract(Contract):
             for name, held in _state(candidate).items():
                 if name in tensors and held.shape == tensors[name].shape:
                     held.copy_(tensors[name])
-            outputs = _listed(candidate(*inputs))
+            outputs = _output_list(candidate(*inputs))
         return dict(zip(_output_names(len(outputs)), outputs, strict=True))
 
     def declared(self, case: Case) -> frozenset[str] | None:
@@ -156,7 +156,7 @@ class KernelBenchContract(Contract):
 
         problem, names = self.problem_of(case), list(operands)
         model, inputs = problem.model(case.data_seed), problem.inputs(case.data_seed)
-        tensors = {**{f"input {place}": each for place, each in enumerate(inputs)}, **_state(model)}
+        tensors = {**{f"input {place}": tensor for place, tensor in enumerate(inputs)}, **_state(model)}
 
         def forward(*given: torch.Tensor) -> Any:
             by_name = dict(zip(names, given, strict=True))
@@ -165,15 +165,15 @@ class KernelBenchContract(Contract):
             return torch.func.functional_call(copy.copy(model), state, tuple(called))
 
         with torch.no_grad():
-            made = _listed(forward(*(tensors[name] for name in names)))
+            eager_outputs = _output_list(forward(*(tensors[name] for name in names)))
         try:
             reference = reference_of(forward, [tensors[name] for name in names])
-            found = trace(reference, [(each.format, each.codes) for each in operands.values()], arch=target.arch)
+            found = trace(reference, [(tensor.format, tensor.codes) for tensor in operands.values()], arch=target.arch)
         except (NoRule, Untraceable) as missing:
-            raise Undecided(f"the problem's Model cannot be traced: {missing}") from None
+            raise UndecidedCase(f"the problem's Model cannot be traced: {missing}") from None
         return [
-            expected_output(output, _format(output, each), traced, before=None, recorded=recorded, exact=False)
-            for output, each, traced in zip(_output_names(len(made)), made, found, strict=True)
+            expected_output(output, _format(output, tensor), traced, before=None, run_record=recorded, exact=False)
+            for output, tensor, traced in zip(_output_names(len(eager_outputs)), eager_outputs, found, strict=True)
         ]
 
     def case_from_json(self, record: Mapping) -> Case:
@@ -198,7 +198,7 @@ def _output_names(count: int) -> list[str]:
     return ["out"] if count == 1 else [f"out {place}" for place in range(count)]
 
 
-def _listed(outputs: Any) -> list[torch.Tensor]:
+def _output_list(outputs: Any) -> list[torch.Tensor]:
     return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
 
 

@@ -45,9 +45,9 @@ class ProblemFile:
             raise UsageError(f"{path}: has no {', '.join(missing)}; a KernelBench problem has {', '.join(NAMES)}")
         return cls(path, text, tuple(_numbers(tree)))
 
-    def at(self, numbers: Mapping[str, int]) -> Problem:
+    def with_numbers(self, numbers: Mapping[str, int]) -> Problem:
         """The problem with `numbers` in the place of its own."""
-        return _executed(self, tuple((name, numbers.get(name, value)) for name, value in self.numbers))
+        return _execute_file(self, tuple((name, numbers.get(name, value)) for name, value in self.numbers))
 
 
 def _numbers(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -66,22 +66,22 @@ class Problem:
 
     def init_inputs(self, seed: int) -> list[Any]:
         """What `Model` and `ModelNew` are constructed with."""
-        with seeded(seed):
+        with seed_torch(seed):
             return list(self.module.get_init_inputs())
 
     def model(self, seed: int) -> torch.nn.Module:
         given = self.init_inputs(seed)
-        with seeded(seed + 1):
+        with seed_torch(seed + 1):
             return self.module.Model(*given).eval()
 
     def inputs(self, seed: int) -> list[Any]:
         """Tensors and other values that `forward` is called with."""
-        with seeded(seed + 2):
+        with seed_torch(seed + 2):
             return list(self.module.get_inputs())
 
 
 @contextlib.contextmanager
-def seeded(seed: int) -> Iterator[None]:
+def seed_torch(seed: int) -> Iterator[None]:
     """torch's generator of the CPU begins at `seed`, and is afterwards as it was."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -89,7 +89,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 @lru_cache(maxsize=64)
-def _executed(file: ProblemFile, numbers: Numbers) -> Problem:
+def _execute_file(file: ProblemFile, numbers: Numbers) -> Problem:
     module = types.ModuleType(f"_problem_{Path(file.path).stem}")
     module.__file__ = file.path
     tree, wanted = ast.parse(file.text), dict(numbers)

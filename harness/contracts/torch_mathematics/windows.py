@@ -10,13 +10,13 @@ from typing import Any
 Array = Any
 
 
-def listed(given: Any, count: int) -> list[int]:
+def int_list(given: Any, count: int) -> list[int]:
     """`given`, an integer or a list of one or `count`, as `count` integers."""
     values = [given] if isinstance(given, int) else list(given)
     return values * count if len(values) == 1 else values
 
 
-def padded(xp: Any, x: Array, axis: int, before: int, after: int, value: float = 0.0) -> Array:
+def pad_axis(xp: Any, x: Array, axis: int, before: int, after: int, value: float = 0.0) -> Array:
     """`x` with `before` and `after` elements `value` along `axis`; where they are negative, with so many less."""
     length = x.shape[axis]
     cut = (slice(None),) * axis + (slice(max(-before, 0), length - max(-after, 0)),)
@@ -31,7 +31,8 @@ def _windows(xp: Any, x: Array, size: Sequence[int], stride: Sequence[int], dila
     """For each place in a window of `size` the elements of all windows there: each (N, C, *out)."""
     spatial = x.shape[2:]
     out = [
-        (length - (count - 1) * step - 1) // by + 1 for length, count, by, step in zip(spatial, size, stride, dilation, strict=True)
+        (length - (count - 1) * step - 1) // jump + 1
+        for length, count, jump, step in zip(spatial, size, stride, dilation, strict=True)
     ]
     return [
         x[
@@ -39,8 +40,8 @@ def _windows(xp: Any, x: Array, size: Sequence[int], stride: Sequence[int], dila
                 slice(None),
                 slice(None),
                 *(
-                    slice(place * step, place * step + (count - 1) * by + 1, by)
-                    for place, step, by, count in zip(places, dilation, stride, out, strict=True)
+                    slice(place * step, place * step + (count - 1) * jump + 1, jump)
+                    for place, step, jump, count in zip(places, dilation, stride, out, strict=True)
                 ),
             )
         ]
@@ -53,9 +54,9 @@ def convolution(
 ) -> Array:
     """Cross-correlation of x (N, C, *spatial) with weight (O, C / groups, *size): (N, O, *out)."""
     count = x.ndim - 2
-    stride, padding, dilation = listed(stride, count), listed(padding, count), listed(dilation, count)
+    stride, padding, dilation = int_list(stride, count), int_list(padding, count), int_list(dilation, count)
     for axis, pad in enumerate(padding, 2):
-        x = padded(xp, x, axis, pad, pad) if pad else x
+        x = pad_axis(xp, x, axis, pad, pad) if pad else x
     n, size, outputs = x.shape[0], weight.shape[2:], weight.shape[0]
     found = xp.stack(_windows(xp, x, size, stride, dilation), axis=2)  # (N, C, places, *out)
     out = found.shape[3:]
@@ -65,22 +66,22 @@ def convolution(
     return xp.reshape(xp.matmul(factors, columns), (n, outputs, *out))
 
 
-def transposed(
+def transposed_operands(
     xp: Any, x: Array, weight: Array, stride: Any, padding: Any, dilation: Any, output_padding: Any, groups: int
 ) -> tuple[Array, Array, list[int]]:
     """(x, weight, padding) of the plain convolution with stride 1 that is the transposed one of x with weight
     (C, O / groups, *size): zeros between the elements, the window mirrored."""
     count = x.ndim - 2
-    stride, padding, dilation, more = (listed(each, count) for each in (stride, padding, dilation, output_padding))
+    stride, padding, dilation, output_pads = (int_list(each, count) for each in (stride, padding, dilation, output_padding))
     for axis, by in enumerate(stride, 2):
         x = _spread(xp, x, axis, by) if by > 1 else x
     channels, per_group, size = weight.shape[0], weight.shape[1], weight.shape[2:]
     mirrored = xp.flip(weight, axis=tuple(range(2, weight.ndim)))
     grouped = xp.reshape(mirrored, (groups, channels // groups, per_group, *size))
     swapped = xp.permute_dims(grouped, (0, 2, 1, *range(3, grouped.ndim)))  # (groups, O / groups, C / groups, *size)
-    for axis, (length, step, pad, end) in enumerate(zip(size, dilation, padding, more, strict=True), 2):
+    for axis, (length, step, pad, end) in enumerate(zip(size, dilation, padding, output_pads, strict=True), 2):
         around = step * (length - 1) - pad
-        x = padded(xp, x, axis, around, around + end)
+        x = pad_axis(xp, x, axis, around, around + end)
     return x, xp.reshape(swapped, (groups * per_group, channels // groups, *size)), [0] * count
 
 
@@ -92,20 +93,20 @@ def _spread(xp: Any, x: Array, axis: int, by: int) -> Array:
     return whole[(slice(None),) * axis + (slice(0, (x.shape[axis] - 1) * by + 1),)]
 
 
-def pooled(xp: Any, x: Array, size: Any, stride: Any, padding: Any, dilation: Any, around: float, reduce: Callable) -> Array:
+def pool_windows(xp: Any, x: Array, size: Any, stride: Any, padding: Any, dilation: Any, around: float, reduce: Callable) -> Array:
     """x ((N,) C, *spatial) reduced over windows, `around` where they hang over."""
     count = len(size) if not isinstance(size, int) else x.ndim - 2
     batch = x.ndim == count + 2
     x = x if batch else xp.expand_dims(x, axis=0)
-    size = listed(size, count)
+    size = int_list(size, count)
     stride = (
-        listed(stride, count)
+        int_list(stride, count)
         if not isinstance(stride, int) and len(stride)
         else size
         if not isinstance(stride, int)
         else [stride] * count
     )
-    for axis, pad in enumerate(listed(padding, count), 2):
-        x = padded(xp, x, axis, pad, pad, around) if pad else x
-    found = reduce(xp.stack(_windows(xp, x, size, stride, listed(1 if dilation is None else dilation, count)), axis=0), axis=0)
+    for axis, pad in enumerate(int_list(padding, count), 2):
+        x = pad_axis(xp, x, axis, pad, pad, around) if pad else x
+    found = reduce(xp.stack(_windows(xp, x, size, stride, int_list(1 if dilation is None else dilation, count)), axis=0), axis=0)
     return found if batch else xp.squeeze(found, axis=0)

@@ -31,8 +31,8 @@ class AsyncCopies:
         pointer: np.ndarray,
         view: View,
         mask: np.ndarray | None,
-        undefined: bool,
-        elsewhere: np.ndarray | None = None,
+        leaves_undefined: bool,
+        displaced_lanes: np.ndarray | None = None,
         to_lds: bool = False,
     ) -> None:
         """cp.async, or AMD's load `to_lds`: addresses are checked at issue, the source is read at landing. `undefined`: where the
@@ -44,8 +44,8 @@ class AsyncCopies:
 
         def land() -> None:
             found = self.memory.load(op, pointer, mask, zero, view.dtype, agent, None)
-            view.put(found, self.memory.carried(pointer, mask, view.dtype.itemsize))
-            lanes = union(elsewhere, ~mask if undefined and mask is not None and not mask.all() else None)
+            view.put(found, self.memory.shadow_words(pointer, mask, view.dtype.itemsize))
+            lanes = union(displaced_lanes, ~mask if leaves_undefined and mask is not None and not mask.all() else None)
             if lanes is not None:
                 view.leave_undefined(lanes, (op.location,))
 
@@ -56,14 +56,14 @@ class AsyncCopies:
         expects one more where it `increments`."""
         barriers, number = self.onchip.mbarriers, self.cta.agent.number
         if increments:
-            barriers.at(op, view).arrivals += threads
-        earlier = [f for f in self.flights.pending if f.kind is CP_ASYNC and f.agent == number and number not in f.known]
+            barriers.barrier_at(op, view).arrivals += threads
+        pending_copies = [f for f in self.flights.pending if f.kind is CP_ASYNC and f.agent == number and number not in f.known]
         flight = self.onchip.begin(op, CP_ASYNC, barriers=(view.offset,))
 
         def land() -> None:
-            for copy in earlier:
+            for copy in pending_copies:
                 self.flights.land(copy)
-            barriers.signal(op, view, threads, [*earlier, flight])
+            barriers.signal(op, view, threads, [*pending_copies, flight])
 
         self.flights.issue(flight, land)
 

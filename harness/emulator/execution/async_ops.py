@@ -66,7 +66,7 @@ class InFlight:
         kind.check(reads, writes)
         self.op, self.kind, self.agent, self.pipe = op, kind, agent, kind.pipe_of(agent)
         self.reads, self.writes, self.barriers = reads, writes, barriers
-        self.landing: Callable[[], None] = _nothing
+        self.landing: Callable[[], None] = _land_nothing
         self.landed = False
         self.known: set[int] = set()
         self.after: list[InFlight] = []  # what its issuer had waited for: its completion implies theirs
@@ -77,7 +77,7 @@ class InFlight:
         self.behind: list[Use] = []  # uses of memory before it
 
 
-def _nothing() -> None: ...
+def _land_nothing() -> None: ...
 
 
 class Groups:
@@ -178,7 +178,7 @@ class Flights:
         """Nothing is in flight in a program of `agents`."""
         self.pending, self.agents = [], agents
 
-    def known_to(self, agent: Agent) -> list[InFlight]:
+    def flights_known_to(self, agent: Agent) -> list[InFlight]:
         """What is in flight for others, and has been waited for by `agent`."""
         return [flight for flight in self.pending if agent.number in flight.known]
 
@@ -188,20 +188,20 @@ class Flights:
         agent = self.cta.agent
         self.cta.acts += 1
         flight.landing = land
-        for earlier in self.pending:
-            if agent.number in earlier.known or (earlier.pipe and earlier.pipe == flight.pipe):
+        for pending_flight in self.pending:
+            if agent.number in pending_flight.known or (pending_flight.pipe and pending_flight.pipe == flight.pipe):
                 continue  # waited for; or of one pipe, which hands accumulators on in order
             for view in flight.reads:
-                self._collide(earlier.writes, view, flight.op, earlier, "reads", "writes")
+                self._collide(pending_flight.writes, view, flight.op, pending_flight, "reads", "writes")
             for view in flight.writes:
-                self._collide(earlier.writes, view, flight.op, earlier, "writes", "writes")
-                self._collide(earlier.reads, view, flight.op, earlier, "overwrites", "reads")
-        flight.after = self.known_to(agent)
-        flight.behind = self.cta.cluster.so_far(agent.number)
+                self._collide(pending_flight.writes, view, flight.op, pending_flight, "writes", "writes")
+                self._collide(pending_flight.reads, view, flight.op, pending_flight, "overwrites", "reads")
+        flight.after = self.flights_known_to(agent)
+        flight.behind = self.cta.cluster.uses_so_far(agent.number)
         self.pending.append(flight)
         if flight.kind.completes_by is Completion.WAIT_GROUP:
             agent.groups.add(flight)
-        self.cta.issued(flight)
+        self.cta.note_issue(flight)
         if self.schedule.lands_now():
             self.land(flight)
             if self.schedule.timeless:
@@ -227,17 +227,17 @@ class Flights:
     def _land(self, flight: InFlight) -> None:
         flight.landed = True
         flight.landing()
-        self.cta.landed(flight)
+        self.cta.note_landing(flight)
 
     def before(self, flight: InFlight) -> list[InFlight]:
         """`flight` and everything before it in its pipe that a commit completes: what an arrival of `flight` stands for."""
-        covered = []
+        covered_flights = []
         for other in self.pending:
             if (other is flight or (flight.pipe and other.pipe == flight.pipe)) and other.kind.completes_by is Completion.COMMIT:
-                covered.append(other)
+                covered_flights.append(other)
             if other is flight:
                 break
-        return covered
+        return covered_flights
 
     def wait_group(self, agent: Agent, group: str, most: int) -> list[InFlight]:
         """`agent` waits until all but the last `most` committed groups are complete: the operations it has waited for."""
@@ -246,20 +246,20 @@ class Flights:
             self.complete(agent, flight)
         return found
 
-    def complete(self, agent: Agent, flight: InFlight, known: int = OWN) -> None:
+    def complete(self, agent: Agent, flight: InFlight, known_ctas: int = OWN) -> None:
         """`agent` has waited for `flight`: it may rely on it from here, of a cluster in as many CTAs as are `known`."""
         if agent.number in flight.known:
             return
         self.land(flight)
         flight.known.add(agent.number)
-        self.cta.known(flight, agent)
-        cluster, known = self.cta.cluster, max(known, flight.everywhere)
+        self.cta.note_wait(flight, agent)
+        cluster, known_ctas = self.cta.cluster, max(known_ctas, flight.everywhere)
         for views, writes in ((flight.reads, False), (flight.writes, True)):
             for view in views:
-                cluster.use(flight.op, view, writes=writes, agent=agent.number, known=known)
-        cluster.learn(agent.number, flight.behind, known)
+                cluster.use(flight.op, view, writes=writes, agent=agent.number, known_ctas=known_ctas)
+        cluster.learn(agent.number, flight.behind, known_ctas)
         for earlier in flight.after:
-            self.complete(agent, earlier, known)
+            self.complete(agent, earlier, known_ctas)
         if all(a.number in flight.known for a in self.agents) and flight in self.pending:
             self.pending.remove(flight)
 
@@ -285,13 +285,13 @@ class Flights:
                 self._collide(flight.reads, view, op, flight, "overwrites", "reads")
 
     def _collide(self, views: tuple[View, ...], view: View, op: Operation, flight: InFlight, verb: str, busy: str) -> None:
-        for other in views:
-            if other.overlaps(view):
+        for other_view in views:
+            if other_view.overlaps(view):
                 self.cta.record_fault(op, view, writes=verb != "reads")
                 raise OnChipFault(
                     "race",
                     f"{op.name} {verb} {view} while the {flight.kind.name} issued at {flight.op.location or 'an unknown line'} "
-                    f"still {busy} {other}: no wait orders them",
+                    f"still {busy} {other_view}: no wait orders them",
                     op.location,
                     {
                         "rule": flight.kind.rule.sentence,

@@ -39,8 +39,8 @@ class Use:
     view: View
     writes: bool
     agent: int
-    known: dict[int, int] = field(default_factory=dict)
-    met: bool = False
+    known_agents: dict[int, int] = field(default_factory=dict)
+    is_met: bool = False
 
 
 class ClusterOrder:
@@ -57,33 +57,33 @@ class ClusterOrder:
     def meet_relaxed(self) -> None:
         """The CTAs have met, which orders no memory. Upstream's own kernels rely on it for what each CTA has stored and fenced."""
         for use in self.uses:
-            use.met = use.met or use.writes
+            use.is_met = use.is_met or use.writes
 
-    def use(self, op: Operation, view: View, *, writes: bool, agent: int, known: int = OWN) -> None:
+    def use(self, op: Operation, view: View, *, writes: bool, agent: int, known_ctas: int = OWN) -> None:
         """`agent` knows that `op` no longer uses `view`, in as many CTAs as `known` says."""
-        if self.ctas == 1 or known == CLUSTER:
+        if self.ctas == 1 or known_ctas == CLUSTER:
             return
         last = next((u for u in reversed(self.uses) if u.op is op and u.agent == agent and u.view.identity == view.identity), None)
-        if last is not None and last.writes == writes and not last.known:
+        if last is not None and last.writes == writes and not last.known_agents:
             return
-        self.uses.append(Use(op, view, writes, agent, {agent: known} if known else {}))
+        self.uses.append(Use(op, view, writes, agent, {agent: known_ctas} if known_ctas else {}))
 
-    def so_far(self, agent: int) -> list[Use]:
+    def uses_so_far(self, agent: int) -> list[Use]:
         """What `agent` has behind it now: whoever learns that it is here in all CTAs knows of these."""
-        return [use for use in self.uses if use.agent == agent or agent in use.known] if self.ctas > 1 else []
+        return [use for use in self.uses if use.agent == agent or agent in use.known_agents] if self.ctas > 1 else []
 
     def learn(self, agent: int, uses: Iterable[Use], known: int) -> None:
         """`agent` has learnt that `uses` are over in as many CTAs."""
         if known:
             for use in uses:
-                use.known[agent] = max(use.known.get(agent, OWN), known)
+                use.known_agents[agent] = max(use.known_agents.get(agent, OWN), known)
 
     def hold(self, op: Operation, view: View, *, writes: bool, needs: int) -> None:
         """The running agent lets `op` reach `view` in other CTAs. A race with a use that may not be over there."""
         agent = self.cta.agent.number
         for use in reversed(self.uses):
-            if use.known.get(agent, OWN) < needs and (writes or use.writes) and use.view.overlaps(view):
-                if use.met:
+            if use.known_agents.get(agent, OWN) < needs and (writes or use.writes) and use.view.overlaps(view):
+                if use.is_met:
                     self.cta.notes.add(Note(Advice.CLUSTER_BARRIER, use.op.location))
                     continue
                 did = "write" if use.writes else "read"

@@ -55,7 +55,7 @@ class Cta:
         self.tensor_maps: dict[int, Descriptor] = {}  # descriptors the program made, by their place in scratch memory
         self.unfenced_maps: set[int] = set()
 
-    def another(self) -> Cta:
+    def sibling(self) -> Cta:
         """For another program of the launch: it has units of its own, and counts and notes where this does."""
         return Cta(self.launch)
 
@@ -84,7 +84,7 @@ class Cta:
             agent.clock[agent.number] = parent.clock[agent.number] + 1  # above what an earlier one of its number left
             self.state.admit(agent)
         default_agent = agents[0]
-        default_agent.groups, default_agent.released = parent.groups, parent.released
+        default_agent.groups, default_agent.released_epochs = parent.groups, parent.released_epochs
         for flight in self.flights.pending:
             if parent.number in flight.known:
                 flight.known.update(a.number for a in agents)
@@ -103,7 +103,7 @@ class Cta:
         return default_agent.result
 
     # -- bookkeeping --------------------------------------------------------------------------------------------------
-    def report(self, collides: str = "", other: str = "") -> dict[str, Any]:
+    def report(self, collides: str = "", other_location: str = "") -> dict[str, Any]:
         """Where the program is, for a finding: what is in flight, its barriers, the end of the timeline."""
         flying = [f"{f.kind.name} at {f.op.location} ({'landed' if f.landed else 'not landed'})" for f in self.flights.pending]
         return {
@@ -111,7 +111,7 @@ class Cta:
             "schedule": self.state.schedule.text,
             "in flight": flying[-20:],
             "barriers": self.mbarriers.state(),
-            "timeline": self.state.timeline.lines(collides, other),
+            "timeline": self.state.timeline.lines(collides, other_location),
         }
 
     def tick(self, block: int, operations: int) -> None:
@@ -131,7 +131,7 @@ class Cta:
         """bar.sync: all threads of the running agent meet."""
         self.launch.memory.order.meet(self.state.agent)
 
-    def meet_cluster(self, op: Operation, *, relaxed: bool, inserted: bool) -> None:
+    def meet_cluster(self, op: Operation, *, is_relaxed: bool, is_inserted: bool) -> None:
         """barrier.cluster: the threads of all CTAs of the cluster meet. `inserted`: by the compiler."""
         if len(self.flights.agents) > 1:
             raise EmulatedFault(
@@ -141,9 +141,9 @@ class Cta:
                 {"operation": op.brief},
             )
         self.meet()
-        if not relaxed:
+        if not is_relaxed:
             self.state.cluster.reset()
-        elif inserted:
+        elif is_inserted:
             self.state.cluster.meet_relaxed()
 
     def meet_warps(self) -> None:

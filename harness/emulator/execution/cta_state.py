@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.faults import EmulatedFault
     from bitverdict.harness.emulator.frontend.hints import FalseHint
     from bitverdict.harness.emulator.memory.onchip import View
-    from bitverdict.harness.emulator.memory.real_shadows import Moved
+    from bitverdict.harness.emulator.memory.real_shadows import ShadowWords
     from bitverdict.harness.emulator.mlir_reader import Operation
     from bitverdict.harness.emulator.recorder import Recorder
 
@@ -42,11 +42,11 @@ class LaunchContext:
     """How often each block of the code ran."""
     step_limit: int
     """Operations of one program."""
-    written: frozenset[str] = frozenset()
+    fence_lines: frozenset[str] = frozenset()
     """Lines where the author wrote a proxy fence."""
     end: str = ""
     """The line where a program ends."""
-    compiled: bool = False
+    is_compiled: bool = False
     """The kernel is written in Triton: what happens on the chip is the compiler's doing."""
     allow_duplicate_rows: bool = False
     """The caller does not care which of two rows scattered to one place stays."""
@@ -54,7 +54,7 @@ class LaunchContext:
     """Takes a program that has not begun out of the launch: its number, None where there is none."""
     false_hints: dict[tuple[int | str, str], FalseHint] = field(default_factory=dict)
     """(line of the program's text or name of an argument, what was promised) -> what is not so."""
-    displaced: dict[str, EmulatedFault] = field(default_factory=dict)
+    displaced_loads: dict[str, EmulatedFault] = field(default_factory=dict)
     """Line of a load that took elements from elsewhere, by false hints -> the failure where one of them reaches something."""
     enclosures: Enclosures = field(default_factory=Enclosures)
     """Values of which the compiled program leaves a choice open."""
@@ -66,7 +66,7 @@ class LaunchContext:
     recorder: Recorder | None = None
     """Where events and stores are recorded for a picture."""
 
-    def given(self, op: Operation, shape: tuple[int, ...]) -> Moved | None:
+    def take_reals(self, op: Operation, shape: tuple[int, ...]) -> ShadowWords | None:
         """The real values of what `op` writes now, in `shape`; None where it is exact."""
         return None if self.real_access is None else self.real_access.take(op, shape)
 
@@ -120,20 +120,20 @@ class CtaState:
         """What the running agent did."""
         self.timeline.add(self.steps, self.agent.name, what, op.location, said)
 
-    def issued(self, flight: InFlight) -> None:
+    def note_issue(self, flight: InFlight) -> None:
         flight.number = self.steps
         touched = [f"reads {view}" for view in flight.reads] + [f"writes {view}" for view in flight.writes]
         self.tell(flight.kind.name, flight.op, f"issued: {', '.join(touched)}" if touched else "issued")
         if self.launch.recorder is not None:
             self.launch.recorder.flight("issued", self, flight, self.agent.name)
 
-    def landed(self, flight: InFlight) -> None:
+    def note_landing(self, flight: InFlight) -> None:
         said = f"landed, issued at step {flight.number}"
         self.timeline.add(self.steps, "the hardware", flight.kind.name, flight.op.location, said)
         if self.launch.recorder is not None:
             self.launch.recorder.flight("landed", self, flight, "the hardware")
 
-    def known(self, flight: InFlight, agent: Agent) -> None:
+    def note_wait(self, flight: InFlight, agent: Agent) -> None:
         """`agent` has waited for `flight`."""
         if self.launch.recorder is not None:
             self.launch.recorder.flight("known", self, flight, agent.name)

@@ -18,14 +18,14 @@ class GlobalAccess:
     def __init__(self, cta: CtaState) -> None:
         self.cta, self.memory = cta, cta.launch.memory
 
-    def load(self, op: Operation, pointer: Any, mask: Any, other: Any, dtype: np.dtype, single: bool) -> Any:
+    def load(self, op: Operation, pointer: Any, mask: Any, fill_value: Any, dtype: np.dtype, single: bool) -> Any:
         """tt.load; a `single` element as a Python int or a 0-d array."""
         held = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         if single:
             pointer = np.array([pointer], np.int64)
             mask = None if mask is None else np.array([bool(mask)])
-            other = None if other is None else np.asarray(other, dtype).reshape(1)
-        found = self.memory.load(op, pointer, mask, other, held, self.cta.agent)
+            fill_value = None if fill_value is None else np.asarray(fill_value, dtype).reshape(1)
+        found = self.memory.load(op, pointer, mask, fill_value, held, self.cta.agent)
         if dtype == np.bool_:
             found = found != 0
         if not single:
@@ -40,4 +40,4 @@ class GlobalAccess:
         if dtype == np.bool_:
             value = value.astype(np.uint8)
         self.cta.acts += 1
-        self.memory.store(op, pointer, value, mask, self.cta.agent, self.cta.launch.given(op, pointer.shape))
+        self.memory.store(op, pointer, value, mask, self.cta.agent, self.cta.launch.take_reals(op, pointer.shape))

@@ -12,7 +12,7 @@ from bitverdict.harness.emulator.async_rules import Completion, Proxy
 from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
 from bitverdict.harness.emulator.execution.cluster_order import OWN, Use
 from bitverdict.harness.emulator.execution.cta_state import CtaState
-from bitverdict.harness.emulator.execution.partitions import Blocked, Thread
+from bitverdict.harness.emulator.execution.partitions import Thread, Wait
 from bitverdict.harness.emulator.faults import OnChipFault
 from bitverdict.harness.emulator.memory.onchip import View
 
@@ -53,15 +53,15 @@ class Mbarriers:
         self.live: dict[int, Barrier] = {}
         self.ended: dict[int, Operation] = {}  # by whom the last barrier at a byte was invalidated
 
-    def at(self, op: Operation, view: View) -> Barrier:
+    def barrier_at(self, op: Operation, view: View) -> Barrier:
         """The barrier in `view`; a failure when none was initialised there, or it was invalidated."""
-        found = self.live.get(view.offset)
-        if found is None:
+        barrier = self.live.get(view.offset)
+        if barrier is None:
             ended = self.ended.get(view.offset)
             if ended is None:
                 self._misuse(op, f"{op.name} on {view}, where no barrier is initialised")
             self._misuse(op, f"{op.name} on {view}, where the barrier was invalidated at {ended.location}", ended)
-        return found
+        return barrier
 
     def _misuse(self, op: Operation, message: str, other: Operation | None = None) -> NoReturn:
         details = {"operation": op.brief, "barriers": self.state()}
@@ -86,7 +86,7 @@ class Mbarriers:
         self.cta.record_barrier("barrier", op, view.offset, 0)
 
     def invalidate(self, op: Operation, view: View) -> None:
-        self.at(op, view)
+        self.barrier_at(op, view)
         del self.live[view.offset]
         self.ended[view.offset] = op
         self.cta.tell("mbarrier", op, f"invalidated at byte {view.offset}")
@@ -108,33 +108,33 @@ class Mbarriers:
         agent = self.cta.agent
         self.cta.acts += 1
         self.cta.meet()
-        self.signal(op, view, count, self.flights.known_to(agent), agent.release())
+        self.signal(op, view, count, self.flights.flights_known_to(agent), agent.release())
 
     def expect(self, op: Operation, view: View, size: int) -> None:
         """mbarrier.arrive.expect_tx, as `arrive`: `size` bytes more, then one arrival."""
         agent = self.cta.agent
         self.cta.acts += 1
         self.cta.meet()
-        known, released = self.flights.known_to(agent), agent.release()
-        self.at(op, view).bytes += size
+        known, released = self.flights.flights_known_to(agent), agent.release()
+        self.barrier_at(op, view).bytes += size
         self.cta.tell("mbarrier", op, f"at byte {view.offset} told to expect {size} bytes")
         self.signal(op, view, 1, known, released)
 
-    def signal(self, op: Operation, view: View, count: int, carried: list[InFlight], told: np.ndarray | None = None) -> None:
+    def signal(self, op: Operation, view: View, count: int, flights: list[InFlight], epochs: np.ndarray | None = None) -> None:
         """`count` arrivals that stand for the completion of `carried`, and for what an agent has `told`."""
-        barrier = self.at(op, view)
+        barrier = self.barrier_at(op, view)
         if count > barrier.arrivals:
             self._misuse(op, f"{count} arrivals at a barrier that expects {barrier.arrivals} more in this phase", barrier.op)
         barrier.arrivals -= count
-        barrier.carried += carried
-        if told is not None:
-            np.maximum(barrier.told, told, out=barrier.told)
-            barrier.behind += self.cta.cluster.so_far(self.cta.agent.number)
+        barrier.carried += flights
+        if epochs is not None:
+            np.maximum(barrier.told, epochs, out=barrier.told)
+            barrier.behind += self.cta.cluster.uses_so_far(self.cta.agent.number)
         self._settle(op, view, barrier)
 
     def receive(self, op: Operation, view: View, size: int, flight: InFlight) -> None:
         """complete_tx: `size` bytes of `flight` are in."""
-        barrier = self.at(op, view)
+        barrier = self.barrier_at(op, view)
         barrier.bytes -= size
         if flight.kind.completes_by is Completion.MBARRIER_BYTES:
             barrier.carried.append(flight)
@@ -161,10 +161,10 @@ class Mbarriers:
         parity other than 0 or 1 is misuse (PTX ISA 9.7.13.15, mbarrier.try_wait: phaseParity). ptxas shifts the parity left by 31,
         so that its lowest bit decides: what the compiler writes is executed as that, with a note."""
         agent = self.cta.agent
-        if self.cta.launch.compiled and parity not in (0, 1):
+        if self.cta.launch.is_compiled and parity not in (0, 1):
             self.cta.notes.add(Note(Advice.PARITY, op.location))
             parity &= 1
-        barrier = self.at(op, view)
+        barrier = self.barrier_at(op, view)
         if parity not in (0, 1):
             self._misuse(op, f"{op.name} for parity {parity} at {view}: must be 0 or 1; pass the phase modulo 2", barrier.op)
 
@@ -174,7 +174,7 @@ class Mbarriers:
         if not passes():
             self.cta.tell("mbarrier", op, f"waits for parity {parity} at byte {view.offset}: {barrier}")
             self.cta.record_barrier("waits", op, view.offset, barrier.phase, f"parity {parity}")
-            yield Blocked(op, passes, lambda: f"parity {parity} of the barrier at {view} ({barrier})", view.offset, barrier.op)
+            yield Wait(op, passes, lambda: f"parity {parity} of the barrier at {view} ({barrier})", view.offset, barrier.op)
         self.cta.tell("mbarrier", op, f"wait for parity {parity} at byte {view.offset} passes, {barrier.phase} phases complete")
         self.cta.record_barrier("passes", op, view.offset, barrier.phase, f"parity {parity}")
         for flight in barrier.finished:

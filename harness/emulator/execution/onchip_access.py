@@ -12,10 +12,10 @@ from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.faults import OnChipFault
-from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES
 from bitverdict.harness.emulator.memory.global_memory import in_turns
 from bitverdict.harness.emulator.memory.onchip import Outside, Space, View
-from bitverdict.harness.emulator.memory.placed_views import Placed
+from bitverdict.harness.emulator.memory.placed_views import ScatteredView
 from bitverdict.harness.emulator.memory.proxy_fences import ProxyVisibility
 from bitverdict.harness.emulator.memory.real_updates import update_of
 
@@ -57,15 +57,17 @@ class OnChipMemory:
         spread: int = 1,
     ) -> View:
         """local_alloc and tmem_alloc: a view, written when there is a `value`, unknown otherwise."""
-        return self._begun(op, View(self.tensor if tensor else self.shared, offset, shape, strides, dtype, pieces, spread), value)
+        return self._begin_view(
+            op, View(self.tensor if tensor else self.shared, offset, shape, strides, dtype, pieces, spread), value
+        )
 
     def place(
         self, op: Operation, offset: int, places: np.ndarray, dtype: np.dtype, value: np.ndarray | None, tensor: bool = False
     ) -> View:
         """local_alloc or tmem_alloc whose elements begin `places` bytes from `offset`, as `allocate`."""
-        return self._begun(op, Placed(self.tensor if tensor else self.shared, places + offset, dtype), value)
+        return self._begin_view(op, ScatteredView(self.tensor if tensor else self.shared, places + offset, dtype), value)
 
-    def _begun(self, op: Operation, view: View, value: np.ndarray | None) -> View:
+    def _begin_view(self, op: Operation, view: View, value: np.ndarray | None) -> View:
         if value is not None:
             self.write(op, view, value)
         else:
@@ -140,26 +142,26 @@ class OnChipMemory:
             else:
                 self._generic_use(op, view)
         if (access := self.cta.launch.real_access) is not None:
-            access.found = view.carried()
+            access.read_words = view.shadow_words()
         return view.get()
 
     def write(self, op: Operation, view: View, value: np.ndarray) -> None:
         self.cta.acts += 1
         self._touch(op, view, write=True)
-        view.put(value, self.cta.launch.given(op, view.shape))
+        view.put(value, self.cta.launch.take_reals(op, view.shape))
         if view.space is self.shared:
             self.generic_write(op, view)
 
     # -- elements that an index tensor picks --------------------------------------------------------------------------
     def gather(self, op: Operation, view: View, indices: np.ndarray, axis: int) -> np.ndarray:
         """local_gather: of each element of `indices` (any shape of the view's rank) the one at that index along `axis`."""
-        return self.read(op, self._picked(op, view, indices, axis, "reads"))
+        return self.read(op, self._pick_elements(op, view, indices, axis, "reads"))
 
     def scatter(self, op: Operation, view: View, values: np.ndarray, indices: np.ndarray, axis: int) -> None:
         """local_scatter: `values` to the elements at `indices` along `axis`. A race where two that differ go to one place."""
-        picked = self._picked(op, view, indices, axis, "writes")
+        picked = self._pick_elements(op, view, indices, axis, "writes")
         self.write(op, picked, values)
-        words = UNSIGNED[picked.dtype.itemsize]
+        words = UNSIGNED_TYPES[picked.dtype.itemsize]
         if (picked.get().view(words) != np.ascontiguousarray(values, picked.dtype).view(words).reshape(picked.shape)).any():
             raise OnChipFault(
                 "race",
@@ -180,41 +182,41 @@ class OnChipMemory:
     ) -> np.ndarray:
         """local_atomic_scatter_rmw: as `scatter`, but `update` of (what is there, the value) goes there, one lane after another in
         the order of the elements, the value itself where there is no `update`. What was there; 0 where `mask` is False."""
-        found = np.zeros(indices.shape, view.dtype)
+        old_values = np.zeros(indices.shape, view.dtype)
         lanes = np.arange(indices.size) if mask is None else np.flatnonzero(np.broadcast_to(mask, indices.shape))
         if not lanes.size:
-            return found
-        picked = self._picked(op, view, indices, axis, "updates", np.ones((), np.bool_) if mask is None else mask)
-        given = np.ascontiguousarray(np.broadcast_to(values, indices.shape), view.dtype).reshape(-1)[lanes]
-        self.read(op, picked)
+            return old_values
+        elements = self._pick_elements(op, view, indices, axis, "updates", np.ones((), np.bool_) if mask is None else mask)
+        lane_values = np.ascontiguousarray(np.broadcast_to(values, indices.shape), view.dtype).reshape(-1)[lanes]
+        self.read(op, elements)
         reals = None
         if (access := self.cta.launch.real_access) is not None:
             sent = access.take(op, indices.shape)
             chosen = None if sent is None else sent.reshape(-1)[lanes]
             reals = update_of(op, op.inputs[1].element if op.inputs[1] else "", lanes.size, chosen)
         before = np.zeros(lanes.size, view.dtype)
-        for turn in in_turns(picked.at, np.arange(lanes.size)):
-            part = Placed(picked.space, picked.at[turn], picked.dtype)
+        for turn in in_turns(elements.at, np.arange(lanes.size)):
+            part = ScatteredView(elements.space, elements.at[turn], elements.dtype)
             before[turn] = old = part.get()
-            carried = None if reals is None else reals.made(part.carried(), turn, old, given[turn])
+            carried = None if reals is None else reals.combine(part.shadow_words(), turn, old, lane_values[turn])
             if access is not None:
                 access.send(op, carried)
-            self.write(op, part, given[turn] if update is None else update(old, given[turn]))
-        found.reshape(-1)[lanes] = before
+            self.write(op, part, lane_values[turn] if update is None else update(old, lane_values[turn]))
+        old_values.reshape(-1)[lanes] = before
         if access is not None and reals is not None:
-            access.found = None if reals.found is None else reals.found.spread(lanes, indices.shape)
-        return found
+            access.read_words = None if reals.found is None else reals.found.spread(lanes, indices.shape)
+        return old_values
 
-    def _picked(
+    def _pick_elements(
         self, op: Operation, view: View, indices: np.ndarray, axis: int, does: str, mask: np.ndarray | None = None
-    ) -> Placed:
+    ) -> ScatteredView:
         """The elements at `indices` along `axis` of `view`, in one row where there is a `mask`."""
         size = view.shape[axis]
-        wrong = (indices < 0) | (indices >= size)
+        out_of_range = (indices < 0) | (indices >= size)
         if mask is not None:
-            wrong &= mask
-        if wrong.any():
-            first = indices.reshape(-1)[int(wrong.argmax())]
+            out_of_range &= mask
+        if out_of_range.any():
+            first = indices.reshape(-1)[int(out_of_range.argmax())]
             raise OnChipFault(
                 "illegal address",
                 f"{op.name} {does} index {first} along axis {axis} of {view}, which has {size}",
@@ -222,9 +224,9 @@ class OnChipMemory:
                 {"operation": op.brief},
             )
         reached = [slice(None) if i == axis else slice(n) for i, n in enumerate(indices.shape)]
-        chosen = np.where(wrong | ~mask, 0, indices) if mask is not None else indices
+        chosen = np.where(out_of_range | ~mask, 0, indices) if mask is not None else indices
         found = np.take_along_axis(view.places()[tuple(reached)], chosen.astype(np.int64), axis)
-        return Placed(view.space, found if mask is None else found[np.broadcast_to(mask, indices.shape)], view.dtype)
+        return ScatteredView(view.space, found if mask is None else found[np.broadcast_to(mask, indices.shape)], view.dtype)
 
     def generic_write(self, op: Operation, view: View) -> None:
         """Ordinary stores (or cp.async) wrote `view`: the async proxy may not read it before a proxy fence."""
@@ -242,4 +244,4 @@ class OnChipMemory:
         the author, which else follows from its line."""
         self.cta.tell("proxy fence", op, "generic reads and writes so far are ordered before the async proxy")
         alone = len(self.flights.agents) == 1
-        self.proxies.proxy_fence(self.cta.agent, by_author=written or op.location in self.cta.launch.written, alone=alone)
+        self.proxies.proxy_fence(self.cta.agent, by_author=written or op.location in self.cta.launch.fence_lines, is_alone=alone)

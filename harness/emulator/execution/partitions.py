@@ -27,14 +27,14 @@ GLOBAL = -1  # in place of a barrier's byte: a wait for words of global memory
 
 
 @dataclass
-class Blocked:
+class Wait:
     """What an agent that cannot move waits for."""
 
     op: Operation
     passes: Callable[[], bool]
     describe: Callable[[], str]
     barrier: int  # byte of shared memory, or `GLOBAL`
-    initialised: Operation | None = None  # where that barrier began
+    initialisation: Operation | None = None  # where that barrier began
 
 
 class Turn(Enum):
@@ -48,10 +48,10 @@ class Turn(Enum):
 class Stuck:
     """A program whose agents all wait, some of them for global memory: only another program can help."""
 
-    waits: dict[str, Blocked]  # by the agent's name
+    waits: dict[str, Wait]  # by the agent's name
 
 
-Thread = Generator[Blocked | Turn | Stuck, None, Any]
+Thread = Generator[Wait | Turn | Stuck, None, Any]
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Poll:
     `state` are the values of the loop, once the same words were found twice."""
 
     addresses: np.ndarray
-    found: np.ndarray
+    words_found: np.ndarray
     acts: int
     state: dict[str, Any] | None = None
 
@@ -74,7 +74,7 @@ class Agent:
     name: str
     clock: np.ndarray  # (MOST_AGENTS + others,) int32: epochs it knows of its program's agents, then of all programs'
     thread: Thread | None = None
-    blocked: Blocked | None = None
+    wait: Wait | None = None
     result: Any = None
     groups: Groups = field(default_factory=Groups)  # of operations that its own waits count
     polls: dict[int, Poll] = field(default_factory=dict)  # by operation
@@ -82,18 +82,18 @@ class Agent:
     program: int = 0
     place: tuple[int, int, int] = (0, 0, 0)
     slot: int = 0  # of `beyond`: itself
-    known: np.ndarray = field(init=False)  # (slots,) view of `beyond`: epochs it knows
-    fenced: np.ndarray = field(init=False)  # (slots,) or (0,) view of `beyond`: epochs that the async proxy sees too
-    released: np.ndarray | None = None  # as `beyond`, at its last fence that releases
+    known_epochs: np.ndarray = field(init=False)  # (slots,) view of `beyond`: epochs it knows
+    fenced_epochs: np.ndarray = field(init=False)  # (slots,) or (0,) view of `beyond`: epochs that the async proxy sees too
+    released_epochs: np.ndarray | None = None  # as `beyond`, at its last fence that releases
     segment: int = 1  # events from here on came after its last barrier
     warp_segment: int = 1
-    joined: int = 0  # its epoch that the last barrier ended
-    traced: list[int] = field(default_factory=list)  # its events since then, whose threads are remembered
+    joined_epoch: int = 0  # its epoch that the last barrier ended
+    traced_events: list[int] = field(default_factory=list)  # its events since then, whose threads are remembered
     places: int = 0  # that they touched
     wrote: bool = False  # several threads have written global memory since then
 
     def __post_init__(self) -> None:
-        self.known = self.fenced = self.beyond[:0]
+        self.known_epochs = self.fenced_epochs = self.beyond[:0]
 
     @property
     def beyond(self) -> np.ndarray:
@@ -108,7 +108,7 @@ class Agent:
     def release(self) -> np.ndarray:
         """What others learn by acquiring now; later acts of this agent are a new epoch."""
         known = self.clock.copy()
-        if self.known.size:
+        if self.known_epochs.size:
             known[MOST_AGENTS + self.slot] = self.clock[self.number]
         self.clock[self.number] += 1
         return known
@@ -151,17 +151,18 @@ class Footprints:
             self.read_op[agent.number, where] = len(self.operations) - 1
 
     def _fail(self, agent: Agent, op: Operation, view: View, other: int, verb: str, did: str) -> None:
-        earlier = self.operations[other]
+        earlier_operation = self.operations[other]
         raise OnChipFault(
             "race",
-            f"{op.name} in {agent.name} {verb} {view}, which {earlier.name} at {earlier.location} {did} in another partition: "
+            f"{op.name} in {agent.name} {verb} {view}, which {earlier_operation.name} at "
+            f"{earlier_operation.location} {did} in another partition: "
             "no barrier orders them",
             op.location,
             {
                 "rule": rule_of("another partition"),
                 "operation": op.brief,
-                "other operation": earlier.brief,
-                "other location": earlier.location,
+                "other operation": earlier_operation.brief,
+                "other location": earlier_operation.location,
             },
         )
 
@@ -169,11 +170,11 @@ class Footprints:
 def drive(agents: list[Agent], flights: Flights, turn: Callable[[Agent], None], state: Callable[[], dict[str, str]]) -> Thread:
     """Run `agents` until all have ended; yields where another program may, or must, run. `turn` makes one of them current. Raises
     EmulatedFault "deadlock" when nobody can move."""
-    running = list(agents)
-    while running:
-        ready = [a for a in running if a.blocked is None or a.blocked.passes()]
-        if not ready:
-            waits = {a.name: a.blocked for a in running if a.blocked is not None}
+    live_agents = list(agents)
+    while live_agents:
+        runnable = [a for a in live_agents if a.wait is None or a.wait.passes()]
+        if not runnable:
+            waits = {a.name: a.wait for a in live_agents if a.wait is not None}
             awaited = {blocked.barrier for blocked in waits.values()}
             flight = next((f for f in flights.pending if not f.landed and awaited.intersection(f.barriers)), None)
             if flight is not None:
@@ -181,44 +182,44 @@ def drive(agents: list[Agent], flights: Flights, turn: Callable[[Agent], None], 
             elif GLOBAL in awaited:
                 yield Stuck(waits)
             else:
-                _deadlock(running, state())
+                _deadlock(live_agents, state())
             continue
-        if all(a.spins for a in ready):
-            for agent in ready:
+        if all(a.spins for a in runnable):
+            for agent in runnable:
                 agent.spins = False
             yield Turn.SPINS
-        ready = [a for a in ready if not a.spins]
-        agent = ready[flights.schedule.pick(len(ready))] if len(ready) > 1 else ready[0]
+        runnable = [a for a in runnable if not a.spins]
+        agent = runnable[flights.schedule.pick(len(runnable))] if len(runnable) > 1 else runnable[0]
         turn(agent)
         assert agent.thread is not None
         try:
-            said = next(agent.thread)
+            signal = next(agent.thread)
         except StopIteration as end:
             agent.result = end.value
-            running.remove(agent)
+            live_agents.remove(agent)
             continue
-        agent.blocked = said if isinstance(said, Blocked) else None
-        if said is Turn.SPINS:
+        agent.wait = signal if isinstance(signal, Wait) else None
+        if signal is Turn.SPINS:
             agent.spins = True
-        elif agent.blocked is None:
-            yield said
+        elif agent.wait is None:
+            yield signal
 
 
 def _deadlock(running: list[Agent], state: dict[str, str]) -> None:
-    waits = {a.name: f"{a.blocked.op.location}: {a.blocked.describe()}" for a in running if a.blocked is not None}
-    first = next(a.blocked for a in running if a.blocked is not None)
+    waits = {a.name: f"{a.wait.op.location}: {a.wait.describe()}" for a in running if a.wait is not None}
+    first_wait = next(a.wait for a in running if a.wait is not None)
     began = (
         {}
-        if first.initialised is None
+        if first_wait.initialisation is None
         else {
-            "other operation": first.initialised.brief,
-            "other location": first.initialised.location,
+            "other operation": first_wait.initialisation.brief,
+            "other location": first_wait.initialisation.location,
         }
     )
     said = "; ".join(f"{name} waits at {wait}" for name, wait in waits.items())
     raise OnChipFault(
         "deadlock",
         f"nobody can move and nothing is left that could arrive: {said}",
-        first.op.location,
-        {"operation": first.op.brief, "waits": waits, "barriers": state, **began},
+        first_wait.op.location,
+        {"operation": first_wait.op.brief, "waits": waits, "barriers": state, **began},
     )

@@ -21,27 +21,27 @@ from bitverdict.harness.emulator.memory.byte_arrays import zeros
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
     from bitverdict.harness.emulator.memory.global_order import GlobalOrder
-    from bitverdict.harness.emulator.memory.real_shadows import Moved
+    from bitverdict.harness.emulator.memory.real_shadows import ShadowWords
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 ELEMENTS = 1 << 15  # of one tensor of all programs of a batch: arrays of that size stay in the second-level cache
 MOST_OPERATIONS = 1_000_000  # of one program: a loop without end is found one by one, soon after
 LEAST = 4  # programs of a batch that is worth it
 SEVERAL, MOST_POINTERS = -1, 16
-FEW = "few programs, or large ones"
+FEW_PROGRAMS = "few programs, or large ones"
 
 
-class OneByOne(Exception):
+class NeedsSerialRun(Exception):
     """These programs must run one by one."""
 
 
 @dataclass(eq=False)
-class _Touched:
+class _StorageAccesses:
     """Which places of one storage, of `unit` bytes, a program has read or written since the launch began, by its number + 1: 0 for
     none, `SEVERAL` for more than one, or for a read that no store answers."""
 
     unit: int
-    written: np.ndarray  # (places,) int32
+    writers: np.ndarray  # (places,) int32
     read: np.ndarray | None = None  # (places,) int32
     pointers: np.ndarray | None = None  # (places,) int32: which pointers it was read by
 
@@ -52,48 +52,48 @@ class _Order:
 
     def __init__(self, order: GlobalOrder) -> None:
         self.order = order
-        self.touched: dict[int, _Touched] = {}  # by where the storage begins
-        self.kept: list[tuple[Region, np.ndarray | slice, np.ndarray, Moved | None]] = []
+        self.touched: dict[int, _StorageAccesses] = {}  # by where the storage begins
+        self.kept: list[tuple[Region, np.ndarray | slice, np.ndarray, ShadowWords | None]] = []
         self.given: list[tuple[Any, str, int]] = []  # the last pointers that something was read by, their types and numbers
         self.numbers = 0
 
-    def _of(self, region: Region, size: int) -> _Touched:
+    def _accesses_of(self, region: Region, size: int) -> _StorageAccesses:
         found = self.touched.get(region.base)
         if found is None:
-            found = self.touched[region.base] = _Touched(size, zeros(region.raw.size // size + 1, np.int32))
+            found = self.touched[region.base] = _StorageAccesses(size, zeros(region.raw.size // size + 1, np.int32))
         if found.unit != size:
-            raise OneByOne("accesses of different sizes")
+            raise NeedsSerialRun("accesses of different sizes")
         return found
 
     def read(
         self, op: Operation, batch: Batch, region: Region, offsets: np.ndarray | slice, inside: np.ndarray | None, size: int, _: int
     ) -> None:
         """A load of what the launch may write: nothing has been written there."""
-        touched = self._of(region, size)
+        accesses = self._accesses_of(region, size)
         places = _places(offsets, inside, size)
-        if touched.written[places].any():
-            raise OneByOne("a read of what was written")
-        if touched.read is None or touched.pointers is None:
-            touched.read, touched.pointers = (zeros(touched.written.size, np.int32) for _ in range(2))
+        if accesses.writers[places].any():
+            raise NeedsSerialRun("a read of what was written")
+        if accesses.read is None or accesses.pointers is None:
+            accesses.read, accesses.pointers = (zeros(accesses.writers.size, np.int32) for _ in range(2))
         number = self._number(op, batch.pointer)
-        before, by = touched.read[places], touched.pointers[places]
+        before, by = accesses.read[places], accesses.pointers[places]
         mine = SEVERAL if number is None else _programs(batch, offsets, inside)
         alone = (before == 0) | ((before == mine) & (by == number))
-        touched.pointers[places] = number or 0
-        touched.read[places] = np.where(alone, mine, SEVERAL)
-        if not isinstance(places, slice) and number is not None and (wrong := touched.read[places] != mine).any():
-            touched.read[places[wrong]] = SEVERAL  # two programs of this batch read there
+        accesses.pointers[places] = number or 0
+        accesses.read[places] = np.where(alone, mine, SEVERAL)
+        if not isinstance(places, slice) and number is not None and (wrong := accesses.read[places] != mine).any():
+            accesses.read[places[wrong]] = SEVERAL  # two programs of this batch read there
 
     def _number(self, op: Operation, pointer: Any) -> int | None:
         """Which pointers `op` reads by; None where another thread than that of the element uses what it finds."""
         if pointer is None or (self.order.owners_of(op).copies & self.order.all_threads and self.order.facts.leaves_its_thread(op)):
             return None
-        if (number := self._given(op, pointer)) is None:
+        if (number := self._pointer_number(op, pointer)) is None:
             number = self.numbers = self.numbers + 1
             self.given = [*self.given[-MOST_POINTERS:], (pointer, op.operand_types[0], number)]
         return number
 
-    def _given(self, op: Operation, pointer: Any) -> int | None:
+    def _pointer_number(self, op: Operation, pointer: Any) -> int | None:
         """The number of the same pointers in the same threads, where something was read by them."""
         for held, kind, number in reversed(self.given):
             if kind == op.operand_types[0] and (held is pointer or np.array_equal(held, pointer)):
@@ -107,34 +107,34 @@ class _Order:
         one."""
         size = words.dtype.itemsize
         if not region.changes:
-            raise OneByOne("a write that the text of the program does not show")
-        touched = self._of(region, size)
+            raise NeedsSerialRun("a write that the text of the program does not show")
+        accesses = self._accesses_of(region, size)
         places = _places(offsets, inside, size)
-        if touched.written[places].any():
-            raise OneByOne("a write of what was written")
-        if touched.read is not None and (before := touched.read[places]).any():
-            self._answer(self._given(op, batch.pointer), touched, before, places, _programs(batch, offsets, inside))
+        if accesses.writers[places].any():
+            raise NeedsSerialRun("a write of what was written")
+        if accesses.read is not None and (before := accesses.read[places]).any():
+            self._answer(self._pointer_number(op, batch.pointer), accesses, before, places, _programs(batch, offsets, inside))
         self.kept.append((region, places, region.words(size)[places].copy(), region.takes(places, size)))
         if isinstance(places, slice):
-            touched.written[places] = 1
+            accesses.writers[places] = 1
             return
         numbers = _programs(batch, offsets, inside)
-        touched.written[places] = numbers
-        if (touched.written.take(places) != numbers).any():
-            raise OneByOne("two programs write one place")
+        accesses.writers[places] = numbers
+        if (accesses.writers.take(places) != numbers).any():
+            raise NeedsSerialRun("two programs write one place")
 
     @staticmethod
     def _answer(
-        number: int | None, touched: _Touched, before: np.ndarray, places: np.ndarray | slice, programs: np.ndarray
+        number: int | None, touched: _StorageAccesses, before: np.ndarray, places: np.ndarray | slice, programs: np.ndarray
     ) -> None:
         """Programs store where some have read, `before`: each by the pointers `number`, by which it alone has read there, and no
         two of which meet."""
         assert touched.pointers is not None
         alone = (before == 0) | ((before == programs) & (touched.pointers[places] == number))
         if number is None or not alone.all():
-            raise OneByOne("a write of what was read")
+            raise NeedsSerialRun("a write of what was read")
         if not isinstance(places, slice) and not (places[1:] > places[:-1]).all():
-            raise OneByOne("a write of what was read, in no order")
+            raise NeedsSerialRun("a write of what was read, in no order")
 
     def take_back(self) -> None:
         """Undo all stores."""
@@ -179,22 +179,22 @@ class Batch:
         self.launch.runs[block] += self.count
         self.operations += operations
         if self.operations > min(MOST_OPERATIONS, self.launch.step_limit):
-            raise OneByOne("many operations, maybe without end")
+            raise NeedsSerialRun("many operations, maybe without end")
 
     def check(self, op: Operation, condition: np.ndarray | bool) -> None:
         if not np.all(condition):
-            raise OneByOne("a device assert")
+            raise NeedsSerialRun("a device assert")
 
-    def agreed(self, condition: np.ndarray) -> bool:
+    def common_condition(self, condition: np.ndarray) -> bool:
         """The condition (count,) of a branch, which all programs take alike."""
         if (first := bool(condition[0])) != bool(condition[-1]) or (condition != condition[0]).any():
-            raise OneByOne("programs go different ways")
+            raise NeedsSerialRun("programs go different ways")
         return first
 
     def surely(self, taint: np.ndarray | None) -> None:
         """A branch is taken by a condition whose places `taint` hang on a rounding."""
         if taint is not None and taint.any():
-            raise OneByOne("a branch that hangs on a rounding")
+            raise NeedsSerialRun("a branch that hangs on a rounding")
 
     def spread(self, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
         """`value`, the same for all programs, once for each: (count, *shape)."""
@@ -202,7 +202,7 @@ class Batch:
 
     def load(self, op: Operation, pointer: Any, mask: Any, other: Any, dtype: np.dtype, shape: tuple[int, ...]) -> np.ndarray:
         """tt.load of a tensor of `shape`, () for one element, by each program: (count, *shape)."""
-        addresses, inside = self._addressed(pointer, mask, shape, dtype)
+        addresses, inside = self._resolve_addresses(pointer, mask, shape, dtype)
         held = np.dtype(np.uint8) if dtype == np.bool_ else dtype
         found = self.memory.load(op, addresses, inside, None if other is None else np.asarray(other, held), held, self)  # type: ignore[arg-type]
         return found != 0 if dtype == np.bool_ else found
@@ -220,20 +220,22 @@ class Batch:
 
     def store(self, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np.dtype, shape: tuple[int, ...]) -> None:
         """tt.store of a tensor of `shape`, () for one element, by each program."""
-        addresses, inside = self._addressed(pointer, mask, shape, dtype)
+        addresses, inside = self._resolve_addresses(pointer, mask, shape, dtype)
         values = np.broadcast_to(np.asarray(value, dtype), addresses.shape)
-        values, carried = values.astype(np.uint8) if dtype == np.bool_ else values, self.launch.given(op, addresses.shape)
+        values, carried = values.astype(np.uint8) if dtype == np.bool_ else values, self.launch.take_reals(op, addresses.shape)
         self.memory.store(op, addresses, values, inside, self, carried)  # type: ignore[arg-type]
 
-    def _addressed(self, pointer: Any, mask: Any, shape: tuple[int, ...], dtype: np.dtype) -> tuple[np.ndarray, np.ndarray | None]:
-        whole = (self.count, *shape)
+    def _resolve_addresses(
+        self, pointer: Any, mask: Any, shape: tuple[int, ...], dtype: np.dtype
+    ) -> tuple[np.ndarray, np.ndarray | None]:
+        full_shape = (self.count, *shape)
         self.pointer, self.elements, self.size = pointer, prod(shape), dtype.itemsize
         addresses = np.asarray(pointer, np.int64)
-        addresses = addresses if addresses.shape == whole else np.broadcast_to(addresses, whole)
+        addresses = addresses if addresses.shape == full_shape else np.broadcast_to(addresses, full_shape)
         if mask is None:
             return addresses, None
         inside = np.asarray(mask, np.bool_)
-        return addresses, inside if inside.shape == whole else np.broadcast_to(inside, whole)
+        return addresses, inside if inside.shape == full_shape else np.broadcast_to(inside, full_shape)
 
 
 def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: Iterable[Any], widest: int) -> str:
@@ -241,17 +243,17 @@ def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: I
     by one, where they are: all is as before then."""
     count, size = prod(launch.grid), ELEMENTS // widest
     if min(count, size) < LEAST:
-        return FEW
+        return FEW_PROGRAMS
     memory, order, notes = launch.memory, launch.memory.order, set(launch.notes)
-    batch, watched, given = Batch(launch), _Order(order), tuple(arguments)
-    memory.order = watched  # type: ignore[assignment]
+    batch, watched_order, given = Batch(launch), _Order(order), tuple(arguments)
+    memory.order = watched_order  # type: ignore[assignment]
     try:
         for first in range(0, count, size):
             batch.start(range(first, min(first + size, count)))
             run(batch, *given)
         return ""
     except Exception as error:  # whatever it is: programs that run one by one say it in their words
-        watched.take_back()
+        watched_order.take_back()
         launch.runs[:] = [0] * len(launch.runs)
         order.notes.intersection_update(notes)
         return f"{type(error).__name__}: {error}"
@@ -259,4 +261,4 @@ def run_in_batches(launch: LaunchContext, run: Callable[..., None], arguments: I
         memory.order = order
 
 
-__all__ = ["FEW", "Batch", "OneByOne", "run_in_batches"]
+__all__ = ["FEW_PROGRAMS", "Batch", "NeedsSerialRun", "run_in_batches"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.numerics.real_values import Real, Taint, either, unknown
+from bitverdict.harness.emulator.numerics.real_values import Real, Taint, union_of_taints, unknown
 from bitverdict.harness.emulator.numerics.scalar_ops import widen
 
 if TYPE_CHECKING:
@@ -24,17 +24,17 @@ class RealLaunch:
     """Floats that the launch was given, by the number of the program's argument."""
     hangs: dict[tuple[str, str], None] = field(default_factory=dict)
     """(what hangs on a rounding, or an operation without a rule; line), in the order in which they were met."""
-    lost: bool = False
+    is_lost: bool = False
     """A branch hung on a rounding: nothing is known of what the launch may write."""
 
     def begin(self) -> None:
         """Programs run several at once from here on."""
-        self._before = dict(self.hangs), self.lost
+        self._before = dict(self.hangs), self.is_lost
 
     def end(self, *, kept: bool) -> None:
         """They have run: what they did is `kept`, or taken back."""
         if not kept:
-            hangs, self.lost = self._before
+            hangs, self.is_lost = self._before
             self.hangs.clear()
             self.hangs.update(hangs)
 
@@ -47,17 +47,19 @@ def argument(m: Cta, number: int) -> Real | Taint:
     return m.launch.reals.scalars.get(number)
 
 
-def spread(m: Batch, held: Real | Taint, shape: tuple[int, ...]) -> Real | Taint:
+def spread(m: Batch, real: Real | Taint, shape: tuple[int, ...]) -> Real | Taint:
     """`held` (*shape), the same for all programs, once for each: (count, *shape)."""
-    if held is None:
+    if real is None:
         return None
     whole = (m.count, *shape)
-    if isinstance(held, Real):
-        return Real(*(None if part is None else np.broadcast_to(part, whole) for part in held))
-    return np.broadcast_to(held, whole)
+    if isinstance(real, Real):
+        return Real(*(None if part is None else np.broadcast_to(part, whole) for part in real))
+    return np.broadcast_to(real, whole)
 
 
-def lost(m: Cta, op: Operation, reason: str, word: Any, shape: tuple[int, ...], fmt: str | None, is_float: bool) -> Real | Taint:
+def lose_result(
+    m: Cta, op: Operation, reason: str, word: Any, shape: tuple[int, ...], fmt: str | None, is_float: bool
+) -> Real | Taint:
     """What `op` gives that has no rule for `reason`: nothing is known of the result `word`, which may not have come (`shape`)."""
     m.launch.reals.hang(op, reason)
     if not isinstance(word, np.ndarray | np.generic | int | float):
@@ -72,11 +74,11 @@ def anywhere(*taints: Taint) -> bool | None:
     return True if any(each is not None and np.any(each) for each in taints) else None
 
 
-def branched(m: Cta, op: Operation, taint: Taint) -> None:
+def note_branch(m: Cta, op: Operation, taint: Taint) -> None:
     """A branch was taken by a condition. Where that hangs on a rounding, so does all that the launch may write."""
     if taint is not None and np.any(taint):
         m.launch.reals.hang(op, "branch")
-        m.launch.reals.lost = True
+        m.launch.reals.is_lost = True
 
 
-__all__ = ["RealLaunch", "anywhere", "argument", "branched", "either", "lost", "spread"]
+__all__ = ["RealLaunch", "anywhere", "argument", "lose_result", "note_branch", "spread", "union_of_taints"]

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.memory.real_shadows import Moved, moved
-from bitverdict.harness.emulator.numerics.real_values import Real, Taint, add, either, matrix_product, with_taint
+from bitverdict.harness.emulator.memory.real_shadows import ShadowWords, make_shadow_words
+from bitverdict.harness.emulator.numerics.real_values import Real, Taint, add, matrix_product, union_of_taints, with_taint
 from bitverdict.reference import packing
 from bitverdict.reference.formats import FORMATS, decode
 
@@ -21,32 +21,32 @@ def product(a: Real | Taint, b: Real | Taint, c: Real | Taint) -> Real | Taint:
         return add(made, c) if isinstance(c, Real) else made
     rows = None if not isinstance(a, np.ndarray) else np.any(a, -1, keepdims=True)
     columns = None if not isinstance(b, np.ndarray) else np.any(b, -2, keepdims=True)
-    return either(rows, columns, None if isinstance(c, Real) else c)
+    return union_of_taints(rows, columns, None if isinstance(c, Real) else c)
 
 
-def carried(made: Real | Taint, element: str, shape: tuple[int, ...]) -> Moved | None:
+def shadow_of(real: Real | Taint, element: str, shape: tuple[int, ...]) -> ShadowWords | None:
     """`made` as memory holds it beside words of the type `element`."""
-    if isinstance(made, Real):
-        return moved(element, made.value, np.zeros(()) if made.error is None else made.error, shape)
-    if made is None or not made.any():
+    if isinstance(real, Real):
+        return make_shadow_words(element, real.value, np.zeros(()) if real.error is None else real.error, shape)
+    if real is None or not real.any():
         return None
-    return moved(element, np.zeros(()), np.where(made, np.inf, 0.0), shape).where(np.broadcast_to(made, shape))
+    return make_shadow_words(element, np.zeros(()), np.where(real, np.inf, 0.0), shape).where(np.broadcast_to(real, shape))
 
 
-def scaled(
-    element: str, packed: np.ndarray, axis: int, held: Any, scale: str, scales: np.ndarray, block: int, hangs: Taint
+def scale_operand(
+    element: str, words: np.ndarray, axis: int, carried_values: Any, scale: str, scales: np.ndarray, block: int, hangs: Taint
 ) -> Real:
     """The operand of a block-scaled product, (M, K) or (K, N) with `axis` that of K: its elements times their scales (rows, blocks
     of `block` along K), exactly. `held`: what its words `packed` carry where they are floats of their own; `hangs`: scales that
     hang on a rounding."""
     if element == "e2m1":
-        codes = packing.unpack(packed.view(np.uint8), axis)
-        taint = held if isinstance(held, np.ndarray) else None
+        codes = packing.unpack(words.view(np.uint8), axis)
+        taint = carried_values if isinstance(carried_values, np.ndarray) else None
         real = with_taint(Real(decode(FORMATS["e2m1"], codes)), None if taint is None else np.repeat(taint, 2, axis))
-    elif isinstance(held, Real):
-        real = held
+    elif isinstance(carried_values, Real):
+        real = carried_values
     else:
-        real = with_taint(Real(decode(FORMATS[element], packed.view(np.uint8))), held)
+        real = with_taint(Real(decode(FORMATS[element], words.view(np.uint8))), carried_values)
     factor = decode(FORMATS[scale], scales.view(np.uint8))  # (rows, blocks)
     count = real.value.shape[axis]
     along = np.repeat(factor, block, 1)[:, :count]  # (rows, K)
@@ -58,4 +58,4 @@ def scaled(
     return with_taint(found, spread if axis == 1 else spread.T)
 
 
-__all__ = ["carried", "product", "scaled"]
+__all__ = ["product", "scale_operand", "shadow_of"]

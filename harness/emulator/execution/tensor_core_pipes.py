@@ -13,7 +13,7 @@ from bitverdict.harness.emulator.execution.cluster_order import OWN, PAIR
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
-from bitverdict.harness.emulator.execution.real_products import carried, product, scaled
+from bitverdict.harness.emulator.execution.real_products import product, scale_operand, shadow_of
 from bitverdict.harness.emulator.faults import OnChipFault
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.real_shadows import EXACT, PARTS
@@ -22,7 +22,7 @@ from bitverdict.reference import packing
 from bitverdict.reference.tensor_core import Instruction, scaled_product
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.memory.real_shadows import Moved
+    from bitverdict.harness.emulator.memory.real_shadows import ShadowWords
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 
@@ -63,14 +63,14 @@ class TensorCore:
         """The Reals of what the next wgmma takes from registers."""
         self.registers = a, c
 
-    def real_of(self, value: Any, held: Any) -> Any:
+    def real_of(self, value: Any, previous_real: Any) -> Any:
         """The Real of `value`, registers that a wgmma has written, or writes: then None, or as of `held`, which it was so far."""
         flight = value.flight if isinstance(value, PendingTensor) else self.last
         if flight is None:
-            return held
+            return previous_real
         if isinstance(value, PendingTensor):
-            return flight.real if self.cta.agent.number in flight.known else held
-        return flight.real if flight.value is value else held
+            return flight.real if self.cta.agent.number in flight.known else previous_real
+        return flight.real if flight.value is value else previous_real
 
     def _read(self, op: Operation, number: int, view: View, words: np.ndarray) -> Any:
         """The Real, or Taint, of operand `number` of `op`, whose `words` lie in `view`."""
@@ -82,7 +82,7 @@ class TensorCore:
         """wgmma.wait_group: all but the last `most` are complete."""
         self.flights.wait_group(self.cta.agent, WGMMA.group, most)
 
-    def arrived(self, value: Any) -> Any:
+    def settle_value(self, value: Any) -> Any:
         """`value` after a wait: registers no longer in flight are ordinary again."""
         if isinstance(value, PendingTensor) and self.cta.agent.number in value.flight.known:
             return value.flight.value
@@ -99,7 +99,7 @@ class TensorCore:
         use: Any,
         signals: tuple,
         count: int = 1,
-        over: int = OWN,
+        scope: int = OWN,
         pair: bool = False,
     ) -> None:
         """tcgen05.mma, and the commit behind it: operands are read, and the accumulator written, until a barrier it signals is
@@ -125,12 +125,12 @@ class TensorCore:
             if self.cta.launch.real_access is not None:
                 there = self._read(op, 2, d, before) if use else None
                 real = product(self._read(op, 0, a, left), self._read(op, 1, b, right), there)
-            d.put(made, self._carried(op, real, made))
+            d.put(made, self._accumulator_shadow(op, real, made))
             if lanes is not None:
                 d.leave_undefined(lanes, a.space.undefined_by)
             for barrier, when in signals:
                 if when:
-                    self.mbarriers.signal(op, barrier, count, _over(flights.before(flight), over))
+                    self.mbarriers.signal(op, barrier, count, _widen_scope(flights.before(flight), scope))
 
         self.flights.issue(flight, land)
 
@@ -147,7 +147,7 @@ class TensorCore:
         signals: tuple,
         is_async: bool,
         count: int = 1,
-        over: int = OWN,
+        scope: int = OWN,
         pair: bool = False,
     ) -> None:
         """tcgen05.mma with block scales: as `mma`, and the scales are read in the order of the pipe that a copy filled them in."""
@@ -172,28 +172,28 @@ class TensorCore:
             rows, columns = a_scales.get().view(np.uint8), b_scales.get().view(np.uint8)
             made, real = scaled_product(model, left, rows, right, columns, before).view(np.float32), None
             if self.cta.launch.real_access is not None:
-                real = self._scaled(op, model, (a, b), (a_scales, b_scales), d if use else None)
-            d.put(made, self._carried(op, real, made))
+                real = self._scaled_product(op, model, (a, b), (a_scales, b_scales), d if use else None)
+            d.put(made, self._accumulator_shadow(op, real, made))
             for barrier, when in signals:
                 if when:
-                    self.mbarriers.signal(op, barrier, count, _over(flights.before(flight), over))
+                    self.mbarriers.signal(op, barrier, count, _widen_scope(flights.before(flight), scope))
 
         flights.issue(flight, land)
         if not is_async:
             flights.complete(self.cta.agent, flight)
 
-    def _carried(self, op: Operation, real: Any, words: np.ndarray) -> Moved | None:
+    def _accumulator_shadow(self, op: Operation, real: Any, words: np.ndarray) -> ShadowWords | None:
         """What tensor memory carries beside the accumulator `words` of `op`."""
-        return None if real is None or (kind := op.inputs[2]) is None else carried(real, kind.element, words.shape)
+        return None if real is None or (kind := op.inputs[2]) is None else shadow_of(real, kind.element, words.shape)
 
-    def _scaled(
+    def _scaled_product(
         self, op: Operation, model: Instruction, operands: tuple[View, View], scales: tuple[View, View], d: View | None
     ) -> Any:
         """The Real of a product of `operands` with block scales."""
         sides, scale, block = [], str(model.scale), model.scale_block or 1
         for number, (element, view, by) in enumerate(zip((model.a, model.b), operands, scales, strict=True)):
-            held = self._read(op, number, view, view.get()) if element != "e2m1" else _hanging(view)
-            sides.append(scaled(element, view.get(), 1 - number, held, scale, by.get(), block, _hanging(by)))
+            held = self._read(op, number, view, view.get()) if element != "e2m1" else _unknown_elements(view)
+            sides.append(scale_operand(element, view.get(), 1 - number, held, scale, by.get(), block, _unknown_elements(by)))
         return product(sides[0], sides[1], None if d is None else self._read(op, 2, d, d.get()))
 
     def copy(self, op: Operation, source: View, target: View, barrier: View | None) -> None:
@@ -202,32 +202,32 @@ class TensorCore:
         flight = self.onchip.begin(op, TCGEN05_CP, reads=(source,), writes=(target,), barriers=signalled)
 
         def land() -> None:
-            target.put(source.get().reshape(target.shape), source.carried())
+            target.put(source.get().reshape(target.shape), source.shadow_words())
             if barrier is not None:
                 self.mbarriers.signal(op, barrier, 1, self.flights.before(flight))
 
         self.flights.issue(flight, land)
 
-    def commit(self, op: Operation, barrier: View, count: int = 1, over: int = OWN) -> None:
+    def commit(self, op: Operation, barrier: View, count: int = 1, scope: int = OWN) -> None:
         """tcgen05.commit: an arrival when everything before it in the pipe has completed; `count` and `over` as of `mma`."""
-        self.mbarriers.at(op, barrier)
+        self.mbarriers.barrier_at(op, barrier)
         flight = self.onchip.begin(op, TCGEN05_COMMIT, barriers=(barrier.offset,))
 
         def land() -> None:
-            self.mbarriers.signal(op, barrier, count, _over(self.flights.before(flight), over))
+            self.mbarriers.signal(op, barrier, count, _widen_scope(self.flights.before(flight), scope))
 
         self.flights.issue(flight, land)
 
 
-def _hanging(view: View) -> np.ndarray | None:
+def _unknown_elements(view: View) -> np.ndarray | None:
     """Which elements of `view`, read as integers or codes, are none that is known."""
-    found = view.carried()
+    found = view.shadow_words()
     if found is None:
         return None
     return (found.kind != EXACT) & ((found.error > 0) | (found.kind == PARTS))
 
 
-def _over(flights: list[InFlight], known: int) -> list[InFlight]:
+def _widen_scope(flights: list[InFlight], known: int) -> list[InFlight]:
     """`flights`, of which whoever waits for the commit knows in as many CTAs."""
     for flight in flights:
         flight.everywhere = max(flight.everywhere, known)

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bitverdict.harness.emulator.compiler_process import apart
+from bitverdict.harness.emulator.compiler_process import in_compiler_process
 from bitverdict.harness.emulator.mlir_types import Type
 
 WARP = 32  # threads of a warp; AMD's has `threads_of` its layouts
-EVERY = -1  # all bits: each thread holds the same
+ALL_BITS = -1  # all bits: each thread holds the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ def threads_of(layout: str) -> int:
     return WARP
 
 
-SCALAR = Owners(np.zeros(1, np.int32), EVERY)  # thread 0 stores it (`emitRedundantThreadPredicate`), each thread loads it
+SCALAR = Owners(np.zeros(1, np.int32), ALL_BITS)  # thread 0 stores it (`emitRedundantThreadPredicate`), each thread loads it
 
 
 @cache
@@ -86,11 +86,11 @@ class Linear(NamedTuple):
 
 def _linear(shape: tuple[int, ...], layout: str) -> Linear:
     """The compiler's linear layout that `layout` is for a tensor of `shape`."""
-    return Linear(*_asked(shape, layout))
+    return Linear(*_layout_bases(shape, layout))
 
 
-@apart
-def _asked(shape: tuple[int, ...], layout: str) -> tuple[list, list, list, list]:
+@in_compiler_process
+def _layout_bases(shape: tuple[int, ...], layout: str) -> tuple[list, list, list, list]:
     from triton._C.libtriton import amd, gluon_ir, ir, nvidia
 
     context = ir.context()
@@ -144,4 +144,4 @@ def stays_in_warp(before: Owners, after: Owners) -> bool:
     return bool((before.threads // warp == after.threads // warp).all()) and before.copies // warp == after.copies // warp
 
 
-__all__ = ["EVERY", "SCALAR", "WARP", "Owners", "bases", "moved_places", "owners", "slots", "stays_in_warp"]
+__all__ = ["ALL_BITS", "SCALAR", "WARP", "Owners", "bases", "moved_places", "owners", "slots", "stays_in_warp"]

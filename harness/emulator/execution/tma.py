@@ -14,12 +14,12 @@ from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.memory.global_memory import Landing
+from bitverdict.harness.emulator.memory.global_memory import BulkLanding
 from bitverdict.harness.emulator.memory.global_order import BULK
 from bitverdict.harness.emulator.memory.onchip import View
-from bitverdict.harness.emulator.memory.real_shadows import rounded
+from bitverdict.harness.emulator.memory.real_shadows import round_shadow_words
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
-from bitverdict.harness.emulator.memory.undefined_lanes import noted
+from bitverdict.harness.emulator.memory.undefined_lanes import note_dependence
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
@@ -90,17 +90,17 @@ class Tma:
         target: View,
         ctas: int = 1,
     ) -> None:
-        self.mbarriers.at(op, barrier)
+        self.mbarriers.barrier_at(op, barrier)
         flight = self.onchip.begin(op, kind, writes=(target,), barriers=(barrier.offset,))
         padding, agent = None if inside is None else descriptor.padding(op, target.dtype), self.cta.agent
         self.memory.look(op, addresses, inside, target.dtype.itemsize, agent, BULK, kind.proxy)
 
         def land() -> None:
             found = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
-            carried = self.memory.carried(addresses, inside, target.dtype.itemsize)
+            carried = self.memory.shadow_words(addresses, inside, target.dtype.itemsize)
             if descriptor.to_tf32 and self.cta.launch.real_access is not None:
-                carried = rounded(carried, found, inside)
-            target.put(descriptor.loaded(found, inside).reshape(target.shape), carried)
+                carried = round_shadow_words(carried, found, inside)
+            target.put(descriptor.loaded_values(found, inside).reshape(target.shape), carried)
             self.mbarriers.receive(op, barrier, addresses.size * target.dtype.itemsize // ctas, flight)
 
         self.flights.issue(flight, land)
@@ -110,7 +110,7 @@ class Tma:
         check_alignment(op, starts[-1], descriptor.itemsize)
         check_sign(op, starts, "coordinates")
         lead = (1,) * (len(starts) - len(source.shape))
-        self._store(op, TMA_STORE, *descriptor.written.box(starts, (*lead, *source.shape)), source)
+        self._store(op, TMA_STORE, *descriptor.store_view.box(starts, (*lead, *source.shape)), source)
 
     def scatter(self, op: Operation, descriptor: Descriptor, rows: np.ndarray, column: int, source: View) -> None:
         """Rows of shared memory to chosen rows. Nothing orders two rows that go to one place: the schedule does."""
@@ -121,7 +121,7 @@ class Tma:
         if np.unique(reached).size != reached.size:
             self.cta.notes.add(Note(Advice.DUPLICATE_ROWS, op.location))
             self._differing_rows(op, rows, (rows >= 0) & (rows < descriptor.shape[0]), source)
-        self._store(op, TMA_SCATTER, *descriptor.written.rows(rows, column, source.shape[-1]), source, np.array(rows))
+        self._store(op, TMA_SCATTER, *descriptor.store_view.rows(rows, column, source.shape[-1]), source, np.array(rows))
 
     def _differing_rows(self, op: Operation, rows: np.ndarray, inside: np.ndarray, source: View) -> None:
         """Two rows of one scatter that go to one place: nothing orders them, a race where they differ and that matters."""
@@ -157,11 +157,11 @@ class Tma:
         flight = self.onchip.begin(op, kind, reads=(source,))
         agent = self.cta.agent
         landings = self.memory.issue(op, addresses, inside, source.dtype.itemsize, agent, kind.proxy)
-        if (lanes := source.undefined()) is not None and (inside is None or (lanes.reshape(inside.shape) & inside).any()):
-            noted(self.cta, op, source.space.undefined_by, lanes)
+        if (lanes := source.undefined_lanes()) is not None and (inside is None or (lanes.reshape(inside.shape) & inside).any()):
+            note_dependence(self.cta, op, source.space.undefined_by, lanes)
 
         def land() -> None:
-            values, carried = source.get().reshape(addresses.shape), source.carried()
+            values, carried = source.get().reshape(addresses.shape), source.shadow_words()
             order = [slice(None)]
             if rows is not None and np.unique(rows).size != rows.size:
                 order = [slice(row, row + 1) for row in self.cta.schedule.order(len(rows))]
@@ -169,22 +169,22 @@ class Tma:
 
         self.flights.issue(flight, land)
         agent.groups.commit(kind.group)
-        self.issued(landings)
+        self.note_issue(landings)
 
-    def issued(self, landings: list[Landing]) -> None:
+    def note_issue(self, landings: list[BulkLanding]) -> None:
         """The running agent issued a bulk operation that writes at `landings`: its next wait without .read is for them too."""
         self.cta.agent.groups.unwritten.append([each.event for each in landings])
         if self.cta.schedule.timeless:
-            self._written(0)
+            self._complete_stores(0)
 
     def store_wait(self, most: int, *, read: bool) -> None:
         """cp.async.bulk.wait_group: all but the last `most` have read their source, and have written unless the wait is for the
         `read` only. What they wrote may be touched after that."""
         self.flights.wait_group(self.cta.agent, TMA_STORE.group, most)
         if not read:
-            self._written(most)
+            self._complete_stores(most)
 
-    def _written(self, most: int) -> None:
+    def _complete_stores(self, most: int) -> None:
         """All bulk stores of this agent but the last `most` have written."""
         unwritten = self.cta.agent.groups.unwritten
         while len(unwritten) > most:

@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from bitverdict.harness.emulator.compiler_process import apart
+from bitverdict.harness.emulator.compiler_process import in_compiler_process
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.frontend.stop_compiler import converted
+from bitverdict.harness.emulator.frontend.stop_compiler import convert_to_llvm
 from bitverdict.harness.emulator.mlir_reader import Program
 
 MOVES = ("tt.load", "tt.store", "tt.atomic_rmw", "ttg.async_copy_global_to_local")
@@ -40,34 +40,34 @@ def accesses(program: Program, capability: int, ptx: int) -> dict[int, Access]:
     "not modelled" where the compiler no longer takes the program (an edited one), or makes of a load, store or copy what this
     module cannot read.
     """
-    moving = [op for op in program.operations() if op.name in MOVES]
+    move_operations = [op for op in program.operations() if op.name in MOVES]
     lines = program.text.splitlines()
-    for op in moving:
+    for op in move_operations:
         head, _, _ = lines[op.line].rpartition(" loc(")
         lines[op.line] = f'{head} loc("@{op.line}":1:1)'
     try:
-        text, axes = _converted("\n".join(lines), capability, ptx)
+        text, axes = _convert_with_axes("\n".join(lines), capability, ptx)
     except RuntimeError as error:
         raise EmulatedFault("not modelled", f"the compiler does not convert this tile program to LLVM: {error}") from error
     found = _instructions(text)
-    made: dict[int, Access] = {}
-    for op, axis in zip(moving, axes, strict=True):
-        each = found.get(op.line)
-        if each is None:
+    accesses_by_line: dict[int, Access] = {}
+    for op, axis in zip(move_operations, axes, strict=True):
+        instruction = found.get(op.line)
+        if instruction is None:
             if op.name != "tt.atomic_rmw":  # one element at a time, without PTX of the compiler's own
                 raise EmulatedFault("not modelled", f"what {op.name} becomes in LLVM", op.location, {"operation": op.brief})
             continue
         pointer = op.inputs[0]
-        if pointer is not None and pointer.kind == "tensor" and max(each[1:]) > pointer.itemsize:
-            made[op.line] = Access(each[0], each[1], each[2], axis)
-    return made
+        if pointer is not None and pointer.kind == "tensor" and max(instruction[1:]) > pointer.itemsize:
+            accesses_by_line[op.line] = Access(instruction[0], instruction[1], instruction[2], axis)
+    return accesses_by_line
 
 
-@apart
-def _converted(text: str, capability: int, ptx: int) -> tuple[str, list[int]]:
+@in_compiler_process
+def _convert_with_axes(text: str, capability: int, ptx: int) -> tuple[str, list[int]]:
     """The tile program `text` in LLVM's dialect, and the axes of its accesses (`_axes`)."""
     axes: list[int] = []
-    return converted(text, capability, ptx, lambda module: axes.extend(_axes(module))), axes
+    return convert_to_llvm(text, capability, ptx, lambda module: axes.extend(_axes(module))), axes
 
 
 def ptx_version(metadata: Any, capability: int) -> int:
@@ -81,7 +81,7 @@ def _axes(module: Any) -> list[int]:
     """The axis along which neighbouring registers of a thread lie, for each operation of `MOVES` in the order of the text."""
     from triton._C.libtriton import gluon_ir
 
-    builder, found = gluon_ir.GluonOpBuilder(module.context), []
+    builder, axes = gluon_ir.GluonOpBuilder(module.context), []
 
     def look(op: Any) -> None:
         if op.get_name() not in MOVES:
@@ -89,21 +89,21 @@ def _axes(module: Any) -> list[int]:
         pointers = op.get_operand(0)
         shape = builder.get_shape_from_tensor(pointers) if str(pointers.get_type()).startswith("tensor") else []
         if len(shape) < 2:
-            found.append(0)
+            axes.append(0)
             return
         layout = builder.get_gluon_layout_from_tensor(pointers)
         registers = builder.to_linear_layout(layout._to_ir(builder), shape).reg_bases
         first = next((basis for basis in registers if any(basis)), [0])  # those of zeros repeat an element
-        found.append(next((axis for axis, step in enumerate(first) if step), 0))
+        axes.append(next((axis for axis, step in enumerate(first) if step), 0))
 
     module.walk(look)
-    return found
+    return axes
 
 
 def _instructions(text: str) -> dict[int, tuple[str, int, int]]:
     """(instruction, width, run) by the number in a line's location, of the module `text` in LLVM's dialect."""
     places = dict(re.findall(r'^(#loc\d*) = loc\("@(\d+)":1:1\)', text, re.MULTILINE))
-    found: dict[int, tuple[str, int, int]] = {}
+    instructions_by_line: dict[int, tuple[str, int, int]] = {}
     for line in text.splitlines():
         if "llvm.inline_asm" not in line or (place := places.get(line.rpartition(" loc(")[2].rstrip(")"))) is None:
             continue
@@ -113,9 +113,9 @@ def _instructions(text: str) -> dict[int, tuple[str, int, int]]:
             name, offset, width = ordinary[1], int(ordinary[2]), _width(ordinary[1])
         else:
             continue
-        _, widest, run = found.get(int(place), ("", 0, 0))
-        found[int(place)] = name, max(width, widest), max(offset + width, run)
-    return found
+        _, widest, run = instructions_by_line.get(int(place), ("", 0, 0))
+        instructions_by_line[int(place)] = name, max(width, widest), max(offset + width, run)
+    return instructions_by_line
 
 
 def _width(instruction: str) -> int:

@@ -16,7 +16,7 @@ from typing import Any
 from triton.backends.amd.compiler import HIPBackend
 from triton.backends.compiler import GPUTarget
 
-from bitverdict.harness.emulator.compiler_process import NotAssembled, apart
+from bitverdict.harness.emulator.compiler_process import NotAssembled, in_compiler_process
 from bitverdict.harness.emulator.frontend.assembly import Instruction, placed_lines
 from bitverdict.harness.emulator.frontend.stop_compiler import read_back
 from bitverdict.harness.model.architectures import architecture
@@ -27,7 +27,7 @@ _LABEL = re.compile(r"(\.LBB\w+):")
 _OPERAND = re.compile(r"\[[^\]]*\]|\([^)]*\)|[^,]")
 _REGISTER = re.compile(r"[-|]*\b(?:neg\(|abs\()?([vas])(?:(\d+)|\[(\d+):(\d+)\])")
 _ARITHMETIC = re.compile(r"v_(pk_)?(add|sub|subrev|mul|fma|fmac)_(f16|f32|f64|bf16)(?:_e32|_e64|_dpp|_sdwa)?$")
-_MIXED = re.compile(r"v_(?:fma|mad)_mix(?:lo|hi)?_(?:f32|f16|bf16)$")
+_MIXED_FMA = re.compile(r"v_(?:fma|mad)_mix(?:lo|hi)?_(?:f32|f16|bf16)$")
 _MOVES = re.compile(
     r"(v_mov_b32(_e32|_e64)?|v_mov_b64(_e32|_e64)?|v_accvgpr_(read|write)\w*|v_readlane_b32|v_readfirstlane_b32|s_mov_b\d+)$"
 )
@@ -50,7 +50,7 @@ def _backend(arch: str) -> HIPBackend:
     return HIPBackend(GPUTarget("hip", arch, architecture(arch).threads_per_warp))
 
 
-@apart
+@in_compiler_process
 def amdgcn(program: str, arch: str, warps: int) -> str:
     """AMDGCN of the tile program `program` (its text, as `stop_compiler` leaves it), with fusion. NotAssembled where the compiler
     refuses. Line n of the text (from 0) is ``.loc 1 n+1`` there."""
@@ -98,7 +98,7 @@ class _Reader:
         for register in sorted(set(self.loops.get(label, ())).union(*ways)):
             values = dict.fromkeys(way.get(register, f"%{register}.0") for way in ways)
             if register in self.loops.get(label, ()):
-                values[_back(label, register)] = None
+                values[_loop_register(label, register)] = None
             if len(values) > 1:
                 name = self.fresh(register)
                 yield Instruction("mov.met", (name,), tuple(values), -1)
@@ -108,56 +108,58 @@ class _Reader:
         """A branch to `label`, back or forward."""
         if label in self.passed:
             for register in sorted(self.loops[label]):
-                yield Instruction("mov.back", (_back(label, register),), (self.read(register),), -1)
+                yield Instruction("mov.back", (_loop_register(label, register),), (self.read(register),), -1)
         else:
             self.left.setdefault(label, []).append(dict(self.held))
 
     def statement(self, opcode: str, rest: str, line: int, *, own: bool) -> Iterator[Instruction]:
-        operands = [each.strip() for each in _split(rest)]
+        operands = [part.strip() for part in _split(rest)]
         if opcode.startswith(("s_cbranch", "s_branch")):
             yield from self.branch(operands[0])
             return
         if opcode.startswith(_STORES) or not operands:
             return
-        modifiers = " ".join(each.partition(" ")[2] for each in operands[-1:])
-        found = _ARITHMETIC.match(opcode)
-        if found and found[1] and found[3] == "f32":
-            halves = [self._scalar(found, operands, modifiers, line, half, own=own) for half in (0, 1)]
-            yield from self._written(halves)
+        modifiers = " ".join(part.partition(" ")[2] for part in operands[-1:])
+        arithmetic_match = _ARITHMETIC.match(opcode)
+        if arithmetic_match and arithmetic_match[1] and arithmetic_match[3] == "f32":
+            halves = [self._scalar(arithmetic_match, operands, modifiers, line, half, own=own) for half in (0, 1)]
+            yield from self._write_all(halves)
             return
-        if found:
-            yield from self._written([self._scalar(found, operands, modifiers, line, 0, own=own)])
+        if arithmetic_match:
+            yield from self._write_all([self._scalar(arithmetic_match, operands, modifiers, line, 0, own=own)])
             return
         reads = tuple(self.read(register) for operand in operands[1:] for register in _registers(operand))
-        if _MIXED.match(opcode):
-            name, taken = _mixed([each.split()[0] for each in operands[1:]], [self._one(each) for each in operands[1:]])
-            yield from self._written([(name if not own else f"own.{opcode}", tuple(_registers(operands[0])), taken, line)])
+        if _MIXED_FMA.match(opcode):
+            name, taken = _decode_mixed_fma(
+                [part.split()[0] for part in operands[1:]], [self._read_operand(part) for part in operands[1:]]
+            )
+            yield from self._write_all([(name if not own else f"own.{opcode}", tuple(_registers(operands[0])), taken, line)])
             return
         name = "mov.b32" if _MOVES.match(opcode) else f"{'own.' if own else ''}{opcode}"
-        yield from self._written([(name, tuple(_registers(operands[0])), reads, line)])
+        yield from self._write_all([(name, tuple(_registers(operands[0])), reads, line)])
 
-    def _one(self, operand: str, half: int = 0) -> str:
+    def _read_operand(self, operand: str, half: int = 0) -> str:
         """The name of what the operand holds; of a literal itself."""
         listed = _registers(operand)
         return self.read(listed[min(half, len(listed) - 1)]) if listed else operand.split()[0]
 
     def _scalar(
-        self, found: re.Match, operands: list[str], modifiers: str, line: int, half: int, *, own: bool
+        self, opcode_match: re.Match, operands: list[str], modifiers: str, line: int, half: int, *, own: bool
     ) -> tuple[str, tuple[str, ...], tuple[str, ...], int]:
         """The arithmetic of one `half` of a packed instruction, or of a whole one: opcode, registers written, names read, line."""
-        packed, kind, form = bool(found[1]), found[2], found[3]
+        packed, kind, form = bool(opcode_match[1]), opcode_match[2], opcode_match[3]
         chosen = _selection(modifiers, half, len(operands)) if packed and form == "f32" else [0] * len(operands)
-        reads = [self._one(each, chosen[place]) for place, each in enumerate(operands[1:])]
+        reads = [self._read_operand(each, chosen[place]) for place, each in enumerate(operands[1:])]
         target = _registers(operands[0])
-        written = (target[half],) if packed and form == "f32" else tuple(target)
-        if found[0].endswith("_dpp"):
+        written_registers = (target[half],) if packed and form == "f32" else tuple(target)
+        if opcode_match[0].endswith("_dpp"):
             reads[0] = self.fresh("lane")  # another thread's
         if kind == "fmac":
             reads.append(self.read(target[0]))
         name = {"fmac": "fma", "subrev": "sub"}.get(kind, kind)
-        return f"{'own.' if own else ''}{name}.rn.{form}", written, tuple(reads), line
+        return f"{'own.' if own else ''}{name}.rn.{form}", written_registers, tuple(reads), line
 
-    def _written(self, listed: list[tuple[str, tuple[str, ...], tuple[str, ...], int]]) -> Iterator[Instruction]:
+    def _write_all(self, listed: list[tuple[str, tuple[str, ...], tuple[str, ...], int]]) -> Iterator[Instruction]:
         """Instructions that all read before one of them writes."""
         for opcode, registers, reads, line in listed:
             names = {register: self.fresh(register) for register in registers}
@@ -165,7 +167,7 @@ class _Reader:
             self.held |= names
 
 
-def _mixed(operands: list[str], reads: list[str]) -> tuple[str, tuple[str, ...]]:
+def _decode_mixed_fma(operands: list[str], reads: list[str]) -> tuple[str, tuple[str, ...]]:
     """v_fma_mix by what it computes: by one a sum, on zero a product."""
     for place in (0, 1):
         if operands[place].lstrip("-") == "1.0":
@@ -203,24 +205,26 @@ def _registers(operand: str) -> list[str]:
     return [f"{found[1]}{number}" for number in range(int(found[3]), int(found[4]) + 1)]
 
 
-def _back(label: str, register: str) -> str:
+def _loop_register(label: str, register: str) -> str:
     return f"%{label}.{register}"
 
 
 def _loops(text: str) -> dict[str, set[str]]:
     """Labels that a later branch goes back to, and the registers that are written in between."""
-    lines, at, found = text.splitlines(), dict[str, int](), dict[str, set[str]]()
+    lines, label_lines, loops = text.splitlines(), dict[str, int](), dict[str, set[str]]()
     for number, raw in enumerate(lines):
         if label := _LABEL.match(raw):
-            at[label[1]] = number
+            label_lines[label[1]] = number
         elif (statement := _STATEMENT.match(raw.partition(";")[0].rstrip())) and statement[1].startswith(("s_cbranch", "s_branch")):
             target = statement[2].strip()
-            if target in at:
-                inside = filter(None, (_STATEMENT.match(each.partition(";")[0].rstrip()) for each in lines[at[target] : number]))
-                found.setdefault(target, set()).update(
+            if target in label_lines:
+                inside = filter(
+                    None, (_STATEMENT.match(each.partition(";")[0].rstrip()) for each in lines[label_lines[target] : number])
+                )
+                loops.setdefault(target, set()).update(
                     register for each in inside if not each[1].startswith(_STORES) for register in _registers(_split(each[2])[0])
                 )
-    return found
+    return loops
 
 
 __all__ = ["amdgcn", "instructions"]

@@ -17,11 +17,15 @@ from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import narrow
 
 
-def passed(kind: Any, name: str, value: Any) -> list[tuple[str, Any]]:
+def program_arguments(kind: Any, name: str, value: Any) -> list[tuple[str, Any]]:
     """(name, value) of each argument that the program is passed for the parameter `name`: none for a constant, those of a tuple
     one by one. `kind` is the parameter's in the kernel's signature, where None, a function and a stride of 1 are constants too."""
     if isinstance(kind, tuple):
-        return [part for i, (each, item) in enumerate(zip(kind, value, strict=True)) for part in passed(each, f"{name}[{i}]", item)]
+        return [
+            part
+            for i, (each, item) in enumerate(zip(kind, value, strict=True))
+            for part in program_arguments(each, f"{name}[{i}]", item)
+        ]
     return [] if kind == "constexpr" else [(name, value)]
 
 
@@ -77,13 +81,13 @@ def bytes_of(name: str, value: Any) -> torch.Tensor:
     """The CPU tensor that holds the bytes of `value`: a tensor, or one that `triton.reinterpret` gave another type."""
     while isinstance(value, TensorWrapper):
         value = value.base
-    found = inside(value)
-    if found.device.type != "cpu":
+    tensor = inside(value)
+    if tensor.device.type != "cpu":
         raise BadArgument(
-            f"argument {name} is on {found.device}: the emulated GPU reads tensors of device='cuda' that were made under it, and "
+            f"argument {name} is on {tensor.device}: the emulated GPU reads tensors of device='cuda' that were made under it, and "
             "CPU tensors; move it with .cpu()"
         )
-    return found
+    return tensor
 
 
 def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: Iterator[Type]) -> list[Any]:

@@ -29,13 +29,13 @@ from triton.backends.nvidia.compiler import (
     sm_arch_from_capability,
 )
 
-from bitverdict.harness.emulator.compiler_process import NotAssembled, apart
-from bitverdict.harness.emulator.frontend.stop_compiler import CONVERSION, TO_LLVM, converted, read_back
+from bitverdict.harness.emulator.compiler_process import NotAssembled, in_compiler_process
+from bitverdict.harness.emulator.frontend.stop_compiler import CONVERSION, TO_LLVM, convert_to_llvm, read_back
 from bitverdict.harness.emulator.machine_code import cubin_resources
 
 _TRIPLE = "nvptx64-nvidia-cuda"
 _PLACE = re.compile(r" loc\(#loc\d*\)$")
-_PACKED = re.compile(
+_PACKED_ARITHMETIC = re.compile(
     r" = (?:f(?:add|sub|mul|neg|div)|call .*@llvm\.fmuladd\.) ?(?:fast |contract )*.*<\d+ x (?:float|half|bfloat|double)>"
 )
 
@@ -62,7 +62,7 @@ def options_key(capability: int, *, fused: bool, flushes: bool) -> str:
     return _backend(capability, fused, flushes)[1].hash()
 
 
-@apart
+@in_compiler_process
 def ptx(program: str, capability: int, *, fused: bool, flushes: bool = True) -> str:
     """PTX of the tile program `program` (its text, as `compiling.tile_program` leaves it). NotAssembled where the compiler refuses.
 
@@ -72,26 +72,26 @@ def ptx(program: str, capability: int, *, fused: bool, flushes: bool = True) -> 
     return backend.make_ptx(_llvm(program, capability, options), {}, options, capability)
 
 
-@apart
+@in_compiler_process
 def ptx_beside_scalars(program: str, capability: int) -> tuple[str, str | None]:
     """`ptx` with fusion, and that of the same program without LLVM's SLP vectoriser where the vectoriser packed sums or products,
     else None. The vectoriser puts several operations of the tile program under the line of one."""
     backend, options = _backend(capability, True)
     whole = _llvm(program, capability, options)
     text = backend.make_ptx(whole, {}, options, capability)
-    if capability == 80 or not _PACKED.search(whole):
+    if capability == 80 or not _PACKED_ARITHMETIC.search(whole):
         return text, None
     return text, backend.make_ptx(_llvm(program, capability, options, packs=False), {}, options, capability)
 
 
-@apart
+@in_compiler_process
 def marked_ptx(program: str, capability: int) -> tuple[str, str]:
     """The tile program `program` in LLVM's dialect, and its PTX with fusion. Each operation of the dialect has a column of its own
     under its line, and the PTX has the same columns. NotAssembled where the compiler refuses."""
     backend, options = _backend(capability, True)
     version = get_ptx_version_from_options(options, capability)
     try:
-        dialect = _with_columns(converted(_placed(program), capability, version))
+        dialect = _with_columns(convert_to_llvm(_add_locations(program), capability, version))
         module = read_back(dialect)
         manager = ir.pass_manager(module.context)
         for _, place, name, told in TO_LLVM:
@@ -99,38 +99,38 @@ def marked_ptx(program: str, capability: int) -> tuple[str, str]:
         manager.run(module, "assembly")
     except RuntimeError as error:
         raise NotAssembled(f"sm_{capability}: {error}") from error
-    return dialect, backend.make_ptx(_optimized(module, options, capability, capability != 80), {}, options, capability)
+    return dialect, backend.make_ptx(_optimize_llvm(module, options, capability, capability != 80), {}, options, capability)
 
 
 _ALIAS = re.compile(r'^#(loc\d*) = loc\("tile program":(\d+):1\)', re.M)
-_NAMED = re.compile(r" loc\(#(loc\d*)\)$")
+_LINE_ALIAS = re.compile(r" loc\(#(loc\d*)\)$")
 _MOST_COLUMNS = 65_000  # LLVM has 16 bits
 
 
 def _with_columns(dialect: str) -> str:
     """LLVM's dialect, each operation under its line with its number there."""
-    lines, counts, found = {name: int(line) for name, line in _ALIAS.findall(dialect)}, Counter[int](), []
+    lines, counts, output_lines = {name: int(line) for name, line in _ALIAS.findall(dialect)}, Counter[int](), []
     for raw in dialect.split("\n"):
-        if " = " in raw and (name := _NAMED.search(raw)) and (line := lines.get(name[1])) is not None:
+        if " = " in raw and (name := _LINE_ALIAS.search(raw)) and (line := lines.get(name[1])) is not None:
             counts[line] += 1
             if counts[line] < _MOST_COLUMNS:
                 raw = f'{raw[: name.start()]} loc("tile program":{line}:{counts[line] + 1})'
-        found.append(raw)
-    return "\n".join(found)
+        output_lines.append(raw)
+    return "\n".join(output_lines)
 
 
 def placed_columns(text: str) -> tuple[str, dict[int, tuple[int, int]]]:
     """PTX with numbers for lines, and the line and column (from 1) of each number, which is one less as `instructions` counts."""
     numbers: dict[tuple[int, int], int] = {}
-    found = []
+    output_lines = []
     for raw in text.splitlines():
         if place := _COLUMN.match(raw):
             number = numbers.setdefault((int(place[2]), int(place[3])), len(numbers) + 1)
             raw = f"{place[1]}{number} 1"
         elif raw.startswith("$") and raw.rstrip().partition("//")[0].rstrip().endswith(":"):
-            found.append(f"\t{LABEL} \t;")
-        found.append(raw)
-    return "\n".join(found) + "\n", {number - 1: mark for mark, number in numbers.items()}
+            output_lines.append(f"\t{LABEL} \t;")
+        output_lines.append(raw)
+    return "\n".join(output_lines) + "\n", {number - 1: mark for mark, number in numbers.items()}
 
 
 LABEL = "label"
@@ -138,7 +138,7 @@ LABEL = "label"
 _COLUMN = re.compile(r"(\s*\.loc\s+\d+ )(\d+) (\d+)")
 
 
-def _placed(program: str) -> str:
+def _add_locations(program: str) -> str:
     """A tile program, each operation under the line of the text that it ends on, from 1."""
     return "\n".join(_PLACE.sub(f' loc("tile program":{n}:1)', line) for n, line in enumerate(program.split("\n"), 1))
 
@@ -146,7 +146,7 @@ def _placed(program: str) -> str:
 def _llvm(program: str, capability: int, options: Any, *, packs: bool = True) -> str:
     """Optimised LLVM IR of a tile program's text. NotAssembled where the compiler refuses."""
     version = get_ptx_version_from_options(options, capability)
-    placed = _placed(program)
+    placed = _add_locations(program)
     try:
         module = read_back(placed)
         manager = ir.pass_manager(module.context)
@@ -155,28 +155,42 @@ def _llvm(program: str, capability: int, options: Any, *, packs: bool = True) ->
         manager.run(module, "assembly")
     except RuntimeError as error:
         raise NotAssembled(f"sm_{capability}: {error}") from error
-    return _optimized(module, options, capability, packs and capability != 80)
+    return _optimize_llvm(module, options, capability, packs and capability != 80)
 
 
-def _optimized(module: Any, options: Any, capability: int, packs: bool) -> str:
+def _optimize_llvm(module: Any, options: Any, capability: int, packs: bool) -> str:
     """LLVM IR of `module`, optimised as `make_llir` does; `packs`: with the SLP vectoriser."""
     llvm.init_targets()
     context = llvm.context()
-    found = llvm.to_module(module, context)
+    llvm_module = llvm.to_module(module, context)
     flags = get_llvm_flags()
-    llvm.attach_datalayout(found, _TRIPLE, sm_arch_from_capability(capability), get_features(options, capability), flags)
+    llvm.attach_datalayout(llvm_module, _TRIPLE, sm_arch_from_capability(capability), get_features(options, capability), flags)
     if options.enable_reflect_ftz:
-        nvidia.set_nvvm_reflect_ftz(found)
-    if options.extern_libs and nvidia.has_extern_deps(found):
-        llvm.link_extern_libs(found, [path for _, path in options.extern_libs])
-    llvm.optimize_module(found, llvm.OPTIMIZE_O3, flags=flags, disable_slp_vectorizer=not packs, expand_masked_div_rem=True)
-    return str(found)
+        nvidia.set_nvvm_reflect_ftz(llvm_module)
+    if options.extern_libs and nvidia.has_extern_deps(llvm_module):
+        llvm.link_extern_libs(llvm_module, [path for _, path in options.extern_libs])
+    llvm.optimize_module(llvm_module, llvm.OPTIMIZE_O3, flags=flags, disable_slp_vectorizer=not packs, expand_masked_div_rem=True)
+    return str(llvm_module)
 
 
 _STATEMENT = re.compile(r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(.*);$")
 _LOCATION = re.compile(r"\.loc\s+\d+ (\d+) ")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
-_NOTHING_WRITTEN = ("st.", "bra", "ret", "red.", "bar", "cp.", "fence", "mbarrier", "wgmma", "tcgen05", "trap", "brkpt", "exit")
+_OPCODES_WITHOUT_RESULT = (
+    "st.",
+    "bra",
+    "ret",
+    "red.",
+    "bar",
+    "cp.",
+    "fence",
+    "mbarrier",
+    "wgmma",
+    "tcgen05",
+    "trap",
+    "brkpt",
+    "exit",
+)
 
 
 def placed_lines(text: str) -> Iterator[tuple[int, str]]:
@@ -198,7 +212,7 @@ def instructions(text: str) -> Iterator[Instruction]:
     for line, raw in placed_lines(text):
         if statement := _STATEMENT.match(raw.partition("//")[0].strip()):
             operands = [o.strip() for o in _OPERAND.findall(statement[2])]
-            wrote = 0 if statement[1].startswith(_NOTHING_WRITTEN) else 1
+            wrote = 0 if statement[1].startswith(_OPCODES_WITHOUT_RESULT) else 1
             yield Instruction(statement[1], _names(operands[:wrote]), _names(operands[wrote:]), line)
 
 
@@ -216,7 +230,7 @@ def cubin(text: str, capability: int, *, fused: bool) -> bytes:
 
 
 @lru_cache(maxsize=64)
-@apart
+@in_compiler_process
 def registers(program: str, capability: int, *, fused: bool) -> int:
     """Registers of one thread of the tile program `program`, by its machine code. NotAssembled where the compiler refuses."""
     binary = cubin(ptx(program, capability, fused=fused), capability, fused=fused)
@@ -226,28 +240,28 @@ def registers(program: str, capability: int, *, fused: bool) -> int:
         raise NotAssembled(f"sm_{capability}: {error}") from error
 
 
-UNPLACED = 1_000_000
+FIRST_UNPLACED_NUMBER = 1_000_000
 """From here on the numbers of instructions that LLVM knows no line of (`numbered`): no tile program has so many lines."""
 _NO_PLACE = re.compile(r"\s*\.loc\s+(\d+) 0 ")
 _FLOATS = re.compile(r"\s*(?:add|sub|mul|fma|div)\.(?:\w+\.)*(?:f32|f32x2|f16|f16x2|bf16|bf16x2|f64)\s")
 
 
-def numbered(text: str) -> str:
+def number_lost_lines(text: str) -> str:
     """The PTX `text` with a line of its own for each operation on floats of which LLVM forgot the line. ptxas would take those for
     part of the line before."""
-    found, file, count = [], "", UNPLACED
+    output_lines, file, count = [], "", FIRST_UNPLACED_NUMBER
     for raw in text.splitlines():
         if raw.lstrip().startswith(".loc"):
             place = _NO_PLACE.match(raw)
             file = place[1] if place else ""
         elif file and _FLOATS.match(raw):
             count += 1
-            found.append(f"\t.loc\t{file} {count} 1")
-        found.append(raw)
-    return "\n".join(found) + "\n"
+            output_lines.append(f"\t.loc\t{file} {count} 1")
+        output_lines.append(raw)
+    return "\n".join(output_lines) + "\n"
 
 
-@apart
+@in_compiler_process
 def machine_code(text: str, capability: int) -> dict[int, list[str]]:
     """Instructions of the machine code that ptxas makes of the PTX `text` with fusion on, by line of the tile program: "FFMA R5,
     R0, R5, R7". NotAssembled where ptxas or nvdisasm fails."""
@@ -261,11 +275,11 @@ def machine_code(text: str, capability: int) -> dict[int, list[str]]:
             listing = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
         raise NotAssembled(f"sm_{capability}: {error}") from error
-    found: dict[int, list[str]] = {}
+    instructions_by_line: dict[int, list[str]] = {}
     line = -1
     for raw in listing.splitlines():
         if place := re.search(r'//## File ".*?", line (\d+)', raw):
             line = int(place[1]) - 1
         elif instruction := re.search(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\d\s+)?([A-Z][^;]*?)\s*;", raw):
-            found.setdefault(line, []).append(instruction[1])
-    return found
+            instructions_by_line.setdefault(line, []).append(instruction[1])
+    return instructions_by_line

@@ -24,25 +24,25 @@ _ATOMIC = ("pointer", "offsets", "value", "stride?", "mask?")
 class BufferAccess(Operation):
     """An access that was made of a buffer operation; a report shows that one."""
 
-    shown: str = ""
+    brief_text: str = ""
 
     @property
     def brief(self) -> str:
-        return self.shown
+        return self.brief_text
 
 
 def through_pointers(program: Program) -> None:
     """Replace the buffer operations of `program`. One that was replaced already is left as it is."""
     for function in program.functions.values():
         for block in function.blocks:
-            block.operations = [each for op in block.operations for each in _replaced(op, block)]
+            block.operations = [each for op in block.operations for each in _replace_operation(op, block)]
 
 
-def _replaced(op: Operation, block: Block) -> list[Operation]:
+def _replace_operation(op: Operation, block: Block) -> list[Operation]:
     for region in op.regions:
         for inner in region:
-            inner.operations = [each for found in inner.operations for each in _replaced(found, inner)]
-    made = _MADE.get(op.name)
+            inner.operations = [each for found in inner.operations for each in _replace_operation(found, inner)]
+    made = _REPLACEMENTS.get(op.name)
     return [op] if made is None else made(op)
 
 
@@ -55,11 +55,11 @@ def _pointers(op: Operation, pointer: str, offsets: str) -> tuple[list[Operation
     kind = f"tensor<{shape[1]}{types[pointer]}{shape[2]}>"
     own = op.results[0] if op.results else f"%line{op.line}"
     base, at = f"{own}~base", f"{own}~at"
-    splat = _made("tt.splat", op, [base], [pointer], [types[pointer]], [kind])
-    return [splat, _made("tt.addptr", op, [at], [base, offsets], [kind, types[offsets]], [kind])], at, kind
+    splat = _make_access("tt.splat", op, [base], [pointer], [types[pointer]], [kind])
+    return [splat, _make_access("tt.addptr", op, [at], [base, offsets], [kind, types[offsets]], [kind])], at, kind
 
 
-def _made(
+def _make_access(
     name: str,
     op: Operation,
     results: list[str],
@@ -79,36 +79,40 @@ def _made(
         op.location,
         op.text,
         line=op.line,
-        shown=op.brief,
+        brief_text=op.brief,
     )
 
 
-def _access(op: Operation, name: str, names: tuple[str, ...], taken: tuple[str, ...], kept: tuple[str, ...]) -> list[Operation]:
+def _access(
+    op: Operation, name: str, names: tuple[str, ...], operand_groups: tuple[str, ...], kept_attributes: tuple[str, ...]
+) -> list[Operation]:
     """`op`, whose operands are `names`, as the operation `name` on the groups `taken`; `kept` are the attributes it has too."""
-    groups, types = op.named(*names), dict(zip(op.operands, op.operand_types, strict=True))
+    groups, types = op.operands_by_name(*names), dict(zip(op.operands, op.operand_types, strict=True))
     if groups["stride"]:
         types.pop(groups["stride"][0], None)  # a hint for caches: it changes no address
     made, at, kind = _pointers(op, groups["pointer"][0], groups["offsets"][0])
     groups["pointer"], types[at] = [at], kind
-    operands = [value for group in taken for value in groups[group]]
-    sizes = ", ".join(str(len(groups[group])) for group in taken)
-    told = {key: op.attributes[key] for key in kept if key in op.attributes} | {"operandSegmentSizes": f"array<i32: {sizes}>"}
-    return [*made, _made(name, op, op.results, operands, [types[value] for value in operands], op.result_types, told)]
+    operands = [value for group in operand_groups for value in groups[group]]
+    sizes = ", ".join(str(len(groups[group])) for group in operand_groups)
+    told = {key: op.attributes[key] for key in kept_attributes if key in op.attributes} | {
+        "operandSegmentSizes": f"array<i32: {sizes}>"
+    }
+    return [*made, _make_access(name, op, op.results, operands, [types[value] for value in operands], op.result_types, told)]
 
 
 def _load(op: Operation) -> list[Operation]:
     """The compiler leaves a zero `other` out, because the hardware gives it: here it stands there again."""
-    found = _access(op, "tt.load", _LOAD, ("pointer", "mask", "other"), ("isVolatile",))
-    groups, load = op.named(*_LOAD), found[-1]
+    operations = _access(op, "tt.load", _LOAD, ("pointer", "mask", "other"), ("isVolatile",))
+    groups, load = op.operands_by_name(*_LOAD), operations[-1]
     if not groups["mask"] or groups["other"]:
-        return found
+        return operations
     zero, kind = f"{op.results[0]}~zero", op.result_types[0]
     element = "0.000000e+00" if re.search(r"x(?:bf16|f\w+)(?:,|>)", kind) else "false" if "xi1," in kind else "0"
     value = {"value": f"dense<{element}> : {kind}"}
     load.operands.append(zero)
     load.operand_types.append(kind)
     load.attributes["operandSegmentSizes"] = "array<i32: 1, 1, 1>"
-    return [*found[:-1], _made("arith.constant", op, [zero], [], [], [kind], value), load]
+    return [*operations[:-1], _make_access("arith.constant", op, [zero], [], [], [kind], value), load]
 
 
 def _store(op: Operation) -> list[Operation]:
@@ -123,7 +127,7 @@ def _atomic(op: Operation) -> list[Operation]:
     return _access(op, "tt.atomic_rmw", _ATOMIC, ("pointer", "value", "mask"), ("atomic_rmw_op", "sem", "scope"))
 
 
-_MADE: dict[str, Callable[[Operation], list[Operation]]] = {
+_REPLACEMENTS: dict[str, Callable[[Operation], list[Operation]]] = {
     "amdg.buffer_load": _load,
     "amdg.buffer_store": _store,
     "amdg.buffer_load_to_local": _copy,

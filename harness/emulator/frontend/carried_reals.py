@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Rule = Callable[["CarriedReals", Operation], None]
 RULES: dict[str, Rule] = {}
 GIVES: dict[str, Rule] = {}  # the same, before the code of the words
-_HELD = ("scalar", "tensor", "pointer")  # kinds of values that carry something
+_CARRYING_KINDS = ("scalar", "tensor", "pointer")  # kinds of values that carry something
 _READS = (
     "tt.load", "tt.descriptor_load", "tt.descriptor_gather", "tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_load", "tt.atomic_poll",
     "ttg.local_load", "ttg.local_gather", "ttg.local_atomic_scatter_rmw", "ttng.tmem_load", "ttng.warp_group_dot", "tt.call",
@@ -67,29 +67,31 @@ class CarriedReals:
     def begin(self, blocks: list[Block]) -> None:
         """A function of `blocks` is to be written: all its operations are known to the translator."""
         t = self.t
-        self.carried = {name for name, kind in t.types.items() if kind is not None and kind.kind in _HELD and kind.is_float}
+        self.carried = {
+            name for name, kind in t.types.items() if kind is not None and kind.kind in _CARRYING_KINDS and kind.is_float
+        }
         if not self.is_entry(blocks):
             self.carried |= {name for name, _ in blocks[0].arguments if self.holds(name)}
-        given = {name: list(names) for name, names in t.incoming.items()}
+        incoming_names = {name: list(names) for name, names in t.incoming.items()}
         for op in t.defined.values():
             if op.name in _READS:
                 self.carried |= {name for name in op.results if self.holds(name)}
-        for op in _all(blocks):
+        for op in _nested_operations(blocks):
             if op.name == "ttg.warp_specialize.partitions":
                 for region in op.regions:
                     for (argument, _), name in zip(region[0].arguments, op.operands, strict=True):
-                        given.setdefault(argument, []).append(name)
+                        incoming_names.setdefault(argument, []).append(name)
             elif op.name in ("tt.reduce", "tt.scan"):
                 (block,), count = op.regions[0], len(op.operands)
                 for number, (argument, _) in enumerate(block.arguments):
-                    given[argument] = [op.operands[number % count], block.operations[-1].operands[number % count]]
+                    incoming_names[argument] = [op.operands[number % count], block.operations[-1].operands[number % count]]
         before = -1
         while before != len(self.carried):
             before = len(self.carried)
             for name, op in t.defined.items():
                 if name not in self.carried and self.holds(name) and not self.carried.isdisjoint(op.operands):
                     self.carried.add(name)
-            for name, names in given.items():
+            for name, names in incoming_names.items():
                 if name not in self.carried and self.holds(name) and not self.carried.isdisjoint(names):
                     self.carried.add(name)
 
@@ -98,7 +100,7 @@ class CarriedReals:
 
     def holds(self, name: str) -> bool:
         """Whether the value `name` is of a kind that may carry something."""
-        return self.t.kind_of(name) in _HELD
+        return self.t.kind_of(name) in _CARRYING_KINDS
 
     def kind(self, name: str) -> Type:
         found = self.t.types[name]
@@ -106,25 +108,25 @@ class CarriedReals:
         return found
 
     # -- variables ----------------------------------------------------------------------------------------------------
-    def of(self, name: str | None) -> Any:
+    def real_of(self, name: str | None) -> Any:
         """The variable of the `Real` of the float `name`, of the `Taint` of another value; None for one that carries nothing."""
         return self.t.value(f"{name}~real") if name in self.carried else None
 
-    def each(self, op: Operation) -> tuple[Any, ...]:
+    def reals_of(self, op: Operation) -> tuple[Any, ...]:
         """`of` each operand of `op`."""
-        return tuple(map(self.of, op.operands))
+        return tuple(map(self.real_of, op.operands))
 
     def hold(self, op: Operation, found: Any) -> None:
         """`found` is what the results of `op` carry, a tuple where there are several."""
-        targets = [self.of(name) for name in op.results]
+        targets = [self.real_of(name) for name in op.results]
         if any(each is not None for each in targets):
             names = [each if each is not None else self.t.name("nothing") for each in targets]
-            self.t.emit("{} = {}", self.t.listed(names), found)
+            self.t.emit("{} = {}", self.t.join_values(names), found)
 
     def taints(self, names: Iterable[str | None]) -> Any:
         """The expression of where any of the integers, truth values and pointers `names` hangs on a rounding."""
-        found = [self.of(name) for name in names if name in self.carried]
-        return None if not found else found[0] if len(found) == 1 else self.t.apply(real_launch.either, *found)
+        found = [self.real_of(name) for name in names if name in self.carried]
+        return None if not found else found[0] if len(found) == 1 else self.t.apply(real_launch.union_of_taints, *found)
 
     # -- what the translator calls ------------------------------------------------------------------------------------
     @contextmanager
@@ -135,7 +137,7 @@ class CarriedReals:
         self.depth -= 1
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def enter_region(self) -> Iterator[None]:
         """While entered, the values of a region have variables of their own, for what they carry too."""
         before, self.depth = self.depth, 0
         yield
@@ -145,7 +147,7 @@ class CarriedReals:
         """Variables that a function of `blocks` takes besides its values."""
         if self.is_entry(blocks):
             return []
-        return [self.of(name) for name, _ in blocks[0].arguments if name in self.carried]
+        return [self.real_of(name) for name, _ in blocks[0].arguments if name in self.carried]
 
     def enter(self, blocks: list[Block]) -> None:
         """The code at the beginning of a function of `blocks`."""
@@ -153,40 +155,40 @@ class CarriedReals:
             return
         for number, (name, _) in enumerate(blocks[0].arguments):
             if name in self.carried:
-                self.t.emit("{} = {}", self.of(name), self.t.calls(real_launch.argument, number))
+                self.t.emit("{} = {}", self.real_of(name), self.t.calls(real_launch.argument, number))
 
-    def given(self, names: Iterable[str], *, called: bool) -> list[Any]:
+    def parameter_reals(self, names: Iterable[str], *, called: bool) -> list[Any]:
         """What a function takes for the parameters beside `names`. `called`: another function, which knows of none of them whether
         it carries something."""
-        return [self.of(name) for name in names if (self.holds(name) if called else name in self.carried)]
+        return [self.real_of(name) for name in names if (self.holds(name) if called else name in self.carried)]
 
-    def returned(self, names: Iterable[str]) -> list[Any]:
+    def return_reals(self, names: Iterable[str]) -> list[Any]:
         """What a function or region gives back beside the values `names`."""
-        return [self.of(name) for name in names if self.holds(name)]
+        return [self.real_of(name) for name in names if self.holds(name)]
 
-    def received(self, names: Iterable[str]) -> list[Any]:
+    def result_variables(self, names: Iterable[str]) -> list[Any]:
         """The variables for what `returned` gives, of the results `names`."""
-        return [self.of(name) if name in self.carried else self.t.name("nothing") for name in names if self.holds(name)]
+        return [self.real_of(name) if name in self.carried else self.t.name("nothing") for name in names if self.holds(name)]
 
-    def handed(self, arguments: Iterable[str], given: Iterable[str]) -> None:
+    def hand_over(self, arguments: Iterable[str], given: Iterable[str]) -> None:
         """What a branch does besides handing over values."""
         pairs = []
         for argument, name in zip(arguments, given, strict=True):
             if argument in self.carried:
-                found, batches = self.of(name), self.t.batches
+                found, batches = self.real_of(name), self.t.batches
                 if batches is not None and argument in batches.varying and name not in batches.varying:
                     found = self.t.calls(real_launch.spread, found, self.kind(argument).shape)
-                pairs.append((self.of(argument), found))
+                pairs.append((self.real_of(argument), found))
         if pairs:
             self.t.emit("{} = {}", tuple(a for a, _ in pairs), tuple(g for _, g in pairs))
 
-    def branched(self, op: Operation, condition: str) -> None:
+    def check_branch(self, op: Operation, condition: str) -> None:
         """The code that looks at what a branch depends on."""
         if condition in self.carried and not self.depth:
             if self.t.batches is not None:
-                self.t.emit("{}", self.t.calls(Batch.surely, self.of(condition)))
+                self.t.emit("{}", self.t.calls(Batch.surely, self.real_of(condition)))
             else:
-                self.t.emit("{}", self.t.calls(real_launch.branched, op, self.of(condition)))
+                self.t.emit("{}", self.t.calls(real_launch.note_branch, op, self.real_of(condition)))
 
     def precede(self, op: Operation) -> None:
         """The code that gives real values to what `op` writes, before its own."""
@@ -200,45 +202,47 @@ class CarriedReals:
         if op.name in RULES:
             RULES[op.name](self, op)
         elif any(name in self.carried for name in op.results):
-            floats = [kind for kind in (*op.inputs, *op.outputs) if kind is not None and kind.kind in _HELD and kind.is_float]
+            floats = [
+                kind for kind in (*op.inputs, *op.outputs) if kind is not None and kind.kind in _CARRYING_KINDS and kind.is_float
+            ]
             if not floats and op.name.startswith(_ELEMENTWISE):  # what is made of integers that hang on a rounding hangs on it
                 self.hold(op, self.taints(op.operands))
             elif not floats and op.name not in _READS:
-                self.hold(op, self._made_of(op))
+                self.hold(op, self._taint_result(op))
             else:
-                self.lost(op)
+                self.lose_results(op)
 
-    def _made_of(self, op: Operation) -> Any:
+    def _taint_result(self, op: Operation) -> Any:
         """What the integers carry that `op` makes of integers, by no rule: all of them hang where any operand does."""
         made = self.t.name("hangs")
-        self.t.emit("{} = {}", made, self.t.apply(real_launch.anywhere, *(each for each in self.each(op) if each is not None)))
-        found = [
-            self.t.code("{} and {}", made, self.t.calls(real_launch.lost, op, op.name, self.t.value(name), (), None, False))
+        self.t.emit("{} = {}", made, self.t.apply(real_launch.anywhere, *(each for each in self.reals_of(op) if each is not None)))
+        taints = [
+            self.t.code("{} and {}", made, self.t.calls(real_launch.lose_result, op, op.name, self.t.value(name), (), None, False))
             if name in self.carried
             else None
             for name in op.results
         ]
-        return found[0] if len(found) == 1 else tuple(found)
+        return taints[0] if len(taints) == 1 else tuple(taints)
 
-    def lost(self, op: Operation, reason: str = "") -> None:
+    def lose_results(self, op: Operation, reason: str = "") -> None:
         """Nothing is known of the results of `op`, which has no rule, or none for `reason`."""
-        found = []
+        reals = []
         for name in op.results:
             kind = self.kind(name) if self.holds(name) else None
             if kind is not None and name in self.carried:
                 told = kind.shape, kind.format, kind.is_float
-                found.append(self.t.calls(real_launch.lost, op, reason or op.name, self.t.value(name), *told))
+                reals.append(self.t.calls(real_launch.lose_result, op, reason or op.name, self.t.value(name), *told))
             else:
-                found.append(None)
-        self.hold(op, found[0] if len(found) == 1 else tuple(found))
+                reals.append(None)
+        self.hold(op, reals[0] if len(reals) == 1 else tuple(reals))
 
 
-def _all(blocks: list[Block]) -> Iterator[Operation]:
+def _nested_operations(blocks: list[Block]) -> Iterator[Operation]:
     for block in blocks:
         for op in block.operations:
             yield op
             for region in op.regions:
-                yield from _all(region)
+                yield from _nested_operations(region)
 
 
 __all__ = ["GIVES", "RULES", "CarriedReals", "carries", "gives"]

@@ -53,14 +53,14 @@ def split(layout: str, shape: tuple[int, ...]) -> Split:
     for bit, basis in enumerate(moves):
         if any(basis):
             numbers += [number | 1 << bit for number in numbers]
-            coordinates += [tuple(c ^ b for c, b in zip(at, basis, strict=True)) for at in coordinates]
-    counts = [1 + max(at[axis] for at in coordinates) for axis in range(rank)]
+            coordinates += [tuple(c ^ b for c, b in zip(coordinate, basis, strict=True)) for coordinate in coordinates]
+    counts = [1 + max(coordinate[axis] for coordinate in coordinates) for axis in range(rank)]
     tile = tuple(n // count for n, count in zip(shape[len(outer) :], counts, strict=True))
     if prod(counts) != len(coordinates) or any(n % c for n, c in zip(shape[len(outer) :], counts, strict=True)):
         raise ValueError(f"{shape} over the CTAs of {layout[:120]}")
     starts = tuple(
-        (cta, (*(0 for _ in outer), *(c * n for c, n in zip(at, tile, strict=True))))
-        for cta, at in zip(numbers, coordinates, strict=True)
+        (cta, (*(0 for _ in outer), *(c * n for c, n in zip(coordinate, tile, strict=True))))
+        for cta, coordinate in zip(numbers, coordinates, strict=True)
     )
     return Split((*outer, *tile), starts, 1 << sum(not any(basis) for basis in moves))
 

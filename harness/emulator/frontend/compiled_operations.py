@@ -36,7 +36,7 @@ ttg.target = "cuda:{capability}", ttg.tensor_memory_size = 0 : i32, "ttg.threads
   }}
 }}
 """
-OUT = np.array([1 << 41], np.uint64)  # where the kernel stores its result
+RESULT_ADDRESS = np.array([1 << 41], np.uint64)  # where the kernel stores its result
 
 
 @dataclass(frozen=True)
@@ -67,46 +67,46 @@ def operation_of(name: str, attributes: dict[str, str], operands: tuple[str, ...
 
 def with_constants(operation: Operation, constants: dict[int, str]) -> Operation:
     """`operation`, some of whose operands are constants: the text of each ("2.0e+00") by the operand's number."""
-    lines, left = operation.lines, list[str]()
+    lines, remaining_operands = operation.lines, list[str]()
     for number, element in enumerate(operation.operands):
-        name = f"%{len(left)}."
+        name = f"%{len(remaining_operands)}."
         if number in constants:
             name = f"%constant{number}"
             lines = f'{name} = "arith.constant"() <{{value = {constants[number]} : {element}}}> : () -> {element}\n    {lines}'
         else:
-            left.append(element)
+            remaining_operands.append(element)
         lines = re.sub(rf"%{number}\b(?!\.)", name, lines)
-    return replace(operation, lines=re.sub(r"%(\d+)\.", r"%\1", lines), operands=tuple(left))
+    return replace(operation, lines=re.sub(r"%(\d+)\.", r"%\1", lines), operands=tuple(remaining_operands))
 
 
-def compiled_ptx(operation: Operation, arch: str, *, fused: bool) -> str:
+def compiled_ptx(operation: Operation, arch: str, *, fuses: bool) -> str:
     """The PTX of `operation` for `arch`, from Triton's cache where it lies there. NotAssembled where the compiler refuses,
     and where ptxas makes other words of the PTX than it says."""
     capability = int(arch.removeprefix("sm_"))
-    key = _key(operation, capability, fused)
-    kept = None if knobs.compilation.always_compile else get_cache_manager(key)
-    if kept is not None and (path := kept.get_file("operation.ptx")) is not None:
+    key = _key(operation, capability, fuses)
+    cache = None if knobs.compilation.always_compile else get_cache_manager(key)
+    if cache is not None and (path := cache.get_file("operation.ptx")) is not None:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    whole = assembly.ptx(operation.module(capability), capability, fused=fused, flushes=operation.flushes)
+    whole = assembly.ptx(operation.module(capability), capability, fused=fuses, flushes=operation.flushes)
     text = whole.partition("\n\t.file\t")[0].partition("\n\t.section\t")[0]  # what follows is for debuggers
-    if fused and _leaves_products(text) and _joined_by_ptxas(whole, capability):
+    if fuses and _leaves_products(text) and _joined_by_ptxas(whole, capability):
         raise assembly.NotAssembled(f"sm_{capability}: ptxas fuses a product and a sum; compile with enable_fp_fusion=False")
-    if kept is not None:
-        kept.put(text, "operation.ptx", binary=False)
+    if cache is not None:
+        cache.put(text, "operation.ptx", binary=False)
     return text
 
 
 def _leaves_products(text: str) -> bool:
     """Whether a product without a rounding modifier reaches such a sum: ptxas may contract the two (PTX ISA 9.7.3)."""
-    listed = list(assembly.instructions(text))
+    instructions = list(assembly.instructions(text))
     defined: dict[str, list[assembly.Instruction]] = {}
-    for instruction in listed:
+    for instruction in instructions:
         for name in instruction.writes:
             defined.setdefault(name, []).append(instruction)
     return any(
         OPEN_SUM.match(instruction.opcode) and any(OPEN_PRODUCT.match(each.opcode) for each in origins(instruction.reads, defined))
-        for instruction in listed
+        for instruction in instructions
     )
 
 
@@ -118,24 +118,24 @@ _OPEN = re.compile(r"\b(add|sub|mul)\.(?=(?:ftz\.)?(?:sat\.)?(?:f16|bf16|f32|f64
 def _joined_by_ptxas(text: str, capability: int) -> bool:
     """Whether the machine code multiplies and adds more often than that of the same PTX with every rounding said."""
 
-    def joined(given: str) -> Counter:
+    def count_fmas(given: str) -> Counter:
         code = [each for lines in assembly.machine_code(given, capability).values() for each in lines]
         return Counter(found[0] for each in code if (found := re.match(r"[DFH]FMA\w*", each)))
 
-    return joined(text) != joined(_OPEN.sub(r"\1.rn.", text))
+    return count_fmas(text) != count_fmas(_OPEN.sub(r"\1.rn.", text))
 
 
 @lru_cache(maxsize=512)
-def takes_product(operation: Operation, which: int, arch: str) -> bool:
+def takes_product(operation: Operation, operand_number: int, arch: str) -> bool:
     """Whether the compiler contracts a product, when it is operand `which` of `operation`, with a sum at the beginning of that."""
-    element = operation.operands[which]
-    factors = (f"%{which}", f"%{len(operation.operands)}")
-    lines = re.sub(rf"%{which}\b", "%product", operation.lines)
+    element = operation.operands[operand_number]
+    factors = (f"%{operand_number}", f"%{len(operation.operands)}")
+    lines = re.sub(rf"%{operand_number}\b", "%product", operation.lines)
     probe = f"%product = arith.mulf {', '.join(factors)} : {element}\n    {lines}"
-    text = compiled_ptx(replace(operation, lines=probe, operands=(*operation.operands, element)), arch, fused=True)
+    text = compiled_ptx(replace(operation, lines=probe, operands=(*operation.operands, element)), arch, fuses=True)
     listed = list(assembly.instructions(text))
     given = {i.writes[0]: i.reads[0] for i in listed if i.opcode.startswith("ld.param")}
-    both = {f"[operation_param_{which}]", f"[operation_param_{len(operation.operands)}]"}
+    both = {f"[operation_param_{operand_number}]", f"[operation_param_{len(operation.operands)}]"}
     return any(i.opcode.startswith("fma.") and {given.get(each) for each in i.reads[:2]} == both for i in listed)
 
 
@@ -152,17 +152,17 @@ class CompiledOperation:
 
     operation: Operation
     arch: str
-    fused: bool
+    fuses: bool
 
     @cached_property
     def program(self) -> Program:
         """The PTX, ready to run. NotAssembled, NotPtx or UnknownOpcode where there is no way to it."""
-        module = parse_module(compiled_ptx(self.operation, self.arch, fused=self.fused))
+        module = parse_module(compiled_ptx(self.operation, self.arch, fuses=self.fuses))
         return Program(module, module.entry)
 
     def __call__(self, *values: Values) -> Values:
         arrays = [np.asarray(each, element_dtype(kind)) for each, kind in zip(values, self.operation.operands, strict=True)]
-        found = self.program.run_kernel([words_of(each) for each in arrays], OUT)  # the operands' broadcast shape
+        found = self.program.run_kernel([words_of(each) for each in arrays], RESULT_ADDRESS)  # the operands' broadcast shape
         dtype = element_dtype(self.operation.result)
         return found.astype(bool) if self.operation.result == "i1" else found.view(dtype)
 
@@ -173,7 +173,7 @@ def words_of(values: Values) -> Values:
 
 
 @lru_cache(maxsize=512)
-def compiled(operation: Operation, arch: str, fused: bool) -> CompiledOperation:
+def compile_operation(operation: Operation, arch: str, fused: bool) -> CompiledOperation:
     """`operation` as `arch` computes it, on arrays that broadcast. NotAssembled, NotPtx or UnknownOpcode, with what is unknown."""
     found = CompiledOperation(operation, arch, fused)
     _ = found.program  # refused before anything runs

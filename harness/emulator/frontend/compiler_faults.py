@@ -20,17 +20,19 @@ UNKNOWN = "none is known; num_stages=1 (of the launch, or in tl.range) leaves th
 
 
 @dataclass(frozen=True)
-class Known:
+class KnownFault:
     """A fault of the compiler that was confirmed (docs/emulator.md, "Found in the compiler"): the names of its two operations."""
 
     operation: str
-    other: str
+    other_operation: str
     workaround: str
 
 
-KNOWN = (
-    Known("ttg.local_alloc", "ttng.tc_gen5_mma", "num_stages=1, columns of B contiguous in memory, or loads through pointers"),
-    Known("ttng.tmem_copy", "ttg.async_copy_global_to_local", "num_stages of at most 2, or K as an argument that is no constexpr"),
+KNOWN_FAULTS = (
+    KnownFault("ttg.local_alloc", "ttng.tc_gen5_mma", "num_stages=1, columns of B contiguous in memory, or loads through pointers"),
+    KnownFault(
+        "ttng.tmem_copy", "ttg.async_copy_global_to_local", "num_stages of at most 2, or K as an argument that is no constexpr"
+    ),
 )
 
 
@@ -39,7 +41,7 @@ def blame(fault: EmulatedFault, language: str) -> None:
     if not isinstance(fault, OnChipFault) or language != "triton":
         return
     ends = [found[1] if (found := _NAME.search(fault.details.get(key, ""))) else "" for key in ("operation", "other operation")]
-    known = next((each for each in KNOWN if ends == [each.operation, each.other]), None)
+    known = next((each for each in KNOWN_FAULTS if ends == [each.operation, each.other_operation]), None)
     fault.details |= {
         "made by": f"the compiler of Triton {triton.__version__}: the kernel has no operation on this memory",
         "workaround": known.workaround if known else UNKNOWN,

@@ -26,17 +26,17 @@ from triton.runtime.cache import get_cache_manager
 
 from bitverdict.harness.emulator.frontend import amd_assembly
 from bitverdict.harness.emulator.frontend.assembly import (
-    UNPLACED,
+    FIRST_UNPLACED_NUMBER,
     Instruction,
     NotAssembled,
     instructions,
     machine_code,
-    numbered,
+    number_lost_lines,
     ptx_beside_scalars,
 )
 from bitverdict.harness.emulator.frontend.float_instructions import (
-    ADDED,
-    JOINED,
+    FUSED_MULTIPLY_ADD,
+    PLAIN_ADDITION,
     Definitions,
     adds,
     doubles,
@@ -45,7 +45,7 @@ from bitverdict.harness.emulator.frontend.float_instructions import (
     one_line,
     origins,
     parts_of,
-    placed,
+    source_line,
 )
 from bitverdict.harness.emulator.frontend.fold_sums import FoldSums, fold_sums
 from bitverdict.harness.emulator.frontend.same_programs import same_lines
@@ -58,9 +58,9 @@ _OWN_SUMS = (
 """Operations whose lines may hold additions and fused multiply-adds of their own."""
 _OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.extern", "arith.sitofp", "arith.uitofp", "tt.fp_to_fp")
 """Operations that AMD's compiler writes out in sums and products of its own."""
-_MOST_HERE = 256  # entries of one process
-_here: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
-_KEPT = "20"  # changes when what is kept on disk does
+_MOST_IN_PROCESS = 256  # entries of one process
+_process_results: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
+_FORMAT_VERSION = "20"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -75,15 +75,15 @@ class Fate:
     reaches it, where one is unknown: then it is a number (`assembly.numbered`).
     """
 
-    plain: int = 0
-    fused: int = 0
+    plain_sums: int = 0
+    fused_sums: int = 0
     formats: set[str] = field(default_factory=set)  # of _FORMATS
     addends: set[frozenset[int]] = field(default_factory=set)
     open: set[int] = field(default_factory=set)
-    added: set[int] = field(default_factory=set)
+    added_products: set[int] = field(default_factory=set)
     quotients: set[int] = field(default_factory=set)
-    multiplied: set[tuple[int, int]] = field(default_factory=set)
-    unplaced: set[tuple[int, ...]] = field(default_factory=set)
+    factor_lines: set[tuple[int, int]] = field(default_factory=set)
+    unplaced_lines: set[tuple[int, ...]] = field(default_factory=set)
 
 
 class AmdContraction:
@@ -111,14 +111,14 @@ class AmdContraction:
     @cached_property
     def fates(self) -> dict[int, Fate]:
         """As `Contraction.fates`, from disk where they lie there. NotAssembled where the compiler does not take the program."""
-        told = f"{_KEPT} {triton.__version__} {self.arch} {self.program.text}"
+        told = f"{_FORMAT_VERSION} {triton.__version__} {self.arch} {self.program.text}"
         manager = get_cache_manager(hashlib.sha256(told.encode()).hexdigest())
         if path := manager.get_file("fates.json"):
             return {int(line): _read(kept) for line, kept in json.loads(Path(path).read_text()).items()}
         code = amd_assembly.amdgcn(self.program.text, self.arch, self.program.integer("ttg.num-warps", 4))
         apart = frozenset(op.line for op in self.program.operations() if op.name.startswith(_OF_THE_COMPILER))
         found = fates_of(list(amd_assembly.instructions(code, apart)), self.program)
-        manager.put(json.dumps({str(line): _written(fate) for line, fate in found.items()}), "fates.json", binary=False)
+        manager.put(json.dumps({str(line): _fate_as_list(fate) for line, fate in found.items()}), "fates.json", binary=False)
         return found
 
 
@@ -137,21 +137,21 @@ class Contraction:
     def joined_by_ptxas(self, line: int, fate: Fate) -> bool:
         """Whether ptxas made a fused multiply-add of an addition at `line` and a product that is `open`, or a division."""
         reached = fate.open | fate.quotients
-        if any(not self.machine_lines[0].isdisjoint(self._numbers(each)) for each in fate.unplaced):
+        if any(not self.machine_lines[0].isdisjoint(self._numbers(each)) for each in fate.unplaced_lines):
             return True
-        return bool(reached) and not self.machine_lines[0].isdisjoint(self._listed({line, *reached}))
+        return bool(reached) and not self.machine_lines[0].isdisjoint(self._machine_lines_of({line, *reached}))
 
     def left_by_ptxas(self, line: int, fate: Fate) -> bool:
         """Whether an addition at `line`, or one of those of `fate` that have no line, is one in the machine code too."""
-        if any(not self.machine_lines[1].isdisjoint(self._numbers(each[:1])) for each in fate.unplaced):
+        if any(not self.machine_lines[1].isdisjoint(self._numbers(each[:1])) for each in fate.unplaced_lines):
             return True
-        return not self.machine_lines[1].isdisjoint(self._listed({line}))
+        return not self.machine_lines[1].isdisjoint(self._machine_lines_of({line}))
 
     def _numbers(self, lines: tuple[int, ...]) -> set[int]:
         """Lines of the machine code under which instructions of `lines` stand; of a number all, where it is one of another text."""
-        if not self._reading.renumbered or max(lines) < UNPLACED:
+        if not self._reading.is_renumbered or max(lines) < FIRST_UNPLACED_NUMBER:
             return set(lines)
-        return set(lines) | {line for each in self.machine_lines for line in each if line >= UNPLACED}
+        return set(lines) | {line for each in self.machine_lines for line in each if line >= FIRST_UNPLACED_NUMBER}
 
     def fold(self, last_line: int) -> FoldSums:
         """Of the reduction or scan that ends at `last_line` and whose region is one sum: which products its sums take in.
@@ -160,18 +160,21 @@ class Contraction:
 
     @cached_property
     def _folds(self) -> dict[int, FoldSums]:
-        asked = {
+        folds_by_line = {
             op.last_line: (op.regions[0][0].operations[0].line, op.last_line, op.inputs[0].element)
             for op in self.program.operations()
             if op.name in ("tt.reduce", "tt.scan") and len(op.operands) == 1 and op.inputs[0] is not None
         }
 
-        def found() -> list:
-            sums = fold_sums(self.program.text, self.capability, asked.values())
-            return [[list(each.first), list(each.later), each.open] for each in sums]
+        def compute_folds() -> list:
+            sums = fold_sums(self.program.text, self.capability, folds_by_line.values())
+            return [[list(each.first_sums), list(each.later_sums), each.open] for each in sums]
 
-        kept = self._kept("folds", found)
-        return {line: FoldSums(tuple(first), tuple(later), open_) for line, (first, later, open_) in zip(asked, kept, strict=True)}
+        kept = self._compute_once("folds", compute_folds)
+        return {
+            line: FoldSums(tuple(first), tuple(later), open_)
+            for line, (first, later, open_) in zip(folds_by_line, kept, strict=True)
+        }
 
     @property
     def fates(self) -> dict[int, Fate]:
@@ -184,42 +187,45 @@ class Contraction:
 
     @cached_property
     def _reading(self) -> _Reading:
-        def found() -> list:
-            return _read_off(*self._texts, self.program).written()
+        def compute_reading() -> list:
+            return _read_off(*self._texts, self.program).to_list()
 
-        return _Reading.read(self._kept("fates", found))
+        return _Reading.read(self._compute_once("fates", compute_reading))
 
-    def _listed(self, lines: set[int]) -> set[int]:
+    def _machine_lines_of(self, lines: set[int]) -> set[int]:
         """Lines of the machine code under which instructions of `lines` may stand."""
-        return set().union({-1}, *(self._reading.moved.get(line, {line}) for line in lines))
+        return set().union({-1}, *(self._reading.moved_lines.get(line, {line}) for line in lines))
 
     @cached_property
     def machine_lines(self) -> tuple[set[int], set[int]]:
         """Lines under which the machine code multiplies and adds, and those under which it adds."""
 
-        def found() -> list[list[int]]:
-            code = machine_code(numbered(self._texts[0]), self.capability)
-            return [[line for line, listed in code.items() if any(map(each.match, listed))] for each in (JOINED, ADDED)]
+        def compute_lines() -> list[list[int]]:
+            code = machine_code(number_lost_lines(self._texts[0]), self.capability)
+            return [
+                [line for line, listed in code.items() if any(map(each.match, listed))]
+                for each in (FUSED_MULTIPLY_ADD, PLAIN_ADDITION)
+            ]
 
-        joined, added = self._kept("machine", found)
+        joined, added = self._compute_once("machine", compute_lines)
         return set(joined), set(added)
 
     @cached_property
     def _texts(self) -> tuple[str, str | None]:
         return ptx_beside_scalars(self.program.text, self.capability)
 
-    def _kept(self, name: str, compute: Callable[[], Any]) -> Any:
+    def _compute_once(self, name: str, compute: Callable[[], Any]) -> Any:
         """What `compute` finds, from disk when it was found before for this program, target and release."""
-        told = f"{_KEPT} {triton.__version__} {self.capability} {self.program.text}"
+        told = f"{_FORMAT_VERSION} {triton.__version__} {self.capability} {self.program.text}"
         key = hashlib.sha256(told.encode()).hexdigest()
-        if (key, name) in _here:  # another translation of the same program: where nothing is kept on disk, it lies here
-            return _here[key, name]
+        if (key, name) in _process_results:  # another translation of the same program: where nothing is kept on disk, it lies here
+            return _process_results[key, name]
         cache = get_cache_manager(key)
         if path := cache.get_file(f"{name}.json"):
             return json.loads(Path(path).read_text())
-        if len(_here) >= _MOST_HERE:
-            _here.clear()
-        found = _here[key, name] = compute()
+        if len(_process_results) >= _MOST_IN_PROCESS:
+            _process_results.clear()
+        found = _process_results[key, name] = compute()
         cache.put(json.dumps(found), f"{name}.json", binary=False)
         return found
 
@@ -230,14 +236,14 @@ class _Reading:
     sums may be hidden under the lines of others; whether numbers (`assembly.numbered`) are not those of the machine code."""
 
     fates: dict[int, Fate]
-    moved: dict[int, set[int]]
+    moved_lines: dict[int, set[int]]
     hidden: bool
-    renumbered: bool = False
+    is_renumbered: bool = False
 
-    def written(self) -> list:
+    def to_list(self) -> list:
         """As JSON."""
-        told = [[line, _written(fate)] for line, fate in self.fates.items()]
-        return [told, [[line, sorted(lines)] for line, lines in self.moved.items()], self.hidden, self.renumbered]
+        told = [[line, _fate_as_list(fate)] for line, fate in self.fates.items()]
+        return [told, [[line, sorted(lines)] for line, lines in self.moved_lines.items()], self.hidden, self.is_renumbered]
 
     @classmethod
     def read(cls, kept: list) -> _Reading:
@@ -248,31 +254,31 @@ class _Reading:
 def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
     """From PTX, and from that of the same program without the vectoriser, where it packed something."""
     if scalars is None:
-        return _Reading(fates(numbered(text), program), {}, hidden=False)
+        return _Reading(fates(number_lost_lines(text), program), {}, hidden=False)
     lines = same_lines(text, scalars)
     if lines is None:
-        return _Reading(fates(numbered(text), program), {}, hidden=True)
-    own, mixed, moved = set(_own_lines(program)), set[int](), dict[int, set[int]]()
+        return _Reading(fates(number_lost_lines(text), program), {}, hidden=True)
+    own, mixed_lines, moved_lines = set(_own_lines(program)), set[int](), dict[int, set[int]]()
     for (_, line), there in lines.items():
-        moved.setdefault(line, set()).update(there)
+        moved_lines.setdefault(line, set()).update(there)
         if line in own:
-            mixed |= there - {line}
+            mixed_lines |= there - {line}
     # a line that is lost without the vectoriser, and not with it
-    kept = {at: there & own - mixed for at, there in lines.items() if at[1] not in own}
+    kept = {at: there & own - mixed_lines for at, there in lines.items() if at[1] not in own}
     renamed = {at: line for at, found in kept.items() if len(found) == 1 for line in found}
     return _Reading(
-        fates(numbered(scalars), program, renamed),
-        {line: found for line, found in moved.items() if found != {line}},
+        fates(number_lost_lines(scalars), program, renamed),
+        {line: found for line, found in moved_lines.items() if found != {line}},
         hidden=False,
-        renumbered=True,
+        is_renumbered=True,
     )
 
 
-def _written(fate: Fate) -> list:
+def _fate_as_list(fate: Fate) -> list:
     addends = [sorted(lines) for lines in fate.addends]
-    multiplied = sorted(fate.multiplied)
-    sets = [sorted(each) for each in (fate.open, fate.added, fate.quotients)]
-    return [fate.plain, fate.fused, sorted(fate.formats), addends, multiplied, *sets, sorted(fate.unplaced)]
+    multiplied = sorted(fate.factor_lines)
+    sets = [sorted(each) for each in (fate.open, fate.added_products, fate.quotients)]
+    return [fate.plain_sums, fate.fused_sums, sorted(fate.formats), addends, multiplied, *sets, sorted(fate.unplaced_lines)]
 
 
 def _read(kept: list) -> Fate:
@@ -290,54 +296,54 @@ def fates(text: str, program: Program, renamed: Mapping[tuple[str, int], int] = 
 
 
 def fates_of(
-    listed: list[Instruction], program: Program, renamed: Mapping[tuple[str, int], int] = MappingProxyType({})
+    instructions: list[Instruction], program: Program, line_numbers: Mapping[tuple[str, int], int] = MappingProxyType({})
 ) -> dict[int, Fate]:
     """As `fates`, of the instructions `listed`."""
-    defined: Definitions = {}
-    for instruction in listed:
+    definitions: Definitions = {}
+    for instruction in instructions:
         for name in instruction.writes:
-            defined.setdefault(name, []).append(instruction)
+            definitions.setdefault(name, []).append(instruction)
     own = set(_own_lines(program))
-    found: dict[int, Fate] = {}
-    for instruction in listed:
+    fates_by_line: dict[int, Fate] = {}
+    for instruction in instructions:
         kind, modifiers, form = parts_of(instruction.opcode)
-        if not form or kind not in ("fma", "add", "sub") or multiplies(instruction, defined):
+        if not form or kind not in ("fma", "add", "sub") or multiplies(instruction, definitions):
             continue
-        line = renamed.get((instruction.writes[0], placed(instruction.line)), instruction.line)
-        if line not in own and doubles(instruction, defined):
+        line = line_numbers.get((instruction.writes[0], source_line(instruction.line)), instruction.line)
+        if line not in own and doubles(instruction, definitions):
             continue
-        fate = found.setdefault(line if line in own else -1, Fate())
+        fate = fates_by_line.setdefault(line if line in own else -1, Fate())
         fate.formats.add(form)
-        if kind == "fma" and not adds(instruction, defined):
-            fate.fused += 1
-            made = origins(instruction.reads[2:], defined)
-            fate.addends.add(frozenset(placed(each.line) for each in made if multiplies(each, defined)))
-            first, second = sorted(one_line(name, defined) for name in instruction.reads[:2])
-            fate.multiplied.add((first, second))
+        if kind == "fma" and not adds(instruction, definitions):
+            fate.fused_sums += 1
+            addend_origins = origins(instruction.reads[2:], definitions)
+            fate.addends.add(frozenset(source_line(origin.line) for origin in addend_origins if multiplies(origin, definitions)))
+            first, second = sorted(one_line(name, definitions) for name in instruction.reads[:2])
+            fate.factor_lines.add((first, second))
         else:
-            fate.plain += 1
-            made = origins(instruction.reads, defined)
-            fate.added.update(placed(each.line) for each in made if multiplies(each, defined))
+            fate.plain_sums += 1
+            addend_origins = origins(instruction.reads, definitions)
+            fate.added_products.update(source_line(origin.line) for origin in addend_origins if multiplies(origin, definitions))
             if "rn" not in modifiers:
-                open_ = [each.line for each in made if is_open_product(each)]
-                divided = [each.line for each in made if each.opcode == "div.full.f32"]
-                fate.open.update(map(placed, open_))
-                fate.quotients.update(map(placed, divided))
-                if (open_ or divided) and max(line, *open_, *divided) >= UNPLACED:
-                    fate.unplaced.add((line, *sorted({*open_, *divided})))
-    return found
+                open_ = [origin.line for origin in addend_origins if is_open_product(origin)]
+                divided = [origin.line for origin in addend_origins if origin.opcode == "div.full.f32"]
+                fate.open.update(map(source_line, open_))
+                fate.quotients.update(map(source_line, divided))
+                if (open_ or divided) and max(line, *open_, *divided) >= FIRST_UNPLACED_NUMBER:
+                    fate.unplaced_lines.add((line, *sorted({*open_, *divided})))
+    return fates_by_line
 
 
 def _own_lines(program: Program) -> Iterable[int]:
-    waiting = [block for function in program.functions.values() for block in function.blocks]
-    while waiting:
-        for op in waiting.pop().operations:
+    pending_blocks = [block for function in program.functions.values() for block in function.blocks]
+    while pending_blocks:
+        for op in pending_blocks.pop().operations:
             if op.name.startswith(_OWN_SUMS):
                 yield op.line
             if op.name == "tt.reduce":
                 yield op.last_line  # of the sums of packed pairs
             for region in op.regions:
-                waiting += region
+                pending_blocks += region
 
 
 __all__ = ["Contraction", "Fate", "NotAssembled", "fates"]

@@ -20,7 +20,7 @@ from bitverdict.harness.emulator.execution.threads import WARP, owners
 from bitverdict.harness.emulator.frontend.program_facts import ATOMICS, POLLS, ProgramFacts, elementwise
 from bitverdict.harness.emulator.mlir_reader import Operation
 
-_PREDICATED = frozenset({"tt.store", "ttg.async_copy_global_to_local", *ATOMICS}) - frozenset(POLLS)
+_PREDICATED_OPERATIONS = frozenset({"tt.store", "ttg.async_copy_global_to_local", *ATOMICS}) - frozenset(POLLS)
 _INSIDE_THREADS = (
     "tt.splat", "tt.unsplat", "tt.expand_dims", "tt.broadcast", "tt.reshape", "tt.trans", "tt.join", "tt.split",
     "tt.cat",
@@ -35,7 +35,7 @@ class DemandedCopies:
         self.facts, self.every = facts, every
         self.lanes = facts.program.integer("ttg.threads-per-warp", WARP) - 1
 
-    def of(self, op: Operation) -> int:
+    def bits_of(self, op: Operation) -> int:
         """The bits in which threads differ that look at what the load `op` found."""
         return self._union(op.results) if op.name == "tt.load" else self.every
 
@@ -62,16 +62,18 @@ class DemandedCopies:
     def _operands(self, op: Operation) -> Iterator[tuple[str, int]]:
         """What `op` demands of its operands, as far as it is known what is demanded of its results."""
         if op.successors:
-            yield from self._handed(op)
+            yield from self._branch_demands(op)
         elif op.name == "tt.load":
-            kept = op.named("pointer", "mask?", "other?")["other"]  # each thread loads: of its address and where its mask is
+            kept = op.operands_by_name("pointer", "mask?", "other?")[
+                "other"
+            ]  # each thread loads: of its address and where its mask is
             yield from ((value, self._union(op.results) if value in kept else self.every) for value in op.operands)
         else:
-            bits = self._demanded(op)
+            bits = self._demanded_bits(op)
             yield from ((value, bits) for value in op.operands)
 
-    def _demanded(self, op: Operation) -> int:
-        if op.name in _PREDICATED:
+    def _demanded_bits(self, op: Operation) -> int:
+        if op.name in _PREDICATED_OPERATIONS:
             kind = op.inputs[0]
             return self.every if kind is None else self.every & ~owners(kind, self.facts.program.expand(kind.layout)).copies
         if elementwise(op) or op.name in _INSIDE_THREADS:
@@ -80,9 +82,9 @@ class DemandedCopies:
             return self._union(op.results) | self.lanes
         return self.every
 
-    def _handed(self, op: Operation) -> Iterator[tuple[str, int]]:
+    def _branch_demands(self, op: Operation) -> Iterator[tuple[str, int]]:
         if op.name == "cf.cond_br":
             yield op.operands[0], self.every  # each thread goes the way that its own word says
-        for label, given in zip(op.successors, op.handed(), strict=True):
+        for label, given in zip(op.successors, op.branch_operands(), strict=True):
             for argument, value in zip(self.facts.arguments_of(op, label), given, strict=True):
                 yield value, self._bits.get(argument, 0)

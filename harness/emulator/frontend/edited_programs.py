@@ -14,20 +14,20 @@ from typing import Any
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
-from bitverdict.harness.emulator.frontend.translate import Translated, translated_program
-from bitverdict.harness.emulator.frontend.verified import verified
+from bitverdict.harness.emulator.frontend.program_verifier import verify_program
+from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, translated_program
 from bitverdict.harness.emulator.mlir_reader import Program, parse_program
 
 Widths = Callable[[Program], dict[int, Access] | None]
 
 
 @dataclass(frozen=True)
-class Edited:
+class EditedProgram:
     """The text of a changed program; `came_from` has for each line of it that of the right one. `floats`: what the compiler makes
     of sums may be something else."""
 
     text: str
-    came_from: tuple[int, ...]
+    original_lines: tuple[int, ...]
     floats: bool = False
 
 
@@ -35,7 +35,7 @@ class EditedPrograms:
     """What launches execute in the place of the programs that the compiler made, as `edit` says: None for one that it leaves as it
     is. Each is translated once."""
 
-    def __init__(self, edit: Callable[[str], Edited | None]) -> None:
+    def __init__(self, edit: Callable[[str], EditedProgram | None]) -> None:
         self.edit = edit
         self.refused = ""
         """Why a changed program is none that the emulator executes; empty where all are."""
@@ -47,9 +47,9 @@ class EditedPrograms:
         """Of each program, by its text, the lines of operations that no launch has come to."""
         self.negative: dict[str, set[str]] = {}
         """Of each program its integer arguments that were negative in a launch."""
-        self._ready: dict[tuple, Translated | None] = {}
+        self._ready: dict[tuple, TranslatedProgram | None] = {}
 
-    def translated(self, text: str, *, arch: str, doubted: bool, widths: Widths, **options: Any) -> Translated | None:
+    def translation_of(self, text: str, *, arch: str, doubted: bool, widths: Widths, **options: Any) -> TranslatedProgram | None:
         """The change of the program `text` ready to run, None where it has none. EmulatedFault where it is no program."""
         key = (text, arch, doubted, *options.items())
         if key not in self._ready:
@@ -63,26 +63,30 @@ class EditedPrograms:
         self.launched += ready is not None
         return ready
 
-    def ended(self, ready: Translated, runs: Sequence[int], arguments: Sequence[Any]) -> None:
+    def count_run(self, translation: TranslatedProgram, runs: Sequence[int], arguments: Sequence[Any]) -> None:
         """A launch of the program `ready` on `arguments` is over, whose blocks ran so often."""
-        self.operations += sum(ready.counts(list(runs)).values())
-        missed = {op.line for operations, times in zip(ready.blocks, runs, strict=True) if not times for op in operations}
-        ran = {op.line for operations, times in zip(ready.blocks, runs, strict=True) if times for op in operations}
-        text = ready.program.text
+        self.operations += sum(translation.counts(list(runs)).values())
+        missed_lines = {
+            op.line for operations, times in zip(translation.blocks, runs, strict=True) if not times for op in operations
+        }
+        ran = {op.line for operations, times in zip(translation.blocks, runs, strict=True) if times for op in operations}
+        text = translation.program.text
         known = self.negative.setdefault(text, set())
-        names = (name for name, _ in ready.program.entry.blocks[0].arguments)
+        names = (name for name, _ in translation.program.entry.blocks[0].arguments)
         known.update(name for name, value in zip(names, arguments, strict=False) if isinstance(value, int) and value < 0)
-        self.missed[text] = self.missed.get(text, missed) & missed - ran
+        self.missed[text] = self.missed.get(text, missed_lines) & missed_lines - ran
 
     @staticmethod
-    def _translate(changed: Edited, text: str, arch: str, widths: Widths, options: dict[str, Any]) -> Translated:
-        program = verified(changed.text, arch)
-        if not changed.floats:
+    def _translate(
+        edited_program: EditedProgram, text: str, arch: str, widths: Widths, options: dict[str, Any]
+    ) -> TranslatedProgram:
+        program = verify_program(edited_program.text, arch)
+        if not edited_program.floats:
             program.text = text
             for op in program.operations():
-                op.line = changed.came_from[op.line]
+                op.line = edited_program.original_lines[op.line]
         check_instructions(program, arch)
-        right = _read(text) if not changed.floats else program
+        right = _read(text) if not edited_program.floats else program
         return translated_program(program, arch=arch, accesses=widths(right), **options)
 
 
@@ -92,4 +96,4 @@ def _read(text: str) -> Program:
     return parse_program(text)
 
 
-__all__ = ["Edited", "EditedPrograms"]
+__all__ = ["EditedProgram", "EditedPrograms"]

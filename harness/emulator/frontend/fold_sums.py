@@ -20,8 +20,8 @@ from functools import partial
 from typing import Any
 
 from bitverdict.harness.emulator.frontend.assembly import (
+    FIRST_UNPLACED_NUMBER,
     LABEL,
-    UNPLACED,
     Instruction,
     instructions,
     machine_code,
@@ -29,7 +29,7 @@ from bitverdict.harness.emulator.frontend.assembly import (
     placed_columns,
 )
 from bitverdict.harness.emulator.frontend.float_instructions import (
-    JOINED,
+    FUSED_MULTIPLY_ADD,
     Definitions,
     adds,
     form_of,
@@ -44,12 +44,12 @@ Path = tuple[tuple[int, int], ...]  # which part of a value: (index, bytes of a 
 _STATEMENT = re.compile(r'\s*(%[\w.$#-]+)(?::\d+)? = (?:llvm\.)?([\w.]+)\s*(.*?) loc\((?:"tile program":(\d+):(\d+)\)$|[#"])')
 _NAME = re.compile(r"%[\w.$-]+")
 _BLOCK = re.compile(r"\s*(\^\w+)(?:\((.*)\))?:")
-_HANDED = re.compile(r"(\^\w+)(?:\(([^:)]*) : )?")
+_BRANCH_ARGUMENTS = re.compile(r"(\^\w+)(?:\(([^:)]*) : )?")
 _BYTES = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8, "ptr": 8}
 _LOADS = ("inline_asm", "load", "nvvm.ldmatrix", "atomicrmw", "cmpxchg", "nvvm.")
 _ARITHMETIC = ("fadd", "fsub", "fmul", "fdiv", "intr.fma", "intr.fmuladd")
 _CONSTANT = re.compile(r"(-?\d+) :")
-_WHOLE: Path = ()
+_EMPTY_PATH: Path = ()
 _CAST = "builtin.unrealized_conversion_cast"
 
 
@@ -59,13 +59,13 @@ class FoldSums:
     (`first`), and whether the sum that puts what stands before it in front of it does (`later`, of a scan). `open`: why this is
     not known, empty where it is."""
 
-    first: tuple[bool, ...] = ()
-    later: tuple[bool, ...] = ()
+    first_sums: tuple[bool, ...] = ()
+    later_sums: tuple[bool, ...] = ()
     open: str = ""
 
     @property
     def fuses(self) -> bool:
-        return any(self.first) or any(self.later)
+        return any(self.first_sums) or any(self.later_sums)
 
 
 @dataclass
@@ -106,12 +106,12 @@ class _Dialect:
             elif found := _BLOCK.match(line):
                 arguments[found[1]] = re.findall(r"(%[\w.$-]+): ", found[2] or "")
             elif "llvm.br " in line or "llvm.cond_br " in line:
-                branches += [(to, _NAME.findall(given or "")) for to, given in _HANDED.findall(line)]
+                branches += [(to, _NAME.findall(given or "")) for to, given in _BRANCH_ARGUMENTS.findall(line)]
         for to, given in branches:
             for argument, name in zip(arguments.get(to, ()), given, strict=False):
                 self.handed[argument].append(name)
 
-    def sources(self, name: str, path: Path = _WHOLE, near: bool = False) -> frozenset[Source]:
+    def sources(self, name: str, path: Path = _EMPTY_PATH, near: bool = False) -> frozenset[Source]:
         """What the part `path` of the value `name` depends on; `near`: by the fewest operations."""
         if near:
             return _nearest([(name, path)], self._step, lambda at: self.made.get(at[0], ("",))[0] in _ARITHMETIC)
@@ -119,7 +119,7 @@ class _Dialect:
 
     def _step(self, name: str, path: Path) -> tuple[set[Source], list[tuple[str, Path]]]:
         if name not in self.made:
-            return set(), [(each, path) for each in self.handed.get(name, ())]
+            return set(), [(operand, path) for operand in self.handed.get(name, ())]
         operation, rest, mark = self.made[name]
         names = _NAME.findall(rest.partition(" : ")[0])
         if operation == "extractvalue":
@@ -134,26 +134,26 @@ class _Dialect:
         if operation == "insertelement":
             value, into, where = names
             if not path or (index := self._number(where)) is None:
-                return set(), [(value, _WHOLE), (into, path)]
+                return set(), [(value, _EMPTY_PATH), (into, path)]
             return set(), [(value, path[1:]) if path[0][0] == index else (into, path)]
         if operation.startswith(_LOADS) and not operation.startswith("nvvm.read"):
             return {(*mark, sum(index * size for index, size in path))}, []
         if operation == "select":
-            names = [chosen] if (chosen := self._chosen(names)) else names[1:]
+            names = [chosen] if (chosen := self._selected_name(names)) else names[1:]
         if operation in ("bitcast", "freeze", _CAST) or operation.startswith("f"):
-            return set(), [(each, path) for each in names]  # lane by lane
-        return set(), [(each, path if operation in ("select",) else _WHOLE) for each in names]
+            return set(), [(operand, path) for operand in names]  # lane by lane
+        return set(), [(operand, path if operation in ("select",) else _EMPTY_PATH) for operand in names]
 
     def is_used(self, name: str) -> bool:
         """Whether anything but a select that never chooses it takes the value `name`."""
         for user in self.users[name]:
             operation, rest, _ = self.made.get(user, ("", "", (0, 0)))
             names = _NAME.findall(rest.partition(" : ")[0])
-            if operation != "select" or names[0] == name or self._chosen(names) in (None, name):
+            if operation != "select" or names[0] == name or self._selected_name(names) in (None, name):
                 return True
         return False
 
-    def _chosen(self, names: list[str]) -> str | None:
+    def _selected_name(self, names: list[str]) -> str | None:
         """Which of two values a select of `names` (condition, values) always chooses."""
         condition = self.constant(names[0])
         return None if condition is None else names[1] if condition else names[2]
@@ -171,14 +171,14 @@ class _Dialect:
             return None if found is None else int(found[1]) if found[1] else int(found[2] == "true")
         if operation not in ("urem", "and", "icmp"):
             return None
-        one, other = (self.constant(each) for each in _NAME.findall(rest.partition(" : ")[0]))
-        if (operation == "urem" and other == 1) or (operation == "and" and 0 in (one, other)):
+        left_value, right_value = (self.constant(each) for each in _NAME.findall(rest.partition(" : ")[0]))
+        if (operation == "urem" and right_value == 1) or (operation == "and" and 0 in (left_value, right_value)):
             return 0
-        if one is None or other is None or operation == "urem":
+        if left_value is None or right_value is None or operation == "urem":
             return None
         if operation == "and":
-            return one & other
-        return int((one == other) == ('"eq"' in rest)) if '"eq"' in rest or '"ne"' in rest else None
+            return left_value & right_value
+        return int((left_value == right_value) == ('"eq"' in rest)) if '"eq"' in rest or '"ne"' in rest else None
 
     def _struct_part(self, rest: str) -> int:
         part = rest.rpartition("struct<(")[2].partition(",")[0].rstrip(">) ")
@@ -199,20 +199,20 @@ class _Dialect:
         found = _CONSTANT.search(rest.replace("(", "")) if operation == "mlir.constant" else None
         return int(found[1]) if found else None
 
-    def products(self, name: str, path: Path = _WHOLE) -> frozenset[Mark]:
+    def products(self, name: str, path: Path = _EMPTY_PATH) -> frozenset[Mark]:
         """The multiplications that the value `name` is, its sign changed perhaps."""
-        found, seen, waiting = set[Mark](), set[tuple[str, Path]](), [(name, path)]
-        while waiting:
-            at = waiting.pop()
-            if at in seen:
+        marks, seen, worklist = set[Mark](), set[tuple[str, Path]](), [(name, path)]
+        while worklist:
+            place = worklist.pop()
+            if place in seen:
                 continue
-            seen.add(at)
-            operation, _, mark = self.made.get(at[0], ("", "", (0, 0)))
+            seen.add(place)
+            operation, _, mark = self.made.get(place[0], ("", "", (0, 0)))
             if operation == "fmul":
-                found.add(mark)
+                marks.add(mark)
             elif not operation or operation in ("fneg", "bitcast", _CAST) or operation.startswith(("extract", "insert")):
-                waiting += self._step(*at)[1]
-        return frozenset(found)
+                worklist += self._step(*place)[1]
+        return frozenset(marks)
 
     def register_of(self, name: str, registers: dict[str, int]) -> list[int | None]:
         """The register that each lane of the value `name` is; None where it is none."""
@@ -235,10 +235,10 @@ class _Dialect:
         """How many registers the operand of the reduction or scan has, whose sum stands at the first of `lines` and which ends at
         the second, and its additions."""
         struct, registers = "", dict[str, int]()
-        found: list[_Sum] = []
+        sum_list: list[_Sum] = []
         for name in self.order:
             operation, rest, mark = self.made[name]
-            if mark[0] == lines[1] and operation == "extractvalue" and not found:
+            if mark[0] == lines[1] and operation == "extractvalue" and not sum_list:
                 (source,) = _NAME.findall(rest.partition(" : ")[0])
                 struct = struct or source
                 if source == struct:
@@ -249,49 +249,49 @@ class _Dialect:
                 count = max(map(len, sides))
                 lanes = []
                 for lane in range(count):
-                    path: Path = ((lane, 0),) if count > 1 else _WHOLE
+                    path: Path = ((lane, 0),) if count > 1 else _EMPTY_PATH
                     one, other = (side[lane] if len(side) == count else None for side in sides)
                     lanes.append(((one, other), (self.sources(left, path), self.sources(right, path))))
-                found.append(_Sum(mark, lanes, (self.products(left), self.products(right)), (left, right), self.is_used(name)))
-        return len(set(registers.values())), found
+                sum_list.append(_Sum(mark, lanes, (self.products(left), self.products(right)), (left, right), self.is_used(name)))
+        return len(set(registers.values())), sum_list
 
 
 def _all_sources(
-    start: Any, step: Callable[..., tuple[set[Source], list]], known: dict[Any, frozenset[Source]]
+    start: Any, step: Callable[..., tuple[set[Source], list]], known_sources: dict[Any, frozenset[Source]]
 ) -> frozenset[Source]:
     """The sources that `step` leads to from `start`; `known` has those of earlier questions, and then of this one."""
-    sources, seen, waiting = set[Source](), set[Any](), [start]
-    while waiting:
-        place = waiting.pop()
+    sources, seen, worklist = set[Source](), set[Any](), [start]
+    while worklist:
+        place = worklist.pop()
         if place in seen:
             continue
         seen.add(place)
-        if place in known:
-            sources |= known[place]
+        if place in known_sources:
+            sources |= known_sources[place]
             continue
         made, taken = step(*place)
         sources |= made
-        waiting += taken
-    known[start] = frozenset(sources)
-    return known[start]
+        worklist += taken
+    known_sources[start] = frozenset(sources)
+    return known_sources[start]
 
 
 def _nearest(start: list, step: Callable[..., tuple[set[Source], list]], counts: Callable[[Any], bool]) -> frozenset[Source]:
     """The sources that `step` leads to from `start` by the fewest of the operations that `counts` names."""
-    layer, seen = list(start), set[Any]()
+    layer, visited_places = list(start), set[Any]()
     while layer:
-        found, later, waiting = set[Source](), list[Any](), layer
-        while waiting:
-            at = waiting.pop()
-            if at in seen:
+        nearest_sources, next_layer, worklist = set[Source](), list[Any](), layer
+        while worklist:
+            place = worklist.pop()
+            if place in visited_places:
                 continue
-            seen.add(at)
-            made, taken = step(*at)
-            found |= made
-            (later if counts(at) else waiting).extend(taken)
-        if found:
-            return frozenset(found)
-        layer = later
+            visited_places.add(place)
+            made, taken = step(*place)
+            nearest_sources |= made
+            (next_layer if counts(place) else worklist).extend(taken)
+        if nearest_sources:
+            return frozenset(nearest_sources)
+        layer = next_layer
     return frozenset()
 
 
@@ -300,46 +300,52 @@ class _Code:
     """The PTX: its instructions with their marks, and what registers depend on. What an instruction reads that its block wrote
     before is named after that ("%r1@17")."""
 
-    listed: list[tuple[Instruction, Mark]]
-    defined: Definitions
+    marked_instructions: list[tuple[Instruction, Mark]]
+    definitions: Definitions
     marks: dict[int, Mark]  # of an instruction, by identity
-    known: dict[tuple[str, int | None], frozenset[Source]] = field(default_factory=dict)
+    known_sources: dict[tuple[str, int | None], frozenset[Source]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, text: str) -> _Code:
-        coded, marks = placed_columns(text)
-        listed, defined, here = list[tuple[Instruction, Mark]](), defaultdict[str, list[Instruction]](list), dict[str, str]()
-        last: dict[str, Instruction] = {}  # by register, what writes it last in this block
+    def from_ptx(cls, text: str) -> _Code:
+        column_text, marks = placed_columns(text)
+        marked_instructions, definitions, current_names = (
+            list[tuple[Instruction, Mark]](),
+            defaultdict[str, list[Instruction]](list),
+            dict[str, str](),
+        )
+        last_writers: dict[str, Instruction] = {}  # by register, what writes it last in this block
 
         def leave() -> None:
-            for name, instruction in last.items():
-                defined[name].append(instruction)
-            here.clear()
-            last.clear()
+            for name, instruction in last_writers.items():
+                definitions[name].append(instruction)
+            current_names.clear()
+            last_writers.clear()
 
-        for number, given in enumerate(instructions(coded)):
-            if given.opcode == LABEL:
+        for number, statement in enumerate(instructions(column_text)):
+            if statement.opcode == LABEL:
                 leave()
                 continue
-            instruction = replace(given, reads=tuple(here.get(each, each) for each in given.reads))
-            listed.append((instruction, marks[given.line] if given.line >= 0 else (0, 0)))
-            for name in given.writes:
-                here[name] = f"{name}@{number}"
-                defined[here[name]], last[name] = [instruction], instruction
-            if given.opcode.startswith("bra"):
+            instruction = replace(statement, reads=tuple(current_names.get(read, read) for read in statement.reads))
+            marked_instructions.append((instruction, marks[statement.line] if statement.line >= 0 else (0, 0)))
+            for name in statement.writes:
+                current_names[name] = f"{name}@{number}"
+                definitions[current_names[name]], last_writers[name] = [instruction], instruction
+            if statement.opcode.startswith("bra"):
                 leave()
         leave()
-        return cls(listed, dict(defined), {id(each): mark for each, mark in listed})
+        return cls(marked_instructions, dict(definitions), {id(read): mark for read, mark in marked_instructions})
 
     def sources(self, name: str, half: int | None = None) -> frozenset[Source]:
         """What register `name`, or one `half` of it, depends on."""
-        return _all_sources((name, half), self._steps, self.known)
+        return _all_sources((name, half), self._steps, self.known_sources)
 
     def nearest(self, names: Iterable[str], half: int | None) -> frozenset[Source]:
         """What the product of the registers `names`, or of one `half` of them, depends on by the fewest operations."""
 
         def counts(at: tuple[str, int | None]) -> bool:
-            return any(each.opcode.partition(".")[0] in ("add", "sub", "mul", "fma", "div") for each in self.defined.get(at[0], []))
+            return any(
+                each.opcode.partition(".")[0] in ("add", "sub", "mul", "fma", "div") for each in self.definitions.get(at[0], [])
+            )
 
         return _nearest([(name, half) for name in names], partial(self._steps, loads=("ld",)), counts)
 
@@ -349,7 +355,7 @@ class _Code:
         """What `_step` finds of all that write `name`; of the loads alone where there are any: what a guarded one leaves in
         place is written before it."""
         sources, operands = set[Source](), list[tuple[str, int | None]]()
-        makers = self.defined.get(name, [])
+        makers = self.definitions.get(name, [])
         loading = [each for each in makers if each.opcode.startswith(loads) and not each.opcode.startswith("ld.param")]
         for maker in loading or makers:
             made, taken = self._step(maker, name, half)
@@ -359,7 +365,7 @@ class _Code:
 
     def _step(self, maker: Instruction, name: str, half: int | None) -> tuple[set[Source], list[tuple[str, int | None]]]:
         kind, name = maker.opcode.partition(".")[0], name.partition("@")[0]
-        reads = [each for each in maker.reads if each.startswith("%")]
+        reads = [read for read in maker.reads if read.startswith("%")]
         if kind in ("ld", "atom", "mma", "wgmma", "tcgen05", "ldmatrix", "shfl"):
             if maker.opcode.startswith("ld.param"):
                 return set(), []
@@ -369,7 +375,7 @@ class _Code:
             return set(), [(reads[0], maker.writes.index(name))]
         if kind == "mov" and len(maker.reads) == 2:
             picked = maker.reads if half is None else (maker.reads[half],)
-            return set(), [(each, None) for each in picked if each.startswith("%")]
+            return set(), [(read, None) for read in picked if read.startswith("%")]
         if kind in ("shl", "shr", "and") and half is None and len(reads) == 1 and maker.opcode.endswith("32"):
             amount = maker.reads[1]
             if (kind, amount) in (("shl", "16"), ("and", "65535")):
@@ -377,18 +383,18 @@ class _Code:
             if (kind, amount) in (("shr", "16"), ("and", "-65536")):
                 return set(), [(reads[0], 1)]
         if kind == "selp":
-            reads = [each for each in maker.reads[:2] if each.startswith("%")]
-        if kind == "prmt" and half is not None and (taken := _permuted(maker, half)):
+            reads = [read for read in maker.reads[:2] if read.startswith("%")]
+        if kind == "prmt" and half is not None and (taken := _permuted_half(maker, half)):
             return set(), [taken]
         if kind == "xor" and maker.opcode.endswith("32") and len(reads) == 1:
             return set(), [(reads[0], half)]  # the sign of both halves
         if kind == "cvt" and maker.opcode.endswith("16"):
             half = 0 if maker.opcode == "cvt.u16.u32" else None
         packed = maker.opcode.endswith("x2") or kind in ("mov", "selp")
-        return set(), [(each, half if packed or kind == "cvt" else None) for each in reads]
+        return set(), [(read, half if packed or kind == "cvt" else None) for read in reads]
 
 
-def _permuted(instruction: Instruction, half: int) -> tuple[str, int] | None:
+def _permuted_half(instruction: Instruction, half: int) -> tuple[str, int] | None:
     """The register, and the half of it, that a `prmt.b32` puts in the `half` of its result; None where it is no whole half."""
     *sources, selector = instruction.reads
     if not re.fullmatch(r"0x[0-9A-Fa-f]+U?", selector) or instruction.opcode != "prmt.b32":
@@ -411,13 +417,13 @@ class _Outcome:
 
     side: int | None
     place: int  # of the instruction among those of floats
-    reached: bool
+    is_reached: bool
 
 
 def fold_sums(program: str, capability: int, folds: Iterable[tuple[int, int, str]]) -> list[FoldSums]:
     """Of each of the `folds` (the line of its sum, the line that ends it, the element type) of the tile program `program`."""
     dialect_text, text = marked_ptx(program, capability)
-    dialect, code = _Dialect(dialect_text), _Code.of(text)
+    dialect, code = _Dialect(dialect_text), _Code.from_ptx(text)
     joined: list[set[int]] = []
 
     def machine() -> set[int]:
@@ -430,35 +436,41 @@ def fold_sums(program: str, capability: int, folds: Iterable[tuple[int, int, str
 
 def _read(lines: tuple[int, int], form: str, dialect: _Dialect, code: _Code, machine: Callable[[], set[int]]) -> FoldSums:
     count, sums = dialect.sums(lines)
-    here = [(place, each, mark) for place, each, mark in _float_sums(code) if mark[0] in lines]
-    forms = {form_of(each.opcode) for _, each, _ in here}
+    line_instructions = [(place, candidate, mark) for place, candidate, mark in _float_sums(code) if mark[0] in lines]
+    forms = {form_of(candidate.opcode) for _, candidate, _ in line_instructions}
     if forms - {form}:
         return FoldSums(open=f"computes it in {', '.join(sorted(forms))}")
-    first, later = [False] * count, [False] * count
-    touched = set[int]()
-    direct = [each for each in sums if any(register is not None for sides, _ in each.lanes for register in sides)]
+    first_flags, later_flags = [False] * count, [False] * count
+    touched_registers = set[int]()
+    direct = [candidate for candidate in sums if any(register is not None for sides, _ in candidate.lanes for register in sides)]
     if not direct:
-        return FoldSums(open="" if not any(each.opcode.startswith("fma.") for _, each, _ in here) else "fuses it in another way")
-    if not any(each.opcode.startswith("fma.") and not adds(each, code.defined) for _, each, _ in here):
-        reached = {place for place, each, _ in here if _is_reached(each, code)}
+        return FoldSums(
+            open=""
+            if not any(candidate.opcode.startswith("fma.") for _, candidate, _ in line_instructions)
+            else "fuses it in another way"
+        )
+    if not any(
+        candidate.opcode.startswith("fma.") and not adds(candidate, code.definitions) for _, candidate, _ in line_instructions
+    ):
+        reached = {place for place, candidate, _ in line_instructions if _is_reached(candidate, code)}
         if reached and reached & machine():
             return FoldSums(open="leaves it to ptxas, which takes in a product")
-        return FoldSums(tuple(first), tuple(later))
-    used = set[int]()
-    live = [each for each in sums if each.is_used]
-    for each in direct:
-        if not each.is_used:
-            touched.update(register for registers, _ in each.lanes for register in registers if register is not None)
+        return FoldSums(tuple(first_flags), tuple(later_flags))
+    used_places = set[int]()
+    live = [candidate for candidate in sums if candidate.is_used]
+    for candidate in direct:
+        if not candidate.is_used:
+            touched_registers.update(register for registers, _ in candidate.lanes for register in registers if register is not None)
             continue
         outcomes = []
-        for lane in range(len(each.lanes)):
-            found = _instructions_of(each, lane, here, code, live)
-            used.update(place for place, *_ in found)
-            outcomes += [_outcome(each, lane, *one, dialect, code) for one in found]
+        for lane in range(len(candidate.lanes)):
+            found = _instructions_of(candidate, lane, line_instructions, code, live)
+            used_places.update(place for place, *_ in found)
+            outcomes += [_outcome(candidate, lane, *one, dialect, code) for one in found]
         sides = set()
         for outcome in outcomes:
             side = outcome.side
-            if side is None and outcome.reached:
+            if side is None and outcome.is_reached:
                 if outcome.place in machine():
                     return FoldSums(open="leaves it to ptxas, which takes in a product")
             sides.add(side)
@@ -466,52 +478,54 @@ def _read(lines: tuple[int, int], form: str, dialect: _Dialect, code: _Code, mac
             return FoldSums(open="keeps nothing of one of its sums that could be read")
         if len(sides) > 1 or -1 in sides:
             return FoldSums(open="fuses it in one place and not in another")
-        for registers, _ in each.lanes:
+        for registers, _ in candidate.lanes:
             for which, register in enumerate(registers):
                 if register is not None:
-                    flags = later if register in touched else first
+                    flags = later_flags if register in touched_registers else first_flags
                     flags[register] = which in sides
-            touched.update(register for register in registers if register is not None)
+            touched_registers.update(register for register in registers if register is not None)
     left = [
-        each for place, each, _ in here if place not in used and each.opcode.startswith("fma.") and not adds(each, code.defined)
+        candidate
+        for place, candidate, _ in line_instructions
+        if place not in used_places and candidate.opcode.startswith("fma.") and not adds(candidate, code.definitions)
     ]
     if left:
         return FoldSums(open="fuses a product into it that reaches it through a branch, a loop or a select")
-    return FoldSums(tuple(first), tuple(later))
+    return FoldSums(tuple(first_flags), tuple(later_flags))
 
 
 def _float_sums(code: _Code) -> Iterator[tuple[int, Instruction, Mark]]:
     """Additions and fused multiply-adds, each with its place among the instructions that `_machine_places` numbers."""
     place = -1
-    for instruction, mark in code.listed:
+    for instruction, mark in code.marked_instructions:
         kind = instruction.opcode.partition(".")[0]
         if not form_of(instruction.opcode) or kind not in ("add", "sub", "mul", "fma", "div"):
             continue
         place += 1
-        if kind in ("add", "sub", "fma") and not multiplies(instruction, code.defined):
+        if kind in ("add", "sub", "fma") and not multiplies(instruction, code.definitions):
             yield place, instruction, mark
 
 
 def _instructions_of(
-    each: _Sum, lane: int, here: list[tuple[int, Instruction, Mark]], code: _Code, sums: list[_Sum]
+    addition: _Sum, lane: int, line_instructions: list[tuple[int, Instruction, Mark]], code: _Code, sums: list[_Sum]
 ) -> list[tuple[int, Instruction, int | None]]:
     """The instructions that compute one lane of the addition `each`, with the half that does: those of its mark that depend on what
     it does; else those of another mark, where no other addition depends on the same."""
-    due = frozenset().union(*each.lanes[lane][1])
+    due = frozenset().union(*addition.lanes[lane][1])
 
     def halves(instruction: Instruction) -> list[int | None]:
         packed = instruction.opcode.endswith("x2")
-        asked: tuple[int | None, ...] = ((lane,) if len(each.lanes) > 1 else (0, 1)) if packed else (None,)
+        asked: tuple[int | None, ...] = ((lane,) if len(addition.lanes) > 1 else (0, 1)) if packed else (None,)
         return [half for half in asked if frozenset().union(*(code.sources(name, half) for name in instruction.reads)) == due]
 
-    matching = [(place, instruction, half, mark) for place, instruction, mark in here for half in halves(instruction)]
-    if same := [(place, instruction, half) for place, instruction, half, mark in matching if mark == each.mark]:
+    matching = [(place, instruction, half, mark) for place, instruction, mark in line_instructions for half in halves(instruction)]
+    if same := [(place, instruction, half) for place, instruction, half, mark in matching if mark == addition.mark]:
         return same
     others = [(place, instruction, half) for place, instruction, half, _ in matching]
-    if others and all(_same_sides(other, each) for other in sums if other.sources == each.sources):
+    if others and all(_same_sides(other, addition) for other in sums if other.sources == addition.sources):
         return others
-    mine = [(place, instruction) for place, instruction, mark in here if mark == each.mark]
-    half = lane if len(each.lanes) > 1 else None
+    mine = [(place, instruction) for place, instruction, mark in line_instructions if mark == addition.mark]
+    half = lane if len(addition.lanes) > 1 else None
     if len(mine) != 1 or others or (half is None and mine[0][1].opcode.endswith("x2")):
         return []
     return [(*mine[0], half if mine[0][1].opcode.endswith("x2") else None)]
@@ -522,37 +536,44 @@ def _same_sides(one: _Sum, other: _Sum) -> bool:
 
 
 def _outcome(
-    each: _Sum, lane: int, place: int, instruction: Instruction, half: int | None, dialect: _Dialect, code: _Code
+    addition: _Sum, lane: int, place: int, instruction: Instruction, half: int | None, dialect: _Dialect, code: _Code
 ) -> _Outcome:
-    registers, sources = each.lanes[lane]
-    if not instruction.opcode.startswith("fma.") or adds(instruction, code.defined):
+    registers, sources = addition.lanes[lane]
+    if not instruction.opcode.startswith("fma.") or adds(instruction, code.definitions):
         return _Outcome(None, place, _is_reached(instruction, code))
-    leaves = [which for which, register in enumerate(registers) if register is not None]
+    leaves = [side for side, register in enumerate(registers) if register is not None]
     if len(leaves) == 1:
         return _Outcome(leaves[0], place, False)
-    if each.products[0] == each.products[1] and sources[0] == sources[1]:
+    if addition.products[0] == addition.products[1] and sources[0] == sources[1]:
         return _Outcome(0, place, False)  # a product and itself
-    added = {code.marks[id(one)] for one in origins(instruction.reads[2:], code.defined) if multiplies(one, code.defined)}
+    added_marks = {
+        code.marks[id(one)] for one in origins(instruction.reads[2:], code.definitions) if multiplies(one, code.definitions)
+    }
     taken = frozenset().union(*(code.sources(name, half) for name in instruction.reads[:2]))
     rest = code.sources(instruction.reads[2], half)
     alone = (sources[0] - sources[1], sources[1] - sources[0])
-    for which, other in ((0, 1), (1, 0)):
-        clear = not taken & alone[other] and not rest & alone[which]
-        if clear and (taken & alone[which] or rest & alone[other]):
-            return _Outcome(which, place, False)
-    near = [dialect.sources(name, ((lane, 0),) if len(each.lanes) > 1 else _WHOLE, near=True) for name in each.names]
+    for side, other in ((0, 1), (1, 0)):
+        clear = not taken & alone[other] and not rest & alone[side]
+        if clear and (taken & alone[side] or rest & alone[other]):
+            return _Outcome(side, place, False)
+    near = [dialect.sources(name, ((lane, 0),) if len(addition.lanes) > 1 else _EMPTY_PATH, near=True) for name in addition.names]
     product = code.nearest(instruction.reads[:2], half)
     if near[0] != near[1] and product in near:
         return _Outcome(near.index(product), place, False)
-    for which in (0, 1):
-        if len(each.lanes) == 1 and added and added <= each.products[1 - which] and not added & each.products[which]:
-            return _Outcome(which, place, False)
+    for side in (0, 1):
+        if (
+            len(addition.lanes) == 1
+            and added_marks
+            and added_marks <= addition.products[1 - side]
+            and not added_marks & addition.products[side]
+        ):
+            return _Outcome(side, place, False)
     return _Outcome(-1, place, False)
 
 
 def _is_reached(instruction: Instruction, code: _Code) -> bool:
     """Whether ptxas may take a product or a quotient into the addition `instruction`."""
-    made = origins(instruction.reads, code.defined)
+    made = origins(instruction.reads, code.definitions)
     return "rn" not in instruction.opcode.split(".") and any(
         is_open_product(each) or each.opcode == "div.full.f32" for each in made
     )
@@ -560,7 +581,7 @@ def _is_reached(instruction: Instruction, code: _Code) -> bool:
 
 def _machine_places(text: str, capability: int) -> set[int]:
     """The places of the float instructions of PTX that are fused multiply-adds in the machine code."""
-    found, count, within = [], UNPLACED, False
+    output_lines, count, within = [], FIRST_UNPLACED_NUMBER, False
     for raw in text.splitlines():
         if raw.lstrip().startswith(".loc"):
             within = True
@@ -568,11 +589,15 @@ def _machine_places(text: str, capability: int) -> set[int]:
         if within and re.match(
             r"\s*(?:@!?%\w+\s+)?(?:add|sub|mul|fma|div)\.(?:\w+\.)*(?:f32|f32x2|f16|f16x2|bf16|bf16x2|f64)\s", raw
         ):
-            found.append(f"\t.loc\t1 {count + 1} 1")
+            output_lines.append(f"\t.loc\t1 {count + 1} 1")
             count += 1
-        found.append(raw)
-    code = machine_code("\n".join(found) + "\n", capability)
-    return {line - UNPLACED for line, listed in code.items() if line >= UNPLACED and any(map(JOINED.match, listed))}
+        output_lines.append(raw)
+    code = machine_code("\n".join(output_lines) + "\n", capability)
+    return {
+        line - FIRST_UNPLACED_NUMBER
+        for line, listed in code.items()
+        if line >= FIRST_UNPLACED_NUMBER and any(map(FUSED_MULTIPLY_ADD.match, listed))
+    }
 
 
 __all__ = ["FoldSums", "fold_sums"]

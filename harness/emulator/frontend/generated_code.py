@@ -49,7 +49,7 @@ UNIT_OF: dict[type, str] = {
 the programs that run together."""
 
 
-_NEVER = (*keyword.kwlist, *dir(builtins), "m", "block")  # names that mean something else
+_RESERVED_NAMES = (*keyword.kwlist, *dir(builtins), "m", "block")  # names that mean something else
 LONGEST = 60  # characters of a name, those that tell it from an equal one apart
 
 
@@ -66,7 +66,7 @@ class Writer:
         self.constants: dict[str, Any] = {}
         self.lines: list[str] = []
         self.indent = ""
-        self._taken = set(_NEVER)
+        self._taken = set(_RESERVED_NAMES)
         self._constant_of: dict[int, Code] = {}  # by id: a constant keeps its value alive
 
     def name(self, wished: str) -> Code:
@@ -82,31 +82,31 @@ class Writer:
 
     def forget_locals(self, kept: Iterable[str]) -> None:
         """The next function may use the names of the last one again, but for constants and what is `kept`."""
-        self._taken = {*_NEVER, *self.constants, *kept}
+        self._taken = {*_RESERVED_NAMES, *self.constants, *kept}
 
-    def listed(self, values: Iterable[Any]) -> Any:
+    def join_values(self, values: Iterable[Any]) -> Any:
         """The expressions `values` with commas between."""
         return Code(", ".join(map(self.text, values)))
 
     def constant(self, value: Any, wished: str = "") -> Code:
         """A name by which the generated code reaches `value`, like `wished`."""
         if (name := self._constant_of.get(id(value))) is None:
-            name = self._constant_of[id(value)] = self.name(wished or _called(value))
+            name = self._constant_of[id(value)] = self.name(wished or _constant_name(value))
             self.constants[name] = value
         return name
 
-    def text(self, given: Any) -> str:
+    def text(self, value: Any) -> str:
         """`given` as generated code: a `Code` as it is, None, bools and integers as literals, tuples and lists of such as such, and
         all else as a constant."""
-        if type(given) is Code:
-            return given
-        if given is None or type(given) in (bool, int):
-            return str(given)
-        if type(given) is tuple:
-            return f"({', '.join(map(self.text, given))}{',' if len(given) == 1 else ''})"
-        if type(given) is list:
-            return f"[{', '.join(map(self.text, given))}]"
-        return self.constant(given)
+        if type(value) is Code:
+            return value
+        if value is None or type(value) in (bool, int):
+            return str(value)
+        if type(value) is tuple:
+            return f"({', '.join(map(self.text, value))}{',' if len(value) == 1 else ''})"
+        if type(value) is list:
+            return f"[{', '.join(map(self.text, value))}]"
+        return self.constant(value)
 
     def code(self, template: str, *given: Any) -> Any:
         """The expression `template`, a literal of the caller's, with `text` of each of `given` for its braces."""
@@ -123,7 +123,7 @@ class Writer:
         self.lines[-1] += f"  # {said}"
 
     @contextmanager
-    def indented(self) -> Iterator[None]:
+    def indent_block(self) -> Iterator[None]:
         """Lines of a block."""
         before, self.indent = self.indent, self.indent + "    "
         try:
@@ -138,7 +138,7 @@ class Writer:
             yield
             return
         self.emit("if {}:", condition)
-        with self.indented():
+        with self.indent_block():
             yield
 
     def calls(self, function: Callable, *given: Any, **named: Any) -> Any:
@@ -163,7 +163,7 @@ def _head(function: Callable, count: int, *names: str) -> str:
     return f"{'yield from ' if suspends(function) else ''}{bound(function)}"
 
 
-def _called(value: Any) -> str:
+def _constant_name(value: Any) -> str:
     """What the constant `value` is called: an operation by its line of the tile program, from 1."""
     if isinstance(value, Operation):
         return f"op{value.line + 1}"
@@ -173,7 +173,7 @@ def _called(value: Any) -> str:
     return said.replace("<locals>.", "").replace("<lambda>", "function")
 
 
-def compiled(source: str) -> CodeType:
+def compile_code(source: str) -> CodeType:
     """The code of generated Python, which `run` gives its file name."""
     return compile(source, "<generated>", "exec")
 
@@ -225,4 +225,4 @@ def bound(function: Callable) -> Any:
     return Code("")
 
 
-__all__ = ["UNIT_OF", "Code", "Writer", "bound", "compiled", "gives_nothing", "run", "suspends"]
+__all__ = ["UNIT_OF", "Code", "Writer", "bound", "compile_code", "gives_nothing", "run", "suspends"]

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation, Program
     from bitverdict.harness.emulator.mlir_types import Type
 
-WRITTEN_AS = {"tt.divisibility": "tl.multiple_of", "tt.contiguity": "tl.max_contiguous", "tt.constancy": "tl.max_constancy"}
-ALIGNED = "PTX ISA, ld, st, atom and cp.async: an address must be a multiple of the size of the access"
+HINT_FUNCTIONS = {"tt.divisibility": "tl.multiple_of", "tt.contiguity": "tl.max_contiguous", "tt.constancy": "tl.max_constancy"}
+ALIGNMENT_RULE = "PTX ISA, ld, st, atom and cp.async: an address must be a multiple of the size of the access"
 VECTORS = "one instruction moves neighbours in memory, from the address and under the mask of the first"
 
 
@@ -35,7 +35,7 @@ class FalseHint:
     """A promise that is not kept, at `location` (empty: of an argument). `relied_on`: a load took elements from elsewhere by it."""
 
     location: str
-    said: str
+    sentence: str
     relied_on: bool = False
 
 
@@ -52,19 +52,19 @@ class Hint:
         """What is not so of `value` (any shape), in a few words; empty where the hint holds."""
         array, step = np.atleast_1d(np.asarray(value)), self.size or 1
         say = hex if self.size else str
-        for axis, (promised, size) in enumerate(zip(self.values, array.shape, strict=True)):
+        for axis, (promise, size) in enumerate(zip(self.values, array.shape, strict=True)):
             along = np.moveaxis(array, axis, -1)  # (..., size)
             if self.name == "tt.divisibility":
                 starts = np.ones(along.shape, np.bool_)
                 starts[..., 1:] = np.diff(along, axis=-1) != step  # the first of each contiguous group
-                wrong = starts & (along % promised != 0)
-                if wrong.any():
-                    return f"{say(int(along[wrong][0]))} is no multiple of {promised}"
+                untrue_places = starts & (along % promise != 0)
+                if untrue_places.any():
+                    return f"{say(int(along[untrue_places][0]))} is no multiple of {promise}"
                 continue
-            groups = along[..., : size - size % promised].reshape(-1, min(promised, size))  # (groups, promised)
+            groups = along[..., : size - size % promise].reshape(-1, min(promise, size))  # (groups, promised)
             due = groups[:, :1] + np.arange(groups.shape[1]) * (step if self.name == "tt.contiguity" else 0)
-            if (wrong := groups != due).any():
-                row, place = (int(n) for n in np.argwhere(wrong)[0])
+            if (untrue_places := groups != due).any():
+                row, place = (int(n) for n in np.argwhere(untrue_places)[0])
                 follows = "follows" if self.name == "tt.contiguity" else "stands beside"
                 return f"{say(int(groups[row, place]))} {follows} {say(int(groups[row, place - 1]))}"
         return ""
@@ -74,13 +74,13 @@ def hints_of(op: Operation) -> list[Hint]:
     """What the author promised about the result of `op`."""
     if not op.results or (kind := op.outputs[0]) is None:
         return []
-    promised = [(name, _numbers(op.attributes[name], kind)) for name in WRITTEN_AS if name in op.attributes]
+    promised = [(name, _numbers(op.attributes[name], kind)) for name in HINT_FUNCTIONS if name in op.attributes]
     return [Hint(name, numbers, kind.itemsize if kind.pointers else 0) for name, numbers in promised if max(numbers) > 1]
 
 
-def hinted(program: Program) -> bool:
+def has_hints(program: Program) -> bool:
     """Whether the author promised anything of which the program still knows."""
-    return any(name in op.attributes for op in program.operations() for name in WRITTEN_AS)
+    return any(name in op.attributes for op in program.operations() for name in HINT_FUNCTIONS)
 
 
 def _numbers(text: str, kind: Type) -> tuple[int, ...]:
@@ -94,13 +94,13 @@ def _numbers(text: str, kind: Type) -> tuple[int, ...]:
 def untrue_arguments(program: Program, values: list[Any]) -> dict[tuple[int | str, str], FalseHint]:
     """Arguments (one value each, as the program takes them) that are not what it was compiled for, as `Cta.false_hints` holds
     them. Triton compiles for the arguments of a launch, so there are none unless a compiled kernel is launched itself."""
-    found: dict[tuple[int | str, str], FalseHint] = {}
-    for (name, _), value, told in zip(program.entry.blocks[0].arguments, values, program.entry.told, strict=False):
+    false_hints: dict[tuple[int | str, str], FalseHint] = {}
+    for (name, _), value, told in zip(program.entry.blocks[0].arguments, values, program.entry.argument_attributes, strict=False):
         promised = int(told.get("tt.divisibility", "1").split(" ")[0])
         if isinstance(value, int) and value % promised:
             said = f"argument {name.lstrip('%')} was compiled for a multiple of {promised}, the launch gives {value:#x}"
-            found[name, ""] = FalseHint("", said)
-    return found
+            false_hints[name, ""] = FalseHint("", said)
+    return false_hints
 
 
 def compiled_in(source: Any, values: tuple[Any, ...]) -> EmulatedFault | None:
@@ -121,7 +121,7 @@ def note(m: Cta, op: Operation, hints: list[Hint], value: Any) -> None:
     """Remember which of `hints` about the result of `op` is not true."""
     for hint in hints:
         if said := hint.untrue(value):
-            text = f"{WRITTEN_AS[hint.name]} {list(hint.values)} is not true: {said}"
+            text = f"{HINT_FUNCTIONS[hint.name]} {list(hint.values)} is not true: {said}"
             m.false_hints.setdefault((op.line, hint.name), FalseHint(op.location, text))
 
 
@@ -145,17 +145,19 @@ def check(
     pointer: np.ndarray,
     mask: np.ndarray | None,
     promises: frozenset[int | str] | None,
-    followed: bool = False,
+    is_followed: bool = False,
 ) -> np.ndarray | None:
     """Hold the vectors of one access to its elements: `size` bytes each, at `pointer` (any shape), where `mask` (that shape).
     `promises` are the operations (by line) and arguments that its addresses come of, None for any. `followed`: elements that a load
     takes from elsewhere, or leaves out, are a failure where they reach something: which they are, in the shape of `pointer`."""
-    count, each = access.run // size, access.width // size
+    count, vector_size = access.run // size, access.width // size
     along = np.moveaxis(pointer, access.axis, -1)
     addresses = along.reshape(-1, count)  # (runs, count)
-    reached = addresses[:, :1] + np.arange(count) * size  # (runs, count)
-    wanted = np.moveaxis(np.broadcast_to(True if mask is None else mask, pointer.shape), access.axis, -1).reshape(-1, count)
-    moved = np.repeat(wanted[:, ::each], each, axis=1)  # (runs, count): by the mask of each vector's first element
+    reached_addresses = addresses[:, :1] + np.arange(count) * size  # (runs, count)
+    wanted_lanes = np.moveaxis(np.broadcast_to(True if mask is None else mask, pointer.shape), access.axis, -1).reshape(-1, count)
+    moved_lanes = np.repeat(
+        wanted_lanes[:, ::vector_size], vector_size, axis=1
+    )  # (runs, count): by the mask of each vector's first element
 
     def element(row: int, column: int) -> list[int]:
         index = [int(n) for n in np.unravel_index(row * count + column, along.shape)]
@@ -166,33 +168,37 @@ def check(
         moves = f"{op.name} moves {access.width} bytes at once ({access.instruction})"
     else:
         moves = f"{op.name} reaches {access.run} bytes from one pointer, {access.width} at once ({access.instruction})"
-    if (wrong := (reached[:, ::each] % access.width != 0) & wanted[:, ::each]).any():
-        row, column = (int(n) for n in np.argwhere(wrong)[0])
-        address = int(reached[row, column * each])
-        said = f"{moves} from {m.memory.named(address)}, at {address:#x}, which is no multiple of {access.width}"
-        raise _fault(m, op, promises, "misaligned address", f"{said}: element {element(row, column * each)} of the tile")
-    displaced = ((reached != addresses) & wanted) | (wanted != moved)
-    if not displaced.any():
+    if (wrong_lanes := (reached_addresses[:, ::vector_size] % access.width != 0) & wanted_lanes[:, ::vector_size]).any():
+        row, column = (int(n) for n in np.argwhere(wrong_lanes)[0])
+        address = int(reached_addresses[row, column * vector_size])
+        message = f"{moves} from {m.memory.describe_address(address)}, at {address:#x}, which is no multiple of {access.width}"
+        raise _fault(m, op, promises, "misaligned address", f"{message}: element {element(row, column * vector_size)} of the tile")
+    displaced_lanes = ((reached_addresses != addresses) & wanted_lanes) | (wanted_lanes != moved_lanes)
+    if not displaced_lanes.any():
         return None
-    if (wrong := (reached != addresses) & wanted).any():
-        row, column = (int(n) for n in np.argwhere(wrong)[0])
+    if (wrong_lanes := (reached_addresses != addresses) & wanted_lanes).any():
+        row, column = (int(n) for n in np.argwhere(wrong_lanes)[0])
         lies = int(addresses[row, column] - addresses[row, 0])
-        said = f"{moves}; element {element(row, column)} of the tile is taken to lie {column * size} bytes from "
-        fault = _fault(m, op, promises, "false hint", f"{said}{element(row, 0)} and lies {lies} bytes from it")
+        message = f"{moves}; element {element(row, column)} of the tile is taken to lie {column * size} bytes from "
+        fault = _fault(m, op, promises, "false hint", f"{message}{element(row, 0)} and lies {lies} bytes from it")
     else:
-        wrong = wanted != moved
-        row, column = (int(n) for n in np.argwhere(wrong)[0])
-        first = column // each * each
-        said = f"{moves}, under the mask of the first element: that of {element(row, column)} of the tile is "
+        wrong_lanes = wanted_lanes != moved_lanes
+        row, column = (int(n) for n in np.argwhere(wrong_lanes)[0])
+        first = column // vector_size * vector_size
+        message = f"{moves}, under the mask of the first element: that of {element(row, column)} of the tile is "
         fault = _fault(
-            m, op, promises, "false hint", f"{said}{wanted[row, column]}, that of {element(row, first)} is {wanted[row, first]}"
+            m,
+            op,
+            promises,
+            "false hint",
+            f"{message}{wanted_lanes[row, column]}, that of {element(row, first)} is {wanted_lanes[row, first]}",
         )
-    if not followed or not m.memory.holds(reached[moved], size):
+    if not is_followed or not m.memory.holds(reached_addresses[moved_lanes], size):
         raise fault
-    m.launch.displaced.setdefault(op.location, fault)
+    m.launch.displaced_loads.setdefault(op.location, fault)
     for false in _broken(m, promises):
         false.relied_on = True
-    return np.moveaxis(displaced.reshape(along.shape), -1, access.axis)
+    return np.moveaxis(displaced_lanes.reshape(along.shape), -1, access.axis)
 
 
 def _broken(m: Cta, promises: frozenset[int | str] | None) -> list[FalseHint]:
@@ -201,13 +207,13 @@ def _broken(m: Cta, promises: frozenset[int | str] | None) -> list[FalseHint]:
     return broken or list(m.false_hints.values())
 
 
-def _fault(m: Cta, op: Operation, promises: frozenset[int | str] | None, outcome: str, said: str) -> EmulatedFault:
+def _fault(m: Cta, op: Operation, promises: frozenset[int | str] | None, outcome: str, message: str) -> EmulatedFault:
     """What an access came to, with those of its `promises` that were not kept so far."""
     broken = _broken(m, promises)
-    details: dict[str, Any] = {"rule": ALIGNED if outcome == "misaligned address" else VECTORS}
+    details: dict[str, Any] = {"rule": ALIGNMENT_RULE if outcome == "misaligned address" else VECTORS}
     details |= {"operation": op.brief, "program": str(m.program)}
     if broken:
-        said += f"; {broken[0].said}"
-        untrue = [f"{false.location + ': ' if false.location else ''}{false.said}" for false in broken]
+        message += f"; {broken[0].sentence}"
+        untrue = [f"{false.location + ': ' if false.location else ''}{false.sentence}" for false in broken]
         details |= {"other location": next((false.location for false in broken if false.location), ""), "hints": untrue}
-    return EmulatedFault(outcome, said, op.location, details)
+    return EmulatedFault(outcome, message, op.location, details)

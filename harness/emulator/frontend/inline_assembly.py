@@ -33,7 +33,7 @@ class Registers:
     names: tuple[str, ...]
     bits: int
     element: str
-    together: int
+    elements_per_register: int
 
 
 class Assembly:
@@ -45,41 +45,41 @@ class Assembly:
     def __init__(self, text: str, constraints: str, operands: tuple[str, ...], results: tuple[str, ...], pack: int) -> None:
         self.pack = pack
         self.results, self.operands = _registers(constraints, operands, results, pack)
-        names = {name: each.bits for each in (*self.results, *self.operands) for name in each.names}
-        order = [name for each in (*self.results, *self.operands) for name in each.names]
+        names = {name: item.bits for item in (*self.results, *self.operands) for name in item.names}
+        order = [name for item in (*self.results, *self.operands) for name in item.names]
         function = parse_body(_PLACE.sub(lambda m: "$" if m[3] else _place(order, int(m[1] or m[2])), text), names)
         self.program = Program(Module(), function)
-        self.listed = list(instructions("".join(f"{each};\n" for _, block in function.blocks for each in block)))
+        self.listed = list(instructions("".join(f"{item};\n" for _, block in function.blocks for item in block)))
         self.defined: dict[str, list[Instruction]] = {}
         for instruction in self.listed:
             for name in instruction.writes:
                 self.defined.setdefault(name, []).append(instruction)
-        if missing := [name for each in self.results for name in each.names if name not in self.defined]:
+        if missing := [name for item in self.results for name in item.names if name not in self.defined]:
             raise NotPtx(f"{', '.join(missing)}: a result that no instruction writes")
-        given = {name: np.zeros(1, DTYPES[each.bits]) for each in self.operands for name in each.names}
+        given = {name: np.zeros(1, DTYPES[item.bits]) for item in self.operands for name in item.names}
         try:
             self.program.frame(given, 1)
         except KeyError as error:
             raise NotPtx(f"{error}: read before it is written") from error
 
-    def __call__(self, given: list[np.ndarray], groups: int) -> list[np.ndarray]:
+    def __call__(self, operand_words: list[np.ndarray], groups: int) -> list[np.ndarray]:
         """Words [groups, pack] of each result, for those of each operand."""
-        found = [np.empty((groups, self.pack), word_dtype(each.element)) for each in self.results]
+        result_words = [np.empty((groups, self.pack), word_dtype(each.element)) for each in self.results]
         for start in range(0, groups, LANES):
             part = slice(start, start + LANES)
             held: dict[str, np.ndarray] = {}
-            for words, operand in zip(given, self.operands, strict=True):
-                held |= zip(operand.names, _packed(words[part], operand), strict=True)
+            for words, operand in zip(operand_words, self.operands, strict=True):
+                held |= zip(operand.names, _pack_registers(words[part], operand), strict=True)
             lanes = min(LANES, groups - start)
             frame = self.program.frame(held, lanes)
-            for words, result in zip(found, self.results, strict=True):
+            for words, result in zip(result_words, self.results, strict=True):
                 for number, name in enumerate(result.names):
                     whole = np.broadcast_to(frame.registers[name], lanes)
-                    for place in range(result.together):
+                    for place in range(result.elements_per_register):
                         shift = whole.dtype.type(place * ELEMENTS[result.element][0]) if place else None
-                        column = number * result.together + place
+                        column = number * result.elements_per_register + place
                         words[part, column] = (whole if shift is None else whole >> shift).astype(words.dtype)
-        return found
+        return result_words
 
     @property
     def leaves_products(self) -> bool:
@@ -114,17 +114,17 @@ def word_dtype(element: str) -> np.dtype:
     return np.dtype(bool) if element == "i1" else np.dtype(f"u{element_dtype(element).itemsize}")
 
 
-def _packed(words: np.ndarray, operand: Registers) -> list[np.ndarray]:
+def _pack_registers(words: np.ndarray, operand: Registers) -> list[np.ndarray]:
     """Words of each register, for the elements [lanes, pack]."""
     dtype: Any = DTYPES[operand.bits]
-    found = []
+    registers = []
     for number in range(len(operand.names)):
-        parts = words[:, number * operand.together : (number + 1) * operand.together]  # (lanes, together)
+        parts = words[:, number * operand.elements_per_register : (number + 1) * operand.elements_per_register]  # (lanes, together)
         whole = np.ascontiguousarray(parts[:, 0]).astype(dtype)  # (lanes,)
-        for place in range(1, operand.together):
+        for place in range(1, operand.elements_per_register):
             whole = whole | parts[:, place].astype(dtype) << dtype.type(place * ELEMENTS[operand.element][0])
-        found.append(whole)
-    return found
+        registers.append(whole)
+    return registers
 
 
 def _registers(
@@ -134,14 +134,14 @@ def _registers(
     written = [each.strip() for each in constraints.split(",") if each.strip() and not _CLOBBER.match(each.strip())]
     outputs = [each.lstrip("=&") for each in written if each.startswith("=")]
     inputs = [each for each in written if not each.startswith("=")]
-    taken: list[list[Registers]] = []
+    register_lists: list[list[Registers]] = []
     for kinds, letters, prefix in ((results, outputs, "%result"), (operands, inputs, "%operand")):
-        found, at = [], 0
+        registers, position = [], 0
         for kind in kinds:
             width = ELEMENTS[kind][0]
-            together = min(max(32 // width, 1), pack)
-            count = pack // together
-            given = letters[at : at + count]
+            elements_per_register = min(max(32 // width, 1), pack)
+            count = pack // elements_per_register
+            given = letters[position : position + count]
             if len(given) < count or len({*given}) != 1:
                 raise NotPtx(f'constraints "{constraints}": {count} register(s) of one kind for {pack} element(s) of {kind}')
             letter = outputs[int(given[0])] if given[0].isdigit() else given[0]
@@ -149,15 +149,15 @@ def _registers(
                 raise NotPtx(f'constraint "{given[0]}": an operand that shares the register of a result is not executed here')
             written_out = letter == "n" and prefix == "%operand" and pack == 1  # LLVM puts a number in the place of a register
             bits = width if written_out else _BITS.get(letter, 0)
-            narrower = prefix == "%result" and together == 1 and 16 <= width < bits  # LLVM takes the low bits
-            if bits != width * together and not narrower:
-                raise NotPtx(f'constraint "{letter}" for {together} element(s) of {kind} is not executed here')
-            found.append(Registers(tuple(f"{prefix}{at + i}" for i in range(count)), bits, kind, together))
-            at += count
-        if at != len(letters):
-            raise NotPtx(f'constraints "{constraints}": {len(letters)} registers are named, and {at} are passed')
-        taken.append(found)
-    return taken[0], taken[1]
+            narrower = prefix == "%result" and elements_per_register == 1 and 16 <= width < bits  # LLVM takes the low bits
+            if bits != width * elements_per_register and not narrower:
+                raise NotPtx(f'constraint "{letter}" for {elements_per_register} element(s) of {kind} is not executed here')
+            registers.append(Registers(tuple(f"{prefix}{position + i}" for i in range(count)), bits, kind, elements_per_register))
+            position += count
+        if position != len(letters):
+            raise NotPtx(f'constraints "{constraints}": {len(letters)} registers are named, and {position} are passed')
+        register_lists.append(registers)
+    return register_lists[0], register_lists[1]
 
 
 __all__ = ["Assembly", "NotPtx", "Registers", "UnknownOpcode", "words_of"]

@@ -33,12 +33,12 @@ from triton._C.libtriton import get_cache_invalidating_env_vars
 
 from bitverdict.harness.emulator import disk_store
 from bitverdict.harness.emulator.compiler_digest import digest
-from bitverdict.harness.emulator.frontend.translate import Translated, Translator, started
+from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, Translator, load_code
 from bitverdict.harness.model import architectures
 from bitverdict.harness.model.paths import EMULATOR, REFERENCE
 
 _OURS = ("bitverdict.harness.emulator.", "bitverdict.reference.", "bitverdict.harness.model.architectures")
-_PLAIN = {
+_PICKLABLE_NAMES = {
     "builtins": {
         "set",
         "frozenset",
@@ -61,11 +61,11 @@ _PLAIN = {
 }
 _NUMPY_MAKES = {"_reconstruct", "scalar", "_frombuffer", "_ufunc_reconstruct"}
 _EMPTY = "an empty cell"  # what a variable holds that a function closes over and that has no value yet
-left_out: Counter[str] = Counter()
+skip_reasons: Counter[str] = Counter()
 """Why translations of this process were not written, or not read, with how many."""
 
 
-class _NotWritten(Exception):
+class _Unpicklable(Exception):
     """Something that does not go to disk."""
 
 
@@ -78,19 +78,19 @@ def _codes(module: str) -> dict[tuple[str, int], list[types.CodeType]]:
     """
     file = importlib.import_module(module).__file__
     whole = SourceFileLoader(module, file).get_code(module) if file is not None else None
-    listed: dict[tuple[str, int], list[types.CodeType]] = {}
+    codes_by_name: dict[tuple[str, int], list[types.CodeType]] = {}
     waiting = [whole] if whole is not None else []
     while waiting:
         code = waiting.pop()
-        listed.setdefault((code.co_qualname, code.co_firstlineno), []).append(code)
+        codes_by_name.setdefault((code.co_qualname, code.co_firstlineno), []).append(code)
         waiting += [each for each in code.co_consts if isinstance(each, types.CodeType)]
-    return listed
+    return codes_by_name
 
 
 def _function(module: str, qualname: str, line: int, which: int, cells: int) -> types.FunctionType:
     """The function whose code stands at `line` of `module`, with `cells` variables of others, which are not set yet."""
     if not module.startswith(_OURS):
-        raise _NotWritten(f"a function of {module}")
+        raise _Unpicklable(f"a function of {module}")
     code = _codes(module)[qualname, line][which]
     return types.FunctionType(code, vars(sys.modules[module]), code.co_name, None, tuple(types.CellType() for _ in range(cells)))
 
@@ -121,24 +121,24 @@ def _by_name(thing: Any) -> bool:
 class _Pickler(pickle.Pickler):
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, types.FunctionType) and not _by_name(thing):
-            return self._made(thing)
+            return self._reduce_closure(thing)
         named = isinstance(thing, types.FunctionType | type) or (
             isinstance(thing, types.BuiltinFunctionType) and isinstance(thing.__self__, types.ModuleType)
         )
         if named and not _may_be_named(thing):
-            raise _NotWritten(f"{thing.__module__}.{thing.__qualname__}, which is none of the emulator's")
+            raise _Unpicklable(f"{thing.__module__}.{thing.__qualname__}, which is none of the emulator's")
         if type(thing) is object or isinstance(thing, Translator | types.ModuleType):
-            raise _NotWritten(f"an object of {type(thing).__qualname__}")
+            raise _Unpicklable(f"an object of {type(thing).__qualname__}")
         return NotImplemented
 
     @staticmethod
-    def _made(thing: types.FunctionType) -> tuple:
+    def _reduce_closure(thing: types.FunctionType) -> tuple:
         """A function that another one made."""
         code, module = thing.__code__, thing.__globals__.get("__name__", "")
         where = code.co_qualname, code.co_firstlineno
         alike = _codes(module).get(where, []) if module.startswith(_OURS) else []
         if code not in alike:
-            raise _NotWritten(f"the function {module}.{thing.__qualname__}, whose code stands in no file of the emulator")
+            raise _Unpicklable(f"the function {module}.{thing.__qualname__}, whose code stands in no file of the emulator")
         cells = thing.__closure__ or ()
         state = (thing.__defaults__, thing.__kwdefaults__, tuple(map(_content, cells)), dict(thing.__dict__))
         return _function, (module, *where, alike.index(code), len(cells)), state, None, None, _fill
@@ -146,7 +146,7 @@ class _Pickler(pickle.Pickler):
 
 def _may_be_named(thing: Any) -> bool:
     module, name = getattr(thing, "__module__", None) or "", getattr(thing, "__qualname__", "")
-    if f"{module}.".startswith(_OURS) or name in _PLAIN.get(module, ()):
+    if f"{module}.".startswith(_OURS) or name in _PICKLABLE_NAMES.get(module, ()):
         return True
     numpy = module == "numpy" or module.startswith("numpy.")
     return numpy and (isinstance(thing, type) or name in _NUMPY_MAKES or getattr(np, name, None) is thing) and name not in _FILES
@@ -158,12 +158,12 @@ _FILES = {"load", "save", "savez", "savez_compressed", "savetxt", "loadtxt", "ge
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         """What an entry names, where it may name it. `_NotWritten` for anything else."""
-        if not (f"{module}.".startswith(_OURS) or module in _PLAIN or module == "numpy" or module.startswith("numpy.")):
-            raise _NotWritten(f"{module}.{name}")
+        if not (f"{module}.".startswith(_OURS) or module in _PICKLABLE_NAMES or module == "numpy" or module.startswith("numpy.")):
+            raise _Unpicklable(f"{module}.{name}")
         thing = super().find_class(module, name)
-        if isinstance(thing, np.ufunc) or _may_be_named(thing) or (module in _PLAIN and name in _PLAIN[module]):
+        if isinstance(thing, np.ufunc) or _may_be_named(thing) or (module in _PICKLABLE_NAMES and name in _PICKLABLE_NAMES[module]):
             return thing
-        raise _NotWritten(f"{module}.{name}")
+        raise _Unpicklable(f"{module}.{name}")
 
 
 # -- entries ------------------------------------------------------------------------------------------------------------
@@ -202,24 +202,24 @@ def key(
     return disk_store.key_of(TRANSLATOR, digest(), np.__version__, sys.version, str(environment), options, text)
 
 
-def written(ready: Translated) -> bytes | None:
+def serialize(ready: TranslatedProgram) -> bytes | None:
     """`ready` as an entry; None, with the reason in `left_out`, where it holds what does not go to disk."""
     buffer = io.BytesIO()
     try:
         _Pickler(buffer, protocol=5).dump((ready, marshal.dumps(ready.code)))
-    except (_NotWritten, pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
-        left_out[str(error)] += 1
+    except (_Unpicklable, pickle.PicklingError, TypeError, AttributeError, ValueError) as error:
+        skip_reasons[str(error)] += 1
         return None
     return zlib.compress(buffer.getvalue(), 1)
 
 
-def read(entry: bytes) -> Translated | None:
+def read(entry: bytes) -> TranslatedProgram | None:
     """The translation in `entry`; None where it cannot be read."""
     try:
         ready, code = _Unpickler(io.BytesIO(zlib.decompress(entry))).load()
-        return started(ready, marshal.loads(code))
-    except _NotWritten as error:
-        left_out[f"read: {error}"] += 1
+        return load_code(ready, marshal.loads(code))
+    except _Unpicklable as error:
+        skip_reasons[f"read: {error}"] += 1
     except Exception:  # whatever a stale or foreign entry leads to: it is made again
         pass
     return None
@@ -237,16 +237,16 @@ def _without_collections() -> Iterator[None]:
             gc.enable()
 
 
-def kept(name: str, make: Callable[[], Translated]) -> Translated:
+def load_or_translate(name: str, make: Callable[[], TranslatedProgram]) -> TranslatedProgram:
     """The translation whose entry is `name` (`key`), from disk, or made now and written."""
     with _without_collections():
-        entry = disk_store.found(name)
+        entry = disk_store.read_entry(name)
         if entry is not None and (ready := read(entry)) is not None:
             return ready
         ready = make()
-    if disk_store.place() is not None and (entry := written(ready)) is not None:
+    if disk_store.place() is not None and (entry := serialize(ready)) is not None:
         disk_store.keep(name, entry)
     return ready
 
 
-__all__ = ["TRANSLATOR", "kept", "key", "left_out", "read", "written"]
+__all__ = ["TRANSLATOR", "key", "load_or_translate", "read", "serialize", "skip_reasons"]

@@ -21,7 +21,14 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.threads import moved_places
 from bitverdict.harness.emulator.frontend.shared_stores import SharedStores
-from bitverdict.harness.emulator.frontend.thread_copies import Place, agreeing, converted, everywhere, held, moved
+from bitverdict.harness.emulator.frontend.thread_copies import (
+    Place,
+    convert_copies,
+    everywhere,
+    held_elements,
+    move_copies,
+    require_agreement,
+)
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
 
@@ -62,14 +69,16 @@ class LaneWords:
         self.held = {name for op in sources for name in op.results}
         if not sources:
             return
-        listed = list(_all(blocks))
-        inner = [each for op in listed if op.name in _OF_ELEMENTS for region in op.regions for each in _all(region)]
+        operations = list(_nested_operations(blocks))
+        inner = [
+            each for op in operations if op.name in _OF_ELEMENTS for region in op.regions for each in _nested_operations(region)
+        ]
         self._inside = {name for op in inner for name in op.results}
-        listed = [op for op in listed if self._inside.isdisjoint(op.results)]
+        operations = [op for op in operations if self._inside.isdisjoint(op.results)]
         size = 0
         while size != len(self.held):
             size = len(self.held)
-            for op in listed:
+            for op in operations:
                 if not self.held.isdisjoint(op.operands) and (_arithmetic(op) or _move(op) or op.name == "tt.reduce"):
                     self.held.update(op.results)
             for name, given in self.t.incoming.items():
@@ -84,7 +93,7 @@ class LaneWords:
     def place(self, kind: Type) -> Place:
         return Place(kind.shape, self.t.program.expand(kind.layout)) if kind.kind == "tensor" else Place()
 
-    def differing(self, op: Operation) -> Any:
+    def copies_differ(self, op: Operation) -> Any:
         """The condition that copies of an operand of `op` differ."""
         first, *others = dict.fromkeys(name for name in op.operands if name in self.held)
         found = self.t.code("{} is not None", self.words(first))
@@ -92,7 +101,7 @@ class LaneWords:
             found = self.t.code("{} or {} is not None", found, self.words(name))
         return found
 
-    def handed(self, arguments: list[str], given: list[str]) -> None:
+    def hand_over(self, arguments: list[str], given: list[str]) -> None:
         """What a branch does besides handing over values."""
         pairs = [(self.words(a), self.words(g)) for a, g in zip(arguments, given, strict=True) if a in self.held]
         if pairs:
@@ -104,67 +113,67 @@ class LaneWords:
         if not self.held or (op.results and op.results[0] in self._inside):
             return
         if op.name in _OF_ELEMENTS:
-            used = [name for region in op.regions for inner in _all(region) for name in inner.operands]
+            used = [name for region in op.regions for inner in _nested_operations(region) for name in inner.operands]
             used += [] if op.name == "tt.reduce" else op.operands
             for name in dict.fromkeys(used):
-                self.alike(op, name)
+                self.require_equal_copies(op, name)
         if self.held.isdisjoint(op.operands) or op.name in (*_BY_THEIR_THREAD, *_OF_ELEMENTS, SPREAD):
             return
         if _arithmetic(op):
             self.t.emit("{} = None", self.words(op.results[0]))
-            with self.t.when(self.differing(op)):
+            with self.t.when(self.copies_differ(op)):
                 self._arithmetic(op)
         elif _move(op) or _through_memory(op):
-            self._moved(op)
+            self._move_copies(op)
         else:
             names = op.operands[:1] if op.name == "cf.cond_br" else [] if op.successors else op.operands
             for name in dict.fromkeys(names):
-                self.alike(op, name)
+                self.require_equal_copies(op, name)
 
-    def _moved(self, op: Operation, which: int = 0) -> None:
+    def _move_copies(self, op: Operation, operand_number: int = 0) -> None:
         """`op`, which moves copies: from each of its operand `which` what stands for that result."""
         t = self.t
-        name, into = op.operands[which], op.results[which]
+        name, into = op.operands[operand_number], op.results[operand_number]
         if name not in self.held:
             if into in self.held:
                 t.emit("{} = None", self.words(into))
             return
-        source, target = self.place(t.operand(op, which)), self.place(t.typed(op, op.outputs[which]))
-        words, found = self.words(name), self.words(into) or t.name("same")
-        t.emit("{} = None", found)
+        source, target = self.place(t.operand(op, operand_number)), self.place(t.require_type(op, op.outputs[operand_number]))
+        words, moved_words = self.words(name), self.words(into) or t.name("same")
+        t.emit("{} = None", moved_words)
         with t.when(t.code("{} is not None", words)):
             if op.name == "ttg.convert_layout":
-                made = t.calls(converted, op, words, source, target, self.stores if _through_memory(op) else None)
+                made = t.calls(convert_copies, op, words, source, target, self.stores if _through_memory(op) else None)
             elif op.name == "tt.splat":
                 made = t.calls(everywhere, op, words, target)
             else:
-                made = t.calls(moved, op, words, source, target, _places(op, source, target))
-            t.emit("{}, {} = {}", t.value(into), found, made)
+                made = t.calls(move_copies, op, words, source, target, _places(op, source, target))
+            t.emit("{}, {} = {}", t.value(into), moved_words, made)
 
-    def dropped(self, op: Operation) -> None:
+    def carry_past_reduction(self, op: Operation) -> None:
         """Carry copies on behind the reduction `op` along an axis of one element."""
         for which in range(len(op.operands)):
-            self._moved(op, which)
+            self._move_copies(op, which)
 
-    def moved(self, op: Operation) -> None:
+    def carry_past_move(self, op: Operation) -> None:
         """Carry on the copies of a factor that the move `op`, of no program, brings to where its product is."""
         if op.name != SPREAD and not self.held.isdisjoint(op.operands):
             self.held.update(op.results)
             self.t.types[op.results[0]] = op.outputs[0]
-            self._moved(op)
+            self._move_copies(op)
 
-    def alike(self, op: Operation, name: str) -> None:
+    def require_equal_copies(self, op: Operation, name: str) -> None:
         """Hold the copies of `name` to be the same."""
         if name not in self.held:
             return
-        kind = self.t.typed(op, self.t.types.get(name))
-        self.t.emit("{}", self.t.calls(agreeing, op, self.t.value(name), self.words(name), self.place(kind)))
+        kind = self.t.require_type(op, self.t.types.get(name))
+        self.t.emit("{}", self.t.calls(require_agreement, op, self.t.value(name), self.words(name), self.place(kind)))
 
     def spread(self, op: Operation) -> Operation:
         """`op` on the copies of its operands, which the code has from here on."""
         names, kinds = [], []
-        for name, found in zip(op.operands, op.inputs, strict=True):
-            kind = self.t.typed(op, found)
+        for name, input_type in zip(op.operands, op.inputs, strict=True):
+            kind = self.t.require_type(op, input_type)
             fresh, text = f"{name}~spread", self._text(kind)
             if fresh not in self.t.defined:
                 self.t.defined[fresh] = replace(
@@ -176,12 +185,12 @@ class LaneWords:
             names.append(fresh)
             kinds.append(text)
         results = [f"{name}~lanes" for name in op.results]
-        outputs = [self._text(self.t.typed(op, found)) for found in op.outputs]
+        outputs = [self._text(self.t.require_type(op, input_type)) for input_type in op.outputs]
         return replace(op, operands=names, results=results, operand_types=kinds, result_types=outputs)
 
     def _text(self, kind: Type) -> str:
         """The type of the copies of a value of the type `kind`."""
-        threads, registers = held(self.place(kind)).shape
+        threads, registers = held_elements(self.place(kind)).shape
         return f"tensor<{threads}x{registers}x{kind.element}, {self.t.program.expand(kind.layout) or 'of each thread'}>"
 
     def _arithmetic(self, op: Operation) -> None:
@@ -189,15 +198,15 @@ class LaneWords:
         t = self.t
         if _summed_narrow(t, op):
             for name in dict.fromkeys(op.operands):
-                self.alike(op, name)
+                self.require_equal_copies(op, name)
             return
-        with self.apart():
+        with self.write_on_copies():
             again = self.spread(op)
             t.types[again.results[0]], t.defined[again.results[0]] = parse_type(again.result_types[0]), again
             t.operation(again, [], {})
 
     @contextmanager
-    def apart(self) -> Iterator[None]:
+    def write_on_copies(self) -> Iterator[None]:
         """While entered, code is written on copies: of what is undefined, or hinted at, the value's own code keeps account."""
         t = self.t
         before, t.undefined, t.accesses = (t.undefined, t.accesses), None, None
@@ -239,12 +248,12 @@ def _places(op: Operation, source: Place, target: Place) -> np.ndarray | None:
     ).ravel()
 
 
-def _all(blocks: list[Block]) -> Iterator[Operation]:
+def _nested_operations(blocks: list[Block]) -> Iterator[Operation]:
     for block in blocks:
         for op in block.operations:
             yield op
             for region in op.regions:
-                yield from _all(region)
+                yield from _nested_operations(region)
 
 
 __all__ = ["SPREAD", "LaneWords"]

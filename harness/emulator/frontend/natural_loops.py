@@ -37,7 +37,9 @@ def _natural_loop(blocks: list[Block], header: Block) -> Loop | None:
     for label, targets in after.items():
         for target in targets:
             before[target].append(label)
-    elsewhere = _reached({label: [] if label == header.label else targets for label, targets in after.items()}, blocks[0].label)
+    elsewhere = _reachable_labels(
+        {label: [] if label == header.label else targets for label, targets in after.items()}, blocks[0].label
+    )
     latches = [label for label in before[header.label] if label == header.label or label not in elsewhere]
     if not latches:
         return None
@@ -51,11 +53,11 @@ def _natural_loop(blocks: list[Block], header: Block) -> Loop | None:
     return Loop(tuple(by_label[label] for label in inside), tuple(end.operands[0] for end in ends))
 
 
-def _reached(after: dict[str, list[str]], start: str) -> set[str]:
-    found, waiting = set[str](), [start]
+def _reachable_labels(after: dict[str, list[str]], start: str) -> set[str]:
+    labels, waiting = set[str](), [start]
     while waiting:
         label = waiting.pop()
-        if label not in found:
-            found.add(label)
+        if label not in labels:
+            labels.add(label)
             waiting += after[label]
-    return found
+    return labels

@@ -13,7 +13,7 @@ from typing import Any
 
 from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
 
-ANY = "any memory"
+ANY_MEMORY = "any memory"
 UPDATES = ("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store")
 POLLS = ("tt.atomic_load", "tt.atomic_poll")
 ATOMICS = (*UPDATES, *POLLS)
@@ -57,12 +57,12 @@ class ProgramFacts:
         self._seen: dict[str, bool] = {}
         entry = [value for value, _ in program.entry.blocks[0].arguments]
         sinks = {self._root(value) for op in self.operations for value in self._writes(op)}
-        self.writes_any = self._root(ANY) in sinks
+        self.writes_any = self._root(ANY_MEMORY) in sinks
         self.written = frozenset(i for i, value in enumerate(entry) if self._root(value) in sinks)
         self._sinks = sinks
-        self.looping = {id(op) for function in program.functions.values() for op in _looping(function.blocks)}
+        self.looping = {id(op) for function in program.functions.values() for op in _looping_operations(function.blocks)}
         if any(op.name == "tt.call" for op in self.operations):  # a callee is as much in a loop as its caller
-            self.looping |= {id(op) for f in program.functions.values() if not f.public for op in _all(f.blocks)}
+            self.looping |= {id(op) for f in program.functions.values() if not f.public for op in _nested_operations(f.blocks)}
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to disk: no id of an object, and nothing that is worked out from the program when it is asked for."""
@@ -88,16 +88,16 @@ class ProgramFacts:
     def _join_all(self) -> None:
         for function in self.program.functions.values():
             self._join_blocks(function.blocks)
-            for op in _all(function.blocks):
-                given = [v for v, text in zip(op.operands, op.operand_types, strict=True) if points(text)]
+            for op in _nested_operations(function.blocks):
+                pointer_operands = [v for v, text in zip(op.operands, op.operand_types, strict=True) if points(text)]
                 made = [v for v, text in zip(op.results, op.result_types, strict=True) if points(text)]
                 if op.name in ("tt.load", "tt.int_to_ptr"):
-                    given = [ANY]
+                    pointer_operands = [ANY_MEMORY]
                 for result in made:
-                    for operand in given:
+                    for operand in pointer_operands:
                         self._join(result, operand)
                 if op.name == "ttng.tensormap_create":
-                    self._join(given[0], given[1])  # the descriptor leads where its base does
+                    self._join(pointer_operands[0], pointer_operands[1])  # the descriptor leads where its base does
                 elif op.name == "tt.call":
                     self._join_call(op)
                 elif op.name == "ttg.warp_specialize.partitions":
@@ -111,7 +111,7 @@ class ProgramFacts:
         labels = {block.label: block for block in blocks}
         for block in blocks:
             for op in block.operations:
-                for label, given in zip(op.successors, op.handed(), strict=True):
+                for label, given in zip(op.successors, op.branch_operands(), strict=True):
                     for (value, text), operand in zip(labels[label].arguments, given, strict=True):
                         if points(text):
                             self._join(value, operand)
@@ -142,9 +142,9 @@ class ProgramFacts:
         return self._root(op.operands[0]) in self._sinks
 
     @cached_property
-    def following(self) -> frozenset[int]:
+    def following_operations(self) -> frozenset[int]:
         """Operations (by id) that may go where an address leads that lay in memory."""
-        anywhere = self._root(ANY)
+        anywhere = self._root(ANY_MEMORY)
         return frozenset(
             id(op)
             for op in self.operations
@@ -164,7 +164,7 @@ class ProgramFacts:
         return any(op.name in ASSEMBLY and "fence.proxy.async" in op.attributes["asm_string"] for op in self.operations)
 
     @cached_property
-    def polling(self) -> frozenset[int]:
+    def polling_operations(self) -> frozenset[int]:
         """Operations (by id) that a loop may repeat until another program has written: such a loop waits."""
         return frozenset(
             id(op)
@@ -225,7 +225,9 @@ class ProgramFacts:
         if op.successors:
             if op.name == "cf.cond_br" and place == 0:
                 return True
-            handed = [(self.arguments_of(op, label), given) for label, given in zip(op.successors, op.handed(), strict=True)]
+            handed = [
+                (self.arguments_of(op, label), given) for label, given in zip(op.successors, op.branch_operands(), strict=True)
+            ]
             return any(self._leaves(a) for arguments, given in handed for a, v in zip(arguments, given, strict=True) if v == value)
         if op.name == "tt.load" or elementwise(op):
             return any(self._leaves(result) for result in op.results)
@@ -246,12 +248,12 @@ class ProgramFacts:
         return made
 
 
-def _all(blocks: list[Block]) -> Iterator[Operation]:
+def _nested_operations(blocks: list[Block]) -> Iterator[Operation]:
     for block in blocks:
         for op in block.operations:
             yield op
             for region in op.regions:
-                yield from _all(region)
+                yield from _nested_operations(region)
 
 
 def _block_lists(blocks: list[Block]) -> Iterator[list[Block]]:
@@ -262,19 +264,19 @@ def _block_lists(blocks: list[Block]) -> Iterator[list[Block]]:
                 yield from _block_lists(region)
 
 
-def _looping(blocks: list[Block]) -> Iterator[Operation]:
+def _looping_operations(blocks: list[Block]) -> Iterator[Operation]:
     """The operations of `blocks`, regions included, that may run more than once."""
     follows = {block.label: {label for op in block.operations for label in op.successors} for block in blocks}
     for block in blocks:
-        reached, left = set[str](), list(follows[block.label])
+        reached_labels, left = set[str](), list(follows[block.label])
         while left:
             label = left.pop()
-            if label not in reached:
-                reached.add(label)
+            if label not in reached_labels:
+                reached_labels.add(label)
                 left += follows[label]
-        if block.label in reached:
-            yield from _all([block])
+        if block.label in reached_labels:
+            yield from _nested_operations([block])
         else:
             for op in block.operations:
                 for region in op.regions:
-                    yield from _looping(region)
+                    yield from _looping_operations(region)

@@ -36,7 +36,7 @@ _ROUNDS = 60
 
 
 Value = tuple[int, int]  # the instruction (or phi) that makes it, and which of its results it is
-_UNDEFINED: Value = (-1, 0)
+_UNDEFINED_VALUE: Value = (-1, 0)
 
 
 @dataclass
@@ -52,7 +52,7 @@ class _Step:
     pure: bool
     commutes: bool
     target: int | None = None
-    taken: list[Value] = field(default_factory=list)  # the values of `reads`
+    read_values: list[Value] = field(default_factory=list)  # the values of `reads`
 
     @property
     def arithmetic(self) -> bool:
@@ -75,60 +75,64 @@ def same_lines(one: str, other: str) -> dict[tuple[str, int], set[int]] | None:
     """Of each sum and product of floats in `other`, by the register that it writes and its line there: the lines under which `one`
     computes the same. Both are PTX texts. None where they are not shown to be the same program."""
     try:
-        both = [_ssa(one), _ssa(other)]
+        programs = [_ssa(one), _ssa(other)]
     except ValueError:
         return None
-    classes = _classes(both)
+    classes = _classes(programs)
     if classes is None:
         return None
-    numbered = [[*zip(each.steps, found, strict=False)] for each, found in zip(both, classes, strict=True)]
-    effects = [[number for step, number in pairs if not step.pure] for pairs in numbered]
+    numbered_steps = [[*zip(each.steps, found, strict=False)] for each, found in zip(programs, classes, strict=True)]
+    effects = [[number for step, number in pairs if not step.pure] for pairs in numbered_steps]
     if effects[0] != effects[1]:
         return None
-    there: dict[int, set[int]] = {}
-    for step, number in numbered[0]:
+    lines_by_class: dict[int, set[int]] = {}
+    for step, number in numbered_steps[0]:
         if step.arithmetic:
-            there.setdefault(number, set()).add(step.line)
+            lines_by_class.setdefault(number, set()).add(step.line)
     lines: dict[tuple[str, int], set[int]] = {}
-    for step, number in numbered[1]:
+    for step, number in numbered_steps[1]:
         if step.arithmetic:
-            lines.setdefault((step.writes[0], step.line), set()).update(there.get(number, ()))
+            lines.setdefault((step.writes[0], step.line), set()).update(lines_by_class.get(number, ()))
     return lines
 
 
-def _classes(both: list[_Ssa]) -> list[list[int]] | None:
+def _classes(programs: list[_Ssa]) -> list[list[int]] | None:
     """The class of each instruction and phi of both programs: equal numbers where they compute the same. None where it does not
     settle."""
-    found = [[0] * (len(each.steps) + len(each.phis)) for each in both]
+    class_numbers = [[0] * (len(program.steps) + len(program.phis)) for program in programs]
     count, begin = 1, 0
     for _ in range(_ROUNDS):
         numbers: dict[tuple, int] = {}
         begin += count  # a number of one round is none of another
-        for each, now in zip(both, found, strict=True):
-            for at, step in enumerate(each.steps):
-                taken = [(now[maker] if maker >= 0 else -1, result) for maker, result in step.taken]
+        for program, current_classes in zip(programs, class_numbers, strict=True):
+            for step_number, step in enumerate(program.steps):
+                read_classes = [(current_classes[maker] if maker >= 0 else -1, result) for maker, result in step.read_values]
                 if step.commutes:
-                    taken[:2] = sorted(taken[:2])
-                now[at] = numbers.setdefault((step.shape, step.block, now[at], *taken), begin + len(numbers))
-            for at, (block, brought) in enumerate(each.phis, len(each.steps)):
-                taken = [(now[maker] if maker >= 0 else -1, result) for maker, result in brought]
-                now[at] = numbers.setdefault(("phi", block, now[at], *taken), begin + len(numbers))
+                    read_classes[:2] = sorted(read_classes[:2])
+                current_classes[step_number] = numbers.setdefault(
+                    (step.shape, step.block, current_classes[step_number], *read_classes), begin + len(numbers)
+                )
+            for step_number, (block, brought) in enumerate(program.phis, len(program.steps)):
+                read_classes = [(current_classes[maker] if maker >= 0 else -1, result) for maker, result in brought]
+                current_classes[step_number] = numbers.setdefault(
+                    ("phi", block, current_classes[step_number], *read_classes), begin + len(numbers)
+                )
         if len(numbers) == count:
-            return found
+            return class_numbers
         count = len(numbers)
     return None
 
 
 def _ssa(text: str) -> _Ssa:
-    listed = list(_statements(text))
-    labels = {s.split()[-1] for _, s in listed if re.match(r"(?:@!?\S+\s+)?bra[.\s]", s)}
-    order = {name: number for number, name in enumerate(s[:-1] for _, s in listed if s.endswith(":") and s[:-1] in labels)}
-    if len(order) != len(labels) or sum(s.endswith(":") and s[:-1] in labels for _, s in listed) != len(labels):
+    statements = list(_statements(text))
+    labels = {s.split()[-1] for _, s in statements if re.match(r"(?:@!?\S+\s+)?bra[.\s]", s)}
+    order = {name: number for number, name in enumerate(s[:-1] for _, s in statements if s.endswith(":") and s[:-1] in labels)}
+    if len(order) != len(labels) or sum(s.endswith(":") and s[:-1] in labels for _, s in statements) != len(labels):
         raise ValueError("PTX: a label that is missing, or stands twice")
     steps = list[_Step]()
     begins = dict[int, int]()  # label -> block
     block = 0
-    for line, statement in listed:
+    for line, statement in statements:
         if statement.endswith(":"):
             if statement[:-1] in order:
                 block += 1
@@ -137,21 +141,27 @@ def _ssa(text: str) -> _Ssa:
         found = _STATEMENT.match(statement)
         if found is None:
             raise ValueError(f"PTX: {statement}")
-        negated, guard, opcode, rest = found.groups()
-        operands = [each.strip() for each in _OPERAND.findall(rest)]
+        negation, guard, opcode, rest = found.groups()
+        operands = [operand.strip() for operand in _OPERAND.findall(rest)]
         kind = opcode.partition(".")[0]
         wrote = 0 if opcode.startswith(_WRITES_NOTHING) else 1
-        writes = tuple(name for each in operands[:wrote] for name in _REGISTER.findall(each))
+        writes = tuple(name for operand in operands[:wrote] for name in _REGISTER.findall(operand))
         read, target = operands[wrote:], None
         if kind == "bra":
             read, target = [], order[operands[-1]]
-        shape = (negated or "", "guarded" if guard else "", opcode, str(target), *(_REGISTER.sub("%", each) for each in read))
-        names = [name for each in read for name in _REGISTER.findall(each)]
+        shape = (
+            negation or "",
+            "guarded" if guard else "",
+            opcode,
+            str(target),
+            *(_REGISTER.sub("%", operand) for operand in read),
+        )
+        names = [name for operand in read for name in _REGISTER.findall(operand)]
         if guard:
             names += [guard, *writes]
         elif opcode.startswith(_UPDATES):
             names += writes
-        commutes = kind in _COMMUTE and all(_REGISTER.fullmatch(each) for each in read[:2])
+        commutes = kind in _COMMUTE and all(_REGISTER.fullmatch(operand) for operand in read[:2])
         pure = (kind in _PURE and not guard) or opcode.startswith("ld.param")
         steps.append(_Step((*shape, str(len(writes))), writes, tuple(names), block, line, pure, commutes, target))
         block += kind in ("bra", "ret", "exit")
@@ -162,83 +172,87 @@ def _predecessors(steps: list[_Step], begins: dict[int, int]) -> list[list[int]]
     """Of each block, those that may run before it; `begins` is the block of each label."""
     ends: dict[int, _Step] = {step.block: step for step in steps}
     count = max([*ends, *begins.values()], default=0) + 1
-    found: list[list[int]] = [[] for _ in range(count)]
+    predecessors: list[list[int]] = [[] for _ in range(count)]
     for block in range(count):
         end = ends.get(block)
         if end is not None and end.target is not None:
-            found[begins[end.target]].append(block)
+            predecessors[begins[end.target]].append(block)
         leaves = end is not None and end.shape[1] == "" and end.shape[2].partition(".")[0] in ("bra", "ret", "exit")
-        if not leaves and block + 1 < count and block not in found[block + 1]:
-            found[block + 1].append(block)
-    return found
+        if not leaves and block + 1 < count and block not in predecessors[block + 1]:
+            predecessors[block + 1].append(block)
+    return predecessors
 
 
 def _in_ssa(steps: list[_Step], before: list[list[int]]) -> _Ssa:
     """Each step with the values that it reads (Braun et al., "Simple and Efficient Construction of Static Single Assignment
     Form")."""
     phis: list[tuple[int, list[Value]]] = []
-    same: dict[Value, Value] = {}  # a phi that only one value is brought to -> that value
-    entering: dict[tuple[int, str], Value] = {}
-    leaving: list[dict[str, Value]] = [{} for _ in before]  # what a block writes last
+    replacements: dict[Value, Value] = {}  # a phi that only one value is brought to -> that value
+    entry_values: dict[tuple[int, str], Value] = {}
+    exit_values: list[dict[str, Value]] = [{} for _ in before]  # what a block writes last
 
     def at_end(block: int, name: str) -> Value:
         """What `name` holds when `block` ends, or a phi whose values are not known yet."""
         passed = list[int]()
-        while name not in leaving[block] and (block, name) not in entering and len(before[block]) == 1 and block not in passed:
+        while (
+            name not in exit_values[block] and (block, name) not in entry_values and len(before[block]) == 1 and block not in passed
+        ):
             passed.append(block)
             (block,) = before[block]
-        value = leaving[block].get(name) or at_begin(block, name)
+        value = exit_values[block].get(name) or at_begin(block, name)
         for each in passed:
-            entering[each, name] = value
+            entry_values[each, name] = value
         return value
 
-    waiting: list[tuple[Value, str]] = []
+    incomplete_phis: list[tuple[Value, str]] = []
 
     def at_begin(block: int, name: str) -> Value:
-        if (block, name) in entering:
-            return entering[block, name]
+        if (block, name) in entry_values:
+            return entry_values[block, name]
         if not before[block]:
-            return _UNDEFINED
+            return _UNDEFINED_VALUE
         if len(before[block]) == 1 and before[block][0] != block:
             return at_end(before[block][0], name)
         phi = (len(steps) + len(phis), 0)
         phis.append((block, []))
-        entering[block, name] = phi
-        waiting.append((phi, name))
+        entry_values[block, name] = phi
+        incomplete_phis.append((phi, name))
         return phi
 
     reading: list[tuple[_Step, int, str]] = []  # what is read before its block writes it
     local: dict[str, Value] = {}
-    for at, step in enumerate(steps):
-        if at and steps[at - 1].block != step.block:
+    for step_number, step in enumerate(steps):
+        if step_number and steps[step_number - 1].block != step.block:
             local = {}
-        step.taken = [local.get(name, _UNDEFINED) for name in step.reads]
+        step.read_values = [local.get(name, _UNDEFINED_VALUE) for name in step.reads]
         reading += [(step, place, name) for place, name in enumerate(step.reads) if name not in local]
-        local.update({name: (at, i) for i, name in enumerate(step.writes)})
-        leaving[step.block] = local
+        local.update({name: (step_number, i) for i, name in enumerate(step.writes)})
+        exit_values[step.block] = local
     for step, place, name in reading:
-        step.taken[place] = at_begin(step.block, name)
-    while waiting:
-        phi, name = waiting.pop()
-        block, brought = phis[phi[0] - len(steps)]
-        brought += [at_end(each, name) for each in before[block]]
-    same.update({(at, 0): step.taken[0] for at, step in enumerate(steps) if step.copies})
+        step.read_values[place] = at_begin(step.block, name)
+    while incomplete_phis:
+        phi, name = incomplete_phis.pop()
+        block, incoming_values = phis[phi[0] - len(steps)]
+        incoming_values += [at_end(each, name) for each in before[block]]
+    replacements.update({(step_number, 0): step.read_values[0] for step_number, step in enumerate(steps) if step.copies})
 
     def root(value: Value) -> Value:
-        while value in same:
-            value = same[value]
+        while value in replacements:
+            value = replacements[value]
         return value
 
-    changed = True
-    while changed:
-        changed = False
-        for at, (_, brought) in enumerate(phis, len(steps)):
-            if (at, 0) not in same and len(others := {root(value) for value in brought} - {(at, 0)}) == 1:
-                same[at, 0] = others.pop()
-                changed = True
+    has_changed = True
+    while has_changed:
+        has_changed = False
+        for step_number, (_, incoming_values) in enumerate(phis, len(steps)):
+            if (step_number, 0) not in replacements and len(
+                others := {root(value) for value in incoming_values} - {(step_number, 0)}
+            ) == 1:
+                replacements[step_number, 0] = others.pop()
+                has_changed = True
     for step in steps:
-        step.taken = [root(value) for value in step.taken]
-    return _Ssa(steps, [(block, [root(value) for value in brought]) for block, brought in phis])
+        step.read_values = [root(value) for value in step.read_values]
+    return _Ssa(steps, [(block, [root(value) for value in incoming_values]) for block, incoming_values in phis])
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
@@ -265,10 +279,10 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
             elif statement.endswith(":"):
                 yield line, statement
             elif not statement.startswith(".") and scopes:
-                yield line, _scoped(statement.rstrip(";").strip(), scopes[1:])
+                yield line, _scope_names(statement.rstrip(";").strip(), scopes[1:])
 
 
-def _scoped(statement: str, scopes: list[tuple[int, set[str]]]) -> str:
+def _scope_names(statement: str, scopes: list[tuple[int, set[str]]]) -> str:
     for number, names in reversed(scopes):
         for name in names:
             statement = re.sub(rf"(?<![\w.%$]){name}\b(?!@)", f"{name}@{number}", statement)

@@ -9,9 +9,9 @@ from math import prod
 
 import numpy as np
 
-from bitverdict.harness.emulator.compiler_process import apart
+from bitverdict.harness.emulator.compiler_process import in_compiler_process
 
-_SWIZZLED = re.compile(r"#ttg\.swizzled_shared<.*order = \[([\d, ]+)\]")
+_SWIZZLED_LAYOUT = re.compile(r"#ttg\.swizzled_shared<.*order = \[([\d, ]+)\]")
 _NVMMA = re.compile(r"#ttg\.nvmma_shared<(?!.*fp4Padded = true)(?:.*rank = (\d+))?")
 _LINEAR = re.compile(r"#ttg\.shared_linear<\{offset = \[\[([\d, ]+)\]")
 
@@ -20,7 +20,7 @@ def _rank(layout: str) -> int:
     """How many axes `layout` orders. ValueError for a layout that is not known."""
     if found := _NVMMA.match(layout):
         return int(found[1] or 2)
-    if found := _SWIZZLED.match(layout) or _LINEAR.match(layout):
+    if found := _SWIZZLED_LAYOUT.match(layout) or _LINEAR.match(layout):
         return found[1].count(",") + 1
     raise ValueError(f"the order of {layout[:80]}")
 
@@ -40,16 +40,16 @@ def places(layout: str, shape: tuple[int, ...], element: str, itemsize: int) -> 
     reached = np.zeros((1, rank), np.int64)  # (bytes / itemsize, rank) coordinates
     for basis in bases:
         reached = np.concatenate([reached, reached ^ np.array(basis)])
-    found = np.zeros(inner, np.int64)
-    found[tuple(reached.T)] = np.arange(len(reached)) * itemsize
+    byte_places = np.zeros(inner, np.int64)
+    byte_places[tuple(reached.T)] = np.arange(len(reached)) * itemsize
     if outer:
-        found = found + (np.arange(outer[0]) * prod(inner) * itemsize).reshape(-1, *[1] * rank)
-    found.flags.writeable = False
+        byte_places = byte_places + (np.arange(outer[0]) * prod(inner) * itemsize).reshape(-1, *[1] * rank)
+    byte_places.flags.writeable = False
     dense = (np.arange(prod(shape)) * itemsize).reshape(shape)
-    return None if (found == dense).all() else found
+    return None if (byte_places == dense).all() else byte_places
 
 
-@apart
+@in_compiler_process
 def _bases(layout: str, shape: tuple[int, ...], element: str) -> list[list[int]]:
     """The coordinates that each bit of an element's number in memory moves by."""
     from triton._C.libtriton import amd, gluon_ir, ir, nvidia

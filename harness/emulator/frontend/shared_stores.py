@@ -34,30 +34,30 @@ class SharedStores:
         if not self.capability:
             raise NotModelled(op, "whose words differ from lane to lane, on a target whose stores to shared memory are not read")
         try:
-            listed = _listed(self.program.text, self.capability)
+            store_forms = _store_forms(self.program.text, self.capability)
         except NotAssembled as error:
             raise NotModelled(
                 op, f"whose words differ from lane to lane, in a program that the compiler does not take: {error}"
             ) from error
-        own = {form for line, form in listed if line in (op.line, op.last_line)}
-        return own or {form for _, form in listed}
+        own = {form for line, form in store_forms if line in (op.line, op.last_line)}
+        return own or {form for _, form in store_forms}
 
 
 @lru_cache(maxsize=256)  # a launch asks again, and an executor of programs that nobody trusts keeps nothing on disk
-def _listed(text: str, capability: int) -> list[tuple[int, int]]:
+def _store_forms(text: str, capability: int) -> list[tuple[int, int]]:
     """(line of the tile program `text`, form) of each store, from disk when it was found before."""
     told = f"shared stores 1 {triton.__version__} {capability} {text}"
     cache = get_cache_manager(hashlib.sha256(told.encode()).hexdigest())
     if path := cache.get_file("stores.json"):
         return [(line, form) for line, form in json.loads(Path(path).read_text())]
-    found = set()
+    line_forms = set()
     for each in instructions(ptx(text, capability, fused=True)):
         if each.opcode.startswith("stmatrix"):
-            found.add((each.line, MATRIX))
+            line_forms.add((each.line, MATRIX))
         elif width := _STORE.match(each.opcode):
-            found.add((each.line, int(width[1] or 1) * int(width[2]) // 8))
-    cache.put(json.dumps(sorted(found)), "stores.json", binary=False)
-    return sorted(found)
+            line_forms.add((each.line, int(width[1] or 1) * int(width[2]) // 8))
+    cache.put(json.dumps(sorted(line_forms)), "stores.json", binary=False)
+    return sorted(line_forms)
 
 
 __all__ = ["SharedStores"]

@@ -15,14 +15,14 @@ from typing import Any
 import triton
 from triton._C.libtriton import amd, ir, nvidia, passes
 
-from bitverdict.harness.emulator.mlir_reader import places, unescaped
-from bitverdict.harness.model.triton_release import REMEDY, SUPPORTED
+from bitverdict.harness.emulator.mlir_reader import places, unescape
+from bitverdict.harness.model.triton_release import REMEDY, SUPPORTED_RELEASES
 
 FENCE = "ttng.fence_async_shared"
-WRITTEN = "// fences before lowering: "  # first line of a tile program's text
+FENCES_HEADER = "// fences before lowering: "  # first line of a tile program's text
 LANGUAGE = "// written in: "  # second line
 _SEMICOLON = "\\3B"  # as MLIR would write it between quotes
-_UNVERIFIED = {"cuda": "nvvm.kernel", "hip": "rocdl.kernel"}  # an attribute that no module may have
+_UNVERIFIED_ATTRIBUTES = {"cuda": "nvvm.kernel", "hip": "rocdl.kernel"}  # an attribute that no module may have
 _PASSES: tuple[tuple[str, Any, str, str], ...] = (
     ("passes.ttgpuir", passes.ttgpuir, "add_combine_tensor_select_and_if", ""),
     ("passes.ttgpuir", passes.ttgpuir, "add_allocate_warp_groups", "consan"),
@@ -66,13 +66,13 @@ TO_LLVM: tuple[tuple[str, Any, str, str], ...] = (
 
 def check_release() -> None:
     """RuntimeError, with what is missing, for a Triton release whose compiler this module does not know."""
-    missing = [
+    missing_passes = [
         f"{room}.{name}" for room, place, name, _ in (*_PASSES, *_AMD_PASSES, *CONVERSION, *TO_LLVM) if not hasattr(place, name)
     ]
-    if missing or not triton.__version__.startswith(SUPPORTED):
+    if missing_passes or not triton.__version__.startswith(SUPPORTED_RELEASES):
         raise RuntimeError(
-            f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED)}"
-            + (f"; this one lacks {', '.join(missing)}" if missing else "")
+            f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED_RELEASES)}"
+            + (f"; this one lacks {', '.join(missing_passes)}" if missing_passes else "")
             + f"; {REMEDY}"
         )
 
@@ -99,13 +99,13 @@ class Stages:
         if backend is None:  # the compile cache asks for its key
             return self.key, self.key
         assert stages is not None
-        written_in = getattr(language, "name", "").lower()
+        language_name = getattr(language, "name", "").lower()
         if capability is None:  # AMD's backend has none
             stages.pop("llir"), stages.pop("amdgcn")
-            stages["hsaco"] = amd_tile_program(options, written_in)
+            stages["hsaco"] = amd_tile_program(options, language_name)
             return None
         stages.pop("llir"), stages.pop("ptx")
-        stages["cubin"] = tile_program(options, capability, written_in)
+        stages["cubin"] = tile_program(options, capability, language_name)
         return None
 
 
@@ -116,19 +116,19 @@ def tile_program(options: Any, capability: int, language: str) -> Callable[[Any,
     def stage(module: Any, metadata: dict) -> bytes:
         from triton.backends.nvidia.compiler import get_ptx_version_from_options
 
-        given = {
+        pass_arguments = {
             "": (),
             "consan": (False,),
             "capability": (capability,),
             "capability, ptx": (capability, get_ptx_version_from_options(options, capability)),
         }
         written = ";".join(each.replace(";", _SEMICOLON) for each in places(module.str(), FENCE))
-        _run(module, _PASSES, given)
+        _run(module, _PASSES, pass_arguments)
         _tell(module, metadata)
         metadata["tmem_size"] = module.get_int_attr("ttg.tensor_memory_size")
-        program = f"{WRITTEN}{written}\n{LANGUAGE}{language}\n{generic_text(module)}"
+        program = f"{FENCES_HEADER}{written}\n{LANGUAGE}{language}\n{generic_text(module)}"
         if options.num_ctas > 1:  # of these the compiler fails to convert many: a GPU would see none of them
-            converted(program, capability, get_ptx_version_from_options(options, capability))
+            convert_to_llvm(program, capability, get_ptx_version_from_options(options, capability))
         return program.encode()
 
     return stage
@@ -140,7 +140,7 @@ def amd_tile_program(options: Any, language: str) -> Callable[[Any, dict], bytes
     def stage(module: Any, metadata: dict) -> bytes:
         _run(module, _AMD_PASSES, {"": (), "arch": (options.arch,)})
         _tell(module, metadata)
-        return f"{WRITTEN}\n{LANGUAGE}{language}\n{generic_text(module, 'hip')}".encode()
+        return f"{FENCES_HEADER}\n{LANGUAGE}{language}\n{generic_text(module, 'hip')}".encode()
 
     return stage
 
@@ -169,7 +169,7 @@ def _tell(module: Any, metadata: dict) -> None:
 
 def fences_of(program: bytes) -> frozenset[str]:
     """``file:line`` of each proxy fence that stood in a tile program before the compiler added its own."""
-    return frozenset(map(unescaped, program.split(b"\n", 1)[0].decode().removeprefix(WRITTEN).split(";")))
+    return frozenset(map(unescape, program.split(b"\n", 1)[0].decode().removeprefix(FENCES_HEADER).split(";")))
 
 
 def language_of(program: bytes) -> str:
@@ -184,7 +184,7 @@ def read_back(program: str) -> Any:
     ir.load_dialects(context)
     nvidia.load_dialects(context)
     amd.load_dialects(context)
-    for mark in _UNVERIFIED.values():
+    for mark in _UNVERIFIED_ATTRIBUTES.values():
         program = program.replace(f'{mark} = "tile program", ', "")
     with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
         file.write(program)
@@ -194,7 +194,7 @@ def read_back(program: str) -> Any:
     return module
 
 
-def converted(program: str, capability: int, ptx: int, before: Callable[[Any], None] = lambda module: None) -> str:
+def convert_to_llvm(program: str, capability: int, ptx: int, before: Callable[[Any], None] = lambda module: None) -> str:
     """The tile program `program` (text, as `tile_program` leaves it) in LLVM's dialect. `before` is shown the module first.
     RuntimeError where the compiler does not take it."""
     module = read_back(program)
@@ -210,7 +210,7 @@ def generic_text(module: Any, backend: str = "cuda") -> str:
     """The module in MLIR's generic assembly, locations included. The bindings print the short forms, except of a module that does
     not verify: so it is made not to, by an attribute that belongs on functions only, at the end, when nothing else will look at
     it."""
-    module.set_attr(_UNVERIFIED[backend], ir.builder(module.context).get_string_attr("tile program"))
+    module.set_attr(_UNVERIFIED_ATTRIBUTES[backend], ir.builder(module.context).get_string_attr("tile program"))
     text = module.str()
     if '"builtin.module"(' not in text:
         raise RuntimeError(f"triton {triton.__version__} does not print the generic form of a module any more")

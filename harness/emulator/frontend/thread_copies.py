@@ -24,11 +24,11 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.reference.reduction_order import Layout
 from bitverdict.reference.thread_words import (
     Reduction,
-    Unsettled,
+    UnsettledWordError,
     inside_threads,
     reduced_by_threads,
-    shuffled,
-    stored,
+    settle_stores,
+    shuffle_words,
     through_memory,
 )
 
@@ -44,14 +44,14 @@ class Place:
 
 
 @cache
-def held(place: Place) -> np.ndarray:
+def held_elements(place: Place) -> np.ndarray:
     """(threads, registers) the elements, row-major, that each thread holds."""
     return slots(place.shape, place.layout, copies=False) if place.layout else np.zeros((1, 1), np.int64)
 
 
 @cache
 def layout_of(place: Place) -> Layout:
-    return Layout.of(*bases(place.shape, place.layout))
+    return Layout.from_bases(*bases(place.shape, place.layout))
 
 
 @cache
@@ -60,33 +60,33 @@ def _keepers(place: Place) -> np.ndarray:
     _registers, lanes, warps = bases(place.shape, place.layout)
     bits = lanes + [[0] * len(place.shape)] * (WARP.bit_length() - 1 - len(lanes)) + warps
     copies = sum(1 << i for i, basis in enumerate(bits) if not any(basis))
-    return np.flatnonzero(np.arange(len(held(place))) & copies == 0)
+    return np.flatnonzero(np.arange(len(held_elements(place))) & copies == 0)
 
 
 def spread(value: Any, words: Words, place: Place, dtype: np.dtype) -> np.ndarray:
     """The copies of `value`: `words`, or where they are None as many as its place has."""
     if words is not None:
         return words
-    return np.asarray(value, dtype).reshape(-1)[held(place)]
+    return np.asarray(value, dtype).reshape(-1)[held_elements(place)]
 
 
-def kept(words: np.ndarray, place: Place) -> Any:
+def merge_copies(words: np.ndarray, place: Place) -> Any:
     """The value whose copies are `words`."""
     if not place.layout:
         found = words[0, 0]
         return found.item() if words.dtype.kind in "ib" else np.asarray(found)
     flat, threads = np.empty(int(np.prod(place.shape)), words.dtype), _keepers(place)
-    flat[held(place)[threads]] = words[threads]
+    flat[held_elements(place)[threads]] = words[threads]
     return flat.reshape(place.shape)
 
 
-def settled(words: np.ndarray, place: Place) -> tuple[Any, Words]:
+def settle_copies(words: np.ndarray, place: Place) -> tuple[Any, Words]:
     """The value, and its copies unless they are the same."""
-    value = kept(words, place)
-    return value, None if same(spread(value, None, place, words.dtype), words) else words
+    value = merge_copies(words, place)
+    return value, None if same_words(spread(value, None, place, words.dtype), words) else words
 
 
-def same(a: np.ndarray, b: np.ndarray) -> bool:
+def same_words(a: np.ndarray, b: np.ndarray) -> bool:
     """Whether `a` and `b`, of shapes that go together, have the same words."""
     if a.dtype.kind == "f":
         a, b = (np.ascontiguousarray(each).view(f"u{each.itemsize}") for each in (a, b))
@@ -94,74 +94,87 @@ def same(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 @contextmanager
-def _named(op: Operation) -> Iterator[None]:
+def _refuse_unsettled(op: Operation) -> Iterator[None]:
     """Turn what the rules do not settle into NotModelled."""
     try:
         yield
-    except Unsettled as error:
+    except UnsettledWordError as error:
         raise NotModelled(op, str(error)) from error
     except ValueError as error:
         raise NotModelled(op, f"in this form, on words that differ from lane to lane ({error})") from error
 
 
-def agreeing(m: Cta, op: Operation, value: Any, words: Words, place: Place) -> None:
+def require_agreement(m: Cta, op: Operation, value: Any, words: Words, place: Place) -> None:
     """NotModelled where copies of a value are not the same: `op` has no rule for them."""
-    if words is not None and not same(spread(value, None, place, words.dtype), words):
+    if words is not None and not same_words(spread(value, None, place, words.dtype), words):
         raise NotModelled(op, "on a result of a reduction whose words differ from lane to lane")
 
 
-def moved(m: Cta, op: Operation, words: np.ndarray, source: Place, target: Place, places: np.ndarray | None) -> tuple[Any, Words]:
+def move_copies(
+    m: Cta, op: Operation, words: np.ndarray, source: Place, target: Place, places: np.ndarray | None
+) -> tuple[Any, Words]:
     """What `op` makes of copies without leaving their threads. `places`: the element of the source for each of the target,
     row-major; None where they have the same number."""
-    with _named(op):
-        wanted = held(target) if places is None else places[held(target)]
-        sides = (np.broadcast_to(each, (len(words), each.shape[1])) for each in (held(source), wanted))
+    with _refuse_unsettled(op):
+        wanted = held_elements(target) if places is None else places[held_elements(target)]
+        sides = (np.broadcast_to(each, (len(words), each.shape[1])) for each in (held_elements(source), wanted))
         found = inside_threads(words, *sides)
-        return settled(found, target)
+        return settle_copies(found, target)
 
 
 def everywhere(m: Cta, op: Operation, words: np.ndarray, target: Place) -> tuple[Any, Words]:
     """A scalar in all elements of a tensor: each thread its own."""
-    with _named(op):
-        found = np.broadcast_to(words, held(target).shape)
-        return kept(found, target), found
+    with _refuse_unsettled(op):
+        found = np.broadcast_to(words, held_elements(target).shape)
+        return merge_copies(found, target), found
 
 
-def converted(
+def convert_copies(
     m: Cta, op: Operation, words: np.ndarray, source: Place, target: Place, stores: SharedStores | None
 ) -> tuple[Any, Words]:
     """A conversion to another layout: through shared memory where there are `stores`, else by shuffles inside each warp."""
-    with _named(op):
+    with _refuse_unsettled(op):
         before, after = layout_of(source), layout_of(target)
         if stores is None:
             if (before.lanes, before.warps) == (after.lanes, after.warps):
-                return moved(m, op, words, source, target, None)
+                return move_copies(m, op, words, source, target, None)
             if before.warps != after.warps:
                 raise ValueError("between warps, with no room in shared memory")
-            return settled(shuffled(words, before, after), target)
+            return settle_copies(shuffle_words(words, before, after), target)
         forms = partial(stores.forms, op)
-        if not same(stored(words, before, forms), words):
+        if not same_words(settle_stores(words, before, forms), words):
             m.notes.add(Note(Advice.LANES_DIFFER, op.location))
-        return settled(through_memory(words, before, after, source.shape, forms), target)
+        return settle_copies(through_memory(words, before, after, source.shape, forms), target)
 
 
-def reduced(
+def reduce_copies(
     m: Cta,
     op: Operation,
     combine: Callable,
-    first: Callable | None,
+    first_combine: Callable | None,
     parts: tuple[np.ndarray, ...],
     plan: Reduction,
     target: Place,
     stores: SharedStores,
 ) -> tuple:
     """A reduction of copies: its results, then the copies of each."""
-    with _named(op):
-        found, differ = reduced_by_threads(parts, plan, combine, first, partial(stores.forms, op))
+    with _refuse_unsettled(op):
+        found, differ = reduced_by_threads(parts, plan, combine, first_combine, partial(stores.forms, op))
         if differ:
             m.notes.add(Note(Advice.LANES_DIFFER, op.location))
-        pairs = [settled(part, target) for part in found]
+        pairs = [settle_copies(part, target) for part in found]
         return *(value for value, _ in pairs), *(words for _, words in pairs)
 
 
-__all__ = ["Place", "Words", "agreeing", "converted", "everywhere", "held", "moved", "reduced", "same", "spread"]
+__all__ = [
+    "Place",
+    "Words",
+    "convert_copies",
+    "everywhere",
+    "held_elements",
+    "move_copies",
+    "reduce_copies",
+    "require_agreement",
+    "same_words",
+    "spread",
+]

@@ -26,34 +26,34 @@ from bitverdict.harness.emulator.frontend.buffer_operations import through_point
 from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals
 from bitverdict.harness.emulator.frontend.cluster_layouts import Split, commits, split
 from bitverdict.harness.emulator.frontend.contraction import AmdContraction, Contraction
-from bitverdict.harness.emulator.frontend.enclosing import Enclosing, OpenChoice
-from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, compiled, gives_nothing, run
+from bitverdict.harness.emulator.frontend.enclosure_code import EnclosureWriter, OpenChoice
+from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, compile_code, gives_nothing, run
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
 from bitverdict.harness.emulator.frontend.lane_words import LaneWords
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
-from bitverdict.harness.emulator.frontend.verified import verified
+from bitverdict.harness.emulator.frontend.program_verifier import verify_program
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
-from bitverdict.harness.emulator.untrusted import accepted
+from bitverdict.harness.emulator.untrusted_programs import check_accepted
 from bitverdict.harness.model.architectures import is_amd
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.frontend.lowerings.program_batches import Batches
 
-Lowering = Callable[["Translator", Operation], None]
-LOWERINGS: dict[str, Lowering] = {}
+LoweringFunction = Callable[["Translator", Operation], None]
+LOWERINGS: dict[str, LoweringFunction] = {}
 P = ParamSpec("P")
 _numbers = count(1)  # of translated programs
 _TOKEN = Code("None")
-TRANSLATED = "__translated__"  # the name by which the generated code's globals hold its `Translated`
+TRANSLATION_KEY = "__translated__"  # the name by which the generated code's globals hold its `Translated`
 
 
-def lowers(*names: str) -> Callable[[Lowering], Lowering]:
+def lowers(*names: str) -> Callable[[LoweringFunction], LoweringFunction]:
     """Register the lowering of the operations `names`."""
 
-    def register(function: Lowering) -> Lowering:
+    def register(function: LoweringFunction) -> LoweringFunction:
         for name in names:
             LOWERINGS[name] = function
         return function
@@ -62,7 +62,7 @@ def lowers(*names: str) -> Callable[[Lowering], Lowering]:
 
 
 @dataclass(eq=False)
-class Translated:
+class TranslatedProgram:
     """A program ready to run: `entry(machine, *arguments)` is a generator. `blocks[i]` are the operations of block i, for the
     counts."""
 
@@ -80,24 +80,24 @@ class Translated:
     code: CodeType | None = None  # `source` compiled
     batch_name: str = ""  # in `source`, of the entry for several programs at once; empty where there is none
     batch: Callable[..., Any] = lambda *given: None
-    unbatched: str = ""  # why there is none
+    no_batch_reason: str = ""  # why there is none
     widest: int = 1  # elements of the largest tensor of a program
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to disk (`kept_translations`): all but what `started` makes."""
         return {name: value for name, value in self.__dict__.items() if name not in ("entry", "code", "batch")}
 
-    def running(self, error: BaseException) -> Operation | None:
+    def operation_at_error(self, error: BaseException) -> Operation | None:
         """The operation that was running when `error` was raised."""
-        found, name = None, self.entry.__code__.co_filename
+        operation, name = None, self.entry.__code__.co_filename
         trace = error.__traceback__
         while trace is not None:
             if trace.tb_frame.f_code.co_filename == name:
-                found = self.at(trace.tb_lineno)
+                operation = self.operation_at(trace.tb_lineno)
             trace = trace.tb_next
-        return found
+        return operation
 
-    def at(self, line: int) -> Operation | None:
+    def operation_at(self, line: int) -> Operation | None:
         """The operation of a line (from 1) of the generated code; of one that only counts, the operation behind it."""
         number = self.numbers[line - 1] if 0 < line <= len(self.numbers) else -1
         return self.operations[number] if 0 <= number < len(self.operations) else None
@@ -122,7 +122,7 @@ class Translator(Writer):
         program: Program,
         *,
         arch: str,
-        fused: bool,
+        fuses: bool,
         flushes: bool = True,
         accesses: dict[int, Access] | None = None,
         encloses: bool = False,
@@ -130,8 +130,8 @@ class Translator(Writer):
     ) -> None:
         super().__init__()
         self.declared = real_values
-        self.enclosing = Enclosing(self) if encloses else None
-        self.program, self.arch, self.fused, self.flushes = program, arch, fused, flushes
+        self.enclosing = EnclosureWriter(self) if encloses else None
+        self.program, self.arch, self.fused, self.flushes = program, arch, fuses, flushes
         self.facts = ProgramFacts(program)
         self.accesses = accesses  # by line, where something that the compiler was told may be untrue
         self.begin()
@@ -185,7 +185,7 @@ class Translator(Writer):
         """How many arrivals each CTA's barrier sees when `op`, a product of `operands` or its commit, is complete."""
         if not multicast:
             return 1
-        kinds = [self.typed(op, self.types.get(name)) for name in operands]
+        kinds = [self.require_type(op, self.types.get(name)) for name in operands]
         return commits(
             (self.program.expand(kind.layout) for kind in kinds), two_ctas=self.program.attributes.get("ttng.two-ctas") == "true"
         )
@@ -213,13 +213,13 @@ class Translator(Writer):
 
     def values(self, names: Iterable[str]) -> Any:
         """The variables of `names`, tokens left out, with commas between."""
-        return self.listed(value for value in map(self.value, names) if value is not _TOKEN)
+        return self.join_values(value for value in map(self.value, names) if value is not _TOKEN)
 
     def operands(self, op: Operation, *names: str) -> tuple[Any, ...]:
         """The values of the operands of `op` by name (`Operation.named`): for "x" its variable, for "x?" that or None, for "x*" a
         tuple. NotModelled where the operation has others."""
         found: list[Any] = []
-        for name, group in zip(names, op.named(*names).values(), strict=True):
+        for name, group in zip(names, op.operands_by_name(*names).values(), strict=True):
             values = tuple(self.value(each) for each in group)
             found.append(values if name.endswith("*") else values[0] if values else None)
         return tuple(found)
@@ -239,13 +239,13 @@ class Translator(Writer):
         self._call(op, function, *given, **named)
 
     def _call(self, op: Operation, function: Callable, *given: Any, **named: Any) -> None:
-        called = self.calls(function, *given, **named)
+        call = self.calls(function, *given, **named)
         if not (targets := self.values(op.results)):
-            self.emit("{}", called)
+            self.emit("{}", call)
             return
         if gives_nothing(function):
             raise TypeError(f"{function.__qualname__} gives nothing, and {op.name} has results")
-        self.emit("{} = {}", targets, called)
+        self.emit("{} = {}", targets, call)
 
     def call(self, op: Operation, function: Callable, *extra: Any) -> None:
         """`results = function(operands..., extra...)`, of a function that needs no machine."""
@@ -270,30 +270,30 @@ class Translator(Writer):
         if not followed:
             self.emit("{}", held)
             return None
-        elsewhere = self.elsewhere(op)
+        elsewhere = self.displaced_lanes_of(op)
         self.emit("{} = {}", elsewhere, held)
         return elsewhere
 
-    def elsewhere(self, op: Operation) -> Any:
+    def displaced_lanes_of(self, op: Operation) -> Any:
         """The variable that says which elements the load `op` takes from elsewhere."""
         return self.value(f"{op.results[0]}~elsewhere")
 
     def _promises(self, values: Iterable[str]) -> frozenset[int | str] | None:
         """Operations, by their line in the program's text, and arguments of the entry that `values` come of; None where that is not
         known, as in a function that is called."""
-        lines, left, met = set[int | str](), list(values), set[str]()
+        lines, worklist, visited_values = set[int | str](), list(values), set[str]()
         arguments = {name for name, _ in self.program.entry.blocks[0].arguments}
-        while left:
-            value = left.pop()
-            if value in met:
+        while worklist:
+            value = worklist.pop()
+            if value in visited_values:
                 continue
-            met.add(value)
+            visited_values.add(value)
             op = self.defined.get(value)
             if op is not None:
                 lines.add(op.line)
-                left += op.operands
+                worklist += op.operands
             elif value in self.incoming:
-                left += self.incoming[value]
+                worklist += self.incoming[value]
             elif value in arguments and len(self.program.functions) == 1:
                 lines.add(value)
             else:
@@ -329,13 +329,13 @@ class Translator(Writer):
 
     def result(self, op: Operation) -> Type:
         """Type of the one result; refused when it is not modelled."""
-        return self.typed(op, op.outputs[0])
+        return self.require_type(op, op.outputs[0])
 
     def operand(self, op: Operation, index: int) -> Type:
-        return self.typed(op, op.inputs[index])
+        return self.require_type(op, op.inputs[index])
 
     @staticmethod
-    def typed(op: Operation, found: Type | None) -> Type:
+    def require_type(op: Operation, found: Type | None) -> Type:
         if found is None:
             raise NotModelled(op, "a type of " + op.text[:160])
         return found
@@ -363,7 +363,7 @@ class Translator(Writer):
 
     def type_of(self, op: Operation, name: str, names: tuple[str, ...]) -> Type:
         """Type of the operand `name` of `names` (`Operation.named`)."""
-        return self.typed(op, self.types.get(op.named(*names)[name][0]))
+        return self.require_type(op, self.types.get(op.operands_by_name(*names)[name][0]))
 
     def kind_of(self, name: str) -> str:
         """Kind of the type of the value `name`; empty when it is not modelled."""
@@ -373,23 +373,25 @@ class Translator(Writer):
     def starts(self, name: Any, given: Iterable[str] = (), *, called: bool = False) -> Any:
         """The expression that starts the generator function `name` on the values `given`. `called`: it is no part of this one."""
         names = list(given)
-        parts = self._joined(self.values(names), [] if self.reals is None else self.reals.given(names, called=called))
+        parts = self._append_values(
+            self.values(names), [] if self.reals is None else self.reals.parameter_reals(names, called=called)
+        )
         return Code(f"{name}({', '.join(['m', *([parts] if parts else [])])})")
 
     def handed_out(self, names: Iterable[str]) -> Any:
         """What a function or a region returns for the values `names`, with commas between; `received` takes it."""
         found = list(names)
-        return self._joined(self.values(found), [] if self.reals is None else self.reals.returned(found))
+        return self._append_values(self.values(found), [] if self.reals is None else self.reals.return_reals(found))
 
-    def received(self, op: Operation) -> Any:
+    def result_targets(self, op: Operation) -> Any:
         """The variables that take what a function or a region returns for the results of `op`."""
-        return self._joined(self.values(op.results), [] if self.reals is None else self.reals.received(op.results))
+        return self._append_values(self.values(op.results), [] if self.reals is None else self.reals.result_variables(op.results))
 
-    def _joined(self, values: Any, more: list[Any]) -> Any:
+    def _append_values(self, values: Any, more: list[Any]) -> Any:
         """`values`, with commas between, and `more` behind them."""
-        return self.listed([*([values] if values else []), *more])
+        return self.join_values([*([values] if values else []), *more])
 
-    def nested(self, wished: str, blocks: list[Block]) -> Any:
+    def nested_function(self, wished: str, blocks: list[Block]) -> Any:
         """The name of a generator function inside the one being written, which sees its values and runs `blocks`."""
         before, name = self.current, self.name(wished)
         self.function(name, blocks)
@@ -399,12 +401,12 @@ class Translator(Writer):
     def function(self, name: str, blocks: list[Block]) -> None:
         """Write the generator function `name` that runs `blocks`."""
         self.current = len(self.done)
-        arguments = self._joined(
+        arguments = self._append_values(
             self.values(a for a, _ in blocks[0].arguments), [] if self.reals is None else self.reals.parameters(blocks)
         )
         labels = {block.label: i for i, block in enumerate(blocks)}
         self.emit("def {}(m{}):", name, Code(f", {arguments}" if arguments else ""))
-        with self.indented():
+        with self.indent_block():
             if self.batches is None:
                 self.emit("if False: yield")
             if self.reals is not None:
@@ -414,11 +416,11 @@ class Translator(Writer):
                 return
             self.emit("block = 0")
             self.emit("while True:")
-            with self.indented():
+            with self.indent_block():
                 for i, block in enumerate(blocks):
                     self.current = len(self.done)
                     self.emit("if block == {}:" if i == 0 else "elif block == {}:", i)
-                    with self.indented():
+                    with self.indent_block():
                         self.block(block, blocks, labels)
 
     def block(self, block: Block, blocks: list[Block], labels: dict[str, int]) -> None:
@@ -470,33 +472,37 @@ class Translator(Writer):
             LOWERINGS[op.name](self, op)
 
     def branch(self, op: Operation, blocks: list[Block], labels: dict[str, int]) -> None:
-        def go(label: str, given: list[str]) -> None:
-            at = labels[label]
-            arguments = [a for a, _ in blocks[at].arguments]
+        def go(label: str, value_names: list[str]) -> None:
+            number = labels[label]
+            arguments = [a for a, _ in blocks[number].arguments]
             if self.undefined:
-                self.undefined.handed(arguments, given)
-            self.lane_words.handed(arguments, given)
+                self.undefined.hand_over(arguments, value_names)
+            self.lane_words.hand_over(arguments, value_names)
             if self.reals is not None:
-                self.reals.handed(arguments, given)
+                self.reals.hand_over(arguments, value_names)
             if moved := self.values(arguments):
-                self.emit("{} = {}", moved, self.values(given) if self.batches is None else self.batches.handed(arguments, given))
-            self.emit("block = {}", at)
+                self.emit(
+                    "{} = {}",
+                    moved,
+                    self.values(value_names) if self.batches is None else self.batches.branch_values(arguments, value_names),
+                )
+            self.emit("block = {}", number)
 
-        ways = op.handed()
+        ways = op.branch_operands()
         if len(ways) == 1:
             go(op.successors[0], ways[0])
             return
         condition = op.operands[0]
         if self.undefined:
-            self.undefined.branched(op, condition)
+            self.undefined.check_branch(op, condition)
         if self.reals is not None:
-            self.reals.branched(op, condition)
+            self.reals.check_branch(op, condition)
         if self.enclosing is not None and self.batches is None:
-            self.enclosing.branched(op, condition)
+            self.enclosing.check_branch(op, condition)
         with self.when(self.value(condition) if self.batches is None else self.batches.condition(condition)):
             go(op.successors[0], ways[0])
         self.emit("else:")
-        with self.indented():
+        with self.indent_block():
             go(op.successors[1], ways[1])
 
     def scan(self, blocks: list[Block]) -> None:
@@ -511,7 +517,7 @@ class Translator(Writer):
                 for value, found in zip(op.results, op.outputs, strict=True):
                     self.defined[value] = op
                     self.types[value] = found
-                for label, given in zip(op.successors, op.handed(), strict=True):
+                for label, given in zip(op.successors, op.branch_operands(), strict=True):
                     for argument, value in zip(arguments[label], given, strict=True):
                         self.incoming.setdefault(argument, []).append(value)
                 for region in op.regions:
@@ -523,13 +529,13 @@ def _unset() -> None:
 
 
 def _entry_types(function: Function) -> list[Type]:
-    found = []
+    types = []
     for value, text in function.blocks[0].arguments:
         kind = parse_type(text)
         if kind is None:
             raise EmulatedFault("not modelled", f"argument {value} of {function.name} has the type {text}")
-        found.append(kind)
-    return found
+        types.append(kind)
+    return types
 
 
 def translate(
@@ -541,14 +547,14 @@ def translate(
     widths: Callable[[Program], dict[int, Access] | None] = lambda program: None,
     encloses: bool = False,
     real_values: frozenset[str] | None = None,
-) -> Translated:
+) -> TranslatedProgram:
     """The tile program `text` as Python, each access held to its width where `widths` says one by line. `fused` is the launch's
     `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. `encloses`: the launch may meet enclosures in memory; a program that
     makes some has the code for them in any case. `real_values`: where floats carry real values, the formats to which conversions
     are mathematics. Raises EmulatedFault "not modelled", with the operation and its line, for what is not known, and "refused" for
     what is no tile program (`verified`)."""
-    program = verified(text, arch)
-    accepted(text)
+    program = verify_program(text, arch)
+    check_accepted(text)
     check_instructions(program, arch)
     return translated_program(
         program,
@@ -570,27 +576,27 @@ def translated_program(
     accesses: dict[int, Access] | None,
     encloses: bool,
     real_values: frozenset[str] | None,
-) -> Translated:
+) -> TranslatedProgram:
     """As `translate`, of a `program` that was read and verified."""
     if is_amd(arch):
         through_pointers(program)
 
     def translator(encloses: bool) -> Translator:
         return Translator(
-            program, arch=arch, fused=fused, flushes=flushes, accesses=accesses, encloses=encloses, real_values=real_values
+            program, arch=arch, fuses=fused, flushes=flushes, accesses=accesses, encloses=encloses, real_values=real_values
         )
 
     try:
-        return _translated(translator(encloses))
+        return _finish_translation(translator(encloses))
     except OpenChoice:
         if encloses:
             raise
-        return _translated(translator(True))
+        return _finish_translation(translator(True))
 
 
-def _translated(translator: Translator) -> Translated:
-    from bitverdict.harness.emulator.frontend.lowerings.program_batches import batched  # (and the table is filled)
-    from bitverdict.harness.emulator.frontend.lowerings.reductions import differing
+def _finish_translation(translator: Translator) -> TranslatedProgram:
+    from bitverdict.harness.emulator.frontend.lowerings.program_batches import write_batch_form  # (and the table is filled)
+    from bitverdict.harness.emulator.frontend.lowerings.reductions import differing_reductions
 
     if translator.declared is not None:
         import bitverdict.harness.emulator.frontend.real_operations  # noqa: F401  (fills the table)
@@ -604,12 +610,12 @@ def _translated(translator: Translator) -> Translated:
         translator.undefined = UndefinedLanes(translator, function.blocks, program) or None
         if translator.enclosing is not None:
             translator.enclosing.begin(function)
-        translator.lane_words.begin(function.blocks, differing(translator, function.blocks))
+        translator.lane_words.begin(function.blocks, differing_reductions(translator, function.blocks))
         if translator.reals is not None:
             translator.reals.begin(function.blocks)
         translator.function(translator.name_of(function, translator.shared_base), function.blocks)
-    batch, unbatched = batched(translator, program)
-    ready = Translated(
+    batch, no_batch_reason = write_batch_form(translator, program)
+    translation = TranslatedProgram(
         program,
         _unset,
         types,
@@ -622,15 +628,15 @@ def _translated(translator: Translator) -> Translated:
         entry,
         translator.constants,
         batch_name=batch,
-        unbatched=unbatched,
+        no_batch_reason=no_batch_reason,
         widest=max((prod(kind.shape) for op in translator.done for kind in op.outputs if kind is not None), default=1),
     )
-    return started(ready, compiled(ready.source))
+    return load_code(translation, compile_code(translation.source))
 
 
-def started(ready: Translated, code: CodeType) -> Translated:
+def load_code(ready: TranslatedProgram, code: CodeType) -> TranslatedProgram:
     """`ready` with its entry, from its source compiled to `code`."""
     namespace = run(code, ready.source, f"<tile program {ready.name} {next(_numbers)}>", ready.constants, ready)
     ready.entry, ready.code, ready.batch = namespace[ready.name], code, namespace.get(ready.batch_name, _unset)
-    namespace[TRANSLATED] = ready  # whoever looks at a running frame finds the operation by it
+    namespace[TRANSLATION_KEY] = ready  # whoever looks at a running frame finds the operation by it
     return ready

@@ -11,21 +11,21 @@ import numpy as np
 from bitverdict.harness.emulator.async_rules import Proxy
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS, AtomicSums
-from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED, zeros
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, zeros
 from bitverdict.harness.emulator.memory.global_order import ORDINARY, Access, GlobalOrder, Marks
 from bitverdict.harness.emulator.memory.provenance import KERNEL
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.partitions import Agent
     from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
-    from bitverdict.harness.emulator.memory.real_shadows import Moved, Shadow
+    from bitverdict.harness.emulator.memory.real_shadows import Shadow, ShadowWords
     from bitverdict.harness.emulator.memory.real_updates import RealUpdate
     from bitverdict.harness.emulator.mlir_reader import Operation
 
-BY_KERNEL = {size: kind.type(int.from_bytes(bytes([KERNEL]) * size, "little")) for size, kind in UNSIGNED.items()}
+BY_KERNEL = {size: kind.type(int.from_bytes(bytes([KERNEL]) * size, "little")) for size, kind in UNSIGNED_TYPES.items()}
 """By bytes of a word: what the origins of one that a kernel stored are, as one number."""
 
-WRITTEN = {size: kind.type(int.from_bytes(b"\1" * size, "little")) for size, kind in UNSIGNED.items()}
+WRITTEN_MARKS = {size: kind.type(int.from_bytes(b"\1" * size, "little")) for size, kind in UNSIGNED_TYPES.items()}
 """By bytes of a word: one that a kernel has written, each of its bytes marked."""
 
 
@@ -39,49 +39,49 @@ class Region:
     name: str
     low: int
     high: int
-    allowed: np.ndarray | None
+    allowed_bytes: np.ndarray | None
     keep: Any
     changes: bool = False  # an operation of the launch may write it
-    followed: bool = False  # the launch was not given it: only an address that lay in memory leads to it
-    taken: bool = False  # the launch has loaded from it, or updated what lay there
+    is_followed: bool = False  # the launch was not given it: only an address that lay in memory leads to it
+    is_loaded: bool = False  # the launch has loaded from it, or updated what lay there
     marks: Marks | None = None
     shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
     origins: np.ndarray | None = None  # (bytes,) uint8: the number of each byte's origin, where provenance is followed
-    written: np.ndarray | None = None  # (bytes,) uint8: 1 for each that the launch has stored, where a witness counts them
+    written_bytes: np.ndarray | None = None  # (bytes,) uint8: 1 for each that the launch has stored, where a witness counts them
     sums: AtomicSums | None = None  # of the launch's float atomics, where a witness counts them
-    accessed: set[np.dtype] = field(default_factory=set)  # as what elements the launch loads and stores it, by NumPy's types
+    access_types: set[np.dtype] = field(default_factory=set)  # as what elements the launch loads and stores it, by NumPy's types
 
     def __post_init__(self) -> None:
         self.end = self.base + self.raw.size
 
     def words(self, size: int) -> np.ndarray:
         """All of it as unsigned words of `size` bytes."""
-        return self.raw[: self.raw.size // size * size].view(UNSIGNED[size])
+        return self.raw[: self.raw.size // size * size].view(UNSIGNED_TYPES[size])
 
-    def takes(self, places: slice | np.ndarray, size: int) -> Moved | None:
+    def takes(self, places: slice | np.ndarray, size: int) -> ShadowWords | None:
         """The real values of the words of `size` bytes at `places` (their numbers); None where all are exact."""
         return None if self.shadow is None else self.shadow.take(places, size)
 
-    def stored(self, places: slice | np.ndarray, size: int) -> None:
+    def note_store(self, places: slice | np.ndarray, size: int) -> None:
         """A kernel has stored the words of `size` bytes at `places` (their numbers)."""
-        if self.written is not None:
-            self.written[: self.written.size // size * size].view(UNSIGNED[size])[places] = WRITTEN[size]
+        if self.written_bytes is not None:
+            self.written_bytes[: self.written_bytes.size // size * size].view(UNSIGNED_TYPES[size])[places] = WRITTEN_MARKS[size]
         if self.origins is not None:
-            self.origins[: self.origins.size // size * size].view(UNSIGNED[size])[places] = BY_KERNEL[size]
+            self.origins[: self.origins.size // size * size].view(UNSIGNED_TYPES[size])[places] = BY_KERNEL[size]
 
-    def carry(self, places: slice | np.ndarray, size: int, carried: Moved | None) -> None:
+    def carry(self, places: slice | np.ndarray, size: int, shadow_words: ShadowWords | None) -> None:
         """The words of `size` bytes at `places` (their numbers) have the real values `carried` now; None: they are exact."""
         if self.shadow is None:
-            if carried is None:
+            if shadow_words is None:
                 return
             from bitverdict.harness.emulator.memory.real_shadows import Shadow
 
             self.shadow = Shadow(self.raw.size)
-        self.shadow.put(places, size, carried)
+        self.shadow.put(places, size, shadow_words)
 
 
 @dataclass(eq=False)
-class Landing:
+class BulkLanding:
     """Where a bulk store in flight will write in one storage; `earlier` (places,) are events of others that only equal words
     forgive."""
 
@@ -90,7 +90,7 @@ class Landing:
     inside: np.ndarray | None
     event: int
     access: Access
-    earlier: np.ndarray
+    earlier_events: np.ndarray
 
 
 class GlobalMemory:
@@ -108,9 +108,9 @@ class GlobalMemory:
         import torch
 
         storage = tensor.untyped_storage()
-        given = address = tensor.data_ptr()
+        first_address = address = tensor.data_ptr()
         if tensor.numel() == 0 or storage.nbytes() == 0:
-            return given
+            return first_address
         base = storage.data_ptr()
         if self.whole_storages:
             tensor, address = torch.empty(0, dtype=torch.uint8).set_(storage), base  # (bytes,)
@@ -127,32 +127,32 @@ class GlobalMemory:
             self.regions.sort(key=lambda r: r.base)
         dense = torch.ops.aten.is_non_overlapping_and_dense(tensor)
         if fresh and dense:
-            return given
-        if region.allowed is None:
-            region.allowed = zeros(region.raw.size, np.uint8)
+            return first_address
+        if region.allowed_bytes is None:
+            region.allowed_bytes = zeros(region.raw.size, np.uint8)
             if not fresh:
-                region.allowed[region.low : region.high] = 1
+                region.allowed_bytes[region.low : region.high] = 1
         region.low, region.high = min(region.low, start), max(region.high, high)
         if dense:
-            region.allowed[start:high] = 1
+            region.allowed_bytes[start:high] = 1
         else:
-            np.ndarray(shape, np.dtype((np.void, size)), region.allowed, start, strides)[...] = np.ones(size, np.uint8).view(
+            np.ndarray(shape, np.dtype((np.void, size)), region.allowed_bytes, start, strides)[...] = np.ones(size, np.uint8).view(
                 f"V{size}"
             )[0]
-        return given
+        return first_address
 
     def follow(self, facts: ProgramFacts, allocations: Callable[[], Iterator[Any]]) -> None:
         """Let addresses lead into all of each of `allocations` (torch, CPU, uint8) too: those that lay in memory, and those that
         the launch was given in place of tensors."""
-        if not facts.following and not self.addresses:
+        if not facts.following_operations and not self.addresses:
             return
         known = {region.base for region in self.regions}
         for number, tensor in enumerate(allocations()):
             base, end = tensor.data_ptr(), tensor.data_ptr() + tensor.numel()
             name = next((name for name, address in self.addresses if base <= address < end), "")
-            if base not in known and (name or facts.following):
+            if base not in known and (name or facts.following_operations):
                 self.add(name or f"tensor {number} of the device", tensor)
-                next(region for region in self.regions if region.base == base).followed = not name
+                next(region for region in self.regions if region.base == base).is_followed = not name
 
     def _locate(
         self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, *, write: bool, agent: Agent
@@ -167,7 +167,7 @@ class GlobalMemory:
         low, high = int(addresses.min()), int(addresses.max()) + size
         region = next((r for r in self.regions if r.base <= low < r.end), None)
         verb = "write" if write else "read"
-        if region is None or (region.followed and id(op) not in self.following):
+        if region is None or (region.is_followed and id(op) not in self.following):
             raise EmulatedFault(
                 "illegal address",
                 f"{verb} of {size} bytes at {low:#x}, which is inside no tensor of the launch ({self._nearest(low)})",
@@ -180,10 +180,10 @@ class GlobalMemory:
                 inside &= mask
             across = inside & (addresses + size > region.end)  # a row of a bulk copy may begin in a tensor and end past it
             if across.any():
-                first = int(addresses.ravel()[int(across.ravel().argmax())])
+                first_place = int(addresses.ravel()[int(across.ravel().argmax())])
                 raise EmulatedFault(
                     "illegal address",
-                    f"{verb} of {size} bytes at {first:#x}, which end outside their tensor ({self._nearest(region.end)})",
+                    f"{verb} of {size} bytes at {first_place:#x}, which end outside their tensor ({self._nearest(region.end)})",
                     op.location,
                     {"operation": op.brief, "program": str(agent.place)},
                 )
@@ -201,20 +201,20 @@ class GlobalMemory:
         if (
             low - region.base < region.low
             or high - region.base > region.high
-            or (region.allowed is not None and not region.allowed.take(offsets).all())
+            or (region.allowed_bytes is not None and not region.allowed_bytes.take(offsets).all())
         ):
-            bad = (offsets < region.low) | (offsets + size > region.high)
-            if region.allowed is not None:
-                bad |= region.allowed.take(offsets) == 0
-            where = np.argwhere(bad)[0]
-            first = int(offsets[tuple(where)])
+            bad_lanes = (offsets < region.low) | (offsets + size > region.high)
+            if region.allowed_bytes is not None:
+                bad_lanes |= region.allowed_bytes.take(offsets) == 0
+            where = np.argwhere(bad_lanes)[0]
+            first_place = int(offsets[tuple(where)])
             raise EmulatedFault(
                 f"stray {verb}",
-                f"{verb} at byte {first - region.low} of {region.name}, which its sizes and strides do "
-                f"not reach (it spans {region.high - region.low} bytes); {int(bad.sum())} such elements, first at "
+                f"{verb} at byte {first_place - region.low} of {region.name}, which its sizes and strides do "
+                f"not reach (it spans {region.high - region.low} bytes); {int(bad_lanes.sum())} such elements, first at "
                 f"{where.tolist()} of the tile, in program {agent.place}",
                 op.location,
-                {"operation": op.brief, "program": str(agent.place), "argument": region.name, "offset": first - region.low},
+                {"operation": op.brief, "program": str(agent.place), "argument": region.name, "offset": first_place - region.low},
             )
         yield region, offsets, mask
 
@@ -239,11 +239,15 @@ class GlobalMemory:
                 break
         else:
             return None
-        if region.followed and id(op) not in self.following:
+        if region.is_followed and id(op) not in self.following:
             return None
         first = low - region.base
         end = first + count * size
-        if first < region.low or end > region.high or (region.allowed is not None and not region.allowed[first:end:size].all()):
+        if (
+            first < region.low
+            or end > region.high
+            or (region.allowed_bytes is not None and not region.allowed_bytes[first:end:size].all())
+        ):
             return None
         return region, slice(first, end), count
 
@@ -259,18 +263,20 @@ class GlobalMemory:
         found = np.zeros(addresses.shape, np.bool_)
         for region in self.regions:
             offsets = addresses - region.base
-            there = (offsets >= region.low) & (offsets + size <= region.high) & (not region.changes and not region.followed)
-            found |= there if region.allowed is None else there & (region.allowed.take(np.where(there, offsets, 0)) != 0)
+            there = (offsets >= region.low) & (offsets + size <= region.high) & (not region.changes and not region.is_followed)
+            found |= (
+                there if region.allowed_bytes is None else there & (region.allowed_bytes.take(np.where(there, offsets, 0)) != 0)
+            )
         return found
 
-    def named(self, address: int) -> str:
+    def describe_address(self, address: int) -> str:
         """Where `address` is, as a person reads it."""
         region = next((r for r in self.regions if r.base <= address < r.end), None)
         return "outside every tensor" if region is None else f"byte {address - region.base - region.low} of {region.name}"
 
     def begin(self, programs: int, facts: ProgramFacts, arguments: Sequence[Any]) -> None:
         """A launch of `programs` programs begins: which storages it may write follows from its `arguments`."""
-        self.following = facts.following
+        self.following = facts.following_operations
         self.order = GlobalOrder(programs, facts, self.regions)
         for region in self.regions:
             region.changes = facts.writes_any
@@ -290,7 +296,7 @@ class GlobalMemory:
         op: Operation,
         addresses: np.ndarray,
         mask: np.ndarray | None,
-        other: np.ndarray | None,
+        fill_value: np.ndarray | None,
         dtype: np.dtype,
         agent: Agent,
         kind: int | None = ORDINARY,
@@ -298,35 +304,35 @@ class GlobalMemory:
         """What lies at `addresses` (int64, any shape), `other` where `mask` is False. None for zero: the compiled program clears
         the registers before it loads under a mask (`mov.u32 %r, 0x0`, on sm_80, sm_90 and sm_100). A race unless `agent` knows who
         wrote it; `kind` None asks nothing about order."""
-        other = np.zeros((), dtype) if other is None else other
+        fill_value = np.zeros((), dtype) if fill_value is None else fill_value
         size = dtype.itemsize
         if (run := self._run(op, addresses, mask, size)) is not None:
             region, where, count = run
-            region.taken = True
-            region.accessed.add(dtype)
+            region.is_loaded = True
+            region.access_types.add(dtype)
             if region.changes and kind is not None:
                 self.order.read(op, agent, region, where, None, size, kind)
             there = region.raw[where].view(dtype)
             if count == addresses.size:
                 return there.reshape(addresses.shape).copy()
             filled = np.empty(addresses.shape, dtype)
-            filled[...] = other
+            filled[...] = fill_value
             filled.reshape(-1)[:count] = there
             return filled
         result: np.ndarray | None = None
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=False, agent=agent):
-            region.taken = True
-            region.accessed.add(dtype)
+            region.is_loaded = True
+            region.access_types.add(dtype)
             if region.changes and kind is not None:
                 self.order.read(op, agent, region, offsets, inside, size, kind)
             found = region.raw[: region.raw.size // size * size].view(dtype).take(offsets // size if size > 1 else offsets)
             if result is None:
                 if inside is None:
                     return found
-                result = np.broadcast_to(other, addresses.shape).astype(dtype)
+                result = np.broadcast_to(fill_value, addresses.shape).astype(dtype)
             np.copyto(result, found, where=True if inside is None else inside)
         if result is None:
-            result = np.array(np.broadcast_to(other, addresses.shape), dtype)
+            result = np.array(np.broadcast_to(fill_value, addresses.shape), dtype)
         return result
 
     def look(
@@ -337,10 +343,10 @@ class GlobalMemory:
             if region.changes:
                 self.order.read(op, agent, region, offsets, inside, size, kind, proxy)
 
-    def carried(self, addresses: np.ndarray, mask: np.ndarray | None, size: int) -> Moved | None:
+    def shadow_words(self, addresses: np.ndarray, mask: np.ndarray | None, size: int) -> ShadowWords | None:
         """The real values of the words of `size` bytes at `addresses`, in their shape, which a load has found in order; exact where
         `mask` is False. None where all are exact."""
-        found: Moved | None = None
+        merged_words: ShadowWords | None = None
         for region in self.regions:
             if not region.shadow:
                 continue
@@ -354,8 +360,8 @@ class GlobalMemory:
             here = region.shadow.take(offsets // size if size > 1 else offsets, size)
             if here is not None:
                 here = here if whole else here.where(inside)
-                found = here if found is None else found.or_else(here)
-        return found
+                merged_words = here if merged_words is None else merged_words.merge_with(here)
+        return merged_words
 
     def store(
         self,
@@ -364,27 +370,27 @@ class GlobalMemory:
         values: np.ndarray,
         mask: np.ndarray | None,
         agent: Agent,
-        carried: Moved | None = None,
+        shadow_words: ShadowWords | None = None,
     ) -> None:
         """`values` to `addresses`; `carried`, of their shape, are their real values. A race: two lanes of one store, or two
         programs, leave different values at one address."""
         size = values.dtype.itemsize
-        words = values.view(UNSIGNED[size])
+        words = values.view(UNSIGNED_TYPES[size])
         if words.shape == addresses.shape and (run := self._run(op, addresses, mask, size)) is not None:
             region, where, count = run
-            region.accessed.add(values.dtype)
+            region.access_types.add(values.dtype)
             given = words.reshape(-1)[:count]
             self.order.write(op, agent, region, where, None, given)
             region.raw[where].view(given.dtype)[:] = given
             whole = slice(where.start // size, where.stop // size)
-            region.stored(whole, size)
-            region.carry(whole, size, None if carried is None else carried.reshape(-1)[:count])
+            region.note_store(whole, size)
+            region.carry(whole, size, None if shadow_words is None else shadow_words.reshape(-1)[:count])
             return
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent):
-            region.accessed.add(values.dtype)
+            region.access_types.add(values.dtype)
             self.order.write(op, agent, region, offsets, inside, words)
             places = offsets // size if size > 1 else offsets
-            self._put(op, region, places, words, inside, agent, carried)
+            self._put(op, region, places, words, inside, agent, shadow_words)
 
     def _put(
         self,
@@ -394,14 +400,14 @@ class GlobalMemory:
         words: np.ndarray,
         inside: np.ndarray | None,
         agent: Agent,
-        carried: Moved | None,
+        shadow_words: ShadowWords | None,
     ) -> None:
         memory = region.words(words.dtype.itemsize)
         if inside is not None:
-            places, words, carried = places[inside], words[inside], None if carried is None else carried[inside]
+            places, words, shadow_words = places[inside], words[inside], None if shadow_words is None else shadow_words[inside]
         memory[places] = words
-        region.stored(places, words.dtype.itemsize)
-        region.carry(places, words.dtype.itemsize, carried)
+        region.note_store(places, words.dtype.itemsize)
+        region.carry(places, words.dtype.itemsize, shadow_words)
         if (memory.take(places) != words).any():
             raise EmulatedFault(
                 "race",
@@ -412,64 +418,73 @@ class GlobalMemory:
 
     def issue(
         self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent, proxy: Proxy
-    ) -> list[Landing]:
+    ) -> list[BulkLanding]:
         """A bulk store to `addresses` is issued: where it will land. Nobody may touch that before a wait for its writes."""
         return [
-            Landing(region, offsets, inside, *self.order.bulk_write(op, agent, region, offsets, inside, size, proxy))
+            BulkLanding(region, offsets, inside, *self.order.bulk_write(op, agent, region, offsets, inside, size, proxy))
             for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent)
         ]
 
     def land(
         self,
         op: Operation,
-        landings: list[Landing],
+        landings: list[BulkLanding],
         values: np.ndarray,
         rows: Sequence[Any],
         agent: Agent,
-        carried: Moved | None,
+        shadow_words: ShadowWords | None,
     ) -> None:
         """The bulk store has come: `values` (of the shape of its addresses) with the real values `carried`, one of `rows` (indices
         of the first axis) after another. Where another program wrote other words it is a race."""
         size = values.dtype.itemsize
-        words = values.view(UNSIGNED[size])
-        for each in landings:
-            each.region.accessed.add(values.dtype)
-            self.order.bulk_lands(each.event, each.access, each.earlier, words.reshape(-1))
-            places = each.offsets // size if size > 1 else each.offsets
+        words = values.view(UNSIGNED_TYPES[size])
+        for one_landing in landings:
+            one_landing.region.access_types.add(values.dtype)
+            self.order.bulk_lands(one_landing.event, one_landing.access, one_landing.earlier_events, words.reshape(-1))
+            places = one_landing.offsets // size if size > 1 else one_landing.offsets
             for row in rows:
-                inside, real = None if each.inside is None else each.inside[row], None if carried is None else carried[row]
-                self._put(op, each.region, places[row], words[row], inside, agent, real)
+                inside, real = (
+                    None if one_landing.inside is None else one_landing.inside[row],
+                    None if shadow_words is None else shadow_words[row],
+                )
+                self._put(op, one_landing.region, places[row], words[row], inside, agent, real)
 
-    def issue_update(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> list[Landing]:
+    def issue_update(
+        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent
+    ) -> list[BulkLanding]:
         """As `issue`, of atomic updates by the async proxy."""
         return [
-            Landing(region, offsets, inside, *self.order.bulk_update(op, agent, region, offsets, inside, size))
+            BulkLanding(region, offsets, inside, *self.order.bulk_update(op, agent, region, offsets, inside, size))
             for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent)
         ]
 
     def land_update(
         self,
-        landings: list[Landing],
+        landings: list[BulkLanding],
         values: np.ndarray,
         update: Callable[[np.ndarray, np.ndarray], np.ndarray],
         reals: RealUpdate | None = None,
     ) -> None:
         """The bulk update has come: `update` of (the words there, `values`, of the shape of its addresses) goes there. `reals`
         says what becomes of the real values."""
-        size, given = values.dtype.itemsize, values.reshape(-1)
-        for each in landings:
-            self.order.update_lands(each.event, each.access)
-            each.region.taken = True
-            each.region.accessed.add(values.dtype)
-            memory = each.region.raw[: each.region.raw.size // size * size].view(values.dtype)
-            places = (each.offsets // size if size > 1 else each.offsets).reshape(-1)
-            lanes = np.arange(places.size) if each.inside is None else np.flatnonzero(each.inside)
+        size, flat_values = values.dtype.itemsize, values.reshape(-1)
+        for one_landing in landings:
+            self.order.update_lands(one_landing.event, one_landing.access)
+            one_landing.region.is_loaded = True
+            one_landing.region.access_types.add(values.dtype)
+            memory = one_landing.region.raw[: one_landing.region.raw.size // size * size].view(values.dtype)
+            places = (one_landing.offsets // size if size > 1 else one_landing.offsets).reshape(-1)
+            lanes = np.arange(places.size) if one_landing.inside is None else np.flatnonzero(one_landing.inside)
             for turn in in_turns(places, lanes):
                 old = memory.take(places[turn])
-                memory[places[turn]] = update(old, given[turn])
-                each.region.stored(places[turn], size)
+                memory[places[turn]] = update(old, flat_values[turn])
+                one_landing.region.note_store(places[turn], size)
                 if reals is not None:
-                    each.region.carry(places[turn], size, reals.made(each.region.takes(places[turn], size), turn, old, given[turn]))
+                    one_landing.region.carry(
+                        places[turn],
+                        size,
+                        reals.combine(one_landing.region.takes(places[turn], size), turn, old, flat_values[turn]),
+                    )
 
     def atomic(
         self,
@@ -490,12 +505,12 @@ class GlobalMemory:
         `values` themselves where there is no `update`, only where the words are `expected`, and nothing where there are no
         `values`. (The words before, 0 outside the mask, as compiled; whether any word is another now.) `reals` says what becomes
         of the real values, and is told those before."""
-        size, changed = dtype.itemsize, False
-        found = np.zeros(addresses.shape, dtype)
-        before = found.reshape(-1)
+        size, has_changed = dtype.itemsize, False
+        old_values = np.zeros(addresses.shape, dtype)
+        before = old_values.reshape(-1)
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=values is not None, agent=agent):
-            region.taken = True
-            region.accessed.add(dtype)
+            region.is_loaded = True
+            region.access_types.add(dtype)
             access = self.order.before_atomic(op, agent, region, offsets, inside, size, sem, scope)
             memory = region.raw[: region.raw.size // size * size].view(dtype)
             places = (offsets // size if size > 1 else offsets).reshape(-1)
@@ -505,25 +520,29 @@ class GlobalMemory:
                 if reals is not None:
                     reals.read(region.takes(places[lanes], size), lanes)
                 continue
-            given, wrote = values.reshape(-1), np.zeros(places.size, np.bool_)
+            flat_values, wrote = values.reshape(-1), np.zeros(places.size, np.bool_)
             for turn in in_turns(places, lanes):
-                old = memory.take(places[turn])
-                new = given[turn] if update is None else update(old, given[turn])
-                same = old.view(UNSIGNED[size])
-                wrote[turn] = expected is None or same == expected.reshape(-1)[turn].view(UNSIGNED[size])
-                before[turn] = old
-                memory[places[turn]] = np.where(wrote[turn], new, old)
+                old_words = memory.take(places[turn])
+                new_words = flat_values[turn] if update is None else update(old_words, flat_values[turn])
+                old_bits = old_words.view(UNSIGNED_TYPES[size])
+                wrote[turn] = expected is None or old_bits == expected.reshape(-1)[turn].view(UNSIGNED_TYPES[size])
+                before[turn] = old_words
+                memory[places[turn]] = np.where(wrote[turn], new_words, old_words)
                 if region.sums is not None and op.integer("atomic_rmw_op", 0) == ADDS_FLOATS:
                     kind = op.inputs[1]
                     assert kind is not None
-                    region.sums.add(kind.element, places[turn], old, given[turn])
-                region.stored(places[turn][wrote[turn]], size)
+                    region.sums.add(kind.element, places[turn], old_words, flat_values[turn])
+                region.note_store(places[turn][wrote[turn]], size)
                 if reals is not None:
                     decided = None if expected is None else wrote[turn]
-                    region.carry(places[turn], size, reals.made(region.takes(places[turn], size), turn, old, given[turn], decided))
-                changed = changed or bool((wrote[turn] & (same != new.view(UNSIGNED[size]))).any())
+                    region.carry(
+                        places[turn],
+                        size,
+                        reals.combine(region.takes(places[turn], size), turn, old_words, flat_values[turn], decided),
+                    )
+                has_changed = has_changed or bool((wrote[turn] & (old_bits != new_words.view(UNSIGNED_TYPES[size]))).any())
             self.order.after_atomic(access, wrote, sem, updates=op.name != "tt.atomic_store")
-        return found, changed
+        return old_values, has_changed
 
 
 def in_turns(places: np.ndarray, lanes: np.ndarray) -> Iterator[np.ndarray]:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 OPEN = np.iinfo(np.int32).max  # epoch of a bulk store that no wait covers: nobody knows of it, its own program included
 ALWAYS = OPEN - 1  # what an agent knows of itself
-ORDINARY, BULK, NARROW, WIDE, BULK_UPDATE = range(5)
+ORDINARY, BULK, NARROW, WIDE_SCOPE, BULK_UPDATE = range(5)
 """Events: weak accesses, those of the async proxy, atomics of scope cta, of gpu or sys, and atomics of the async proxy."""
 ASYNC = (BULK, BULK_UPDATE)
-STRONG = (WIDE, BULK_UPDATE)  # morally strong relative to one another, whoever makes them (8.7)
+STRONG = (WIDE_SCOPE, BULK_UPDATE)  # morally strong relative to one another, whoever makes them (8.7)
 MOST_TRACED = 1 << 22  # places of one agent's events since its last barrier, whose threads are remembered
 MOST_HIDDEN = 256  # reads hidden by others, before those that a later write has answered are dropped
 MESSAGE_BYTES = 256 << 20  # of messages, before those that no word carries any more are dropped
@@ -62,7 +62,7 @@ class Marks:
         self.crowd: dict[int, np.ndarray] = {}  # reads that another program's read hid -> places
         self.crowded: np.ndarray | None = None  # (places,) bool
 
-    def of(self, name: str) -> np.ndarray:
+    def array_of(self, name: str) -> np.ndarray:
         """The array `name`, made when it is first written."""
         found = getattr(self, name)
         if found is None:
@@ -102,7 +102,7 @@ class Access:
     op: Operation
     agent: Agent
     region: Region
-    at: np.ndarray | slice
+    index: np.ndarray | slice
     inside: np.ndarray | None
     times: int
     kind: int = ORDINARY
@@ -112,38 +112,38 @@ class Access:
     @property
     def count(self) -> int:
         """How many places."""
-        return self.at.stop - self.at.start if isinstance(self.at, slice) else self.at.size
+        return self.index.stop - self.index.start if isinstance(self.index, slice) else self.index.size
 
     @property
     def places(self) -> np.ndarray:
         """The places, one by one."""
-        return np.arange(self.at.start, self.at.stop) if isinstance(self.at, slice) else self.at
+        return np.arange(self.index.start, self.index.stop) if isinstance(self.index, slice) else self.index
 
     def elements(self) -> np.ndarray:
         """The element that each place belongs to, those outside the mask left out."""
         found = np.arange(self.count) if self.inside is None else np.flatnonzero(self.inside)
         return found // self.times
 
-    def kept(self) -> np.ndarray | slice:
+    def masked_places(self) -> np.ndarray | slice:
         """The places inside the mask."""
-        return self.at if self.inside is None else self.places[self.inside]
+        return self.index if self.inside is None else self.places[self.inside]
 
 
 @dataclass(slots=True)
 class Message:
     """What a release made known, as in `Agent.beyond`, and who released where."""
 
-    told: np.ndarray  # (slots,) int32, or (2 * slots,) with what is fenced for the async proxy
+    epochs: np.ndarray  # (slots,) int32, or (2 * slots,) with what is fenced for the async proxy
     op: Operation
     slot: int
 
 
 @dataclass
-class Synchronised:
+class AgentAtomics:
     """The last atomics of one agent, for the report of a race: its last release, and its last that released nothing."""
 
     release: tuple[Operation, int] | None = None
-    relaxed: tuple[Operation, int] | None = None
+    last_relaxed: tuple[Operation, int] | None = None
     saw: list[tuple[Operation, int]] = field(default_factory=list)  # reads that acquired nothing, with their messages
 
 
@@ -160,7 +160,7 @@ class GlobalOrder:
         self.traces: dict[int, Access] = {}  # of events since the last barrier of their agent
         self.messages: list[Message | None] = [None]
         self.landed: set[int] = set()  # bulk stores that have written, known to anybody or not
-        self.synchronised: dict[int, Synchronised] = {}
+        self.synchronised: dict[int, AgentAtomics] = {}
         self.notes: set[Note] = set()
         self.owners: dict[Operation, Owners] = {}
 
@@ -188,20 +188,20 @@ class GlobalOrder:
         """`agent` is one of `program` from here on, and knows of itself."""
         agent.program, agent.slot = program, program * self.width + agent.number
         count = self.programs * self.width
-        agent.known, agent.fenced = agent.beyond[:count], agent.beyond[count:]
-        if agent.known.size:
-            agent.known[agent.slot] = ALWAYS
+        agent.known_epochs, agent.fenced_epochs = agent.beyond[:count], agent.beyond[count:]
+        if agent.known_epochs.size:
+            agent.known_epochs[agent.slot] = ALWAYS
         agent.segment = agent.warp_segment = len(self.operations)
-        agent.traced, agent.places = [], 0
+        agent.traced_events, agent.places = [], 0
 
     def meet(self, agent: Agent) -> None:
         """A barrier of all threads of `agent`: each knows what the others did before it."""
         agent.segment = agent.warp_segment = len(self.operations)
         agent.wrote = False
-        if agent.traced:
-            self._forget(agent, len(agent.traced))
+        if agent.traced_events:
+            self._forget(agent, len(agent.traced_events))
         if self.facts.synchronises:
-            agent.joined = int(agent.clock[agent.number])
+            agent.joined_epoch = int(agent.clock[agent.number])
             agent.clock[agent.number] += 1
 
     def meet_warps(self, agent: Agent) -> None:
@@ -221,29 +221,29 @@ class GlobalOrder:
         self.operations.append(access.op)
         if access.kind not in ASYNC and self.facts.returns_to:
             self.traces[event] = access
-            agent.traced.append(event)
+            agent.traced_events.append(event)
             agent.places += access.count
             if agent.places > MOST_TRACED:
-                self._forget(agent, len(agent.traced) // 2 + 1)
+                self._forget(agent, len(agent.traced_events) // 2 + 1)
         return event
 
     def _forget(self, agent: Agent, count: int) -> None:
         """Which threads made the oldest `count` events of `agent` since its last barrier is not asked any more."""
-        for event in agent.traced[:count]:
+        for event in agent.traced_events[:count]:
             agent.places -= self.traces.pop(event).count
-        del agent.traced[:count]
+        del agent.traced_events[:count]
 
-    def late(self, events: np.ndarray, agent: Agent) -> np.ndarray:
+    def unknown_events(self, events: np.ndarray, agent: Agent) -> np.ndarray:
         """Which of `events` (0 for none) `agent` does not know of."""
         slots = self.slots.take(events)
-        known = agent.known
-        if not known.size:
+        known_epochs = agent.known_epochs
+        if not known_epochs.size:
             return ((slots != agent.slot) & (events > 0)) | (self.epochs.take(events) == OPEN)
         if self.width > 1:
-            mine = known[agent.slot - agent.number :][: self.width]
+            mine = known_epochs[agent.slot - agent.number :][: self.width]
             np.maximum(mine, agent.clock[: self.width], out=mine)
             mine[agent.number] = ALWAYS
-        return self.epochs.take(events) > known.take(slots)
+        return self.epochs.take(events) > known_epochs.take(slots)
 
     # -- ordinary accesses --------------------------------------------------------------------------------------------
     def access(
@@ -283,16 +283,16 @@ class GlobalOrder:
         assert marks is not None
         for events in (marks.ordinary, marks.atomic):
             if events is not None:
-                self._hold(access, self._at(events, access), "reads", "writes")
-        reads = marks.of("read")
-        before = self._at(reads, access)
+                self._hold(access, self._events_at(events, access), "reads", "writes")
+        reads = marks.array_of("read")
+        before = self._events_at(reads, access)
         event = self._event(access)
-        if before.any() and (hidden := self.late(before, agent)).any():
+        if before.any() and (hidden := self.unknown_events(before, agent)).any():
             for other in np.unique(before[hidden]).tolist():
                 where = access.places[hidden & (before == other)]
                 marks.crowd[other] = np.concatenate([marks.crowd[other], where]) if other in marks.crowd else where
-                marks.of("crowded")[where] = True
-        reads[access.kept()] = event
+                marks.array_of("crowded")[where] = True
+        reads[access.masked_places()] = event
 
     def write(
         self, op: Operation, agent: Agent, region: Region, offsets: np.ndarray | slice, inside: np.ndarray | None, words: np.ndarray
@@ -304,27 +304,27 @@ class GlobalOrder:
         assert marks is not None
         region.changes = True
         agent.wrote = agent.wrote or access.count > 1
-        mine = marks.of("ordinary")
+        mine = marks.array_of("ordinary")
         for events in (mine, marks.atomic):
-            if events is not None and (before := self._at(events, access)).any():
+            if events is not None and (before := self._events_at(events, access)).any():
                 self._overwrite(access, before, words)
         self._over_reads(access, marks)
-        places = access.kept()
+        places = access.masked_places()
         mine[places] = self._event(access)
         if marks.message is not None:
             marks.message[places] = 0
 
-    def _at(self, events: np.ndarray, access: Access) -> np.ndarray:
-        if isinstance(access.at, slice):
-            return events[access.at]
-        found = events.take(access.at)
+    def _events_at(self, events: np.ndarray, access: Access) -> np.ndarray:
+        if isinstance(access.index, slice):
+            return events[access.index]
+        found = events.take(access.index)
         return found if access.inside is None else np.where(access.inside, found, 0)
 
     def _hold(self, access: Access, events: np.ndarray, does: str, did: str) -> None:
         """A race of `access` with one of `events` (0 for none, one a place) that its agent, or its thread, does not know of."""
         if not events.any():
             return
-        late = self.late(events, access.agent)
+        late = self.unknown_events(events, access.agent)
         if late.any():
             self._race(access, int(late.argmax()), int(events[late.argmax()]), does, did)
         if int(events.max()) >= access.agent.segment:
@@ -336,17 +336,17 @@ class GlobalOrder:
         """As `_hold`, but that two who write the same word differ in nothing: an advice, unless one is a bulk store in flight."""
         marks = access.region.marks
         assert marks is not None
-        late = self.late(before, access.agent)
+        unknown_mask = self.unknown_events(before, access.agent)
         recent = int(before.max()) >= access.agent.segment
-        if not recent and not late.any():
+        if not recent and not unknown_mask.any():
             return
         old = access.region.words(marks.unit).take(access.places)
         differ = old != words.reshape(-1).view(old.dtype)
-        flying = late & (self.epochs.take(before) == OPEN)
-        if (clash := (late & differ) | flying).any():
+        flying = unknown_mask & (self.epochs.take(before) == OPEN)
+        if (clash := (unknown_mask & differ) | flying).any():
             at = int(clash.argmax())
             self._race(access, at, int(before[at]), "writes", "writes")
-        if late.any():
+        if unknown_mask.any():
             self.notes.add(Note(Advice.EQUAL_WORDS, access.op.location))
         if recent:
             self._hold_threads(access, np.where(differ, before, 0), "writes", "writes")
@@ -354,16 +354,16 @@ class GlobalOrder:
     def _over_reads(self, access: Access, marks: Marks) -> None:
         """A race when what `access` writes is read by one it does not know of."""
         if marks.read is not None:
-            self._hold(access, self._at(marks.read, access), "writes", "reads")
-        if not marks.crowd or not (crowded := self._at(marks.of("crowded"), access)).any():
+            self._hold(access, self._events_at(marks.read, access), "writes", "reads")
+        if not marks.crowd or not (crowded := self._events_at(marks.array_of("crowded"), access)).any():
             return
         events = np.fromiter(marks.crowd, np.int64)
-        for event in events[self.late(events, access.agent)].tolist():
+        for event in events[self.unknown_events(events, access.agent)].tolist():
             hit = np.isin(access.places, marks.crowd[event]) & (crowded != 0)
             if hit.any():
                 self._race(access, int(hit.argmax()), event, "writes", "reads")
-        crowd = marks.of("crowded")
-        crowd[access.kept()] = False
+        crowd = marks.array_of("crowded")
+        crowd[access.masked_places()] = False
         if len(marks.crowd) > MOST_HIDDEN:
             marks.crowd = {event: places for event, places in marks.crowd.items() if crowd[places].any()}
 
@@ -382,24 +382,24 @@ class GlobalOrder:
         agent = access.agent
         near = (events >= agent.segment) & (self.slots.take(events) == agent.slot)
         for event in np.unique(events[near]).tolist():
-            earlier = self.traces.get(event)
-            if earlier is None:
+            earlier_access = self.traces.get(event)
+            if earlier_access is None:
                 continue
-            at = np.flatnonzero(near & (events == event))
-            there = _elements_at(earlier, access.places[at])
+            lanes = np.flatnonzero(near & (events == event))
+            there = _elements_at(earlier_access, access.places[lanes])
             in_warps = event < agent.warp_segment or did == "reads"  # a warp has read for all its threads before one of it writes
-            mine, theirs = self._threads(access, at // access.times), self._threads(earlier, there)
-            differ = _apart(mine, theirs, self.warp if in_warps else 1)
-            for which in (access, earlier):
-                copies = self._copies(which)
-                if not _apart(0, copies, self.warp if in_warps else 1):
+            mine, theirs = self._threads(access, lanes // access.times), self._threads(earlier_access, there)
+            differ = _differ_in_group(mine, theirs, self.warp if in_warps else 1)
+            for side_access in (access, earlier_access):
+                copies = self._copies(side_access)
+                if not _differ_in_group(0, copies, self.warp if in_warps else 1):
                     continue
-                if _apart(0, copies & self.demanded.of(which.op), self.warp if in_warps else 1):
-                    differ = np.ones(at.size, np.bool_)  # a copy in another thread that somebody looks at is another thread
+                if _differ_in_group(0, copies & self.demanded_copies.bits_of(side_access.op), self.warp if in_warps else 1):
+                    differ = np.ones(lanes.size, np.bool_)  # a copy in another thread that somebody looks at is another thread
                 else:
-                    self.notes.add(Note(Advice.REDUNDANT_LOAD, which.op.location))
+                    self.notes.add(Note(Advice.REDUNDANT_LOAD, side_access.op.location))
             if differ.any():
-                self._race(access, int(at[differ.argmax()]), event, does, did, threads=True)
+                self._race(access, int(lanes[differ.argmax()]), event, does, did, threads=True)
 
     def _threads(self, access: Access, elements: np.ndarray) -> np.ndarray:
         """The thread that touches each of `elements`."""
@@ -414,7 +414,7 @@ class GlobalOrder:
         return self.owners_of(access.op).copies & self.all_threads
 
     @cached_property
-    def demanded(self) -> DemandedCopies:
+    def demanded_copies(self) -> DemandedCopies:
         """Which copies of what a load found decide anything."""
         return DemandedCopies(self.facts, self.all_threads)
 
@@ -422,7 +422,7 @@ class GlobalOrder:
     def _hold_proxy(self, access: Access, events: np.ndarray, does: str) -> None:
         """A race of the async proxy with an ordinary store that it knows of, but that no proxy fence has shown it."""
         generic = (events > 0) & ~np.isin(self.kinds.take(events), ASYNC)
-        fenced = access.agent.fenced
+        fenced = access.agent.fenced_epochs
         if fenced.size:
             generic &= self.epochs.take(events) > fenced.take(self.slots.take(events))
         if generic.any():
@@ -431,8 +431,8 @@ class GlobalOrder:
 
     def fence_proxy(self, agent: Agent) -> None:
         """fence.proxy.async for global memory: what `agent` knows to be written, the async proxy sees."""
-        known = self._told(agent, int(agent.clock[agent.number]))
-        np.maximum(agent.fenced, known[: agent.fenced.size], out=agent.fenced)
+        known = self._known_epochs(agent, int(agent.clock[agent.number]))
+        np.maximum(agent.fenced_epochs, known[: agent.fenced_epochs.size], out=agent.fenced_epochs)
         agent.clock[agent.number] += 1
 
     def bulk_write(
@@ -444,38 +444,40 @@ class GlobalOrder:
         marks = region.marks
         assert marks is not None
         region.changes = True
-        earlier = np.zeros(access.count, np.int32)
+        unordered_events = np.zeros(access.count, np.int32)
         for events in (marks.ordinary, marks.atomic):
-            if events is None or not (before := self._at(events, access)).any():
+            if events is None or not (before := self._events_at(events, access)).any():
                 continue
-            late = self.late(before, agent)
-            earlier = np.where(late, before, earlier)
+            late = self.unknown_events(before, agent)
+            unordered_events = np.where(late, before, unordered_events)
             if proxy is Proxy.ASYNC:
                 self._hold_proxy(access, np.where(late, 0, before), "writes")
         self._over_reads(access, marks)
         event = self._event(access, epoch=OPEN)
-        marks.of("ordinary")[access.kept()] = event
+        marks.array_of("ordinary")[access.masked_places()] = event
         if marks.message is not None:
-            marks.message[access.kept()] = 0
-        return event, access, earlier
+            marks.message[access.masked_places()] = 0
+        return event, access, unordered_events
 
-    def bulk_lands(self, event: int, access: Access, earlier: np.ndarray, words: np.ndarray) -> None:
+    def bulk_lands(self, event: int, access: Access, earlier_events: np.ndarray, words: np.ndarray) -> None:
         """The bulk store `event` is about to write `words` (elements,): a race where others that nothing orders with it, the
         `earlier` and those that were issued since, have written other words."""
         marks = access.region.marks
         assert marks is not None and marks.ordinary is not None
         self.landed.add(event)
-        since = self._at(marks.ordinary, access)
-        others = np.where(since > event, since, earlier)
-        if not others.any():
+        since = self._events_at(marks.ordinary, access)
+        other_events = np.where(since > event, since, earlier_events)
+        if not other_events.any():
             return
-        flying = [n for n in np.unique(others).tolist() if self.kinds[n] == BULK and n not in self.landed]  # they will compare
-        others = np.where(np.isin(others, flying), 0, others)
+        flying = [
+            n for n in np.unique(other_events).tolist() if self.kinds[n] == BULK and n not in self.landed
+        ]  # they will compare
+        other_events = np.where(np.isin(other_events, flying), 0, other_events)
         held = access.region.words(marks.unit)
-        differ = (others > 0) & (held.take(access.places) != words.view(held.dtype))
+        differ = (other_events > 0) & (held.take(access.places) != words.view(held.dtype))
         if differ.any():
             at = int(differ.argmax())
-            self._race(access, at, int(others[at]), "writes", "writes")
+            self._race(access, at, int(other_events[at]), "writes", "writes")
         self.notes.add(Note(Advice.EQUAL_WORDS, access.op.location))
 
     def bulk_update(
@@ -489,13 +491,13 @@ class GlobalOrder:
         assert marks is not None
         region.changes = True
         if marks.ordinary is not None:
-            self._hold(access, self._at(marks.ordinary, access), "updates", "writes")
+            self._hold(access, self._events_at(marks.ordinary, access), "updates", "writes")
         if marks.atomic is not None:
-            before = self._at(marks.atomic, access)
+            before = self._events_at(marks.atomic, access)
             self._hold(access, np.where(np.isin(self.kinds.take(before), STRONG), 0, before), "updates", "writes")
         self._over_reads(access, marks)
         event = self._event(access, epoch=OPEN)
-        marks.of("atomic")[access.kept()] = event
+        marks.array_of("atomic")[access.masked_places()] = event
         return event, access, np.zeros(0, np.int32)
 
     def update_lands(self, event: int, access: Access) -> None:
@@ -505,7 +507,7 @@ class GlobalOrder:
         self.landed.add(event)
         if marks.ordinary is None:
             return
-        since = self._at(marks.ordinary, access)
+        since = self._events_at(marks.ordinary, access)
         if (since > event).any():
             at = int((since > event).argmax())
             self._race(access, at, int(since[at]), "updates", "writes")
@@ -528,24 +530,24 @@ class GlobalOrder:
     ) -> Access:
         """An atomic, or a volatile load, is about to look: a race with an ordinary store it does not know of, or with an atomic
         where one scope leaves the other out. It learns what it acquires."""
-        access = self.access(op, agent, region, offsets, inside, size, NARROW if scope == CTA else WIDE)
+        access = self.access(op, agent, region, offsets, inside, size, NARROW if scope == CTA else WIDE_SCOPE)
         access.loads = op.name == "tt.load"
         marks = region.marks
         assert marks is not None
         if marks.ordinary is not None:
-            self._hold(access, self._at(marks.ordinary, access), "reads", "writes")
-        if marks.atomic is not None and (before := self._at(marks.atomic, access)).any():
+            self._hold(access, self._events_at(marks.ordinary, access), "reads", "writes")
+        if marks.atomic is not None and (before := self._events_at(marks.atomic, access)).any():
             strong = np.isin(self.kinds.take(before), STRONG)
-            apart = self.late(before, agent) & ~(strong & (access.kind == WIDE))
+            apart = self.unknown_events(before, agent) & ~(strong & (access.kind == WIDE_SCOPE))
             if apart.any():
                 at = int(apart.argmax())
                 self._race(access, at, int(before[at]), "reads", "writes", scope=True)
             if int(before.max()) >= agent.segment:  # atomics are ordered by their place, whichever threads make them
-                self._hold_threads(access, np.where(strong & (access.kind == WIDE), 0, before), "reads", "writes")
+                self._hold_threads(access, np.where(strong & (access.kind == WIDE_SCOPE), 0, before), "reads", "writes")
         if marks.message is not None:
-            for number in np.unique(self._at(marks.message, access)).tolist():
+            for number in np.unique(self._events_at(marks.message, access)).tolist():
                 if number:
-                    self._see(access, number, acquires=sem in ACQUIRES and access.kind == WIDE)
+                    self._see(access, number, acquires=sem in ACQUIRES and access.kind == WIDE_SCOPE)
         return access
 
     def _see(self, access: Access, number: int, *, acquires: bool) -> None:
@@ -553,9 +555,9 @@ class GlobalOrder:
         message, agent = self.messages[number], access.agent
         assert message is not None
         if acquires:
-            np.maximum(agent.beyond, message.told, out=agent.beyond)
+            np.maximum(agent.beyond, message.epochs, out=agent.beyond)
             return
-        saw = self.synchronised.setdefault(agent.slot, Synchronised()).saw
+        saw = self.synchronised.setdefault(agent.slot, AgentAtomics()).saw
         saw[:] = [*(seen for seen in saw if seen[1] != number), (access.op, number)][-16:]
 
     def after_atomic(self, access: Access, wrote: np.ndarray | None, sem: int, *, updates: bool) -> None:
@@ -574,21 +576,21 @@ class GlobalOrder:
             return
         self._over_reads(access, marks)
         event = self._event(access)
-        marks.of("atomic")[places] = event
-        told = self.synchronised.setdefault(agent.slot, Synchronised())
-        if sem in RELEASES and access.kind == WIDE:
-            told.release = access.op, agent.joined
-            self._leave(access, places, self._told(agent, agent.joined), updates=updates)
+        marks.array_of("atomic")[places] = event
+        told = self.synchronised.setdefault(agent.slot, AgentAtomics())
+        if sem in RELEASES and access.kind == WIDE_SCOPE:
+            told.release = access.op, agent.joined_epoch
+            self._leave(access, places, self._known_epochs(agent, agent.joined_epoch), updates=updates)
             return
-        told.relaxed = access.op, agent.joined
-        if agent.released is not None and access.kind == WIDE:
-            self._leave(access, places, agent.released, updates=updates)
+        told.last_relaxed = access.op, agent.joined_epoch
+        if agent.released_epochs is not None and access.kind == WIDE_SCOPE:
+            self._leave(access, places, agent.released_epochs, updates=updates)
         elif not updates and marks.message is not None:  # a strong write behind a release of one thread carries it on (8.8)
             held = marks.message.take(places)
             own = [n for n in np.unique(held).tolist() if n and (m := self.messages[n]) is not None and m.slot == agent.slot]
             marks.message[places] = np.where(np.isin(held, own), held, 0)
 
-    def _told(self, agent: Agent, own: int) -> np.ndarray:
+    def _known_epochs(self, agent: Agent, own: int) -> np.ndarray:
         """What `agent` knows, itself up to epoch `own`, for others to learn."""
         told = agent.beyond.copy()
         if self.width > 1:
@@ -597,30 +599,30 @@ class GlobalOrder:
         told[agent.slot] = own
         return told
 
-    def _leave(self, access: Access, places: np.ndarray, told: np.ndarray, *, updates: bool) -> None:
+    def _leave(self, access: Access, places: np.ndarray, epochs: np.ndarray, *, updates: bool) -> None:
         """The words at `places` carry `told` from here on, and what they carried before if the atomic `updates` them."""
         marks, agent = access.region.marks, access.agent
         assert marks is not None
-        carried = marks.of("message")
+        carried = marks.array_of("message")
         before = carried.take(places) if updates else np.zeros(places.size, np.int32)
         for number in np.unique(before).tolist():
             old = self.messages[number]
-            self.messages.append(Message(told if old is None else np.maximum(told, old.told), access.op, agent.slot))
+            self.messages.append(Message(epochs if old is None else np.maximum(epochs, old.epochs), access.op, agent.slot))
             carried[places[before == number]] = len(self.messages) - 1
         marks.carriers.append(places)
-        if len(self.messages) * told.nbytes > self.most_bytes:
+        if len(self.messages) * epochs.nbytes > self.most_bytes:
             self.compact()
-            self.most_bytes = max(self.most_bytes, 2 * len(self.messages) * told.nbytes)
+            self.most_bytes = max(self.most_bytes, 2 * len(self.messages) * epochs.nbytes)
 
     def compact(self) -> None:
         """Forget the messages that no word carries any more."""
         held = [r.marks for r in self.regions if r.marks is not None and r.marks.message is not None]
         for marks in held:
             marks.carriers = [np.unique(np.concatenate(marks.carriers))]
-        found = [marks.of("message")[marks.carriers[0]] for marks in held]
+        found = [marks.array_of("message")[marks.carriers[0]] for marks in held]
         kept = np.unique(np.concatenate([np.zeros(1, np.int32), *found]))
         for marks, numbers in zip(held, found, strict=True):
-            marks.of("message")[marks.carriers[0]] = np.searchsorted(kept, numbers)
+            marks.array_of("message")[marks.carriers[0]] = np.searchsorted(kept, numbers)
         self.messages = [self.messages[number] for number in kept.tolist()]
         for told in self.synchronised.values():
             told.saw.clear()
@@ -629,19 +631,19 @@ class GlobalOrder:
         """fence.acquire, .release or .acq_rel of scope gpu or sys by each thread: what relaxed reads saw is learnt, and what a
         relaxed write leaves from here on is what is known now (8.8). Of its own agent that is what lies before the last barrier."""
         if acquires:
-            told = self.synchronised.setdefault(agent.slot, Synchronised())
+            told = self.synchronised.setdefault(agent.slot, AgentAtomics())
             for _, number in told.saw:
                 if (message := self.messages[number]) is not None:
-                    np.maximum(agent.beyond, message.told, out=agent.beyond)
+                    np.maximum(agent.beyond, message.epochs, out=agent.beyond)
             told.saw.clear()
         if releases:
-            agent.released = self._told(agent, agent.joined)
+            agent.released_epochs = self._known_epochs(agent, agent.joined_epoch)
 
     # -- findings -----------------------------------------------------------------------------------------------------
     def _race(
         self,
         access: Access,
-        at: int,
+        place_number: int,
         event: int,
         does: str,
         did: str,
@@ -652,42 +654,47 @@ class GlobalOrder:
     ) -> NoReturn:
         """`access` at its place number `at` collides with `event`."""
         region, agent, marks = access.region, access.agent, access.region.marks
-        earlier, op = self.operations[event], access.op
-        assert earlier is not None and marks is not None
-        byte = int(access.places[at]) * marks.unit - region.low
-        there = f"byte {byte} of {region.name}"
-        other = int(self.slots[event]) // self.width
-        flying = int(self.epochs[event]) == OPEN
+        earlier_operation, op = self.operations[event], access.op
+        assert earlier_operation is not None and marks is not None
+        byte = int(access.places[place_number]) * marks.unit - region.low
+        place_text = f"byte {byte} of {region.name}"
+        other_program = int(self.slots[event]) // self.width
+        is_in_flight = int(self.epochs[event]) == OPEN
         rule, cause, remedy = "another program", "", ""
         if proxy:
-            said = (
-                f"{op.name} of program {agent.program} {does} {there} through the async proxy, which {earlier.name} of program "
-                f"{other} wrote through the generic one: no proxy fence between them"
+            message = (
+                f"{op.name} of program {agent.program} {does} {place_text} through the async proxy, "
+                f"which {earlier_operation.name} of program "
+                f"{other_program} wrote through the generic one: no proxy fence between them"
             )
             rule, remedy = "store to global memory", "fence.proxy.async by inline assembly after the store, or an ordinary load"
         elif threads:
-            said = (
-                f"a thread of program {agent.program} {does} {there}, which another thread of it {_past(did)} at "
-                f"{earlier.location}: no barrier between them"
+            message = (
+                f"a thread of program {agent.program} {does} {place_text}, which another thread of it {_past(did)} at "
+                f"{earlier_operation.location}: no barrier between them"
             )
             rule, remedy = "another thread", "tl.debug_barrier(), in Gluon gl.barrier(), between the two"
-        elif other == agent.program and flying:
-            said = (
-                f"{op.name} of program {agent.program} {does} {there} while the bulk store issued at {earlier.location} still "
+        elif other_program == agent.program and is_in_flight:
+            message = (
+                f"{op.name} of program {agent.program} {does} {place_text} while the bulk store "
+                f"issued at {earlier_operation.location} still "
                 "writes it: no wait for its writes orders them"
             )
             rule, remedy = "TMA store's writes", "wait until it has written (tma.store_wait(pendings=0, read_only=False))"
-        elif other == agent.program:
-            said = (
-                f"{agent.name} of program {agent.program} {does} {there}, which another partition of it {_past(did)}: "
+        elif other_program == agent.program:
+            message = (
+                f"{agent.name} of program {agent.program} {does} {place_text}, which another partition of it {_past(did)}: "
                 "no barrier orders them"
             )
             rule = "another partition"
         elif does == did == "writes" and not scope:
-            said = f"programs {other} and {agent.program} write different values to {there}"
+            message = f"programs {other_program} and {agent.program} write different values to {place_text}"
             cause = self._cause(agent, event)
         else:
-            said = f"program {agent.program} {does} {there}, which program {other} of the same launch {did}: nothing orders them"
+            message = (
+                f"program {agent.program} {does} {place_text}, which program {other_program} of "
+                f"the same launch {did}: nothing orders them"
+            )
             cause = self._cause(agent, event)
             if scope:
                 cause = "both are atomics, but one of scope cta leaves out threads of other programs"
@@ -695,35 +702,35 @@ class GlobalOrder:
             "rule": rule_of(rule),
             "operation": op.brief,
             "program": str(agent.place),
-            "other operation": earlier.brief,
-            "other location": earlier.location,
+            "other operation": earlier_operation.brief,
+            "other location": earlier_operation.location,
         }
         details |= {"remedy": remedy} if remedy else {}
-        raise EmulatedFault("race", f"{said}; {cause}" if cause else said, op.location, details)
+        raise EmulatedFault("race", f"{message}; {cause}" if cause else message, op.location, details)
 
     def _cause(self, agent: Agent, event: int) -> str:
         """Why the atomics of the two programs do not order them."""
         slot, epoch = int(self.slots[event]), int(self.epochs[event])
-        other = slot // self.width
-        told, mine = self.synchronised.get(slot), self.synchronised.get(agent.slot)
-        if not self.facts.synchronises or (told is None and mine is None):
+        other_program = slot // self.width
+        other_atomics, mine = self.synchronised.get(slot), self.synchronised.get(agent.slot)
+        if not self.facts.synchronises or (other_atomics is None and mine is None):
             return ""
         if epoch == OPEN:
-            return f"no wait of program {other} covers what the bulk store writes"
+            return f"no wait of program {other_program} covers what the bulk store writes"
         for op, number in mine.saw if mine is not None else []:
-            if (message := self.messages[number]) is not None and message.told[slot] >= epoch:
+            if (message := self.messages[number]) is not None and message.epochs[slot] >= epoch:
                 what = "volatile load" if op.name == "tt.load" else f"{op.name} ({SEMANTICS.get(op.integer('sem', 1), '')})"
-                return f"the {what} at {op.location} saw what program {other} released, and acquires nothing"
-        if told is not None and told.release is not None and told.release[1] >= epoch:
-            return f"program {agent.program} has acquired nothing that program {other} released since"
-        if told is not None and told.relaxed is not None and told.relaxed[1] >= epoch - 1:
-            return f"the atomic of program {other} at {told.relaxed[0].location} releases nothing"
-        if told is not None and told.release is not None:
-            return f"program {other} released at {told.release[0].location}, before this"
-        return f"program {other} has released nothing"
+                return f"the {what} at {op.location} saw what program {other_program} released, and acquires nothing"
+        if other_atomics is not None and other_atomics.release is not None and other_atomics.release[1] >= epoch:
+            return f"program {agent.program} has acquired nothing that program {other_program} released since"
+        if other_atomics is not None and other_atomics.last_relaxed is not None and other_atomics.last_relaxed[1] >= epoch - 1:
+            return f"the atomic of program {other_program} at {other_atomics.last_relaxed[0].location} releases nothing"
+        if other_atomics is not None and other_atomics.release is not None:
+            return f"program {other_program} released at {other_atomics.release[0].location}, before this"
+        return f"program {other_program} has released nothing"
 
 
-def _apart(mine: Any, theirs: Any, threads: int) -> Any:
+def _differ_in_group(mine: Any, theirs: Any, threads: int) -> Any:
     """Where `mine` and `theirs`, numbers of threads, lie in different groups of so many `threads`."""
     return mine // threads != theirs // threads
 
@@ -732,11 +739,11 @@ def _past(verb: str) -> str:
     return {"reads": "read", "writes": "wrote"}[verb]
 
 
-def _elements_at(earlier: Access, wanted: np.ndarray) -> np.ndarray:
+def _elements_at(earlier: Access, wanted_places: np.ndarray) -> np.ndarray:
     """The element by which `earlier` touched each place `wanted`: the first of several."""
     places, elements = earlier.places, earlier.elements()
     places = places if earlier.inside is None else places[earlier.inside]
-    if np.array_equal(places, wanted) and (places[1:] > places[:-1]).all():
+    if np.array_equal(places, wanted_places) and (places[1:] > places[:-1]).all():
         return elements  # the same places, each once: quicker than to look for them
     order = np.argsort(places, kind="stable")
-    return elements[order[np.searchsorted(places[order], wanted)]]
+    return elements[order[np.searchsorted(places[order], wanted_places)]]

@@ -12,8 +12,8 @@ from typing import NoReturn
 import numpy as np
 
 from bitverdict.harness.emulator.faults import OnChipFault
-from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED
-from bitverdict.harness.emulator.memory.real_shadows import Moved, Shadow
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES
+from bitverdict.harness.emulator.memory.real_shadows import Shadow, ShadowWords
 
 SPREAD = 2  # of fp4 beside fp8: of 16 bytes of shared memory 8 hold elements (PTX ISA, tensor memory map: .b4x16_p64)
 POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer
@@ -38,7 +38,7 @@ class Space:
         if self.shadow is not None:
             self.shadow.clear()
 
-    def shadowed(self) -> Shadow:
+    def ensure_shadow(self) -> Shadow:
         """Its shadow, made where there is none."""
         if self.shadow is None:
             self.shadow = Shadow(self.size)
@@ -81,14 +81,14 @@ class View:
         return self._array
 
     @property
-    def known(self) -> np.ndarray:
+    def known_marks(self) -> np.ndarray:
         """What is known of each element, in `pieces`: `full` where it was written."""
         if self._known is None:
-            self._known = self._of(self.space.known)
+            self._known = self._state_view(self.space.known)
         return self._known
 
-    def _of(self, state: np.ndarray) -> np.ndarray:
-        return np.ndarray(self.pieces, UNSIGNED[self.dtype.itemsize], state, self.offset, self.strides)
+    def _state_view(self, state: np.ndarray) -> np.ndarray:
+        return np.ndarray(self.pieces, UNSIGNED_TYPES[self.dtype.itemsize], state, self.offset, self.strides)
 
     def get(self) -> np.ndarray:
         """A copy of the elements, in `shape`."""
@@ -96,34 +96,34 @@ class View:
 
     def know(self) -> None:
         """All elements are written."""
-        self.known[...] = self.full
+        self.known_marks[...] = self.full
 
     def forget(self) -> None:
         """Nothing is known of any element."""
-        self.known[...] = 0
+        self.known_marks[...] = 0
 
-    def put(self, values: np.ndarray, carried: Moved | None = None) -> None:
+    def put(self, values: np.ndarray, shadow_words: ShadowWords | None = None) -> None:
         """Write `values` of `shape`, and know them. Their real values are `carried` (of any shape with as many), or they are
         exact."""
         self.array[...] = values if self.pieces == self.shape else np.reshape(values, self.pieces)
-        self.known[...] = self.full
+        self.known_marks[...] = self.full
         if self.space.undefined is not None:
-            self._of(self.space.undefined)[...] = 0
-        if carried is not None or self.space.shadow is not None:
-            self._carry(carried)
+            self._state_view(self.space.undefined)[...] = 0
+        if shadow_words is not None or self.space.shadow is not None:
+            self._carry(shadow_words)
 
-    def _carry(self, carried: Moved | None) -> None:
+    def _carry(self, carried: ShadowWords | None) -> None:
         """The real values of all elements are `carried` now; None: they are exact."""
         if carried is None:
-            self._of(self.space.shadowed().marks)[...] = 0
+            self._state_view(self.space.ensure_shadow().marks)[...] = 0
         else:
-            self.space.shadowed().strided(self.pieces, self.dtype.itemsize, self.offset, self.strides).put(carried)
+            self.space.ensure_shadow().strided_view(self.pieces, self.dtype.itemsize, self.offset, self.strides).put(carried)
 
-    def carried(self) -> Moved | None:
+    def shadow_words(self) -> ShadowWords | None:
         """The real values of the elements, in `shape`; None where all are exact."""
         if self.space.shadow is None:
             return None
-        found = self.space.shadow.strided(self.pieces, self.dtype.itemsize, self.offset, self.strides).take()
+        found = self.space.shadow.strided_view(self.pieces, self.dtype.itemsize, self.offset, self.strides).take()
         return found if found is None or self.pieces == self.shape else found.reshape(self.shape)
 
     def leave_undefined(self, lanes: np.ndarray, loads: Iterable[str]) -> None:
@@ -131,18 +131,18 @@ class View:
         if self.space.undefined is None:
             self.space.undefined = np.zeros(self.space.size, np.uint8)
         self.space.undefined_by.update(loads)
-        self._of(self.space.undefined)[...] = np.where(lanes, self.full, 0).reshape(self.pieces)
+        self._state_view(self.space.undefined)[...] = np.where(lanes, self.full, 0).reshape(self.pieces)
 
-    def undefined(self) -> np.ndarray | None:
+    def undefined_lanes(self) -> np.ndarray | None:
         """Which elements are undefined, in `shape`; None for none."""
         if self.space.undefined is None:
             return None
-        found = self._of(self.space.undefined) != 0
+        found = self._state_view(self.space.undefined) != 0
         return found.reshape(self.shape) if found.any() else None
 
     def unknown(self) -> int:
         """How many elements were never written."""
-        known = self.known
+        known = self.known_marks
         return 0 if bool((known == self.full).all()) else int((known != self.full).sum())
 
     @property
@@ -177,18 +177,18 @@ class View:
         if self.dense:
             return np.arange(self.low, self.high)
         marks = np.zeros(self.space.size, np.uint8)
-        self._of(marks)[...] = self.full
+        self._state_view(marks)[...] = self.full
         return np.flatnonzero(marks)
 
-    def overlaps(self, other: View) -> bool:
+    def overlaps(self, other_view: View) -> bool:
         """Whether the two have a byte in common."""
-        if self.space is not other.space or self.low >= other.high or other.low >= self.high:
+        if self.space is not other_view.space or self.low >= other_view.high or other_view.low >= self.high:
             return False
-        if self.dense and other.dense:
+        if self.dense and other_view.dense:
             return True
         marks = np.zeros(self.space.size, np.uint8)
         marks[self.extent] = 1
-        return bool(marks[other.extent].any())
+        return bool(marks[other_view.extent].any())
 
     def index(self, at: int) -> View:
         """Buffer `at` of an allocation of several."""
@@ -210,17 +210,17 @@ class View:
         pieces: list[int] = []
         start, place = self.offset, len(self.pieces)
         for size, offset, count in zip(reversed(self.shape), reversed(offsets), reversed(shape), strict=True):
-            held, at, left = 1, offset, count
-            while held < size:
+            inner_count, rest_offset, rest_count = 1, offset, count
+            while inner_count < size:
                 place -= 1
                 factor = self.pieces[place]
-                start += at % factor * self.strides[place]
-                pieces.append(min(factor, left))
-                held, at, left = held * factor, at // factor, left // pieces[-1]
+                start += rest_offset % factor * self.strides[place]
+                pieces.append(min(factor, rest_count))
+                inner_count, rest_offset, rest_count = inner_count * factor, rest_offset // factor, rest_count // pieces[-1]
         kept = (1,) * place + tuple(reversed(pieces))
         return View(self.space, start, shape, self.strides, self.dtype, kept)
 
-    def transposed(self, order: list[int]) -> View:
+    def transpose(self, order: list[int]) -> View:
         """The axes in another order."""
         shape, strides = tuple(self.shape[i] for i in order), tuple(self.strides[i] for i in order)
         return View(self.space, self.offset, shape, strides, self.dtype, spread=self.spread)
@@ -259,7 +259,7 @@ class Outside(View):
     def subslice(self, offsets: list[int], shape: tuple[int, ...]) -> View:
         return self._of_shape(shape)
 
-    def transposed(self, order: list[int]) -> View:
+    def transpose(self, order: list[int]) -> View:
         return self._of_shape(tuple(self.shape[i] for i in order))
 
 

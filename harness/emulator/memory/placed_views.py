@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bitverdict.harness.emulator.faults import OnChipFault
-from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES
 from bitverdict.harness.emulator.memory.onchip import Space, View
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.memory.real_shadows import Moved
+    from bitverdict.harness.emulator.memory.real_shadows import ShadowWords
 
 
-class Placed(View):
+class ScatteredView(View):
     """A memory descriptor by the byte of `space` at which each element begins: `at`, of `shape`, multiples of its size."""
 
     __slots__ = ("at",)
@@ -34,7 +34,7 @@ class Placed(View):
 
     def _words(self, state: np.ndarray) -> np.ndarray:
         size = self.dtype.itemsize
-        return state[: state.size // size * size].view(UNSIGNED[size])
+        return state[: state.size // size * size].view(UNSIGNED_TYPES[size])
 
     def _take(self, state: np.ndarray) -> np.ndarray:
         """The words of `state` (bytes of the space) at the elements, of `shape`."""
@@ -56,19 +56,21 @@ class Placed(View):
     def forget(self) -> None:
         self._set(self.space.known, 0)
 
-    def put(self, values: np.ndarray, carried: Moved | None = None) -> None:
-        self._set(self.space.data, np.ascontiguousarray(values, self.dtype).view(UNSIGNED[self.dtype.itemsize]).reshape(self.shape))
+    def put(self, values: np.ndarray, shadow_words: ShadowWords | None = None) -> None:
+        self._set(
+            self.space.data, np.ascontiguousarray(values, self.dtype).view(UNSIGNED_TYPES[self.dtype.itemsize]).reshape(self.shape)
+        )
         self.know()
         if self.space.undefined is not None:
             self._set(self.space.undefined, 0)
-        if carried is not None or self.space.shadow is not None:
-            self._carry(carried)
+        if shadow_words is not None or self.space.shadow is not None:
+            self._carry(shadow_words)
 
-    def _carry(self, carried: Moved | None) -> None:
+    def _carry(self, carried: ShadowWords | None) -> None:
         at = self.at // self.dtype.itemsize
-        self.space.shadowed().put(at, self.dtype.itemsize, carried if carried is None else carried.reshape(at.shape))
+        self.space.ensure_shadow().put(at, self.dtype.itemsize, carried if carried is None else carried.reshape(at.shape))
 
-    def carried(self) -> Moved | None:
+    def shadow_words(self) -> ShadowWords | None:
         shadow, size = self.space.shadow, self.dtype.itemsize
         return None if shadow is None else shadow.take(self.at // size, size)
 
@@ -78,7 +80,7 @@ class Placed(View):
         self.space.undefined_by.update(loads)
         self._set(self.space.undefined, np.where(lanes, self.full, 0))
 
-    def undefined(self) -> np.ndarray | None:
+    def undefined_lanes(self) -> np.ndarray | None:
         if self.space.undefined is None:
             return None
         found = self._take(self.space.undefined) != 0
@@ -98,14 +100,14 @@ class Placed(View):
         return np.unique(self.at.reshape(-1, 1) + np.arange(self.dtype.itemsize))
 
     def index(self, at: int) -> View:
-        return Placed(self.space, self.at[at], self.dtype)
+        return ScatteredView(self.space, self.at[at], self.dtype)
 
     def subslice(self, offsets: list[int], shape: tuple[int, ...]) -> View:
-        return Placed(self.space, self.at[tuple(slice(o, o + n) for o, n in zip(offsets, shape, strict=True))], self.dtype)
+        return ScatteredView(self.space, self.at[tuple(slice(o, o + n) for o, n in zip(offsets, shape, strict=True))], self.dtype)
 
-    def transposed(self, order: list[int]) -> View:
-        return Placed(self.space, self.at.transpose(order), self.dtype)
+    def transpose(self, order: list[int]) -> View:
+        return ScatteredView(self.space, self.at.transpose(order), self.dtype)
 
-    def reshaped(self, shape: tuple[int, ...]) -> View:
+    def reshape(self, shape: tuple[int, ...]) -> View:
         """The same elements, row-major, as `shape`."""
-        return Placed(self.space, self.at.reshape(shape), self.dtype)
+        return ScatteredView(self.space, self.at.reshape(shape), self.dtype)

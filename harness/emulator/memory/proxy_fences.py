@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.onchip import View
     from bitverdict.harness.emulator.mlir_reader import Operation
 
-MOST = 0xFFFE  # generic writes that a byte can name
+MOST_WRITES = 0xFFFE  # generic writes that a byte can name
 
 
 @dataclass(eq=False)
@@ -41,7 +41,7 @@ class GenericAccess:
         if self.epoch <= agent.clock[self.agent]:
             (self.authors if by_author else self.compilers).setdefault(agent.number, agent.epoch)
 
-    def ordered(self, clock: np.ndarray, *, by_author: bool) -> bool:
+    def is_ordered(self, clock: np.ndarray, *, by_author: bool) -> bool:
         """Whether whoever knows `clock` knows of a fence behind this access: not of one after the release that it acquired."""
         fences = self.authors if by_author else self.compilers
         return any(epoch <= clock[agent] for agent, epoch in fences.items())
@@ -71,7 +71,7 @@ class ProxyVisibility:
         self.last_write = np.zeros(size, np.uint16)  # (size,) 1 + the generic write that is not ordered, 0 for none
         self.writes: list[GenericAccess] = []
         self.reads: dict[tuple, tuple[View, GenericAccess]] = {}  # by partition and place: its last generic read
-        self.of_one = Unfenced(size)
+        self.of_one = UnfencedAccesses(size)
 
     def reset(self) -> None:
         """All bytes are ordered."""
@@ -82,7 +82,7 @@ class ProxyVisibility:
 
     def generic_write(self, op: Operation, view: View, agent: Agent) -> None:
         """`agent` wrote `view` by ordinary stores, or waited for a cp.async that did."""
-        if len(self.writes) >= MOST:
+        if len(self.writes) >= MOST_WRITES:
             self.writes = []
             self.last_write.fill(0)
         self.writes.append(GenericAccess(op, agent.number, agent.epoch))
@@ -93,14 +93,14 @@ class ProxyVisibility:
         place = agent.number, view.identity
         self.reads[place] = view, GenericAccess(op, agent.number, agent.epoch)
 
-    def proxy_fence(self, agent: Agent, *, by_author: bool, alone: bool) -> None:
+    def proxy_fence(self, agent: Agent, *, by_author: bool, is_alone: bool) -> None:
         """`agent` executes fence.proxy.async. `alone`: there is no other partition, so that it knows of all."""
         self.of_one.fence()
         for _, read in self.reads.values():
             read.fence(agent, by_author=by_author)
         if not self.writes:
             return
-        if by_author and alone:
+        if by_author and is_alone:
             self.last_write.fill(0)
             self.writes = []
             return
@@ -110,42 +110,44 @@ class ProxyVisibility:
     def async_read(self, op: Operation, view: View, agent: Agent) -> None:
         """`agent` lets the async proxy read `view`. Raises OnChipFault "race" where it may miss a generic write."""
         if self.writes:
-            self._hold(op, view, agent, "reads", "ordinary store", self._written(view))
+            self._hold(op, view, agent, "reads", "ordinary store", self._generic_writes(view))
 
     def async_write(self, op: Operation, view: View, agent: Agent, *, partitions: bool) -> None:
         """`agent`, one of several `partitions` or alone, lets the async proxy write `view`. Raises OnChipFault "race" where that
         may come before a generic access. What the async proxy wrote needs no fence to be read again."""
         if partitions:
             if self.writes:
-                self._hold(op, view, agent, "writes", "ordinary store", self._written(view))
+                self._hold(op, view, agent, "writes", "ordinary store", self._generic_writes(view))
             read = [access for seen, access in self.reads.values() if seen.overlaps(view)]
             self._hold(op, view, agent, "writes", "ordinary load", read)
-        elif (last := self.of_one.last(view)) is not None:
+        elif (last := self.of_one.last_operation(view)) is not None:
             raise _race(op, view, "writes", last, "used", "ordinary store", "between them")
         if self.writes:
             self.last_write[view.extent] = 0
 
-    def _written(self, view: View) -> list[GenericAccess]:
+    def _generic_writes(self, view: View) -> list[GenericAccess]:
         """The generic writes that the bytes of `view` hold, and that the async proxy did not write over."""
         return [self.writes[number - 1] for number in np.unique(self.last_write[view.extent]).tolist() if number]
 
-    def _hold(self, op: Operation, view: View, agent: Agent, does: str, earlier: str, accesses: Iterable[GenericAccess]) -> None:
+    def _hold(
+        self, op: Operation, view: View, agent: Agent, does: str, earlier_kind: str, accesses: Iterable[GenericAccess]
+    ) -> None:
         """The async proxy `does` something to `view` after generic `accesses`. A race where `agent` knows of no fence behind one of
         them, an advice where it knows only of the compiler's."""
-        unfenced = [access for access in accesses if not access.ordered(agent.clock, by_author=True)]
-        if not unfenced:
+        unfenced_accesses = [access for access in accesses if not access.is_ordered(agent.clock, by_author=True)]
+        if not unfenced_accesses:
             return
-        missed = next((access for access in unfenced if not access.ordered(agent.clock, by_author=False)), None)
-        if missed is None:
-            advice = Advice.FENCE if earlier == "ordinary store" else Advice.FENCE_AFTER_READ
-            self.notes.add(Note(advice, unfenced[0].op.location))
+        missed_access = next((access for access in unfenced_accesses if not access.is_ordered(agent.clock, by_author=False)), None)
+        if missed_access is None:
+            advice = Advice.FENCE if earlier_kind == "ordinary store" else Advice.FENCE_AFTER_READ
+            self.notes.add(Note(advice, unfenced_accesses[0].op.location))
             return
-        other, did = missed.op, "wrote" if earlier == "ordinary store" else "read"
-        place = "between them" if missed.agent == agent.number else f"after {other.location}, before the arrival behind it"
-        raise _race(op, view, does, other, did, earlier, place)
+        other, did = missed_access.op, "wrote" if earlier_kind == "ordinary store" else "read"
+        place = "between them" if missed_access.agent == agent.number else f"after {other.location}, before the arrival behind it"
+        raise _race(op, view, does, other, did, earlier_kind, place)
 
 
-class Unfenced:
+class UnfencedAccesses:
     """The generic accesses of a program that is not split, since its last proxy fence: which of them used a byte last."""
 
     def __init__(self, size: int) -> None:
@@ -163,7 +165,7 @@ class Unfenced:
         self.behind += len(self.accesses)
         self.accesses = []
 
-    def last(self, view: View) -> Operation | None:
+    def last_operation(self, view: View) -> Operation | None:
         """Which operation used a byte of `view` last, with no fence since; None where none did."""
         if not self.accesses:
             return None
@@ -171,18 +173,19 @@ class Unfenced:
         return self.accesses[number - 1] if number > 0 else None
 
 
-def _race(op: Operation, view: View, does: str, other: Operation, did: str, earlier: str, place: str) -> OnChipFault:
+def _race(op: Operation, view: View, does: str, other_operation: Operation, did: str, earlier_kind: str, place: str) -> OnChipFault:
     """`op` does something to `view` through the async proxy, and nothing orders that behind what `other` did."""
     return OnChipFault(
         "race",
-        f"{op.name} {does} {view} through the async proxy, which {other.name} at {other.location} {did} through the "
+        f"{op.name} {does} {view} through the async proxy, which {other_operation.name} at "
+        f"{other_operation.location} {did} through the "
         "generic one: no proxy fence (fence_async_shared) between them",
         op.location,
         {
-            "rule": rule_of(earlier),
+            "rule": rule_of(earlier_kind),
             "remedy": f"fence_async_shared() {place}",
             "operation": op.brief,
-            "other operation": other.brief,
-            "other location": other.location,
+            "other operation": other_operation.brief,
+            "other location": other_operation.location,
         },
     )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES
 from bitverdict.harness.emulator.memory.real_shadows import BYTES, EXACT, PARTS, Shadow, read_as, value_of
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
 
 
-MOST = 256  # storages, beyond which those that are gone are forgotten
+MOST_STORAGES = 256  # storages, beyond which those that are gone are forgotten
 
 
 class RealValues(NamedTuple):
@@ -33,7 +33,7 @@ class RealValues(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Kept:
+class _StorageShadow:
     """The `shadow` of one storage, and its bytes as they were when that was right."""
 
     storage: Any  # a weak reference
@@ -45,8 +45,8 @@ class _Kept:
 class RealMemory:
     """By where a storage begins. `lost`: the host chose by a word whose real value is another; nothing is known of what it does."""
 
-    storages: dict[int, _Kept] = field(default_factory=dict)
-    lost: bool = False
+    storages: dict[int, _StorageShadow] = field(default_factory=dict)
+    is_lost: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.storages)
@@ -55,49 +55,49 @@ class RealMemory:
     def begin(self, regions: Iterable[Region]) -> None:
         """A launch that reaches `regions` begins."""
         for region in regions:
-            region.shadow = self.at(region.base, region.raw)
+            region.shadow = self.shadow_at(region.base, region.raw)
 
     def end(self, regions: Iterable[Region], *, lost: bool = False) -> None:
         """The launch is over, whatever came of it. `lost`: a branch of it hung on a rounding, so what it may write is unknown."""
         for region in regions:
-            if region.changes and (lost or self.lost):
+            if region.changes and (lost or self.is_lost):
                 region.shadow = _unknown(region.raw.size)
             if region.shadow is not None:
                 self.keep(region.base, region.raw, region.keep, region.shadow)
 
     # -- storages ---------------------------------------------------------------------------------------------------------
-    def at(self, base: int, raw: np.ndarray) -> Shadow | None:
+    def shadow_at(self, base: int, raw: np.ndarray) -> Shadow | None:
         """What is known of the storage that begins at `base`, whose bytes are `raw`; None where all of it is exact."""
-        kept = self.storages.get(base)
-        if kept is None:
+        storage_shadow = self.storages.get(base)
+        if storage_shadow is None:
             return None
-        if kept.shadow.size != raw.size:
+        if storage_shadow.shadow.size != raw.size:
             del self.storages[base]
             return None
-        if not np.array_equal(kept.words, raw):
-            _drop(kept.shadow, kept.words != raw)
-        if kept.storage.expired():
-            for _, errors in kept.shadow.sides.values():
+        if not np.array_equal(storage_shadow.words, raw):
+            _drop(storage_shadow.shadow, storage_shadow.words != raw)
+        if storage_shadow.storage.expired():
+            for _, errors in storage_shadow.shadow.sides.values():
                 errors.fill(np.inf)
-        return kept.shadow
+        return storage_shadow.shadow
 
     def keep(self, base: int, raw: np.ndarray, tensor: torch.Tensor, shadow: Shadow) -> None:
         """`shadow` is right for the bytes `raw` of the storage of `tensor`."""
         from torch.multiprocessing.reductions import StorageWeakRef
 
-        if len(self.storages) >= MOST:
+        if len(self.storages) >= MOST_STORAGES:
             self.storages = {at: kept for at, kept in self.storages.items() if not kept.storage.expired()}
-        self.storages[base] = _Kept(StorageWeakRef(tensor.untyped_storage()), shadow, raw.copy())
+        self.storages[base] = _StorageShadow(StorageWeakRef(tensor.untyped_storage()), shadow, raw.copy())
 
     # -- tensors ----------------------------------------------------------------------------------------------------------
     def values_of(self, tensor: torch.Tensor) -> RealValues:
         """What the elements of `tensor` (CPU, of any type) are."""
         words, element = words_of(tensor)
-        shadow = self.at(*storage_of(tensor)) if tensor.numel() else None
+        shadow = self.shadow_at(*storage_of(tensor)) if tensor.numel() else None
         if shadow:
             size = words.dtype.itemsize
             strides = tuple(size * stride for stride in tensor.stride())
-            found = shadow.strided(tuple(tensor.shape), size, size * tensor.storage_offset(), strides).take()
+            found = shadow.strided_view(tuple(tensor.shape), size, size * tensor.storage_offset(), strides).take()
             if found is not None:
                 value, error, _ = read_as(found, words, element)
                 return RealValues(value, error)
@@ -108,13 +108,13 @@ def words_of(tensor: torch.Tensor) -> tuple[np.ndarray, str]:
     """The elements of `tensor` (CPU) as the emulator holds them, in its shape, and the element of their type."""
     import torch
 
-    element, wide = _ELEMENTS[str(tensor.dtype).removeprefix("torch.")]
+    element, wide_type = _ELEMENTS[str(tensor.dtype).removeprefix("torch.")]
     held = tensor.detach()
     if element in ("f16", "bf16"):
         return held.contiguous().view(torch.int16).numpy().view(np.uint16), element
     if element.startswith("f8"):
         return held.contiguous().view(torch.uint8).numpy(), element
-    return (held if wide is None else held.contiguous().view(getattr(torch, wide))).numpy(), element
+    return (held if wide_type is None else held.contiguous().view(getattr(torch, wide_type))).numpy(), element
 
 
 _ELEMENTS: dict[str, tuple[str, str | None]] = {
@@ -138,7 +138,7 @@ def _drop(shadow: Shadow, changed: np.ndarray) -> None:
     """The words of which a byte is `changed` (bytes,) are exact."""
     at = np.flatnonzero(changed & (shadow.marks != EXACT))
     sizes = BYTES[shadow.marks[at]]
-    for size in UNSIGNED:
+    for size in UNSIGNED_TYPES:
         numbers = np.unique(at[sizes == size] // size)
         if numbers.size:
             shadow.words(size)[numbers] = 0

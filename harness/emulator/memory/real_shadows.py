@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED, zeros
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, zeros
 from bitverdict.harness.emulator.numerics.scalar_ops import widen
 from bitverdict.reference.formats import FORMATS
 
@@ -28,12 +28,12 @@ _BYTES = {"f32": 4, "f16": 2, "bf16": 2, "f64": 8, "i16": 2, "i32": 4, "i64": 8}
 BYTES = np.ones(256, np.int64)  # (marks,) of a word
 for _name, _number in KINDS.items():
     BYTES[_number] = _BYTES.get(_name, 1)
-_ONES = {size: int.from_bytes(b"\1" * size, "little") for size in UNSIGNED}
+_BYTE_ONES = {size: int.from_bytes(b"\1" * size, "little") for size in UNSIGNED_TYPES}
 Where = slice | np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
-class Moved:
+class ShadowWords:
     """Real values of words on their way, in one shape: `kind` (uint8) says in which type each was computed (`EXACT`: it was not,
     and has no `value`), `error` (inf: unknown) bounds what float64 lost."""
 
@@ -41,78 +41,78 @@ class Moved:
     value: np.ndarray
     error: np.ndarray
 
-    def __getitem__(self, place: Any) -> Moved:
-        return Moved(self.kind[place], self.value[place], self.error[place])
+    def __getitem__(self, place: Any) -> ShadowWords:
+        return ShadowWords(self.kind[place], self.value[place], self.error[place])
 
-    def reshape(self, *shape: Any) -> Moved:
-        return Moved(self.kind.reshape(*shape), self.value.reshape(*shape), self.error.reshape(*shape))
+    def reshape(self, *shape: Any) -> ShadowWords:
+        return ShadowWords(self.kind.reshape(*shape), self.value.reshape(*shape), self.error.reshape(*shape))
 
-    def where(self, chosen: np.ndarray) -> Moved:
+    def where(self, chosen: np.ndarray) -> ShadowWords:
         """What is not `chosen` (of the same shape) is exact."""
-        return Moved(np.where(chosen, self.kind, np.uint8(EXACT)), self.value, self.error)
+        return ShadowWords(np.where(chosen, self.kind, np.uint8(EXACT)), self.value, self.error)
 
-    def spread(self, lanes: np.ndarray, shape: tuple[int, ...]) -> Moved:
+    def spread(self, lanes: np.ndarray, shape: tuple[int, ...]) -> ShadowWords:
         """These at `lanes` of `shape`, the others exact."""
         found = [np.zeros(shape, each.dtype) for each in (self.kind, self.value, self.error)]
         for each, mine in zip(found, (self.kind, self.value, self.error), strict=True):
             each.reshape(-1)[lanes] = mine
-        return Moved(*found)
+        return ShadowWords(*found)
 
-    def or_else(self, other: Moved) -> Moved:
+    def merge_with(self, other: ShadowWords) -> ShadowWords:
         """These, and `other` where these are exact."""
         exact = self.kind == EXACT
-        return Moved(*(np.where(exact, theirs, mine) for mine, theirs in ((self.kind, other.kind), (self.value, other.value),
+        return ShadowWords(*(np.where(exact, theirs, mine) for mine, theirs in ((self.kind, other.kind), (self.value, other.value),
                                                                           (self.error, other.error))))  # fmt: skip
 
 
-def moved(element: str, value: np.ndarray, error: np.ndarray, shape: tuple[int, ...]) -> Moved:
+def make_shadow_words(element: str, value: np.ndarray, error: np.ndarray, shape: tuple[int, ...]) -> ShadowWords:
     """Words of type `element` whose real values are `value` and `error`, broadcast to `shape`."""
     kind = np.full(shape, KINDS[element], np.uint8)
-    return Moved(kind, np.broadcast_to(value, shape), np.broadcast_to(error, shape))
+    return ShadowWords(kind, np.broadcast_to(value, shape), np.broadcast_to(error, shape))
 
 
-def rounded(carried: Moved | None, words: np.ndarray, inside: np.ndarray | None) -> Moved:
+def round_shadow_words(carried: ShadowWords | None, words: np.ndarray, inside: np.ndarray | None) -> ShadowWords:
     """What fp32 `words`, which carry `carried`, carry once they are rounded on their way, where they are `inside`."""
     value, error = value_of(words, "f32"), np.zeros(words.shape)
     if carried is not None:
         value, error, _ = read_as(carried, words, "f32")
-    found = moved("f32", value, error, words.shape)
+    found = make_shadow_words("f32", value, error, words.shape)
     return found if inside is None else found.where(inside)
 
 
-def read_as(carried: Moved, words: np.ndarray, element: str) -> tuple[np.ndarray, np.ndarray, bool]:
+def read_as(shadow_words: ShadowWords, words: np.ndarray, element: str) -> tuple[np.ndarray, np.ndarray, bool]:
     """(value, error, whether all are read in the type they were computed in) of `words` (held as `element` is, of the shape of
     `carried`) that are read as `element`. What was computed in another type is unknown, unless it is exact there."""
-    mine = carried.kind == KINDS[element]
+    mine = shadow_words.kind == KINDS[element]
     if mine.all():
-        return carried.value, carried.error, True
-    exact = carried.kind == EXACT
+        return shadow_words.value, shadow_words.error, True
+    exact = shadow_words.kind == EXACT
     other = ~(mine | exact)
     if other.any():
-        exact |= other & _exact(carried, words)
-    value = np.where(mine, carried.value, value_of(words, element))
-    error = np.where(mine, carried.error, np.where(exact, 0.0, np.inf))
+        exact |= other & _exact(shadow_words, words)
+    value = np.where(mine, shadow_words.value, value_of(words, element))
+    error = np.where(mine, shadow_words.error, np.where(exact, 0.0, np.inf))
     return value, error, bool((mine | exact).all())
 
 
-def _exact(carried: Moved, words: np.ndarray) -> np.ndarray:
+def _exact(shadow_words: ShadowWords, words: np.ndarray) -> np.ndarray:
     """Which of `words` have the real value that they hold in the type they were computed in."""
     size = words.dtype.itemsize
-    found = np.zeros(words.shape, np.bool_)
+    exact_words = np.zeros(words.shape, np.bool_)
     held = np.ascontiguousarray(words).reshape(words.shape)  # (of a single word it would have an axis)
-    bits = held.view(UNSIGNED[size]) if words.dtype != np.bool_ else held.view(np.uint8)
-    for number in np.unique(carried.kind).tolist():
+    bits = held.view(UNSIGNED_TYPES[size]) if words.dtype != np.bool_ else held.view(np.uint8)
+    for number in np.unique(shadow_words.kind).tolist():
         element = _TYPES[number - 1] if number not in (EXACT, PARTS) else ""
         if element and _BYTES.get(element, 1) == size:
-            same = (carried.kind == number) & (carried.error == 0)
-            found |= same & (carried.value == value_of(bits.view(held_as(element)), element))
-    return found
+            same = (shadow_words.kind == number) & (shadow_words.error == 0)
+            exact_words |= same & (shadow_words.value == value_of(bits.view(held_dtype(element)), element))
+    return exact_words
 
 
 @cache
 def _table(element: str) -> np.ndarray:
     """(codes,) the value of each code of a narrow float type."""
-    codes = np.arange(1 << (8 * _BYTES.get(element, 1)), dtype=held_as(element))
+    codes = np.arange(1 << (8 * _BYTES.get(element, 1)), dtype=held_dtype(element))
     with np.errstate(invalid="ignore"):  # a signalling NaN
         return widen(codes, _FORMATS[element])
 
@@ -121,7 +121,7 @@ _FORMATS = {"f16": "fp16", "bf16": "bf16", "f8E4M3FN": "e4m3", "f8E5M2": "e5m2"}
 assert set(_FORMATS.values()) <= set(FORMATS)
 
 
-def held_as(element: str) -> np.dtype:
+def held_dtype(element: str) -> np.dtype:
     from bitverdict.harness.emulator.mlir_types import element_dtype
 
     return element_dtype(element)
@@ -153,7 +153,7 @@ class Shadow:
 
     def words(self, size: int) -> np.ndarray:
         """The marks of all words of `size` bytes, as one number each."""
-        return self.marks[: self.size // size * size].view(UNSIGNED[size])
+        return self.marks[: self.size // size * size].view(UNSIGNED_TYPES[size])
 
     def side(self, size: int) -> tuple[np.ndarray, np.ndarray]:
         found = self.sides.get(size)
@@ -162,42 +162,42 @@ class Shadow:
         return found
 
     # -- by the number of a word ------------------------------------------------------------------------------------------
-    def take(self, where: Where, size: int) -> Moved | None:
+    def take(self, where: Where, size: int) -> ShadowWords | None:
         """What the words of `size` bytes at `where` (their numbers, or a slice of them) carry; None where all are exact."""
-        return self._taken(self.words(size)[where], size, where) if self.sides else None
+        return self._take_words(self.words(size)[where], size, where) if self.sides else None
 
-    def put(self, where: Where, size: int, carried: Moved | None) -> None:
+    def put(self, where: Where, size: int, shadow_words: ShadowWords | None) -> None:
         """The words of `size` bytes at `where` carry `carried` now, of one shape with it; None: they are exact."""
-        if carried is None:
+        if shadow_words is None:
             if self.sides:
                 self.words(size)[where] = 0
             return
         values, errors = self.side(size)
-        self.words(size)[where] = carried.kind * UNSIGNED[size].type(_ONES[size])
-        values[where], errors[where] = carried.value, carried.error
+        self.words(size)[where] = shadow_words.kind * UNSIGNED_TYPES[size].type(_BYTE_ONES[size])
+        values[where], errors[where] = shadow_words.value, shadow_words.error
 
-    def _taken(self, marks: np.ndarray, size: int, where: Any) -> Moved | None:
+    def _take_words(self, marks: np.ndarray, size: int, where: Any) -> ShadowWords | None:
         if not marks.any():
             return None
         kind = _kind(marks, size)
         values, errors = self.side(size)
-        return Moved(kind, np.array(values[where]), np.array(errors[where]))
+        return ShadowWords(kind, np.array(values[where]), np.array(errors[where]))
 
     # -- by strides -------------------------------------------------------------------------------------------------------
-    def strided(self, shape: tuple[int, ...], size: int, offset: int, strides: tuple[int, ...]) -> Strided:
+    def strided_view(self, shape: tuple[int, ...], size: int, offset: int, strides: tuple[int, ...]) -> StridedShadow:
         """Words of `size` bytes, from byte `offset` on, `strides` bytes apart."""
         values, errors = self.side(size)
         apart = tuple(8 * stride // size for stride in strides)
-        return Strided(
+        return StridedShadow(
             size,
-            np.ndarray(shape, UNSIGNED[size], self.marks, offset, strides),
+            np.ndarray(shape, UNSIGNED_TYPES[size], self.marks, offset, strides),
             np.ndarray(shape, np.float64, values, 8 * offset // size, apart),
             np.ndarray(shape, np.float64, errors, 8 * offset // size, apart),
         )
 
 
 @dataclass(frozen=True, eq=False)
-class Strided:
+class StridedShadow:
     """Words of a shadow that lie apart by strides: the arrays themselves, the marks as one number a word of `size` bytes."""
 
     size: int
@@ -205,15 +205,15 @@ class Strided:
     values: np.ndarray
     errors: np.ndarray
 
-    def take(self) -> Moved | None:
+    def take(self) -> ShadowWords | None:
         """What they carry now; None where all are exact."""
         if not self.marks.any():
             return None
-        return Moved(_kind(self.marks, self.size), self.values.copy(), self.errors.copy())
+        return ShadowWords(_kind(self.marks, self.size), self.values.copy(), self.errors.copy())
 
-    def put(self, carried: Moved) -> None:
+    def put(self, carried: ShadowWords) -> None:
         shape = self.marks.shape
-        self.marks[...] = carried.kind.reshape(shape) * UNSIGNED[self.size].type(_ONES[self.size])
+        self.marks[...] = carried.kind.reshape(shape) * UNSIGNED_TYPES[self.size].type(_BYTE_ONES[self.size])
         self.values[...] = carried.value.reshape(shape)
         self.errors[...] = carried.error.reshape(shape)
 
@@ -223,5 +223,5 @@ def _kind(marks: np.ndarray, size: int) -> np.ndarray:
     first = marks.astype(np.uint8)  # the lowest byte
     if size == 1:
         return first
-    whole = marks == first * UNSIGNED[size].type(_ONES[size])
+    whole = marks == first * UNSIGNED_TYPES[size].type(_BYTE_ONES[size])
     return first if whole.all() else np.where(whole, first, np.uint8(PARTS))

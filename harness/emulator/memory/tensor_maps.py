@@ -51,7 +51,7 @@ class Descriptor:
         return self._reach(axes)
 
     @property
-    def written(self) -> Descriptor:
+    def store_view(self) -> Descriptor:
         """The tensor as a store sees it: rows reach to the end of their last unit of 16 bytes."""
         columns = written_columns(self.shape[-1], self.itemsize)
         return self if columns == self.shape[-1] else replace(self, shape=(*self.shape[:-1], columns))
@@ -61,24 +61,24 @@ class Descriptor:
         return self._reach([np.asarray(row_offsets).astype(np.int64), np.arange(columns, dtype=np.int64) + column])
 
     def columns(
-        self, starts: Sequence[int], moved: Sequence[int], count: int, channels: int
+        self, starts: Sequence[int], shifts: Sequence[int], count: int, channels: int
     ) -> tuple[np.ndarray, np.ndarray | None]:
         """(addresses, which lie inside or None for all), both (count, channels), of `count` pixels from `starts` on, innermost axis
         fastest, each `moved` by as many elements along the spatial axes (PTX ISA, tensor im2col mode)."""
         assert self.pixels is not None
-        box, at = self.pixels, list(starts[:-1])
+        box, position = self.pixels, list(starts[:-1])
         ends = [size - 1 + upper for size, upper in zip(self.shape[1:-1], box.upper, strict=True)]
-        places = np.empty((count, len(at)), np.int64)  # batch and spatial coordinates of each pixel
+        places = np.empty((count, len(position)), np.int64)  # batch and spatial coordinates of each pixel
         for pixel in range(count):
-            places[pixel] = at
-            for axis in range(len(at) - 1, 0, -1):
-                at[axis] += box.steps[axis - 1]
-                if at[axis] <= ends[axis - 1]:
+            places[pixel] = position
+            for axis in range(len(position) - 1, 0, -1):
+                position[axis] += box.steps[axis - 1]
+                if position[axis] <= ends[axis - 1]:
                     break
-                at[axis] = box.lower[axis - 1]
+                position[axis] = box.lower[axis - 1]
             else:
-                at[0] += 1
-        places[:, 1:] += np.array(moved)
+                position[0] += 1
+        places[:, 1:] += np.array(shifts)
         taken = np.arange(channels, dtype=np.int64) + starts[-1]
         there = ((places >= 0) & (places < np.array(self.shape[:-1]))).all(1, keepdims=True)
         inside = there & ((taken >= 0) & (taken < self.shape[-1]))
@@ -97,7 +97,7 @@ class Descriptor:
                 inside = here if inside is None else inside & here
         return addresses, None if inside is None else np.broadcast_to(inside, addresses.shape)
 
-    def loaded(self, values: np.ndarray, inside: np.ndarray | None) -> np.ndarray:
+    def loaded_values(self, values: np.ndarray, inside: np.ndarray | None) -> np.ndarray:
         """What a load puts into shared memory for `values` (any shape) in global memory; those not `inside` (or None: all are) are
         the padding's, which is not rounded."""
         if not self.to_tf32:

@@ -60,12 +60,12 @@ _ON_CHIP = (
 """What may have to do with memory on the chip in a function whose lanes are all followed."""
 
 
-def _masked(op: Operation) -> bool:
+def _leaves_undefined(op: Operation) -> bool:
     """Whether `op` leaves lanes undefined: it has a mask and no `other`."""
     if op.name not in _LOADS:
         return False
     names = ("pointer", "mask?", "other?") if op.name == "tt.load" else ("pointer", "view", "mask?", "other?")
-    groups = op.named(*names)
+    groups = op.operands_by_name(*names)
     return bool(groups["mask"]) and not groups["other"]
 
 
@@ -76,8 +76,8 @@ class UndefinedLanes:
         self.t = t
         self.sources: dict[str, set[str]] = {}  # value -> lines of the loads that it may depend on
         self.memory: set[str] = set()  # the same of shared memory
-        self.displaced = self._displaced(blocks, program)  # loads (by id) of which elements may come from elsewhere
-        loads = [op for op in _all(blocks) if _masked(op)]
+        self.displaced = self._displaced_loads(blocks, program)  # loads (by id) of which elements may come from elsewhere
+        loads = [op for op in _nested_operations(blocks) if _leaves_undefined(op)]
         if any(op.name != "tt.load" for op in loads) and language_of(program.text.encode()) == "gluon":
             loads = [op for op in loads if op.name == "tt.load"]  # cp.async writes zeros, and its author asked for cp.async
         self.masked = {id(op) for op in loads}
@@ -86,16 +86,16 @@ class UndefinedLanes:
             if UndefinedMasks(t, self, _ELEMENTWISE).stay(blocks):
                 self.sources.clear()
         if self.displaced:
-            self._spread(blocks, [op for op in _all(blocks) if id(op) in self.displaced])
+            self._spread(blocks, [op for op in _nested_operations(blocks) if id(op) in self.displaced])
 
-    def _displaced(self, blocks: list[Block], program: Program) -> set[int]:
+    def _displaced_loads(self, blocks: list[Block], program: Program) -> set[int]:
         """The loads that move several elements at once, where something that the compiler was told may be untrue, and where all
         that they may come to is followed."""
-        loads = [op for op in _all(blocks) if op.name in _LOADS and op.line in (self.t.accesses or ())]
+        loads = [op for op in _nested_operations(blocks) if op.name in _LOADS and op.line in (self.t.accesses or ())]
         if not loads or len(program.functions) > 1:
             return set()
         self._spread(blocks, loads)
-        whole = all(self._follows(op) for op in _all(blocks))
+        whole = all(self._follows(op) for op in _nested_operations(blocks))
         self.sources.clear()
         self.memory.clear()
         return {id(op) for op in loads} if whole else set()
@@ -107,7 +107,7 @@ class UndefinedLanes:
         if self.memory and op.name not in _ON_CHIP and any(self.t.kind_of(name) == "memdesc" for name in op.operands):
             return False
         given = any(name in self.sources for name in op.operands)
-        return not given or op.name in (*_ENDS, *_WRITES) or _followed(op)
+        return not given or op.name in (*_ENDS, *_WRITES) or _is_followed(op)
 
     def __bool__(self) -> bool:
         return bool(self.sources or self.memory)
@@ -120,20 +120,20 @@ class UndefinedLanes:
                 self.memory.add(op.location)
         while True:
             before = (sum(map(len, self.sources.values())), len(self.memory))
-            for op in _all(blocks):
-                told = set[str]().union(*(self.sources.get(name, ()) for name in op.operands))
+            for op in _nested_operations(blocks):
+                source_loads = set[str]().union(*(self.sources.get(name, ()) for name in op.operands))
                 if op.name in _WRITES and op.operands:
                     self.memory |= self.sources.get(op.operands[_WRITES[op.name][0]], set())
                 if op.name in (*_READS, *_DOTS):
-                    told |= self.memory if any(self.t.kind_of(name) == "memdesc" for name in op.operands) else set()
-                if told and _followed(op):
+                    source_loads |= self.memory if any(self.t.kind_of(name) == "memdesc" for name in op.operands) else set()
+                if source_loads and _is_followed(op):
                     for name in op.results:
                         if self.t.kind_of(name) != "token":
-                            self.sources.setdefault(name, set()).update(told)
+                            self.sources.setdefault(name, set()).update(source_loads)
             for name, given in self.t.incoming.items():
-                told = set[str]().union(*(self.sources.get(each, ()) for each in given))
-                if told:
-                    self.sources.setdefault(name, set()).update(told)
+                source_loads = set[str]().union(*(self.sources.get(each, ()) for each in given))
+                if source_loads:
+                    self.sources.setdefault(name, set()).update(source_loads)
             if before == (sum(map(len, self.sources.values())), len(self.memory)):
                 return
 
@@ -142,7 +142,7 @@ class UndefinedLanes:
         """The variable that holds the undefined lanes of the value `name`, or None."""
         return self.t.value(f"{name}~undefined") if name in self.sources else None
 
-    def handed(self, arguments: Iterable[str], given: Iterable[str]) -> None:
+    def hand_over(self, arguments: Iterable[str], given: Iterable[str]) -> None:
         """What a branch does besides handing over values."""
         pairs = [(self.lanes(a), self.lanes(g)) for a, g in zip(arguments, given, strict=True) if a in self.sources]
         if pairs:
@@ -151,20 +151,20 @@ class UndefinedLanes:
     def follow(self, op: Operation) -> None:
         """The code that carries lanes past `op`, after its own."""
         t = self.t
-        told = sorted(set[str]().union(*(self.sources.get(name, ()) for name in op.operands)))
-        if self.displaced and op.name in _LOADS and told:
-            t.emit("{}", t.calls(noted, op, told, *self._address(op), advises=False))
-        if op.name in ("tt.store", "tt.atomic_rmw", "tt.atomic_cas") and told:
+        source_loads = sorted(set[str]().union(*(self.sources.get(name, ()) for name in op.operands)))
+        if self.displaced and op.name in _LOADS and source_loads:
+            t.emit("{}", t.calls(note_dependence, op, source_loads, *self._address(op), advises=False))
+        if op.name in ("tt.store", "tt.atomic_rmw", "tt.atomic_cas") and source_loads:
             groups = [op.operands] if op.name == "tt.atomic_cas" else [op.operands[:2], op.operands[2:]]
             lanes = t.apply(union, *(self.lanes(name) for name in groups[0]))
             masks = [each for name in groups[1] for each in (t.value(name), self.lanes(name))] if len(groups) > 1 else []
-            t.emit("{}", t.calls(noted, op, told, lanes, *masks))
+            t.emit("{}", t.calls(note_dependence, op, source_loads, lanes, *masks))
         elif op.name in _WRITES and op.operands and self.memory:
             source, into = _WRITES[op.name]
             target = op.results[0] if into is None else op.operands[into]
             if op.operands[source] in self.sources:
                 with t.when(t.value(op.operands[-1]) if op.name == "ttng.tmem_store" else None):
-                    t.emit("{}", t.apply(mark, t.value(target), self.lanes(op.operands[source]), told))
+                    t.emit("{}", t.apply(mark, t.value(target), self.lanes(op.operands[source]), source_loads))
         elif op.results and op.results[0] in self.sources:
             targets = [self.lanes(name) for name in op.results if name in self.sources]
             t.emit("{} = {}", targets if len(targets) > 1 else targets[0], self._rule(op))
@@ -172,61 +172,63 @@ class UndefinedLanes:
     def _address(self, op: Operation) -> list[Any]:
         """Of a load: undefined lanes of its pointer, its mask, and those of its mask."""
         names = ("pointer", "mask?", "other?") if op.name == "tt.load" else ("pointer", "view", "mask?", "other?")
-        groups = op.named(*names)
+        groups = op.operands_by_name(*names)
         return [
             self.lanes(groups["pointer"][0]),
             *(each for name in groups["mask"] for each in (self.t.value(name), self.lanes(name))),
         ]
 
-    def branched(self, op: Operation, condition: str) -> None:
+    def check_branch(self, op: Operation, condition: str) -> None:
         """The code that looks at what a branch depends on."""
         if condition in self.sources:
-            self.t.emit("{}", self.t.calls(noted, op, sorted(self.sources[condition]), self.lanes(condition)))
+            self.t.emit("{}", self.t.calls(note_dependence, op, sorted(self.sources[condition]), self.lanes(condition)))
 
     def _rule(self, op: Operation) -> Any:
         t = self.t
-        given = [self.lanes(name) for name in op.operands]
+        operand_lanes = [self.lanes(name) for name in op.operands]
 
-        def all_of(lanes: Any) -> Any:
+        def for_all_results(lanes: Any) -> Any:
             return lanes if len(op.results) == 1 else t.code("({},) * {}", lanes, len(op.results))
 
         if op.name == "tt.load":
-            pointer, mask, other = (group[0] if group else None for group in op.named("pointer", "mask?", "other?").values())
+            pointer, mask, other = (
+                group[0] if group else None for group in op.operands_by_name("pointer", "mask?", "other?").values()
+            )
             parts = [None if name is None else of(name) for name in (mask, other) for of in (t.value, self.lanes)]
-            found = t.apply(loaded, self.lanes(pointer or ""), *parts)
-            return t.apply(union, found, t.elsewhere(op)) if id(op) in self.displaced else found
+            found = t.apply(lanes_of_load, self.lanes(pointer or ""), *parts)
+            return t.apply(union, found, t.displaced_lanes_of(op)) if id(op) in self.displaced else found
         if op.name in _READS:
-            return t.apply(held, t.value(op.operands[0]))
+            return t.apply(lanes_of_view, t.value(op.operands[0]))
         if op.name in _DOTS:
-            parts = [t.apply(held, t.value(n)) if t.kind_of(n) == "memdesc" else self.lanes(n) for n in op.operands[:3]]
-            return t.apply(multiplied, *parts, t.result(op).shape)
+            parts = [t.apply(lanes_of_view, t.value(n)) if t.kind_of(n) == "memdesc" else self.lanes(n) for n in op.operands[:3]]
+            return t.apply(lanes_of_product, *parts, t.result(op).shape)
         if op.name == "arith.select":
-            return t.apply(chosen, t.value(op.operands[0]), *given)
+            return t.apply(lanes_of_select, t.value(op.operands[0]), *operand_lanes)
         if op.name in ("arith.andi", "arith.ori") and t.result(op).bits == 1:
-            both = [each for name, lanes in zip(op.operands, given, strict=True) for each in (t.value(name), lanes)]
-            return t.apply(decided, op.name == "arith.ori", *both)
+            both = [each for name, lanes in zip(op.operands, operand_lanes, strict=True) for each in (t.value(name), lanes)]
+            return t.apply(lanes_of_logic, op.name == "arith.ori", *both)
         if op.name in _FOLDS:
-            run = reduced if op.name == "tt.reduce" else scanned
-            return all_of(t.apply(run, t.apply(union, *given), op.integer("axis"), op.flag("reverse")))
+            run = lanes_of_reduction if op.name == "tt.reduce" else lanes_of_scan
+            return for_all_results(t.apply(run, t.apply(union, *operand_lanes), op.integer("axis"), op.flag("reverse")))
         if op.name in _SHAPES:
             order = tuple(op.integers("order")) if op.name == "tt.trans" else ()
             shapes = t.operand(op, 0).shape, () if op.outputs[0] is None else op.outputs[0].shape
-            return t.apply(moved, op.name, *shapes, order, *given)
+            return t.apply(lanes_of_move, op.name, *shapes, order, *operand_lanes)
         if op.name in _MOVES:
-            return given[0] if len(op.results) == 1 else tuple(given[: len(op.results)])
-        return all_of(t.apply(union, *given))
+            return operand_lanes[0] if len(op.results) == 1 else tuple(operand_lanes[: len(op.results)])
+        return for_all_results(t.apply(union, *operand_lanes))
 
 
-def _followed(op: Operation) -> bool:
+def _is_followed(op: Operation) -> bool:
     return op.name.startswith(_ELEMENTWISE) or op.name in (*_DOTS, *_MOVES, *_SHAPES, *_FOLDS, *_READS, "tt.load")
 
 
-def _all(blocks: list[Block]) -> Iterable[Operation]:
+def _nested_operations(blocks: list[Block]) -> Iterable[Operation]:
     for block in blocks:
         for op in block.operations:
             yield op
             for region in op.regions:
-                yield from _all(region)
+                yield from _nested_operations(region)
 
 
 # -- what the code calls: lanes in, lanes out ---------------------------------------------------------------------------
@@ -239,23 +241,23 @@ def union(*given: Lanes) -> Lanes:
     return found
 
 
-def _any(lanes: np.ndarray) -> Lanes:
+def _lanes_or_none(lanes: np.ndarray) -> Lanes:
     return lanes if lanes.any() else None
 
 
-def loaded(pointer: Lanes, mask: Any, of_mask: Lanes, other: Any, of_other: Lanes) -> Lanes:
+def lanes_of_load(pointer: Lanes, mask: Any, of_mask: Lanes, fill_value: Any, fill_lanes: Lanes) -> Lanes:
     """Of a load: where it reads nothing and is given nothing else, and where it reads from an undefined place."""
     if mask is None:
         return pointer
     inside = np.asarray(mask, np.bool_)
-    if pointer is None and of_mask is None and (of_other is None if other is not None else inside.all()):
+    if pointer is None and of_mask is None and (fill_lanes is None if fill_value is not None else inside.all()):
         return None
-    outside = ~inside if other is None else (None if of_other is None else ~inside & of_other)
+    outside = ~inside if fill_value is None else (None if fill_lanes is None else ~inside & fill_lanes)
     found = union(outside, None if pointer is None else pointer & inside, of_mask)
-    return None if found is None else _any(found)
+    return None if found is None else _lanes_or_none(found)
 
 
-def chosen(condition: Any, of_condition: Lanes, first: Lanes, second: Lanes) -> Lanes:
+def lanes_of_select(condition: Any, of_condition: Lanes, first: Lanes, second: Lanes) -> Lanes:
     """Of a select."""
     if first is None and second is None:
         return of_condition
@@ -264,31 +266,31 @@ def chosen(condition: Any, of_condition: Lanes, first: Lanes, second: Lanes) -> 
     return union(taken, of_condition)
 
 
-def decided(absorbing: bool, a: Any, of_a: Lanes, b: Any, of_b: Lanes) -> Lanes:
+def lanes_of_logic(absorbing: bool, a: Any, of_a: Lanes, b: Any, of_b: Lanes) -> Lanes:
     """Of `and` (`or` where `absorbing`) of two truth values: one that is defined and `absorbing` decides alone."""
     alone_a, alone_b = (np.equal(x, absorbing) if u is None else np.equal(x, absorbing) & ~u for x, u in ((a, of_a), (b, of_b)))
     found = union(None if of_a is None else of_a & ~alone_b, None if of_b is None else of_b & ~alone_a)
-    return None if found is None else _any(found)
+    return None if found is None else _lanes_or_none(found)
 
 
-def multiplied(a: Lanes, b: Lanes, c: Lanes, shape: tuple[int, ...]) -> Lanes:
+def lanes_of_product(a: Lanes, b: Lanes, c: Lanes, shape: tuple[int, ...]) -> Lanes:
     """Of a product (M, N) of a (M, K) and b (K, N), added to c (M, N)."""
     rows = None if a is None else np.broadcast_to(a.any(-1, keepdims=True), shape)
     columns = None if b is None else np.broadcast_to(b.any(-2, keepdims=True), shape)
     found = union(rows, columns, c)
-    return None if found is None else _any(found)
+    return None if found is None else _lanes_or_none(found)
 
 
 def undefined_product(a: View, b: View, d: View, use: Any) -> Lanes:
     """Of a product of a and b in memory, added to d where `use`."""
-    return multiplied(a.undefined(), b.undefined(), d.undefined() if use else None, d.shape)
+    return lanes_of_product(a.undefined_lanes(), b.undefined_lanes(), d.undefined_lanes() if use else None, d.shape)
 
 
-def reduced(lanes: Lanes, axis: int, _reverse: bool) -> Lanes:
+def lanes_of_reduction(lanes: Lanes, axis: int, _reverse: bool) -> Lanes:
     return None if lanes is None else np.asarray(lanes.any(axis))
 
 
-def scanned(lanes: Lanes, axis: int, reverse: bool) -> Lanes:
+def lanes_of_scan(lanes: Lanes, axis: int, reverse: bool) -> Lanes:
     if lanes is None:
         return None
     along = np.flip(lanes, axis) if reverse else lanes
@@ -296,23 +298,23 @@ def scanned(lanes: Lanes, axis: int, reverse: bool) -> Lanes:
     return np.flip(found, axis) if reverse else found
 
 
-def moved(name: str, before: tuple[int, ...], after: tuple[int, ...], order: tuple[int, ...], *given: Lanes) -> Any:
+def lanes_of_move(name: str, before: tuple[int, ...], after: tuple[int, ...], order: tuple[int, ...], *given: Lanes) -> Any:
     """Of an operation that gives lanes another place."""
     if all(lanes is None for lanes in given):
         return (None, None) if name == "tt.split" else None
-    whole = [np.broadcast_to(np.False_ if lanes is None else lanes, before) for lanes in given]
+    full_lanes = [np.broadcast_to(np.False_ if lanes is None else lanes, before) for lanes in given]
     if name == "tt.join":
-        return np.stack(whole, -1)
+        return np.stack(full_lanes, -1)
     if name == "tt.split":
-        return whole[0][..., 0], whole[0][..., 1]
+        return full_lanes[0][..., 0], full_lanes[0][..., 1]
     if name == "tt.trans":
-        return whole[0].transpose(order)
-    return np.broadcast_to(whole[0], after) if prod(before) != prod(after) else whole[0].reshape(after)
+        return full_lanes[0].transpose(order)
+    return np.broadcast_to(full_lanes[0], after) if prod(before) != prod(after) else full_lanes[0].reshape(after)
 
 
-def held(view: View) -> Lanes:
+def lanes_of_view(view: View) -> Lanes:
     """Of what lies in shared memory, in the shape of `view`."""
-    return view.undefined()
+    return view.undefined_lanes()
 
 
 def mark(view: View, lanes: Lanes, loads: list[str]) -> None:
@@ -321,7 +323,7 @@ def mark(view: View, lanes: Lanes, loads: list[str]) -> None:
         view.leave_undefined(np.broadcast_to(lanes, view.shape), loads)
 
 
-def noted(
+def note_dependence(
     m: Cta | CtaState,
     op: Operation,
     loads: Iterable[str],
@@ -338,7 +340,7 @@ def noted(
     found = union(lanes, of_mask)
     if found is None or not found.any():
         return
-    if faults := [m.launch.displaced[load] for load in loads if load in m.launch.displaced]:
+    if faults := [m.launch.displaced_loads[load] for load in loads if load in m.launch.displaced_loads]:
         others = "".join(f", or what {fault.location} takes likewise," for fault in faults[1:])
         hints = [said for fault in faults for said in fault.details.get("hints", ())]
         said = f"{faults[0].message}; it{others} decides what {op.location} does"

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 Key = int
 Outside = frozenset[Key] | None
 """Masks outside of which all undefined lanes of a value lie, () for none; None where nothing is known."""
-_MOVED = ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.reshape", "tt.trans")
-_PLAIN = ("tt.make_range", "tt.get_program_id")  # besides what is elementwise: what the operands and attributes decide
+_MOVE_OPERATIONS = ("tt.splat", "tt.expand_dims", "tt.broadcast", "tt.reshape", "tt.trans")
+_PLAIN_OPERATIONS = ("tt.make_range", "tt.get_program_id")  # besides what is elementwise: what the operands and attributes decide
 
 
 class UndefinedMasks:
@@ -38,41 +38,41 @@ class UndefinedMasks:
             return False
         return all(self._harmless(op) for block in blocks for op in block.operations)
 
-    def of(self, name: str) -> Outside:
+    def masks_of(self, name: str) -> Outside:
         """Where the undefined lanes of the value `name` lie."""
         if name not in self.lanes.sources:
             return frozenset()
         if name not in self.outside:
             self.outside[name] = None  # what a loop brings back to itself is not known
-            self.outside[name] = self._made(name)
+            self.outside[name] = self._compute_masks(name)
         return self.outside[name]
 
-    def _made(self, name: str) -> Outside:
+    def _compute_masks(self, name: str) -> Outside:
         op = self.t.defined.get(name)
         if op is None or op.regions:
             return None
         if op.name == "tt.load":
-            groups = op.named("pointer", "mask?", "other?")
-            found = self._all([*groups["pointer"], *groups["mask"], *groups["other"]])
+            groups = op.operands_by_name("pointer", "mask?", "other?")
+            masks = self._union_masks([*groups["pointer"], *groups["mask"], *groups["other"]])
             bare = groups["mask"] and not groups["other"]
-            return found if found is None or not bare else found | {self.key(groups["mask"][0])}
+            return masks if masks is None or not bare else masks | {self.key(groups["mask"][0])}
         if op.name == "arith.select":
             condition, yes, no = op.operands
-            rest, taken = self._all([condition, no]), self.of(yes)
+            rest, taken = self._union_masks([condition, no]), self.masks_of(yes)
             if rest is None or taken is None:
                 return None
             return rest | {key for key in taken if not self._implies(condition, key)}
         if op.name == "ttg.convert_layout":
-            return self.of(op.operands[0])
-        if op.name in _MOVED:
-            found = self.of(op.operands[0])
-            return None if found is None else frozenset(self._computed(op, key) for key in found)
-        return self._all(op.operands) if op.name.startswith(self.elementwise) else None
+            return self.masks_of(op.operands[0])
+        if op.name in _MOVE_OPERATIONS:
+            masks = self.masks_of(op.operands[0])
+            return None if masks is None else frozenset(self._computed_key(op, key) for key in masks)
+        return self._union_masks(op.operands) if op.name.startswith(self.elementwise) else None
 
-    def _all(self, names: list[str]) -> Outside:
+    def _union_masks(self, names: list[str]) -> Outside:
         found: frozenset[Key] = frozenset()
         for name in names:
-            if (more := self.of(name)) is None:
+            if (more := self.masks_of(name)) is None:
                 return None
             found |= more
         return found
@@ -83,16 +83,16 @@ class UndefinedMasks:
             op = self.t.defined.get(name)
             if op is not None and op.name == "ttg.convert_layout":
                 self.keys[name] = self.key(op.operands[0])
-            elif op is None or op.regions or not op.name.startswith((*_MOVED, *_PLAIN, *self.elementwise)):
+            elif op is None or op.regions or not op.name.startswith((*_MOVE_OPERATIONS, *_PLAIN_OPERATIONS, *self.elementwise)):
                 self.keys[name] = self._number("value", name)
             else:
-                self.keys[name] = self._computed(op, *map(self.key, op.operands))
+                self.keys[name] = self._computed_key(op, *map(self.key, op.operands))
         return self.keys[name]
 
-    def _computed(self, op: Operation, *operands: Key) -> Key:
+    def _computed_key(self, op: Operation, *operands: Key) -> Key:
         kind = op.outputs[0]
         told = tuple(sorted((name, text.partition(" : ")[0]) for name, text in op.attributes.items()))
-        element = None if kind is None or op.name in _MOVED else (kind.element, kind.pointers)
+        element = None if kind is None or op.name in _MOVE_OPERATIONS else (kind.element, kind.pointers)
         return self._number(op.name, told, kind and kind.shape, element, operands)
 
     def _number(self, *parts: object) -> Key:
@@ -107,13 +107,13 @@ class UndefinedMasks:
 
     def _harmless(self, op: Operation) -> bool:
         if op.successors:
-            return op.name == "cf.br" or self.of(op.operands[0]) == frozenset()
+            return op.name == "cf.br" or self.masks_of(op.operands[0]) == frozenset()
         if op.name in ("tt.store", "tt.atomic_rmw"):
-            found, masks = self._all(op.operands[:2]), op.operands[2:]
-            if found is None or any(self.of(mask) != frozenset() for mask in masks):
+            found, masks = self._union_masks(op.operands[:2]), op.operands[2:]
+            if found is None or any(self.masks_of(mask) != frozenset() for mask in masks):
                 return False
             return all(any(self._implies(mask, key) for mask in masks) for key in found)
-        return op.name != "tt.atomic_cas" or self._all(op.operands) == frozenset()
+        return op.name != "tt.atomic_cas" or self._union_masks(op.operands) == frozenset()
 
 
 __all__ = ["UndefinedMasks"]

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bitverdict.harness.emulator.async_rules import Proxy
-from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED, zeros
-from bitverdict.harness.emulator.memory.global_memory import GlobalMemory, Landing
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, zeros
+from bitverdict.harness.emulator.memory.global_memory import BulkLanding, GlobalMemory
 from bitverdict.harness.emulator.memory.global_order import ORDINARY
 from bitverdict.harness.emulator.memory.real_memory import storage_of
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
     from bitverdict.harness.emulator.mlir_reader import Operation
 
-WRITTEN = 0xFF  # of a byte, in a mask
+WRITTEN_MARK = 0xFF  # of a byte, in a mask
 
 
-class Allocated(NamedTuple):
+class AllocatedStorage(NamedTuple):
     """A storage that a launcher allocated, by a name: a tensor (CPU) whose storage it is, and the byte it was full of."""
 
     name: str
@@ -53,17 +53,17 @@ class _Storage:
     name: str
     raw: np.ndarray  # (bytes,) uint8
     fill: int
-    written: np.ndarray  # (bytes,) uint8, WRITTEN or 0
+    written_marks: np.ndarray  # (bytes,) uint8, WRITTEN or 0
 
     def marks(self, size: int) -> np.ndarray:
         """`written` of words of `size` bytes: 0 where nobody wrote one of them."""
-        return self.written[: self.written.size // size * size].view(UNSIGNED[size])
+        return self.written_marks[: self.written_marks.size // size * size].view(UNSIGNED_TYPES[size])
 
 
 class UnwrittenWords:
     """Over all launches of a device. `allocated` is asked for what there is, each time that a launch begins."""
 
-    def __init__(self, allocated: Callable[[], Iterable[Allocated]]) -> None:
+    def __init__(self, allocated: Callable[[], Iterable[AllocatedStorage]]) -> None:
         self.allocated = allocated
         self.storages: dict[int, _Storage] = {}  # by where they begin
         self.reads: dict[tuple[str, str], UnwrittenRead] = {}  # by line and allocation, as they came
@@ -75,18 +75,18 @@ class UnwrittenWords:
             if base not in self.storages:
                 self.storages[base] = _Storage(name, raw, fill, zeros(raw.size, np.uint8))
         for held in self.storages.values():
-            held.written[held.raw != held.fill] = WRITTEN
+            held.written_marks[held.raw != held.fill] = WRITTEN_MARK
 
     def begin(self) -> None:
         """Programs run several at once from here on."""
-        self._before = [(held, held.written.copy()) for held in self.storages.values()], dict(self.reads)
+        self._before = [(held, held.written_marks.copy()) for held in self.storages.values()], dict(self.reads)
 
     def end(self, *, kept: bool) -> None:
         """They have run: what they did is `kept`, or taken back."""
         if not kept:
             masks, self.reads = self._before
             for held, written in masks:
-                held.written = written
+                held.written_marks = written
         del self._before
 
     def read(
@@ -103,22 +103,24 @@ class UnwrittenWords:
     def wrote(self, addresses: np.ndarray, mask: np.ndarray | None, size: int) -> None:
         """A launch has written the words of `size` bytes at `addresses` where `mask`."""
         for _, held, places in self._parts(addresses, mask, size):
-            held.marks(size)[places] = np.iinfo(UNSIGNED[size]).max
+            held.marks(size)[places] = np.iinfo(UNSIGNED_TYPES[size]).max
 
     def _parts(self, addresses: np.ndarray, mask: np.ndarray | None, size: int) -> Iterator[tuple[int, _Storage, np.ndarray]]:
         """Where a storage begins, the storage, and the numbers of the words in it, for each that is touched."""
-        chosen = addresses.reshape(-1) if mask is None else addresses[np.broadcast_to(mask, addresses.shape)]  # (elements,)
-        if not chosen.size:
+        touched_addresses = (
+            addresses.reshape(-1) if mask is None else addresses[np.broadcast_to(mask, addresses.shape)]
+        )  # (elements,)
+        if not touched_addresses.size:
             return
-        low, high = int(chosen.min()), int(chosen.max())
+        low, high = int(touched_addresses.min()), int(touched_addresses.max())
         for base, held in self.storages.items():
             end = base + held.raw.size
             if base <= high and low < end:
-                here = chosen[(chosen >= base) & (chosen < end)]
+                here = touched_addresses[(touched_addresses >= base) & (touched_addresses < end)]
                 if here.size:
                     yield base, held, (here - base) // size
 
-    def of(self, tensor: torch.Tensor) -> np.ndarray:
+    def unwritten_elements(self, tensor: torch.Tensor) -> np.ndarray:
         """Which elements of `tensor` (CPU), in its shape, nobody has written; those of a storage that is not followed count as
         written."""
         self.look()
@@ -127,7 +129,7 @@ class UnwrittenWords:
         if held is None:
             return np.zeros(shape, np.bool_)
         strides = tuple(size * stride for stride in tensor.stride())
-        return np.ndarray(shape, UNSIGNED[size], held.written, size * tensor.storage_offset(), strides) == 0
+        return np.ndarray(shape, UNSIGNED_TYPES[size], held.written_marks, size * tensor.storage_offset(), strides) == 0
 
 
 class FollowedMemory(GlobalMemory):
@@ -166,12 +168,14 @@ class FollowedMemory(GlobalMemory):
 
     def issue(
         self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent, proxy: Proxy
-    ) -> list[Landing]:
+    ) -> list[BulkLanding]:
         landings = super().issue(op, addresses, mask, size, agent, proxy)
         self.unwritten.wrote(addresses, mask, size)  # nobody may look before it has come
         return landings
 
-    def issue_update(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> list[Landing]:
+    def issue_update(
+        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent
+    ) -> list[BulkLanding]:
         landings = super().issue_update(op, addresses, mask, size, agent)
         self.unwritten.read(op, addresses, mask, size, self._parameter)
         self.unwritten.wrote(addresses, mask, size)
@@ -188,4 +192,4 @@ class FollowedMemory(GlobalMemory):
         return found
 
 
-__all__ = ["Allocated", "FollowedMemory", "UnwrittenRead", "UnwrittenWords"]
+__all__ = ["AllocatedStorage", "FollowedMemory", "UnwrittenRead", "UnwrittenWords"]

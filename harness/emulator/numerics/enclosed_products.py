@@ -33,7 +33,7 @@ def dot_words(
     of shared memory. NotModelled where a choice may lead out of the finite numbers."""
     held, output = m.launch.enclosures, how.output
     (left, reach_a), (right, reach_b), (added, moved) = (
-        _interval(held.of(value), value if isinstance(value, np.ndarray) else value.get(), fmt)
+        _interval(held.enclosure_of(value), value if isinstance(value, np.ndarray) else value.get(), fmt)
         for value, fmt in zip(operands, (*formats, output.name), strict=True)
     )
     rows, columns = np.asarray((reach_a > 0).any(-1)), np.asarray((reach_b > 0).any(-2))
@@ -46,7 +46,7 @@ def dot_words(
         moved = moved + np.matmul(reach_a, np.abs(right) + reach_b) + np.matmul(np.abs(left), reach_b)
         lost = moved * _MARGIN + size * 2.0**-40  # float64 sums K products, fewer than 2^12, each within 2^-52
         aligned = raised_alignment(*_fields(left, reach_a, formats[0]), *_fields(right, reach_b, formats[1]))
-        sums = accumulated_sums(exact, size, left.shape[-1], accumulations=[how], alignment=aligned, lost=lost)
+        sums = accumulated_sums(exact, size, left.shape[-1], accumulations=[how], alignment=aligned, operand_loss=lost)
         reach = sums.error * _MARGIN + np.abs(exact) * 2.0**-50
     if (open_ & (sums.rises | sums.falls | ~np.isfinite(reach))).any():
         raise NotModelled(op, "of values that are enclosed, whose product may leave the finite numbers")

@@ -37,13 +37,15 @@ if TYPE_CHECKING:
 MOST_WORDS = 4096  # tried of an operand of a function that need not be monotone: an effort, beyond which the operation is refused
 
 
-_WHOLE = "ib"  # kinds of NumPy's types whose words are integers or truths; floats have those of floats, or of unsigned codes
+_INTEGER_KINDS = (
+    "ib"  # kinds of NumPy's types whose words are integers or truths; floats have those of floats, or of unsigned codes
+)
 
 
 def keys(words: np.ndarray) -> np.ndarray:
     """(...) int64 keys of `words`: floats (fp32 and fp64 as such, narrower formats as their codes), signed integers or truths."""
     words = np.asarray(words)
-    if words.dtype.kind in _WHOLE:
+    if words.dtype.kind in _INTEGER_KINDS:
         return words.astype(np.int64)
     signed = words.view(f"i{words.itemsize}")
     return (signed ^ ((signed >> (8 * words.itemsize - 1)) & np.iinfo(signed.dtype).max)).astype(np.int64)
@@ -51,7 +53,7 @@ def keys(words: np.ndarray) -> np.ndarray:
 
 def words_of(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
     """The words of type `dtype` whose keys are `found`."""
-    if dtype.kind in _WHOLE:
+    if dtype.kind in _INTEGER_KINDS:
         return found.astype(dtype)
     signed = found.astype(f"i{dtype.itemsize}")
     return (signed ^ ((signed >> (8 * dtype.itemsize - 1)) & np.iinfo(signed.dtype).max)).view(dtype)
@@ -64,7 +66,7 @@ class Enclosure:
     low: np.ndarray
     high: np.ndarray
 
-    def joined(self, low: np.ndarray, high: np.ndarray) -> Enclosure:
+    def join(self, low: np.ndarray, high: np.ndarray) -> Enclosure:
         return Enclosure(np.minimum(self.low, low), np.maximum(self.high, high))
 
 
@@ -78,7 +80,7 @@ class EnclosedMemory:
     low: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     high: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
     size: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))  # bytes of a word
-    whole: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))  # whether it is an integer
+    is_integer: np.ndarray = field(default_factory=lambda: np.zeros(0, np.bool_))  # whether it is an integer
 
     def __bool__(self) -> bool:
         return bool(self.address.size)
@@ -100,29 +102,29 @@ class EnclosedMemory:
         for column in _COLUMNS:
             setattr(self, column, getattr(self, column)[places])
 
-    def at(self, address: np.ndarray, word: np.ndarray, size: int, whole: bool = False) -> Enclosure | None:
+    def enclosure_at(self, address: np.ndarray, word: np.ndarray, size: int, is_integer: bool = False) -> Enclosure | None:
         """What may lie at `address` (...) that holds the keys `word`; None where all of it is exact."""
         if not self:
             return None
         place = np.minimum(np.searchsorted(self.address, address), self.address.size - 1)
         there = (self.address[place] == address) & (self.word[place] == word) & (self.size[place] == size)
-        there = there & (self.whole[place] == whole)
+        there = there & (self.is_integer[place] == is_integer)
         if not there.any():
             return None
         return Enclosure(np.where(there, self.low[place], word), np.where(there, self.high[place], word))
 
-    def overlaps(self, address: np.ndarray, size: int, whole: bool | None = None) -> bool:
+    def overlaps(self, address: np.ndarray, size: int, is_integer: bool | None = None) -> bool:
         """Whether a byte of the `size` at any of `address` is part of an enclosed word; of another one than those that lie there as
         words of that size, of integers or not as `whole` says, unless it is None."""
         flat = np.unique(np.asarray(address).reshape(-1))
         after = np.searchsorted(flat, self.address - size, "right")
         touched = after < np.searchsorted(flat, self.address + self.size, "left")
-        if whole is not None:
-            touched &= ~(np.isin(self.address, flat) & (self.size == size) & (self.whole == whole))
+        if is_integer is not None:
+            touched &= ~(np.isin(self.address, flat) & (self.size == size) & (self.is_integer == is_integer))
         return bool(touched.any())
 
 
-_COLUMNS = ("address", "word", "low", "high", "size", "whole")
+_COLUMNS = ("address", "word", "low", "high", "size", "is_integer")
 
 
 class EnclosedInteger(int):
@@ -134,10 +136,10 @@ class Enclosures:
     """The enclosed values of one launch, by identity: the code hands values on without copying them. Arrays are held weakly."""
 
     memory: EnclosedMemory = field(default_factory=EnclosedMemory)
-    held: dict[int, tuple[Any, Enclosure]] = field(default_factory=dict)
+    values_by_id: dict[int, tuple[Any, Enclosure]] = field(default_factory=dict)
 
-    def of(self, value: Any) -> Enclosure | None:
-        found = self.held.get(id(value))
+    def enclosure_of(self, value: Any) -> Enclosure | None:
+        found = self.values_by_id.get(id(value))
         if found is None:
             return None
         kept, enclosure = found
@@ -146,9 +148,9 @@ class Enclosures:
     def hold(self, value: Any, enclosure: Enclosure) -> None:
         number = id(value)
         if isinstance(value, np.ndarray):
-            self.held[number] = weakref.ref(value, lambda _: self.held.pop(number, None)), enclosure
+            self.values_by_id[number] = weakref.ref(value, lambda _: self.values_by_id.pop(number, None)), enclosure
         else:
-            self.held[number] = value, enclosure
+            self.values_by_id[number] = value, enclosure
 
 
 def _array(value: Any, dtype: np.dtype) -> np.ndarray:
@@ -165,14 +167,14 @@ def _like(value: Any, found: np.ndarray) -> Any:
 def inside(m: Cta, *values: Any) -> bool:
     """Whether any of `values` is enclosed."""
     held = m.launch.enclosures
-    return bool(held.held) and any(held.of(value) is not None for value in values)
+    return bool(held.values_by_id) and any(held.enclosure_of(value) is not None for value in values)
 
 
-Wide = bool | np.ndarray
+MayBeProduct = bool | np.ndarray
 """Whether an operand may be a product that is taken in unrounded, of all elements or of each."""
 
 
-def inexact(fmt: str | None, value: Any, left: Any, right: Any) -> Wide:
+def inexact(fmt: str | None, value: Any, left: Any, right: Any) -> MayBeProduct:
     """Where the product `value` of `left` and `right` was rounded: elsewhere it is the same, taken in or not. float64 holds a
     product of two numbers of narrower formats."""
     if fmt is None:
@@ -182,18 +184,18 @@ def inexact(fmt: str | None, value: Any, left: Any, right: Any) -> Wide:
     return np.asarray(whole != np.abs(np.asarray(widen(value, fmt), np.float64)))
 
 
-def _ends(m: Cta, value: Any, dtype: np.dtype, wide: Wide) -> tuple[np.ndarray, np.ndarray] | None:
-    enclosure, array = m.launch.enclosures.of(value), _array(value, dtype)
+def _ends(m: Cta, value: Any, dtype: np.dtype, may_be_product: MayBeProduct) -> tuple[np.ndarray, np.ndarray] | None:
+    enclosure, array = m.launch.enclosures.enclosure_of(value), _array(value, dtype)
     if enclosure is None:
-        if not np.any(wide):
+        if not np.any(may_be_product):
             return None
         enclosure = Enclosure(keys(array), keys(array))
-    elif wide is not False:
-        wide = True  # its factors may be enclosed too
-    if wide is False:
+    elif may_be_product is not False:
+        may_be_product = True  # its factors may be enclosed too
+    if may_be_product is False:
         return enclosure.low, enclosure.high
     low, high = _below(enclosure.low, array.dtype), _above(enclosure.high, array.dtype)
-    return np.where(wide, low, enclosure.low), np.where(wide, high, enclosure.high)
+    return np.where(may_be_product, low, enclosure.low), np.where(may_be_product, high, enclosure.high)
 
 
 def _below(low: np.ndarray, dtype: np.dtype) -> np.ndarray:
@@ -210,7 +212,7 @@ def _finite(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return (found <= top) & (found >= ~top)
 
 
-def ends(m: Cta, value: Any, dtype: np.dtype, wide: Wide) -> tuple[Any, ...]:
+def ends(m: Cta, value: Any, dtype: np.dtype, wide: MayBeProduct) -> tuple[Any, ...]:
     """The lowest and the highest word of `value` element by element, or itself where it is exact. `wide`: one word further."""
     found = _ends(m, value, dtype, wide)
     if found is None:
@@ -218,15 +220,17 @@ def ends(m: Cta, value: Any, dtype: np.dtype, wide: Wide) -> tuple[Any, ...]:
     return tuple(_like(value, words_of(each, _array(value, dtype).dtype)) for each in found)
 
 
-def sides(m: Cta, values: tuple[Any, ...], dtypes: tuple[np.dtype, ...], wide: tuple[Wide, ...]) -> tuple[tuple[Any, ...], ...]:
+def sides(
+    m: Cta, values: tuple[Any, ...], dtypes: tuple[np.dtype, ...], wide: tuple[MayBeProduct, ...]
+) -> tuple[tuple[Any, ...], ...]:
     """`values` at their lowest words, then all at their highest."""
     found = [ends(m, *each) for each in zip(values, dtypes, wide, strict=True)]
     return tuple(each[0] for each in found), tuple(each[-1] for each in found)
 
 
-def turned(m: Cta, value: Any, dtype: np.dtype) -> tuple[Any, ...]:
+def turning_points(m: Cta, value: Any, dtype: np.dtype) -> tuple[Any, ...]:
     """The lowest and the highest word of `value`, and its zeros: between them a product with itself, and a size, rise or fall."""
-    known = m.launch.enclosures.of(value)
+    known = m.launch.enclosures.enclosure_of(value)
     if known is None:
         return (value,)
     points = [known.low, known.high]
@@ -235,25 +239,27 @@ def turned(m: Cta, value: Any, dtype: np.dtype) -> tuple[Any, ...]:
     return tuple(_like(value, words_of(each, _array(value, dtype).dtype)) for each in points)
 
 
-def every(m: Cta, op: Operation, values: tuple[Any, ...], dtypes: tuple[np.dtype, ...]) -> Iterator[tuple[Any, ...]]:
+def every_word(m: Cta, op: Operation, values: tuple[Any, ...], dtypes: tuple[np.dtype, ...]) -> Iterator[tuple[Any, ...]]:
     """`values` at each of their words. NotModelled where these are more than `MOST_WORDS` for an element, or in all."""
-    known = [_ends(m, value, dtype, False) for value, dtype in zip(values, dtypes, strict=True)]
-    counts = [1 if each is None else int((each[1] - each[0]).max()) + 1 for each in known]
+    word_ranges = [_ends(m, value, dtype, False) for value, dtype in zip(values, dtypes, strict=True)]
+    counts = [1 if word_range is None else int((word_range[1] - word_range[0]).max()) + 1 for word_range in word_ranges]
     if prod(counts) > MOST_WORDS:
         raise NotModelled(op, f"of a value whose enclosure has {prod(counts)} words: at most {MOST_WORDS} are tried")
     for steps in product(*map(range, counts)):
         yield tuple(
-            value if each is None else _like(value, words_of(np.minimum(each[0] + step, each[1]), _array(value, dtype).dtype))
-            for value, dtype, each, step in zip(values, dtypes, known, steps, strict=True)
+            value
+            if word_range is None
+            else _like(value, words_of(np.minimum(word_range[0] + step, word_range[1]), _array(value, dtype).dtype))
+            for value, dtype, word_range, step in zip(values, dtypes, word_ranges, steps, strict=True)
         )
 
 
 def smooth(m: Cta, op: Operation, value: Any, dtype: np.dtype, pole: bool) -> Iterator[tuple[Any, ...]]:
     """`value` at its ends, for a function that rises or falls all along; at each of its words where it has both signs, and the
     function a `pole` between them."""
-    known = m.launch.enclosures.of(value)
+    known = m.launch.enclosures.enclosure_of(value)
     if known is None or (pole and ((known.low < 0) & (known.high >= 0)).any()):
-        yield from every(m, op, (value,), (dtype,))
+        yield from every_word(m, op, (value,), (dtype,))
     else:
         for each in ends(m, value, dtype, False):
             yield (each,)
@@ -262,41 +268,41 @@ def smooth(m: Cta, op: Operation, value: Any, dtype: np.dtype, pole: bool) -> It
 def quotients(m: Cta, op: Operation, values: tuple[Any, Any], dtypes: tuple[np.dtype, np.dtype]) -> Iterator[tuple[Any, ...]]:
     """Dividend and divisor at their ends where the divisors of all enclosed quotients are far from zero and from infinity: there a
     quotient rises or falls in each. Elsewhere both at each of their words."""
-    left = m.launch.enclosures.of(values[0])
-    divisor = _known(m, values[1], dtypes[1])
+    left = m.launch.enclosures.enclosure_of(values[0])
+    divisor = _enclosure_or_value(m, values[1], dtypes[1])
     open_ = divisor.low != divisor.high if left is None else (divisor.low != divisor.high) | (left.low != left.high)
     size = dtypes[1].itemsize
     low, high = np.maximum(divisor.low, ~divisor.high), np.maximum(divisor.high, ~divisor.low)  # of the sizes, where one sign is
     near, far = ({8: 1023 << 52, 4: 127 << 23}[size] + (sign * 126 << {8: 52, 4: 23}[size]) for sign in (-1, 1))
     if (open_ & ((low < near) | (high > far))).any():
-        yield from every(m, op, values, dtypes)
+        yield from every_word(m, op, values, dtypes)
         return
     for first in ends(m, values[0], dtypes[0], False):
         for second in ends(m, values[1], dtypes[1], False):
             yield first, second
 
 
-def multiplied(m: Cta, op: Operation, factors: tuple[Any, Any], dtype: np.dtype, fmt: str | None) -> None:
+def check_product(m: Cta, op: Operation, factors: tuple[Any, Any], dtype: np.dtype, fmt: str | None) -> None:
     """NotModelled where one of `factors` may be zero and the other infinite: the ends of a product do not show that NaN."""
-    known = [_known(m, value, dtype) for value in factors]
+    known = [_enclosure_or_value(m, value, dtype) for value in factors]
     for zero, other in (known, known[::-1]):
         crossing = (zero.low < 0) & (zero.high >= 0) & (zero.low != zero.high)
         if crossing.any() and any((crossing & np.isinf(widen(words_of(end, dtype), fmt))).any() for end in (other.low, other.high)):
             raise NotModelled(op, "of a value that is enclosed and may be zero, times an infinity")
 
 
-def equal(m: Cta, found: Any, values: tuple[Any, Any], dtype: np.dtype) -> tuple[Any, ...]:
+def other_outcomes(m: Cta, outcome: Any, values: tuple[Any, Any], dtype: np.dtype) -> tuple[Any, ...]:
     """The other outcome of a comparison `found` by == or != where the two `values` may be equal, or not."""
-    left, right = (_known(m, value, dtype) for value in values)
+    left, right = (_enclosure_or_value(m, value, dtype) for value in values)
     at = left.low, left.high, right.low, right.high
-    low, high, other_low, other_high = at if dtype.kind in _WHOLE else map(_one_zero, at)
+    low, high, other_low, other_high = at if dtype.kind in _INTEGER_KINDS else map(_one_zero, at)
     settled = (low > other_high) | (other_low > high) | ((low == high) & (other_low == other_high))
-    return (_like(found, np.where(settled, found, np.logical_not(found))),)
+    return (_like(outcome, np.where(settled, outcome, np.logical_not(outcome))),)
 
 
-def _known(m: Cta, value: Any, dtype: np.dtype) -> Enclosure:
+def _enclosure_or_value(m: Cta, value: Any, dtype: np.dtype) -> Enclosure:
     """The enclosure of `value`, or itself."""
-    return m.launch.enclosures.of(value) or Enclosure(*(keys(_array(value, dtype)),) * 2)
+    return m.launch.enclosures.enclosure_of(value) or Enclosure(*(keys(_array(value, dtype)),) * 2)
 
 
 def _one_zero(at: np.ndarray) -> np.ndarray:
@@ -309,7 +315,7 @@ def total(values: np.ndarray) -> np.ndarray:
     return np.abs(values).sum()
 
 
-def unwrapped(op: Operation, bits: int, run: Callable[..., np.ndarray], *choices: Any) -> None:
+def check_no_wrap(op: Operation, bits: int, run: Callable[..., np.ndarray], *choices: Any) -> None:
     """NotModelled where an integer of `bits` bits that `run` makes of `choices` wraps: then the ends say nothing."""
     real = run(*(np.asarray(choice, np.float64) for choice in choices))
     if (np.abs(real) >= 2.0 ** (bits - 1) * (1 - 2.0**-40)).any():
@@ -321,59 +327,59 @@ def extreme(
 ) -> Iterator[tuple[Any, Any]]:
     """The lowest words of the largest (smallest) element along `axis` and of the number beside it, then the highest. Of equal
     elements each may be chosen."""
-    element, number = (_known(m, value, dtype) for value, dtype in zip(values, dtypes, strict=True))
+    element, number = (_enclosure_or_value(m, value, dtype) for value, dtype in zip(values, dtypes, strict=True))
     if np.isnan(widen(words_of(element.low, dtypes[0]), fmt)).any():
         raise NotModelled(op, "of values that are enclosed, beside a NaN")
     low, high = _one_zero(element.low), _one_zero(element.high)
-    chosen = high >= low.max(axis, keepdims=True) if largest else low <= high.min(axis, keepdims=True)
+    candidates = high >= low.max(axis, keepdims=True) if largest else low <= high.min(axis, keepdims=True)
     over = (element.low <= -1).any(axis) & (element.high >= 0).any(axis)  # where both zeros may be the largest or the smallest
     run = np.max if largest else np.min
     first, last = run(element.low, axis), run(element.high, axis)
     least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    lower = np.where(over & (first == 0), -1, first), np.where(chosen, number.low, most).min(axis)
-    upper = np.where(over & (last == -1), 0, last), np.where(chosen, number.high, least).max(axis)
+    lower = np.where(over & (first == 0), -1, first), np.where(candidates, number.low, most).min(axis)
+    upper = np.where(over & (last == -1), 0, last), np.where(candidates, number.high, least).max(axis)
     for side in (lower, upper):
         yield words_of(side[0], dtypes[0]), words_of(side[1], dtypes[1])
 
 
-def joined(before: tuple[Enclosure, ...] | None, found: Any, dtypes: tuple[np.dtype, ...]) -> tuple[Enclosure, ...]:
+def join_results(before: tuple[Enclosure, ...] | None, found: Any, dtypes: tuple[np.dtype, ...]) -> tuple[Enclosure, ...]:
     """`before` with the results `found` of one more choice; a tuple, also of one result."""
     at = [keys(_array(value, dtype)) for value, dtype in zip(found, dtypes, strict=True)]
-    return tuple(before[i].joined(key, key) if before else Enclosure(key, key) for i, key in enumerate(at))
+    return tuple(before[i].join(key, key) if before else Enclosure(key, key) for i, key in enumerate(at))
 
 
 def wider(m: Cta, before: tuple[Enclosure, ...], words: int, value: Any, dtype: np.dtype) -> tuple[Enclosure, ...]:
     """The one enclosure of `before`, of what is computed of `value`, `words` further to both sides where that is enclosed."""
-    (known,), operand = before, m.launch.enclosures.of(value)
+    (enclosure,), operand = before, m.launch.enclosures.enclosure_of(value)
     if operand is None:
         return before
-    low, high = known.low, known.high
+    low, high = enclosure.low, enclosure.high
     for _ in range(words):
         low, high = _below(low, dtype), _above(high, dtype)
     open_ = operand.low != operand.high
-    return (Enclosure(np.where(open_, low, known.low), np.where(open_, high, known.high)),)
+    return (Enclosure(np.where(open_, low, enclosure.low), np.where(open_, high, enclosure.high)),)
 
 
-def ranged(
-    m: Cta, before: tuple[Enclosure, ...], value: Any, dtype: np.dtype, fmt: str | None, bits: int, signed: bool
+def widen_to_range(
+    m: Cta, before: tuple[Enclosure, ...], value: Any, dtype: np.dtype, fmt: str | None, bits: int, is_signed: bool
 ) -> tuple[Enclosure, ...]:
     """The one enclosure of `before`, of the integers of `bits` bits that floats become: any integer where the ends of `value` do
     not show which. Integers of 8 bits are the low half of 16; unsigned ones are held as signed words."""
-    (known,), operand = before, m.launch.enclosures.of(value)
+    (enclosure,), operand = before, m.launch.enclosures.enclosure_of(value)
     if operand is None:
         return before
     top = 2.0 ** (bits - 1)
     low, high = (widen(words_of(end, dtype), fmt) for end in (operand.low, operand.high))
-    inside = (low > -top - 1 if signed else low > -1) & (high < top) | (operand.low == operand.high)
-    if signed and bits > 8:
+    inside = (low > -top - 1 if is_signed else low > -1) & (high < top) | (operand.low == operand.high)
+    if is_signed and bits > 8:
         return before
-    return (Enclosure(np.where(inside, known.low, int(-top)), np.where(inside, known.high, int(top) - 1)),)
+    return (Enclosure(np.where(inside, enclosure.low, int(-top)), np.where(inside, enclosure.high, int(top) - 1)),)
 
 
 def hold(
     m: Cta,
     op: Operation,
-    found: tuple[Any, ...],
+    result_values: tuple[Any, ...],
     enclosures: tuple[Enclosure, ...],
     dtypes: tuple[np.dtype, ...],
     formats: tuple[str | None, ...],
@@ -381,15 +387,17 @@ def hold(
 ) -> tuple[Any, ...]:
     """The results `found` of `op`, which lie in `enclosures`, and in themselves, as the code goes on with them. `open_`: here is
     where the choice is. NotModelled where a choice leads to a NaN and another does not."""
-    held, results = m.launch.enclosures, []
-    for value, enclosure, dtype, fmt in zip(found, joined(enclosures, found, dtypes), dtypes, formats, strict=True):
+    known_enclosures, results = m.launch.enclosures, []
+    for value, enclosure, dtype, fmt in zip(
+        result_values, join_results(enclosures, result_values, dtypes), dtypes, formats, strict=True
+    ):
         wide = enclosure.low != enclosure.high
         if wide.any():
-            if dtype.kind in _WHOLE:
+            if dtype.kind in _INTEGER_KINDS:
                 value = value if isinstance(value, np.ndarray) else EnclosedInteger(value)
             elif any((np.isnan(widen(words_of(end, dtype), fmt)) & wide).any() for end in (enclosure.low, enclosure.high)):
                 raise NotModelled(op, "of a value whose enclosure leads to a NaN")
-            held.hold(value, enclosure)
+            known_enclosures.hold(value, enclosure)
             if open_:
                 m.notes.add(Note(Advice.OPEN_SUM, op.location))
         results.append(value)
@@ -399,64 +407,66 @@ def hold(
 def refuse(m: Cta, op: Operation, what: str = "a value that is enclosed", *values: object) -> None:
     """NotModelled, with the first open element of the first of `values` that is enclosed."""
     place = ""
-    if known := next(filter(None, map(m.launch.enclosures.of, values)), None):
+    if known := next(filter(None, map(m.launch.enclosures.enclosure_of, values)), None):
         at = tuple(each[0] for each in np.nonzero(np.atleast_1d(known.low != known.high)))
-        value = next(value for value in values if m.launch.enclosures.of(value) is known)
+        value = next(value for value in values if m.launch.enclosures.enclosure_of(value) is known)
         dtype = np.dtype(np.int64) if isinstance(value, int) else np.asarray(value).dtype
         low, high = (words_of(np.atleast_1d(end), dtype)[at] for end in (known.low, known.high))
         place = f" (element {[*map(int, at)]} may be {low} to {high})"
     raise NotModelled(op, f"of {what}{place}, because the compiled program leaves open which sums take a product")
 
 
-def stored(m: Cta, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np.dtype) -> None:
+def note_store(m: Cta, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np.dtype) -> None:
     """Behind a store: what is enclosed there now."""
-    held = m.launch.enclosures
-    enclosure = held.of(value)
-    if enclosure is None and not held.memory:
+    known_enclosures = m.launch.enclosures
+    enclosure = known_enclosures.enclosure_of(value)
+    if enclosure is None and not known_enclosures.memory:
         return
     address = np.atleast_1d(np.asarray(pointer, np.int64))
-    chosen = np.ones(address.shape, bool) if mask is None else np.broadcast_to(np.atleast_1d(mask), address.shape)
-    held.memory.forget(address[chosen])
+    stored_lanes = np.ones(address.shape, bool) if mask is None else np.broadcast_to(np.atleast_1d(mask), address.shape)
+    known_enclosures.memory.forget(address[stored_lanes])
     if enclosure is None:
         return
     low, high = (np.broadcast_to(each, address.shape) for each in (enclosure.low, enclosure.high))
-    chosen = chosen & (low != high)
-    at, first = np.unique(address[chosen], return_index=True)
+    stored_lanes = stored_lanes & (low != high)
+    at, first = np.unique(address[stored_lanes], return_index=True)
     if at.size:
         word = np.broadcast_to(keys(np.atleast_1d(_array(value, dtype))), address.shape)
-        whole = dtype.kind in _WHOLE
-        held.memory.store(at, word[chosen][first], low[chosen][first], high[chosen][first], dtype.itemsize, whole)
+        whole = dtype.kind in _INTEGER_KINDS
+        known_enclosures.memory.store(
+            at, word[stored_lanes][first], low[stored_lanes][first], high[stored_lanes][first], dtype.itemsize, whole
+        )
 
 
-def loaded(m: Cta, op: Operation, found: Any, pointer: Any, mask: Any, dtype: np.dtype) -> Any:
+def hold_load(m: Cta, op: Operation, loaded_value: Any, pointer: Any, mask: Any, dtype: np.dtype) -> Any:
     """Behind a load: hold what is enclosed of what it `found`, and give that back: by its address, or where it lies. NotModelled
     where words of another type, or parts of words, are read there."""
-    held = m.launch.enclosures
-    known = held.of(pointer)
-    if not held.memory and known is None:
-        return found
-    word, whole = np.atleast_1d(_array(found, dtype)), dtype.kind in _WHOLE
+    known_enclosures = m.launch.enclosures
+    known = known_enclosures.enclosure_of(pointer)
+    if not known_enclosures.memory and known is None:
+        return loaded_value
+    word, is_integer = np.atleast_1d(_array(loaded_value, dtype)), dtype.kind in _INTEGER_KINDS
     chosen = None if mask is None else np.broadcast_to(np.atleast_1d(mask).astype(bool), word.shape)
     enclosure: Enclosure | None = None
     for address in [np.atleast_1d(np.asarray(pointer, np.int64))] if known is None else _addresses(m, op, known, chosen, dtype):
         read = _read(address, chosen)
-        if held.memory.overlaps(read, dtype.itemsize, whole):
+        if known_enclosures.memory.overlaps(read, dtype.itemsize, is_integer):
             refuse(m, op)
         there = keys(word)
         if known is not None:
             stored = np.dtype(np.uint8) if dtype == np.bool_ else dtype
             there = keys(m.launch.memory.load(op, address, chosen, word.astype(stored), stored, m.state.agent, None).astype(dtype))
-        each = held.memory.at(address, there, dtype.itemsize, whole)
+        each = known_enclosures.memory.enclosure_at(address, there, dtype.itemsize, is_integer)
         if each is not None or known is not None:
             each = each or Enclosure(there, there)
-            enclosure = each if enclosure is None else enclosure.joined(each.low, each.high)
+            enclosure = each if enclosure is None else enclosure.join(each.low, each.high)
     if enclosure is None:
-        return found
-    if whole and not isinstance(found, np.ndarray):
-        found = EnclosedInteger(found)
-    shape = np.shape(found)
-    held.hold(found, Enclosure(enclosure.low.reshape(shape), enclosure.high.reshape(shape)))
-    return found
+        return loaded_value
+    if is_integer and not isinstance(loaded_value, np.ndarray):
+        loaded_value = EnclosedInteger(loaded_value)
+    shape = np.shape(loaded_value)
+    known_enclosures.hold(loaded_value, Enclosure(enclosure.low.reshape(shape), enclosure.high.reshape(shape)))
+    return loaded_value
 
 
 def _read(address: np.ndarray, mask: Any) -> np.ndarray:
@@ -483,11 +493,11 @@ def _addresses(m: Cta, op: Operation, known: Enclosure, chosen: np.ndarray | Non
 
 def handed(m: Cta, found: object, value: object, axes: list[int] | None) -> None:
     """Hold of `found` what is enclosed of `value`, its axes in the order `axes`."""
-    if known := m.launch.enclosures.of(value):
+    if known := m.launch.enclosures.enclosure_of(value):
         m.launch.enclosures.hold(found, Enclosure(*(np.transpose(end, axes) for end in (known.low, known.high))) if axes else known)
 
 
-def untouched(m: Cta, op: Operation, pointer: Any = None, mask: Any = None, size: int = 0) -> None:
+def refuse_enclosed(m: Cta, op: Operation, pointer: Any = None, mask: Any = None, size: int = 0) -> None:
     """Before an operation that reads global memory otherwise than by `tt.load`: no word of `size` bytes at `pointer`, where `mask`,
     may be enclosed; of an operation whose addresses are not known, none at all."""
     memory = m.launch.enclosures.memory

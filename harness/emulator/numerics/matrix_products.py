@@ -63,13 +63,15 @@ def integer_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, saturates: b
     return (np.matmul(a.astype(wide), b.astype(wide)).astype(np.int64) + c).astype(np.int32)
 
 
-def partial_product(arch: str, formats: tuple[str, str, str], a: np.ndarray, b: np.ndarray, c: np.ndarray, most: int) -> np.ndarray:
+def partial_product(
+    arch: str, formats: tuple[str, str, str], a: np.ndarray, b: np.ndarray, c: np.ndarray, most_products: int
+) -> np.ndarray:
     """fp8 wgmma that may accumulate only `most` products at low precision: chains of that length from zero, each then added to the
     accumulator by an fp32 add (nearest even), as `WGMMA.cpp` does. One chain on `c` when `most` exceeds K."""
     k = a.shape[-1]
-    if most > k:
+    if most_products > k:
         return product(arch, "wgmma", formats, a, b, c)
-    step = max(32, -(-most // 32) * 32)
+    step = max(32, -(-most_products // 32) * 32)
     zero = np.zeros_like(c)
     for at in range(0, k, step):
         c = canonical(c + product(arch, "wgmma", formats, a[:, at : at + step], b[at : at + step], zero))

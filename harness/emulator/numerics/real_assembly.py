@@ -20,7 +20,7 @@ _OPCODES: dict[str, tuple[int, Callable[..., Real]]] = {
     "lg2": (1, FUNCTIONS["log2"]),
     "ex2": (1, FUNCTIONS["exp2"]), "tanh": (1, FUNCTIONS["tanh"]), "mov": (1, lambda a: a),
 }  # fmt: skip
-_PLAIN = {"rn", "rz", "rm", "rp", "ftz", "approx", "full", "NaN"}  # modifiers that only say how it is rounded, or of NaN
+_PLAIN_MODIFIERS = {"rn", "rz", "rm", "rp", "ftz", "approx", "full", "NaN"}  # modifiers that only say how it is rounded, or of NaN
 _REGISTER = re.compile(r"(\$\d+|%?[A-Za-z_]\w*)$")
 _IMMEDIATE = re.compile(r"0[fF][0-9a-fA-F]{8}$")
 
@@ -30,21 +30,21 @@ class RealAssembly:
 
     def __init__(self, text: str, results: int, operands: int) -> None:
         self.results, self.operands, self.steps = results, operands, list[tuple[Callable[..., Real], str, list[str]]]()
-        known = {f"${results + i}" for i in range(operands)}
+        known_registers = {f"${results + i}" for i in range(operands)}
         for statement in filter(None, (part.strip() for part in re.split(r"[;{}\n]", text))):
             if statement.startswith(".reg"):
                 continue
             opcode, _, rest = statement.partition(" ")
             kind, *modifiers = opcode.split(".")
-            into, *given = (each.strip() for each in rest.split(","))
+            into, *sources = (each.strip() for each in rest.split(","))
             count, run = _OPCODES.get(kind, (-1, None))
-            if run is None or count != len(given) or set(modifiers) - _PLAIN not in ({"f32"}, {"f64"}):
+            if run is None or count != len(sources) or set(modifiers) - _PLAIN_MODIFIERS not in ({"f32"}, {"f64"}):
                 raise ValueError(opcode)
-            if not _REGISTER.match(into) or not all(name in known or _IMMEDIATE.match(name) for name in given):
+            if not _REGISTER.match(into) or not all(name in known_registers or _IMMEDIATE.match(name) for name in sources):
                 raise ValueError(statement)
-            self.steps.append((run, into, given))
-            known.add(into)
-        if not {f"${i}" for i in range(results)} <= known:
+            self.steps.append((run, into, sources))
+            known_registers.add(into)
+        if not {f"${i}" for i in range(results)} <= known_registers:
             raise ValueError("a result that nothing writes")
 
     def __call__(self, *given: Real) -> Any:

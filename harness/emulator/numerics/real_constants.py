@@ -25,7 +25,7 @@ SPARE = 12  # significant bits that a number may lack of its format's to be take
 ROUNDINGS = 4  # of float64, that a launcher makes to compute a scalar argument
 
 
-def _short(value: float, precision: int) -> bool:
+def _is_short(value: float, precision: int) -> bool:
     """Whether `value` means itself in a format of `precision` bits."""
     if not math.isfinite(value) or value == 0:
         return True
@@ -39,7 +39,7 @@ def constant(word: Any, fmt: str | None) -> Real:
     """The Real of the constant `word` in the format `fmt` (None: fp64)."""
     value = np.float64(widen(np.asarray(word), fmt))
     precision, least = PRECISION.get(fmt, 2), 0.0 if fmt is None else 2.0 ** (1 - FORMATS[fmt].bias)
-    if _short(float(value), precision) and (value == 0 or abs(value) >= least):  # a subnormal has few bits at any rate
+    if _is_short(float(value), precision) and (value == 0 or abs(value) >= least):  # a subnormal has few bits at any rate
         return Real(value)
     if fmt is None:
         return Real(value, np.float64(np.abs(value) * UNIT))
@@ -55,7 +55,7 @@ def _half_unit(value: float, fmt: str) -> np.float64:
 
 def argument(value: float, fmt: str | None, *, rounded: bool = False) -> Real:
     """The Real of the float `value` that a launcher passes for a parameter of the format `fmt`; `rounded`: as of a constant."""
-    if _short(value, PRECISION.get(fmt, 2)):
+    if _is_short(value, PRECISION.get(fmt, 2)):
         return Real(np.float64(value))
     computed = np.float64(ROUNDINGS * UNIT * abs(value) + LEAST)
     return Real(np.float64(value), _half_unit(value, fmt) if rounded and fmt is not None else computed)

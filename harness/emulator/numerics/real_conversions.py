@@ -19,30 +19,30 @@ def from_integer(value: Any, taint: Taint, bits: int, signed: bool) -> Real:
     """The integers `value` (...) of `bits` bits, exactly, or above 2^53 to within one rounding."""
     words = np.asarray(value)
     if bits == 1:
-        found = -words.astype(np.float64) if signed else words.astype(np.float64)
+        real_value = -words.astype(np.float64) if signed else words.astype(np.float64)
     elif signed:
-        found = words.astype(np.float64)
+        real_value = words.astype(np.float64)
     else:
-        found = words.astype(f"i{bits // 8}").view(f"u{bits // 8}").astype(np.float64)
-    error = np.abs(found) * UNIT if bits > 53 and (np.abs(found) >= 2.0**53).any() else None
-    return with_taint(Real(found, error), taint)
+        real_value = words.astype(f"i{bits // 8}").view(f"u{bits // 8}").astype(np.float64)
+    error = np.abs(real_value) * UNIT if bits > 53 and (np.abs(real_value) >= 2.0**53).any() else None
+    return with_taint(Real(real_value, error), taint)
 
 
-def declared(m: Cta, op: Operation, real: Real, fmt: str, arch: str) -> Real:
+def round_declared(m: Cta, op: Operation, real: Real, fmt: str, arch: str) -> Real:
     """`real` rounded to the format `fmt` (nearest even), what overflows as the target `arch` converts it. Unknown where its error
     leaves open to which word."""
-    found = rounded(real.value, fmt, arch)
+    rounded_value = round_to_format(real.value, fmt, arch)
     if real.error is None:
-        return Real(found)
-    low, high = (rounded(end, fmt, arch) for end in (real.value - real.error, real.value + real.error))
+        return Real(rounded_value)
+    low, high = (round_to_format(end, fmt, arch) for end in (real.value - real.error, real.value + real.error))
     sure = ((low == high) | (np.isnan(real.value) & (real.error == 0))) & np.isfinite(real.error)
     if sure.all():
-        return Real(found)
+        return Real(rounded_value)
     m.launch.reals.hang(op, "declared conversion")
-    return Real(found, np.where(sure, 0.0, np.inf))
+    return Real(rounded_value, np.where(sure, 0.0, np.inf))
 
 
-def rounded(value: Any, fmt: str, arch: str) -> np.ndarray:
+def round_to_format(value: Any, fmt: str, arch: str) -> np.ndarray:
     """float64 `value` as the nearest number of the format `fmt`, in float64."""
     array, kind = np.asarray(value, np.float64), FORMATS[fmt]
     found = decode(kind, encode(kind, array))
@@ -52,4 +52,4 @@ def rounded(value: Any, fmt: str, arch: str) -> np.ndarray:
     return found
 
 
-__all__ = ["declared", "from_integer", "rounded"]
+__all__ = ["from_integer", "round_declared", "round_to_format"]

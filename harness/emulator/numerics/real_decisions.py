@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 
-def marked(m: Cta, op: Operation, taint: Any, reason: str) -> Taint:
+def mark_taint(m: Cta, op: Operation, taint: Any, reason: str) -> Taint:
     """`taint` (...) bool as a Taint, told of where any of it is True."""
     if not np.any(taint):
         return None
@@ -27,30 +27,30 @@ def marked(m: Cta, op: Operation, taint: Any, reason: str) -> Taint:
     return np.asarray(taint)
 
 
-def compared(m: Cta, op: Operation, found: Any, outcome: Callable[[Any, Any], Any], a: Real, b: Real) -> Taint:
+def comparison_taint(m: Cta, op: Operation, found: Any, outcome: Callable[[Any, Any], Any], a: Real, b: Real) -> Taint:
     """Where the words' result `found` of the comparison `outcome` hangs on a rounding."""
     wrong = np.not_equal(outcome(a.value, b.value), found)
     if a.error is None and b.error is None:
-        return marked(m, op, wrong, "comparison")
+        return mark_taint(m, op, wrong, "comparison")
     margin = errors_of(a, b)
-    sure = (np.abs(a.value - b.value) > margin) | (margin == 0) | _apart(a, b)
-    return marked(m, op, wrong | ~sure, "comparison")
+    sure = (np.abs(a.value - b.value) > margin) | (margin == 0) | _differ_in_class(a, b)
+    return mark_taint(m, op, wrong | ~sure, "comparison")
 
 
-def _apart(a: Real, b: Real) -> Any:
+def _differ_in_class(a: Real, b: Real) -> Any:
     """Where one is a NaN or an infinity that is known, and the other is known: an error never reaches it."""
     return np.isfinite(errors_of(a, b)) & ~(np.isfinite(a.value) & np.isfinite(b.value))
 
 
-def to_integer(m: Cta, op: Operation, found: Any, convert: Callable[[Any], Any], real: Real) -> Taint:
+def to_integer(m: Cta, op: Operation, word_integers: Any, convert: Callable[[Any], Any], real: Real) -> Taint:
     """Where the words' integers `found` hang on a rounding; `convert` makes them of float64."""
-    wrong = np.not_equal(convert(np.asarray(real.value)), found)
+    differs = np.not_equal(convert(np.asarray(real.value)), word_integers)
     if real.error is not None:
         ends = (convert(np.asarray(end)) for end in (real.value - real.error, real.value + real.error))
         for each in ends:
-            wrong = wrong | np.not_equal(each, found)
-        wrong = wrong | ~np.isfinite(real.error)
-    return marked(m, op, wrong, "float to integer")
+            differs = differs | np.not_equal(each, word_integers)
+        differs = differs | ~np.isfinite(real.error)
+    return mark_taint(m, op, differs, "float to integer")
 
 
 def bits_of(m: Cta, op: Operation, word: Any, fmt: str | None, real: Real) -> Taint:
@@ -59,7 +59,7 @@ def bits_of(m: Cta, op: Operation, word: Any, fmt: str | None, real: Real) -> Ta
     same = (value == real.value) | (np.isnan(value) & np.isnan(real.value))
     if real.error is not None:
         same = same & (real.error == 0)
-    return marked(m, op, ~same, "bit cast")
+    return mark_taint(m, op, ~same, "bit cast")
 
 
 def from_bits(word: Any, fmt: str | None, taint: Taint) -> Real:
@@ -78,7 +78,7 @@ def from_changed_bits(m: Cta, op: Operation, word: Any, fmt: str | None, taint: 
     return with_taint(found, np.ones(np.shape(found.value), np.bool_))
 
 
-def chosen(condition: Any, taint: Taint, a: Real, b: Real) -> Real:
+def choose_real(condition: Any, taint: Taint, a: Real, b: Real) -> Real:
     """`a` where `condition`, else `b`. Where the condition hangs on a rounding it does not matter if the two agree to within their
     errors; else the result is unknown."""
     value = np.where(condition, a.value, b.value)
@@ -93,17 +93,17 @@ def chosen(condition: Any, taint: Taint, a: Real, b: Real) -> Real:
     return Real(value, np.where(taint, either, error))
 
 
-def chosen_words(condition: Any, taint: Taint, a: Taint, b: Taint, same: Any) -> Taint:
+def chosen_words(condition: Any, taint: Taint, a: Taint, b: Taint, equal_words: Any) -> Taint:
     """The same of integers and truth values; `same`: where they are equal words."""
     if taint is None and a is None and b is None:
         return None
     found = np.where(condition, False if a is None else a, False if b is None else b)
     if taint is not None:
-        found = found | (taint & ~(same & ~np.asarray(False if a is None else a) & ~np.asarray(False if b is None else b)))
+        found = found | (taint & ~(equal_words & ~np.asarray(False if a is None else a) & ~np.asarray(False if b is None else b)))
     return found if found.any() else None
 
 
-def both(a: Any, b: Any, hung_a: Taint, hung_b: Taint, decides: bool) -> Taint:
+def combine_logic(a: Any, b: Any, hung_a: Taint, hung_b: Taint, decides: bool) -> Taint:
     """Of `a and b` (`decides` False) or `a or b` (True) of truth values: an operand that is surely `decides` settles it."""
     if hung_a is None and hung_b is None:
         return None
@@ -113,4 +113,4 @@ def both(a: Any, b: Any, hung_a: Taint, hung_b: Taint, decides: bool) -> Taint:
     return found if found.any() else None
 
 
-__all__ = ["bits_of", "both", "chosen", "chosen_words", "compared", "from_bits", "marked", "to_integer"]
+__all__ = ["bits_of", "choose_real", "chosen_words", "combine_logic", "comparison_taint", "from_bits", "mark_taint", "to_integer"]

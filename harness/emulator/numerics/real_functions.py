@@ -34,7 +34,7 @@ Spread = Callable[[Any, Any, Any], Any]  # (value, argument, its error) -> by ho
 
 
 def _function(
-    f: Callable[..., Any], spread: Spread, near: Callable[[Any, Any], Any] | None = None, *, fades: bool = False
+    f: Callable[..., Any], spread: Spread, near_pole: Callable[[Any, Any], Any] | None = None, *, fades: bool = False
 ) -> Callable[[Real], Real]:
     """`f` as a function of Reals. `near` (argument, error): where the argument may lie on both sides of a pole or an end. `fades`:
     its zeros are underflow, but that of an infinity."""
@@ -49,8 +49,8 @@ def _function(
         if isfinite(np.add.reduce(error, None)):
             return Real(value, error)
         known = np.isfinite(errors_of(a))
-        if a.error is not None and near is not None:
-            known = known & ((a.error == 0) | ~near(a.value, a.error))
+        if a.error is not None and near_pole is not None:
+            known = known & ((a.error == 0) | ~near_pole(a.value, a.error))
             error = np.where(known | np.isnan(error), error, np.inf)
         error = error if a.error is None else np.where((a.error == 0) & np.isnan(error), np.abs(value) * (ULPS * UNIT), error)
         return special(value, error, known)
@@ -62,7 +62,7 @@ def _at_zero(x: Any, e: Any) -> Any:
     return np.abs(x) <= e
 
 
-def _at_one(x: Any, e: Any) -> Any:
+def _reaches_one(x: Any, e: Any) -> Any:
     return np.abs(1 - np.abs(x)) <= e
 
 
@@ -113,14 +113,14 @@ _FUNCTIONS: dict[str, Callable[[Real], Real]] = {
     "cos": _function(np.cos, _lipschitz(1.0)),
     "tan": _function(np.tan, _tangent),
     "atan": _function(np.arctan, _lipschitz(1.0)),
-    "asin": _function(np.arcsin, _circular, _at_one),
-    "acos": _function(np.arccos, _circular, _at_one),
+    "asin": _function(np.arcsin, _circular, _reaches_one),
+    "acos": _function(np.arccos, _circular, _reaches_one),
     "sinh": _function(np.sinh, lambda value, x, e: e * np.cosh(np.abs(x) + e)),
     "cosh": _function(np.cosh, lambda value, x, e: e * np.cosh(np.abs(x) + e)),
     "tanh": _function(np.tanh, _lipschitz(1.0)),
     "asinh": _function(np.arcsinh, _lipschitz(1.0)),
     "acosh": _function(np.arccosh, lambda value, x, e: e / np.sqrt((x - e) ** 2 - 1), lambda x, e: np.abs(x - 1) <= e),
-    "atanh": _function(np.arctanh, lambda value, x, e: e / (1 - (np.abs(x) + e) ** 2), _at_one),
+    "atanh": _function(np.arctanh, lambda value, x, e: e / (1 - (np.abs(x) + e) ** 2), _reaches_one),
     "rsqrt": _function(lambda x: 1 / np.sqrt(x), lambda value, x, e: 0.5 * e / np.sqrt(x - e) ** 3, _at_zero),
     "cbrt": _function(np.cbrt, lambda value, x, e: _cube_root(x, e), _at_zero),
     "erf": _function(_torch("erf"), _lipschitz(2 / sqrt(pi))),
@@ -129,7 +129,7 @@ _FUNCTIONS: dict[str, Callable[[Real], Real]] = {
 }  # fmt: skip
 
 
-def _stepped(step: Callable[[Any], Any]) -> Callable[[Real], Real]:
+def _step_function(step: Callable[[Any], Any]) -> Callable[[Real], Real]:
     """A function that is constant but for its steps: exact where the error of its argument reaches no step."""
 
     def run(a: Real) -> Real:
@@ -142,7 +142,7 @@ def _stepped(step: Callable[[Any], Any]) -> Callable[[Real], Real]:
     return run
 
 
-def _away(x: Any) -> Any:
+def _round_half_away(x: Any) -> Any:
     """Halves go away from zero."""
     return np.trunc(x + np.copysign(0.5, x))
 
@@ -165,14 +165,14 @@ def power(a: Real, b: Real) -> Real:
 def remainder(a: Real, b: Real) -> Real:
     """a - b trunc(a / b), where the quotient is surely between two whole numbers."""
     value, quotient = np.fmod(a.value, b.value), divide(a, b)
-    whole = np.trunc(quotient.value)
+    whole_quotient = np.trunc(quotient.value)
     error = np.abs(value) * UNIT
     if a.error is None and b.error is None:
         return special(value, error, np.ones(np.shape(value), np.bool_))
     off, by = (0.0 if each.error is None else each.error for each in (a, b))
     bound = errors_of(quotient)
-    sure = (np.trunc(quotient.value - bound) == whole) & (np.trunc(quotient.value + bound) == whole)
-    return special(value, error + off + np.abs(whole) * by, sure & np.isfinite(errors_of(a, b)))
+    sure = (np.trunc(quotient.value - bound) == whole_quotient) & (np.trunc(quotient.value + bound) == whole_quotient)
+    return special(value, error + off + np.abs(whole_quotient) * by, sure & np.isfinite(errors_of(a, b)))
 
 
 def _with_sign(a: Real, b: Real) -> Real:
@@ -194,15 +194,17 @@ def _hypotenuse(a: Real, b: Real) -> Real:
 FUNCTIONS: dict[str, Callable[..., Real]] = {
     **_FUNCTIONS,
     "sqrt": square_root, "fabs": absolute, "abs": absolute, "fmax": EXTREMES["arith.maxnumf"], "fmin": EXTREMES["arith.minnumf"],
-    "floor": _stepped(np.floor), "ceil": _stepped(np.ceil), "trunc": _stepped(np.trunc), "rint": _stepped(np.rint),
-    "nearbyint": _stepped(np.rint), "round": _stepped(_away), "pow": power, "fmod": remainder, "copysign": _with_sign,
+    "floor": _step_function(np.floor), "ceil": _step_function(np.ceil), "trunc": _step_function(np.trunc),
+    "rint": _step_function(np.rint),
+    "nearbyint": _step_function(np.rint), "round": _step_function(_round_half_away), "pow": power,
+    "fmod": remainder, "copysign": _with_sign,
     "hypot": _hypotenuse, "fma": fma, "rcp": _reciprocal, "fdividef": divide,
     "add": add, "sub": subtract, "mul": multiply, "div": divide,
 }  # fmt: skip
 """By the name of libdevice's function, without its prefix, its suffix of the type, and its way of rounding."""
 
 
-def called(symbol: str) -> Callable[..., Real] | None:
+def libdevice_function(symbol: str) -> Callable[..., Real] | None:
     """The function of libdevice's `symbol` (`__nv_fast_expf`, `__nv_fsqrt_rn`, `__nv_tanh`); None for one without a rule."""
     name = symbol.removeprefix("__nv_").removeprefix("fast_")
     for ending in ("_rn", "_rz", "_ru", "_rd"):
@@ -212,4 +214,4 @@ def called(symbol: str) -> Callable[..., Real] | None:
     return FUNCTIONS.get(name) or (FUNCTIONS.get(name[:-1]) if name.endswith("f") else None)
 
 
-__all__ = ["FUNCTIONS", "called", "power", "remainder"]
+__all__ = ["FUNCTIONS", "libdevice_function", "power", "remainder"]

@@ -35,12 +35,12 @@ def unknown(value: Any) -> Real:
     return Real(value, np.full(np.shape(value), np.inf))
 
 
-def taken(function: Callable[[np.ndarray], np.ndarray], real: Real) -> Real:
+def move_real(function: Callable[[np.ndarray], np.ndarray], real: Real) -> Real:
     """`real` after `function`, which only moves elements."""
     return Real(function(real.value), None if real.error is None else function(real.error))
 
 
-def hanging(function: Callable[[np.ndarray], np.ndarray], taint: Taint) -> Taint:
+def move_taint(function: Callable[[np.ndarray], np.ndarray], taint: Taint) -> Taint:
     """`taint` after `function`, which only moves elements."""
     return None if taint is None else function(taint)
 
@@ -52,7 +52,7 @@ def with_taint(real: Real, taint: Taint) -> Real:
     return Real(real.value, np.where(taint, np.inf, 0.0 if real.error is None else real.error))
 
 
-def either(*taints: Taint) -> Taint:
+def union_of_taints(*taints: Taint) -> Taint:
     """Where any of `taints` is True."""
     found = None
     for each in taints:
@@ -70,7 +70,7 @@ def errors_of(*reals: Real) -> Any:
     return found
 
 
-def checked(value: Any, error: Any, *operands: Real) -> Real:
+def check_result(value: Any, error: Any, *operands: Real) -> Real:
     """The result `value` with the bound `error`, which holds where both are finite. What is an infinity or a NaN by known operands
     is known; what comes from unknown ones is not."""
     if isfinite(np.add.reduce(error, None)):
@@ -140,7 +140,7 @@ def _sum(value: Any, a: Real, b: Real, other: Any) -> Real:
     for each in (a, b):
         if each.error is not None:
             error = error + each.error
-    return checked(value, error, a, b)
+    return check_result(value, error, a, b)
 
 
 def multiply(a: Real, b: Real) -> Real:
@@ -178,7 +178,7 @@ def divide(a: Real, b: Real) -> Real:
     error = _underflow(_rounding(value), value, a)
     if a.error is None and b.error is None:
         if not single(b.value):
-            return checked(value, error, a, b)
+            return check_result(value, error, a, b)
         exact = (np.asarray(value, np.float32) == value) & (value * b.value == a.value)
         error = np.where(exact | ~np.isfinite(value), 0.0, error)
         return Real(value, error) if error.any() else Real(value)
@@ -227,17 +227,17 @@ def square_root(a: Real) -> Real:
     value = np.sqrt(a.value)
     error = _rounding(value)
     if a.error is None:
-        return checked(value, error, a)
+        return check_result(value, error, a)
     error = error + np.minimum(np.sqrt(a.error), np.where(value > 0, a.error / value, np.inf))
     unsure = (np.abs(a.value) < a.error) | (np.isnan(value) & (a.value >= -a.error))
     if unsure.any():
         error = np.where(unsure, np.inf, error)
         return special(value, error, np.isfinite(a.error) & ~unsure)
-    return checked(value, error, a)
+    return check_result(value, error, a)
 
 
 # -- sums of many -------------------------------------------------------------------------------------------------------
-def summed(a: Real, axis: int) -> Real:
+def sum_along(a: Real, axis: int) -> Real:
     """The sum along `axis`, in any order: n - 1 roundings of partial sums, none of which is above the sum of magnitudes."""
     value = np.add.reduce(a.value, axis)
     magnitude = np.add.reduce(np.abs(a.value), axis)
@@ -272,37 +272,43 @@ def matrix_product(a: Real, b: Real) -> Real:
         error = error + np.matmul(left, b.error)
     if isfinite(np.add.reduce(error, None)):
         return Real(value, error)
-    known = np.ones(value.shape, np.bool_)
+    known_mask = np.ones(value.shape, np.bool_)
     if a.error is not None:
-        known &= np.isfinite(a.error).all(-1)[..., :, None]
+        known_mask &= np.isfinite(a.error).all(-1)[..., :, None]
     if b.error is not None:
-        known &= np.isfinite(b.error).all(-2)[..., None, :]
+        known_mask &= np.isfinite(b.error).all(-2)[..., None, :]
     plain = np.isfinite(a.value).all(-1)[..., :, None] & np.isfinite(b.value).all(-2)[..., None, :]
     value = np.where(plain, value, _with_classes(a.value, b.value))
-    return special(value, np.where(np.isfinite(value), error, np.inf), known & ~_unsure_class(a, b))
+    return special(value, np.where(np.isfinite(value), error, np.inf), known_mask & ~_unsure_class(a, b))
 
 
 def _with_classes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The product of matrices in which infinities and NaN are: sums of products by IEEE 754, whatever a BLAS skips."""
-    whole = np.isfinite(a), np.isfinite(b)
-    found = np.matmul(np.where(whole[0], a, 0.0), np.where(whole[1], b, 0.0))
+    finite_masks = np.isfinite(a), np.isfinite(b)
+    product = np.matmul(np.where(finite_masks[0], a, 0.0), np.where(finite_masks[1], b, 0.0))
     signs = np.sign(np.nan_to_num(a)), np.sign(np.nan_to_num(b))
-    far = np.isinf(a).astype(np.float64), np.isinf(b).astype(np.float64)
-    near = np.abs(signs[0]) * whole[0], np.abs(signs[1]) * whole[1]  # finite and not zero
+    infinite_masks = np.isinf(a).astype(np.float64), np.isinf(b).astype(np.float64)
+    near = np.abs(signs[0]) * finite_masks[0], np.abs(signs[1]) * finite_masks[1]  # finite and not zero
     none = (signs[0] == 0).astype(np.float64), (signs[1] == 0).astype(np.float64)
-    count = far[0] @ far[1] + far[0] @ near[1] + near[0] @ far[1]
-    balance = (far[0] * signs[0]) @ (signs[1] * (far[1] + near[1])) + (near[0] * signs[0]) @ (far[1] * signs[1])
+    count = infinite_masks[0] @ infinite_masks[1] + infinite_masks[0] @ near[1] + near[0] @ infinite_masks[1]
+    balance = (infinite_masks[0] * signs[0]) @ (signs[1] * (infinite_masks[1] + near[1])) + (near[0] * signs[0]) @ (
+        infinite_masks[1] * signs[1]
+    )
     nan = np.isnan(a).any(-1)[..., :, None] | np.isnan(b).any(-2)[..., None, :]
-    nan = nan | (far[0] @ (none[1] * whole[1]) + (none[0] * whole[0]) @ far[1] > 0) | (np.abs(balance) < count)
-    return np.where(nan, np.nan, np.where(count > 0, np.copysign(np.inf, balance), found))
+    nan = (
+        nan
+        | (infinite_masks[0] @ (none[1] * finite_masks[1]) + (none[0] * finite_masks[0]) @ infinite_masks[1] > 0)
+        | (np.abs(balance) < count)
+    )
+    return np.where(nan, np.nan, np.where(count > 0, np.copysign(np.inf, balance), product))
 
 
 def _unsure_class(a: Real, b: Real) -> Any:
     """Where an infinity meets what may be zero, or not."""
-    found: Any = False
+    unsure_mask: Any = False
     for one, other, turned in ((a, b, False), (b, a, True)):
         if other.error is not None and np.isinf(one.value).any():
             open_ = ((np.abs(other.value) <= other.error) & (other.error > 0)).astype(np.float64)
             far = np.isinf(one.value).astype(np.float64)
-            found = found | ((open_ @ far if turned else far @ open_) > 0)
-    return found
+            unsure_mask = unsure_mask | ((open_ @ far if turned else far @ open_) > 0)
+    return unsure_mask

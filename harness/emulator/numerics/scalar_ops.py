@@ -28,7 +28,7 @@ def canonical(values: np.ndarray) -> np.ndarray:
     return values
 
 
-def flushed(values: np.ndarray) -> np.ndarray:
+def flush_subnormals(values: np.ndarray) -> np.ndarray:
     """float32 `values` with subnormals as zeros of their sign (.ftz)."""
     return np.where(np.abs(values) < np.float32(2.0**-126), np.copysign(np.float32(0), values), values)
 
@@ -88,14 +88,14 @@ def negative(fmt: str | None) -> Callable:
 def _to_odd_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     total = a + b
     other = total - a
-    lost = (a - (total - other)) + (b - other)
-    wrong = (lost != 0) & np.isfinite(total) & np.isfinite(lost)
-    if not wrong.any():
+    lost_part = (a - (total - other)) + (b - other)
+    inexact_sums = (lost_part != 0) & np.isfinite(total) & np.isfinite(lost_part)
+    if not inexact_sums.any():
         return total
     bits = np.asarray(total).view(np.int64)
     # nearest even went away from zero when what was lost points back toward it: step back first, then set the odd bit
-    toward_zero = np.where(wrong & ((lost < 0) == (total > 0)), bits - 1, bits)
-    return np.where(wrong, toward_zero | 1, bits).view(np.float64)
+    toward_zero = np.where(inexact_sums & ((lost_part < 0) == (total > 0)), bits - 1, bits)
+    return np.where(inexact_sums, toward_zero | 1, bits).view(np.float64)
 
 
 def convert_float(source: str, destination: str, arch: str) -> Callable:
@@ -129,19 +129,19 @@ def toward_zero(fmt: str) -> Callable:
     return run
 
 
-def float_from_int(bits: int, fmt: str | None, arch: str, *, signed: bool) -> Callable:
+def float_from_int(bits: int, fmt: str | None, arch: str, *, is_signed: bool) -> Callable:
     """sitofp, uitofp: rounded once, to nearest even; but to bf16 before sm_90, where it goes through fp32 and is rounded twice.
 
     Integers of 64 bits are taken in two halves, which float64 holds, and rounded to odd there; those of fewer are exact in it.
     """
-    unsigned = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+    unsigned_dtypes = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 
     def run(values: np.ndarray) -> np.ndarray:
         values = np.asarray(values)
         if bits == 1:
-            values = -values.astype(np.int8) if signed else values.astype(np.uint8)
-        elif not signed:
-            values = values.astype({8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[bits]).view(unsigned[bits])
+            values = -values.astype(np.int8) if is_signed else values.astype(np.uint8)
+        elif not is_signed:
+            values = values.astype({8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[bits]).view(unsigned_dtypes[bits])
         if fmt in (None, "fp32"):
             return values.astype(np.float32 if fmt else np.float64)
         if fmt == "bf16" and not ARCHITECTURES[arch].converts_integers_to_bf16:
@@ -154,14 +154,14 @@ def float_from_int(bits: int, fmt: str | None, arch: str, *, signed: bool) -> Ca
     return run
 
 
-def int_from_float(fmt: str | None, bits: int, *, signed: bool) -> Callable:
+def int_from_float(fmt: str | None, bits: int, *, is_signed: bool) -> Callable:
     """fptosi, fptoui as cvt.rzi: toward zero, clamped to the range of the instruction's integer, NaN to 0 (PTX ISA, cvt). 8-bit
     results take the low bits of a 16-bit one, as the lowering does."""
     wide = max(bits, 16)
-    dtype = np.dtype(f"{'i' if signed else 'u'}{wide // 8}")
+    dtype = np.dtype(f"{'i' if is_signed else 'u'}{wide // 8}")
     target = np.dtype({1: np.int8, 8: np.int8, 16: np.int16, 32: np.int32, 64: np.int64}[bits])
-    top = (1 << (wide - 1 if signed else wide)) - 1
-    lowest, highest = float(-top - 1 if signed else 0), float(top)
+    top = (1 << (wide - 1 if is_signed else wide)) - 1
+    lowest, highest = float(-top - 1 if is_signed else 0), float(top)
 
     def run(values: np.ndarray) -> np.ndarray:
         real = np.trunc(widen(values, fmt))

@@ -16,7 +16,7 @@ from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Meaning, Opcode, Unk
 from bitverdict.reference.formats import FORMATS, Overflow, decode, encode
 from bitverdict.reference.formats import Rounding as FormatRounding
 from bitverdict.reference.scalar_arithmetic import fp32, fp64
-from bitverdict.reference.scalar_arithmetic.exact import Rounding, stepped, to_odd, two_sum
+from bitverdict.reference.scalar_arithmetic.exact import Rounding, round_to_odd, step_result, two_sum
 
 _FLOATS = ("f16", "bf16", "f32", "f64")
 _NARROW_PAIRS = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "e2m1x2": "e2m1", "e2m3x2": "e2m3", "e3m2x2": "e3m2"}
@@ -35,7 +35,7 @@ def values(words: Words, kind: str, flush: bool = False) -> np.ndarray:
         return words.view(np.float64)
     if kind == "f32":
         single = words.view(np.float32)
-        return (fp32.flushed(single) if flush else single).astype(np.float64)
+        return (fp32.flush_subnormals(single) if flush else single).astype(np.float64)
     return widen_words(words, kind)
 
 
@@ -44,7 +44,7 @@ def words_of(exact: np.ndarray, kind: str, rounding: Rounding = "rn", flush: boo
     if kind == "f64":
         return exact.view(np.uint64)
     if kind == "f32":
-        return fp32.narrowed(exact, rounding, flush).view(np.uint32)
+        return fp32.convert_from_fp64(exact, rounding, flush).view(np.uint32)
     if rounding == "rn":
         return words_of_narrow_values(exact, kind)
     how = {"rz": FormatRounding.TOWARD_ZERO, "rm": FormatRounding.TOWARD_NEGATIVE, "rp": FormatRounding.TOWARD_POSITIVE}[rounding]
@@ -85,8 +85,8 @@ def from_integer(op: Opcode) -> Meaning | None:
         low = (a & np.uint64(0xFFFFFFFF)).astype(np.float64)
         total, error = two_sum((as_source(a) >> as_source(a).dtype.type(32)).astype(np.float64) * 2.0**32, low)
         if target == "f64":
-            return stepped(total, error, rounding).view(np.uint64)
-        return words_of(to_odd(total, error), target, rounding)
+            return step_result(total, error, rounding).view(np.uint64)
+        return words_of(round_to_odd(total, error), target, rounding)
 
     return Meaning((source,), (target,), compute)
 

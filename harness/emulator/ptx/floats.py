@@ -15,7 +15,7 @@ from bitverdict.harness.emulator.ptx.integers import meaning_of_setp
 from bitverdict.harness.emulator.ptx.opcodes import Meaning, Opcode, UnknownOpcode, Words, opcode
 from bitverdict.reference.formats import FORMATS, encode
 from bitverdict.reference.scalar_arithmetic import fp32, fp64
-from bitverdict.reference.scalar_arithmetic.exact import Rounding, to_odd, two_sum
+from bitverdict.reference.scalar_arithmetic.exact import Rounding, round_to_odd, two_sum
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
 _VIEWS: dict[str, type] = {"f32": np.float32, "f64": np.float64}
@@ -142,7 +142,7 @@ def on_halves(compute: Callable[..., Words], kind: str) -> Callable[..., Words]:
 
 def _fused_multiply_add(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return to_odd(*two_sum(*(np.ascontiguousarray(each) for each in np.broadcast_arrays(a * b, c))))
+        return round_to_odd(*two_sum(*(np.ascontiguousarray(each) for each in np.broadcast_arrays(a * b, c))))
 
 
 def _pairs(op: Opcode, count: int, function: Callable[..., np.ndarray]) -> Meaning | None:
@@ -214,7 +214,7 @@ def _approximate(op: Opcode, count: int) -> Meaning:
 
 # -- sign, extremes, comparison --------------------------------------------------------------------------------------------
 def _flush_subnormals(words: Words, flush: bool) -> Words:
-    return fp32.flushed(words.view(np.float32)).view(np.uint32) if flush else words
+    return fp32.flush_subnormals(words.view(np.float32)).view(np.uint32) if flush else words
 
 
 @opcode("neg", "abs")

@@ -20,7 +20,7 @@ from bitverdict.harness.emulator.ptx.meanings import meaning
 from bitverdict.harness.emulator.ptx.opcodes import CARRY, DTYPES, Meaning, UnknownOpcode, Words, bits
 from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, Statement
 from bitverdict.reference.scalar_arithmetic import fp32
-from bitverdict.reference.special_functions import folded
+from bitverdict.reference.special_functions import constant_division
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
 LANES = 1 << 14  # worked on at once: the registers of a function stay in the second-level cache
@@ -149,8 +149,8 @@ PTXAS_CONSTANTS: dict[str, Callable[..., Words] | None] = {
 }
 PTXAS_CONSTANTS |= {
     "rcp.approx.ftz.f32": lambda a: fp32.reciprocal(a.view(np.float32), flush=True).view(np.uint32),
-    "div.full.f32": folded.divide,
-    "div.approx.f32": folded.divide_approximately,
+    "div.full.f32": constant_division.divide,
+    "div.approx.f32": constant_division.divide_approximately,
 }
 """What ptxas computes itself of a constant (of a division: of a constant divisor), and as what; None where that is not known.
 

@@ -43,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"target {arguments.target or 'cuda:0'!r}: a GPU is needed, and none is visible here; `run` judges on emulated targets"
         )
     jobs = arguments.jobs or os.cpu_count() or 1
-    tally, shown = Tally(), report.console()
+    tally, console = Tally(), report.console()
     rows = crosscheck(
         arguments.contract,
         hardware,
@@ -51,44 +51,46 @@ def run(arguments: argparse.Namespace) -> int:
         words=arguments.words,
         seed=arguments.seed,
         jobs=jobs,
-        moved=not arguments.without_moved_models,
+        with_moved_models=not arguments.without_moved_models,
         sharp=arguments.sharp,
         seconds=arguments.seconds,
     )
-    with shown.status("") as status:
+    with console.status("") as status:
         for count, row in enumerate(write_rows(arguments.json, rows), 1):
             tally.add(row)
-            status.update(f"{count} cases, {sum(tally.words.values()):,} words, {len(tally.wrong)} cases differ")
-    _show(shown, tally, arguments, hardware)
-    return 5 if not tally.words else 1 if tally.wrong else 0
+            status.update(f"{count} cases, {sum(tally.words.values()):,} words, {len(tally.wrong_rows)} cases differ")
+    _show(console, tally, arguments, hardware)
+    return 5 if not tally.words else 1 if tally.wrong_rows else 0
 
 
-def _show(shown: Console, tally: Tally, arguments: argparse.Namespace, hardware: Target) -> None:
+def _show(console: Console, tally: Tally, arguments: argparse.Namespace, hardware: Target) -> None:
     from rich.table import Table
 
-    from bitverdict.harness.lab.crosscheck import MOVED
+    from bitverdict.harness.lab.crosscheck import MOVED_MODELS
 
     table = Table(title=f"{arguments.contract} on {hardware.name} ({hardware.model or hardware.arch}): words of the GPU")
     columns = ["dtype", "cases", "words", "differ from the plan", f"differ from emulated:{hardware.arch}"]
-    for column in [*columns, *([] if arguments.without_moved_models else [f"would differ: {name}" for name in MOVED])]:
+    for column in [*columns, *([] if arguments.without_moved_models else [f"would differ: {name}" for name in MOVED_MODELS])]:
         table.add_column(column, justify="left" if column == "dtype" else "right")
     kinds = sorted(tally.cases)
     for kind in [*kinds, "all"]:
-        chosen = kinds if kind == "all" else [kind]
+        row_kinds = kinds if kind == "all" else [kind]
         numbers = [
-            sum(tally.cases[k] for k in chosen),
-            sum(tally.words[k] for k in chosen),
-            *(sum(tally.differ[k, side] for k in chosen) for side in ("plan", "emulation")),
+            sum(tally.cases[k] for k in row_kinds),
+            sum(tally.words[k] for k in row_kinds),
+            *(sum(tally.differ[k, side] for k in row_kinds) for side in ("plan", "emulation")),
         ]
         words = max(numbers[1], 1)
-        moved = [] if arguments.without_moved_models else [sum(tally.moved[k, name] for k in chosen) for name in MOVED]
+        moved = (
+            [] if arguments.without_moved_models else [sum(tally.moved_words[k, name] for k in row_kinds) for name in MOVED_MODELS]
+        )
         table.add_row(kind, *(f"{n:,}" for n in numbers), *(f"{n:,} ({n / words:.1%})" for n in moved))
-    shown.print(table)
+    console.print(table)
     if tally.outcomes:
         told = (f"{kind} {outcome or 'no elements'} {count}" for (kind, outcome), count in sorted(tally.outcomes.items()))
-        shown.print("gave no words: " + ", ".join(told))
-    wrong = f"{len(tally.wrong)} of them differ or end otherwise than expected"
-    shown.print(f"{len(tally.keys):,} distinct cases; {wrong}; rows in {arguments.json}")
-    for row in tally.wrong[:8]:
+        console.print("gave no words: " + ", ".join(told))
+    wrong = f"{len(tally.wrong_rows)} of them differ or end otherwise than expected"
+    console.print(f"{len(tally.keys):,} distinct cases; {wrong}; rows in {arguments.json}")
+    for row in tally.wrong_rows[:8]:
         said = row["wrong"].strip().splitlines()[-1]
-        shown.print(f"  {row['kind']}: {said} {row['first'][:3]}\n    {row['key']}", markup=False, style="red")
+        console.print(f"  {row['kind']}: {said} {row['first'][:3]}\n    {row['key']}", markup=False, style="red")

@@ -17,11 +17,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write each page that differs, or say which do. UsageError for a page that is not printed here."""
-    from bitverdict.harness.lab.pages import printed
+    from bitverdict.harness.lab.pages import printed_pages
 
-    directory = arguments.directory or printed.DOCS
-    differing = printed.differing(arguments.names, directory)
-    for page, text in differing:
+    directory = arguments.directory or printed_pages.DOCS
+    stale_pages = printed_pages.stale_pages(arguments.names, directory)
+    for page, text in stale_pages:
         path = directory / page.name
         if arguments.check:
             line = f"{path}: is not what {page.source} gives now; write it anew: bitverdict pages {page.name}"
@@ -29,4 +29,4 @@ def run(arguments: argparse.Namespace) -> int:
         else:
             path.write_text(text)
             print(f"written: {path}")
-    return DIFFERS if arguments.check and differing else PASS
+    return DIFFERS if arguments.check and stale_pages else PASS

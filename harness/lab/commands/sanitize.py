@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from bitverdict.harness.workers.pool import WorkerPool
 
-SHOWN = 200  # verdicts that a table can show one by one
+LONGEST_TABLE = 200  # verdicts that a table can show one by one
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     earlier = runs.read(arguments.cases_of) if arguments.cases_of else None
     work = []
     for stem in arguments.contracts:
-        cases = runs.chosen(stem, machine, arguments.cases or None) if earlier is None else runs.cases_of(earlier, stem)
+        cases = runs.choose_cases(stem, machine, arguments.cases or None) if earlier is None else runs.cases_of(earlier, stem)
         work += [
             (stem, case if schedule is None else replace(case, schedule=schedule), mode)
             for case in cases
@@ -58,8 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--mode {unknown[0]!r}: must be one of {', '.join(runs.MODES)}")
     jobs = arguments.jobs or min(os.cpu_count() or 1, 8)
     with WorkerPool(jobs=jobs, timeout=arguments.timeout) as pool, pool.interruptible():
-        found = _examined(work, machine, max(arguments.together, 1), pool, arguments.json)
-    if len(found) <= SHOWN:
+        found = _examine(work, machine, max(arguments.together, 1), pool, arguments.json)
+    if len(found) <= LONGEST_TABLE:
         _show(tables.console(), machine, work, found)
     else:
         _sum_up(tables.console(), work, found)
@@ -69,27 +69,27 @@ def run(arguments: argparse.Namespace) -> int:
     return 5 if not ran else 3 if any(v.decision is Decision.ERROR for v in ran) else 0
 
 
-def _examined(work: list, machine: Target, together: int, pool: WorkerPool, path: Path | None) -> list:
+def _examine(work: list, machine: Target, batch_size: int, pool: WorkerPool, path: Path | None) -> list:
     """The verdicts in the order of `work`, up to `together` cases of one kernel and mode to a worker.
 
     What there is stands in the file at `path` after each worker: a run that is ended leaves it.
     """
     from bitverdict.harness.lab.sanitizers import runs
-    from bitverdict.harness.workers.slot import Cancelled
+    from bitverdict.harness.workers.slot import RunCancelled
 
     by_kind: dict[tuple[str, str], list[int]] = {}
     for place, (stem, _, mode) in enumerate(work):
         by_kind.setdefault((stem, mode), []).append(place)
-    batches = [places[first : first + together] for places in by_kind.values() for first in range(0, len(places), together)]
-    found: list = [None] * len(work)
+    batches = [places[first : first + batch_size] for places in by_kind.values() for first in range(0, len(places), batch_size)]
+    all_verdicts: list = [None] * len(work)
 
     def examine(places: list[int], place: int) -> tuple[list[int], list]:
         stem, _, mode = work[places[0]]
-        missing = runs.lacking(stem, machine)
+        missing = runs.check_features(stem, machine)
         cases = [work[place][1] for place in places]
         try:
             verdicts = [missing] * len(places) if missing else runs.examine_together(cases, machine, mode, pool=pool, place=place)
-        except Cancelled:
+        except RunCancelled:
             raise
         except Exception as error:  # the next worker is unaffected
             verdicts = [runs.unable(error)] * len(places)
@@ -97,10 +97,10 @@ def _examined(work: list, machine: Target, together: int, pool: WorkerPool, path
 
     for places, verdicts in pool.spread(batches, examine):
         for place, verdict in zip(places, verdicts, strict=True):
-            found[place] = verdict
+            all_verdicts[place] = verdict
         if path:
-            _write(path, machine, work, found)
-    return found
+            _write(path, machine, work, all_verdicts)
+    return all_verdicts
 
 
 def _write(path: Path, machine: Target, work: list, found: list) -> None:
@@ -114,26 +114,26 @@ def _write(path: Path, machine: Target, work: list, found: list) -> None:
     unfinished.replace(path)
 
 
-def _sum_up(shown: Console, work: list, found: list) -> None:
+def _sum_up(console: Console, work: list, verdicts: list) -> None:
     """A line a kernel and mode, and each verdict that is neither right nor `not run`."""
     from collections import Counter
 
     for stem, mode in dict.fromkeys((stem, mode) for stem, _, mode in work):
-        here = [v for (s, _, m), v in zip(work, found, strict=True) if (s, m) == (stem, mode)]
+        here = [v for (s, _, m), v in zip(work, verdicts, strict=True) if (s, m) == (stem, mode)]
         told = ", ".join(f"{outcome} {count}" for outcome, count in Counter(str(v.outcome) for v in here).items())
-        shown.print(f"{stem} {mode}: {told}; {sum(v.seconds.get('worker', 0.0) for v in here):.1f} s", markup=False)
-    for (stem, case, mode), verdict in zip(work, found, strict=True):
+        console.print(f"{stem} {mode}: {told}; {sum(v.seconds.get('worker', 0.0) for v in here):.1f} s", markup=False)
+    for (stem, case, mode), verdict in zip(work, verdicts, strict=True):
         if str(verdict.outcome) not in ("pass", "not run"):
-            shown.print(f"{stem} {mode} {case.problem} {case.config}: {verdict.outcome}: {verdict.message[:200]}", markup=False)
+            console.print(f"{stem} {mode} {case.problem} {case.config}: {verdict.outcome}: {verdict.message[:200]}", markup=False)
 
 
-def _show(shown: Console, machine: Target, work: list, found: list) -> None:
+def _show(console: Console, machine: Target, work: list, verdicts: list) -> None:
     from rich.table import Table
 
     table = Table(title=f"under sanitizers on {machine.name} ({machine.model or machine.arch})")
     for column in ("kernel", "case", "mode", "decision", "outcome", "what it says", "where", "s"):
         table.add_column(column, justify="right" if column == "s" else "left", overflow="fold")
-    for (stem, case, mode), verdict in zip(work, found, strict=True):
+    for (stem, case, mode), verdict in zip(work, verdicts, strict=True):
         number = [c for s, c, _ in work if s == stem]
         table.add_row(
             stem,
@@ -145,4 +145,4 @@ def _show(shown: Console, machine: Target, work: list, found: list) -> None:
             verdict.location,
             str(verdict.seconds.get("worker", "")),
         )
-    shown.print(table)
+    console.print(table)

@@ -37,19 +37,19 @@ def run(arguments: argparse.Namespace) -> int:
         raise UsageError(f"--hardware {gpu.name}: must be a GPU; emulated targets are asked without it")
     files = [answers.read(path) for path in arguments.merge]
     if arguments.only_merged:
-        made: dict = {}
+        map_columns: dict = {}
     elif gpu is not None:
-        made = answers.hardware(gpu, jobs=jobs)
+        map_columns = answers.hardware(gpu, jobs=jobs)
     else:
         operations = tuple(arguments.operation) if arguments.operation else None
-        made = answers.columns(arguments.arch or answers.ARCHITECTURES, jobs=jobs, operations=operations)
+        map_columns = answers.columns(arguments.arch or answers.ARCHITECTURES, jobs=jobs, operations=operations)
     if arguments.json:
-        answers.write(arguments.json, made, gpu)
+        answers.write(arguments.json, map_columns, gpu)
     for file in files:
-        made = answers.merged(made, file["columns"])
-    text = page.text(made, [answers.origin(), *(file["origin"] for file in files)])
+        map_columns = answers.merge_columns(map_columns, file["columns"])
+    text = page.text(map_columns, [answers.origin(), *(file["origin"] for file in files)])
     if arguments.page:
         arguments.page.write_text(text)
         print(f"written: {arguments.page}", file=sys.stderr)
-    print(page.brief(made))
+    print(page.brief(map_columns))
     return 0

@@ -13,8 +13,8 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from bitverdict.harness.lab.gpu_oracle.chain import LAYOUT, TILE, _read, _written, tile_of
-from bitverdict.harness.lab.gpu_oracle.operands import PADDED
+from bitverdict.harness.lab.gpu_oracle.chain import LAYOUT, TILE, _read, _round_word, tile_of
+from bitverdict.harness.lab.gpu_oracle.operands import SIDE_MULTIPLE
 from bitverdict.reference.formats import FORMATS, decode
 from bitverdict.reference.tensor_core.fused_sum import LOWEST_EXPONENT
 from bitverdict.reference.tensor_core.record import Choices, Instruction, ScaledGroups, ScaledWindow
@@ -28,7 +28,7 @@ NAN_SCALE = gl.constexpr(-(1 << 15))  # what stands in the exponent of a scale t
 
 
 @dataclass(frozen=True)
-class Grouped:
+class GroupedSide:
     """One side: what `grouped` makes of codes and scales, filled up to whole blocks and tiles."""
 
     elements: torch.Tensor  # (K', L') int8: halves above bit 2, the exponent field 0..2 in bits 1..0
@@ -36,7 +36,7 @@ class Grouped:
     size: int  # L
 
 
-def grouped(rule: Instruction, codes: torch.Tensor, scales: torch.Tensor) -> Grouped:
+def group_side(rule: Instruction, codes: torch.Tensor, scales: torch.Tensor) -> GroupedSide:
     """`codes` (K, L) of e2m1 and `scales` (ceil(K / scale_block), L) of the rule's scale format, on any device."""
     values = decode(FORMATS["e2m1"], np.arange(16, dtype=np.uint8))  # (16,)
     fields = np.clip(np.arange(16) % 8 // 2, 1, None) - 1  # (16,) floor(log2 |v|), 0 for subnormals
@@ -46,9 +46,9 @@ def grouped(rule: Instruction, codes: torch.Tensor, scales: torch.Tensor) -> Gro
     spread = _scale_table(rule.scale, codes.device)[scales.view(torch.uint8).to(torch.int32)]  # (blocks, L)
     spread = spread.repeat_interleave(rule.scale_block // 16, dim=0)  # (K / 16 or more, L)
     k, size = codes.shape
-    depth, width = k + -k % rule.block, size + -size % PADDED
+    depth, width = k + -k % rule.block, size + -size % SIDE_MULTIPLE
     spread = spread[: depth // 16]
-    return Grouped(
+    return GroupedSide(
         torch.nn.functional.pad(elements, (0, width - size, 0, depth - k)).contiguous(),
         torch.nn.functional.pad(spread, (0, width - size, 0, depth // 16 - spread.shape[0]), value=1).contiguous(),
         size,
@@ -84,7 +84,7 @@ def _fields(a, b):
 
 
 @gluon.jit
-def _one_at(like, place):
+def _power_of_two(like, place):
     """2^`place` where that is an integer, else 0, of the shape of `like` (int64)."""
     one = gl.where(place >= 0, like * 0 + 1, 0)
     return one << gl.minimum(gl.maximum(place, 0), 62).to(gl.int64)
@@ -104,7 +104,7 @@ def grouped_chain(
     for block in range(blocks):
         magnitude, exponent, negative, special = _read(word, 23, 127)
         leading_c = gl.maximum(exponent, LOWEST)  # C
-        leading = gl.full((BLOCK_M, BLOCK_N), NO_PRODUCT, gl.int32, layout)  # R
+        leading_product = gl.full((BLOCK_M, BLOCK_N), NO_PRODUCT, gl.int32, layout)  # R
         leading_scale = gl.full((BLOCK_M, BLOCK_N), NO_PRODUCT, gl.int32, layout)  # S
         for group in range(4):
             place = block * 4 + group
@@ -120,16 +120,16 @@ def grouped_chain(
                 b = gl.load(b_ptr + row * n_padded + j).to(gl.int32)
                 highest = gl.maximum(highest, _fields(a, b))
             some = (highest >= 0) & (zero_scale == 0)
-            leading = gl.maximum(leading, gl.where(some, highest + pair, NO_PRODUCT))
+            leading_product = gl.maximum(leading_product, gl.where(some, highest + pair, NO_PRODUCT))
             leading_scale = gl.maximum(leading_scale, gl.where(some, pair, NO_PRODUCT))
-        c_leads = leading_c >= leading
+        c_leads = leading_c >= leading_product
         if BY_SCALE:
             unit = gl.maximum(leading_scale, leading_c) - F
         else:
-            unit = gl.where(c_leads, leading_c, gl.maximum(gl.maximum(leading, leading_c) - HEADROOM, leading_scale)) - F
+            unit = gl.where(c_leads, leading_c, gl.maximum(gl.maximum(leading_product, leading_c) - HEADROOM, leading_scale)) - F
         signed = gl.where(negative != 0, -magnitude, magnitude).to(gl.int64)
         total = _cut(signed, exponent - 23 - unit)
-        without = total  # less the groups that a subnormal result leaves out
+        reduced_total = total  # less the groups that a subnormal result leaves out
         for group in range(4):
             place = block * 4 + group
             a_scale, b_scale = gl.load(a_scale_ptr + place * m_padded + i), gl.load(b_scale_ptr + place * n_padded + j)
@@ -160,21 +160,21 @@ def grouped_chain(
                 cut = _cut(exact, pair - FRACTION - own) << (own - unit).to(gl.int64)
                 total += cut
                 size = gl.where(cut < 0, -cut, cut)
-                tiny = size < _one_at(size, -174 - unit)
-                without += gl.where(tiny & (pair < leading_scale), 0, cut)
+                tiny = size < _power_of_two(size, -174 - unit)
+                reduced_total += gl.where(tiny & (pair < leading_scale), 0, cut)
             elif FOURS:
                 total += gl.where(c_leads, _cut(exact, pair - FRACTION - unit), in_fours)
             else:
                 total += _cut(exact, pair - FRACTION - unit)
         if E8M0 and not BY_SCALE:
             size = gl.where(total < 0, -total, total)
-            subnormal = size < _one_at(size, -126 - unit)
-            total = gl.where(subnormal, without, total)
-        word = _written(total, unit, special, 23, 127, 23, False)
+            subnormal = size < _power_of_two(size, -126 - unit)
+            total = gl.where(subnormal, reduced_total, total)
+        word = _round_word(total, unit, special, 23, 127, 23, False)
     gl.store(d_ptr + places, word, mask=inside)
 
 
-def grouped_product(rule: Instruction, a: Grouped, b: Grouped, c: torch.Tensor | None = None) -> torch.Tensor:
+def grouped_product(rule: Instruction, a: GroupedSide, b: GroupedSide, c: torch.Tensor | None = None) -> torch.Tensor:
     """Words (M, N) int32 of the scaled product, one ascending chain of `rule`. `c`: words of fp32."""
     choices: Choices = rule.choices
     by_scale = choices.scaled_window is ScaledWindow.BY_SCALE

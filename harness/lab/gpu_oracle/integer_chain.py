@@ -7,7 +7,7 @@ from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
 from bitverdict.harness.lab.gpu_oracle.chain import LAYOUT, TILE, tile_of
-from bitverdict.harness.lab.gpu_oracle.operands import PADDED
+from bitverdict.harness.lab.gpu_oracle.operands import SIDE_MULTIPLE
 
 
 @gluon.jit
@@ -30,7 +30,7 @@ def integer_chain(
 
 def integer_product(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor | None = None) -> torch.Tensor:
     """A B + C modulo 2^32 (M, N) int32, of `a` (K, M) and `b` (K, N) int8; `c` (M, N) int32."""
-    sides = [torch.nn.functional.pad(each, (0, -each.shape[1] % PADDED)).contiguous() for each in (a, b)]  # (K, L')
+    sides = [torch.nn.functional.pad(each, (0, -each.shape[1] % SIDE_MULTIPLE)).contiguous() for each in (a, b)]  # (K, L')
     m, n = a.shape[1], b.shape[1]
     d = torch.empty((m, n), dtype=torch.int32, device=a.device)  # (M, N)
     padded = [each.shape[1] for each in sides]

@@ -18,12 +18,12 @@ from bitverdict.reference.tensor_core.fused_sum import exponents
 from bitverdict.reference.tensor_core.record import Instruction
 
 OF_ZERO = -(1 << 10)  # below every exponent, alone or in a sum of two operands' and of their scales'
-PADDED = 128  # what the length L of a side is filled up to a multiple of, with zeros
+SIDE_MULTIPLE = 128  # what the length L of a side is filled up to a multiple of, with zeros
 ZERO, FINITE, INFINITE, NAN, NEGATIVE = 0, 1, 2, 3, 4
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedSide:
     """One side of a product on the device: K' whole spans in the order of the rule's passes, L' whole tiles."""
 
     words: torch.Tensor  # (K', L') int32
@@ -45,7 +45,7 @@ def table(name: str, widened: str) -> tuple[np.ndarray, np.ndarray]:
     return packed, (kinds | np.where(np.signbit(values), NEGATIVE, 0)).astype(np.int8)
 
 
-def packed(rule: Instruction, name: str, codes: torch.Tensor) -> Packed:
+def pack_side(rule: Instruction, name: str, codes: torch.Tensor) -> PackedSide:
     """`codes` (K, L) of format `name`, on any device, in the rule's order of k."""
     fmt = FORMATS[name]
     if fmt.width > 16:
@@ -55,10 +55,10 @@ def packed(rule: Instruction, name: str, codes: torch.Tensor) -> Packed:
     index = signed.to(torch.int32) & ((1 << (8 * codes.element_size())) - 1)  # (K, L)
     found = words[index]  # (K, L)
     special = bool(((kinds & 3) >= INFINITE)[index].any())
-    return Packed(_ordered(rule, found, OF_ZERO << 16), codes.shape[1], _ordered(rule, kinds[index], ZERO) if special else None)
+    return PackedSide(_order_k(rule, found, OF_ZERO << 16), codes.shape[1], _order_k(rule, kinds[index], ZERO) if special else None)
 
 
-def _of_containers(rule: Instruction, fmt: Format, codes: torch.Tensor) -> Packed:
+def _of_containers(rule: Instruction, fmt: Format, codes: torch.Tensor) -> PackedSide:
     """The same of tf32 in 32-bit containers (K, L), whose low bits are not read."""
     code = codes.view(torch.int32) >> fmt.low_padding  # (K, L)
     mask = (1 << fmt.mantissa_bits) - 1
@@ -70,22 +70,22 @@ def _of_containers(rule: Instruction, fmt: Format, codes: torch.Tensor) -> Packe
     signed = torch.where(zero, 0, torch.where(negative, -significand, significand))
     kinds = torch.where(special, torch.where(low != 0, NAN, INFINITE), torch.where(zero, ZERO, FINITE))  # (K, L)
     kinds = torch.where(negative, kinds | NEGATIVE, kinds)  # (K, L)
-    classes = _ordered(rule, kinds.to(torch.int8), ZERO) if bool(special.any()) else None
-    return Packed(_ordered(rule, (exponent << 16) | (signed & 0xFFFF), OF_ZERO << 16), codes.shape[1], classes)
+    classes = _order_k(rule, kinds.to(torch.int8), ZERO) if bool(special.any()) else None
+    return PackedSide(_order_k(rule, (exponent << 16) | (signed & 0xFFFF), OF_ZERO << 16), codes.shape[1], classes)
 
 
-def scaled(rule: Instruction, name: str, codes: torch.Tensor, scales: torch.Tensor) -> Packed:
+def pack_scaled_side(rule: Instruction, name: str, codes: torch.Tensor, scales: torch.Tensor) -> PackedSide:
     """`codes` (K, L) with the e8m0 `scales` (ceil(K / scale_block), L) multiplied in: their exponents are added."""
-    plain = packed(rule, name, codes)
+    unscaled_side = pack_side(rule, name, codes)
     spread = (scales.to(torch.int32) & 0xFF).repeat_interleave(rule.scale_block or 1, dim=0)[: codes.shape[0]]  # (K, L)
-    spread = _ordered(rule, spread, 127)
-    zero = (plain.words & 0xFFFF) == 0
-    words = torch.where(zero, plain.words, plain.words + ((spread - 127) << 16))
+    spread = _order_k(rule, spread, 127)
+    zero = (unscaled_side.words & 0xFFFF) == 0
+    words = torch.where(zero, unscaled_side.words, unscaled_side.words + ((spread - 127) << 16))
     nan = spread == 0xFF
     if not bool(nan.any()):
-        return Packed(words, plain.size, plain.classes)
-    classes = plain.classes if plain.classes is not None else classes_of(plain.words)
-    return Packed(torch.where(nan, OF_ZERO << 16, words), plain.size, classes.masked_fill(nan, NAN))
+        return PackedSide(words, unscaled_side.size, unscaled_side.classes)
+    classes = unscaled_side.classes if unscaled_side.classes is not None else classes_of(unscaled_side.words)
+    return PackedSide(torch.where(nan, OF_ZERO << 16, words), unscaled_side.size, classes.masked_fill(nan, NAN))
 
 
 def classes_of(words: torch.Tensor) -> torch.Tensor:
@@ -94,9 +94,9 @@ def classes_of(words: torch.Tensor) -> torch.Tensor:
     return (low != 0).to(torch.int8) | ((low < 0).to(torch.int8) << 2)
 
 
-def _ordered(rule: Instruction, array: torch.Tensor, of_zero: int) -> torch.Tensor:
+def _order_k(rule: Instruction, array: torch.Tensor, of_zero: int) -> torch.Tensor:
     """`array` (K, L), K padded to whole spans, k in the order in which the blocks take it."""
-    missing = -array.shape[0] % rule.span, -array.shape[1] % PADDED
+    missing = -array.shape[0] % rule.span, -array.shape[1] % SIDE_MULTIPLE
     array = torch.nn.functional.pad(array, (0, missing[1], 0, missing[0]), value=of_zero)  # (K', L')
     if rule.passes is not None:
         order = torch.tensor([k for one in rule.passes for k in one], device=array.device)

@@ -1,6 +1,6 @@
 """The functions of `bitverdict.reference.tensor_core` that give words of whole products, computed on a GPU.
 
-They take and give the same arrays. `reference.tensor_core.asked.with_product_model(answer_on(...))` has an oracle's words
+They take and give the same arrays. `reference.tensor_core.product_query.with_product_model(answer_on(...))` has an oracle's words
 computed here.
 """
 
@@ -13,23 +13,23 @@ import numpy as np
 import torch
 
 from bitverdict.harness.lab.gpu_oracle import chain, grouped_chain, integer_chain, operands, promoted_sums
-from bitverdict.reference.tensor_core.asked import Answer, ProductQuery, PromotedAnswer, PromotedQuery
+from bitverdict.reference.tensor_core.product_query import Answer, ProductQuery, PromotedAnswer, PromotedQuery
 from bitverdict.reference.tensor_core.record import ExponentFloor, InfiniteAccumulator, Instruction, ZeroTerms
 
 Product = Callable[[Instruction, np.ndarray, np.ndarray, np.ndarray | None], np.ndarray]
-_SIGNED = {1: np.int8, 2: np.int16, 4: np.int32}
-_launching = threading.Lock()  # of threads that ask side by side one compiles the kernel, and one at a time packs on the GPU
+_SIGNED_TYPES = {1: np.int8, 2: np.int16, 4: np.int32}
+_launch_lock = threading.Lock()  # of threads that ask side by side one compiles the kernel, and one at a time packs on the GPU
 
 
 def on_gpu(device: torch.device | str) -> Product:
     """`reference.tensor_core.product` on `device`."""
 
     def product(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> np.ndarray:
-        given = None if c is None else sent(c, device)  # (M, N)
-        sides = sent(a, device).t(), sent(b, device)  # (K, M), (K, N)
-        with _launching:
+        given = None if c is None else to_device(c, device)  # (M, N)
+        sides = to_device(a, device).t(), to_device(b, device)  # (K, M), (K, N)
+        with _launch_lock:
             found = words(rule, *sides, given)
-        return came(rule, found)
+        return from_device(rule, found)
 
     return product
 
@@ -45,30 +45,30 @@ def scaled_on_gpu(device: torch.device | str) -> Callable[..., np.ndarray]:
         scale_b: np.ndarray,
         c: np.ndarray | None = None,
     ) -> np.ndarray:
-        given = None if c is None else sent(c, device)  # (M, N)
-        sides = (sent(a, device).t(), sent(scale_a, device).t()), (sent(b, device), sent(scale_b, device).t())
-        with _launching:
+        given = None if c is None else to_device(c, device)  # (M, N)
+        sides = (to_device(a, device).t(), to_device(scale_a, device).t()), (to_device(b, device), to_device(scale_b, device).t())
+        with _launch_lock:
             found = scaled_words(rule, *sides, given)
-        return came(rule, found)
+        return from_device(rule, found)
 
     return scaled_product
 
 
 def computes(asked: ProductQuery) -> bool:
     """Whether this implementation has an answer: not for fp32 fused multiply-adds, sums that saturate, and MMA-Sim's choices."""
-    return asked.rule is not None and not asked.rule.saturates and not _refused(asked.rule)
+    return asked.rule is not None and not asked.rule.saturates and not _refusal(asked.rule)
 
 
 def answer_on(device: torch.device | str) -> Answer:
     """What an oracle asks, computed on `device` where this implementation can, else by the reference."""
 
-    def words(asked: ProductQuery) -> np.ndarray:
-        if not computes(asked) or not min(*asked.shape, asked.depth):
-            return asked.words()
-        assert asked.rule is not None
-        if asked.a_scales is None or asked.b_scales is None:
-            return on_gpu(device)(asked.rule, asked.a, asked.b, asked.c)
-        return scaled_on_gpu(device)(asked.rule, asked.a, asked.a_scales, asked.b, asked.b_scales, asked.c)
+    def words(query: ProductQuery) -> np.ndarray:
+        if not computes(query) or not min(*query.shape, query.depth):
+            return query.words()
+        assert query.rule is not None
+        if query.a_scales is None or query.b_scales is None:
+            return on_gpu(device)(query.rule, query.a, query.b, query.c)
+        return scaled_on_gpu(device)(query.rule, query.a, query.a_scales, query.b, query.b_scales, query.c)
 
     return words
 
@@ -76,17 +76,23 @@ def answer_on(device: torch.device | str) -> Answer:
 def promoted_on(device: torch.device | str) -> PromotedAnswer:
     """Promoted sums whole on `device`, where this implementation computes each inner product, else by the reference."""
 
-    def words_of(asked: PromotedQuery) -> np.ndarray:
-        if not all(computes(part) and part.a_scales is None and min(*part.shape, part.depth) for part in asked.parts):
-            return asked.words()
-        with _launching:
-            rows, columns = (sent(scales.T.view(np.int32), device) for scales in (asked.of_rows, asked.of_columns))  # (parts, L)
+    def words_of(query: PromotedQuery) -> np.ndarray:
+        if not all(computes(part) and part.a_scales is None and min(*part.shape, part.depth) for part in query.parts):
+            return query.words()
+        with _launch_lock:
+            rows, columns = (
+                to_device(scales.T.view(np.int32), device) for scales in (query.of_rows, query.of_columns)
+            )  # (parts, L)
 
             def inners() -> Iterator[tuple[torch.Tensor, torch.Tensor, torch.Tensor]]:
-                for place, part in enumerate(asked.parts):
+                for place, part in enumerate(query.parts):
                     assert part.rule is not None
-                    given = None if part.c is None else sent(part.c, device)  # (M, N)
-                    yield words(part.rule, sent(part.a, device).t(), sent(part.b, device), given), rows[place], columns[place]
+                    given = None if part.c is None else to_device(part.c, device)  # (M, N)
+                    yield (
+                        words(part.rule, to_device(part.a, device).t(), to_device(part.b, device), given),
+                        rows[place],
+                        columns[place],
+                    )
 
             found = promoted_sums.promoted_total(inners())
         return found.cpu().numpy().view(np.uint32)
@@ -105,7 +111,7 @@ def words(rule: Instruction, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor |
         if rule.saturates:
             raise ValueError(f"{rule.name} clamps its sum, which is not computed on a GPU: use reference.tensor_core.product")
         return integer_chain.integer_product(a, b, c)
-    return chain.product(rule, operands.packed(rule, rule.a, a), operands.packed(rule, rule.b, b), c)
+    return chain.product(rule, operands.pack_side(rule, rule.a, a), operands.pack_side(rule, rule.b, b), c)
 
 
 def scaled_words(
@@ -115,17 +121,17 @@ def scaled_words(
     _refuse_choices(rule)
     if rule.scale is None:
         raise ValueError(f"{rule.name} takes no block scales: use words")
-    if rule.grouped:
-        return grouped_chain.grouped_product(rule, grouped_chain.grouped(rule, *a), grouped_chain.grouped(rule, *b), c)
-    return chain.product(rule, operands.scaled(rule, rule.a, *a), operands.scaled(rule, rule.b, *b), c)
+    if rule.sums_groups_exactly:
+        return grouped_chain.grouped_product(rule, grouped_chain.group_side(rule, *a), grouped_chain.group_side(rule, *b), c)
+    return chain.product(rule, operands.pack_scaled_side(rule, rule.a, *a), operands.pack_scaled_side(rule, rule.b, *b), c)
 
 
 def _refuse_choices(rule: Instruction) -> None:
-    if refused := _refused(rule):
+    if refused := _refusal(rule):
         raise ValueError(f"{rule.name} with {refused}: use reference.tensor_core, on the host")
 
 
-def _refused(rule: Instruction) -> str:
+def _refusal(rule: Instruction) -> str:
     """The side of `Choices` that this implementation does not compute; those are MMA-Sim's."""
     chosen = rule.choices
     if chosen.zero_terms is not ZeroTerms.LEFT_OUT:
@@ -135,11 +141,11 @@ def _refused(rule: Instruction) -> str:
     return str(chosen.infinite_accumulator) if chosen.infinite_accumulator is InfiniteAccumulator.REFUSED else ""
 
 
-def sent(codes: np.ndarray, device: torch.device | str) -> torch.Tensor:
+def to_device(codes: np.ndarray, device: torch.device | str) -> torch.Tensor:
     """`codes` on `device`, as signed integers of their width: torch has few operators for unsigned ones."""
-    return torch.from_numpy(np.ascontiguousarray(codes).view(_SIGNED[codes.itemsize])).to(device)
+    return torch.from_numpy(np.ascontiguousarray(codes).view(_SIGNED_TYPES[codes.itemsize])).to(device)
 
 
-def came(rule: Instruction, found: torch.Tensor) -> np.ndarray:
+def from_device(rule: Instruction, found: torch.Tensor) -> np.ndarray:
     """Words of a device, in the storage of the rule's output."""
     return found.cpu().numpy().view(np.int32 if rule.d == "int32" else rule.output.storage)

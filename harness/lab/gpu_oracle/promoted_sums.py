@@ -13,7 +13,7 @@ import torch
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 
-from bitverdict.harness.lab.gpu_oracle.chain import LAYOUT, NONE, TILE, _length, _read, _written, tile_of
+from bitverdict.harness.lab.gpu_oracle.chain import LAYOUT, NO_EXPONENT, TILE, _length, _read, _round_word, tile_of
 
 TOP = gl.constexpr(61)  # bits that the larger of two aligned numbers has: their sum has 62, and 13 lie below a product of 48
 
@@ -29,14 +29,14 @@ def _times(word, other):
     infinite = (special | other_special) != 0
     found = gl.where(unordered | (infinite & of_zero), 4, gl.where(infinite, 1 << sign, 0))
     size = magnitude.to(gl.int64) * other_magnitude.to(gl.int64)
-    return size, gl.where(size == 0, NONE, exponent + other_exponent - 46), sign, found
+    return size, gl.where(size == 0, NO_EXPONENT, exponent + other_exponent - 46), sign, found
 
 
 @gluon.jit
-def _normalised(magnitude, unit):
+def _normalise(magnitude, unit):
     """The same number with its highest bit at TOP - 1; a zero has the unit NONE."""
     left = TOP - _length(magnitude)
-    return magnitude << left.to(gl.int64), gl.where(magnitude == 0, NONE, unit - left)
+    return magnitude << left.to(gl.int64), gl.where(magnitude == 0, NO_EXPONENT, unit - left)
 
 
 @gluon.jit
@@ -46,27 +46,27 @@ def _signed_zero(word, negative):
 
 
 @gluon.jit
-def _multiplied(word, other):
+def _multiply_words(word, other):
     """The fp32 word of a product, rounded once."""
     size, unit, negative, special = _times(word, other)
-    found = _written(gl.where(negative != 0, -size, size), unit, special, 23, 127, 23, True)
+    found = _round_word(gl.where(negative != 0, -size, size), unit, special, 23, 127, 23, True)
     return _signed_zero(found, negative)
 
 
 @gluon.jit
-def _fused(word, other, addend):
+def _fused_multiply_add(word, other, addend):
     """The fp32 word of word * other + addend, rounded once."""
     size, unit, negative, special = _times(word, other)
     added, exponent, added_negative, added_special = _read(addend, 23, 127)
-    one, unit = _normalised(size, unit)
-    two, added_unit = _normalised(added.to(gl.int64), exponent - 23)
+    one, unit = _normalise(size, unit)
+    two, added_unit = _normalise(added.to(gl.int64), exponent - 23)
     highest = gl.maximum(unit, added_unit)
     by_one, by_two = gl.minimum(highest - unit, 63).to(gl.int64), gl.minimum(highest - added_unit, 63).to(gl.int64)
     cut_one, cut_two = one >> by_one, two >> by_two
     cut_one |= ((cut_one << by_one) != one).to(gl.int64)
     cut_two |= ((cut_two << by_two) != two).to(gl.int64)
     total = gl.where(negative != 0, -cut_one, cut_one) + gl.where(added_negative != 0, -cut_two, cut_two)
-    found = _written(total, highest, special | added_special, 23, 127, 23, True)
+    found = _round_word(total, highest, special | added_special, 23, 127, 23, True)
     below = gl.where(total == 0, negative & added_negative, (total < 0).to(gl.int32))  # of two zeros, or of numbers that cancel
     return _signed_zero(found, below)
 
@@ -80,8 +80,10 @@ def promote(
     i, j, inside, places = tile_of(m, n, n_padded, BLOCK_M, BLOCK_N, layout)
     row = gl.load(row_ptr + i, mask=i < m, other=0)[:, None] + gl.zeros((BLOCK_M, BLOCK_N), gl.int32, layout)
     column = gl.load(column_ptr + j, mask=j < n, other=0)[None, :] + gl.zeros((BLOCK_M, BLOCK_N), gl.int32, layout)
-    scaled = _multiplied(gl.load(inner_ptr + places, mask=inside, other=0), row)
-    gl.store(total_ptr + places, _fused(scaled, column, gl.load(total_ptr + places, mask=inside, other=0)), mask=inside)
+    scaled = _multiply_words(gl.load(inner_ptr + places, mask=inside, other=0), row)
+    gl.store(
+        total_ptr + places, _fused_multiply_add(scaled, column, gl.load(total_ptr + places, mask=inside, other=0)), mask=inside
+    )
 
 
 def add_promoted(total: torch.Tensor, inner: torch.Tensor, rows: torch.Tensor, columns: torch.Tensor) -> None:

@@ -19,7 +19,7 @@ import numpy as np
 from bitverdict.harness.model.gpu_probe import COMPUTE_CAPABILITY
 
 SOURCES = tuple(Path(__file__).with_name(name) for name in ("instructions.cu", "conversions.cu"))
-INCLUDED = Path(__file__).with_name("from_chip.h")
+INCLUDED_HEADER = Path(__file__).with_name("from_chip.h")
 
 
 class CannotRecord(RuntimeError):
@@ -53,13 +53,13 @@ def present_arch() -> str:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError as reason:
         raise CannotRecord(f"no CUDA driver ({reason}): record runs on the GPU whose words are wanted") from None
-    found = [ctypes.c_int(), ctypes.c_int()]
+    capability = [ctypes.c_int(), ctypes.c_int()]
     status = driver.cuInit(0)
-    for attribute, value in zip(COMPUTE_CAPABILITY, found, strict=True):
+    for attribute, value in zip(COMPUTE_CAPABILITY, capability, strict=True):
         status = status or driver.cuDeviceGetAttribute(ctypes.byref(value), attribute, 0)
     if status:
         raise CannotRecord(f"no CUDA device answers (CUresult {status}): record runs on the GPU whose words are wanted")
-    return f"sm_{found[0].value}{found[1].value}"
+    return f"sm_{capability[0].value}{capability[1].value}"
 
 
 def build(into: Path, arch: str = "sm_90") -> Path:
@@ -81,7 +81,7 @@ def build(into: Path, arch: str = "sm_90") -> Path:
 
 def source_digest() -> str:
     """First 16 hexadecimal digits of the SHA-256 of the sources and of what they include, one after the other."""
-    return hashlib.sha256(b"".join(source.read_bytes() for source in (*SOURCES, INCLUDED))).hexdigest()[:16]
+    return hashlib.sha256(b"".join(source.read_bytes() for source in (*SOURCES, INCLUDED_HEADER))).hexdigest()[:16]
 
 
 def driver_version() -> str:
@@ -143,7 +143,7 @@ class Machine:
             raise CannotRecord(f"{ptx}: {'not in the library' if status < 0 else self._name(status)}")
         return d
 
-    def converted(self, name: str, source: np.ndarray) -> np.ndarray:
+    def convert(self, name: str, source: np.ndarray) -> np.ndarray:
         """Results [n] uint32 of one conversion of source words [n] uint32. Raises CannotRecord on any CUDA error."""
         source = np.ascontiguousarray(source, np.uint32)
         result = np.empty_like(source)

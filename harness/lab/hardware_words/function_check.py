@@ -33,9 +33,9 @@ from bitverdict.harness.lab.hardware_words.function_words import (
 )
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
-KEPT = Path(__file__).parents[3] / "tests" / "function_words"
-DIGESTS, SMALL = KEPT / "h100_own_functions_digests.npz", KEPT / "h100_own_functions_small.npz"
-TOGETHER = 64  # ranges a process takes at once
+RECORDS_FOLDER = Path(__file__).parents[3] / "tests" / "function_words"
+DIGESTS, SMALL_WORDS = RECORDS_FOLDER / "h100_own_functions_digests.npz", RECORDS_FOLDER / "h100_own_functions_small.npz"
+RANGES_AT_ONCE = 64  # ranges a process takes at once
 
 SPECIAL = (
     0x0000, 0x007F, 0x0080, 0x0010, 0x001F, 0x0020, 0x3B7F, 0x3B80, 0x3F00, 0x3F7F, 0x3F80, 0x3FF0, 0x4080, 0x40FF, 0x4100, 0x42FB,
@@ -59,7 +59,7 @@ def results(name: str, a: np.ndarray, b: np.ndarray | None = None) -> np.ndarray
     return instruction(a) if b is None else instruction(a, b)
 
 
-def differing(name: str, numbers: list[int], kept: list[int]) -> list[int]:
+def differing_ranges(name: str, numbers: list[int], kept: list[int]) -> list[int]:
     """Which of the ranges `numbers` of a function do not have their kept digest."""
     return [number for number, word in zip(numbers, kept, strict=True) if digest(results(name, *operands(name, number))) != word]
 
@@ -73,7 +73,7 @@ def drawn(name: str, share: float, data_seed: int) -> list[int]:
     return sorted(numbers)
 
 
-def wrong_small(words: dict[str, np.ndarray]) -> Iterator[tuple[str, int, int]]:
+def check_small_words(words: dict[str, np.ndarray]) -> Iterator[tuple[str, int, int]]:
     """(name, words that differ, words) of each array of `function_words.small_words` that an instruction of the reference gives."""
     a, b = (grid.reshape(-1) for grid in np.meshgrid(edges(), edges(), indexing="ij"))  # (65536,) each
     for key, kept in words.items():
@@ -93,19 +93,19 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--workers", type=int, help="processes (default: one a core)")
     arguments = parser.parse_args(argv)
     total = 0
-    with np.load(SMALL, allow_pickle=False) as held:
-        for key, wrong, count in wrong_small({key: held[key] for key in held.files}):
+    with np.load(SMALL_WORDS, allow_pickle=False) as archive:
+        for key, wrong, count in check_small_words({key: archive[key] for key in archive.files}):
             total += wrong
             print(f"{key:32} {wrong} of {count} words differ")
-    with np.load(DIGESTS, allow_pickle=False) as held, ProcessPoolExecutor(arguments.workers) as pool:
-        for name in arguments.function or [name for name in held.files if name != "meta"]:
-            begun, digests = time.monotonic(), held[name]
+    with np.load(DIGESTS, allow_pickle=False) as archive, ProcessPoolExecutor(arguments.workers) as pool:
+        for name in arguments.function or [name for name in archive.files if name != "meta"]:
+            start_time, digests = time.monotonic(), archive[name]
             numbers = list(range(len(digests))) if arguments.share >= 1 else drawn(name, arguments.share, arguments.data_seed)
-            parts = [numbers[at : at + TOGETHER] for at in range(0, len(numbers), TOGETHER)]
-            tasks = [pool.submit(differing, name, part, digests[part].tolist()) for part in parts]
+            parts = [numbers[at : at + RANGES_AT_ONCE] for at in range(0, len(numbers), RANGES_AT_ONCE)]
+            tasks = [pool.submit(differing_ranges, name, part, digests[part].tolist()) for part in parts]
             bad = [number for task in tasks for number in task.result()]
             total += len(bad)
-            seconds = time.monotonic() - begun
+            seconds = time.monotonic() - start_time
             first = f", the first is {bad[0]:#06x}" if bad else ""
             print(f"{ptx(name):24} {len(bad)} of {len(numbers)} ranges differ{first} ({seconds:.1f} s)", flush=True)
     print(f"{total} differ")

@@ -18,10 +18,10 @@ import numpy as np
 
 from bitverdict.harness.lab.hardware_words.function_words import BINADE, PIECE, Run
 from bitverdict.harness.lab.hardware_words.packed_words import unpack
-from bitverdict.harness.lab.hardware_words.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncated
+from bitverdict.harness.lab.hardware_words.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncation_bounds
 from bitverdict.reference.special_functions.quadratic import TANH_FIRST_EXPONENT, TANH_SEGMENTS, Quadratic
 
-ONE = 0x3F800000
+ONE_WORD = 0x3F800000
 FRACTION_BITS = 23
 TURNS = np.uint32(0x3E22F983).view(np.float32).astype(np.float64)  # the factor before MUFU.SIN and MUFU.COS
 LG2_BITS = 36  # fraction bits that lg2 keeps of its sum
@@ -35,7 +35,7 @@ from bitverdict.reference.special_functions.quadratic import Quadratic
 '''
 
 
-class Kept:
+class RecordedWords:
     """The words of recorded runs."""
 
     def __init__(self, directory: Path) -> None:
@@ -65,88 +65,92 @@ def binade(exponent: int) -> np.ndarray:
     return np.arange(BINADE, dtype=np.int64) + (exponent + 127 << FRACTION_BITS)
 
 
-def reciprocal(kept: Kept) -> Quadratic:
+def reciprocal(kept: RecordedWords) -> Quadratic:
     form = Form("rcp", weight=39, low_bits=16, constant_shift=13)
     x = binade(0)
-    bounds = Bounds.none(128, 16)
-    bounds.narrow(x >> 16 & 0x7F, x & 0xFFFF, *truncated(kept.words("rcp_approx_ftz_f32", ONE), form.weight))
+    bounds = Bounds.no_bounds(128, 16)
+    bounds.narrow(x >> 16 & 0x7F, x & 0xFFFF, *truncation_bounds(kept.words("rcp_approx_ftz_f32", ONE_WORD), form.weight))
     return fit(form, bounds)
 
 
-def inverse_root(kept: Kept) -> Quadratic:
+def inverse_root(kept: RecordedWords) -> Quadratic:
     """1.0 is left out: powers of 4 do not come from the table."""
     return _root(kept, Form("rsqrt", weight=40, low_bits=17, constant_shift=14, square_step=4), "rsqrt_approx_ftz_f32", 1)
 
 
-def root(kept: Kept) -> Quadratic:
+def root(kept: RecordedWords) -> Quadratic:
     return _root(kept, Form("sqrt", weight=40, low_bits=17, constant_shift=15, square_step=2), "sqrt_approx_ftz_f32", 0)
 
 
-def _root(kept: Kept, form: Form, function: str, left_out: int) -> Quadratic:
-    bounds = Bounds.none(128, 17)
+def _root(kept: RecordedWords, form: Form, function: str, left_out: int) -> Quadratic:
+    bounds = Bounds.no_bounds(128, 17)
     for exponent in (0, 1):
-        x, words = binade(exponent), kept.words(function, ONE + exponent * BINADE)  # (2^23,)
+        x, words = binade(exponent), kept.words(function, ONE_WORD + exponent * BINADE)  # (2^23,)
         some = slice(left_out if exponent == 0 else 0, None)
-        bounds.narrow(x[some] >> 17 & 0x7F, x[some] & 0x1FFFF, *truncated(words[some], form.weight))
+        bounds.narrow(x[some] >> 17 & 0x7F, x[some] & 0x1FFFF, *truncation_bounds(words[some], form.weight))
     return fit(form, bounds)
 
 
-def power_of_two(kept: Kept) -> Quadratic:
+def power_of_two(kept: RecordedWords) -> Quadratic:
     form = Form("ex2", weight=38, low_bits=17, constant_shift=13)
     x = binade(0)
-    bounds = Bounds.none(64, 17)
-    halved = kept.words("ex2_approx_ftz_f32", ONE) - np.uint32(1 << FRACTION_BITS)
-    bounds.narrow(x >> 17 & 0x3F, x & 0x1FFFF, *truncated(halved, form.weight))
+    bounds = Bounds.no_bounds(64, 17)
+    halved = kept.words("ex2_approx_ftz_f32", ONE_WORD) - np.uint32(1 << FRACTION_BITS)
+    bounds.narrow(x >> 17 & 0x3F, x & 0x1FFFF, *truncation_bounds(halved, form.weight))
     return fit(form, bounds)
 
 
-def logarithm(kept: Kept) -> Quadratic:
+def logarithm(recorded_words: RecordedWords) -> Quadratic:
     """From both sides of 1, which itself is left out; below 1 the word is cut from 1 - sum."""
     form = Form("lg2", weight=39, low_bits=17, constant_shift=13, linear_step=2, square_step=4)
     unit = 1 << form.weight - LG2_BITS
-    bounds = Bounds.none(64, 17)
+    bounds = Bounds.no_bounds(64, 17)
     x = binade(0)[1:]
-    lower, upper = truncated(kept.words("lg2_approx_ftz_f32", ONE)[1:], LG2_BITS)
+    lower, upper = truncation_bounds(recorded_words.words("lg2_approx_ftz_f32", ONE_WORD)[1:], LG2_BITS)
     bounds.narrow(x >> 17 & 0x3F, x & 0x1FFFF, lower * unit, upper * unit + unit - 1)
     x = binade(-1)
-    lower, upper = truncated(kept.words("lg2_approx_ftz_f32", ONE - BINADE) & np.uint32(0x7FFFFFFF), LG2_BITS)
+    lower, upper = truncation_bounds(
+        recorded_words.words("lg2_approx_ftz_f32", ONE_WORD - BINADE) & np.uint32(0x7FFFFFFF), LG2_BITS
+    )
     one = 1 << form.weight
     bounds.narrow(x >> 17 & 0x3F, x & 0x1FFFF, one - (upper * unit + unit - 1), one - lower * unit)
     return fit(form, bounds)
 
 
-def sine(kept: Kept) -> Quadratic:
+def sine(recorded_words: RecordedWords) -> Quadratic:
     """From sin and cos inside the first quadrant."""
     form = Form("sine", weight=37, low_bits=17, constant_shift=12)
-    bounds = Bounds.none(64, 17)
+    bounds = Bounds.no_bounds(64, 17)
     for exponent in range(-8, 1):
         x = binade(exponent).astype(np.uint32).view(np.float32)  # (2^23,)
         turns = ((x * TURNS).view(np.int64) >> 29 << 29).view(np.float64)  # (2^23,) toward zero, to 24 bits
         angle = (turns * 2.0**25).astype(np.int64)  # (2^23,) in units of 2^-23 quadrants
         inside = (angle > 0) & (angle < 1 << 23)
         for function, index in (("sin_approx_ftz_f32", angle), ("cos_approx_ftz_f32", (1 << 23) - 1 - angle)):
-            words = kept.words(function, int(x[:1].view(np.uint32)[0]))[inside]
+            words = recorded_words.words(function, int(x[:1].view(np.uint32)[0]))[inside]
             some = index[inside]
-            bounds.narrow(some >> 17, some & 0x1FFFF, *truncated(words, form.weight))
+            bounds.narrow(some >> 17, some & 0x1FFFF, *truncation_bounds(words, form.weight))
     return fit(form, bounds)
 
 
-def hyperbolic_tangent(kept: Kept) -> Quadratic:
+def hyperbolic_tangent(recorded_words: RecordedWords) -> Quadratic:
     """A row for each segment of each binade from 2^-8 to 8; a segment has 2^17 steps, in which the word does not change."""
     form = Form("tanh", weight=39, low_bits=17, constant_shift=0)
-    bounds = Bounds.none(sum(TANH_SEGMENTS), 17)
-    first = 0
+    bounds = Bounds.no_bounds(sum(TANH_SEGMENTS), 17)
+    first_row = 0
     for exponent, segments in enumerate(TANH_SEGMENTS, TANH_FIRST_EXPONENT):
-        steps = kept.words("tanh_approx_f32", ONE + exponent * BINADE).reshape(segments << 17, -1)  # (steps, words of a step)
+        steps = recorded_words.words("tanh_approx_f32", ONE_WORD + exponent * BINADE).reshape(
+            segments << 17, -1
+        )  # (steps, words of a step)
         if (steps != steps[:, :1]).any():
             raise DoesNotFit(f"tanh, exponent {exponent}: a word changes inside a step of {steps.shape[1]} arguments")
         place = np.arange(len(steps))
-        bounds.narrow(first + (place >> 17), place & 0x1FFFF, *truncated(steps[:, 0], form.weight))
-        first += segments
+        bounds.narrow(first_row + (place >> 17), place & 0x1FFFF, *truncation_bounds(steps[:, 0], form.weight))
+        first_row += segments
     return fit(form, bounds)
 
 
-FITS: dict[str, Callable[[Kept], Quadratic]] = {
+FITS: dict[str, Callable[[RecordedWords], Quadratic]] = {
     "RCP": reciprocal, "RSQRT": inverse_root, "SQRT": root, "EX2": power_of_two, "LG2": logarithm, "SINE": sine,
     "TANH": hyperbolic_tangent,
 }  # fmt: skip
@@ -171,7 +175,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="python -m bitverdict.harness.lab.hardware_words.function_fit", description=__doc__.partition("\n")[0]
     )
     parser.add_argument("directory", type=Path, help="folder with *_own_functions_words_*.npz")
-    kept = Kept(parser.parse_args(argv).directory)
+    kept = RecordedWords(parser.parse_args(argv).directory)
     found = {}
     for name, make in FITS.items():
         found[name] = make(kept)

@@ -38,12 +38,12 @@ from bitverdict.harness.lab.hardware_words.cuda_library import (
     driver_version,
     nvcc,
 )
-from bitverdict.harness.lab.hardware_words.instruction_words import today
+from bitverdict.harness.lab.hardware_words.instruction_words import utc_date
 from bitverdict.harness.lab.hardware_words.packed_words import pack
 from bitverdict.harness.model.paths import state_directory
 
-HERE = Path(__file__).parent
-SOURCES = (HERE / "functions.cu", *instructions.SOURCES)
+FOLDER = Path(__file__).parent
+SOURCES = (FOLDER / "functions.cu", *instructions.SOURCES)
 
 RANGE = 1 << 16
 RANGES = 1 << 16
@@ -58,12 +58,12 @@ OF_FP32 = (
 )  # fmt: skip
 OF_HIGH_WORDS = ("rcp_approx_ftz_f64", "rsqrt_approx_ftz_f64")  # high word of the result for the high word of the argument
 OF_FP32_PAIRS = ("div_full_f32", "div_full_ftz_f32", "div_approx_f32", "div_approx_ftz_f32")
-FLUSHING = ("mul_rn_ftz_f32", "fma_rn_ftz_f32")  # a * b, and a * b + 0: next to the smallest normal number
+FLUSHING_FUNCTIONS = ("mul_rn_ftz_f32", "fma_rn_ftz_f32")  # a * b, and a * b + 0: next to the smallest normal number
 OF_FP64 = ("rsqrt_approx_f64_high", "rsqrt_approx_f64_low")  # one half of the result; the pair is the argument's high and low word
 OF_16_BITS = ("ex2_approx_f16", "ex2_approx_ftz_bf16", "tanh_approx_f16", "tanh_approx_bf16")  # packed form: the name with x2
 CONTROL = "sqrt_rn_f32"
 
-SAMPLED = (0, 1, 2, 0x5555, 0x8000, 0xAAAA, RANGE - 2, RANGE - 1)  # offsets in each range whose words are kept
+SAMPLE_OFFSETS = (0, 1, 2, 0x5555, 0x8000, 0xAAAA, RANGE - 2, RANGE - 1)  # offsets in each range whose words are kept
 PIECE = 1 << 21  # words packed together
 FILE_LIMIT, TOTAL_LIMIT = 14 << 20, 56 << 20  # bytes
 
@@ -73,7 +73,7 @@ def ptx(name: str) -> str:
     return name.removesuffix("_high").removesuffix("_low").replace("_", ".")
 
 
-def mixed(numbers: np.ndarray) -> np.ndarray:
+def mix_words(numbers: np.ndarray) -> np.ndarray:
     """The mixing step of MurmurHash3, a permutation of the 32-bit words; uint32 of any shape."""
     h = numbers ^ numbers >> 16
     h = h * np.uint32(0x85EBCA6B)
@@ -85,7 +85,7 @@ def mixed(numbers: np.ndarray) -> np.ndarray:
 def operands(name: str, number: int) -> tuple[np.ndarray, np.ndarray | None]:
     """Operand words of range `number` of a function, (RANGE,) uint32 each; the second is None for a function of one word."""
     i = np.arange(RANGE, dtype=np.uint32) + np.uint32(number * RANGE)
-    return (mixed(i), mixed(i ^ GOLDEN)) if name in OF_FP32_PAIRS + OF_FP64 else (i, None)
+    return (mix_words(i), mix_words(i ^ GOLDEN)) if name in OF_FP32_PAIRS + OF_FP64 else (i, None)
 
 
 def ranges(name: str) -> int:
@@ -100,7 +100,7 @@ def edges() -> np.ndarray:
     inside = [0x00000003, 0x00012345, 0x00400000, 0x007FFFF0, 0x3F812345, 0x3FFFFFFF, 0x40490FDB, 0x7E812345, 0x7F123456]
     nans = [0x7F800001, 0x7FA00000, 0x7FC00000, 0x7FFFFFFF]
     known = np.unique(np.array(near + inside + nans, np.uint32))
-    drawn = mixed(np.arange(128 - len(known), dtype=np.uint32)) & np.uint32(0x7FFFFFFF)
+    drawn = mix_words(np.arange(128 - len(known), dtype=np.uint32)) & np.uint32(0x7FFFFFFF)
     positive = np.concatenate([known, drawn])
     return np.concatenate([positive, positive | np.uint32(0x80000000)])
 
@@ -111,7 +111,7 @@ def tiny_products() -> tuple[np.ndarray, np.ndarray]:
     Rounding to 24 bits and rounding to a multiple of 2^-149 differ there, and with them what is flushed to zero.
     """
     number = np.arange(1 << 16, dtype=np.uint32)
-    left = (mixed(number) & np.uint32(0x7FFFFF) | np.uint32(0x800000)).astype(np.int64)  # (65536,) 2^23 to 2^24 - 1
+    left = (mix_words(number) & np.uint32(0x7FFFFF) | np.uint32(0x800000)).astype(np.int64)  # (65536,) 2^23 to 2^24 - 1
     right = ((1 << 47) - (3 << 20)) // left + number % 4 - 1  # (65536,) left * right is near 2^47
     right = np.minimum(right, (1 << 24) - 1)
     fraction = 0x7FFFFF
@@ -123,13 +123,13 @@ class Run:
     """`count` neighbouring arguments of a function, from the word `first` on, whose results are kept."""
 
     function: str
-    first: int
+    first_word: int
     count: int = BINADE
 
     @property
     def key(self) -> str:
         """Name in a file."""
-        return f"{self.function}-{self.first:08x}"
+        return f"{self.function}-{self.first_word:08x}"
 
 
 def binades(function: str, *exponents: int, negative: bool = False) -> list[Run]:
@@ -147,8 +147,8 @@ def kept_runs() -> list[Run]:
         *binades("sin_approx_ftz_f32", *range(-14, 4)), *binades("cos_approx_ftz_f32", *range(-14, 4)),
         *binades("tanh_approx_f32", *range(-14, 5)),
     ]  # fmt: skip
-    scaled = [run for name in OF_FP32 for run in binades(name, -127)]
-    scaled += [
+    scaled_runs = [run for name in OF_FP32 for run in binades(name, -127)]
+    scaled_runs += [
         *binades("rcp_approx_f32", 125, 126, 127), *binades("rcp_approx_ftz_f32", 125, 126, 127),
         *binades("ex2_approx_f32", 6, 7, negative=True), *binades("ex2_approx_ftz_f32", 6, -24, negative=True),
         *binades("ex2_approx_ftz_f32", 6, -24), *binades("tanh_approx_f32", -1, negative=True),
@@ -159,7 +159,7 @@ def kept_runs() -> list[Run]:
     wide = binades("tanh_approx_f32", *range(-26, -14), 5, 6)
     for name in ("sin_approx_ftz_f32", "cos_approx_ftz_f32"):
         wide += binades(name, *range(-26, -14), 4, 5, 6, 23, 26)
-    return fractions + scaled + wide
+    return fractions + scaled_runs + wide
 
 
 def build(into: Path) -> Path:
@@ -235,36 +235,39 @@ def all_digests(machine: FunctionMachine) -> dict[str, np.ndarray]:
 def small_words(machine: FunctionMachine) -> tuple[dict[str, np.ndarray], dict[str, int]]:
     """Every word of the 16-bit functions and words at the edges of functions of two; how many packed results differ from single."""
     arrays: dict[str, np.ndarray] = {}
-    differing: dict[str, int] = {}
+    difference_counts: dict[str, int] = {}
     all_codes = np.arange(1 << 16, dtype=np.uint32)
     for name in OF_16_BITS:
         single = machine.results(name, all_codes)  # (65536,)
         arrays[name] = single.astype(np.uint16)
         packed = machine.results(f"{name}x2", all_codes | ~all_codes << 16)
-        differing[f"{name}x2"] = int((packed != (single | single[::-1] << 16)).sum())  # ~i is the code in reverse order
+        difference_counts[f"{name}x2"] = int((packed != (single | single[::-1] << 16)).sum())  # ~i is the code in reverse order
     a, b = (grid.reshape(-1) for grid in np.meshgrid(edges(), edges(), indexing="ij"))  # (65536,) each
     for name in OF_FP32_PAIRS + OF_FP64:
         arrays[f"{name}-edges"] = machine.results(name, a, b)
-    for name in FLUSHING:
+    for name in FLUSHING_FUNCTIONS:
         arrays[f"{name}-tiny"] = machine.results(name, *tiny_products())
     for name in OF_FP64:
         arrays[f"{name}-mixed"] = machine.results(name, *operands(name, 0))
-    return arrays, differing
+    return arrays, difference_counts
 
 
 def samples(machine: FunctionMachine) -> dict[str, np.ndarray]:
     """Words at the offsets SAMPLED of every range, [RANGES, offsets] uint32, by function of one word."""
     starts = np.arange(RANGES, dtype=np.uint32) * np.uint32(RANGE)
-    chosen = (starts[:, None] + np.array(SAMPLED, np.uint32)).reshape(-1)  # (RANGES * offsets,)
+    chosen = (starts[:, None] + np.array(SAMPLE_OFFSETS, np.uint32)).reshape(-1)  # (RANGES * offsets,)
     return {name: machine.results(name, chosen).reshape(RANGES, -1) for name in OF_FP32 + OF_HIGH_WORDS}
 
 
 def packed_runs(machine: FunctionMachine, runs: list[Run]) -> Iterator[tuple[str, np.ndarray]]:
     """(key, packed words) of each piece of each run, in order."""
-    pieces = [Run(run.function, run.first + at, min(PIECE, run.count - at)) for run in runs for at in range(0, run.count, PIECE)]
+    pieces = [
+        Run(run.function, run.first_word + at, min(PIECE, run.count - at)) for run in runs for at in range(0, run.count, PIECE)
+    ]
     with ThreadPoolExecutor() as pool:
         words = (
-            machine.results(piece.function, np.arange(piece.count, dtype=np.uint32) + np.uint32(piece.first)) for piece in pieces
+            machine.results(piece.function, np.arange(piece.count, dtype=np.uint32) + np.uint32(piece.first_word))
+            for piece in pieces
         )
         for start in range(0, len(pieces), 64):
             some = pieces[start : start + 64]
@@ -280,38 +283,38 @@ def origin(device: Device) -> dict:
         "compiler": f"nvcc {compiler_version()}",
         "driver": driver_version(),
         "cuda": {"driver": device.cuda_driver, "runtime": device.cuda_runtime},
-        "date": today(),
+        "date": utc_date(),
     }
 
 
 def record(machine: FunctionMachine, out: Path) -> None:
     """Write `<gpu>_own_functions_*.npz` to the folder `out`. Raises CannotRecord where a check fails."""
-    begun = time.monotonic()
+    start_time = time.monotonic()
     device = machine.describe()
     check(machine)
-    print(f"{device.name}: the digests are those of the words ({time.monotonic() - begun:.1f} s)", flush=True)
+    print(f"{device.name}: the digests are those of the words ({time.monotonic() - start_time:.1f} s)", flush=True)
     stem, about = f"{device.slug}_own_functions", origin(device)
     out.mkdir(parents=True, exist_ok=True)
     kept = all_digests(machine)
     _write(out / f"{stem}_digests.npz", kept, about)
-    print(f"{len(kept)} functions digested ({time.monotonic() - begun:.1f} s)", flush=True)
+    print(f"{len(kept)} functions digested ({time.monotonic() - start_time:.1f} s)", flush=True)
     small, differing = small_words(machine)
     _write(out / f"{stem}_small.npz", small, about | {"packed results that differ from single ones": differing})
     print(f"packed results that differ from single ones: {differing}")
-    _write(out / f"{stem}_samples.npz", samples(machine), about | {"offsets": SAMPLED})
+    _write(out / f"{stem}_samples.npz", samples(machine), about | {"offsets": SAMPLE_OFFSETS})
     total = sum(path.stat().st_size for path in out.glob(f"{stem}_*"))
-    held: dict[str, np.ndarray] = {}
+    file_arrays: dict[str, np.ndarray] = {}
     number = 0
-    for key, packed in packed_runs(machine, kept_runs()):
-        if total + packed.nbytes > TOTAL_LIMIT:
+    for key, packed_words in packed_runs(machine, kept_runs()):
+        if total + packed_words.nbytes > TOTAL_LIMIT:
             print(f"left out, no room: {key}", flush=True)
             continue
-        if sum(array.nbytes for array in held.values()) + packed.nbytes > FILE_LIMIT:
-            _write(out / f"{stem}_words_{number}.npz", held, about)
-            held, number = {}, number + 1
-        held[key], total = packed, total + packed.nbytes
-    _write(out / f"{stem}_words_{number}.npz", held, about)
-    print(f"{total} bytes in {out} ({time.monotonic() - begun:.1f} s)")
+        if sum(array.nbytes for array in file_arrays.values()) + packed_words.nbytes > FILE_LIMIT:
+            _write(out / f"{stem}_words_{number}.npz", file_arrays, about)
+            file_arrays, number = {}, number + 1
+        file_arrays[key], total = packed_words, total + packed_words.nbytes
+    _write(out / f"{stem}_words_{number}.npz", file_arrays, about)
+    print(f"{total} bytes in {out} ({time.monotonic() - start_time:.1f} s)")
 
 
 def _write(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
@@ -322,13 +325,13 @@ def _write(path: Path, arrays: dict[str, np.ndarray], about: dict) -> None:
 def repeat(machine: FunctionMachine, kept: Path) -> int:
     """Compare this GPU's digests with kept ones; how many ranges differ."""
     total = 0
-    with np.load(kept, allow_pickle=False) as held:
-        about = json.loads(str(held["meta"]))
-        for name in (name for name in held.files if name != "meta"):
+    with np.load(kept, allow_pickle=False) as archive:
+        about = json.loads(str(archive["meta"]))
+        for name in (name for name in archive.files if name != "meta"):
             begun = time.monotonic()
-            differing = int((machine.digests(name, 0, len(held[name])) != held[name]).sum())
+            differing = int((machine.digests(name, 0, len(archive[name])) != archive[name]).sum())
             total += differing
-            print(f"{ptx(name):24} {differing} of {len(held[name])} ranges differ ({time.monotonic() - begun:.2f} s)")
+            print(f"{ptx(name):24} {differing} of {len(archive[name])} ranges differ ({time.monotonic() - begun:.2f} s)")
     print(f"{total} ranges differ (kept from {about['gpu']}, here {machine.describe().name})")
     return total
 

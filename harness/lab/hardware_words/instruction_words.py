@@ -91,14 +91,14 @@ def _codes_of_integers(format: str) -> np.ndarray:
 
 def record_probe(machine: Machine, device: Device, probe: Probe, data_seed: int) -> dict[str, np.ndarray]:
     """Arrays of one file. Raises CannotRecord where a check fails or a word depends on where its product lies."""
-    chosen = operands(probe, data_seed)
-    arrays = {"a": chosen.a, "b": chosen.b, "kind": chosen.kind}
+    inputs = operands(probe, data_seed)
+    arrays = {"a": inputs.a, "b": inputs.b, "kind": inputs.kind}
     for c_name, d_name, ptx in instructions(probe):
         check_exact(machine, probe, ptx, half=d_name == "d16")
-        c = getattr(chosen, c_name)
-        d = machine.words(ptx, chosen.a, chosen.b, c, steps=probe.steps)
+        c = getattr(inputs, c_name)
+        d = machine.words(ptx, inputs.a, inputs.b, c, steps=probe.steps)
         for turn in placements(probe):
-            moved = machine.words(ptx, chosen.a, chosen.b, c, steps=probe.steps, turn=turn)
+            moved = machine.words(ptx, inputs.a, inputs.b, c, steps=probe.steps, turn=turn)
             if (d != moved).any():
                 raise CannotRecord(f"{ptx}: {int((d != moved).sum())} words change with the product's place in the tile")
         arrays |= {c_name: c, d_name: d}
@@ -110,7 +110,7 @@ def record_conversions(machine: Machine, device: Device, data_seed: int) -> dict
     sources = conversion_inputs.sources(data_seed, int(device.arch.removeprefix("sm_")))
     arrays = {"source": conversion_inputs.fp32_sources(data_seed)}
     for name, source in sources.items():
-        arrays[name] = machine.converted(name, source).astype(conversion_inputs.storage(name))
+        arrays[name] = machine.convert(name, source).astype(conversion_inputs.storage(name))
     about = {
         "gpu": device.name,
         "arch": device.arch,
@@ -133,7 +133,7 @@ def meta(device: Device, probe: Probe) -> dict:
         "d": {d: "int32" if integer else "fp32" if d == "d32" else "fp16" for _, d, _ in instructions(probe)},
         "k": probe.k,
         "steps": probe.steps,
-        "saturated": probe.saturated,
+        "saturated": probe.saturates,
         "kinds": [] if integer else list(KINDS),
     }
 
@@ -146,10 +146,10 @@ def origin(device: Device, data_seed: int) -> dict:
         "compiler": f"nvcc {compiler_version()}",
         "driver": driver_version(),
         "cuda": {"driver": device.cuda_driver, "runtime": device.cuda_runtime},
-        "date": today(),
+        "date": utc_date(),
     }
 
 
-def today() -> str:
+def utc_date() -> str:
     """The date in UTC, as a file keeps it."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()

@@ -20,7 +20,7 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 
-UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+UNSIGNED_TYPES = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
 def chosen_cases(address: str, target: Target, count: int) -> list[tuple[str, Case]]:
@@ -39,7 +39,7 @@ def record_case(case: Case, target: Target, contract: Contract | None = None) ->
     """`operand_<name>` (codes), `output_<name>` (words) and `meta`. Raises CannotRecord where the launch gave no result."""
     contract = contract if contract is not None else resolve(case.contract)
     operands = {operand.name: operand for operand in contract.operands(case)}
-    outputs, recorded = _outputs(case, target, contract, operands)
+    outputs, launch_record = _outputs(case, target, contract, operands)
     about = {
         "gpu": target.model or target.name,
         "arch": target.arch,
@@ -47,7 +47,7 @@ def record_case(case: Case, target: Target, contract: Contract | None = None) ->
         "kernel": contract.stem,
         "case": case.to_json(),
         "operands": {name: {"format": o.format, "strides": o.strides, "offset": o.offset} for name, o in operands.items()},
-        "recorded": recorded,
+        "recorded": launch_record,
         "triton": _version("triton"),
         "torch": _version("torch"),
     }
@@ -56,22 +56,22 @@ def record_case(case: Case, target: Target, contract: Contract | None = None) ->
     return arrays | {"meta": np.array(json.dumps(about))}
 
 
-def repeat_case(held: Mapping[str, np.ndarray], target: Target) -> tuple[int, int]:
+def repeat_case(archive: Mapping[str, np.ndarray], target: Target) -> tuple[int, int]:
     """(words, words that differ) of the kept case launched again on `target`.
 
     Raises CannotRecord where the case no longer draws the kept operands (a generator changed) or gives no result.
     """
-    about = json.loads(str(held["meta"]))
+    about = json.loads(str(archive["meta"]))
     contract = resolve(about["case"]["contract"])
     case = contract.case_from_json(about["case"])
     operands = {operand.name: operand for operand in contract.operands(case)}
     for name, operand in operands.items():
-        if not np.array_equal(_bits(operand.codes), held[f"operand_{name}"]):
+        if not np.array_equal(_bits(operand.codes), archive[f"operand_{name}"]):
             raise CannotRecord(
                 f"{about['kernel']}: operand {name} is drawn otherwise than when the words were kept; record them anew"
             )
     outputs, _ = _outputs(case, target, contract, operands)
-    differing = sum(int((words != held[f"output_{name}"]).sum()) for name, words in outputs.items())
+    differing = sum(int((words != archive[f"output_{name}"]).sum()) for name, words in outputs.items())
     return sum(words.size for words in outputs.values()), differing
 
 
@@ -79,11 +79,11 @@ def _outputs(case: Case, target: Target, contract: Contract, operands: Mapping[s
     seen = launch(case, target, contract, load(case.launcher) if case.launcher else None, dict(operands), Clock())
     if seen.outcome is not None:
         raise CannotRecord(f"{contract.stem} on {target.name}: {seen.outcome}: {seen.message}")
-    return seen.outputs, seen.recorded
+    return seen.outputs, seen.launch_record
 
 
 def _bits(codes: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(codes).view(UNSIGNED[codes.dtype.itemsize])
+    return np.ascontiguousarray(codes).view(UNSIGNED_TYPES[codes.dtype.itemsize])
 
 
 def _version(package: str) -> str:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitverdict.harness.lab.hardware_words.terms import ABSENT, Asked, accumulators, any_finite, scattered, terms
+from bitverdict.harness.lab.hardware_words.terms import ABSENT, ProbeRequest, accumulators, any_finite, scatter_columns, terms
 from bitverdict.reference.formats import FP16, FP32, Format, Specials
 
 SHARES = {  # of a thousand rows
@@ -45,7 +45,7 @@ class Rows:
     kind: np.ndarray
 
 
-def _leads(asked: Asked) -> np.ndarray:
+def _leads(asked: ProbeRequest) -> np.ndarray:
     """Exponent of each row's largest term: half of them where an fp16 result is finite and normal, the rest anywhere."""
     low, high = max(asked.lowest + 8, -150), min(asked.highest, 126)
     anywhere = asked.rng.integers(low, high + 1, asked.count)
@@ -54,14 +54,14 @@ def _leads(asked: Asked) -> np.ndarray:
 
 
 # ---------------------------------------------------------------------------------------------------------------- kinds
-def near(asked: Asked) -> dict[str, np.ndarray]:
+def near_exponents(asked: ProbeRequest) -> dict[str, np.ndarray]:
     middle = np.where(asked.rng.random(asked.count) < 0.7, 0, _leads(asked) - 4)
     exponents = middle[:, None] + asked.rng.integers(-4, 5, asked.shape)
     a, b = terms(asked, exponents, asked.signs(asked.shape), np.zeros(asked.shape, bool))
     return {"a": a, "b": b, **accumulators(asked, middle + asked.rng.integers(-4, 6, asked.count), plain=0.05)}
 
 
-def wide(asked: Asked) -> dict[str, np.ndarray]:
+def wide_exponents(asked: ProbeRequest) -> dict[str, np.ndarray]:
     lead = _leads(asked)
     exponents = lead[:, None] - asked.rng.integers(0, 45, asked.shape)
     exponents = np.where(exponents < asked.lowest, ABSENT, exponents)
@@ -69,121 +69,123 @@ def wide(asked: Asked) -> dict[str, np.ndarray]:
     return {"a": a, "b": b, **accumulators(asked, lead - asked.rng.integers(-6, 40, asked.count), plain=0.05)}
 
 
-def codes(asked: Asked) -> dict[str, np.ndarray]:
-    a, b = (any_finite(asked.rng, format, asked.shape) for format in (asked.a, asked.b))
-    if asked.a.exponent_bits == 8:  # nearly every sum of such products would be infinite: their exponents are drawn instead
-        lead = asked.rng.integers(-120, 100, (asked.count, 1))
-        a, b = terms(asked, lead - asked.rng.integers(0, 100, asked.shape), asked.signs(asked.shape), np.zeros(asked.shape, bool))
-    small = asked.rng.random((asked.count, 1)) < 0.6  # the exponent's top bit cleared: below 2, so that fp16 can hold the sum
+def codes(request: ProbeRequest) -> dict[str, np.ndarray]:
+    a, b = (any_finite(request.rng, format, request.shape) for format in (request.a, request.b))
+    if request.a.exponent_bits == 8:  # nearly every sum of such products would be infinite: their exponents are drawn instead
+        lead = request.rng.integers(-120, 100, (request.count, 1))
+        a, b = terms(
+            request, lead - request.rng.integers(0, 100, request.shape), request.signs(request.shape), np.zeros(request.shape, bool)
+        )
+    small = request.rng.random((request.count, 1)) < 0.6  # the exponent's top bit cleared: below 2, so that fp16 can hold the sum
     a, b = (
         np.where(small, codes & ~np.array(format.sign_bit >> 1, codes.dtype), codes)
-        for codes, format in ((a, asked.a), (b, asked.b))
+        for codes, format in ((a, request.a), (b, request.b))
     )
     c32 = np.where(
-        asked.rng.random(asked.count) < 0.5,
-        any_finite(asked.rng, FP32, (asked.count,)),
-        accumulators(asked, asked.rng.integers(-20, 20, asked.count))["c32"],
+        request.rng.random(request.count) < 0.5,
+        any_finite(request.rng, FP32, (request.count,)),
+        accumulators(request, request.rng.integers(-20, 20, request.count))["c32"],
     )
-    return {"a": a, "b": b, "c32": c32.astype(np.uint32), "c16": any_finite(asked.rng, FP16, (asked.count,))}
+    return {"a": a, "b": b, "c32": c32.astype(np.uint32), "c16": any_finite(request.rng, FP16, (request.count,))}
 
 
 EDGES = ([0, 1, 2, 22, 23, 24, 25, 26, 27], [0, 1, 10, 11, 12, 13, 14, 15], [0, 9, 10, 11, 12, 23, 24, 25, 26, 27], list(range(45)))
 
 
-def ladder(asked: Asked) -> dict[str, np.ndarray]:
-    lead = _leads(asked)
-    which = asked.rng.integers(0, len(EDGES), asked.count)
-    drawn = np.stack([asked.choose(menu, asked.shape) for menu in EDGES])[which, np.arange(asked.count)]  # [R, K]
+def ladder(request: ProbeRequest) -> dict[str, np.ndarray]:
+    lead = _leads(request)
+    edge_index = request.rng.integers(0, len(EDGES), request.count)
+    drawn = np.stack([request.choose(menu, request.shape) for menu in EDGES])[edge_index, np.arange(request.count)]  # [R, K]
     drawn[:, 0] = 0
-    exponents = lead[:, None] - asked.rng.permuted(drawn, axis=1)
-    exponents = np.where(asked.rng.random(asked.shape) < 0.35, ABSENT, exponents)
-    plain = np.broadcast_to(asked.rng.random((asked.count, 1)) < 0.5, asked.shape)
-    a, b = terms(asked, exponents, asked.signs(asked.shape), plain)
-    below = np.stack([asked.choose(menu, (asked.count,)) for menu in EDGES])[which, np.arange(asked.count)]
-    c_exponent = np.where(asked.rng.random(asked.count) < 0.15, lead + asked.rng.integers(1, 26, asked.count), lead - below)
-    c_exponent = np.where(asked.rng.random(asked.count) < 0.2, ABSENT, c_exponent)
-    return {"a": a, "b": b, **accumulators(asked, c_exponent)}
+    exponents = lead[:, None] - request.rng.permuted(drawn, axis=1)
+    exponents = np.where(request.rng.random(request.shape) < 0.35, ABSENT, exponents)
+    plain = np.broadcast_to(request.rng.random((request.count, 1)) < 0.5, request.shape)
+    a, b = terms(request, exponents, request.signs(request.shape), plain)
+    below = np.stack([request.choose(menu, (request.count,)) for menu in EDGES])[edge_index, np.arange(request.count)]
+    c_exponent = np.where(request.rng.random(request.count) < 0.15, lead + request.rng.integers(1, 26, request.count), lead - below)
+    c_exponent = np.where(request.rng.random(request.count) < 0.2, ABSENT, c_exponent)
+    return {"a": a, "b": b, **accumulators(request, c_exponent)}
 
 
-def tie(asked: Asked) -> dict[str, np.ndarray]:
-    lead = _leads(asked)
-    bits = asked.choose([10, 10, 13, 23], (asked.count,))  # of the result, below its leading one
+def tie(request: ProbeRequest) -> dict[str, np.ndarray]:
+    lead = _leads(request)
+    bits = request.choose([10, 10, 13, 23], (request.count,))  # of the result, below its leading one
     unit = np.maximum(lead - bits, np.where(bits == 10, -24, -149))
-    odd = np.where(asked.signs((asked.count,)) == 1, unit, ABSENT)
-    tiny = unit - 1 - asked.rng.integers(1, 24, asked.count)
-    second = np.where(asked.signs((asked.count,)) == 1, tiny - asked.rng.integers(0, 3, asked.count), ABSENT)
-    in_c = asked.rng.random(asked.count) < 0.3  # the lead is c
+    odd = np.where(request.signs((request.count,)) == 1, unit, ABSENT)
+    tiny = unit - 1 - request.rng.integers(1, 24, request.count)
+    second = np.where(request.signs((request.count,)) == 1, tiny - request.rng.integers(0, 3, request.count), ABSENT)
+    in_c = request.rng.random(request.count) < 0.3  # the lead is c
     columns = [np.where(in_c, ABSENT, lead), odd, unit - 1, tiny, second]
-    order = asked.rng.permuted(np.tile(np.arange(asked.k), (asked.count, 1)), axis=1)
-    table, signs = np.full(asked.shape, ABSENT), np.zeros(asked.shape, np.int64)
-    sign = asked.signs((asked.count,))
-    for column, exponent in enumerate(columns[: asked.k]):
+    order = request.rng.permuted(np.tile(np.arange(request.k), (request.count, 1)), axis=1)
+    table, signs = np.full(request.shape, ABSENT), np.zeros(request.shape, np.int64)
+    sign = request.signs((request.count,))
+    for column, exponent in enumerate(columns[: request.k]):
         table[:, column] = exponent
-        signs[:, column] = sign if column < 3 else asked.signs((asked.count,))
+        signs[:, column] = sign if column < 3 else request.signs((request.count,))
     table, signs = np.take_along_axis(table, order, 1), np.take_along_axis(signs, order, 1)
-    a, b = terms(asked, table, signs, np.ones(asked.shape, bool))
-    return {"a": a, "b": b, **accumulators(asked, np.where(in_c, lead, ABSENT), sign, plain=1.0)}
+    a, b = terms(request, table, signs, np.ones(request.shape, bool))
+    return {"a": a, "b": b, **accumulators(request, np.where(in_c, lead, ABSENT), sign, plain=1.0)}
 
 
-def cancel(asked: Asked) -> dict[str, np.ndarray]:
-    top = asked.rng.integers(min(asked.highest - 12, 12), min(asked.highest, 160) + 1, asked.count)
-    gap = asked.choose([14, 20, 23, 24, 25, 26, 27, 30, 34], (asked.count,))
-    rest = top[:, None] - gap[:, None] - asked.rng.integers(0, 4, asked.shape)
-    rest = np.where(asked.rng.random(asked.shape) < 0.4, ABSENT, rest)
-    a, b = terms(asked, rest, asked.signs(asked.shape), asked.rng.random(asked.shape) < 0.5)
-    pair_sign = asked.signs((asked.count,))
-    positions = asked.rng.permuted(np.tile(np.arange(asked.k), (asked.count, 1)), axis=1)[:, :2]  # [R, 2]
+def cancel(request: ProbeRequest) -> dict[str, np.ndarray]:
+    top = request.rng.integers(min(request.highest - 12, 12), min(request.highest, 160) + 1, request.count)
+    gap = request.choose([14, 20, 23, 24, 25, 26, 27, 30, 34], (request.count,))
+    rest = top[:, None] - gap[:, None] - request.rng.integers(0, 4, request.shape)
+    rest = np.where(request.rng.random(request.shape) < 0.4, ABSENT, rest)
+    a, b = terms(request, rest, request.signs(request.shape), request.rng.random(request.shape) < 0.5)
+    pair_sign = request.signs((request.count,))
+    positions = request.rng.permuted(np.tile(np.arange(request.k), (request.count, 1)), axis=1)[:, :2]  # [R, 2]
     pair = np.stack([top, top], axis=1)
-    pair_a, pair_b = terms(asked, pair, np.stack([pair_sign, 1 - pair_sign], axis=1), np.ones(pair.shape, bool))
-    step = np.array(1 << asked.a.low_padding, asked.a.storage)  # some pairs differ by one unit of a
-    differs = (asked.rng.random(asked.count) < 0.4) & (pair_a[:, 0] & (asked.a.sign_bit - 1) != asked.a.largest_code)
+    pair_a, pair_b = terms(request, pair, np.stack([pair_sign, 1 - pair_sign], axis=1), np.ones(pair.shape, bool))
+    step = np.array(1 << request.a.low_padding, request.a.storage)  # some pairs differ by one unit of a
+    differs = (request.rng.random(request.count) < 0.4) & (pair_a[:, 0] & (request.a.sign_bit - 1) != request.a.largest_code)
     pair_a[:, 0] = np.where(differs, pair_a[:, 0] + step, pair_a[:, 0])
     np.put_along_axis(a, positions, pair_a, 1)
     np.put_along_axis(b, positions, pair_b, 1)
-    return {"a": a, "b": b, **accumulators(asked, top - gap - asked.rng.integers(-2, 30, asked.count))}
+    return {"a": a, "b": b, **accumulators(request, top - gap - request.rng.integers(-2, 30, request.count))}
 
 
-def floor(asked: Asked) -> dict[str, np.ndarray]:
+def floor(request: ProbeRequest) -> dict[str, np.ndarray]:
     """A few units of the smallest subnormal, and something tiny against them: whether it is seen shows how far down E goes.
 
     fp32 truncates, so the tiny term has the other sign; fp16 rounds to nearest, so it stands beside half a unit.
     """
-    of_fp32 = (asked.rng.random(asked.count) < 0.7) if asked.lowest < -149 else np.zeros(asked.count, bool)
+    of_fp32 = (request.rng.random(request.count) < 0.7) if request.lowest < -149 else np.zeros(request.count, bool)
     smallest = np.where(of_fp32, -149, -24)
-    some = asked.signs((asked.count,)) == 1
-    base = smallest + asked.choose([0, 0, 1, 1, 2, 5, 9, 14], (asked.count,))
-    unit = np.where(some, smallest, ABSENT)
-    half = np.where(of_fp32 & (asked.rng.random(asked.count) < 0.8), ABSENT, smallest - 1)
-    tiny = np.where(of_fp32, asked.rng.integers(-178, -149, asked.count), asked.rng.integers(-48, -34, asked.count))
-    tiny = np.where(~of_fp32 & some, np.maximum(asked.lowest, -48), tiny)
-    columns = [np.where(of_fp32 | some, base, ABSENT), unit, half, tiny]
-    table, signs = np.full(asked.shape, ABSENT), np.zeros(asked.shape, np.int64)
-    sign = asked.signs((asked.count,))
-    against = np.where(of_fp32, 1 - sign, asked.signs((asked.count,)))
-    for column, exponent in enumerate(columns[: asked.k]):
+    has_unit = request.signs((request.count,)) == 1
+    base = smallest + request.choose([0, 0, 1, 1, 2, 5, 9, 14], (request.count,))
+    unit = np.where(has_unit, smallest, ABSENT)
+    half = np.where(of_fp32 & (request.rng.random(request.count) < 0.8), ABSENT, smallest - 1)
+    tiny = np.where(of_fp32, request.rng.integers(-178, -149, request.count), request.rng.integers(-48, -34, request.count))
+    tiny = np.where(~of_fp32 & has_unit, np.maximum(request.lowest, -48), tiny)
+    columns = [np.where(of_fp32 | has_unit, base, ABSENT), unit, half, tiny]
+    table, signs = np.full(request.shape, ABSENT), np.zeros(request.shape, np.int64)
+    sign = request.signs((request.count,))
+    against = np.where(of_fp32, 1 - sign, request.signs((request.count,)))
+    for column, exponent in enumerate(columns[: request.k]):
         table[:, column] = exponent
         signs[:, column] = against if column == 3 else sign
-    order = asked.rng.permuted(np.tile(np.arange(asked.k), (asked.count, 1)), axis=1)
+    order = request.rng.permuted(np.tile(np.arange(request.k), (request.count, 1)), axis=1)
     table, signs = np.take_along_axis(table, order, 1), np.take_along_axis(signs, order, 1)
-    a, b = terms(asked, table, signs, np.ones(asked.shape, bool), normal=True)
-    c_exponent = np.where(asked.rng.random(asked.count) < 0.85, ABSENT, smallest + asked.rng.integers(0, 4, asked.count))
-    return {"a": a, "b": b, **accumulators(asked, c_exponent)}
+    a, b = terms(request, table, signs, np.ones(request.shape, bool), normal=True)
+    c_exponent = np.where(request.rng.random(request.count) < 0.85, ABSENT, smallest + request.rng.integers(0, 4, request.count))
+    return {"a": a, "b": b, **accumulators(request, c_exponent)}
 
 
-def overflow(asked: Asked) -> dict[str, np.ndarray]:
-    of_fp32 = (asked.rng.random(asked.count) < 0.6) if asked.highest > 127 else np.zeros(asked.count, bool)
+def overflow(request: ProbeRequest) -> dict[str, np.ndarray]:
+    of_fp32 = (request.rng.random(request.count) < 0.6) if request.highest > 127 else np.zeros(request.count, bool)
     top = np.where(of_fp32, 127, 15)
-    at_edge = asked.rng.random(asked.count) < 0.5  # c is the largest finite number, the products about half a unit of it
+    at_edge = request.rng.random(request.count) < 0.5  # c is the largest finite number, the products about half a unit of it
     half = np.where(of_fp32, 103, 4)
-    shift = asked.rng.integers(-2, 2, asked.count)
+    shift = request.rng.integers(-2, 2, request.count)
     lead = np.where(at_edge, half + np.minimum(shift, 0), top + shift)
-    tiny = np.where(at_edge, half - asked.rng.integers(1, 20, asked.count), top - asked.rng.integers(1, 12, asked.count))
-    more = np.where(asked.signs((asked.count,)) == 1, tiny, ABSENT)
-    exponents = scattered(asked, [lead, tiny, more])
-    sign = asked.signs((asked.count,))
-    signs = np.where(asked.rng.random(asked.shape) < 0.8, sign[:, None], 1 - sign[:, None])
-    a, b = terms(asked, exponents, signs, np.broadcast_to(at_edge[:, None], asked.shape))
-    c = accumulators(asked, top - asked.rng.integers(0, 6, asked.count), sign)
+    tiny = np.where(at_edge, half - request.rng.integers(1, 20, request.count), top - request.rng.integers(1, 12, request.count))
+    more = np.where(request.signs((request.count,)) == 1, tiny, ABSENT)
+    exponents = scatter_columns(request, [lead, tiny, more])
+    sign = request.signs((request.count,))
+    signs = np.where(request.rng.random(request.shape) < 0.8, sign[:, None], 1 - sign[:, None])
+    a, b = terms(request, exponents, signs, np.broadcast_to(at_edge[:, None], request.shape))
+    c = accumulators(request, top - request.rng.integers(0, 6, request.count), sign)
     for name, format in (("c32", FP32), ("c16", FP16)):
         c[name] = np.where(at_edge, format.largest_code | sign * format.sign_bit, c[name]).astype(format.storage)
     return {"a": a, "b": b, **c}
@@ -192,61 +194,61 @@ def overflow(asked: Asked) -> dict[str, np.ndarray]:
 def special_codes(format: Format) -> np.ndarray:
     """Infinities, NaNs of several payloads and both signs, zeros, the largest and the smallest number."""
     low = format.low_padding
-    chosen = [0, 1 << low, format.largest_code]
+    code_list = [0, 1 << low, format.largest_code]
     if format.specials is Specials.IEEE:
         infinity = ((1 << format.exponent_bits) - 1) << format.mantissa_bits
         quiet = 1 << (format.mantissa_bits - 1)
-        chosen += [infinity << low] * 3 + [(infinity | quiet) << low, (infinity | 1) << low, (infinity | quiet | 1) << low]
+        code_list += [infinity << low] * 3 + [(infinity | quiet) << low, (infinity | 1) << low, (infinity | quiet | 1) << low]
         if low:  # a payload only in the bits that are ignored
-            chosen += [(infinity << low) | 1, (infinity << low) | ((1 << low) - 1)]
-    if format.specials is not Specials.NONE:
-        chosen.append(((1 << (format.exponent_bits + format.mantissa_bits)) - 1) << low)
-    codes = np.array(chosen, np.int64)
+            code_list += [(infinity << low) | 1, (infinity << low) | ((1 << low) - 1)]
+    if format.specials is not Specials.FINITE_ONLY:
+        code_list.append(((1 << (format.exponent_bits + format.mantissa_bits)) - 1) << low)
+    codes = np.array(code_list, np.int64)
     return np.concatenate([codes, codes | format.sign_bit]).astype(format.storage)
 
 
-def special(asked: Asked) -> dict[str, np.ndarray]:
-    rows = near(asked)
-    rng, every = asked.rng, np.arange(asked.count)
+def special(request: ProbeRequest) -> dict[str, np.ndarray]:
+    rows = near_exponents(request)
+    rng, row_index = request.rng, np.arange(request.count)
     for _ in range(2):
-        for name, other, format in (("a", "b", asked.a), ("b", "a", asked.b)):
-            where = rng.integers(0, asked.k, asked.count)
-            mutated = rng.choice(special_codes(format), asked.count)
-            here = rng.random(asked.count) < 0.35
-            rows[name][every, where] = np.where(here, mutated, rows[name][every, where])
-            zero = here & (rng.random(asked.count) < 0.2)
-            rows[other][every, where] = np.where(zero, 0, rows[other][every, where])
+        for name, opposite, format in (("a", "b", request.a), ("b", "a", request.b)):
+            where = rng.integers(0, request.k, request.count)
+            special_values = rng.choice(special_codes(format), request.count)
+            here = rng.random(request.count) < 0.35
+            rows[name][row_index, where] = np.where(here, special_values, rows[name][row_index, where])
+            zero = here & (rng.random(request.count) < 0.2)
+            rows[opposite][row_index, where] = np.where(zero, 0, rows[opposite][row_index, where])
     for name, format in (("c32", FP32), ("c16", FP16)):
-        mutated = rng.choice(special_codes(format), asked.count)
-        rows[name] = np.where(rng.random(asked.count) < 0.35, mutated, rows[name])
+        special_values = rng.choice(special_codes(format), request.count)
+        rows[name] = np.where(rng.random(request.count) < 0.35, special_values, rows[name])
     return rows
 
 
-def zero(asked: Asked) -> dict[str, np.ndarray]:
-    a, b = terms(asked, np.full(asked.shape, ABSENT), asked.signs(asked.shape), np.zeros(asked.shape, bool))
-    signed = asked.rng.random((asked.count, 1)) < 0.3  # every product the same zero
-    a = np.where(signed, 0, a).astype(asked.a.storage)
-    b = np.where(signed, asked.b.sign_bit * asked.signs((asked.count, 1)), b).astype(asked.b.storage)
-    exponent = asked.choose([ABSENT, ABSENT, ABSENT, -149, -140, -126, -24, -20, -14, 0, 3, 15, 100, 127], (asked.count,))
-    return {"a": a, "b": b, **accumulators(asked, exponent, plain=0.1)}
+def zero(request: ProbeRequest) -> dict[str, np.ndarray]:
+    a, b = terms(request, np.full(request.shape, ABSENT), request.signs(request.shape), np.zeros(request.shape, bool))
+    signed = request.rng.random((request.count, 1)) < 0.3  # every product the same zero
+    a = np.where(signed, 0, a).astype(request.a.storage)
+    b = np.where(signed, request.b.sign_bit * request.signs((request.count, 1)), b).astype(request.b.storage)
+    exponent = request.choose([ABSENT, ABSENT, ABSENT, -149, -140, -126, -24, -20, -14, 0, 3, 15, 100, 127], (request.count,))
+    return {"a": a, "b": b, **accumulators(request, exponent, plain=0.1)}
 
 
-def vanish(asked: Asked) -> dict[str, np.ndarray]:
-    half = asked.k // 2
-    exponents = _leads(asked)[:, None] - asked.rng.integers(0, 6, (asked.count, half))
-    exponents = np.where(asked.rng.random(exponents.shape) < 0.5, ABSENT, exponents)
-    a, b = terms(asked, exponents, asked.signs(exponents.shape), np.zeros(exponents.shape, bool))
-    a, b = np.concatenate([a, a], axis=1), np.concatenate([b, b ^ np.array(asked.b.sign_bit, b.dtype)], axis=1)  # [R, K]
-    smallest = -149 if asked.lowest < -149 else -24
-    tiny = scattered(asked, [smallest - asked.rng.integers(1, 24, asked.count)])
-    tiny_a, tiny_b = terms(asked, tiny, asked.signs(asked.shape), np.ones(asked.shape, bool))
-    rounds = (asked.rng.random(asked.count) < 0.5)[:, None]  # to zero, instead of cancelling
+def vanish(request: ProbeRequest) -> dict[str, np.ndarray]:
+    half = request.k // 2
+    exponents = _leads(request)[:, None] - request.rng.integers(0, 6, (request.count, half))
+    exponents = np.where(request.rng.random(exponents.shape) < 0.5, ABSENT, exponents)
+    a, b = terms(request, exponents, request.signs(exponents.shape), np.zeros(exponents.shape, bool))
+    a, b = np.concatenate([a, a], axis=1), np.concatenate([b, b ^ np.array(request.b.sign_bit, b.dtype)], axis=1)  # [R, K]
+    smallest = -149 if request.lowest < -149 else -24
+    tiny = scatter_columns(request, [smallest - request.rng.integers(1, 24, request.count)])
+    tiny_a, tiny_b = terms(request, tiny, request.signs(request.shape), np.ones(request.shape, bool))
+    rounds = (request.rng.random(request.count) < 0.5)[:, None]  # to zero, instead of cancelling
     a, b = np.where(rounds, tiny_a, a), np.where(rounds, tiny_b, b)
-    return {"a": a, "b": b, **accumulators(asked, np.full(asked.count, ABSENT))}
+    return {"a": a, "b": b, **accumulators(request, np.full(request.count, ABSENT))}
 
 
-BUILDERS: dict[str, Callable[[Asked], dict[str, np.ndarray]]] = {
-    "near": near, "wide": wide, "codes": codes, "ladder": ladder, "tie": tie, "cancel": cancel, "floor": floor,
+BUILDERS: dict[str, Callable[[ProbeRequest], dict[str, np.ndarray]]] = {
+    "near": near_exponents, "wide": wide_exponents, "codes": codes, "ladder": ladder, "tie": tie, "cancel": cancel, "floor": floor,
     "overflow": overflow, "special": special, "zero": zero, "vanish": vanish,
 }  # fmt: skip
 
@@ -258,19 +260,19 @@ def rows(a: Format, b: Format, k: int, count: int, *, data_seed: int) -> Rows:
     """
     parts: list[dict[str, np.ndarray]] = []
     for index, (kind, share) in enumerate(SHARES.items()):
-        asked = Asked(np.random.default_rng([data_seed, index]), a, b, k, max(8, count * share // 1000))
-        part = BUILDERS[kind](asked)
+        request = ProbeRequest(np.random.default_rng([data_seed, index]), a, b, k, max(8, count * share // 1000))
+        part = BUILDERS[kind](request)
         for name, format in (("a", a), ("b", b)):
             if format.low_padding:
-                noise = asked.rng.integers(0, 1 << format.low_padding, asked.shape)
-                noise = np.where(asked.rng.random(asked.count)[:, None] < 0.5, noise, 0)
+                noise = request.rng.integers(0, 1 << format.low_padding, request.shape)
+                noise = np.where(request.rng.random(request.count)[:, None] < 0.5, noise, 0)
                 part[name] = (part[name] | noise.astype(np.uint32)).astype(np.uint32)
-        parts.append(part | {"kind": np.full(asked.count, index, np.uint8)})
-    joined = {name: np.concatenate([part[name] for part in parts]) for name in ("a", "b", "c32", "c16", "kind")}
+        parts.append(part | {"kind": np.full(request.count, index, np.uint8)})
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in ("a", "b", "c32", "c16", "kind")}
     return Rows(
-        a=joined["a"].astype(a.storage),
-        b=joined["b"].astype(b.storage),
-        c32=joined["c32"].astype(np.uint32),
-        c16=joined["c16"].astype(np.uint16),
-        kind=joined["kind"],
+        a=columns["a"].astype(a.storage),
+        b=columns["b"].astype(b.storage),
+        c32=columns["c32"].astype(np.uint32),
+        c16=columns["c16"].astype(np.uint16),
+        kind=columns["kind"],
     )

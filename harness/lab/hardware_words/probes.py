@@ -28,7 +28,7 @@ class Probe:
     steps: int = 1
     count: int = 2200
     integer: bool = False
-    saturated: bool = False
+    saturates: bool = False
 
     @property
     def least(self) -> int:
@@ -43,7 +43,7 @@ class Probe:
     def stem(self) -> str:
         """File name without the GPU and the extension: ``own_<instruction>_<format>``."""
         operands = self.a if self.a == self.b else f"{self.a}x{self.b}"
-        tail = ("_saturated" if self.saturated else "") + (f"_chain{self.steps}" if self.steps > 1 else "")
+        tail = ("_saturated" if self.saturates else "") + (f"_chain{self.steps}" if self.steps > 1 else "")
         return f"own_{self.family.replace('.', '')}_k{self.k}_{operands}{tail}"
 
 
@@ -59,7 +59,7 @@ def _float(family: str, a: str, b: str, k: int, *, half: bool, steps: int = 1, c
 def _int8(family: str, *, saturated: bool) -> Probe:
     mode = "satfinite." if saturated else ""
     name = f"{MMA}m16n8k32.row.col.{mode}s32.s8.s8.s32" if family == "mma.sync" else f"{WGMMA}m64n8k32.{mode}s32.s8.s8"
-    return Probe(family=family, a="int8", b="int8", k=32, d32=name, count=200, integer=True, saturated=saturated)
+    return Probe(family=family, a="int8", b="int8", k=32, d32=name, count=200, integer=True, saturates=saturated)
 
 
 PROBES = (

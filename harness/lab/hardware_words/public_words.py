@@ -66,26 +66,26 @@ def files(checkout: Path) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     for gpu, formats in FORMATS_OF.items():
         for name in formats:
             stem = f"{gpu.lower()}_{name}"
-            arrays = converted(checkout / "model_validation" / gpu / (name.upper() if name[0] == "e" else name), gpu, name)
+            arrays = convert_folder(checkout / "model_validation" / gpu / (name.upper() if name[0] == "e" else name), gpu, name)
             if digest(arrays) != DIGESTS[stem]:
                 raise UsageError(f"{checkout}: {stem} has other words than commit b12b5a7; check that commit out")
             yield stem, arrays | {"meta": np.array(json.dumps(about(gpu, name, arrays)))}
 
 
-def converted(folder: Path, gpu: str, name: str) -> dict[str, np.ndarray]:
+def convert_folder(folder: Path, gpu: str, name: str) -> dict[str, np.ndarray]:
     """a, b (R, K) codes in the format `name`; c32, d32 (R,) uint32 and d16 (R,) uint16 where there are such; row (R,) uint16."""
-    found = {}
+    arrays = {}
     for side in ("a", "b"):
         rows = _text(folder / f"{side}_{gpu}_{folder.name}.txt").splitlines()
         words = np.array([[int(word, 16) for word in row.split()] for row in rows if row.strip()], np.uint32)  # (R, K)
-        found[side] = words if name == "tf32" else _narrowed(words, name)
+        arrays[side] = words if name == "tf32" else _encode_words(words, name)
     for key, side, of in (("c32", "c", "fp32"), ("d32", "d", "fp32"), ("d16", "d", "fp16")):
         place = folder / f"{side}_{gpu}_{of}.txt"
         if key != "d16" or place.exists():
             words = np.array([int(row, 2) for row in _text(place).split()], np.uint32)  # (R,)
-            found[key] = words if of == "fp32" else _narrowed(words, of)
-    found["row"] = np.arange(len(found["a"]), dtype=np.uint16)
-    return found
+            arrays[key] = words if of == "fp32" else _encode_words(words, of)
+    arrays["row"] = np.arange(len(arrays["a"]), dtype=np.uint16)
+    return arrays
 
 
 def _text(path: Path) -> str:
@@ -95,7 +95,7 @@ def _text(path: Path) -> str:
         raise UsageError(f"{path}: cannot be read ({error.strerror}); give a checkout of {SOURCE.partition(',')[0]}") from None
 
 
-def _narrowed(words: np.ndarray, name: str) -> np.ndarray:
+def _encode_words(words: np.ndarray, name: str) -> np.ndarray:
     """fp32 `words` as codes of the format `name`, same shape. UsageError for a value that is none of its values."""
     values = words.view(np.float32)
     codes = encode(FORMATS[name], values)
@@ -108,15 +108,15 @@ def _narrowed(words: np.ndarray, name: str) -> np.ndarray:
 def about(gpu: str, name: str, arrays: dict[str, np.ndarray]) -> dict:
     """Which instruction wrote d32 and d16, and which c it had (`model_validation` of the source)."""
     fp8, wgmma = name[0] == "e", gpu in ("H100", "H200")
-    told: dict = {"gpu": gpu, "sm": ARCHITECTURE[gpu], "format": name, "K": arrays["a"].shape[1], "source": SOURCE}
+    record: dict = {"gpu": gpu, "sm": ARCHITECTURE[gpu], "format": name, "K": arrays["a"].shape[1], "source": SOURCE}
     if fp8 and wgmma:
-        told["d32"] = {"instruction": "wgmma m64nNk32", "c": "+0, c32 was not used"}
+        record["d32"] = {"instruction": "wgmma m64nNk32", "c": "+0, c32 was not used"}
     else:
-        told["d32"] = {"instruction": "mma.sync m16n8k32 f32" if fp8 else WMMA, "c": "c32"}
+        record["d32"] = {"instruction": "mma.sync m16n8k32 f32" if fp8 else WMMA, "c": "c32"}
     if "d16" in arrays:
         instruction = "mma.sync m16n8k32 f16" if fp8 else "wmma (mma.sync), fp16 accumulator"
-        told["d16"] = {"instruction": instruction, "c": "c32 rounded to fp16, nearest even"}
-    return told
+        record["d16"] = {"instruction": instruction, "c": "c32 rounded to fp16, nearest even"}
+    return record
 
 
 def digest(arrays: dict[str, np.ndarray]) -> str:
@@ -130,17 +130,17 @@ def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("checkout", type=Path, help="a checkout of the source")
     parser.add_argument("--out", type=Path, required=True, metavar="DIRECTORY", help="what TENSOR_CORE_WORDS is to name")
-    given = parser.parse_args(words)
-    given.out.mkdir(parents=True, exist_ok=True)
+    options = parser.parse_args(words)
+    options.out.mkdir(parents=True, exist_ok=True)
     try:
         count = 0
-        for stem, arrays in files(given.checkout):
-            np.savez_compressed(given.out / f"{stem}.npz", **arrays)  # type: ignore[arg-type]
+        for stem, arrays in files(options.checkout):
+            np.savez_compressed(options.out / f"{stem}.npz", **arrays)  # type: ignore[arg-type]
             count += sum(arrays[name].size for name in ("d32", "d16") if name in arrays)
     except UsageError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{count:,} words in {given.out}")
+    print(f"{count:,} words in {options.out}")
     return 0
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from bitverdict.reference.special_functions.quadratic import SQUARED_BITS, Quadratic, squares
 
-UNBOUNDED = 1 << 60
+NO_BOUND = 1 << 60
 MANTISSA_BITS = 23
 
 
@@ -29,10 +29,10 @@ class Bounds:
     upper: np.ndarray
 
     @classmethod
-    def none(cls, rows: int, low_bits: int) -> Bounds:
+    def no_bounds(cls, rows: int, low_bits: int) -> Bounds:
         """What is known before any word."""
         shape = (rows, 1 << low_bits)
-        return cls(np.full(shape, -UNBOUNDED), np.full(shape, UNBOUNDED))
+        return cls(np.full(shape, -NO_BOUND), np.full(shape, NO_BOUND))
 
     def narrow(self, index: np.ndarray, low: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> None:
         """Take in bounds [n] of the sums at (index, low), integers [n]."""
@@ -40,7 +40,7 @@ class Bounds:
         np.minimum.at(self.upper, (index, low), upper)
 
 
-def truncated(words: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
+def truncation_bounds(words: np.ndarray, weight: int) -> tuple[np.ndarray, np.ndarray]:
     """Least and largest sum, in units of 2^-weight, that truncate to the positive fp32 words [n]; int64 each. 0 is 0 alone."""
     exponents = (words >> MANTISSA_BITS & 0xFF).astype(np.int64) - 127  # (n,)
     significands = (words & 0x7FFFFF).astype(np.int64) | 1 << MANTISSA_BITS  # (n,)
@@ -72,23 +72,25 @@ def fit(form: Form, bounds: Bounds, reach: int = 12) -> Quadratic:
     common.
     """
     squared = squares()[:: 1 << (SQUARED_BITS - form.low_bits)].astype(np.int64)  # (X,)
-    found = [_row(form, number, squared, *pair, reach) for number, pair in enumerate(zip(bounds.lower, bounds.upper, strict=True))]
+    candidate_rows = [
+        _row(form, number, squared, *pair, reach) for number, pair in enumerate(zip(bounds.lower, bounds.upper, strict=True))
+    ]
     unit = 1 << form.constant_shift
     residues = np.zeros(unit, np.int64)  # how many rows allow the bias
-    for candidates in found:
+    for candidates in candidate_rows:
         allowed = np.zeros(unit, bool)
         for _, _, least, largest in candidates:
             allowed[np.arange(least, min(largest, least + unit - 1) + 1) % unit] = True
         residues += allowed
-    common = np.nonzero(residues == len(found))[0]
+    common = np.nonzero(residues == len(candidate_rows))[0]
     if not common.size:
-        raise DoesNotFit(f"{form.name}: no bias serves all rows; {residues.max()} of {len(found)} rows agree at most")
+        raise DoesNotFit(f"{form.name}: no bias serves all rows; {residues.max()} of {len(candidate_rows)} rows agree at most")
     bias = int(common[len(common) // 2])
-    rows = [next(filter(None, (_settled(candidate, bias, unit) for candidate in candidates))) for candidates in found]
+    rows = [next(filter(None, (_settle(candidate, bias, unit) for candidate in candidates))) for candidates in candidate_rows]
     return Quadratic(form.name, form.weight, form.low_bits, form.constant_shift, bias, tuple(rows))
 
 
-def _settled(candidate: tuple[int, int, int, int], bias: int, unit: int) -> tuple[int, int, int] | None:
+def _settle(candidate: tuple[int, int, int, int], bias: int, unit: int) -> tuple[int, int, int] | None:
     """(c0 in units, c1, c2) of a candidate, or None where its interval of c0 holds no number of the form c0 * unit + bias."""
     c1, c2, least, largest = candidate
     c0 = -((bias - least) // unit)
@@ -96,30 +98,30 @@ def _settled(candidate: tuple[int, int, int, int], bias: int, unit: int) -> tupl
 
 
 def _row(
-    form: Form, number: int, squared: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: int
+    form: Form, number: int, square_values: np.ndarray, lower: np.ndarray, upper: np.ndarray, reach: int
 ) -> list[tuple[int, int, int, int]]:
     """Every (c1, c2, least c0, largest c0) that keeps the row's bounds [X] each."""
-    known = np.nonzero((lower > -UNBOUNDED) & (upper < UNBOUNDED))[0]  # (known,)
-    x, squared, lower, upper = known.astype(np.int64), squared[known], lower[known], upper[known]
+    known = np.nonzero((lower > -NO_BOUND) & (upper < NO_BOUND))[0]  # (known,)
+    x, square_values, lower, upper = known.astype(np.int64), square_values[known], lower[known], upper[known]
     if (lower > upper).any():
         raise DoesNotFit(f"{form.name}, row {number}: words of one X contradict each other")
-    basis = np.stack([np.ones(len(x)), x.astype(np.float64), squared.astype(np.float64)], axis=1)  # (known, 3)
+    basis = np.stack([np.ones(len(x)), x.astype(np.float64), square_values.astype(np.float64)], axis=1)  # (known, 3)
     _, slope, curve = np.linalg.lstsq(basis, (lower + upper) / 2, rcond=None)[0]
     some = slice(None, None, 61)
-    found = []
+    candidates = []
     for c2 in _around(curve, form.square_step, reach):
-        below, above = lower - c2 * squared, upper - c2 * squared  # (known,)
+        below, above = lower - c2 * square_values, upper - c2 * square_values  # (known,)
         for c1 in _around(slope, form.linear_step, reach):
             if (above[some] - c1 * x[some]).min() < (below[some] - c1 * x[some]).max():
                 continue
             least, largest = int((below - c1 * x).max()), int((above - c1 * x).min())
             if least <= largest:
-                found.append((c1, c2, least, largest))
-    if not found:
+                candidates.append((c1, c2, least, largest))
+    if not candidates:
         raise DoesNotFit(
             f"{form.name}, row {number}: no c1 near {slope:.2f} and c2 near {curve:.2f} give the words of {len(x)} arguments"
         )
-    return found
+    return candidates
 
 
 def _around(guess: float, step: int, reach: int) -> list[int]:

@@ -45,7 +45,7 @@ from bitverdict.harness.lab.hardware_words.instruction_words import (
     origin,
     record_conversions,
     record_probe,
-    today,
+    utc_date,
 )
 from bitverdict.harness.lab.hardware_words.probes import PROBES, Probe
 from bitverdict.harness.lab.hardware_words.settled_sides import answers
@@ -73,7 +73,7 @@ def record_kernel(out: Path, address: str, target_name: str, count: int) -> int:
     if machine.emulated:
         raise CannotRecord(f"{target_name} is a model: hardware words come from hardware; give --target cuda:0")
     cases = kernel_words.chosen_cases(address, machine, count)
-    origin_here = {"driver": driver_version(), "date": today()}
+    origin_here = {"driver": driver_version(), "date": utc_date()}
     jobs: list[Job] = [
         (stem, partial(_with_origin, partial(kernel_words.record_case, case, machine), origin_here)) for stem, case in cases
     ]
@@ -88,36 +88,36 @@ def _with_origin(job: Callable[[], dict[str, np.ndarray]], origin_here: dict) ->
 def write(out: Path, gpu: str, jobs: list[Job]) -> int:
     """Run each job, write its arrays as ``<gpu>_<stem>.npz``, and all files into one archive. Returns how many jobs failed."""
     out.mkdir(parents=True, exist_ok=True)
-    written, failed = [], 0
+    paths, failures = [], 0
     for stem, job in jobs:
         try:
             arrays = job()
         except CannotRecord as reason:
-            failed += 1
+            failures += 1
             print(f"NOT RECORDED {stem}: {reason}")
             continue
         path = out / f"{gpu}_{stem}.npz"
         np.savez_compressed(path, allow_pickle=False, **arrays)
-        written.append(path)
+        paths.append(path)
         print(f"{path.name:52} {summary(arrays)} {path.stat().st_size:8} bytes")
-    total = sum(path.stat().st_size for path in written)
+    total = sum(path.stat().st_size for path in paths)
     with tarfile.open(out / f"{gpu}_own_words.tar", "w") as archive:
-        for path in written:
+        for path in paths:
             archive.add(path, arcname=path.name)
     over = f", OVER the limit of {FILE_LIMIT}" if total > FILE_LIMIT else ""
-    print(f"{len(written)} files, {total} bytes{over}; {failed} not recorded; archive {gpu}_own_words.tar")
-    return failed
+    print(f"{len(paths)} files, {total} bytes{over}; {failures} not recorded; archive {gpu}_own_words.tar")
+    return failures
 
 
 def send(path: Path, library: Path | None, target_name: str, data_seed: int) -> int:
     """Write one file to send. Returns the number of probes that could not be recorded. An emulated target's file is the model's."""
     command = f"bitverdict record --send {path.name} --target {target_name} --data-seed {data_seed}"
-    made: dict[str, tuple[dict, dict[str, np.ndarray]]] = {}
-    failed = 0
+    recorded_parts: dict[str, tuple[dict, dict[str, np.ndarray]]] = {}
+    failures = 0
     if target_name.startswith("emulated:"):
         arch = target_name.removeprefix("emulated:")
         about = sent_words.model_about(arch, data_seed, command)
-        made = {probe.stem: sent_words.of_model(arch, probe, data_seed) for probe in _probes_of(arch)}
+        recorded_parts = {probe.stem: sent_words.of_model(arch, probe, data_seed) for probe in _probes_of(arch)}
     else:
         if target_name != "cuda:0":
             raise CannotRecord(f"--target {target_name}: words are those of cuda:0; choose the GPU by CUDA_VISIBLE_DEVICES")
@@ -128,17 +128,20 @@ def send(path: Path, library: Path | None, target_name: str, data_seed: int) -> 
             try:
                 arrays = record_probe(machine, device, probe, data_seed)
             except CannotRecord as reason:
-                failed += 1
+                failures += 1
                 print(f"NOT RECORDED {probe.stem}: {reason}")
                 continue
-            made[probe.stem] = json.loads(str(arrays.pop("meta"))), arrays
-        if not made:
+            recorded_parts[probe.stem] = json.loads(str(arrays.pop("meta"))), arrays
+        if not recorded_parts:
             raise CannotRecord(f"{device.name} ({device.arch}): no instruction passed its checks; the reasons stand above")
-    said = sent_words.write(path, about, made)
-    print(f"{path}: {len(made)} files' words of {said['gpu']} ({said['arch']}), made by {said['made_by']}, sha256 {said['digest']}")
-    for of_part, part in made.values():
+    said = sent_words.write(path, about, recorded_parts)
+    print(
+        f"{path}: {len(recorded_parts)} files' words of {said['gpu']} ({said['arch']}), made by "
+        f"{said['made_by']}, sha256 {said['digest']}"
+    )
+    for of_part, part in recorded_parts.values():
         _tell(of_part, part)
-    return failed
+    return failures
 
 
 def _tell(about: dict, part: sent_words.Part) -> None:
@@ -156,7 +159,7 @@ def _probes_of(arch: str) -> tuple[Probe, ...]:
 def take(path: Path) -> int:
     """Hold the model to a file that was sent. Returns how many instructions differ; a file that is no evidence is refused."""
     sent = sent_words.take(path)
-    lines = sent_words.differing(sent)
+    lines = sent_words.differing_lines(sent)
     for stem, about in sent.about["parts"].items():
         _tell(about, sent.parts[stem])
     print("\n".join(lines) or f"{path}: every word of {len(sent.parts)} parts ({sent.about['gpu']}) is the model's")
@@ -184,34 +187,34 @@ def repeat(kept: Path, library: Path | None, target_name: str) -> int:
     if not files:
         raise CannotRecord(f"no *_own_*.npz in {kept}")
     kernels = [path for path in files if "_own_kernel_" in path.name]
-    differing = words = 0
+    difference_count = words = 0
     for path in kernels:
         from bitverdict.harness.lab.hardware_words.kernel_words import repeat_case
         from bitverdict.harness.model.targets import target
 
-        with np.load(path, allow_pickle=False) as held:
-            count, other = repeat_case(held, target(target_name))
-        words, differing = words + count, differing + other
+        with np.load(path, allow_pickle=False) as archive:
+            count, other = repeat_case(archive, target(target_name))
+        words, difference_count = words + count, difference_count + other
         print(f"{path.name}: {other} of {count} words differ on {target_name}")
     instruction_files = [path for path in files if path not in kernels]
     if not instruction_files:
-        print(f"{words} words, {differing} differ")
-        return differing
+        print(f"{words} words, {difference_count} differ")
+        return difference_count
     machine, device = _machine(library)
     for path in instruction_files:
-        with np.load(path, allow_pickle=False) as held:
-            about = json.loads(str(held["meta"]))
+        with np.load(path, allow_pickle=False) as archive:
+            about = json.loads(str(archive["meta"]))
             for name, ptx in about["instruction"].items():
                 if about["family"] == "cvt":
-                    source = held["source"] if name in conversion_inputs.FROM_FP32 else np.arange(len(held[name]))
-                    again = machine.converted(name, source).astype(held[name].dtype)
+                    source = archive["source"] if name in conversion_inputs.FROM_FP32 else np.arange(len(archive[name]))
+                    again = machine.convert(name, source).astype(archive[name].dtype)
                 else:
-                    again = machine.words(ptx, held["a"], held["b"], held["c" + name[1:]], steps=about["steps"])
-                count = int((again != held[name]).sum())
-                differing, words = differing + count, words + again.size
+                    again = machine.words(ptx, archive["a"], archive["b"], archive["c" + name[1:]], steps=about["steps"])
+                count = int((again != archive[name]).sum())
+                difference_count, words = difference_count + count, words + again.size
                 print(f"{path.name} {name}: {count} of {again.size} words differ (kept from {about['gpu']}, here {device.name})")
-    print(f"{words} words, {differing} differ")
-    return differing
+    print(f"{words} words, {difference_count} differ")
+    return difference_count
 
 
 def dry_run(data_seed: int) -> None:
@@ -219,16 +222,16 @@ def dry_run(data_seed: int) -> None:
     total = 0
     with tempfile.TemporaryDirectory() as folder:
         for probe in PROBES:
-            chosen = operands(probe, data_seed)
-            arrays = {"a": chosen.a, "b": chosen.b, "kind": chosen.kind}
+            inputs = operands(probe, data_seed)
+            arrays = {"a": inputs.a, "b": inputs.b, "kind": inputs.kind}
             for c_name, d_name, _ in instructions(probe):
-                c = getattr(chosen, c_name)
+                c = getattr(inputs, c_name)
                 arrays |= {c_name: c, d_name: np.random.default_rng(1).permuted(c)}
             path = Path(folder) / f"{probe.stem}.npz"
             np.savez_compressed(path, allow_pickle=False, **arrays)
             total += path.stat().st_size
             ptx = ", ".join(ptx for _, _, ptx in instructions(probe))
-            print(f"{probe.stem:32} {chosen.a.shape[0]:5} x {chosen.a.shape[1]:3} {path.stat().st_size:8} bytes  {ptx}")
+            print(f"{probe.stem:32} {inputs.a.shape[0]:5} x {inputs.a.shape[1]:3} {path.stat().st_size:8} bytes  {ptx}")
     words = sum(len(source) for source in conversion_inputs.sources(data_seed).values())
     print(
         f"{conversion_inputs.STEM:32} {words} conversions of {len(conversion_inputs.fp32_sources(data_seed))} fp32 words and "
@@ -277,7 +280,7 @@ def run(arguments: argparse.Namespace) -> int:
     except CannotRecord as reason:
         print(f"cannot record: {reason}", file=sys.stderr)
         return 2
-    except sent_words.Refused as reason:
+    except sent_words.RefusedFileError as reason:
         print(f"refused: {reason}", file=sys.stderr)
         return 2
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.lab.hardware_words.cuda_library import Device
-from bitverdict.harness.lab.hardware_words.instruction_words import instructions, meta, operands, today
+from bitverdict.harness.lab.hardware_words.instruction_words import instructions, meta, operands, utc_date
 from bitverdict.harness.lab.hardware_words.probes import PROBES, Probe
 from bitverdict.reference.formats import FORMATS
 from bitverdict.reference.tensor_core import Instruction, elements, instruction
@@ -32,12 +32,12 @@ REMEDY = "ask the sender for the file as `bitverdict record --send FILE.npz` wro
 Part = dict[str, np.ndarray]  # a, b [R, steps * K], c32, d32, c16, d16 [R] words
 
 
-class Refused(ValueError):
+class RefusedFileError(ValueError):
     """A file is not taken; the message gives the value, the rule and the remedy."""
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentFile:
     """A file as it was written: what `meta` says, and the arrays of each part by its stem."""
 
     about: dict[str, Any]
@@ -53,7 +53,7 @@ def rule_of(about: Mapping[str, Any], d_name: str) -> Instruction:
 
 def probes_of(arch: str) -> tuple[Probe, ...]:
     """The probes whose every instruction `reference.tensor_core` knows of `arch`. ValueError where there is none."""
-    found, number = [], arch.removeprefix("sm_")
+    matches, number = [], arch.removeprefix("sm_")
     for probe in PROBES:
         if number.isdigit() and probe.least > int(number):
             continue
@@ -62,13 +62,13 @@ def probes_of(arch: str) -> tuple[Probe, ...]:
             _ = [rule_of(about, name) for name in about["d"]]
         except ValueError:
             continue
-        found.append(probe)
-    if not found:
+        matches.append(probe)
+    if not matches:
         raise ValueError(f"{arch}: `reference.tensor_core` knows no recorded instruction there; name a chip such as sm_90")
-    return tuple(found)
+    return tuple(matches)
 
 
-def predicted(about: Mapping[str, Any], d_name: str, part: Part) -> np.ndarray:
+def predict(about: Mapping[str, Any], d_name: str, part: Part) -> np.ndarray:
     """The model's words [R], in the dtype of the part's own."""
     a, b, c = part["a"], part["b"], part["c" + d_name[1:]]
     if about["d"][d_name] == "int32":
@@ -84,14 +84,14 @@ def of_model(arch: str, probe: Probe, data_seed: int) -> tuple[dict[str, Any], P
     part: Part = {"a": chosen.a, "b": chosen.b, "kind": chosen.kind}
     for c_name, d_name, _ in instructions(probe):
         part[c_name] = getattr(chosen, c_name)
-        part[d_name] = predicted(about, d_name, part)
+        part[d_name] = predict(about, d_name, part)
     return about, part
 
 
 def model_about(arch: str, data_seed: int, command: str) -> dict[str, Any]:
     """The head of a file that a model made."""
     here = {"gpu": f"emulated:{arch}", "arch": arch, "driver": "none", "compiler": "none", "versions": {"numpy": np.__version__}}
-    return {"made_by": MODEL, **here, "date": today(), "command": command, "data_seed": data_seed}
+    return {"made_by": MODEL, **here, "date": utc_date(), "command": command, "data_seed": data_seed}
 
 
 def digest(about: Mapping[str, Any], parts: Mapping[str, Part]) -> str:
@@ -106,14 +106,14 @@ def digest(about: Mapping[str, Any], parts: Mapping[str, Part]) -> str:
 def write(path: Path, about: Mapping[str, Any], made: Mapping[str, tuple[dict[str, Any], Part]]) -> dict[str, Any]:
     """Write `path`, whole or not at all, and return its `meta`. `made`: by stem, what a part says of itself and its arrays."""
     parts = {stem: part for stem, (_, part) in made.items()}
-    said = {"form": FORM, "version": VERSION, **about, "parts": {stem: of_part for stem, (of_part, _) in made.items()}}
-    said["digest"] = digest(said, parts)
+    header = {"form": FORM, "version": VERSION, **about, "parts": {stem: of_part for stem, (of_part, _) in made.items()}}
+    header["digest"] = digest(header, parts)
     arrays = {f"{stem}/{name}": array for stem, part in parts.items() for name, array in part.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(descriptor, "wb") as file:
-            np.savez_compressed(file, allow_pickle=False, meta=np.array(json.dumps(said)), **arrays)
+            np.savez_compressed(file, allow_pickle=False, meta=np.array(json.dumps(header)), **arrays)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
@@ -121,66 +121,70 @@ def write(path: Path, about: Mapping[str, Any], made: Mapping[str, tuple[dict[st
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    return said
+    return header
 
 
-def read(path: Path) -> Sent:
+def read(path: Path) -> SentFile:
     """The file at `path`, by whomever its words were made. Refused: no such form, truncated, edited, arrays that do not fit."""
     try:
         with np.load(path, allow_pickle=False) as held:
             arrays = {name: held[name] for name in held.files}
         about = json.loads(str(arrays.pop("meta")))
     except (OSError, ValueError, EOFError, KeyError, AttributeError, TypeError, zipfile.BadZipFile, zlib.error) as reason:
-        raise Refused(f"{path}: {reason}; a file of words is a whole .npz with `meta`; {REMEDY}") from None
+        raise RefusedFileError(f"{path}: {reason}; a file of words is a whole .npz with `meta`; {REMEDY}") from None
     missing = [name for name in (*FIELDS, "digest") if not isinstance(about, dict) or name not in about]
     if missing:
-        raise Refused(f"{path}: `meta` lacks {', '.join(missing)}; a sent file has every field; {REMEDY}")
+        raise RefusedFileError(f"{path}: `meta` lacks {', '.join(missing)}; a sent file has every field; {REMEDY}")
     if (about["form"], about["version"]) != (FORM, VERSION):
-        raise Refused(f"{path}: {about['form']!r} version {about['version']}; read is {FORM!r} version {VERSION}; {REMEDY}")
+        raise RefusedFileError(
+            f"{path}: {about['form']!r} version {about['version']}; read is {FORM!r} version {VERSION}; {REMEDY}"
+        )
     parts: dict[str, Part] = {}
     for name, array in arrays.items():
         stem, _, short = name.partition("/")
         parts.setdefault(stem, {})[short] = array
     found = digest(about, parts)
     if found != about["digest"]:
-        raise Refused(
+        raise RefusedFileError(
             f"{path}: sha256 {found[:16]}, `meta` says {str(about['digest'])[:16]}; an edited file is not taken; {REMEDY}"
         )
     try:
         _check_shapes(path, about, parts)
         _ = [rule_of(of_part, name) for of_part in about["parts"].values() for name in of_part["instruction"]]
-    except Refused:
+    except RefusedFileError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as reason:
-        raise Refused(f"{path}: {reason!r}; `parts` names an instruction of the model as a recording does; {REMEDY}") from None
-    return Sent(about, parts)
+        raise RefusedFileError(
+            f"{path}: {reason!r}; `parts` names an instruction of the model as a recording does; {REMEDY}"
+        ) from None
+    return SentFile(about, parts)
 
 
-def take(path: Path) -> Sent:
+def take(path: Path) -> SentFile:
     """`read`, and every word made by hardware: what a model made is refused, because it would prove the model by itself."""
-    sent = read(path)
-    if sent.about["made_by"] != HARDWARE:
-        raise Refused(
-            f"{path}: made by {sent.about['made_by']!r} ({sent.about['gpu']}); evidence is made by {HARDWARE!r}; "
+    sent_file = read(path)
+    if sent_file.about["made_by"] != HARDWARE:
+        raise RefusedFileError(
+            f"{path}: made by {sent_file.about['made_by']!r} ({sent_file.about['gpu']}); evidence is made by {HARDWARE!r}; "
             "run `bitverdict record --send FILE.npz` on the GPU itself"
         )
-    return sent
+    return sent_file
 
 
-def differing(sent: Sent) -> list[str]:
+def differing_lines(sent: SentFile) -> list[str]:
     """A line for each instruction whose words are not the model's: how many, and the first with its operands."""
     lines = []
     for stem, about in sent.about["parts"].items():
         part = sent.parts[stem]
         for d_name, ptx in about["instruction"].items():
-            got, expected = part[d_name], predicted(about, d_name, part)
-            wrong = np.nonzero(got != expected)[0]
+            actual, expected = part[d_name], predict(about, d_name, part)
+            wrong = np.nonzero(actual != expected)[0]
             if wrong.size:
                 row = int(wrong[0])
                 a, b, c = (_hex(part[name][row]) for name in ("a", "b", "c" + d_name[1:]))
                 lines.append(
-                    f"{about['arch']} {ptx}: {wrong.size} of {got.size} words differ; row {row} of {stem}: "
-                    f"a={a} b={b} c={c}: sent {_hex(got[row])}, the model gives {_hex(expected[row])}"
+                    f"{about['arch']} {ptx}: {wrong.size} of {actual.size} words differ; row {row} of {stem}: "
+                    f"a={a} b={b} c={c}: sent {_hex(actual[row])}, the model gives {_hex(expected[row])}"
                 )
     return lines
 
@@ -192,7 +196,7 @@ def _hex(words: np.ndarray) -> str:
 def _check_shapes(path: Path, about: dict[str, Any], parts: dict[str, Part]) -> None:
     """Every part has its instructions' arrays, in the shapes and types of its formats, and a chip that has a model."""
     if set(parts) != set(about["parts"]) or not parts:
-        raise Refused(
+        raise RefusedFileError(
             f"{path}: arrays of {sorted(parts)}, `meta` names {sorted(about['parts'])}; both are the same parts; {REMEDY}"
         )
     for stem, of_part in about["parts"].items():
@@ -206,6 +210,10 @@ def _check_shapes(path: Path, about: dict[str, Any], parts: dict[str, Part]) -> 
             array = part.get(name)
             if array is None or (array.shape, array.dtype) != (shape, dtype) or not rows:
                 there = "nothing" if array is None else f"{array.dtype} {array.shape}"
-                raise Refused(f"{path}: {stem}/{name} is {there}; that instruction has {dtype} {shape}, rows above 0; {REMEDY}")
+                raise RefusedFileError(
+                    f"{path}: {stem}/{name} is {there}; that instruction has {dtype} {shape}, rows above 0; {REMEDY}"
+                )
         if of_part["arch"] != about["arch"]:
-            raise Refused(f"{path}: {stem} is of {of_part['arch']}, the file of {about['arch']}; a file is of one chip; {REMEDY}")
+            raise RefusedFileError(
+                f"{path}: {stem} is of {of_part['arch']}, the file of {about['arch']}; a file is of one chip; {REMEDY}"
+            )

@@ -26,13 +26,13 @@ class Answer:
     agree: dict[str, int]
 
     @property
-    def settled(self) -> tuple[str, ...]:
+    def settled_sides(self) -> tuple[str, ...]:
         """The sides that have every word that tells them apart: one, where the question is settled; none, where all are wrong."""
         return tuple(side for side, count in self.agree.items() if count == len(self.rows)) if len(self.rows) else ()
 
     def __str__(self) -> str:
         counts = ", ".join(f"{side} {count}" for side, count in self.agree.items())
-        match self.settled:
+        match self.settled_sides:
             case (side,):
                 said = f"the words are those of {side}"
             case ():
@@ -44,7 +44,7 @@ class Answer:
 
 def answers(about: Mapping[str, Any], part: Part) -> list[Answer]:
     """Of each instruction of one part (as `sent_words` holds it) that has an open choice."""
-    found = []
+    answer_list = []
     for d_name, ptx in about["instruction"].items():
         d, k = about["d"][d_name], about["k"]
         if d == "int32":
@@ -61,5 +61,5 @@ def answers(about: Mapping[str, Any], part: Part) -> list[Answer]:
         every = np.stack(list(words.values()))  # (sides, R)
         rows = np.nonzero((every != every[0]).any(axis=0))[0]  # (found,)
         agree = {side: int((each[rows] == part[d_name][rows]).sum()) for side, each in words.items()}
-        found.append(Answer(f"{about['arch']} {ptx}", rows, agree))
-    return found
+        answer_list.append(Answer(f"{about['arch']} {ptx}", rows, agree))
+    return answer_list

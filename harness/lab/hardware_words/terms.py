@@ -12,7 +12,7 @@ ABSENT = -100_000  # exponent of a product that is zero
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProbeRequest:
     """How many rows of which operands, and where their randomness comes from."""
 
     rng: np.random.Generator
@@ -76,7 +76,7 @@ def drawn_mantissas(rng: np.random.Generator, format: Format, plain: np.ndarray)
 
 
 def terms(
-    asked: Asked, exponents: np.ndarray, signs: np.ndarray, plain: np.ndarray, *, normal: bool = False
+    request: ProbeRequest, exponents: np.ndarray, signs: np.ndarray, plain_mask: np.ndarray, *, normal: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Codes a, b whose products have these exponents (before a significand product of 2 or more carries) and signs.
 
@@ -85,24 +85,24 @@ def terms(
 
     An absent term is a zero, of either sign, times any finite number, large ones included. Out of range counts as absent.
     """
-    rng, low_a, low_b = asked.rng, lowest_exponent(asked.a), lowest_exponent(asked.b)
-    high_a, high_b = highest_exponent(asked.a), highest_exponent(asked.b)
-    absent = (exponents < asked.lowest) | (exponents > asked.highest)
+    rng, low_a, low_b = request.rng, lowest_exponent(request.a), lowest_exponent(request.b)
+    high_a, high_b = highest_exponent(request.a), highest_exponent(request.b)
+    absent = (exponents < request.lowest) | (exponents > request.highest)
     q = np.where(absent, low_a + high_b, exponents)
     least, most = np.maximum(low_a, q - high_b), np.minimum(high_a, q - low_b)
     if normal:
-        above = np.maximum(least, asked.a.smallest_exponent), np.minimum(most, q - asked.b.smallest_exponent)
+        above = np.maximum(least, request.a.smallest_exponent), np.minimum(most, q - request.b.smallest_exponent)
         least, most = np.where(above[0] <= above[1], above, (least, most))
     split = rng.integers(least, most + 1)
     sign_a = rng.integers(0, 2, q.shape)
     zero_a = absent & (rng.random(q.shape) < 0.5)
     zero_b = absent & (~zero_a | (rng.random(q.shape) < 0.2))
-    a = numbers(asked.a, split, sign_a, drawn_mantissas(rng, asked.a, plain))
-    b = numbers(asked.b, q - split, sign_a ^ signs, drawn_mantissas(rng, asked.b, plain))
-    a = np.where(absent & ~zero_a, any_finite(rng, asked.a, q.shape), a)
-    b = np.where(absent & ~zero_b, any_finite(rng, asked.b, q.shape), b)
-    a = np.where(zero_a, a & asked.a.sign_bit, a).astype(asked.a.storage)
-    b = np.where(zero_b, b & asked.b.sign_bit, b).astype(asked.b.storage)
+    a = numbers(request.a, split, sign_a, drawn_mantissas(rng, request.a, plain_mask))
+    b = numbers(request.b, q - split, sign_a ^ signs, drawn_mantissas(rng, request.b, plain_mask))
+    a = np.where(absent & ~zero_a, any_finite(rng, request.a, q.shape), a)
+    b = np.where(absent & ~zero_b, any_finite(rng, request.b, q.shape), b)
+    a = np.where(zero_a, a & request.a.sign_bit, a).astype(request.a.storage)
+    b = np.where(zero_b, b & request.b.sign_bit, b).astype(request.b.storage)
     return a, b
 
 
@@ -111,7 +111,9 @@ def any_finite(rng: np.random.Generator, format: Format, shape: tuple[int, ...])
     return (magnitude | rng.integers(0, 2, shape) * format.sign_bit).astype(format.storage)
 
 
-def accumulators(asked: Asked, exponent: np.ndarray, sign: np.ndarray | None = None, plain: float = 0.3) -> dict[str, np.ndarray]:
+def accumulators(
+    asked: ProbeRequest, exponent: np.ndarray, sign: np.ndarray | None = None, plain: float = 0.3
+) -> dict[str, np.ndarray]:
     """c32 and c16 of this exponent, ABSENT (and what fp16 cannot hold) as a zero of either sign."""
     sign = asked.signs(exponent.shape) if sign is None else sign
     bare = asked.rng.random(exponent.shape) < plain
@@ -121,7 +123,7 @@ def accumulators(asked: Asked, exponent: np.ndarray, sign: np.ndarray | None = N
     }
 
 
-def scattered(asked: Asked, columns: list[np.ndarray]) -> np.ndarray:
+def scatter_columns(asked: ProbeRequest, columns: list[np.ndarray]) -> np.ndarray:
     """[R, K] with these columns [R] first, ABSENT after, each row in an order of its own."""
     table = np.full(asked.shape, ABSENT)
     table[:, : len(columns)] = np.stack(columns, axis=1)[:, : asked.k]

@@ -22,10 +22,10 @@ import numpy as np
 from bitverdict.harness.contracts.oracle.dot_lowering import BITS
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.decide import UNABLE
-from bitverdict.harness.judge.far_views import admitted
+from bitverdict.harness.judge.far_views import admit_bytes
 from bitverdict.harness.judge.launch import launch
 from bitverdict.harness.lab.large_gemm import operands as large_operands
-from bitverdict.harness.lab.large_gemm.held_words import Came, gpu_for_every_word, over_blocks
+from bitverdict.harness.lab.large_gemm.held_words import WordComparison, gpu_for_every_word, over_blocks
 from bitverdict.harness.lab.large_gemm.places import sample
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -39,7 +39,7 @@ from bitverdict.kernels.features import Feature
 PRODUCTS = 1 << 30  # of one case: what its expected words may cost, about ten seconds of a core
 PRODUCTS_AT_ONCE = 1 << 27  # of one piece of work
 BLOCK = 2048  # rows and columns at a time of a result whose every word is expected
-SHOWN = 4  # wrong words told
+MOST_WRONG_WORDS = 4  # wrong words told
 TIMEOUT = 240.0  # seconds of one case, compilation and expected words included, where those cost `PRODUCTS` or less
 PRODUCTS_A_SECOND = 1 << 25  # of expected words beyond that: a third of what one quiet core does
 DATA_SEED = 8192
@@ -73,10 +73,10 @@ class Row:
 def cases(sizes: Iterable[tuple[int, int, int]], target: Target) -> list[Case]:
     """For each size, every kernel that multiplies, in each of its types; the two blocked ones in fp16 alone. matmul's fp16 is asked
     of the autotuned launcher, and in each of the configurations that bring tiles by TMA where the target has it."""
-    return [case for size in sizes for case in _of_size(*size, described=Feature.TMA in target.features)]
+    return [case for size in sizes for case in _of_size(*size, with_descriptors=Feature.TMA in target.features)]
 
 
-def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
+def _of_size(m: int, n: int, k: int, *, with_descriptors: bool) -> Iterator[Case]:
     from bitverdict.harness.contracts.base.single_config import aligned_pad
     from bitverdict.kernels import (
         ampere_gemm,
@@ -96,14 +96,14 @@ def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
     def case(contract: str, problem: Any, config: Any) -> Case:
         return Case(contract=contract, problem=problem, config=config, data_seed=DATA_SEED)
 
-    wide, square = matmul.CONFIGS["cuda"][0], matmul.CONFIGS["cuda"][2]
+    wide_config, square = matmul.CONFIGS["cuda"][0], matmul.CONFIGS["cuda"][2]
     kinds: list[tuple[dict, Any]] = [
         ({"dtype": "fp16"}, None),
-        *(({"dtype": "fp16"}, config) for config in (matmul.HOPPER_CONFIGS if described and n % 8 == k % 8 == 0 else ())),
-        ({"dtype": "fp16", "out": "fp32", "activation": "leaky_relu"}, wide),
-        ({"dtype": "bf16", "out": "bf16"}, wide),
-        ({"dtype": "e4m3", "out": "fp16", "b": matmul.View(order="column")}, wide),
-        ({"dtype": "int8", "out": "int32", "b": matmul.View(order="column")}, wide),
+        *(({"dtype": "fp16"}, config) for config in (matmul.HOPPER_CONFIGS if with_descriptors and n % 8 == k % 8 == 0 else ())),
+        ({"dtype": "fp16", "out": "fp32", "activation": "leaky_relu"}, wide_config),
+        ({"dtype": "bf16", "out": "bf16"}, wide_config),
+        ({"dtype": "e4m3", "out": "fp16", "b": matmul.View(order="column")}, wide_config),
+        ({"dtype": "int8", "out": "int32", "b": matmul.View(order="column")}, wide_config),
         ({"dtype": "fp32", "out": "fp32"}, square),
     ]
     if m * n * k <= 1 << 30:  # one fused multiply-add after the other: the model is slow there
@@ -134,28 +134,28 @@ def _of_size(m: int, n: int, k: int, *, described: bool) -> Iterator[Case]:
             yield case(kernel.__name__.rpartition(".")[2], kernel.Problem(**rows, **pads, dtype=dtype), kernel.Config())
 
 
-def judge_large(asked: Iterable[Case], target: Target, *, products: int = PRODUCTS, jobs: int = 0) -> Iterator[Row]:
+def judge_large(requested_cases: Iterable[Case], target: Target, *, products: int = PRODUCTS, jobs: int = 0) -> Iterator[Row]:
     """A `Row` a case, in order. `jobs`: workers, on a GPU no more than its free memory has room for; 0: this process. Cases that
     the target lacks the features for are rows that say so."""
     if not jobs:
-        yield from (large_row(case, target, products) for case in asked)
+        yield from (large_row(case, target, products) for case in requested_cases)
         return
     room = jobs if target.emulated else min(jobs, max(1, len(free_places([target]))))
     with WorkerPool(jobs=room, timeout=TIMEOUT) as pool, pool.interruptible():
-        yield from _in_order(list(asked), target, products, pool)
+        yield from _in_order(list(requested_cases), target, products, pool)
 
 
-def _in_order(asked: list[Case], target: Target, products: int, pool: WorkerPool) -> Iterator[Row]:
-    tasks = [task_of(case, products) for case in asked]
+def _in_order(requested_cases: list[Case], target: Target, products: int, pool: WorkerPool) -> Iterator[Row]:
+    tasks = [task_of(case, products) for case in requested_cases]
     places = {id(task): place for place, task in enumerate(tasks)}
-    came: dict[int, Row] = {}
-    told = 0
+    rows_by_place: dict[int, Row] = {}
+    next_place = 0
     for task, _, verdict in pool.judge_all((task, target) for task in tasks):
         place = places[id(task)]
-        came[place] = row_of(asked[place], verdict)
-        while told in came:
-            yield came.pop(told)
-            told += 1
+        rows_by_place[place] = row_of(requested_cases[place], verdict)
+        while next_place in rows_by_place:
+            yield rows_by_place.pop(next_place)
+            next_place += 1
 
 
 def task_of(case: Case, products: int = PRODUCTS) -> Task:
@@ -174,7 +174,7 @@ def timeout_of(case: Case, products: int) -> float:
 def judged(target: Target, given: Mapping) -> Verdict:
     """Judge the large case of `given` in this process; its row is what was measured."""
     row = large_row(resolve(given["case"]["contract"]).case_from_json(given["case"]), target, given["products"])
-    observed = Basis.OBSERVED_FAULT if row.decision is Decision.FAIL else Basis.NOTHING
+    observed = Basis.OBSERVED_FAULT if row.decision is Decision.FAIL else Basis.NO_BASIS
     return Verdict(
         decision=row.decision,
         outcome=Outcome(row.outcome),
@@ -204,7 +204,9 @@ def large_row(case: Case, target: Target, products: int = PRODUCTS) -> Row:
     there, and is not run where the memory that is free is too little.
     """
     needed = memory_of(case)
-    with admitted(needed if needed > NEED and not target.emulated else 0, target, what="a large product", wait=TIMEOUT) as short:
+    with admit_bytes(
+        needed if needed > NEED and not target.emulated else 0, target, purpose="a large product", wait=TIMEOUT
+    ) as short:
         if short:
             return replace(_row(case), message=short)
         return _large_row(case, target, products)
@@ -228,49 +230,49 @@ def _large_row(case: Case, target: Target, products: int) -> Row:
         row.message = f"{target.name} lacks {', '.join(sorted(map(str, lacking)))}"
         return row
     clock = Clock()
-    with clock.on("reference"):
+    with clock.measure("reference"):
         operands = large_operands.operands(case)
-    seen = launch(case, target, contract, None, operands, clock)
+    launch_result = launch(case, target, contract, None, operands, clock)
     row.seconds = clock.seconds()
-    if seen.outcome is not None:
+    if launch_result.outcome is not None:
         expected_outcome = contract.expected_outcome(case, target)
-        as_expected = not expected_outcome.result and str(seen.outcome) == expected_outcome.outcome
-        otherwise = UNABLE.get(seen.outcome, Decision.FAIL)
-        row.decision, row.outcome = Decision.PASS if as_expected else otherwise, str(seen.outcome)
-        row.message = seen.message + (" (expected)" if as_expected else "")
+        as_expected = not expected_outcome.result and str(launch_result.outcome) == expected_outcome.outcome
+        otherwise = UNABLE.get(launch_result.outcome, Decision.FAIL)
+        row.decision, row.outcome = Decision.PASS if as_expected else otherwise, str(launch_result.outcome)
+        row.message = launch_result.message + (" (expected)" if as_expected else "")
         return row
-    config = seen.recorded.get("config") or (vars(case.config) if case.config is not None else {})
-    row.config = _named(config)
+    config = launch_result.launch_record.get("config") or (vars(case.config) if case.config is not None else {})
+    row.config = _config_name(config)
     tile = int(config.get("block_m", 128)), int(config.get("block_n", 128))
-    name, words = next(iter(seen.outputs.items()))
+    name, words = next(iter(launch_result.outputs.items()))
     if words.shape != (m, n):
         row.decision, row.outcome, row.message = Decision.FAIL, str(Outcome.WRONG_SHAPE), f"{name} has shape {words.shape}"
         return row
-    whole = gpu_for_every_word(case, target, contract, operands, seen.recorded)
-    count = m * n if whole else products // max(k, 1)
+    gpu_name = gpu_for_every_word(case, target, contract, operands, launch_result.launch_record)
+    count = m * n if gpu_name else products // max(k, 1)
     rows, columns = sample((m, n), tile, count, np.random.default_rng(case.data_seed))
-    landing = large_operands.landing(case, operands)[rows]  # (rows,) of the result
-    came = Came.of(words.dtype, (landing, columns), (rows // tile[0], columns // tile[1]))
-    step = BLOCK if whole else max(1, math.isqrt(PRODUCTS_AT_ONCE // max(k, 1)))
+    landing = large_operands.landing_rows(case, operands)[rows]  # (rows,) of the result
+    comparison = WordComparison.for_places(words.dtype, (landing, columns), (rows // tile[0], columns // tile[1]))
+    step = BLOCK if gpu_name else max(1, math.isqrt(PRODUCTS_AT_ONCE // max(k, 1)))
 
     def hold(place: tuple[slice, slice]) -> str:
         smaller, chosen = large_operands.part(case, operands, rows[place[0]], columns[place[1]])
-        expected = contract.expected(smaller, target, chosen, seen.recorded)[0]
-        came.hold(place, words, expected)
+        expected = contract.expected(smaller, target, chosen, launch_result.launch_record)[0]
+        comparison.hold(place, words, expected)
         return str(expected.basis)
 
-    with clock.on(ON_GPU if whole else ON_HOST):
-        bases = over_blocks(hold, came.blocks(step), whole)
-    row.basis = bases[-1] + (f"; computed on {target.name} in integer arithmetic" if whole else "")
+    with clock.measure(ON_GPU if gpu_name else ON_HOST):
+        bases = over_blocks(hold, comparison.blocks(step), gpu_name)
+    row.basis = bases[-1] + (f"; computed on {target.name} in integer arithmetic" if gpu_name else "")
     row.seconds = clock.seconds()
-    row.tiles = came.tiles_held, -(-m // tile[0]) * -(-n // tile[1])
-    _decide(row, came, seen.details[f"poison of {name}"])
+    row.tiles = comparison.tiles_held, -(-m // tile[0]) * -(-n // tile[1])
+    _decide(row, comparison, launch_result.details[f"poison of {name}"])
     return row
 
 
 def _row(case: Case) -> Row:
     m, n, k = large_operands.size_of(case.problem)
-    row = Row(case.contract, kind_of(case.problem), f"{m}x{n}x{k}", _named(case.config), case.to_json(), k=k)
+    row = Row(case.contract, kind_of(case.problem), f"{m}x{n}x{k}", _config_name(case.config), case.to_json(), k=k)
     row.of = m * n
     return row
 
@@ -280,33 +282,34 @@ def kind_of(p: Any) -> str:
     return getattr(p, "format", "") or p.dtype + (" ieee" if getattr(p, "precision", "") == "ieee" else "")
 
 
-def _decide(row: Row, came: Came, poison: int) -> None:
+def _decide(row: Row, comparison: WordComparison, poison: int) -> None:
     """Fill in what `came` comes to."""
-    row.words, row.differ = int(came.decided.sum()), int(came.differs.sum())
+    row.words, row.differ = int(comparison.decided_mask.sum()), int(comparison.differs.sum())
     row.decision, row.outcome = Decision.PASS, str(Outcome.PASS)
     if not row.words:
         row.decision, row.outcome = Decision.INCONCLUSIVE, str(Outcome.INCONCLUSIVE)
         row.message = "no word is decided: the bound allows what a missing product would change"
     if not row.differ:
         return
-    found = np.argwhere(came.differs)  # (differ, 2)
-    for i, j in found[:SHOWN]:
-        at = int(came.places[0][i]), int(came.places[1][j])
-        row.first.append({"at": at, "got": hex(came.got[i, j]), "expected": hex(came.due[i, j])})
-    wrong = {(int(came.tiles[0][i]), int(came.tiles[1][j])) for i, j in found}
-    row.wrong_tiles = len(wrong)
-    row.never_written = int((came.differs & (came.got == came.got.dtype.type(poison))).sum())
-    (r0, r1), (c0, c1) = ((min(axis), max(axis)) for axis in zip(*wrong, strict=True))
+    found = np.argwhere(comparison.differs)  # (differ, 2)
+    for i, j in found[:MOST_WRONG_WORDS]:
+        at = int(comparison.places[0][i]), int(comparison.places[1][j])
+        row.first.append({"at": at, "got": hex(comparison.actual[i, j]), "expected": hex(comparison.expected[i, j])})
+    wrong_tiles = {(int(comparison.tiles[0][i]), int(comparison.tiles[1][j])) for i, j in found}
+    row.wrong_tiles = len(wrong_tiles)
+    row.never_written = int((comparison.differs & (comparison.actual == comparison.actual.dtype.type(poison))).sum())
+    (r0, r1), (c0, c1) = ((min(axis), max(axis)) for axis in zip(*wrong_tiles, strict=True))
     by_bound = row.basis.startswith("bound")
     row.decision, row.outcome = Decision.FAIL, str(Outcome.OUTSIDE_BOUND if by_bound else Outcome.WRONG_WORDS)
     row.message = (
         f"{row.differ:,} of {row.words:,} words {'lie outside the bound' if by_bound else 'differ'}, {row.never_written:,} of them "
-        f"never written, in {len(wrong)} of {row.tiles[1]} tiles: tile rows {r0} to {r1}, tile columns {c0} to {c1}; the first "
+        f"never written, in {len(wrong_tiles)} of {row.tiles[1]} tiles: tile rows {r0} to {r1}, tile "
+        f"columns {c0} to {c1}; the first "
         f"{row.first[0]}"
     )
 
 
-def _named(config: Any) -> str:
+def _config_name(config: Any) -> str:
     if config is None:
         return "autotuned"
     fields = config if isinstance(config, dict) else vars(config)

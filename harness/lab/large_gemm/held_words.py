@@ -16,34 +16,34 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.judge.compare import held
+from bitverdict.harness.judge.compare import compare_words
 from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.lab.gpu_oracle.products import answer_on, computes, promoted_on
 from bitverdict.harness.lab.large_gemm import operands as large_operands
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
-from bitverdict.reference.tensor_core.asked import ProductQuery, with_product_model
+from bitverdict.reference.tensor_core.product_query import ProductQuery, with_product_model
 
 THREADS = 8  # each holds about half a GB at 8192 cubed
 Place = tuple[slice, slice]
 
 
-def gpu_for_every_word(case: Case, target: Target, contract: Any, operands: Mapping, recorded: Mapping) -> str:
+def gpu_for_every_word(case: Case, target: Target, contract: Any, operands: Mapping, launch_record: Mapping) -> str:
     """torch's name of the GPU that can compute all of the case's expected words, "" where there is none or the plan asks for other
     products. Which it asks for is seen at one element."""
     if target.emulated:
         return ""
-    asked: list[ProductQuery] = []
+    queries: list[ProductQuery] = []
 
-    def noted(one: ProductQuery) -> np.ndarray:
-        asked.append(one)
+    def note_query(one: ProductQuery) -> np.ndarray:
+        queries.append(one)
         return one.words()
 
     smaller, chosen = large_operands.part(case, operands, np.arange(1), np.arange(1))
-    with with_product_model(noted, alone=True):
-        contract.expected(smaller, target, chosen, recorded)
-    return str(device_of(target)) if asked and all(map(computes, asked)) else ""
+    with with_product_model(note_query, alone=True):
+        contract.expected(smaller, target, chosen, launch_record)
+    return str(device_of(target)) if queries and all(map(computes, queries)) else ""
 
 
 def over_blocks(hold: Callable[[Place], str], blocks: Iterable[Place], gpu: str) -> list[str]:
@@ -60,27 +60,29 @@ def over_blocks(hold: Callable[[Place], str], blocks: Iterable[Place], gpu: str)
 
 
 @dataclass
-class Came:
+class WordComparison:
     """The words at chosen rows and columns, and of each whether it differs and whether it is decided: (rows, columns) all.
 
     `due` is the expected word, or the lowest that a bound allows. `places` and `tiles`: of the rows and of the columns."""
 
-    got: np.ndarray
-    due: np.ndarray
+    actual: np.ndarray
+    expected: np.ndarray
     differs: np.ndarray
-    decided: np.ndarray
+    decided_mask: np.ndarray
     places: tuple[np.ndarray, np.ndarray]
     tiles: tuple[np.ndarray, np.ndarray]
 
     @classmethod
-    def of(cls, kind: np.dtype, places: tuple[np.ndarray, np.ndarray], tiles: tuple[np.ndarray, np.ndarray]) -> Came:
+    def for_places(
+        cls, kind: np.dtype, places: tuple[np.ndarray, np.ndarray], tiles: tuple[np.ndarray, np.ndarray]
+    ) -> WordComparison:
         """Nothing held yet, of words of `kind`."""
         shape = len(places[0]), len(places[1])
         return cls(np.zeros(shape, kind), np.zeros(shape, kind), np.zeros(shape, bool), np.zeros(shape, bool), places, tiles)
 
     def blocks(self, step: int) -> list[Place]:
         """All places, in blocks of `step` rows and columns."""
-        rows, columns = self.got.shape
+        rows, columns = self.actual.shape
         return [
             (slice(top, top + step), slice(left, left + step)) for top in range(0, rows, step) for left in range(0, columns, step)
         ]
@@ -89,11 +91,11 @@ class Came:
         """Hold what is at `place` of the whole result `words` to what is expected there: words, or a bound where the target's
         arithmetic is not known."""
         rows, columns = (places[part] for places, part in zip(self.places, place, strict=True))
-        self.got[place] = words[np.ix_(rows, columns)]
-        self.differs[place], self.decided[place], _, _ = held(expected, self.got[place])
+        self.actual[place] = words[np.ix_(rows, columns)]
+        self.differs[place], self.decided_mask[place], _, _ = compare_words(expected, self.actual[place])
         due = expected.words if expected.words is not None else expected.low
         assert due is not None
-        self.due[place] = due.view(self.got.dtype)
+        self.expected[place] = due.view(self.actual.dtype)
 
     @property
     def tiles_held(self) -> int:

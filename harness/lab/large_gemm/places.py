@@ -13,10 +13,12 @@ def sample(shape: tuple[int, int], tile: tuple[int, int], count: int, rng: np.ra
         return np.arange(shape[0]), np.arange(shape[1])
     side = max(2, math.isqrt(count))
     rows = min(shape[0], max(side, count // max(shape[1], 1)))
-    return _chosen(shape[0], tile[0], rows, rng), _chosen(shape[1], tile[1], min(shape[1], max(side, count // rows)), rng)
+    return _choose_places(shape[0], tile[0], rows, rng), _choose_places(
+        shape[1], tile[1], min(shape[1], max(side, count // rows)), rng
+    )
 
 
-def _chosen(size: int, tile: int, count: int, rng: np.random.Generator) -> np.ndarray:
+def _choose_places(size: int, tile: int, count: int, rng: np.random.Generator) -> np.ndarray:
     """`count` of `size` places: both ends of every tile first, then any."""
     if size <= count:
         return np.arange(size)

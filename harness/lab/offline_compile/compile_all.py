@@ -19,7 +19,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from bitverdict.harness.judge.offline_driver import Kept, compiling, shared_limit
+from bitverdict.harness.judge.offline_driver import CompiledKernel, capture_compilations, shared_limit
 from bitverdict.harness.lab.offline_compile.expectations import Row, rows
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.trusted_imports import environment_of_a_child
@@ -31,7 +31,7 @@ REFUSING_LAYERS = ("front end", "verifier", "ptxas", "compiler")
 
 
 @dataclass(kw_only=True)
-class Compiled:
+class CompileResult:
     """What came of one row: the verdict ("right", or what is wrong), and the figures of the machine code."""
 
     verdict: str = "pass"
@@ -47,12 +47,12 @@ class Compiled:
     seconds: float = 0.0
 
 
-def compile_row(row: Row, contract: Any = None) -> Compiled:
+def compile_row(row: Row, contract: Any = None) -> CompileResult:
     """Compiles one row in this process and holds it against what it must and must not be. `contract` may be a faulty copy's."""
     from bitverdict.harness.judge.classify import outcome_of
     from bitverdict.harness.model.addresses import resolve
 
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     contract = contract or resolve(row.stem)
     case = contract.case_from_json(
         {
@@ -66,14 +66,14 @@ def compile_row(row: Row, contract: Any = None) -> Compiled:
         }
     )
     try:
-        kernel = _compiled(contract, case, row.arch, row.kernel)
+        kernel = _compile_kernel(contract, case, row.arch, row.kernel)
     except Exception as error:  # whatever the compiler says is a refusal by some layer
         seen = outcome_of(error)
-        found = Compiled(refused_by=_layer(error, seen), said=_said(seen))
+        found = CompileResult(refused_by=_layer(error, seen), said=_error_text(seen))
     else:
         found = _figures(kernel, row)
     found.verdict = _verdict(row, found)
-    found.seconds = round(time.perf_counter() - begun, 2)
+    found.seconds = round(time.perf_counter() - start_time, 2)
     return found
 
 
@@ -84,13 +84,13 @@ def _problem(contract: Any, row: Row) -> dict:
     p = dict(row.problem)
     if hasattr(contract, "family"):
         sizes = {name: p.pop(name) for name in ("m", "n", "k")}
-        return contract.sized(p, *sizes.values())
+        return contract.size_fields(p, *sizes.values())
     if row.stem == "fused_gather_scatter_matmul":
         p |= {"x_pad": aligned_pad(p["k"], p.get("dtype", "bf16"))}
     return p
 
 
-def _compiled(contract: Any, case: Any, arch: str, name: str = "") -> Any:
+def _compile_kernel(contract: Any, case: Any, arch: str, name: str = "") -> Any:
     """The compiled kernel of the one launch that `case` makes on `arch`, or of those of the kernel `name`."""
     import torch
 
@@ -104,7 +104,7 @@ def _compiled(contract: Any, case: Any, arch: str, name: str = "") -> Any:
         tensors[operand.name] = flat.as_strided(shape, strides or (1,) * len(shape), operand.offset)  # (*shape,)
         if operand.format == "int32":  # sizes and row numbers, which a launcher may read
             tensors[operand.name].copy_(torch.from_numpy(operand.codes))
-    with compiling(arch) as launched:
+    with capture_compilations(arch) as launched:
         contract.launch(case, tensors, None)
     found = [kept for kept in launched if name in ("", kept.metadata["name"])]
     if len(found) != 1:
@@ -113,22 +113,24 @@ def _compiled(contract: Any, case: Any, arch: str, name: str = "") -> Any:
     return found[0]
 
 
-def _figures(kept: Kept, row: Row) -> Compiled:
+def _figures(compiled_kernel: CompiledKernel, row: Row) -> CompileResult:
     from bitverdict.harness.emulator.machine_code import (  # not at the top: the command line names this module
         amd_resources,
         cubin_resources,
     )
 
-    registers, stack = amd_resources(kept.assembly) if row.arch.startswith("gfx") else cubin_resources(kept.binary)
-    code = "\n".join(line for line in kept.assembly.splitlines() if not line.lstrip().startswith(("//", ";")))
+    registers, stack = (
+        amd_resources(compiled_kernel.assembly) if row.arch.startswith("gfx") else cubin_resources(compiled_kernel.binary)
+    )
+    code = "\n".join(line for line in compiled_kernel.assembly.splitlines() if not line.lstrip().startswith(("//", ";")))
     counts = {pattern: len(re.findall(pattern, code)) for pattern in dict.fromkeys((*row.must, *row.counts, *row.must_not))}
-    return Compiled(
+    return CompileResult(
         registers=registers,
         stack=stack,
-        shared=kept.metadata["shared"],
-        columns=kept.metadata.get("tmem_size") or 0,
-        bytes=len(kept.binary),
-        waves_per_eu=kept.metadata.get("waves_per_eu") or 0,
+        shared=compiled_kernel.metadata["shared"],
+        columns=compiled_kernel.metadata.get("tmem_size") or 0,
+        bytes=len(compiled_kernel.binary),
+        waves_per_eu=compiled_kernel.metadata.get("waves_per_eu") or 0,
         counts=counts,
     )
 
@@ -140,37 +142,37 @@ def _layer(error: Exception, seen: Any) -> str:
     return seen.layer
 
 
-def _said(seen: Any) -> str:
+def _error_text(seen: Any) -> str:
     return "\n".join(filter(None, (seen.message, str(seen.details.get("text", "")))))
 
 
-def _verdict(row: Row, found: Compiled) -> str:
+def _verdict(row: Row, result: CompileResult) -> str:
     """ "right", or the first thing that is wrong."""
-    if found.refused_by:
+    if result.refused_by:
         if row.expected_outcome is None:
-            return f"refused by the {found.refused_by}: {found.said.splitlines()[0] if found.said else ''}"
+            return f"refused by the {result.refused_by}: {result.said.splitlines()[0] if result.said else ''}"
         layer, words = row.expected_outcome
-        same = layer == found.refused_by or (layer == "compiler" and found.refused_by in REFUSING_LAYERS)
-        if same and words in found.said:
+        same = layer == result.refused_by or (layer == "compiler" and result.refused_by in REFUSING_LAYERS)
+        if same and words in result.said:
             return "pass"
-        return f"expects a refusal by the {layer} saying {words!r}; the {found.refused_by} said {found.said!r}"
+        return f"expects a refusal by the {layer} saying {words!r}; the {result.refused_by} said {result.said!r}"
     if row.expected_outcome is not None:
         return f"compiled, but expects a refusal by the {row.expected_outcome[0]}"
     for pattern in row.must:
-        if not found.counts[pattern]:
+        if not result.counts[pattern]:
             return f"lacks {pattern}"
     for pattern, count in row.counts.items():
-        if found.counts[pattern] != count:
-            return f"has {found.counts[pattern]} of {pattern}, must have {count}"
+        if result.counts[pattern] != count:
+            return f"has {result.counts[pattern]} of {pattern}, must have {count}"
     for pattern in row.must_not:
-        if found.counts[pattern]:
-            return f"has {found.counts[pattern]} of {pattern}, must have none"
-    if row.waves_per_eu and found.waves_per_eu != row.waves_per_eu:
-        return f"is compiled for waves_per_eu = {found.waves_per_eu}, must be for {row.waves_per_eu}"
-    return _over_limit(row, found)
+        if result.counts[pattern]:
+            return f"has {result.counts[pattern]} of {pattern}, must have none"
+    if row.waves_per_eu and result.waves_per_eu != row.waves_per_eu:
+        return f"is compiled for waves_per_eu = {result.waves_per_eu}, must be for {row.waves_per_eu}"
+    return _over_limit(row, result)
 
 
-def _over_limit(row: Row, found: Compiled) -> str:
+def _over_limit(row: Row, found: CompileResult) -> str:
     limits = (
         ("registers", found.registers, MOST_REGISTERS if not row.arch.startswith("gfx") else 512),
         ("bytes of stack", found.stack, row.most_stack),
@@ -186,14 +188,14 @@ def _over_limit(row: Row, found: Compiled) -> str:
 # the table
 
 
-def compile_rows(wanted: list[Row], workers: int = 0) -> list[Compiled]:
+def compile_rows(requested_rows: list[Row], workers: int = 0) -> list[CompileResult]:
     """Compiles all rows in worker processes; the order is that of `wanted`."""
     queue: SimpleQueue = SimpleQueue()
-    for index in range(len(wanted)):
+    for index in range(len(requested_rows)):
         queue.put(index)
-    results: list[Compiled | None] = [None] * len(wanted)
+    results: list[CompileResult | None] = [None] * len(requested_rows)
     everything = rows()
-    names = {id(row): everything.index(row) for row in wanted}
+    names = {id(row): everything.index(row) for row in requested_rows}
 
     def serve() -> None:
         worker: subprocess.Popen | None = None
@@ -213,13 +215,13 @@ def compile_rows(wanted: list[Row], workers: int = 0) -> list[Compiled]:
                     env=environment_of_a_child(),
                 )
             assert worker.stdin and worker.stdout
-            worker.stdin.write(f"{names[id(wanted[index])]}\n")
+            worker.stdin.write(f"{names[id(requested_rows[index])]}\n")
             worker.stdin.flush()
             line = worker.stdout.readline()
             if line:
-                results[index] = Compiled(**json.loads(line))
+                results[index] = CompileResult(**json.loads(line))
             else:
-                results[index] = Compiled(
+                results[index] = CompileResult(
                     verdict=f"compiler abort: the worker ended with status {worker.wait()}", refused_by="compiler abort"
                 )
                 worker = None
@@ -244,19 +246,19 @@ def _work() -> None:
     os._exit(0)  # the bindings of the compiler report their leaks at an ordinary end
 
 
-def table(wanted: list[Row], found: list[Compiled]) -> str:
+def table(wanted: list[Row], results: list[CompileResult]) -> str:
     """The table, one row a line: figures of what compiled, the layer of what was refused, and what is wrong."""
     lines = [f"{'kernel':<28}{'arch':<8}{'regs':>5}{'stack':>6}{'shared':>8}{'tmem':>5}{'code':>8}{'s':>6}  verdict, case"]
-    for row, one in zip(wanted, found, strict=True):
+    for row, result in zip(wanted, results, strict=True):
         figures = (
-            f"{one.registers:>5}{one.stack:>6}{one.shared:>8}{one.columns:>5}{one.bytes:>8}"
-            if not one.refused_by
-            else f"{'refused by the ' + one.refused_by:>32}"
+            f"{result.registers:>5}{result.stack:>6}{result.shared:>8}{result.columns:>5}{result.bytes:>8}"
+            if not result.refused_by
+            else f"{'refused by the ' + result.refused_by:>32}"
         )
-        said = one.verdict if one.verdict != "pass" else "pass" if row.expected_outcome is None else "pass: expected"
-        lines.append(f"{row.stem:<28}{row.arch:<8}{figures}{one.seconds:>6.1f}  {said}, {row.label}")
-    wrong = sum(one.verdict != "pass" for one in found)
-    lines.append(f"{len(found)} compilations, {sum(bool(one.refused_by) for one in found)} refusals, {wrong} wrong")
+        said = result.verdict if result.verdict != "pass" else "pass" if row.expected_outcome is None else "pass: expected"
+        lines.append(f"{row.stem:<28}{row.arch:<8}{figures}{result.seconds:>6.1f}  {said}, {row.label}")
+    wrong = sum(result.verdict != "pass" for result in results)
+    lines.append(f"{len(results)} compilations, {sum(bool(result.refused_by) for result in results)} refusals, {wrong} wrong")
     return "\n".join(lines)
 
 
@@ -270,15 +272,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Compile and print the table. Status 0 all right, 1 a row is wrong. ValueError for a kernel or architecture without rows."""
-    wanted = [row for stem in arguments.kernels or [None] for row in rows(stem)]
-    wanted = [row for row in wanted if not arguments.arch or row.arch in arguments.arch]
-    if not wanted:
+    requested_rows = [row for stem in arguments.kernels or [None] for row in rows(stem)]
+    requested_rows = [row for row in requested_rows if not arguments.arch or row.arch in arguments.arch]
+    if not requested_rows:
         raise UsageError(f"compile: no row for {', '.join(arguments.arch)}; leave --arch out to see those there are")
     begun = time.perf_counter()
-    found = compile_rows(wanted, arguments.workers)
-    print(table(wanted, found), f"in {time.perf_counter() - begun:.0f} s")
+    found = compile_rows(requested_rows, arguments.workers)
+    print(table(requested_rows, found), f"in {time.perf_counter() - begun:.0f} s")
     if arguments.json:
-        records = [asdict(row) | {"compiled": asdict(one)} for row, one in zip(wanted, found, strict=True)]
+        records = [asdict(row) | {"compiled": asdict(one)} for row, one in zip(requested_rows, found, strict=True)]
         Path(arguments.json).write_text(json.dumps(records, indent=1))
     return 1 if any(one.verdict != "pass" for one in found) else 0
 

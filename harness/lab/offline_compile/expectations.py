@@ -302,31 +302,31 @@ def _small_mma() -> Iterator[Row]:
         for dtype, config in forms:
             k = 128 if dtype in ("fp16", "bf16") else 256
             arrivals = 2 if config.get("completion") == "conditional" else 1
-            left = (r"tcgen05\.mma.*kind::\w+ \[[^]]*\], \[",) if config.get("left") else ()
+            left_patterns = (r"tcgen05\.mma.*kind::\w+ \[[^]]*\], \[",) if config.get("left") else ()
             yield Row(
                 stem="small_mma",
                 arch=arch,
                 problem={"m": 128, "n": 64, "k": k, "dtype": dtype},
                 config=config,
-                must=(TMA_LOAD, TMA_STORE, *TENSOR_MEMORY_TRAFFIC, r"tcgen05\.commit", r"fence\.proxy\.async", *left),
+                must=(TMA_LOAD, TMA_STORE, *TENSOR_MEMORY_TRAFFIC, r"tcgen05\.commit", r"fence\.proxy\.async", *left_patterns),
                 counts={TCGEN05[dtype]: 8, r"tcgen05\.commit": arrivals, TMA_STORE: 1, r"fence\.proxy\.async": 1},
                 must_not=(*LOCAL, ANY_MMA_SYNC),
-                most_stack=32 if left else 0,
+                most_stack=32 if left_patterns else 0,
             )
     yield Row(stem="small_mma", arch="sm_120", problem={"m": 128, "n": 64, "k": 64}, expected_outcome=("compiler", ""))
 
 
-def _blocked(stem: str) -> Iterator[Row]:
+def _blocked_matmul_rows(stem: str) -> Iterator[Row]:
     forms = [
         ("fp16", False, {}),
         ("bf16", True, {"block_m": 64, "block_n": 64}),
         ("e4m3", False, {"num_warps": 8}),
         ("e5m2", True, {}),
     ]
-    pipelined = stem.endswith("pipelined")
+    is_pipelined = stem.endswith("pipelined")
     for arch in BLACKWELL:
         for dtype, transposed, config in forms:
-            problem = {"m": 208, "n": 416, "k": 304, "dtype": dtype} | ({} if pipelined else {"transpose_b": transposed})
+            problem = {"m": 208, "n": 416, "k": 304, "dtype": dtype} | ({} if is_pipelined else {"transpose_b": transposed})
             steps = 64 // (16 if dtype in ("fp16", "bf16") else 32)
             yield Row(
                 stem=stem,
@@ -334,19 +334,19 @@ def _blocked(stem: str) -> Iterator[Row]:
                 problem=problem,
                 config=config,
                 must=(TMA_LOAD, TMA_STORE, *TENSOR_MEMORY_TRAFFIC, r"tcgen05\.commit", r"mbarrier\.try_wait"),
-                counts={TMA_STORE: 2 if pipelined else 1, r"fence\.proxy\.async": 2 if pipelined else 1}
-                | ({} if pipelined else {TCGEN05[dtype]: steps * 2}),
+                counts={TMA_STORE: 2 if is_pipelined else 1, r"fence\.proxy\.async": 2 if is_pipelined else 1}
+                | ({} if is_pipelined else {TCGEN05[dtype]: steps * 2}),
                 must_not=(*LOCAL, ANY_MMA_SYNC),
             )
     yield Row(stem=stem, arch="sm_120", problem={"m": 128, "n": 64, "k": 64}, expected_outcome=("compiler", ""))
 
 
 def _blocked_matmul() -> Iterator[Row]:
-    return _blocked("blocked_matmul")
+    return _blocked_matmul_rows("blocked_matmul")
 
 
 def _blocked_matmul_pipelined() -> Iterator[Row]:
-    return _blocked("blocked_matmul_pipelined")
+    return _blocked_matmul_rows("blocked_matmul_pipelined")
 
 
 def _warp_specialized_matmul() -> Iterator[Row]:
@@ -508,15 +508,15 @@ def _pointer_gather_scatter_matmul() -> Iterator[Row]:
             ("bf16", 205, {}),  # all of W through registers
             ("bf16", 208, {"loads": "gl.load"}),
         ):
-            copied, loaded = r"cp\.async\.cg\.shared\.global", r"ld\.global\S*\.v4"
+            copy_pattern, load_pattern = r"cp\.async\.cg\.shared\.global", r"ld\.global\S*\.v4"
             by_copies = config.get("loads") != "gl.load"
             yield Row(
                 stem="pointer_gather_scatter_matmul",
                 arch=arch,
                 problem=sizes | {"n": n, "w_pad": -n % 8, "dtype": dtype},
                 config=config,
-                must=(r"ldmatrix\.sync\.aligned\S*\.trans", MMA_SYNC[dtype], copied if by_copies else loaded),
-                must_not=(*LOCAL, r"cp\.async\.ca", ANY_WGMMA, ANY_TCGEN05, *(() if by_copies else (copied,))),
+                must=(r"ldmatrix\.sync\.aligned\S*\.trans", MMA_SYNC[dtype], copy_pattern if by_copies else load_pattern),
+                must_not=(*LOCAL, r"cp\.async\.ca", ANY_WGMMA, ANY_TCGEN05, *(() if by_copies else (copy_pattern,))),
             )
 
 
@@ -578,23 +578,23 @@ def _quantize_mxfp() -> Iterator[Row]:
 
 def _block_scaled_matmul() -> Iterator[Row]:
     """Whole tiles of scales go from shared to tensor memory by tcgen05.cp; a ragged K takes them through registers."""
-    wide = {"block_n": 256, "num_stages": 4}
+    wide_config = {"block_n": 256, "num_stages": 4}
     for name, kind in SCALED_KINDS.items():
-        whole = {"m": 512, "n": 512, "k": 1024, "format": name}
-        ragged = whole | {"m": 200, "n": 72, "k": 384, "out": "e4m3"}
+        whole_problem = {"m": 512, "n": 512, "k": 1024, "format": name}
+        ragged_problem = whole_problem | {"m": 200, "n": 72, "k": 384, "out": "e4m3"}
         for arch in BLACKWELL:
             yield Row(
                 stem="block_scaled_matmul",
                 arch=arch,
-                problem=whole,
-                config=wide | {"block_k": 256 if "fp4" in name else 128},
+                problem=whole_problem,
+                config=wide_config | {"block_k": 256 if "fp4" in name else 128},
                 must=(rf"tcgen05\.mma\.cta_group::1\.{kind}", r"tcgen05\.cp\.cta_group::1\.warpx4", TMA_LOAD, TMA_STORE),
                 must_not=(*LOCAL, ANY_MMA_SYNC),
             )
         yield Row(
             stem="block_scaled_matmul",
             arch="sm_100",
-            problem=ragged,
+            problem=ragged_problem,
             config={"block_k": 256, "num_stages": 2, "scale_load": "5D", "descriptors": "device"},
             must=(rf"tcgen05\.mma\.cta_group::1\.{kind}", r"tcgen05\.st", r"tensormap\.replace"),
             must_not=(*LOCAL, r"tcgen05\.cp", ANY_MMA_SYNC),
@@ -602,7 +602,7 @@ def _block_scaled_matmul() -> Iterator[Row]:
         yield Row(
             stem="block_scaled_matmul",
             arch="sm_90",
-            problem=whole,
+            problem=whole_problem,
             config={"num_warps": 8},
             must=(WGMMA["bf16"], r"mul\.bf16x2", TMA_LOAD),
             must_not=(*LOCAL, ANY_MMA_SYNC, ANY_TCGEN05),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bitverdict.harness.contracts.block_scaled_matmul import CONTRACT, COVER, has_format
-from bitverdict.harness.contracts.inputs.operand_coverage import SPREADS, Reached, reached, scale_classes
+from bitverdict.harness.contracts.inputs.operand_coverage import SPREADS, ReachedCodes, reached_codes, scale_classes
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import element_words, result_words, scaled_plan
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
@@ -26,55 +26,55 @@ MOST_WORDS = 1 << 17  # of a case whose operands are looked into
 
 
 @dataclass
-class Counted:
+class CoverageCounts:
     """What some cases reached: by (format, side) for all `formats` of the target, and the residues of their sizes."""
 
     formats: tuple[str, ...] = tuple(FORMATS)
-    sides: dict[tuple[str, str], Reached] = field(default_factory=dict)
+    sides: dict[tuple[str, str], ReachedCodes] = field(default_factory=dict)
     residues: dict[str, set[int]] = field(default_factory=lambda: {"m": set(), "n": set(), "k": set()})
     cases: int = 0
 
     def rows(self) -> list[tuple[str, ...]]:
         """One line for each format and side, numbers with what there is to reach."""
         lines: list[tuple[str, ...]] = []
-        for (name, side), seen in sorted(self.sides.items()):
+        for (name, side), reach in sorted(self.sides.items()):
             f = FORMATS[name]
             codes = 1 << (4 if getattr(f, side) == "e2m1" else 8)
             pairs = codes * len(scale_classes(f.scale))
             lines.append(
-                (name, side, f"{len(seen.element_codes)} of {codes}", f"{len(seen.scale_codes)} of {SCALE_CODES}",
-                 f"{len(seen.pairs)} of {pairs}", f"{len(seen.positions)} of {POSITIONS}",
-                 f"{len(seen.spreads)} of {len(SPREADS)}")
+                (name, side, f"{len(reach.element_codes)} of {codes}", f"{len(reach.scale_codes)} of {SCALE_CODES}",
+                 f"{len(reach.pairs)} of {pairs}", f"{len(reach.positions)} of {POSITIONS}",
+                 f"{len(reach.spreads)} of {len(SPREADS)}")
             )  # fmt: skip
         return lines
 
-    def missing(self) -> list[str]:
+    def missing_lines(self) -> list[str]:
         """What is required and not reached, in words."""
-        found = []
+        lines = []
         for name, side in ((name, side) for name in self.formats for side in "ab"):
-            seen = self.sides.get((name, side), Reached())
+            seen = self.sides.get((name, side), ReachedCodes())
             codes = 1 << (4 if getattr(FORMATS[name], side) == "e2m1" else 8)
-            for what, count, wanted in (
+            for quantity, count, required_count in (
                 ("element codes", len(seen.element_codes), codes),
                 ("scale codes", len(seen.scale_codes), SCALE_CODES),
                 ("positions", len(seen.positions), POSITIONS),
             ):
-                if count < wanted:
-                    found.append(f"{name} {side}: {count} of {wanted} {what}")
+                if count < required_count:
+                    lines.append(f"{name} {side}: {count} of {required_count} {quantity}")
         for size, met in self.residues.items():
             if len(met) < self.possible(size):
-                found.append(f"{size}: {len(met)} of {self.possible(size)} residues")
-        return found
+                lines.append(f"{size}: {len(met)} of {self.possible(size)} residues")
+        return lines
 
     def possible(self, size: str) -> int:
         """Residues that the formats allow: K of packed e2m1 is even."""
         return RESIDUES // 2 if size == "k" and "mxfp8" not in self.formats else RESIDUES
 
 
-def counted(cases: Iterable[Case], where: Target, *, only_cover: bool = False) -> Counted:
+def count_coverage(cases: Iterable[Case], where: Target, *, only_cover: bool = False) -> CoverageCounts:
     """What `cases` reach on `where`; those that expect no result reach nothing. `only_cover`: of the others count the sizes
     only."""
-    total = Counted(tuple(name for name in FORMATS if has_format(name, "fp32", where)))
+    total = CoverageCounts(tuple(name for name in FORMATS if has_format(name, "fp32", where)))
     for case in cases:
         p = case.problem
         if not CONTRACT.expected_outcome(case, where).result or p.m * p.n > MOST_WORDS:
@@ -84,12 +84,12 @@ def counted(cases: Iterable[Case], where: Target, *, only_cover: bool = False) -
             total.residues[size].add(getattr(p, size) % RESIDUES)
         if only_cover and case.regime not in COVER:
             continue
-        for side, seen in _reached(case, where).items():
-            total.sides.setdefault((p.format, side), Reached()).add(seen)
+        for side, seen in _reach_of(case, where).items():
+            total.sides.setdefault((p.format, side), ReachedCodes()).add(seen)
     return total
 
 
-def _reached(case: Case, where: Target) -> dict[str, Reached]:
+def _reach_of(case: Case, where: Target) -> dict[str, ReachedCodes]:
     p, f = case.problem, FORMATS[case.problem.format]
     operands = {operand.name: operand for operand in CONTRACT.operands(case)}
     a, b = CONTRACT.sides(case, operands)
@@ -101,10 +101,12 @@ def _reached(case: Case, where: Target) -> dict[str, Reached]:
 
     sides = "ab" if case.regime not in COVER else case.regime[-1]  # a probe reaches little of its own
     elements = f.a, f.b
-    return {side: reached(side, a, b, base, words, elements=elements, scale=f.scale, block_size=f.block_size) for side in sides}
+    return {
+        side: reached_codes(side, a, b, base, words, elements=elements, scale=f.scale, block_size=f.block_size) for side in sides
+    }
 
 
-def shown(total: Counted, title: str) -> str:
+def format_table(total: CoverageCounts, title: str) -> str:
     """The table, as text."""
     head = ("format", "side", "element codes", "scale codes", "code x scale class", "packed positions", "exponent spreads")
     lines = [head, *total.rows()]
@@ -118,18 +120,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bitverdict.harness.lab.pages.coverage", description=__doc__)
     parser.add_argument("--target", default="emulated:sm_100")
     parser.add_argument("--drawn", type=int, default=0, metavar="N", help="drawn cases to count besides the required cases")
-    given = parser.parse_args(arguments)
-    where = target(given.target)
+    options = parser.parse_args(arguments)
+    where = target(options.target)
     cases = CONTRACT.required(where)
-    if given.drawn:
+    if options.drawn:
         from bitverdict.harness.session.case_source import CaseSource
 
-        cases = cases + CaseSource("block_scaled_matmul", where).drawn(given.drawn)
-    total = counted(cases, where)
-    print(shown(total, f"block_scaled_matmul on {where.name}"))
-    for line in total.missing():
+        cases = cases + CaseSource("block_scaled_matmul", where).drawn(options.drawn)
+    total = count_coverage(cases, where)
+    print(format_table(total, f"block_scaled_matmul on {where.name}"))
+    for line in total.missing_lines():
         print(f"missing: {line}")
-    return 1 if total.missing() else 0
+    return 1 if total.missing_lines() else 0
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bitverdict.harness.contracts.inputs.all_codes import codes_met, met_alone
+from bitverdict.harness.contracts.inputs.all_codes import codes_met, pairs_met_alone
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
@@ -26,68 +26,70 @@ from bitverdict.reference.formats import FORMATS
 
 BYTES = ("e4m3", "e5m2", "int8")
 WORDS = ("fp16", "bf16")
-CONVERTING = ("quantize_mxfp", "swiglu")
+CONVERTING_KERNELS = ("quantize_mxfp", "swiglu")
 """Kernels that convert each element of an operand by itself."""
 OTHERWISE = ("block_scaled_matmul",)
 """Kernels whose codes have scales, which decide what is judged."""
 
 
 @dataclass
-class Met:
+class CodeCoverage:
     """What the cases of one kernel met: the codes of each (operand, format), and the pairs of each format."""
 
     codes: dict[tuple[str, str], np.ndarray] = field(default_factory=dict)
     pairs: dict[str, np.ndarray] = field(default_factory=dict)
 
     def add(self, contract: Contract, case: Case) -> None:
-        operands = {each.name: each for each in contract.operands(case)}
-        for name, each in operands.items():
-            if each.format in (*BYTES, *WORDS):
-                width = 8 * each.codes.dtype.itemsize
-                met = codes_met([each.codes], width)
-                self.codes[name, each.format] = met | self.codes.get((name, each.format), np.zeros_like(met))
+        operands = {operand.name: operand for operand in contract.operands(case)}
+        for name, operand in operands.items():
+            if operand.format in (*BYTES, *WORDS):
+                width = 8 * operand.codes.dtype.itemsize
+                met_codes = codes_met([operand.codes], width)
+                self.codes[name, operand.format] = met_codes | self.codes.get((name, operand.format), np.zeros_like(met_codes))
         factors = contract.factors(case, operands)
-        if factors is None or not all(each.dtype.itemsize == 1 and each.size for each in factors):
+        if factors is None or not all(operand.dtype.itemsize == 1 and operand.size for operand in factors):
             return
-        kind = next(each.format for each in operands.values() if each.format in BYTES)
-        met = met_alone(*factors)
-        self.pairs[kind] = met | self.pairs.get(kind, np.zeros_like(met))
+        kind = next(operand.format for operand in operands.values() if operand.format in BYTES)
+        met_codes = pairs_met_alone(*factors)
+        self.pairs[kind] = met_codes | self.pairs.get(kind, np.zeros_like(met_codes))
 
 
-def met_by(contract: Contract, cases: Iterable[Case], where: Target) -> Met:
+def measure_coverage(contract: Contract, cases: Iterable[Case], where: Target) -> CodeCoverage:
     """What `cases` meet, those that expect a result on `where`."""
-    found = Met()
+    found = CodeCoverage()
     for case in cases:
         if contract.expected_outcome(case, where).result and not is_far(case.problem):
             found.add(contract, case)
     return found
 
 
-def lines(stem: str, met: Met) -> list[tuple[str, int, int, bool]]:
+def lines(stem: str, coverage: CodeCoverage) -> list[tuple[str, int, int, bool]]:
     """(what, how many are met, of how many, whether all are required) of a kernel."""
-    found = []
-    for (operand, kind), codes in sorted(met.codes.items()):
-        required = kind in BYTES or stem in CONVERTING
-        found.append((f"{stem}: codes of {operand} in {kind}", int(codes.sum()), codes.size, required))
-    for kind, pairs in sorted(met.pairs.items()):
-        found.append((f"{stem}: pairs of {kind}", int(pairs.sum()), pairs.size, True))
-    return found
+    line_list = []
+    for (operand, kind), codes in sorted(coverage.codes.items()):
+        required = kind in BYTES or stem in CONVERTING_KERNELS
+        line_list.append((f"{stem}: codes of {operand} in {kind}", int(codes.sum()), codes.size, required))
+    for kind, pairs in sorted(coverage.pairs.items()):
+        line_list.append((f"{stem}: pairs of {kind}", int(pairs.sum()), pairs.size, True))
+    return line_list
 
 
-def never_judged(met: Met) -> list[str]:
+def unjudged_lines(coverage: CodeCoverage) -> list[str]:
     """The first codes and pairs of 8-bit formats that no case met, by name."""
-    found = []
-    for (operand, kind), codes in sorted(met.codes.items()):
+    line_list = []
+    for (operand, kind), codes in sorted(coverage.codes.items()):
         if kind in BYTES and not codes.all():
-            found.append(f"{operand} in {kind}: {', '.join(told(kind, code) for code in np.flatnonzero(~codes)[:8])}")
-    for kind, pairs in sorted(met.pairs.items()):
+            line_list.append(f"{operand} in {kind}: {', '.join(describe_code(kind, code) for code in np.flatnonzero(~codes)[:8])}")
+    for kind, pairs in sorted(coverage.pairs.items()):
         missing = np.argwhere(~pairs)[:4].tolist()
         if missing:
-            found.append(f"pairs of {kind}: {', '.join(f'{told(kind, a)} * {told(kind, b)}' for a, b in missing)}")
-    return found
+            line_list.append(
+                f"pairs of {kind}: {', '.join(f'{describe_code(kind, a)} * {describe_code(kind, b)}' for a, b in missing)}"
+            )
+    return line_list
 
 
-def told(kind: str, code: int) -> str:
+def describe_code(kind: str, code: int) -> str:
     """A code and its value: ``0x38 (1)``."""
     if kind == "int8":
         return f"{code:#04x} ({np.uint8(code).view(np.int8)})"
@@ -102,19 +104,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--target", default="emulated:sm_100")
     given = parser.parse_args(arguments)
     where = target(given.target)
-    missing = 0
+    missing_count = 0
     for stem in given.stems or [each for each in kernels_with_a_contract() if each not in OTHERWISE]:
         contract = resolve(stem)
         if contract.lacking(where):
             print(f"{stem}: not run, {where.name} lacks {', '.join(sorted(contract.lacking(where)))}")
             continue
-        met = met_by(contract, contract.required(where), where)
+        met = measure_coverage(contract, contract.required(where), where)
         for what, count, of, required in lines(stem, met):
             print(f"{what}: {count:,} of {of:,}" + ("" if required or count == of else " (not required)"))
-            missing += required and count < of
-        for said in never_judged(met):
+            missing_count += required and count < of
+        for said in unjudged_lines(met):
             print(f"{stem}: never judged: {said}")
-    return 1 if missing else 0
+    return 1 if missing_count else 0
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from bitverdict.harness.model.paths import ROOT
 
 REGISTER = "tests/tutorial_parameters.json"
 Row = dict[str, Any]
-SHORT = 70  # characters of a list that is shown whole
+MOST_CHARACTERS = 70  # characters of a list that is shown whole
 HEAD = """# The tutorials, and what became of them
 
 bitverdict's first kernels follow five public documents. This page says what became of each: which kernel follows which, where ours
@@ -47,7 +47,7 @@ def _document(name: str, record: Row, rows: list[Row]) -> str:
         code = theirs if " " in theirs else f"`{theirs}`"
         lines.append(f"| {code} | [{ours}](../kernels/{ours}.py) | {record['differs'][ours]} |")
     lines += ["", "| what the document states | held by | |", "| --- | --- | --- |"]
-    lines += [f"| {_cell(_said(row))} | {_kind(row)} | {_cell(_holder(row))} |" for row in rows]
+    lines += [f"| {_cell(_fact_text(row))} | {_kind(row)} | {_cell(_holder(row))} |" for row in rows]
     return "\n".join([*lines, ""])
 
 
@@ -60,7 +60,7 @@ def _kind(row: Row) -> str:
     return {"refused": "clause", "throughput": "benchmark"}.get(kind, kind)
 
 
-def _said(row: Row) -> str:
+def _fact_text(row: Row) -> str:
     """The fact, or else the row's name, and the values that it goes through."""
     lists = "; ".join(f"{names}: {_values(values)}" for names, values in row.get("lists", {}).items())
     said: str = row["fact"] if "fact" in row else row["id"]
@@ -69,36 +69,36 @@ def _said(row: Row) -> str:
 
 def _values(values: list) -> str:
     shown = ", ".join("x".join(map(str, value)) if isinstance(value, list) else str(value) for value in values)
-    return shown if len(shown) <= SHORT else f"{len(values)} of them"
+    return shown if len(shown) <= MOST_CHARACTERS else f"{len(values)} of them"
 
 
 def _holder(row: Row) -> str:
-    ((kind, held),) = row["held"].items()
+    ((kind, holder),) = row["held"].items()
     match kind:
         case "cases":
-            whole = ", profile `whole`" if held["profile"] == "whole" else ""
-            return f"`{held['kernel']}` on {', '.join(held['on'])}{whole}"
+            whole = ", profile `whole`" if holder["profile"] == "whole" else ""
+            return f"`{holder['kernel']}` on {', '.join(holder['on'])}{whole}"
         case "refused":
-            return f"*{held['clause']}* of `{held['kernel']}`"
+            return f"*{holder['clause']}* of `{holder['kernel']}`"
         case "fault":
-            return f"a case of `{held['kernel']}` that expects *{held['outcome']}*"
+            return f"a case of `{holder['kernel']}` that expects *{holder['outcome']}*"
         case "out of resources":
-            return f"a case of `{held['kernel']}` that expects to be too large"
+            return f"a case of `{holder['kernel']}` that expects to be too large"
         case "throughput":
-            return f"`{held['kernel']}` in {held['dtype']}: [benchmarks.md](benchmarks.md)"
+            return f"`{holder['kernel']}` in {holder['dtype']}: [benchmarks.md](benchmarks.md)"
         case "large":
-            return f"`bitverdict large`: `{held['kernel']}` in {', '.join(held['formats'])}"
+            return f"`bitverdict large`: `{holder['kernel']}` in {', '.join(holder['formats'])}"
         case "mutant":
-            return "; ".join(f"{named['name'] or named['kind']} (`{named['kernel']}`)" for named in _listed(held))
+            return "; ".join(f"{named['name'] or named['kind']} (`{named['kernel']}`)" for named in _as_list(holder))
         case "test":
-            return "; ".join(_linked(node) for node in _listed(held))
-    return str(held)
+            return "; ".join(_link(node) for node in _as_list(holder))
+    return str(holder)
 
 
-def _linked(node: str) -> str:
+def _link(node: str) -> str:
     file, _, name = node.partition("::")
     return f"[{name.removeprefix('test_').replace('_', ' ')}](../{file})"
 
 
-def _listed(held: Any) -> list:
+def _as_list(held: Any) -> list:
     return held if isinstance(held, list) else [held]

@@ -17,13 +17,13 @@ from pathlib import Path
 
 from bitverdict.harness.judge.classify import told_by_device
 from bitverdict.harness.lab.sanitizers import runs
-from bitverdict.harness.lab.sanitizers.known_differences import EXPLAINED, meant
+from bitverdict.harness.lab.sanitizers.known_differences import EXPLANATIONS, emulated_name
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Outcome
 
 VERSION = 1
-EMULATED = ("emulated", "emulated iisan")
-UNEXPLAINED = "not explained"
+EMULATED_MODES = ("emulated", "emulated iisan")
+NO_EXPLANATION = "not explained"
 _NAMELESS = ("not run", "timeout", "killed", "launcher error", "launch failure")  # nothing that a sanitizer has named
 _LEGEND = (
     "A hazard is a changed kernel that the emulator fails. The emulator's own row is therefore complete by construction. Other",
@@ -37,7 +37,7 @@ _LEGEND = (
 )
 
 
-def kept(files: Sequence[Path], origin: dict[str, str], without: Sequence[str] = ()) -> dict:
+def condense(files: Sequence[Path], origin: dict[str, str], exclude: Sequence[str] = ()) -> dict:
     """The rows of `sanitize --json` files, and of files made by this, each case once, without what no page shows. Cases of a file
     made by this whose contract's name holds one of `without` are left out."""
     cases: dict[str, int] = {}
@@ -52,11 +52,11 @@ def kept(files: Sequence[Path], origin: dict[str, str], without: Sequence[str] =
 
     fresh: list[dict] = []
     for file in files:
-        if (held := _held(file)) is None:
+        if (held := _read_condensed(file)) is None:
             fresh += runs.read(file)
             continue
         origin = held["origin"] | origin
-        left = {n for n, case in enumerate(held["cases"]) if not any(text in case["contract"] for text in without)}
+        left = {n for n, case in enumerate(held["cases"]) if not any(text in case["contract"] for text in exclude)}
         rows += [[place_of(held["cases"][row[0]]), *row[1:]] for row in held["rows"] if row[0] in left]
     for row in fresh:
         name = runs.name_of(row["contract"])
@@ -69,21 +69,21 @@ def kept(files: Sequence[Path], origin: dict[str, str], without: Sequence[str] =
         if kind == Outcome.DEVICE_ASSERT and named is not None and named is not Outcome.DEVICE_ASSERT:
             kind = message = str(named)  # runs before this was mended took torch's advice for the fault
         own = bool(verdict["details"].get("said")) and kind not in _NAMELESS
-        told = [
+        row_record = [
             place,
             mode,
             row["case"]["schedule"] if emulated else "",
             kind,
-            "" if kind == "pass" else _short(message),
+            "" if kind == "pass" else _shorten(message),
             verdict["location"] and verdict["location"].rpartition("/")[2],
             own,
         ]
-        if told not in rows:
-            rows.append(told)
+        if row_record not in rows:
+            rows.append(row_record)
     return {"version": VERSION, "origin": origin, "cases": records, "rows": rows}
 
 
-def _held(path: Path) -> dict | None:
+def _read_condensed(path: Path) -> dict | None:
     """What `path` holds if `kept` made it."""
     try:
         found = json.loads(path.read_text())
@@ -92,7 +92,7 @@ def _held(path: Path) -> dict | None:
     return read(path) if isinstance(found, dict) and "version" in found else None
 
 
-def _short(message: str) -> str:
+def _shorten(message: str) -> str:
     """A message without addresses and places of this run."""
     message = re.sub(r"/[\w./-]*/([\w-]+\.py)", r"\1", message)
     return re.sub(r"0x[0-9a-f]{6,}", "an address", message)[:180]
@@ -112,7 +112,7 @@ def read(path: Path) -> dict:
 
 def page(held: dict) -> str:
     """The whole page, as Markdown."""
-    parts = (_head(held["origin"]), _counts(held), _table(held), _said(held), _differences(held))
+    parts = (_head(held["origin"]), _counts(held), _table(held), _quote_lines(held), _differences(held))
     return "\n".join(line for part in parts for line in part).rstrip() + "\n"
 
 
@@ -139,34 +139,37 @@ def _head(origin: dict[str, str]) -> Iterator[str]:
     )
 
 
-def mutated(case: dict) -> bool:
+def is_hazard(case: dict) -> bool:
     """Whether the case is of a hazard: of a faulty copy in a file of its own."""
     return ".py:" in case["contract"] and " as it is" not in title(case, 0).split(":")[0]
 
 
-def alarms(held: dict) -> set[tuple[int, str]]:
+def alarms(record: dict) -> set[tuple[int, str]]:
     """(case, mode) where the sanitizer says what it says of the kernel as it is, at the same place, give or take a removed line."""
-    at, found = _by_place(held), set()
+    rows_by_place, alarm_set = _by_place(record), set()
     clean: dict[str, list[int]] = {}
-    faulty = {number for number, case in enumerate(held["cases"]) if mutated(case)}
-    for number, case in enumerate(held["cases"]):
+    faulty = {number for number, case in enumerate(record["cases"]) if is_hazard(case)}
+    for number, case in enumerate(record["cases"]):
         if ".py:" in case["contract"] and number not in faulty:
             clean.setdefault(_launch(case), []).append(number)
-    for (number, mode), rows in at.items():
-        twins = clean.get(_launch(held["cases"][number]), ())
-        same = [other for twin in twins for other in at.get((twin, mode), ()) if other[6]]
-        if mode not in EMULATED and any(
-            _worded(row) == _worded(other) and abs(_line(row) - _line(other)) < 3 for row in rows if row[6] for other in same
+    for (number, mode), rows in rows_by_place.items():
+        twins = clean.get(_launch(record["cases"][number]), ())
+        same = [other for twin in twins for other in rows_by_place.get((twin, mode), ()) if other[6]]
+        if mode not in EMULATED_MODES and any(
+            _normalize_message(row) == _normalize_message(other) and abs(_line(row) - _line(other)) < 3
+            for row in rows
+            if row[6]
+            for other in same
         ):
-            found.add((number, mode))
-    return found
+            alarm_set.add((number, mode))
+    return alarm_set
 
 
 def _launch(case: dict) -> str:
     return json.dumps([case["problem"], case["config"]], sort_keys=True)
 
 
-def _worded(row: list) -> str:
+def _normalize_message(row: list) -> str:
     return re.sub(r"[\w.]+\.py|\+0x[0-9a-f]+|\d+", "", f"{row[3]} {row[4]}")
 
 
@@ -174,41 +177,49 @@ def _line(row: list) -> int:
     return int(row[5].rpartition(":")[2] or 0)
 
 
-def summary(held: dict) -> dict[str, list[int]]:
+def summary(record: dict) -> dict[str, list[int]]:
     """Mode -> how many hazards it fails, of these by an alarm that the kernel as it is gets too, names as the emulated GPU does;
     and how many of the clean cases it fails. Hazards are those that the emulated GPU fails."""
-    at, alarmed = _by_place(held), alarms(held)
-    there = {n: {row[3] for row in at.get((n, "emulated"), ())} for n in range(len(held["cases"]))}
-    copies = [n for n, case in enumerate(held["cases"]) if ".py:" in case["contract"] and there[n]]
-    hazards = [n for n in copies if mutated(held["cases"][n]) and there[n] - {"pass"}]
+    rows_by_place, alarm_set = _by_place(record), alarms(record)
+    emulated_outcomes = {n: {row[3] for row in rows_by_place.get((n, "emulated"), ())} for n in range(len(record["cases"]))}
+    copies = [n for n, case in enumerate(record["cases"]) if ".py:" in case["contract"] and emulated_outcomes[n]]
+    hazards = [n for n in copies if is_hazard(record["cases"][n]) and emulated_outcomes[n] - {"pass"}]
     clean = [n for n in copies if n not in hazards]
-    modes = (*runs.MODES, EMULATED[0])
-    failed = {
-        mode: {n for n in copies if any(row[3] not in ("pass", "not run") for row in at.get((n, mode), ()))} for mode in modes
+    modes = (*runs.MODES, EMULATED_MODES[0])
+    failures = {
+        mode: {n for n in copies if any(row[3] not in ("pass", "not run") for row in rows_by_place.get((n, mode), ()))}
+        for mode in modes
     }
-    named = {
+    named_hazards = {
         mode: {
             n
             for n in hazards
-            if (n, mode) not in alarmed
-            and any({row[3], meant(row[3], row[4])} & (there[n] - {"pass"}) for row in at.get((n, mode), ()))
+            if (n, mode) not in alarm_set
+            and any(
+                {row[3], emulated_name(row[3], row[4])} & (emulated_outcomes[n] - {"pass"})
+                for row in rows_by_place.get((n, mode), ())
+            )
         }
         for mode in modes
     }
-    only = {mode: {n for n in hazards if (n, mode) in alarmed} for mode in modes}
-    told = {mode: [failed[mode], only[mode], named[mode]] for mode in modes}
+    only = {mode: {n for n in hazards if (n, mode) in alarm_set} for mode in modes}
+    told = {mode: [failures[mode], only[mode], named_hazards[mode]] for mode in modes}
     gpu = modes[:-1]
-    told["any of these"] = [set().union(*(failed[m] - only[m] for m in gpu)), set(), set().union(*(named[m] for m in gpu))]
-    told["any of these"][0] |= set().union(*(failed[m] & set(clean) for m in gpu))
-    order = (*gpu, "any of these", EMULATED[0])
+    told["any of these"] = [
+        set().union(*(failures[m] - only[m] for m in gpu)),
+        set(),
+        set().union(*(named_hazards[m] for m in gpu)),
+    ]
+    told["any of these"][0] |= set().union(*(failures[m] & set(clean) for m in gpu))
+    order = (*gpu, "any of these", EMULATED_MODES[0])
     counted = {mode: [len(group & set(hazards)) for group in told[mode]] + [len(told[mode][0] & set(clean))] for mode in order}
     return counted | {"all": [len(hazards), 0, len(hazards), len(clean)]}
 
 
 def _counts(held: dict) -> Iterator[str]:
     """By mode, what it says of the hazards that the emulated GPU fails and of the clean cases beside them."""
-    counted = summary(held)
-    hazards, _, _, clean = counted.pop("all")
+    counts = summary(held)
+    hazards, _, _, clean = counts.pop("all")
     if not hazards:
         return
     yield from (
@@ -218,7 +229,7 @@ def _counts(held: dict) -> Iterator[str]:
         f"| names it as the emulated GPU does | fails, of {clean} clean cases |",
         "| --- | ---: | ---: | ---: | ---: |",
     )
-    for mode, cells in counted.items():
+    for mode, cells in counts.items():
         yield f"| {mode} | " + " | ".join(map(str, cells)) + " |"
     yield from ("", *_LEGEND, "")
 
@@ -234,14 +245,14 @@ def title(case: dict, number: int) -> str:
     problem = case["problem"]
     if "operation" in problem:
         plain = {"row": 0, "column": 0, "columns": 64, "pad": 0}
-        told = ", ".join([problem["operation"], *(f"{k} {problem[k]}" for k, v in plain.items() if problem[k] != v)])
+        description = ", ".join([problem["operation"], *(f"{k} {problem[k]}" for k, v in plain.items() if problem[k] != v)])
     elif "form" in problem:
-        told = ", ".join(f"{problem[key]} {key}" for key in ("tiles", "programs"))
+        description = ", ".join(f"{problem[key]} {key}" for key in ("tiles", "programs"))
     elif "past" in problem:
-        told = f"past {problem['past']}"
+        description = f"past {problem['past']}"
     else:
-        told = f"{problem['m']}x{problem['n']}x{problem['k']} {problem['dtype']}"
-    return f"{number} {name.removeprefix('tests.faults.').replace('_', ' ')}: {told}"
+        description = f"{problem['m']}x{problem['n']}x{problem['k']} {problem['dtype']}"
+    return f"{number} {name.removeprefix('tests.faults.').replace('_', ' ')}: {description}"
 
 
 def _by_place(held: dict) -> dict[tuple[int, str], list[list]]:
@@ -252,7 +263,7 @@ def _by_place(held: dict) -> dict[tuple[int, str], list[list]]:
 
 
 def _table(held: dict) -> Iterator[str]:
-    columns = (*runs.MODES, *EMULATED)
+    columns = (*runs.MODES, *EMULATED_MODES)
     at = _by_place(held)
     yield from ("## What each said", "", "| case | " + " | ".join(columns) + " |", "| --- " * (len(columns) + 1) + "|")
     for number, case in enumerate(held["cases"]):
@@ -264,43 +275,44 @@ def _table(held: dict) -> Iterator[str]:
     yield ""
 
 
-def _said(held: dict) -> Iterator[str]:
+def _quote_lines(held: dict) -> Iterator[str]:
     yield from ("## In its own words", "")
     seen = set()
     for number, mode, _schedule, outcome, message, place, own in held["rows"]:
-        told = (number, mode if mode not in EMULATED else outcome)  # of the emulated GPU's two builds: where they differ
-        if outcome != "pass" and (own or mode in ("bare", *EMULATED)) and told not in seen:
+        told = (number, mode if mode not in EMULATED_MODES else outcome)  # of the emulated GPU's two builds: where they differ
+        if outcome != "pass" and (own or mode in ("bare", *EMULATED_MODES)) and told not in seen:
             seen.add(told)
             yield f"- {number}, {mode}: {outcome}: {message}" + (f" ({place})" if place else "")
     yield ""
 
 
-def differences(held: dict) -> dict[str, list[str]]:
+def differences(record: dict) -> dict[str, list[str]]:
     """Reason -> a line for each (case, mode) whose outcome is none of the emulated GPU's on the same build, or is an alarm."""
-    at, alarmed, found = _by_place(held), alarms(held), dict[str, list[str]]()
+    at, alarmed, lines_by_reason = _by_place(record), alarms(record), dict[str, list[str]]()
     for (number, mode), rows in at.items():
         beside = at.get((number, "emulated iisan" if mode == "iisan" else "emulated"), [])
-        if mode in EMULATED or not beside:
+        if mode in EMULATED_MODES or not beside:
             continue
         said, there, alarm = rows[0][3], list(dict.fromkeys(row[3] for row in beside)), (number, mode) in alarmed
         if said not in there or alarm:
-            case = title(held["cases"][number], number)
-            why = next((one.why for one in EXPLAINED if one.fits(mode, said, there, case, rows[0][4], alarm)), UNEXPLAINED)
-            found.setdefault(why, []).append(f"{number}, {mode}: {said}; emulated: {' / '.join(there)}")
-    return found
+            case = title(record["cases"][number], number)
+            why = next((one.why for one in EXPLANATIONS if one.fits(mode, said, there, case, rows[0][4], alarm)), NO_EXPLANATION)
+            lines_by_reason.setdefault(why, []).append(f"{number}, {mode}: {said}; emulated: {' / '.join(there)}")
+    return lines_by_reason
 
 
 def _differences(held: dict) -> Iterator[str]:
-    compared = len({(row[0], row[1]) for row in held["rows"] if row[1] not in EMULATED})
-    found = differences(held)
-    same = compared - sum(map(len, found.values()))
+    verdict_count = len({(row[0], row[1]) for row in held["rows"] if row[1] not in EMULATED_MODES})
+    lines_by_reason = differences(held)
+    same = verdict_count - sum(map(len, lines_by_reason.values()))
     yield from (
         "## Where they differ from the emulated GPU",
         "",
-        f"The GPU gave {compared} verdicts. {same} of them equal the emulated GPU's on the same case, under one of its schedules.",
+        f"The GPU gave {verdict_count} verdicts. {same} of them equal the emulated GPU's on the same "
+        f"case, under one of its schedules.",
         "",
     )
-    for why, lines in found.items():
+    for why, lines in lines_by_reason.items():
         yield from (f"**{len(lines)}**: {why}.", "", *(f"- {line}" for line in lines), "")
 
 
@@ -321,13 +333,13 @@ def main(words: Sequence[str] | None = None) -> int:
         if arguments.keep is None:
             print(page(read(arguments.files[0])), end="")
             return 0
-        held = kept(arguments.files, dict(pair.partition("=")[::2] for pair in arguments.origin), arguments.without)
+        record = condense(arguments.files, dict(pair.partition("=")[::2] for pair in arguments.origin), arguments.without)
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    listed = {name: ",\n".join(f"  {json.dumps(row)}" for row in held[name]) for name in ("cases", "rows")}
+    listed = {name: ",\n".join(f"  {json.dumps(row)}" for row in record[name]) for name in ("cases", "rows")}
     arguments.keep.write_text(
-        f'{{\n "version": {VERSION}, "origin": {json.dumps(held["origin"])},\n'
+        f'{{\n "version": {VERSION}, "origin": {json.dumps(record["origin"])},\n'
         f' "cases": [\n{listed["cases"]}\n ],\n "rows": [\n{listed["rows"]}\n ]\n}}\n'
     )
     return 0

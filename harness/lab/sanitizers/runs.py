@@ -25,15 +25,15 @@ from bitverdict.harness.judge.classify import failure
 from bitverdict.harness.judge.devices import device_of
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.paths import shown
+from bitverdict.harness.model.paths import display_path
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import DEVICE_FAULTS, Basis, Decision, Outcome, Verdict
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.start import Start
 
-COMPILED, AROUND = ("iisan", "consan", "fpsan"), ("memcheck", "racecheck")
-MODES = ("bare", *COMPILED, *AROUND)
+COMPILED_MODES, AROUND = ("iisan", "consan", "fpsan"), ("memcheck", "racecheck")
+MODES = ("bare", *COMPILED_MODES, *AROUND)
 EMULATED_MODES = ("bare", "iisan")  # the others rewrite what comes after the tile program, or watch a GPU
 OF_WORDS = {Outcome.PASS, Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.INCONCLUSIVE}
 
@@ -46,13 +46,13 @@ _MEMCHECK = (
 _RACECHECK = r"(?:Error|Warning): (?:Potential )?(?:Race reported|WAR hazard|RAW hazard|WAW hazard|.*hazard).*"
 _ASSERTION = re.compile(r"(.+?):(\d+): .*[Aa]ssertion `(.*)` failed")
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:errors?|hazards?)")
-_ASKED = re.compile(r"Program hit CUDA_ERROR_INVALID_VALUE .* on CUDA API call to cuFuncSetAttribute\.")
+_ATTRIBUTE_ERROR = re.compile(r"Program hit CUDA_ERROR_INVALID_VALUE .* on CUDA API call to cuFuncSetAttribute\.")
 _LOADER = re.compile(r"Host Frame: (?:loadBinary \[|_init_handles in compiler\.py)")
 BESIDES = (
     "Triton's loader asks the driver for the oversized mode of shared memory (kernels that take more than 48 KB), is "
     "refused, and goes on in the older way: memcheck counts the refused call"
 )
-_REFUSED = re.compile(
+_REFUSAL = re.compile(
     r"(?:Error: |Warning: )?Device not supported.*"
     r"|Unable to .*attach.*|.*not supported on this (?:device|platform|system).*"
     r"|Failed to initialize.*|Target application .*failed.*|.*ptrace.*",
@@ -87,16 +87,16 @@ def examine_together(
     start, begun = start_of(machine, mode, tool or "", len(cases)), time.perf_counter()
     judged = [pool.judge(case, machine, place=place, start=start) for case in cases]
     printed = pool.release(machine, place=place, start=start)
-    if mode in AROUND and len(cases) > 1 and not (len(printed) == 1 and found_nothing(printed[0])):
+    if mode in AROUND and len(cases) > 1 and not (len(printed) == 1 and is_clean_summary(printed[0])):
         return [examine_together([case], machine, mode, pool=pool, place=place)[0] for case in cases]
     share = round((time.perf_counter() - begun) / len(cases), 2)
-    found = [told(mode, verdict, printed[-1] if printed else said_over(verdict)) for verdict in judged]
+    found = [merge_output(mode, verdict, printed[-1] if printed else output_of(verdict)) for verdict in judged]
     return [replace(verdict, seconds=verdict.seconds | {"worker": share}) for verdict in found]
 
 
 def start_of(machine: Target, mode: str, tool: str, cases: int) -> Start:
     """How a worker for `mode` is started, and for how many cases."""
-    variables = {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED else ""}
+    variables = {"TRITON_INSTRUMENTATION_MODE": mode if mode in COMPILED_MODES else ""}
     around: tuple[str, ...] = ()
     if mode in AROUND:
         variables["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1"  # an allocation a tensor, or its neighbour is the allocator's block
@@ -105,19 +105,19 @@ def start_of(machine: Target, mode: str, tool: str, cases: int) -> Start:
     return Start(name=mode, variables=variables, prepare=prepare, around=around, cases=cases)
 
 
-def said_over(verdict: Verdict) -> str:
+def output_of(verdict: Verdict) -> str:
     """What the worker printed over the case of a verdict that tells it: of a fault, a death, a hang."""
     return "\n".join(verdict.details.get("stderr", ()))
 
 
-def told(mode: str, judged: Verdict, said: str) -> Verdict:
+def merge_output(mode: str, judged: Verdict, output: str) -> Verdict:
     """What the worker pool's verdict and everything that was printed come to."""
-    lines = _lines(said)
+    lines = _lines(output)
     no_verdict = "status" in judged.details or judged.details.get("layer") == "machine"  # of a worker that died, or never came
-    parsed = None if judged.outcome is Outcome.TIMEOUT else _around(mode, lines) if mode in AROUND else _asserted(lines)
+    parsed = None if judged.outcome is Outcome.TIMEOUT else _around(mode, lines) if mode in AROUND else _first_assertion(lines)
     if parsed is not None and (mode in AROUND or no_verdict or judged.outcome in DEVICE_FAULTS):
         outcome, message, location = parsed
-        details = {"said": _tail(said), "judge": "" if no_verdict else str(judged.outcome)}
+        details = {"said": _tail(output), "judge": "" if no_verdict else str(judged.outcome)}
         if outcome is Outcome.NOT_RUN:
             return replace(_not_run(message), details=details)
         return Verdict(
@@ -135,25 +135,25 @@ def told(mode: str, judged: Verdict, said: str) -> Verdict:
             judged,
             decision=Decision.PASS,
             outcome=Outcome.PASS,
-            basis=Basis.NOTHING,
+            basis=Basis.NO_BASIS,
             details={},
             message="ran; its words are fpsan's own and were not compared",
         )
     return judged
 
 
-def found_nothing(said: str) -> bool:
+def is_clean_summary(said: str) -> bool:
     """Whether compute-sanitizer summed up, and had nothing to say of the kernel."""
     lines = _lines(said)
-    counts = _counted(lines)
+    counts = _error_counts(lines)
     return bool(counts) and sum(counts) == _refused_calls(lines)
 
 
 def _lines(said: str) -> list[str]:
-    return [line.removeprefix("=========").strip() for line in _apart(said).splitlines()]
+    return [line.removeprefix("=========").strip() for line in _split_lines(said).splitlines()]
 
 
-def _counted(lines: Sequence[str]) -> list[int]:
+def _error_counts(lines: Sequence[str]) -> list[int]:
     """The errors, or hazards, of each of compute-sanitizer's summaries."""
     return [int(found[1]) for line in lines if (found := _SUMMARY.match(line))]
 
@@ -163,32 +163,32 @@ def _refused_calls(lines: Sequence[str]) -> int:
 
     Triton 3.9, backends/nvidia/driver.c, loadBinary: the call's failure is the way it finds out. Where the older way fails too,
     the launch raises, and the judge fails."""
-    places = [place for place, line in enumerate(lines) if _ASKED.match(line)]
+    places = [place for place, line in enumerate(lines) if _ATTRIBUTE_ERROR.match(line)]
     blocks = [lines[place + 1 : place + 80] for place in places]
     ends = [next((end for end, line in enumerate(block) if not line or line.startswith("Program hit")), None) for block in blocks]
     return sum(any(_LOADER.match(line) for line in block[:end]) for block, end in zip(blocks, ends, strict=True))
 
 
-def _apart(said: str) -> str:
+def _split_lines(said: str) -> str:
     """What was printed, each of compute-sanitizer's lines on a line of its own: the process may end without ending its last one."""
     return re.sub(r"(?<=[^\n])=========", "\n=========", said)
 
 
-def _asserted(lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
+def _first_assertion(lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
     """The first assertion that the device printed: message, and line relative to the checkout."""
     for line in lines:
         if found := _ASSERTION.match(line):
             path = Path(found[1])
-            place = shown(path)
+            place = display_path(path)
             return Outcome.DEVICE_ASSERT, found[3], f"{place}:{found[2]}"
     return None
 
 
 def _around(mode: str, lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
     """What compute-sanitizer says: its first error and the line it names, or its own refusal; None where it found nothing."""
-    counts = _counted(lines)
+    counts = _error_counts(lines)
     if not counts:
-        why = next((line for line in lines if _REFUSED.match(line)), "it printed no summary")
+        why = next((line for line in lines if _REFUSAL.match(line)), "it printed no summary")
         return Outcome.NOT_RUN, f"compute-sanitizer {mode}: {why}", ""
     if sum(counts) == _refused_calls(lines):
         return None
@@ -198,11 +198,11 @@ def _around(mode: str, lines: Sequence[str]) -> tuple[Outcome, str, str] | None:
             if re.match(pattern, line):
                 where = next((m for near in lines[place : place + 4] if (m := re.search(r"in ([^ ]+\.py):(\d+)", near))), None)
                 return outcome, line, f"{Path(where[1]).name}:{where[2]}" if where else ""
-    refused = next((line for line in lines if _REFUSED.match(line)), None)
+    refused = next((line for line in lines if _REFUSAL.match(line)), None)
     if refused is not None:
         return Outcome.NOT_RUN, f"compute-sanitizer {mode}: {refused}", ""
     named = [line for line in lines if "error" in line.lower() and "SUMMARY" not in line]
-    first = next((line for line in named if not _ASKED.match(line)), next(iter(named), "an error without a name"))
+    first = next((line for line in named if not _ATTRIBUTE_ERROR.match(line)), next(iter(named), "an error without a name"))
     return Outcome.LAUNCH_FAILURE, first, ""
 
 
@@ -232,7 +232,7 @@ def allocate_scratch(machine: Target) -> None:
     triton.set_allocator(lambda size, alignment, stream: torch.zeros(size, dtype=torch.int8, device=device_of(machine)))
 
 
-def chosen(address: str, machine: Target, count: int | None) -> list[Case]:
+def choose_cases(address: str, machine: Target, count: int | None) -> list[Case]:
     """The first `count` cases of the required cases that expect a result (None: all); one of a kernel that lacks something here.
 
     Cases that leave the configuration to an autotuner are left out: it would have every candidate instrumented.
@@ -245,7 +245,7 @@ def chosen(address: str, machine: Target, count: int | None) -> list[Case]:
     return [case for case in cases if contract.expected_outcome(case, machine).result][:count]
 
 
-def lacking(address: str, machine: Target) -> Verdict | None:
+def check_features(address: str, machine: Target) -> Verdict | None:
     """`not run`, with what is missing, where the kernel at `address` cannot run on `machine`."""
     missing = resolve(address).lacking(machine)
     return _not_run(f"{machine.arch} lacks {', '.join(sorted(map(str, missing)))}") if missing else None
@@ -267,12 +267,12 @@ def _reread(row: dict) -> dict:
     """`row`, or what its verdict is since `BESIDES` is no finding: of what was printed, the file has the message and the end."""
     verdict = row["verdict"]
     details = verdict["details"]
-    if row["mode"] != "memcheck" or not _ASKED.match(verdict["message"]) or details.get("judge") != Outcome.PASS:
+    if row["mode"] != "memcheck" or not _ATTRIBUTE_ERROR.match(verdict["message"]) or details.get("judge") != Outcome.PASS:
         return row
     end = details["said"]
     said = [*([] if any(verdict["message"] in line for line in end) else [verdict["message"]]), *end]
     judged = Verdict(decision=Decision.PASS, outcome=Outcome.PASS, seconds=verdict["seconds"])
-    return row | {"verdict": told(row["mode"], judged, "\n".join(said)).to_json()}
+    return row | {"verdict": merge_output(row["mode"], judged, "\n".join(said)).to_json()}
 
 
 def name_of(address: str) -> str:

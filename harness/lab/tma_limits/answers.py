@@ -28,7 +28,7 @@ from bitverdict.reference import gather_scatter
 from bitverdict.reference.tiled_copy import Direction
 
 ARCHITECTURES = tuple(arch for arch in emulated_with(Feature.TMA) if arch in BY_DEFAULT)
-NOT_THERE = "not there"  # the machine lacks the instruction
+NO_INSTRUCTION = "not there"  # the machine lacks the instruction
 VERSION = 2  # of the file that `write` leaves
 FIELDS = ("outcome", "message", "location", "layer")
 Answers = dict[str, dict]  # key of a point -> {"outcome", "message", "location"}
@@ -36,7 +36,7 @@ Answers = dict[str, dict]  # key of a point -> {"outcome", "message", "location"
 
 def has(point: Point, arch: str, features: Iterable[Feature]) -> bool:
     """Whether a machine of `arch` has the point's instruction."""
-    if point.tiled:
+    if point.is_tiled:
         return Feature.TMA in features
     direction = Direction.STORE if point.stores else Direction.LOAD
     return gather_scatter.refusal(gather_scatter.Request(direction, 8, 32, 4, arch)) is None
@@ -51,36 +51,36 @@ def by_launch(grid: list[Point], target: Target, mode: str, *, jobs: int, timeou
     from bitverdict.harness.workers.pool import WorkerPool
 
     here = [p for p in grid if has(p, target.arch, target.features)]
-    found: Answers = {key(p): {"outcome": NOT_THERE, "message": "", "location": ""} for p in grid}
+    answers_by_key: Answers = {key(p): {"outcome": NO_INSTRUCTION, "message": "", "location": ""} for p in grid}
     with WorkerPool(jobs=jobs, timeout=timeout, journal=Journal()) as pool:
         for case, _, verdict in pool.judge_all((case_of(p, mode), target) for p in here):
             seconds = verdict.seconds.get("total", 0.0)
-            found[key(case.problem)] = {
+            answers_by_key[key(case.problem)] = {
                 "outcome": str(verdict.outcome),
                 "message": verdict.message,
                 "location": verdict.location,
                 "layer": verdict.details.get("layer", ""),
                 "seconds": round(seconds, 2),
             }
-    return found
+    return answers_by_key
 
 
 def columns(architectures: Iterable[str], *, jobs: int, operations: tuple[str, ...] | None = None) -> dict[str, dict[str, Answers]]:
     """Architecture -> column -> answers, of all columns that need no GPU."""
-    from bitverdict.harness.lab.tma_limits.compiled import by_compiler
+    from bitverdict.harness.lab.tma_limits.compiler_answers import by_compiler
 
     grid = points(operations) if operations else points()
-    made: dict[str, dict[str, Answers]] = {}
+    answers_by_arch: dict[str, dict[str, Answers]] = {}
     for arch in architectures:
         target = Target(f"emulated:{arch}", arch)
-        made[arch] = {
+        answers_by_arch[arch] = {
             "rule": by_rule(grid, arch, iisan=False),
             "rule iisan": by_rule(grid, arch, iisan=True),
             "compiler": by_compiler(grid, arch),
         }
         for mode in MODES:
-            made[arch]["emulated" + (f" {mode}" if mode else "")] = by_launch(grid, target, mode, jobs=jobs)
-    return made
+            answers_by_arch[arch]["emulated" + (f" {mode}" if mode else "")] = by_launch(grid, target, mode, jobs=jobs)
+    return answers_by_arch
 
 
 def hardware(target: Target, *, jobs: int) -> dict[str, dict[str, Answers]]:
@@ -102,12 +102,12 @@ def origin(target: Target | None = None) -> dict[str, str]:
 
 def write(path: Path, made: dict[str, dict[str, Answers]], target: Target | None) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(packed(made, origin(target)))
+    path.write_text(pack_answers(made, origin(target)))
 
 
-def packed(made: dict[str, dict[str, Answers]], told: dict[str, str]) -> str:
+def pack_answers(answers_by_arch: dict[str, dict[str, Answers]], origin_record: dict[str, str]) -> str:
     """Answers as JSON, small enough to keep: each point, and each different answer, once."""
-    keys = list(dict.fromkeys(k for columns in made.values() for answers in columns.values() for k in answers))
+    keys = list(dict.fromkeys(k for columns in answers_by_arch.values() for answers in columns.values() for k in answers))
     place = {k: number for number, k in enumerate(keys)}
     rows: dict[str, int] = {}
     packed_columns = {
@@ -115,39 +115,39 @@ def packed(made: dict[str, dict[str, Answers]], told: dict[str, str]) -> str:
             name: [[place[k], rows.setdefault(json.dumps([a.get(f, "") for f in FIELDS]), len(rows))] for k, a in answers.items()]
             for name, answers in columns.items()
         }
-        for arch, columns in made.items()
+        for arch, columns in answers_by_arch.items()
     }
     lines = [
-        f' "points": [\n{_listed(keys)}\n ],',
-        f' "answers": [\n{_listed(list(rows))}\n ],',
+        f' "points": [\n{_list_lines(keys)}\n ],',
+        f' "answers": [\n{_list_lines(list(rows))}\n ],',
         f' "columns": {json.dumps(packed_columns)}',
     ]
-    return "\n".join(["{", f' "version": {VERSION}, "origin": {json.dumps(told)},', *lines, "}"]) + "\n"
+    return "\n".join(["{", f' "version": {VERSION}, "origin": {json.dumps(origin_record)},', *lines, "}"]) + "\n"
 
 
-def _listed(texts: list[str]) -> str:
+def _list_lines(texts: list[str]) -> str:
     return ",\n".join(f"  {text}" for text in texts)
 
 
 def read(path: Path) -> dict[str, Any]:
     """{"origin", "columns"} of a file that `write` left. ValueError for anything else, with what is wrong with it."""
     try:
-        found = json.loads(path.read_text())
-        version = found["version"]
+        record = json.loads(path.read_text())
+        version = record["version"]
         if version == VERSION:
-            keys = [key(Point(**fields)) for fields in found["points"]]
-            answers = [dict(zip(FIELDS, row, strict=True)) for row in found["answers"]]
-            found["columns"] = {
+            keys = [key(Point(**fields)) for fields in record["points"]]
+            answers = [dict(zip(FIELDS, row, strict=True)) for row in record["answers"]]
+            record["columns"] = {
                 arch: {name: {keys[point]: answers[answer] for point, answer in pairs} for name, pairs in columns.items()}
-                for arch, columns in found["columns"].items()
+                for arch, columns in record["columns"].items()
             }
-            return found
+            return record
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         raise UsageError(f"{path}: no answers of a TMA limits ({error!r}); write them with tma-limits --json") from error
     raise UsageError(f"{path}: version {version}: this checkout reads version {VERSION}; write it again with tma-limits --json")
 
 
-def merged(into: dict[str, dict[str, Answers]], other: dict[str, dict[str, Answers]]) -> dict[str, dict[str, Answers]]:
+def merge_columns(into: dict[str, dict[str, Answers]], other: dict[str, dict[str, Answers]]) -> dict[str, dict[str, Answers]]:
     """Columns of both; a column of `other` replaces one of the same name."""
     return {arch: into.get(arch, {}) | other.get(arch, {}) for arch in dict.fromkeys([*into, *other])}
 

@@ -51,7 +51,7 @@ class TmaLimitsContract(Contract):
         kind = np.dtype(f"u{p.itemsize}")
         table = (1 + np.arange(p.rows * p.columns) % 100).astype(kind).reshape(p.rows, p.columns)
         made = [Operand(name="table", format=p.dtype, codes=table, strides=(p.columns + p.pad, 1), offset=p.offset)]
-        if not p.tiled:
+        if not p.is_tiled:
             made.append(Operand(name="row_numbers", format="int32", codes=p.row_numbers()))
         if p.stores:
             made.append(Operand(name="source", format=p.dtype, codes=self.source(p)))
@@ -90,8 +90,8 @@ class TmaLimitsContract(Contract):
     def copy(self, p: Point, table: Any, tile: Any, tensors: Mapping) -> None:
         from bitverdict.harness.lab.tma_limits import tma_kernels
 
-        if p.tiled:
-            tma_kernels.tiled(p.operation, table, tile, p.row, p.column, on_device=p.on_device)
+        if p.is_tiled:
+            tma_kernels.launch_tiled(p.operation, table, tile, p.row, p.column, on_device=p.on_device)
         else:
             tma_kernels.by_number(p.operation, table, tile, tensors["row_numbers"], p.column)
 

@@ -24,7 +24,7 @@ DTYPES = {1: "int8", 2: "int16", 4: "fp32"}
 BOX_ROWS = 8
 STRIDE_BYTES = 256  # from row to row: more than any row and box here
 ROWS = 12  # of the buffer; the tensor has fewer
-UNTOUCHED, SOURCE = 0x5A, 0x80  # what the buffer holds; every byte of the source has the high bit
+FILL_BYTE, SOURCE = 0x5A, 0x80  # what the buffer holds; every byte of the source has the high bit
 
 
 @dataclass(frozen=True)
@@ -74,10 +74,10 @@ def _edge(kind: str, device: Any, itemsize: int, columns: int, rows: int, box_by
     import torch
 
     from bitverdict.harness.judge.guarded_buffers import torch_dtype
-    from bitverdict.harness.lab.tma_limits.tma_kernels import tiled
+    from bitverdict.harness.lab.tma_limits.tma_kernels import launch_tiled
 
     dtype = torch_dtype(DTYPES[itemsize])
-    buffer = torch.full((ROWS * STRIDE_BYTES,), UNTOUCHED, dtype=torch.uint8, device=device)  # (bytes,)
+    buffer = torch.full((ROWS * STRIDE_BYTES,), FILL_BYTE, dtype=torch.uint8, device=device)  # (bytes,)
     table = buffer.view(dtype).as_strided((rows, columns), (STRIDE_BYTES // itemsize, 1))  # (rows, columns)
     source = SOURCE + np.arange(BOX_ROWS * box_bytes) % 127  # (bytes,), none of them UNTOUCHED or 0
     if kind == "tiled load":
@@ -85,10 +85,12 @@ def _edge(kind: str, device: Any, itemsize: int, columns: int, rows: int, box_by
         tile = torch.zeros(BOX_ROWS * box_bytes, dtype=torch.uint8, device=device)  # (bytes,)
     else:
         tile = torch.from_numpy(source.astype(np.uint8)).to(device)
-    held = buffer.cpu().numpy().reshape(ROWS, STRIDE_BYTES).copy()
-    tiled(kind, table, tile.view(dtype).view(BOX_ROWS, box_bytes // itemsize), 0, column, swizzle=swizzle, owner=buffer.view(dtype))
-    now = (tile if kind == "tiled load" else buffer).cpu().numpy()
-    told = _of_load if kind == "tiled load" else _of_store
+    before = buffer.cpu().numpy().reshape(ROWS, STRIDE_BYTES).copy()
+    launch_tiled(
+        kind, table, tile.view(dtype).view(BOX_ROWS, box_bytes // itemsize), 0, column, swizzle=swizzle, owner=buffer.view(dtype)
+    )
+    after = (tile if kind == "tiled load" else buffer).cpu().numpy()
+    measure_edge = _of_load if kind == "tiled load" else _of_store
     return Edge(
         kind,
         itemsize,
@@ -97,29 +99,35 @@ def _edge(kind: str, device: Any, itemsize: int, columns: int, rows: int, box_by
         box_bytes,
         swizzle,
         column,
-        *told(now, held, source.reshape(BOX_ROWS, box_bytes), rows, columns * itemsize, column * itemsize),
+        *measure_edge(after, before, source.reshape(BOX_ROWS, box_bytes), rows, columns * itemsize, column * itemsize),
     )
 
 
-def _of_store(now: np.ndarray, held: np.ndarray, source: np.ndarray, rows: int, width: int, first: int) -> tuple:
-    now = now.reshape(ROWS, STRIDE_BYTES)
-    written = now != held  # (ROWS, STRIDE_BYTES)
-    reached = min(rows, BOX_ROWS)
-    past = [tuple((np.flatnonzero(written[r, width:])).tolist()) for r in range(reached)]
-    box = written[:reached, first : first + source.shape[1]]
-    own = now[:reached, first : first + source.shape[1]] == source[:reached]
-    inside = max(0, min(width - first, source.shape[1]))
+def _of_store(after: np.ndarray, held: np.ndarray, source: np.ndarray, rows: int, width: int, first_byte: int) -> tuple:
+    after = after.reshape(ROWS, STRIDE_BYTES)
+    changed_bytes = after != held  # (ROWS, STRIDE_BYTES)
+    row_count = min(rows, BOX_ROWS)
+    past = [tuple((np.flatnonzero(changed_bytes[r, width:])).tolist()) for r in range(row_count)]
+    box = changed_bytes[:row_count, first_byte : first_byte + source.shape[1]]
+    own = after[:row_count, first_byte : first_byte + source.shape[1]] == source[:row_count]
+    inside = max(0, min(width - first_byte, source.shape[1]))
     right = bool(own[box].all() and box[:, :inside].all())
-    return past[0], any(p != past[0] for p in past), int(written[reached:].sum()), int(written[:, :first].sum()), right
+    return (
+        past[0],
+        any(p != past[0] for p in past),
+        int(changed_bytes[row_count:].sum()),
+        int(changed_bytes[:, :first_byte].sum()),
+        right,
+    )
 
 
-def _of_load(now: np.ndarray, held: np.ndarray, source: np.ndarray, rows: int, width: int, first: int) -> tuple:
+def _of_load(now: np.ndarray, before: np.ndarray, source: np.ndarray, rows: int, width: int, first_byte: int) -> tuple:
     tile = now.reshape(source.shape)  # (BOX_ROWS, box bytes)
     reached = min(rows, BOX_ROWS)
-    inside = max(0, min(width - first, source.shape[1]))
-    beyond = max(0, first - width)
+    inside = max(0, min(width - first_byte, source.shape[1]))
+    beyond = max(0, first_byte - width)
     past = [tuple((beyond + np.flatnonzero(tile[r, inside:])).tolist()) for r in range(reached)]
-    right = bool((tile[:reached, :inside] == held[:reached, first : first + inside]).all())
+    right = bool((tile[:reached, :inside] == before[:reached, first_byte : first_byte + inside]).all())
     return past[0], any(p != past[0] for p in past), int((tile[reached:] != 0).sum()), 0, right
 
 
@@ -172,24 +180,24 @@ def main(words: list[str] | None = None) -> int:
         machine = emulated(arguments.emulated)
     with machine:
         edges = measure(torch.device("cpu" if arguments.emulated else "cuda"), quick=arguments.quick)
-    wrong = illegal(edges)
+    illegal_edges = illegal(edges)
     name = f"emulated:{arguments.emulated}" if arguments.emulated else torch.cuda.get_device_name(0)
     arguments.json.write_text(
         json.dumps(
             {
                 "machine": name,
                 "launches": len(edges),
-                "unlawful": len(wrong),
+                "unlawful": len(illegal_edges),
                 "summary": summary(edges),
-                "first illegal": [asdict(e) for e in wrong[:40]],
+                "first illegal": [asdict(e) for e in illegal_edges[:40]],
             },
             indent=1,
         )
     )
-    print(f"{name}: {len(edges)} launches, {len(wrong)} not as the model says")
-    for edge in wrong[:8]:
+    print(f"{name}: {len(edges)} launches, {len(illegal_edges)} not as the model says")
+    for edge in illegal_edges[:8]:
         print(f"  {edge}")
-    return 1 if wrong else 0
+    return 1 if illegal_edges else 0
 
 
 if __name__ == "__main__":

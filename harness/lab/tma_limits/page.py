@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from bitverdict.harness.lab.tma_limits.answers import NOT_THERE, Answers
+from bitverdict.harness.lab.tma_limits.answers import NO_INSTRUCTION, Answers
 from bitverdict.harness.lab.tma_limits.points import Point
 
-SHOWN = ("rule", "compiler", "emulated", "emulated iisan", "hardware", "hardware iisan")
+COLUMN_ORDER = ("rule", "compiler", "emulated", "emulated iisan", "hardware", "hardware iisan")
 HARMLESS = {"pass", "compiles"}
-NO_ANSWER = {NOT_THERE, "not run", "not modelled", "inconclusive", "cancelled"}
+NO_ANSWER = {NO_INSTRUCTION, "not run", "not modelled", "inconclusive", "cancelled"}
 Columns = dict[str, Answers]
-UNEXPLAINED = "not explained"
-EXPLAINED = (  # (part of a title, what is in its lines, why); the first that fits
+NO_EXPLANATION = "not explained"
+EXPLANATIONS = (  # (part of a title, what is in its lines, why); the first that fits
     (
         "iisan misses",
         "sign of the",
@@ -96,7 +96,7 @@ def _head(origins: list[dict]) -> Iterator[str]:
 
 
 def _architecture(arch: str, columns: Columns) -> Iterator[str]:
-    here = [name for name in SHOWN if name in columns]
+    column_names = [name for name in COLUMN_ORDER if name in columns]
     yield from (f"## {arch}", "")
     disagreeing = list(disagreements(columns))
     for title, found in disagreeing:
@@ -110,17 +110,22 @@ def _architecture(arch: str, columns: Columns) -> Iterator[str]:
     groups: dict[tuple[str, str], dict[tuple[str, ...], list[str]]] = {}
     for key in _keys(columns):
         point = Point(**json.loads(key))
-        told = tuple(columns[name].get(key, {"outcome": "-"})["outcome"] for name in here)
-        groups.setdefault((point.operation, point.precondition), {}).setdefault(told, []).append(point.name)
+        outcomes = tuple(columns[name].get(key, {"outcome": "-"})["outcome"] for name in column_names)
+        groups.setdefault((point.operation, point.precondition), {}).setdefault(outcomes, []).append(point.name)
     operation = ""
     for (name, precondition), rows in groups.items():
         if name != operation:
             operation = name
             yield from (f"### {operation} ({arch})", "")
-        yield from (f"{precondition}", "", "| points | " + " | ".join(here) + " |", "| --- " * (len(here) + 1) + "|")
-        for told, names in rows.items():
+        yield from (
+            f"{precondition}",
+            "",
+            "| points | " + " | ".join(column_names) + " |",
+            "| --- " * (len(column_names) + 1) + "|",
+        )
+        for outcomes, names in rows.items():
             shown = "; ".join(names[:8]) + (f"; and {len(names) - 8} more" if len(names) > 8 else "")
-            yield f"| {shown} | " + " | ".join(told) + " |"
+            yield f"| {shown} | " + " | ".join(outcomes) + " |"
         yield ""
 
 
@@ -138,29 +143,29 @@ def disagreements(columns: Columns) -> Iterator[tuple[str, list[str]]]:
         ("the emulated GPU is not the hardware", "emulated", "hardware", _differ),
         ("the emulated iisan build is not the hardware's", "emulated iisan", "hardware iisan", _differ),
         ("the compiler refuses what runs", "compiler", "hardware" if "hardware" in columns else "emulated", _refused_in_vain),
-        ("iisan misses (emulated)", "emulated iisan", "emulated", _missed),
-        ("iisan misses (hardware)", "hardware iisan", "hardware", _missed),
+        ("iisan misses (emulated)", "emulated iisan", "emulated", _misses),
+        ("iisan misses (hardware)", "hardware iisan", "hardware", _misses),
         ("iisan's false alarms (emulated)", "emulated iisan", "emulated", _false_alarm),
         ("iisan's false alarms (hardware)", "hardware iisan", "hardware", _false_alarm),
     )
-    for title, one, other, wrong in pairs:
-        if one in columns and other in columns:
-            found = []
-            for key, answer in columns[one].items():
-                if key in columns[other] and wrong(answer["outcome"], columns[other][key]["outcome"]):
+    for title, left_name, right_name, wrong in pairs:
+        if left_name in columns and right_name in columns:
+            lines = []
+            for key, answer in columns[left_name].items():
+                if key in columns[right_name] and wrong(answer["outcome"], columns[right_name][key]["outcome"]):
                     point = Point(**json.loads(key))
-                    found.append(
-                        f"{point.operation}, {point.precondition}: {point.name}: {one} {answer['outcome']}, "
-                        f"{other} {columns[other][key]['outcome']}"
+                    lines.append(
+                        f"{point.operation}, {point.precondition}: {point.name}: {left_name} {answer['outcome']}, "
+                        f"{right_name} {columns[right_name][key]['outcome']}"
                     )
-            yield title, found
+            yield title, lines
 
 
 def by_reason(title: str, found: list[str]) -> dict[str, list[str]]:
     """The lines of a disagreement by what explains them; UNEXPLAINED where nothing here does."""
     groups: dict[str, list[str]] = {}
     for line in found:
-        why = next((why for part, told, why in EXPLAINED if part in title and told in line), UNEXPLAINED)
+        why = next((why for part, told, why in EXPLANATIONS if part in title and told in line), NO_EXPLANATION)
         groups.setdefault(why, []).append(line)
     return groups
 
@@ -173,7 +178,7 @@ def _refused_in_vain(compiler: str, launched: str) -> bool:
     return compiler == "refused" and launched in HARMLESS
 
 
-def _missed(iisan: str, bare: str) -> bool:
+def _misses(iisan: str, bare: str) -> bool:
     """The bare launch faults or damages, and iisan names nothing."""
     return bare not in HARMLESS | NO_ANSWER | {"refused", "launcher error"} and iisan != "device assert" and iisan not in NO_ANSWER
 

@@ -41,7 +41,7 @@ class Point:
         return bits_of(self.dtype) // 8
 
     @property
-    def tiled(self) -> bool:
+    def is_tiled(self) -> bool:
         return self.operation.startswith("tiled")
 
     @property
@@ -65,24 +65,24 @@ class Point:
 
 def points(operations: tuple[str, ...] = OPERATIONS) -> list[Point]:
     """The whole grid, in the order of the page."""
-    return list(dict.fromkeys(point for operation in operations for point in _of(operation)))
+    return list(dict.fromkeys(point for operation in operations for point in _points_of(operation)))
 
 
-def _of(operation: str) -> Iterator[Point]:
-    tiled, stores = operation.startswith("tiled"), operation in ("tiled store", "scatter")
+def _points_of(operation: str) -> Iterator[Point]:
+    is_tiled_copy, stores = operation.startswith("tiled"), operation in ("tiled store", "scatter")
     for dtype in DTYPES:
         unit = 128 // bits_of(dtype)
-        at = Point(operation=operation, precondition="alignment of the innermost coordinate", dtype=dtype)
+        point = Point(operation=operation, precondition="alignment of the innermost coordinate", dtype=dtype)
         for column in sorted({0, 1, 2, 3, 4, 6, unit // 2, unit - 1, unit, unit + 1, 2 * unit, -1, 63, 65}):
-            yield replace(at, column=column)
-        at = replace(at, precondition="sign of the innermost coordinate")
+            yield replace(point, column=column)
+        point = replace(point, precondition="sign of the innermost coordinate")
         for units in (-1, -2, -4, -100):
-            yield replace(at, column=units * unit)
-    at = Point(operation=operation, precondition="sign of the row")
+            yield replace(point, column=units * unit)
+    point = Point(operation=operation, precondition="sign of the row")
     for row in (-1, -8, -15, -16, -100, -(2**31)):
-        yield replace(at, row=row)
-    yield replace(at, row=-8, column=-8)
-    at = replace(at, precondition="far out of range")
+        yield replace(point, row=row)
+    yield replace(point, row=-8, column=-8)
+    point = replace(point, precondition="far out of range")
     for row, column in (
         (63, 0),
         (64, 0),
@@ -95,33 +95,33 @@ def _of(operation: str) -> Iterator[Point]:
         (0, (1 << 31) - 8),
         (100, 1 << 20),
     ):
-        yield replace(at, row=row, column=column)
-    at = replace(at, precondition="fewest rows and columns")
+        yield replace(point, row=row, column=column)
+    point = replace(point, precondition="fewest rows and columns")
     for rows in (1, 2, 4, 8):
-        yield replace(at, block_rows=rows)
+        yield replace(point, block_rows=rows)
     for dtype in DTYPES:
         for width in (4, 8, 16, 32):
-            yield replace(at, dtype=dtype, block_columns=width * 8 // bits_of(dtype))
-    at = replace(at, precondition="block shapes")
+            yield replace(point, dtype=dtype, block_columns=width * 8 // bits_of(dtype))
+    point = replace(point, precondition="block shapes")
     for rows, columns in ((16, 64), (16, 128), (256, 32), (512, 32), (24, 32), (16, 48)):
-        yield replace(at, block_rows=rows, block_columns=columns, rows=600, columns=256)
-    at = replace(at, precondition="descriptor base and strides")
+        yield replace(point, block_rows=rows, block_columns=columns, rows=600, columns=256)
+    point = replace(point, precondition="descriptor base and strides")
     for offset in (1, 4, 8):
-        yield replace(at, offset=offset)
+        yield replace(point, offset=offset)
     for pad in (1, 4, 8):
-        yield replace(at, pad=pad)
-    if tiled:
-        at = replace(at, on_device=True)
-        yield at
+        yield replace(point, pad=pad)
+    if is_tiled_copy:
+        point = replace(point, on_device=True)
+        yield point
         for offset in (1, 4, 8):
-            yield replace(at, offset=offset)
+            yield replace(point, offset=offset)
         for pad in (1, 4, 8):
-            yield replace(at, pad=pad)
-    at = Point(operation=operation, precondition="width of a row")
+            yield replace(point, pad=pad)
+    point = Point(operation=operation, precondition="width of a row")
     for dtype in DTYPES:
         unit = 128 // bits_of(dtype)
         for columns in sorted({1, unit - 1, unit, unit + 1, 2 * unit - 1, 33}):
-            yield replace(at, dtype=dtype, columns=columns, pad=-columns % unit + (unit if stores else 0))
+            yield replace(point, dtype=dtype, columns=columns, pad=-columns % unit + (unit if stores else 0))
 
 
 @dataclass(frozen=True)
@@ -138,21 +138,21 @@ def rule(point: Point, arch: str, *, iisan: bool = False) -> Rule:
     the tile language's."""
     if any(n < 1 or n & (n - 1) for n in (point.block_rows, point.block_columns)):
         return Rule("refused", "front end", "a tile's sizes are powers of two")
-    if point.tiled and (width := point.block_columns * point.itemsize) < tiled_copy.ALIGNMENT:
+    if point.is_tiled and (width := point.block_columns * point.itemsize) < tiled_copy.ALIGNMENT:
         return Rule("refused", "driver", f"a box's row of {width} bytes: cuTensorMapEncodeTiled takes {tiled_copy.ALIGNMENT}+")
-    expected_outcome = _tiled(point, arch, iisan) if point.tiled else _rows(point, arch, iisan)
+    expected_outcome = _tiled_fault(point, arch, iisan) if point.is_tiled else _rows(point, arch, iisan)
     if expected_outcome is not None:
         layer = {"refused": "compiler", "device assert": "iisan"}.get(expected_outcome.outcome, "hardware")
         return Rule(expected_outcome.outcome, layer, expected_outcome.reason)
     reach = tiled_copy.written_columns(point.columns, point.itemsize)
     first, last = max(point.column, point.columns), min(point.column + point.block_columns, reach)
-    rows = point.row < point.rows if point.tiled else True
+    rows = point.row < point.rows if point.is_tiled else True
     if point.stores and rows and first < last:
         return Rule("stray write", "hardware", f"the row ends inside 16 bytes: {(last - first) * point.itemsize} bytes beyond")
     return Rule()
 
 
-def _tiled(point: Point, arch: str, iisan: bool) -> tiled_copy.Fault | None:
+def _tiled_fault(point: Point, arch: str, iisan: bool) -> tiled_copy.Fault | None:
     return _descriptor(point, iisan) or tiled_copy.fault(
         Direction.STORE if point.stores else Direction.LOAD, (point.row, point.column), point.itemsize, arch, iisan=iisan
     )
@@ -171,12 +171,12 @@ def _descriptor(point: Point, iisan: bool) -> tiled_copy.Fault | None:
     misaligned address, and of a stride what is over a multiple of 16 bytes is dropped, so that every row but the first is looked
     for too early (undocumented; measured on an H200, 2026-11-21)."""
     bare = {"base offset": "misaligned address", "row stride": "stray write" if point.stores else "wrong words"}
-    wrong = [
+    misfits = [
         (name, f"{name} {value} x {point.dtype}: a multiple of {tiled_copy.ALIGNMENT} bytes is needed")
         for name, value in (("base offset", point.offset), ("row stride", point.columns + point.pad))
         if value * point.itemsize % tiled_copy.ALIGNMENT
     ]
-    if not wrong:
+    if not misfits:
         return None
-    name, reason = wrong[0]
+    name, reason = misfits[0]
     return tiled_copy.Fault("refused" if not point.on_device else "device assert" if iisan else bare[name], reason)

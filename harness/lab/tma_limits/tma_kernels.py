@@ -122,7 +122,7 @@ def tile_layout(dtype: torch.dtype, rows: int, columns: int, swizzle: int | None
     return gl.NVMMASharedLayout.get_default_for([rows, columns], kind.gluon)
 
 
-def described(
+def make_descriptor(
     table: torch.Tensor, box: list[int], layout: gl.NVMMASharedLayout, owner: torch.Tensor | None = None
 ) -> TensorDescriptor:
     """The host's descriptor of `table`, which lies at the start of `owner` if one is given. ValueError where Triton's constructor
@@ -133,7 +133,7 @@ def described(
         raise ValueError(f"TensorDescriptor: {error}") from error
 
 
-def tiled(
+def launch_tiled(
     kind: str,
     table: torch.Tensor,
     tile: torch.Tensor,
@@ -154,12 +154,12 @@ def tiled(
         kernel[(1,)](table, *table.shape, table.stride(0), tile, row, column, rows, columns, layout, num_warps=WARPS)
         return
     kernel = tiled_load_kernel if loads else tiled_store_kernel
-    kernel[(1,)](described(table, [rows, columns], layout, owner), tile, row, column, num_warps=WARPS)
+    kernel[(1,)](make_descriptor(table, [rows, columns], layout, owner), tile, row, column, num_warps=WARPS)
 
 
 def by_number(kind: str, table: torch.Tensor, tile: torch.Tensor, row_numbers: torch.Tensor, column: int) -> None:
     """`kind` "gather": rows of `table` (R, C) by number into `tile` (rows, columns); "scatter": back."""
     rows, columns = tile.shape
-    descriptor = described(table, [1, columns], tile_layout(table.dtype, rows, columns))
+    descriptor = make_descriptor(table, [1, columns], tile_layout(table.dtype, rows, columns))
     kernel = gather_kernel if kind == "gather" else scatter_kernel
     kernel[(1,)](descriptor, tile, row_numbers, column, rows, num_warps=WARPS)

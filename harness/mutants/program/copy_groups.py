@@ -29,13 +29,17 @@ def without_a_commit(text: str) -> Iterator[str]:
     if own != sum(map(_counts, program.operations())):
         return  # groups are counted over one function, not inside of regions or of what it calls
     lines = text.split("\n")
-    used = {operand for op in program.operations() for operand in op.operands}
+    used_values = {operand for op in program.operations() for operand in op.operands}
     for block in function.blocks:
         for place, op in enumerate(block.operations):
             second = _next_commit(block, place)
             if op.name == COMMIT and second is not None and _suffices(function, op, block.operations[second]):
                 yield "\n".join(
-                    [*lines[: op.line], *_in_its_place(lines[op.line], not used.isdisjoint(op.results)), *lines[op.line + 1 :]]
+                    [
+                        *lines[: op.line],
+                        *_in_its_place(lines[op.line], not used_values.isdisjoint(op.results)),
+                        *lines[op.line + 1 :],
+                    ]
                 )
 
 
@@ -51,27 +55,27 @@ def _next_commit(block: Block, place: int) -> int | None:
     return None
 
 
-def _suffices(function: Function, first: Operation, second: Operation) -> bool:
+def _suffices(function: Function, first_commit: Operation, second: Operation) -> bool:
     """Whether at least n commits lie between the latest `second` and each wait for all but n, on every way. `first` is none of
     them."""
-    most = NO_WAIT + 1  # stands for every number above all waits', and for a way on which `second` is not passed
-    entered = {function.blocks[0].label: most}
-    waiting = [function.blocks[0]]
+    limit = NO_WAIT + 1  # stands for every number above all waits', and for a way on which `second` is not passed
+    counts_at_entry = {function.blocks[0].label: limit}
+    stack = [function.blocks[0]]
     labels = {block.label: block for block in function.blocks}
-    while waiting:
-        block = waiting.pop()
-        since = entered[block.label]
+    while stack:
+        block = stack.pop()
+        since = counts_at_entry[block.label]
         for op in block.operations:
             if op is second:
                 since = 0
-            elif op.name == COMMIT and op is not first:
-                since = min(since + 1, most)
+            elif op.name == COMMIT and op is not first_commit:
+                since = min(since + 1, limit)
             elif op.name == WAIT and op.integer("num") != NO_WAIT and since < op.integer("num"):
                 return False
         for label in block.operations[-1].successors if block.operations else ():
-            if since < entered.get(label, most + 1):
-                entered[label] = since
-                waiting.append(labels[label])
+            if since < counts_at_entry.get(label, limit + 1):
+                counts_at_entry[label] = since
+                stack.append(labels[label])
     return True
 
 

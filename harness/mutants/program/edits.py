@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from bitverdict.harness.emulator.frontend.edited_programs import Edited
+from bitverdict.harness.emulator.frontend.edited_programs import EditedProgram
 from bitverdict.harness.mutants.program.lines import Line
 from bitverdict.harness.mutants.program.tile_program import Site, is_tensor
 
-NEW = "%mutant"  # names of values that an edit adds
+MUTANT_VALUE = "%mutant"  # names of values that an edit adds
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Edit:
     """Lines by number that others take the place of; values that are called by another's name from `region` on."""
 
     lines: Mapping[int, tuple[str, ...]]
-    renamed: Mapping[str, str] = field(default_factory=dict)
+    renames: Mapping[str, str] = field(default_factory=dict)
     region: tuple[int, int] = (0, 0)
 
 
@@ -39,20 +39,20 @@ class Offer:
     """It changes arithmetic of floats: which sums are fused must be asked anew."""
 
 
-def applied(offer: Offer, site: Site) -> Edited:
+def apply_offer(offer: Offer, site: Site) -> EditedProgram:
     """The program of `site` with the edit of `offer`."""
     edit = offer.edit
-    renaming = re.compile("|".join(rf"{re.escape(name)}(?![\w.#$-])" for name in edit.renamed)) if edit.renamed else None
+    rename_pattern = re.compile("|".join(rf"{re.escape(name)}(?![\w.#$-])" for name in edit.renames)) if edit.renames else None
     first, last = edit.region
     lines: list[str] = []
-    came_from: list[int] = []
+    source_lines: list[int] = []
     for number, line in enumerate(site.program.lines):
         for each in edit.lines.get(number, (line,)):
-            if renaming is not None and first <= number <= last:
-                each = renaming.sub(lambda found: edit.renamed[found[0]], each)
+            if rename_pattern is not None and first <= number <= last:
+                each = rename_pattern.sub(lambda found: edit.renames[found[0]], each)
             lines.append(each)
-            came_from.append(number)
-    return Edited("\n".join(lines), tuple(came_from), offer.floats)
+            source_lines.append(number)
+    return EditedProgram("\n".join(lines), tuple(source_lines), offer.floats)
 
 
 # -- what operators are written with ------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def in_place(site: Site, *lines: Line) -> Edit:
     return Edit({site.op.line: tuple(line.text for line in lines)})
 
 
-def dropped(site: Site) -> Edit:
+def drop_operation(site: Site) -> Edit:
     """The operation taken out: nothing uses a result of it."""
     return Edit({site.op.line: ()})
 
@@ -71,7 +71,7 @@ def replaced_by(site: Site, values: Mapping[str, str]) -> Edit:
     return Edit({site.op.line: ()}, dict(values), site.region)
 
 
-def constant(site: Site, kind: str, number: str, name: str = NEW) -> Line:
+def constant(site: Site, kind: str, number: str, name: str = MUTANT_VALUE) -> Line:
     """An operation before `site` that makes the constant `number`, of the type `kind`: "1", "1.000000e+00", "true"."""
     if is_tensor(kind):
         value = f"dense<{number}> : {kind}"
@@ -82,7 +82,7 @@ def constant(site: Site, kind: str, number: str, name: str = NEW) -> Line:
     )
 
 
-def made(site: Site, name: str, operation: str, operands: tuple[str, ...], kind: str, **properties: str) -> Line:
+def make_line(site: Site, name: str, operation: str, operands: tuple[str, ...], kind: str, **properties: str) -> Line:
     """An operation before `site` whose operands and result are all of the type `kind`."""
     types = (kind,) * len(operands)
     return Line(site.line.indent, name, operation, operands, "", properties or None, None, types, kind, site.line.end)
@@ -91,11 +91,11 @@ def made(site: Site, name: str, operation: str, operands: tuple[str, ...], kind:
 _WRAPS = {"overflowFlags": "#arith.overflow<none>"}
 
 
-def shifted(site: Site, place: int, by: int = 1) -> Edit:
+def shift_operand(site: Site, place: int, by: int = 1) -> Edit:
     """The integer operand at `place` and `by` (or less it, where negative)."""
     kind, value = site.op.operand_types[place], site.op.operands[place]
     one = constant(site, kind, str(abs(by)))
-    more = made(site, f"{NEW}_1", "arith.addi" if by > 0 else "arith.subi", (value, NEW), kind, **_WRAPS)
+    more = make_line(site, f"{MUTANT_VALUE}_1", "arith.addi" if by > 0 else "arith.subi", (value, MUTANT_VALUE), kind, **_WRAPS)
     return in_place(site, one, more, site.line.with_operand(place, more.results))
 
 
@@ -105,18 +105,18 @@ def with_constant(site: Site, place: int, number: str) -> Edit:
     return in_place(site, one, site.line.with_operand(place, one.results))
 
 
-def negated(site: Site, place: int) -> Edit:
+def negate_operand(site: Site, place: int) -> Edit:
     """The opposite of the boolean operand at `place`."""
     kind = site.op.operand_types[place]
     true = constant(site, kind, "true")
-    other = made(site, f"{NEW}_1", "arith.xori", (site.op.operands[place], NEW), kind)
+    other = make_line(site, f"{MUTANT_VALUE}_1", "arith.xori", (site.op.operands[place], MUTANT_VALUE), kind)
     return in_place(site, true, other, site.line.with_operand(place, other.results))
 
 
 def brief(line: Line) -> str:
     """`line` as a person reads it: no types, no location, no sizes of groups."""
     given = {**(line.properties or {}), **(line.attributes or {})}
-    shown = ", ".join(
+    shown_properties = ", ".join(
         f"{name} = {value}" if value else name
         for name, value in given.items()
         if name not in ("operandSegmentSizes", "resultSegmentSizes", "overflowFlags", "fastmath")
@@ -124,10 +124,11 @@ def brief(line: Line) -> str:
     )
     head = f"{line.results} = " if line.results else ""
     operands = f" {', '.join(line.operands)}" if line.operands else ""
-    return f"{head}{line.name}{operands}{f' {{{shown}}}' if shown else ''}"
+    return f"{head}{line.name}{operands}{f' {{{shown_properties}}}' if shown_properties else ''}"
 
 
 __all__ = [
-    "NEW", "Edit", "Offer", "applied", "brief", "constant", "dropped", "in_place", "made", "negated", "replaced_by",
-    "shifted", "with_constant",
+    "MUTANT_VALUE", "Edit", "Offer", "apply_offer", "brief", "constant", "drop_operation", "in_place",
+    "make_line", "negate_operand", "replaced_by",
+    "shift_operand", "with_constant",
 ]  # fmt: skip

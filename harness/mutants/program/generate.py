@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.emulator.frontend.edited_programs import Edited
-from bitverdict.harness.model.paths import shown
-from bitverdict.harness.mutants.program.edits import Offer, applied, brief
+from bitverdict.harness.emulator.frontend.edited_programs import EditedProgram
+from bitverdict.harness.model.paths import display_path
+from bitverdict.harness.mutants.program.edits import Offer, apply_offer, brief
 from bitverdict.harness.mutants.program.operators.table import offers
 from bitverdict.harness.mutants.program.tile_program import Place, Site, tile_program
 from bitverdict.harness.mutants.record import GeneratedMutant, Kind
@@ -24,13 +24,13 @@ LONGEST = 160  # characters of a text that a person reads
 def of_programs(kernel: str, arch: str, programs: Iterable[str]) -> Iterator[GeneratedMutant]:
     """The mutants of the tile `programs` (texts) of `kernel` for the target `arch`, each once."""
     numbers: Counter[tuple[str, str]] = Counter()
-    met: set[tuple[Place, str, str]] = set()
+    seen_edits: set[tuple[Place, str, str]] = set()
     for text in dict.fromkeys(programs):
         for site in tile_program(text).sites.values():
             for offer in offers(site):
-                if (site.place, offer.operator, offer.variant) in met or not site.place.line:
+                if (site.place, offer.operator, offer.variant) in seen_edits or not site.place.line:
                     continue
-                met.add((site.place, offer.operator, offer.variant))
+                seen_edits.add((site.place, offer.operator, offer.variant))
                 number = numbers[site.place.function, offer.operator]
                 numbers[site.place.function, offer.operator] += 1
                 yield _mutant(kernel, arch, number, site, offer)
@@ -44,7 +44,7 @@ def _mutant(kernel: str, arch: str, number: int, site: Site, offer: Offer) -> Ge
         kind=Kind.PROGRAM,
         operator=offer.operator,
         family=offer.family,
-        file=shown(Path(site.file)),
+        file=display_path(Path(site.file)),
         line=place.line,
         before=brief(site.line)[:LONGEST],
         after=offer.after[:LONGEST],
@@ -63,15 +63,15 @@ def place_of(edit: Mapping[str, Any]) -> Place:
     return Place(edit["function"], edit["line"], edit["operation"], edit["ordinal"])
 
 
-def edited(mutant: GeneratedMutant, text: str) -> Edited | None:
+def apply_mutant(mutant: GeneratedMutant, text: str) -> EditedProgram | None:
     """The tile program `text` with the edit of `mutant`; None where it has no such place, or the operator offers nothing there."""
-    found = _offered(mutant, text)
-    return None if found is None else applied(*found)
+    found = _find_offer(mutant, text)
+    return None if found is None else apply_offer(*found)
 
 
 def line_of_edit(mutant: GeneratedMutant, text: str) -> int | None:
     """The line of the tile program `text` that the edit of `mutant` is made at; None where it has none."""
-    found = _offered(mutant, text)
+    found = _find_offer(mutant, text)
     return None if found is None else found[1].op.line
 
 
@@ -84,11 +84,11 @@ def comes_to(mutant: GeneratedMutant) -> Callable[[Mapping[str, set[int]]], bool
             known[text] = line_of_edit(mutant, text)
         return known[text]
 
-    def asked(programs: Mapping[str, set[int]]) -> bool:
+    def has_place(programs: Mapping[str, set[int]]) -> bool:
         lines = ((line_in(text), missed) for text, missed in programs.items())
         return any(line is not None and line not in missed for line, missed in lines)
 
-    return asked
+    return has_place
 
 
 def site_of(mutant: GeneratedMutant, text: str) -> Site | None:
@@ -96,7 +96,7 @@ def site_of(mutant: GeneratedMutant, text: str) -> Site | None:
     return tile_program(text).sites.get(place_of(mutant.edit))
 
 
-def _offered(mutant: GeneratedMutant, text: str) -> tuple[Offer, Site] | None:
+def _find_offer(mutant: GeneratedMutant, text: str) -> tuple[Offer, Site] | None:
     site = site_of(mutant, text)
     if site is None:
         return None
@@ -104,4 +104,4 @@ def _offered(mutant: GeneratedMutant, text: str) -> tuple[Offer, Site] | None:
     return next(((each, site) for each in offers(site) if (each.operator, each.variant) == kind), None)
 
 
-__all__ = ["comes_to", "edited", "line_of_edit", "of_programs", "place_of", "site_of"]
+__all__ = ["apply_mutant", "comes_to", "line_of_edit", "of_programs", "place_of", "site_of"]

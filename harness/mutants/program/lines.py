@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from bitverdict.harness.emulator.mlir_reader import OPERATION
-from bitverdict.harness.emulator.mlir_types import closing, split_top
+from bitverdict.harness.emulator.mlir_types import closing_position, split_top
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Line:
         """With `value` for the operand at `place`, of the same type."""
         return self.with_operands((*self.operands[:place], value, *self.operands[place + 1 :]))
 
-    def without(self, *places: int) -> Line:
+    def without_operands(self, *places: int) -> Line:
         """Without the operands at `places`; the groups of the others stay, so their sizes must be set too."""
         kept = [i for i in range(len(self.operands)) if i not in places]
         return self.with_operands(tuple(self.operands[i] for i in kept), tuple(self.types[i] for i in kept))
 
-    def said(self, **values: str) -> Line:
+    def with_values(self, **values: str) -> Line:
         """With other values of attributes that it has. KeyError for one that it has not."""
         properties, attributes = dict(self.properties or {}), dict(self.attributes or {})
         for name, value in values.items():
@@ -60,7 +60,7 @@ class Line:
             attributes=attributes if self.attributes is not None else None,
         )
 
-    def called(self, name: str) -> Line:
+    def with_name(self, name: str) -> Line:
         return replace(self, name=name)
 
 
@@ -78,18 +78,18 @@ def line_of(text: str) -> Line:
     rest = text[found.end() :]
     properties = attributes = None
     if rest.startswith(" <{"):
-        end = closing(rest, 1)
+        end = closing_position(rest, 1)
         properties = _read(rest[3 : end - 2])
         rest = rest[end:]
     head = (indent, results or "", name, tuple(split_top(operands)), "" if successors is None else f"[{successors}]", properties)
     if not rest.startswith((" {", " : ")):
         return Line(*head, None, (), "", rest)
     if rest.startswith(" {"):
-        end = closing(rest, 1)
+        end = closing_position(rest, 1)
         attributes = _read(rest[2 : end - 1])
         rest = rest[end:]
     typed, _, place = rest[3:].rpartition(" loc(")
-    end = closing(typed, 0)
+    end = closing_position(typed, 0)
     return Line(*head, attributes, tuple(split_top(typed[1 : end - 1])), typed[end:].removeprefix(" -> "), f" loc({place}")
 
 

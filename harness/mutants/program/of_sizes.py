@@ -35,52 +35,52 @@ def of_sizes(site: Site, operator: str) -> bool:
     """Whether the edit of `operator` at `site` is one of sizes."""
     op, program = site.op, site.program
     if operator.startswith("other value"):
-        return _masked(op, program)
-    if op.name == "arith.constant" and not _whole(op.result_types[0]):
-        return bool(site.used) and all(each.name in MASKS and _masked(each, program, op.results[0]) for each in site.used)
+        return _has_size_mask(op, program)
+    if op.name == "arith.constant" and not _is_integer_type(op.result_types[0]):
+        return bool(site.users) and all(each.name in MASKS and _has_size_mask(each, program, op.results[0]) for each in site.users)
     if not is_pure(op) and not operator.startswith(FLAGS):
         return False
     if any(not _index(kind) for kind in op.result_types) and is_pure(op):
         return False
-    taken = [name for name, kind in zip(op.operands, op.operand_types, strict=True) if _whole(kind)]
-    return _comes_of_sizes(taken, program) and _small(op) and (not is_pure(op) or _goes_to_sizes(op, program))
+    taken = [name for name, kind in zip(op.operands, op.operand_types, strict=True) if _is_integer_type(kind)]
+    return _comes_of_sizes(taken, program) and _is_small(op) and (not is_pure(op) or _goes_to_sizes(op, program))
 
 
-def _masked(op: Operation, program: TileProgram, other: str = "") -> bool:
+def _has_size_mask(op: Operation, program: TileProgram, other_value: str = "") -> bool:
     """Whether what `op` gives outside of its mask is decided by sizes: the mask is. `other`: the value that it must give there, and
     take nowhere else."""
     if op.name not in MASKS:
         return False
-    groups = op.named(*MASKS[op.name])
+    groups = op.operands_by_name(*MASKS[op.name])
     mask, given = groups.get("mask"), groups.get("other")
-    if not mask or not given or (other and (other not in given or list(op.operands).count(other) != 1)):
+    if not mask or not given or (other_value and (other_value not in given or list(op.operands).count(other_value) != 1)):
         return False
     return _comes_of_sizes([mask] if isinstance(mask, str) else list(mask), program)
 
 
 def _comes_of_sizes(names: list[str], program: TileProgram) -> bool:
     """Whether `names` come from sizes, ids, lanes, loaded integers and small constants alone."""
-    waiting, seen = list(names), set()
-    while waiting:
-        name = waiting.pop()
+    stack, seen = list(names), set()
+    while stack:
+        name = stack.pop()
         if name in seen:
             continue
         seen.add(name)
         for op in program.definers.get(name, ()):
-            if op.name not in OF_INDICES or not _small(op):
+            if op.name not in OF_INDICES or not _is_small(op):
                 return False
             if op.name != "tt.load":
-                waiting += [each for each, kind in zip(op.operands, op.operand_types, strict=True) if _whole(kind)]
-            elif not _whole(op.result_types[0]):
+                stack += [each for each, kind in zip(op.operands, op.operand_types, strict=True) if _is_integer_type(kind)]
+            elif not _is_integer_type(op.result_types[0]):
                 return False
     return True
 
 
 def _goes_to_sizes(op: Operation, program: TileProgram) -> bool:
     """Whether the results of `op` go into arithmetic of indices alone, until an address, a mask, a flag or a branch takes them."""
-    waiting, seen = list(op.results), set()
-    while waiting:
-        name = waiting.pop()
+    stack, seen = list(op.results), set()
+    while stack:
+        name = stack.pop()
         if name in seen:
             continue
         seen.add(name)
@@ -88,16 +88,16 @@ def _goes_to_sizes(op: Operation, program: TileProgram) -> bool:
             if not is_pure(user) or user.name == "tt.addptr":
                 continue
             chosen = user.name == "arith.select" and user.operands[0] == name
-            if not chosen and (user.name not in OF_INDICES or not all(map(_whole, user.result_types))):
+            if not chosen and (user.name not in OF_INDICES or not all(map(_is_integer_type, user.result_types))):
                 return False
-            if not all(_small(each) for operand in user.operands for each in program.definers.get(operand, ())):
+            if not all(_is_small(each) for operand in user.operands for each in program.definers.get(operand, ())):
                 return False
-            if all(map(_whole, user.result_types)):
-                waiting += user.results
+            if all(map(_is_integer_type, user.result_types)):
+                stack += user.results
     return True
 
 
-def _small(op: Operation) -> bool:
+def _is_small(op: Operation) -> bool:
     """Whether `op` is no constant, or a small one."""
     if op.name != "arith.constant" or not is_integer(op.result_types[0]) or is_boolean(op.result_types[0]):
         return True
@@ -105,7 +105,7 @@ def _small(op: Operation) -> bool:
     return found is not None and abs(int(found[1])) <= LARGEST
 
 
-def _whole(kind: str) -> bool:
+def _is_integer_type(kind: str) -> bool:
     return is_integer(kind)
 
 

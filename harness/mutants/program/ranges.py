@@ -26,11 +26,11 @@ class Range:
         """Itself where the type's range `kind` holds it, else all of the type: it wraps."""
         return self if kind.low <= self.low and self.high <= kind.high else kind
 
-    def joined(self, other: Range) -> Range:
+    def join(self, other: Range) -> Range:
         return Range(min(self.low, other.low), max(self.high, other.high))
 
 
-def whole(kind: str) -> Range | None:
+def type_range(kind: str) -> Range | None:
     """All that an integer of the type `kind`, or an element of its tensors, can be: as a signed number; None of other types."""
     found = parse_type(kind)
     if found is None or found.pointers or found.kind not in ("scalar", "tensor") or not re.fullmatch(r"i\d+", found.element):
@@ -45,16 +45,16 @@ ARGUMENTS = Range(0, 1 << 20)
 """Sizes and strides that are looked at: integer arguments, but for those that launches make negative."""
 
 
-def of(op: Operation, given: Sequence[Range | None]) -> Range | None:
+def result_range(op: Operation, given: Sequence[Range | None]) -> Range | None:
     """Of the first result of `op`, of operands between `given`. None for what is no integer."""
-    kind = whole(op.result_types[0]) if op.results else None
+    kind = type_range(op.result_types[0]) if op.results else None
     if kind is None:
         return None
-    found = _found(op, given)
+    found = _result_range(op, given)
     return kind if found is None else found.within(kind)
 
 
-def _found(op: Operation, given: Sequence[Range | None]) -> Range | None:
+def _result_range(op: Operation, operand_ranges: Sequence[Range | None]) -> Range | None:
     name = op.name
     if name == "arith.constant":
         value = _VALUE.match(op.attributes.get("value", ""))
@@ -66,45 +66,45 @@ def _found(op: Operation, given: Sequence[Range | None]) -> Range | None:
         return Range(op.integer("start"), op.integer("end") - 1)
     if name in ("tt.get_program_id", "tt.get_num_programs"):
         return Range(0, MOST_PROGRAMS - 1 if name == "tt.get_program_id" else MOST_PROGRAMS)
-    if name in _MOVED:
-        return Range(-1, 0) if name == "arith.extsi" and _boolean(op.operand_types[0]) else given[0]
-    known = [each for each in given if each is not None]
-    if not known or len(known) < len(given):
+    if name in _MOVE_OPERATIONS:
+        return Range(-1, 0) if name == "arith.extsi" and _boolean(op.operand_types[0]) else operand_ranges[0]
+    known_ranges = [item for item in operand_ranges if item is not None]
+    if not known_ranges or len(known_ranges) < len(operand_ranges):
         return None
-    if name == "tt.reduce" and len(known) == 1 and reduced_by(op) in ("arith.maxsi", "arith.minsi"):
-        return known[0]
+    if name == "tt.reduce" and len(known_ranges) == 1 and reduced_by(op) in ("arith.maxsi", "arith.minsi"):
+        return known_ranges[0]
     if name == "arith.select":
-        return known[1].joined(known[2])
+        return known_ranges[1].join(known_ranges[2])
     if name == "arith.extui":
-        return known[0] if known[0].positive else None
-    if len(known) == 2 and name in _FOLDED and all(each.low == each.high for each in known):
-        bits = (whole(op.result_types[0]) or Range(0, 0)).high.bit_length() + 1
-        number = _FOLDED[name](known[0].low % (1 << bits), known[1].low % (1 << bits), bits)
+        return known_ranges[0] if known_ranges[0].positive else None
+    if len(known_ranges) == 2 and name in _CONSTANT_FOLDS and all(item.low == item.high for item in known_ranges):
+        bits = (type_range(op.result_types[0]) or Range(0, 0)).high.bit_length() + 1
+        number = _CONSTANT_FOLDS[name](known_ranges[0].low % (1 << bits), known_ranges[1].low % (1 << bits), bits)
         number -= (number >> bits - 1 & 1) << bits
         return Range(number, number)
-    if len(known) == 2 and name in _BINARY:
-        return _BINARY[name](*known)
+    if len(known_ranges) == 2 and name in _BINARY:
+        return _BINARY[name](*known_ranges)
     return None
 
 
-def chosen(op: Operation, made: Mapping[str, Operation], known: Callable[[str], Range | None]) -> Range | None:
+def select_range(op: Operation, definers: Mapping[str, Operation], range_of: Callable[[str], Range | None]) -> Range | None:
     """Of the ``arith.select`` `op`, whose condition leaves each arm some of the numbers that it compares. `made`: what a value
     comes of, by its name; `known`: its range. None where the condition compares nothing with one number."""
-    asked = made.get(op.operands[0])
-    if asked is None or asked.name != "arith.cmpi" or (predicate := asked.integer("predicate")) not in _LEFT:
+    asked = definers.get(op.operands[0])
+    if asked is None or asked.name != "arith.cmpi" or (predicate := asked.integer("predicate")) not in _RANGES_LEFT:
         return None
-    compared, limit = asked.operands[0], known(asked.operands[1])
-    every = known(compared)
+    compared, limit = asked.operands[0], range_of(asked.operands[1])
+    every = range_of(compared)
     if limit is None or limit.low != limit.high or every is None:
         return None
     arms = [
-        _left_in(arm, compared, left, made, known)
-        for arm, left in zip(op.operands[1:], _LEFT[predicate](every, limit.low), strict=True)
+        _arm_range(arm, compared, left, definers, range_of)
+        for arm, left in zip(op.operands[1:], _RANGES_LEFT[predicate](every, limit.low), strict=True)
     ]
-    return arms[0].joined(arms[1]) if arms[0] is not None and arms[1] is not None else None
+    return arms[0].join(arms[1]) if arms[0] is not None and arms[1] is not None else None
 
 
-_LEFT: dict[
+_RANGES_LEFT: dict[
     int, Callable[[Range, int], tuple[Range, Range]]
 ] = {  # what is left of a range where the predicate holds, and where not
     2: lambda every, by: (Range(every.low, min(every.high, by - 1)), Range(max(every.low, by), every.high)),
@@ -114,18 +114,18 @@ _LEFT: dict[
 }
 
 
-def _left_in(
-    arm: str, compared: str, left: Range, made: Mapping[str, Operation], known: Callable[[str], Range | None]
+def _arm_range(
+    arm: str, compared_name: str, left_range: Range, definers: Mapping[str, Operation], range_of: Callable[[str], Range | None]
 ) -> Range | None:
     """Of `arm`, a value that may be `compared` or its complement, of which `left` is left."""
-    if left.low > left.high:
+    if left_range.low > left_range.high:
         return None
-    if arm == compared:
-        return left
-    op = made.get(arm)
-    if op is not None and op.name == "arith.xori" and op.operands[0] == compared and known(op.operands[1]) == Range(-1, -1):
-        return Range(-1 - left.high, -1 - left.low)
-    return known(arm)
+    if arm == compared_name:
+        return left_range
+    op = definers.get(arm)
+    if op is not None and op.name == "arith.xori" and op.operands[0] == compared_name and range_of(op.operands[1]) == Range(-1, -1):
+        return Range(-1 - left_range.high, -1 - left_range.low)
+    return range_of(arm)
 
 
 def reduced_by(op: Operation) -> str:
@@ -138,10 +138,10 @@ def reduced_by(op: Operation) -> str:
 
 
 def _boolean(kind: str) -> bool:
-    return whole(kind) == Range(0, 1)
+    return type_range(kind) == Range(0, 1)
 
 
-_MOVED = (
+_MOVE_OPERATIONS = (
     "tt.splat", "tt.expand_dims", "tt.broadcast", "tt.reshape", "tt.trans", "ttg.convert_layout", "arith.extsi", "tt.unsplat",
     "arith.index_cast",
 )  # fmt: skip
@@ -160,11 +160,11 @@ def _remainder(a: Range, b: Range) -> Range | None:
     return Range(0, min(a.high, b.high - 1)) if a.positive and b.low > 0 else None
 
 
-def _masked(a: Range, b: Range) -> Range | None:
+def _mask_range(a: Range, b: Range) -> Range | None:
     return Range(0, min(a.high, b.high)) if a.positive and b.positive else None
 
 
-def _shifted(a: Range, by: Range, *, left: bool) -> Range | None:
+def _shift_range(a: Range, by: Range, *, left: bool) -> Range | None:
     """By a known number of bits, below the 32 that PTX clamps at."""
     if by.low != by.high or not 0 <= by.low < 32:
         return None
@@ -172,19 +172,19 @@ def _shifted(a: Range, by: Range, *, left: bool) -> Range | None:
 
 
 _BINARY = {
-    "arith.shli": lambda a, b: _shifted(a, b, left=True),
-    "arith.shrsi": lambda a, b: _shifted(a, b, left=False),
+    "arith.shli": lambda a, b: _shift_range(a, b, left=True),
+    "arith.shrsi": lambda a, b: _shift_range(a, b, left=False),
     "arith.addi": lambda a, b: Range(a.low + b.low, a.high + b.high),
     "arith.subi": lambda a, b: Range(a.low - b.high, a.high - b.low),
     "arith.muli": _product,
     "arith.divsi": _quotient,
     "arith.remsi": _remainder,
-    "arith.andi": _masked,
+    "arith.andi": _mask_range,
     "arith.minsi": lambda a, b: Range(min(a.low, b.low), min(a.high, b.high)),
     "arith.maxsi": lambda a, b: Range(max(a.low, b.low), max(a.high, b.high)),
 }
 
-_FOLDED: dict[str, Callable[[int, int, int], int]] = {  # of two constants, as unsigned numbers of so many bits
+_CONSTANT_FOLDS: dict[str, Callable[[int, int, int], int]] = {  # of two constants, as unsigned numbers of so many bits
     "tt.mulhiui": lambda a, b, bits: a * b >> bits,
     "arith.xori": lambda a, b, bits: a ^ b,
     "arith.ori": lambda a, b, bits: a | b,
@@ -194,7 +194,7 @@ _FOLDED: dict[str, Callable[[int, int, int], int]] = {  # of two constants, as u
     "arith.muli": lambda a, b, bits: a * b % (1 << bits),
 }
 
-_COMPARED = {
+_COMPARISONS = {
     0: (lambda a, b: a.low == a.high == b.low == b.high, lambda a, b: a.high < b.low or b.high < a.low),
     2: (lambda a, b: a.high < b.low, lambda a, b: a.low >= b.high),
     3: (lambda a, b: a.high <= b.low, lambda a, b: a.low > b.high),
@@ -203,12 +203,12 @@ _COMPARED = {
 }
 
 
-def compared(predicate: int, a: Range | None, b: Range | None) -> bool | None:
+def compare_ranges(predicate: int, a: Range | None, b: Range | None) -> bool | None:
     """What the comparison `predicate` of arith.cmpi gives, where it gives one thing for all of `a` and `b`."""
-    if a is None or b is None or predicate not in _COMPARED:
+    if a is None or b is None or predicate not in _COMPARISONS:
         return None
-    always, never = _COMPARED[predicate]
+    always, never = _COMPARISONS[predicate]
     return True if always(a, b) else False if never(a, b) else None
 
 
-__all__ = ["ARGUMENTS", "MOST_PROGRAMS", "Range", "chosen", "compared", "of", "reduced_by", "whole"]
+__all__ = ["ARGUMENTS", "MOST_PROGRAMS", "Range", "compare_ranges", "reduced_by", "result_range", "select_range", "type_range"]

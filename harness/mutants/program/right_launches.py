@@ -35,18 +35,18 @@ class RightLaunches:
         self._known: dict[str, RightLaunch] = {}
         self._met: dict[int, tuple[Case, RightLaunch]] = {}  # by id: the key of a case takes longer to make than a look
 
-    def of(self, case: Case) -> RightLaunch:
-        met, found = self._met.get(id(case), (None, None))
-        if found is None or met is not case:
+    def launch_of(self, case: Case) -> RightLaunch:
+        met, right_launch = self._met.get(id(case), (None, None))
+        if right_launch is None or met is not case:
             if case.key not in self._known:
-                self._known[case.key] = self._launched(case)
-            found = self._known[case.key]
-            self._met[id(case)] = case, found
-        return found
+                self._known[case.key] = self._launch_right(case)
+            right_launch = self._known[case.key]
+            self._met[id(case)] = case, right_launch
+        return right_launch
 
-    def _launched(self, case: Case) -> RightLaunch:
+    def _launch_right(self, case: Case) -> RightLaunch:
         watching = EditedPrograms(lambda text: None)
-        with launched_with(edited=watching):
+        with launched_with(edited_programs=watching):
             verdict = judge(case, self.target, self.contract, explained=False)
         result = self.contract.expected_outcome(case, self.target).result
         passes = verdict.decision is Decision.PASS and result

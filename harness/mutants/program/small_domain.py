@@ -19,8 +19,8 @@ from bitverdict.harness.mutants.program import ranges
 from bitverdict.harness.mutants.program.canonical import is_pure
 from bitverdict.harness.mutants.program.tile_program import TileProgram
 
-MOST = 1 << 21  # combinations of values that are looked at
-_MASKED = {
+MAX_COMBINATIONS = 1 << 21  # combinations of values that are looked at
+_MASKED_OPERANDS = {
     "tt.load": ("pointer", "mask?", "other?"),
     "tt.store": ("pointer", "value", "mask?"),
     "ttg.async_copy_global_to_local": ("pointer", "view", "mask?", "other?"),
@@ -30,36 +30,36 @@ Leaf = tuple[str, ...]
 _CONSTANT = re.compile(r"(?:dense<)?(-?\d+|true|false)(?:>| :|$)")
 
 
-class NotShown(Exception):
+class NoProof(Exception):
     """The programs differ in what is no formula of integers, or in too many of them."""
 
 
 def same_on_small_domain(right: TileProgram, mutant: TileProgram, came_from: tuple[int, ...]) -> bool:
     """Whether both programs take the same wherever an operation has an effect. `came_from`: for each line of `mutant` that of
     `right`."""
-    changed = _changed(right, mutant, came_from)
+    changed = _changed_names(right, mutant, came_from)
     try:
         return all(_agree(right, mutant, changed, *pair) for pair in _pairs(right, mutant, changed, came_from))
-    except NotShown:
+    except NoProof:
         return False
 
 
 def _pairs(
-    right: TileProgram, mutant: TileProgram, changed: set[str], came_from: tuple[int, ...]
+    right: TileProgram, mutant: TileProgram, changed_names: set[str], came_from: tuple[int, ...]
 ) -> Iterator[tuple[Operation, Operation]]:
     """The operations with an effect of both programs, beside one another; those whose operands cannot differ are left out."""
     ones = [(op, op.line) for op in right.program.operations() if not is_pure(op)]
     others = [(op, came_from[op.line]) for op in mutant.program.operations() if not is_pure(op)]
     if [(op.name, line) for op, line in ones] != [(op.name, line) for op, line in others]:
-        raise NotShown
+        raise NoProof
     for (one, _), (other, _) in zip(ones, others, strict=True):
         if one.attributes != other.attributes or one.operand_types != other.operand_types:
-            raise NotShown
-        if one.operands != other.operands or not changed.isdisjoint(one.operands):
+            raise NoProof
+        if one.operands != other.operands or not changed_names.isdisjoint(one.operands):
             yield one, other
 
 
-def _changed(right: TileProgram, mutant: TileProgram, came_from: tuple[int, ...]) -> set[str]:
+def _changed_names(right: TileProgram, mutant: TileProgram, came_from: tuple[int, ...]) -> set[str]:
     """Values that the two programs may compute otherwise, by name."""
     operations = list(mutant.program.operations())
     found = {name for op in operations if right.lines[came_from[op.line]] != mutant.lines[op.line] for name in op.results}
@@ -70,18 +70,18 @@ def _changed(right: TileProgram, mutant: TileProgram, came_from: tuple[int, ...]
         found |= more
 
 
-def _agree(right: TileProgram, mutant: TileProgram, changed: set[str], one: Operation, other: Operation) -> bool:
+def _agree(right: TileProgram, mutant: TileProgram, changed: set[str], right_op: Operation, mutant_op: Operation) -> bool:
     """Whether the effect `one` takes what `other` takes."""
     domain = _Domain()
     formulas = [_Formula(right, domain, set()), _Formula(mutant, domain, changed)]
-    groups = one.named(*_MASKED[one.name]) if one.name in _MASKED else {}
-    values = list(zip(one.operands, other.operands, one.operand_types, strict=True))
-    for formula, names in zip(formulas, (one.operands, other.operands), strict=True):
+    groups = right_op.operands_by_name(*_MASKED_OPERANDS[right_op.name]) if right_op.name in _MASKED_OPERANDS else {}
+    values = list(zip(right_op.operands, mutant_op.operands, right_op.operand_types, strict=True))
+    for formula, names in zip(formulas, (right_op.operands, mutant_op.operands), strict=True):
         for name, (_, _, kind) in zip(names, values, strict=True):
             formula.look(name, _axes(kind))
     domain.close()
     where = np.ones((), bool)
-    pairs = [(formulas[0].of(a, _axes(kind)), formulas[1].of(b, _axes(kind)), kind) for a, b, kind in values]
+    pairs = [(formulas[0].values_of(a, _axes(kind)), formulas[1].values_of(b, _axes(kind)), kind) for a, b, kind in values]
     if groups.get("mask"):
         place = list(groups).index("mask")
         where = pairs[place][0]
@@ -115,8 +115,8 @@ class _Domain:
         for leaf, lanes in self.leaves.items():
             if not lanes.size:
                 self.leaves[leaf] = numbers if leaf[0] != "boolean" else np.array([0, 1], np.int64)
-        if prod(values.size for values in self.leaves.values()) > MOST:
-            raise NotShown
+        if prod(values.size for values in self.leaves.values()) > MAX_COMBINATIONS:
+            raise NoProof
 
     def values(self, leaf: Leaf) -> np.ndarray:
         place = list(self.leaves).index(leaf)
@@ -138,15 +138,15 @@ class _Formula:
 
     def look(self, name: str, axes: tuple[str, ...]) -> None:
         """Note the leaves and constants that `name` is made of."""
-        waiting, seen = [(name, axes)], set()
-        while waiting:
-            each = waiting.pop()
-            if each in seen:
+        stack, seen = [(name, axes)], set()
+        while stack:
+            item = stack.pop()
+            if item in seen:
                 continue
-            seen.add(each)
-            op, inner = self._made(each[0]), each[1]
+            seen.add(item)
+            op, inner = self._definer(item[0]), item[1]
             if op is None or not self._follows(op):
-                leaf = self._leaf(each[0], inner, op)
+                leaf = self._leaf(item[0], inner, op)
                 if leaf is not None:
                     self.domain.leaves.setdefault(leaf, np.array([], np.int64))
             elif op.name == "tt.make_range":
@@ -156,17 +156,17 @@ class _Formula:
             elif op.name == "arith.constant":
                 self.domain.constants.add(abs(self._number(op)))
             else:
-                waiting += [(operand, self._inside(op, inner)) for operand in op.operands]
+                stack += [(operand, self._inside(op, inner)) for operand in op.operands]
 
-    def of(self, name: str, axes: tuple[str, ...]) -> np.ndarray:
+    def values_of(self, name: str, axes: tuple[str, ...]) -> np.ndarray:
         """The values of `name`, whose axes are those of what takes it."""
         key = name, axes
         if key not in self.known:
-            self.known[key] = self._of(name, axes)
+            self.known[key] = self._evaluate(name, axes)
         return self.known[key]
 
-    def _of(self, name: str, axes: tuple[str, ...]) -> np.ndarray:
-        op = self._made(name)
+    def _evaluate(self, name: str, axes: tuple[str, ...]) -> np.ndarray:
+        op = self._definer(name)
         if op is None or not self._follows(op):
             leaf = self._leaf(name, axes, op)
             return self.domain.values(leaf) if leaf is not None else self.domain.unknown((name, *axes))
@@ -175,30 +175,30 @@ class _Formula:
         if op.name == "tt.make_range":
             count = op.integer("end") - op.integer("start")
             return self.domain.values(("lane", *axes, str(count))) + op.integer("start")
-        given = [self.of(operand, self._inside(op, axes)) for operand in op.operands]
-        return _wrapped(_RULES[op.name](op, *given), op.result_types[0])
+        given = [self.values_of(operand, self._inside(op, axes)) for operand in op.operands]
+        return _wrap_to_type(_RULES[op.name](op, *given), op.result_types[0])
 
-    def _made(self, name: str) -> Operation | None:
+    def _definer(self, name: str) -> Operation | None:
         """The operation that makes `name`; None for an argument. NotShown where several regions have one of the name."""
         found = self.program.definers.get(name, [])
         if len(found) + len(self.program.arguments.get(name, ())) != 1:
-            raise NotShown
+            raise NoProof
         return found[0] if found else None
 
     @staticmethod
     def _follows(op: Operation) -> bool:
         if op.name == "arith.constant":
-            return ranges.whole(op.result_types[0]) is not None and _CONSTANT.match(op.attributes["value"]) is not None
+            return ranges.type_range(op.result_types[0]) is not None and _CONSTANT.match(op.attributes["value"]) is not None
         return op.name == "tt.make_range" or (
-            op.name in _RULES and ("!tt.ptr" in op.result_types[0] or ranges.whole(op.result_types[0]) is not None)
+            op.name in _RULES and ("!tt.ptr" in op.result_types[0] or ranges.type_range(op.result_types[0]) is not None)
         )
 
     def _leaf(self, name: str, axes: tuple[str, ...], op: Operation | None) -> Leaf | None:
         """What stands for a value that no formula makes; None where it is no integer. NotShown for one that may differ."""
         if name in self.changed:
-            raise NotShown
+            raise NoProof
         kind = self.program.arguments[name][0] if op is None else op.result_types[op.results.index(name)]
-        found = ranges.whole(kind)
+        found = ranges.type_range(kind)
         if found is None:
             return None
         told = f"{op.name} {op.attributes.get('axis')}" if op is not None and op.name == "tt.get_program_id" else name
@@ -224,22 +224,22 @@ class _Formula:
         return axes
 
 
-def _wrapped(values: np.ndarray, kind: str) -> np.ndarray:
+def _wrap_to_type(values: np.ndarray, kind: str) -> np.ndarray:
     """`values` as an integer of the type `kind` holds them."""
-    found = ranges.whole(kind)
+    found = ranges.type_range(kind)
     if found is None:
         return values
     count = found.high - found.low + 1
     return values & 1 if count == 2 else (values - found.low) % count + found.low if count < 1 << 64 else values
 
 
-def _divided(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """Toward zero, as arith.divsi; 0 where that is not defined."""
     safe = np.where(b == 0, 1, b)
     return np.where(b == 0, 0, np.sign(a) * np.sign(safe) * (np.abs(a) // np.abs(safe)))
 
 
-def _chosen(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
+def _select(condition: np.ndarray, yes: np.ndarray, no: np.ndarray) -> np.ndarray:
     return np.where(condition.astype(bool), yes, no)
 
 
@@ -249,32 +249,32 @@ _RULES: dict[str, Callable[..., np.ndarray]] = {
     "tt.broadcast": lambda op, a: a,
     "tt.trans": lambda op, a: a,
     "ttg.convert_layout": lambda op, a: a,
-    "arith.extsi": lambda op, a: -a if ranges.whole(op.operand_types[0]) == ranges.Range(0, 1) else a,
+    "arith.extsi": lambda op, a: -a if ranges.type_range(op.operand_types[0]) == ranges.Range(0, 1) else a,
     "arith.extui": lambda op, a: np.where(a < 0, a + (1 << _bits(op)), a),
     "arith.trunci": lambda op, a: a,
     "arith.addi": lambda op, a, b: a + b,
     "arith.subi": lambda op, a, b: a - b,
     "arith.muli": lambda op, a, b: a * b,
-    "arith.divsi": lambda op, a, b: _divided(a, b),
-    "arith.remsi": lambda op, a, b: a - b * _divided(a, b),
+    "arith.divsi": lambda op, a, b: _divide(a, b),
+    "arith.remsi": lambda op, a, b: a - b * _divide(a, b),
     "arith.minsi": lambda op, a, b: np.minimum(a, b),
     "arith.maxsi": lambda op, a, b: np.maximum(a, b),
     "arith.andi": lambda op, a, b: a & b,
     "arith.ori": lambda op, a, b: a | b,
     "arith.xori": lambda op, a, b: a ^ b,
-    "arith.select": lambda op, c, a, b: _chosen(c, a, b),
-    "arith.cmpi": lambda op, a, b: _compared(op.integer("predicate"), a, b).astype(np.int64),
+    "arith.select": lambda op, c, a, b: _select(c, a, b),
+    "arith.cmpi": lambda op, a, b: _compare(op.integer("predicate"), a, b).astype(np.int64),
     "tt.addptr": lambda op, a, b: a + b,
 }
 
 
 def _bits(op: Operation) -> int:
-    found = ranges.whole(op.operand_types[0])
+    found = ranges.type_range(op.operand_types[0])
     assert found is not None
     return (found.high - found.low + 1).bit_length() - 1
 
 
-def _compared(predicate: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+def _compare(predicate: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     signed = (np.equal, np.not_equal, np.less, np.less_equal, np.greater, np.greater_equal)
     if predicate < len(signed):
         return signed[predicate](a, b)
@@ -282,4 +282,4 @@ def _compared(predicate: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return unsigned[predicate - len(signed)](a.astype(np.uint64), b.astype(np.uint64))
 
 
-__all__ = ["MOST", "NotShown", "same_on_small_domain"]
+__all__ = ["MAX_COMBINATIONS", "NoProof", "same_on_small_domain"]

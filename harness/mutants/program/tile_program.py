@@ -11,7 +11,7 @@ from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, 
 from bitverdict.harness.emulator.mlir_types import parse_type
 from bitverdict.harness.mutants.program.lines import Line, line_of
 
-KEPT = 256  # programs of one process
+CACHE_SIZE = 256  # programs of one process
 
 
 @dataclass(frozen=True)
@@ -49,22 +49,22 @@ class Site:
         return self.program.file_of(self.op)
 
     @cached_property
-    def used(self) -> list[Operation]:
+    def users(self) -> list[Operation]:
         """The operations that use a result of this one."""
         names = set(self.op.results)
         first, last = self.region
         return [op for name in names for op in self.program.users.get(name, ()) if first <= op.line <= last and op is not self.op]
 
-    def defining(self, value: str) -> Operation | None:
+    def definer(self, value: str) -> Operation | None:
         """The operation that defines `value`, as seen from here; None for an argument of a function or of a block."""
         return next((op for op in self.program.definers.get(value, ()) if op.line < self.op.line), None)
 
     def constant(self, value: str) -> str | None:
         """What `value` is, where it is a constant: "32 : i32", "dense<0> : tensor<...>", "true"."""
-        op = self.defining(value)
+        op = self.definer(value)
         return op.attributes.get("value") if op is not None and op.name == "arith.constant" else None
 
-    def others(self, value: str) -> list[str]:
+    def exchangeable_arguments(self, value: str) -> list[str]:
         """The arguments of the kernel that `value`, which is one too, could be exchanged for: those of the same type."""
         arguments = self.function.blocks[0].arguments
         kinds = dict(arguments)
@@ -83,18 +83,18 @@ class TileProgram:
         self.definers: dict[str, list[Operation]] = {}
         self.sites: dict[Place, Site] = {}
         self._lines: dict[int, Line] = {}
-        seen: Counter[tuple[str, int, str]] = Counter()
-        last = len(self.lines)
+        counts: Counter[tuple[str, int, str]] = Counter()
+        line_count = len(self.lines)
         for op in self.program.operations():
             for value in op.operands:
                 self.users.setdefault(value, []).append(op)
             for value in op.results:
                 self.definers.setdefault(value, []).append(op)
         for function in self.program.functions.values():
-            for op, region, block, blocks, around in _all(function.blocks, (0, last), "tt.func"):
+            for op, region, block, blocks, around in _all_operations(function.blocks, (0, line_count), "tt.func"):
                 number = self.number_of(op)
-                seen[key := (function.name, number, op.name)] += 1
-                place = Place(*key, seen[key] - 1)
+                counts[key := (function.name, number, op.name)] += 1
+                place = Place(*key, counts[key] - 1)
                 self.sites[place] = Site(self, place, op, region, function, block, blocks, around)
 
     def line(self, op: Operation) -> Line:
@@ -128,23 +128,23 @@ class TileProgram:
     @cached_property
     def loops(self) -> dict[str, tuple[Block, list[Operation]]]:
         """By label (those of partitions may repeat: the first) each block that a later one branches back to, and those branches."""
-        found: dict[str, tuple[Block, list[Operation]]] = {}
+        loops_by_label: dict[str, tuple[Block, list[Operation]]] = {}
         for site in self.sites.values():
             labels = {block.label: i for i, block in enumerate(site.blocks)}
             for label in site.op.successors:
                 if labels[label] <= labels[site.block.label]:
-                    found.setdefault(label, (site.blocks[labels[label]], []))[1].append(site.op)
-        return found
+                    loops_by_label.setdefault(label, (site.blocks[labels[label]], []))[1].append(site.op)
+        return loops_by_label
 
 
-def _all(
+def _all_operations(
     blocks: list[Block], region: tuple[int, int], around: str
 ) -> Iterator[tuple[Operation, tuple[int, int], Block, list[Block], str]]:
     for block in blocks:
         for op in block.operations:
             yield op, region, block, blocks, around
             for inner in op.regions:
-                yield from _all(inner, _lines_of(inner), op.name)
+                yield from _all_operations(inner, _lines_of(inner), op.name)
 
 
 def _lines_of(blocks: list[Block]) -> tuple[int, int]:
@@ -152,7 +152,7 @@ def _lines_of(blocks: list[Block]) -> tuple[int, int]:
     return blocks[0].operations[0].line, blocks[-1].operations[-1].last_line
 
 
-@lru_cache(maxsize=KEPT)
+@lru_cache(maxsize=CACHE_SIZE)
 def tile_program(text: str) -> TileProgram:
     return TileProgram(text)
 
@@ -177,4 +177,4 @@ def is_tensor(kind: str) -> bool:
     return kind.startswith("tensor<")
 
 
-__all__ = ["KEPT", "Place", "Site", "TileProgram", "is_boolean", "is_float", "is_integer", "is_tensor", "tile_program"]
+__all__ = ["CACHE_SIZE", "Place", "Site", "TileProgram", "is_boolean", "is_float", "is_integer", "is_tensor", "tile_program"]

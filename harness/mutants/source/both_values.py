@@ -14,10 +14,10 @@ from bitverdict.harness.mutants.record import GeneratedMutant
 
 OF_TYPES = ("cast", "output of another type", "precision")
 """How operators begin whose difference is one of contents, which sizes do not decide."""
-_PLAIN = (bool, int, float, str, tuple, list, type(None))
+_PLAIN_TYPES = (bool, int, float, str, tuple, list, type(None))
 
 
-class Noted:
+class ValueNotes:
     """What an expression with both values had since `begin`."""
 
     def __init__(self) -> None:
@@ -29,33 +29,33 @@ class Noted:
         self.differed, self.truths = False, set()
 
     @property
-    def tested(self) -> bool:
+    def is_tested(self) -> bool:
         """Whether the mutant's value was another one; a condition must have held, and must not have held, besides."""
         return self.differed and len(self.truths) != 1
 
 
-NOTED = Noted()
+VALUE_NOTES = ValueNotes()
 
 
-def both(right: Callable[[], Any], mutant: Callable[[], Any], truth: bool) -> Any:
+def evaluate_both(right: Callable[[], Any], mutant: Callable[[], Any], truth: bool) -> Any:
     """What `right` gives. Noted is whether `mutant` gives another value, or raises; of `truth`, whether it is as true."""
     value = right()
     if truth or isinstance(value, bool):
-        NOTED.truths.add(bool(value))
+        VALUE_NOTES.truths.add(bool(value))
     try:
-        other = mutant()
+        mutant_value = mutant()
     except Exception:  # of the mutant's expression: it differs
-        NOTED.differed = True
+        VALUE_NOTES.differed = True
         return value
     if truth:
-        NOTED.differed |= bool(value) != bool(other)
+        VALUE_NOTES.differed |= bool(value) != bool(mutant_value)
     else:
-        plain = isinstance(value, _PLAIN) and isinstance(other, _PLAIN)
-        NOTED.differed |= value != other if plain else repr(value) != repr(other)
+        plain = isinstance(value, _PLAIN_TYPES) and isinstance(mutant_value, _PLAIN_TYPES)
+        VALUE_NOTES.differed |= value != mutant_value if plain else repr(value) != repr(mutant_value)
     return value
 
 
-def with_both(mutant: GeneratedMutant) -> GeneratedMutant | None:
+def with_both_values(mutant: GeneratedMutant) -> GeneratedMutant | None:
     """`mutant` with an edit that computes both values; None where it edits no expression of a launcher."""
     edit = mutant.edit
     if edit["device"] or mutant.operator.startswith(OF_TYPES):
@@ -66,8 +66,11 @@ def with_both(mutant: GeneratedMutant) -> GeneratedMutant | None:
         except SyntaxError:
             return None
     truth = mutant.before.lstrip().startswith(("if ", "elif ", "while "))
-    by = f"__import__({__name__!r}, fromlist=['both']).both(lambda: ({edit['of']}\n), lambda: ({edit['by']}\n), {truth})"
+    by = (
+        f"__import__({__name__!r}, fromlist=['evaluate_both']).evaluate_both(lambda: "
+        f"({edit['of']}\n), lambda: ({edit['by']}\n), {truth})"
+    )
     return replace(mutant, edit={**edit, "by": by})
 
 
-__all__ = ["NOTED", "with_both"]
+__all__ = ["VALUE_NOTES", "with_both_values"]

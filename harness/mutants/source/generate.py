@@ -10,14 +10,14 @@ from typing import Any
 
 import libcst as cst
 
-from bitverdict.harness.model.paths import shown
+from bitverdict.harness.model.paths import display_path
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.record import GeneratedMutant, Kind
-from bitverdict.harness.mutants.source.literals import Decided, decided
+from bitverdict.harness.mutants.source.literals import LiteralDecisions, decide_literals
 from bitverdict.harness.mutants.source.operators import OPERATORS
-from bitverdict.harness.mutants.source.places import FILES_LEFT_OUT, File, Function, places, reached
+from bitverdict.harness.mutants.source.places import FILES_LEFT_OUT, File, Function, places, reachable_functions
 
-NOTHING = Decided()
+NO_DECISIONS = LiteralDecisions()
 LONGEST = 160  # characters of a text that a person reads
 
 
@@ -25,42 +25,47 @@ def generate(kernel: Kernel) -> Iterator[GeneratedMutant]:
     """Every source mutant of `kernel`: by file, function, place in it, and operator."""
     paths = [Path(str(module.__file__)).resolve() for module in kernel.modules()]
     files = [
-        File(path, shown(path), path.read_text()) for path in paths if not (kernel.file is None and path.stem in FILES_LEFT_OUT)
+        File(path, display_path(path), path.read_text())
+        for path in paths
+        if not (kernel.file is None and path.stem in FILES_LEFT_OUT)
     ]
-    functions = reached(files, kernel.root)
-    settled = decided(files, functions)
+    functions = reachable_functions(files, kernel.root)
+    settled = decide_literals(files, functions)
     for function in functions:
-        yield from of_function(kernel.address, function, settled.get(function, NOTHING))
+        yield from of_function(kernel.address, function, settled.get(function, NO_DECISIONS))
 
 
-def of_function(kernel: str, function: Function, settled: Decided = NOTHING) -> Iterator[GeneratedMutant]:
+def of_function(kernel: str, function: Function, decisions: LiteralDecisions = NO_DECISIONS) -> Iterator[GeneratedMutant]:
     """The mutants of one function; of two with one text the first, and none that changes nothing of what is `settled`."""
     numbers: Counter[str] = Counter()
-    met: set[tuple[int, int, str]] = set()
-    for place in places(function, settled.dead):
-        for each in OPERATORS.values():
-            for change in each.changes(place):
+    seen_edits: set[tuple[int, int, str]] = set()
+    for place in places(function, decisions.dead):
+        for mutation in OPERATORS.values():
+            for change in mutation.changes(place):
                 start, end = function.file.span(change.node)
-                of = function.file.text[start:end]
-                by = _as_long(change.by, of)
-                if (start, end, change.by) in met or change.by in (of, settled.same.get(change.node)):
+                old_text = function.file.text[start:end]
+                new_text = _pad_line_breaks(change.new_text, old_text)
+                if (start, end, change.new_text) in seen_edits or change.new_text in (
+                    old_text,
+                    decisions.replacements.get(change.node),
+                ):
                     continue
-                met.add((start, end, change.by))
+                seen_edits.add((start, end, change.new_text))
                 around = _statement(function.file, change.node)
-                before, after = _told(function.file, around, start, end, change.by)
+                before, after = _statement_texts(function.file, around, start, end, change.new_text)
                 yield GeneratedMutant(
-                    id=f"{kernel}/{function.name}/{each.name}/{numbers[each.name]}",
+                    id=f"{kernel}/{function.name}/{mutation.name}/{numbers[mutation.name]}",
                     kernel=kernel,
                     kind=Kind.SOURCE,
-                    operator=each.name,
-                    family=each.family,
-                    file=function.file.shown,
+                    operator=mutation.name,
+                    family=mutation.family,
+                    file=function.file.report_name,
                     line=function.file.line(change.node),
                     before=before,
                     after=after,
-                    edit={"start": start, "end": end, "of": of, "by": by, **_where(function, around)},
+                    edit={"start": start, "end": end, "of": old_text, "by": new_text, **_where(function, around)},
                 )
-                numbers[each.name] += 1
+                numbers[mutation.name] += 1
 
 
 STATEMENTS = (cst.BaseSmallStatement, cst.BaseCompoundStatement, cst.Decorator)
@@ -85,7 +90,7 @@ def _where(function: Function, around: cst.CSTNode) -> dict[str, Any]:
     }
 
 
-def _as_long(by: str, of: str) -> str:
+def _pad_line_breaks(by: str, of: str) -> str:
     """`by` with as many line breaks as `of`, where they fit, so that the lines after it keep their numbers."""
     missing = "\n" * (of.count("\n") - by.count("\n"))
     if by.endswith(")"):
@@ -93,16 +98,16 @@ def _as_long(by: str, of: str) -> str:
     return by + missing if by == "pass" else by
 
 
-def _told(file: File, around: cst.CSTNode, start: int, end: int, by: str) -> tuple[str, str]:
+def _statement_texts(file: File, around: cst.CSTNode, start: int, end: int, new_text: str) -> tuple[str, str]:
     """The statement `around` an edit before and after, each on one line; of a long one what lies around the edit."""
     first, last = file.span(around)
     if isinstance(around, cst.BaseCompoundStatement):
         last = file.span(around.body)[0]
     head, tail = file.text[first:start], file.text[end:last]
-    if (room := LONGEST - max(end - start, len(by))) < len(head) + len(tail):
+    if (room := LONGEST - max(end - start, len(new_text))) < len(head) + len(tail):
         side = max(room // 2, 20)
         head, tail = head if len(head) <= side else f"… {head[-side:]}", tail if len(tail) <= side else f"{tail[:side]} …"
-    return _line(f"{head}{file.text[start:end]}{tail}"), _line(f"{head}{by}{tail}")
+    return _line(f"{head}{file.text[start:end]}{tail}"), _line(f"{head}{new_text}{tail}")
 
 
 def _line(text: str) -> str:

@@ -17,32 +17,32 @@ from dataclasses import dataclass, field
 
 import libcst as cst
 
-from bitverdict.harness.mutants.source.places import File, Function, called
+from bitverdict.harness.mutants.source.places import File, Function, callee_name
 
 UNKNOWN = "?"
 LITERALS = ("True", "False")
 
 
 @dataclass
-class Decided:
+class LiteralDecisions:
     """What the literals of one function decide. `dead`: statements and expressions that no call enters; `same`: texts that an
     expression may be replaced with and nothing changes."""
 
     dead: set[cst.CSTNode] = field(default_factory=set)
-    same: dict[cst.CSTNode, str] = field(default_factory=dict)
+    replacements: dict[cst.CSTNode, str] = field(default_factory=dict)
 
 
-def decided(files: Sequence[File], functions: Sequence[Function]) -> Mapping[Function, Decided]:
+def decide_literals(files: Sequence[File], functions: Sequence[Function]) -> Mapping[Function, LiteralDecisions]:
     """What is decided in each of `functions` (all that the kernel reaches) by the calls in `files`."""
     calls = _calls(files, set(functions))
-    found = {}
+    decisions = {}
     for function in functions:
         public = function.file is files[-1] and not function.device and not function.name.startswith("_")
         if public or "." in function.name:
             continue
         if literals := _literals(function, calls[function.name]):
-            found[function] = _decided(function, literals)
-    return found
+            decisions[function] = _decide(function, literals)
+    return decisions
 
 
 def _calls(files: Sequence[File], functions: set[Function]) -> Mapping[str, list[Sequence[cst.Arg] | None]]:
@@ -83,28 +83,28 @@ class _Calls(cst.CSTVisitor):
             return None
         inside = (each for each in self.file.ancestors(pair) if isinstance(each, cst.Call))
         beside = pair.elements[1].value if len(pair.elements) == 2 else None
-        if called(next(inside, pair)) != "warp_specialize" or not isinstance(beside, cst.Tuple):
+        if callee_name(next(inside, pair)) != "warp_specialize" or not isinstance(beside, cst.Tuple):
             return None
         return [cst.Arg(each.value) for each in beside.elements if isinstance(each, cst.Element)]
 
 
 def _literals(function: Function, calls: Sequence[Sequence[cst.Arg] | None]) -> dict[str, str]:
     """The parameters of `function` that are one of LITERALS at all `calls`."""
-    taken = function.node.params
-    starred = isinstance(taken.star_arg, cst.Param) or taken.star_kwarg is not None
-    if not calls or starred or any(args is None or any(each.star for each in args) for args in calls):
+    parameters = function.node.params
+    starred = isinstance(parameters.star_arg, cst.Param) or parameters.star_kwarg is not None
+    if not calls or starred or any(args is None or any(item.star for item in args) for args in calls):
         return {}
-    positional = [each.name.value for each in (*taken.posonly_params, *taken.params)]
-    found: dict[str, str] = {}
-    for each in (*taken.posonly_params, *taken.params, *taken.kwonly_params):
-        name = each.name.value
-        passed = {_passed(name, positional, each.default, args or ()) for args in calls}
+    positional = [item.name.value for item in (*parameters.posonly_params, *parameters.params)]
+    literals: dict[str, str] = {}
+    for item in (*parameters.posonly_params, *parameters.params, *parameters.kwonly_params):
+        name = item.name.value
+        passed = {_literal_passed(name, positional, item.default, args or ()) for args in calls}
         if len(passed) == 1 and (text := passed.pop()) in LITERALS and not _is_set(function, name):
-            found[name] = text
-    return found
+            literals[name] = text
+    return literals
 
 
-def _passed(name: str, positional: Sequence[str], default: cst.BaseExpression | None, args: Sequence[cst.Arg]) -> str:
+def _literal_passed(name: str, positional: Sequence[str], default: cst.BaseExpression | None, args: Sequence[cst.Arg]) -> str:
     """The literal that a call passes for `name`; UNKNOWN of all else."""
     value = default
     for place, each in enumerate(args):
@@ -142,8 +142,8 @@ def _names(node: cst.CSTNode) -> Iterator[str]:
         yield from _names(each)
 
 
-def _decided(function: Function, literals: Mapping[str, str]) -> Decided:
-    found = Decided()
+def _decide(function: Function, literals: Mapping[str, str]) -> LiteralDecisions:
+    found = LiteralDecisions()
     function.node.body.visit(_Arms(function, literals, found))
     return found
 
@@ -151,12 +151,12 @@ def _decided(function: Function, literals: Mapping[str, str]) -> Decided:
 class _Arms(cst.CSTVisitor):
     """Marks the arm that is never taken of each condition that a literal decides."""
 
-    def __init__(self, function: Function, literals: Mapping[str, str], found: Decided) -> None:
+    def __init__(self, function: Function, literals: Mapping[str, str], found: LiteralDecisions) -> None:
         self.function, self.literals, self.found = function, literals, found
 
     def visit_If(self, node: cst.If) -> None:
         if truth := self._truth(node.test):
-            self.found.same[node.test] = truth
+            self.found.replacements[node.test] = truth
             dead = node.orelse if truth == "True" else node.body
             if dead is not None:
                 self.found.dead.add(dead)
@@ -164,8 +164,8 @@ class _Arms(cst.CSTVisitor):
     def visit_IfExp(self, node: cst.IfExp) -> None:
         if truth := self._truth(node.test):
             alive, dead = (node.body, node.orelse) if truth == "True" else (node.orelse, node.body)
-            self.found.same[node] = f"({self.function.file.code(alive)})"
-            self.found.same[node.test] = truth
+            self.found.replacements[node] = f"({self.function.file.code(alive)})"
+            self.found.replacements[node.test] = truth
             self.found.dead.add(dead)
 
     def _truth(self, test: cst.BaseExpression) -> str:

@@ -15,7 +15,7 @@ import libcst as cst
 from libcst import matchers
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, ParentNodeProvider, PositionProvider
 
-LEFT_OUT = (
+SKIPPED_CALLS = (
     "require",
     "require_features",
     "Problem",
@@ -50,7 +50,7 @@ class Function:
 
     @property
     def is_test(self) -> bool:
-        return any(_last(each.decorator) in TESTS for each in self.node.decorators)
+        return any(_last_name(each.decorator) in TESTS for each in self.node.decorators)
 
 
 @dataclass(eq=False)
@@ -58,10 +58,10 @@ class File:
     """A file of the kernel, parsed. `shown`: its name in reports."""
 
     path: Path
-    shown: str
+    report_name: str
     text: str
     functions: dict[str, Function] = field(default_factory=dict)
-    imported: dict[str, str] = field(default_factory=dict)
+    import_modules: dict[str, str] = field(default_factory=dict)
     """The last name of the module that each name is imported from, by ``from module import name``."""
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class File:
         self._find(self.wrapped.module.body, "")
         for each in matchers.findall(self.wrapped.module, matchers.ImportFrom()):
             if isinstance(each, cst.ImportFrom) and each.module is not None and not isinstance(each.names, cst.ImportStar):
-                self.imported |= {name.evaluated_alias or name.evaluated_name: _last(each.module) for name in each.names}
+                self.import_modules |= {name.evaluated_alias or name.evaluated_name: _last_name(each.module) for name in each.names}
 
     def _find(self, body: Sequence[cst.CSTNode], inside: str) -> None:
         for node in body:
@@ -111,22 +111,22 @@ class File:
 
 def _device(node: cst.FunctionDef) -> str:
     for each in node.decorators:
-        code = _dotted(each.decorator)
+        code = _dotted_name(each.decorator)
         if code.rpartition(".")[2] in JIT:
             return "constexpr" if code.endswith("constexpr_function") else "gluon" if "gluon" in code else "triton"
     return ""
 
 
-def _dotted(node: cst.BaseExpression) -> str:
+def _dotted_name(node: cst.BaseExpression) -> str:
     if isinstance(node, cst.Call):
-        return _dotted(node.func)
+        return _dotted_name(node.func)
     if isinstance(node, cst.Attribute):
-        return f"{_dotted(node.value)}.{node.attr.value}"
+        return f"{_dotted_name(node.value)}.{node.attr.value}"
     return node.value if isinstance(node, cst.Name) else ""
 
 
-def _last(node: cst.BaseExpression) -> str:
-    return _dotted(node).rpartition(".")[2]
+def _last_name(node: cst.BaseExpression) -> str:
+    return _dotted_name(node).rpartition(".")[2]
 
 
 @dataclass(eq=False)
@@ -148,24 +148,24 @@ class Place:
         return self.file.code(self.node if node is None else node)
 
 
-def called(node: cst.CSTNode) -> str:
+def callee_name(node: cst.CSTNode) -> str:
     """The last name of what a call calls, as "load" of ``tl.load(...)``; empty of anything else."""
-    return _last(node.func) if isinstance(node, cst.Call) else ""
+    return _last_name(node.func) if isinstance(node, cst.Call) else ""
 
 
-def reached(files: Sequence[File], root: str = "") -> list[Function]:
+def reachable_functions(files: Sequence[File], root: str = "") -> list[Function]:
     """The functions that are mutated, in the order of the files and their lines. `root`: the one name in the last file that all is
     reached from, or where that file only imports it, in another one; else every launcher of the last file."""
-    graph = {function: _named(function, files) for file in files for function in file.functions.values()}
+    graph = {function: _named_functions(function, files) for file in files for function in file.functions.values()}
 
-    def all_of(function: Function) -> dict[Function, None]:
-        met: dict[Function, None] = {}
+    def reachable_from(function: Function) -> dict[Function, None]:
+        reached_functions: dict[Function, None] = {}
         waiting = [function]
         while waiting:
-            if (each := waiting.pop()) not in met:
-                met[each] = None
+            if (each := waiting.pop()) not in reached_functions:
+                reached_functions[each] = None
                 waiting += graph[each]
-        return met
+        return reached_functions
 
     named = lambda each: each.name == root or each.name.startswith(f"{root}.")
     last = files[-1].functions.values()
@@ -173,26 +173,26 @@ def reached(files: Sequence[File], root: str = "") -> list[Function]:
     roots = roots or [each for file in files for each in file.functions.values() if root and named(each)]
     found: dict[Function, None] = {}
     for each in roots:
-        met = all_of(each)
+        met = reachable_from(each)
         if any(one.device for one in met):
             found |= met
     return [function for file in files for function in file.functions.values() if function in found and not function.is_test]
 
 
-def _named(function: Function, files: Sequence[File]) -> list[Function]:
+def _named_functions(function: Function, files: Sequence[File]) -> list[Function]:
     """The functions that `function` names: its file's own first, then those of the file that the name is imported from, else those
     of every file that have the name."""
     names = _Names()
     function.node.body.visit(names)
-    found = []
+    functions = []
     for name in names.seen:
-        come_from = function.file.imported.get(name)
+        come_from = function.file.import_modules.get(name)
         others = [file for file in files if file.path.stem == come_from] or files
         own = [each for each in function.file.functions.values() if name in (each.name, each.name.partition(".")[0])]
-        found += own or [
+        functions += own or [
             each for file in others for each in file.functions.values() if name in (each.name, each.name.partition(".")[0])
         ]
-    return found
+    return functions
 
 
 class _Names(cst.CSTVisitor):
@@ -200,7 +200,7 @@ class _Names(cst.CSTVisitor):
         self.seen: dict[str, None] = {}
 
     def visit_Call(self, node: cst.Call) -> bool:
-        return called(node) not in LEFT_OUT
+        return callee_name(node) not in SKIPPED_CALLS
 
     def visit_Name(self, node: cst.Name) -> None:
         self.seen[node.value] = None
@@ -211,7 +211,7 @@ def places(function: Function, dead: Collection[cst.CSTNode] = ()) -> Iterator[P
     stands inside such a node, is left out."""
     walked = _Walk(function, dead)
     for each in function.node.decorators:
-        if _last(each.decorator) == "heuristics":
+        if _last_name(each.decorator) == "heuristics":
             each.decorator.visit(walked)
     function.node.body.visit(walked)
     yield from walked.found
@@ -228,7 +228,7 @@ class _Walk(cst.CSTVisitor):
             return False
         if isinstance(node, cst.Expr) and isinstance(node.value, cst.SimpleString | cst.ConcatenatedString):
             return False
-        if called(node) in LEFT_OUT:
+        if callee_name(node) in SKIPPED_CALLS:
             return False
         if isinstance(node, cst.If) and _only_raises(node):
             return False

@@ -24,7 +24,7 @@ ERROR = "no verdict, by an error that is no fault of the kernel"
 
 
 @dataclass
-class Finding:
+class ClauseFinding:
     """A clause that fails at `file`:`line` of the kernel `name`. `file`: a path below the root; empty where it lies outside."""
 
     name: str
@@ -43,13 +43,13 @@ class Finding:
         return f"{self.name}: {self.clause}"
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         shown = ", ".join(f"{target} ({count} case{'s' * (count > 1)})" for target, count in sorted(self.cases.items()))
         return f"{self.outcome}: {self.message}\non {shown}\ncase: {self.case}"
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedCase:
     """One case with its verdict."""
 
     name: str
@@ -59,86 +59,88 @@ class Judged:
 
 
 @dataclass
-class Found:
+class JournalFindings:
     """All of it. `unended`: journals of runs that did not come to their end. `statuses`: what the others ended with."""
 
-    judged: list[Judged] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    unended: list[Path] = field(default_factory=list)
+    judged: list[JudgedCase] = field(default_factory=list)
+    findings: list[ClauseFinding] = field(default_factory=list)
+    unended_runs: list[Path] = field(default_factory=list)
     statuses: list[int] = field(default_factory=list)
 
     def status(self) -> int:
         """The exit status, by the rules of a run, as far as journals tell: they do not name required cases that were not judged."""
-        total = Counter(each.verdict.decision for each in self.judged)
+        total = Counter(item.verdict.decision for item in self.judged)
         if total[Decision.FAIL] or FAIL in self.statuses:
             return FAIL
-        told = {(each.name, each.target) for each in self.judged if each.verdict.decision is Decision.PASS and each.verdict.words}
+        told = {(item.name, item.target) for item in self.judged if item.verdict.decision is Decision.PASS and item.verdict.words}
         doubtful = any(
-            each.verdict.decision is Decision.INCONCLUSIVE
-            and (TELLS_NOTHING not in each.verdict.details or (each.name, each.target) not in told)
-            for each in self.judged
+            item.verdict.decision is Decision.INCONCLUSIVE
+            and (TELLS_NOTHING not in item.verdict.details or (item.name, item.target) not in told)
+            for item in self.judged
         )
-        if total[Decision.ERROR] or doubtful or self.unended or INCONCLUSIVE in self.statuses:
+        if total[Decision.ERROR] or doubtful or self.unended_runs or INCONCLUSIVE in self.statuses:
             return INCONCLUSIVE
         return PASS if any(total[decision] for decision in RAN) else NOTHING_RAN
 
 
 def journals(paths: Iterable[Path]) -> list[Path]:
     """The journals at `paths`: files, or folders with journals in them."""
-    found: list[Path] = []
+    files: list[Path] = []
     for path in paths:
         inside = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
         if not path.exists() or not inside:
             raise UsageError(f"ci {path}: there is no journal; judge first, or name a folder such as .harness/journal")
-        found += inside
-    return list(dict.fromkeys(found))
+        files += inside
+    return list(dict.fromkeys(files))
 
 
-def read(paths: Iterable[Path], root: Path) -> Found:
+def read(paths: Iterable[Path], root: Path) -> JournalFindings:
     """What the journals `paths` come to; files are named from the folder `root`."""
-    found = Found()
-    last: dict[tuple[str, str, str], tuple[dict, dict]] = {}
+    journal_findings = JournalFindings()
+    last_verdicts: dict[tuple[str, str, str], tuple[dict, dict]] = {}
     for path in paths:
-        asked = False
+        has_request = False
         status: int | None = None
         out: dict[int, dict] = {}
-        reducing = False
+        is_reducing = False
         for record in records(path):
             match record["event"]:
                 case "asked":
-                    asked = True
+                    has_request = True
                 case "resumed" | "stored":
-                    reducing = False
+                    is_reducing = False
                 case "reducing":
-                    reducing = True
+                    is_reducing = True
                 case "finished":
                     status = record["status"]
-                case "begin" if "case" in record and not reducing:
+                case "begin" if "case" in record and not is_reducing:
                     out[record["number"]] = record
                 case "end" if record["number"] in out:
-                    begun = out[record["number"]]
-                    key = json.dumps(begun["case"], sort_keys=True)
-                    last[begun["target"], key, begun["case"]["contract"]] = begun, record["verdict"]
-        found.unended += [path] if asked and status is None else []
-        found.statuses += [status] if status is not None else []
-    findings: dict[tuple, Finding] = {}
-    for begun, verdict in last.values():
-        _add(found, findings, begun["case"], begun["target"], Verdict.from_json(verdict), root)
-    found.findings = sorted(findings.values(), key=lambda each: (each.error, each.file, each.line, each.title))
-    return found
+                    begin_record = out[record["number"]]
+                    key = json.dumps(begin_record["case"], sort_keys=True)
+                    last_verdicts[begin_record["target"], key, begin_record["case"]["contract"]] = begin_record, record["verdict"]
+        journal_findings.unended_runs += [path] if has_request and status is None else []
+        journal_findings.statuses += [status] if status is not None else []
+    findings: dict[tuple, ClauseFinding] = {}
+    for begin_record, verdict in last_verdicts.values():
+        _add(journal_findings, findings, begin_record["case"], begin_record["target"], Verdict.from_json(verdict), root)
+    journal_findings.findings = sorted(findings.values(), key=lambda each: (each.error, each.file, each.line, each.title))
+    return journal_findings
 
 
-def _add(found: Found, findings: dict[tuple, Finding], case: dict, target: str, verdict: Verdict, root: Path) -> None:
+def _add(
+    found: JournalFindings, findings: dict[tuple, ClauseFinding], case: dict, target: str, verdict: Verdict, root: Path
+) -> None:
     address = case.get("launcher") or case["contract"]
     place, _, function = address.rpartition(":")
     name = f"{Path(place).name}:{function}" if place.endswith(".py") else address
-    told = " ".join(_fields(case))
-    found.judged.append(Judged(name, target, told, verdict))
+    case_text = " ".join(_fields(case))
+    found.judged.append(JudgedCase(name, target, case_text, verdict))
     if not verdict.failed and verdict.decision is not Decision.ERROR:
         return
     file, line = place_of(verdict.location, case, root)
     clause = clause_of(verdict) if verdict.failed else ERROR
-    made = Finding(name, clause, str(verdict.outcome), verdict.message, file, line, told, error=not verdict.failed)
+    made = ClauseFinding(name, clause, str(verdict.outcome), verdict.message, file, line, case_text, error=not verdict.failed)
     findings.setdefault((name, clause, file, line), made).cases[target] += 1
 
 
@@ -147,13 +149,13 @@ def _fields(case: dict) -> Iterator[str]:
     problem = case.get("problem")
     for name, value in (problem if isinstance(problem, dict) else {"problem": problem}).items():
         if isinstance(value, list) and value and all(isinstance(each, dict) and "value" in each for each in value):
-            yield ", ".join(f"{each.get('called') or each.get('name') or each.get('kind')} {_drawn(each)}" for each in value)
+            yield ", ".join(f"{each.get('called') or each.get('name') or each.get('kind')} {_draw_text(each)}" for each in value)
             continue
         yield f"{name}={value}" if not isinstance(value, dict | list) else f"{name}={json.dumps(value, separators=(',', ':'))}"
     yield from (f"{name}={case[name]}" for name in ("regime", "data_seed", "schedule") if name in case)
 
 
-def _drawn(each: dict) -> str:
+def _draw_text(each: dict) -> str:
     """What a described kernel drew: its value, of a tensor its type and shape too."""
     return f"{each['value']}" + (f" {each['dtype']} {each['shape']}" if each.get("dtype") else "")
 

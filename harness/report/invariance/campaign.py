@@ -6,19 +6,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from bitverdict.harness.checks.invariance.calls import NO_PROMISES, Promises
-from bitverdict.harness.checks.invariance.finding import CHECKS, Finding
+from bitverdict.harness.checks.invariance.invariance_finding import CHECKS, InvarianceFinding
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Verdict
-from bitverdict.harness.report.invariance.cases import chosen
+from bitverdict.harness.report.invariance.cases import choose_cases
 from bitverdict.harness.report.invariance.tasks import findings_of, task_of
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.workers.pool import WorkerPool
 
 
 @dataclass(frozen=True)
-class Asked:
+class ExaminationRequest:
     """A case of the kernel called `name`, to be examined on a target."""
 
     name: str
@@ -27,36 +27,39 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Examined:
+class Examination:
     """What came of it."""
 
     name: str
     target: str
     case: Case
-    findings: list[Finding]
+    findings: list[InvarianceFinding]
     verdict: Verdict
 
 
-def asked_of(source: CaseSource, most: int) -> list[Asked]:
+def requests_of(source: CaseSource, max_cases: int) -> list[ExaminationRequest]:
     """At most `most` cases of `source`, of each kind one where it is 0. UsageError for a sealed launcher."""
-    if source.sealed:
+    if source.is_sealed:
         raise UsageError(f"{source.name}: is sealed: equal calls of it are compared without --sealed alone")
-    if source.unserved:
+    if source.unserved_reason:
         return []
-    return [Asked(source.name, case, source.target) for case in chosen(source.contract, source.required(), source.target, most)]
+    return [
+        ExaminationRequest(source.name, case, source.target)
+        for case in choose_cases(source.contract, source.required(), source.target, max_cases)
+    ]
 
 
-def examined(
-    work: Sequence[Asked],
+def examine_requests(
+    work: Sequence[ExaminationRequest],
     pool: WorkerPool,
     *,
     checks: Iterable[str] = CHECKS,
     limit: int = 0,
     promises: Promises = NO_PROMISES,
-) -> Iterator[Examined]:
+) -> Iterator[Examination]:
     """Each as it comes."""
     tasks = [(task_of(each.case, checks, limit, promises), each.target) for each in work]
     places = {id(task): each for (task, _), each in zip(tasks, work, strict=True)}
     for task, _, verdict in pool.judge_all(tasks):
         each = places[id(task)]
-        yield Examined(each.name, each.target.name, each.case, findings_of(verdict), verdict)
+        yield Examination(each.name, each.target.name, each.case, findings_of(verdict), verdict)

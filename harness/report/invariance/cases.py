@@ -13,30 +13,30 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.launcher_limits import is_far
 from bitverdict.harness.model.targets import Target
 
-PLAIN = "normal"  # numbers whose sums are rounded: of whole ones every order gives the same word
+PLAIN_REGIME = "normal"  # numbers whose sums are rounded: of whole ones every order gives the same word
 MOST_PRODUCTS = 1 << 23  # product of the sizes of a case
 
 
-def chosen(contract: Contract, cases: Sequence[Case], target: Target, most: int = 0) -> list[Case]:
+def choose_cases(contract: Contract, cases: Sequence[Case], target: Target, max_cases: int = 0) -> list[Case]:
     """Of `cases` the largest of each kind: configuration, types and layouts. `most`: so many, which cover the values of as many of
     those as they can, and smaller ones where there are fewer kinds; 0 is for one of each kind."""
     kinds: dict[tuple, Case] = {}
     legal = (case for case in cases if contract.expected_outcome(case, target).result and not is_far(case.problem))
-    by_size = sorted((plain(case) for case in legal if _size(contract, case)), key=lambda case: -_size(contract, case))
+    by_size = sorted((plain_case(case) for case in legal if _size(contract, case)), key=lambda case: -_size(contract, case))
     for case in by_size:
         kinds.setdefault(kind_of(contract, case), case)
-    left, seen, taken = dict(kinds), set[tuple[int, Any]](), list[Case]()
-    while left and (not most or len(taken) < most):
+    left, seen, chosen_cases = dict(kinds), set[tuple[int, Any]](), list[Case]()
+    while left and (not max_cases or len(chosen_cases) < max_cases):
         key = max(left, key=lambda each: len(set(enumerate(each)) - seen))
         seen |= set(enumerate(key))
-        taken.append(left.pop(key))
-    smaller = {case.problem: case for case in by_size if case not in taken}
-    return taken + list(smaller.values())[: max(most - len(taken), 0)]
+        chosen_cases.append(left.pop(key))
+    smaller = {case.problem: case for case in by_size if case not in chosen_cases}
+    return chosen_cases + list(smaller.values())[: max(max_cases - len(chosen_cases), 0)]
 
 
 def of_each_configuration(contract: Contract, cases: Sequence[Case], target: Target) -> list[Case]:
     """Of `cases` the largest in each configuration, which differ in type and layout as far as they can."""
-    kinds = chosen(contract, cases, target)
+    kinds = choose_cases(contract, cases, target)
     configs: dict[Any, list[Case]] = {}
     for case in kinds:
         configs.setdefault(case.config, []).append(case)
@@ -51,10 +51,10 @@ def of_each_type(cases: Sequence[Case]) -> list[Case]:
     return list(found.values())
 
 
-def plain(case: Case) -> Case:
+def plain_case(case: Case) -> Case:
     """`case` in one call, on numbers whose sums are rounded, in no particular order of time."""
     first, slash, rest = case.regime.partition("/")
-    regime = f"{PLAIN}{slash}{rest}" if first in REGIMES else case.regime
+    regime = f"{PLAIN_REGIME}{slash}{rest}" if first in REGIMES else case.regime
     return dataclasses.replace(case, regime=regime, schedule="eager", calls=1, real_values=False)
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bitverdict.harness.checks.invariance.finding import End
+from bitverdict.harness.checks.invariance.invariance_finding import End
 
-EQUAL = ("repeat", "neighbours", "alignment", "schedules", "multiprocessors", "stream", "graph")
+EQUAL_CALL_CHECKS = ("repeat", "neighbours", "alignment", "schedules", "multiprocessors", "stream", "graph")
 """Checks of the same call: they have one column."""
 MARK = "## All kernels\n"
 """Above it the page is written by hand, below it printed."""
@@ -79,7 +79,7 @@ def row(name: str, run: Mapping[str, Any], kernel: Mapping[str, Any]) -> list[st
         name,
         basis(run),
         str(kernel["configurations"]),
-        _together([checks[each] for each in EQUAL if each in checks]),
+        _equal_calls_cell([checks[each] for each in EQUAL_CALL_CHECKS if each in checks]),
         _sizes(checks, "batch "),
         _sizes(checks, "position "),
         _sizes(checks, "zeros "),
@@ -87,7 +87,7 @@ def row(name: str, run: Mapping[str, Any], kernel: Mapping[str, Any]) -> list[st
     ]
 
 
-def _together(found: Sequence[Mapping[str, Any]]) -> str:
+def _equal_calls_cell(found: Sequence[Mapping[str, Any]]) -> str:
     if not found:
         return "not run"
     fails = sum(each["fails"] for each in found)
@@ -101,22 +101,22 @@ def _sizes(checks: Mapping[str, Mapping[str, Any]], prefix: str) -> str:
     """The sizes with the same words, and those with others."""
     named = {name.removeprefix(prefix): check for name, check in checks.items() if name.startswith(prefix)}
     other = [name for name, check in named.items() if check.get(End.DIFFERS) or check.get(End.FAULT)]
-    same = [name for name, check in named.items() if check.get(End.SAME) and name not in other]
+    same = [name for name, check in named.items() if check.get(End.SAME_WORDS) and name not in other]
     said = [", ".join(same)] if same else []
     said += [f"other words: {', '.join(other)}"] if other else []
     return "; ".join(said) or "-"
 
 
-def _configurations(check: Mapping[str, Any] | None, decided: Sequence[str]) -> str:
+def _configurations(check: Mapping[str, Any] | None, deciding_fields: Sequence[str]) -> str:
     if check is None:
         return "-"
-    same, other = check.get(End.SAME, 0), check.get(End.DIFFERS, 0)
-    if not same and not other:
+    same_count, other_count = check.get(End.SAME_WORDS, 0), check.get(End.DIFFERS, 0)
+    if not same_count and not other_count:
         return "no other one takes the case"
-    if not other:
-        return f"same words ({same} compared)"
-    by = f" by {', '.join(f'`{name}`' for name in decided)}" if decided else ""
-    return f"other words{by} ({other} of {same + other})"
+    if not other_count:
+        return f"same words ({same_count} compared)"
+    by = f" by {', '.join(f'`{name}`' for name in deciding_fields)}" if deciding_fields else ""
+    return f"other words{by} ({other_count} of {same_count + other_count})"
 
 
 def _causes(run: Mapping[str, Any]) -> Iterator[str]:

@@ -26,12 +26,12 @@ from typing import Any
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.report.launch_replay.recording import Recording, Row
+from bitverdict.harness.report.launch_replay.launch_recorder import LaunchRecorder, Row
 
-REPLAYING = "bitverdict.harness.report.launch_replay.replaying"
+REPLAY_MODULE = "bitverdict.harness.report.launch_replay.launch_replayer"
 STARTS = 180.0  # seconds in which the replaying process has its GPU
-FIRST = "first"
-RAN, FAULT, RAISED, LIMIT, ENDED = "ran", "fault", "raised", "time limit", "process ended"
+FIRST_CONFIGURATION = "first"
+RAN, FAULT, STATE_RAISED, LIMIT, STATE_ENDED = "ran", "fault", "raised", "time limit", "process ended"
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Run:
     machine: str
     jobs: int = 1
     seconds: float = 300.0
-    whole: float = 0.0
-    configurations: Sequence[str] = (FIRST,)
+    total_seconds: float = 0.0
+    configurations: Sequence[str] = (FIRST_CONFIGURATION,)
     results: Path | None = None
     options: LaunchOptions = field(default_factory=lambda: LaunchOptions(takes_cpu_tensors=False, whole_storages=True))
     progress: Callable[[Row, int, int], None] = lambda row, done, of: None
@@ -65,87 +65,87 @@ class _Fork:
     process: int
     pipe: Connection
     log: Path
-    begun: float
-    ended: Row | None = None
+    start: float
+    end_row: Row | None = None
 
 
 def tuning_of(configuration: str) -> str:
     """What `emulated` calls it. UsageError for what is no configuration."""
-    if configuration != FIRST and not configuration.isdecimal():
-        raise UsageError(f"configuration {configuration!r}: must be {FIRST!r} or a number")
-    return "" if configuration == FIRST else f"config {configuration}"
+    if configuration != FIRST_CONFIGURATION and not configuration.isdecimal():
+        raise UsageError(f"configuration {configuration!r}: must be {FIRST_CONFIGURATION!r} or a number")
+    return "" if configuration == FIRST_CONFIGURATION else f"config {configuration}"
 
 
 def carry_out(tasks: Iterable[Task], run: Run) -> list[Row]:
     """Run all; the rows of the results, those of earlier runs with the same file among them.
 
     This process must not have used a GPU; from here on it sees none. What it has imported its forks need not import again."""
-    before = settled(read(run.results)) if run.results is not None and run.results.exists() else []
+    before = settled_rows(read(run.results)) if run.results is not None and run.results.exists() else []
     if run.results is not None:
         run.results.parent.mkdir(parents=True, exist_ok=True)
         run.results.write_text("".join(json.dumps(row) + "\n" for row in before))
-    with tempfile.TemporaryDirectory(prefix="replay-") as folder, _replaying(run.machine, Path(folder)) as address:
+    with tempfile.TemporaryDirectory(prefix="replay-") as folder, _replay_process(run.machine, Path(folder)) as address:
         return before + list(_rows(list(tasks), before, run, address, Path(folder)))
 
 
 def _rows(tasks: list[Task], before: list[Row], run: Run, address: str, folder: Path) -> Iterator[Row]:
-    ended = {(row["task"], row["configuration"]): row for row in before if row["event"] == "task"}
-    left = [(task, each) for each in run.configurations for task in tasks if (task.name, each) not in ended]
+    rows_by_task = {(row["task"], row["configuration"]): row for row in before if row["event"] == "task"}
+    waiting_tasks = [(task, each) for each in run.configurations for task in tasks if (task.name, each) not in rows_by_task]
     forks: list[_Fork] = []
-    stop = time.monotonic() + run.whole if run.whole else float("inf")
-    of, done = len(left), 0
+    stop = time.monotonic() + run.total_seconds if run.total_seconds else float("inf")
+    total, done_count = len(waiting_tasks), 0
     with contextlib.ExitStack() as stack:
         out = stack.enter_context(run.results.open("a")) if run.results is not None else None
         stack.callback(_end_all, forks)
-        while left or forks:
-            while left and len(forks) < run.jobs and time.monotonic() < stop:
-                task, configuration = left.pop(0)
-                if configuration != run.configurations[0] and not _tuned(ended, task.name, run.configurations[0], forks):
-                    of -= 1
+        while waiting_tasks or forks:
+            while waiting_tasks and len(forks) < run.jobs and time.monotonic() < stop:
+                task, configuration = waiting_tasks.pop(0)
+                if configuration != run.configurations[0] and not _is_tuned(rows_by_task, task.name, run.configurations[0], forks):
+                    total -= 1
                     continue
                 forks.append(_fork(task, configuration, run, address, folder))
             if not forks:
                 break
             now = time.monotonic()
-            due = min([fork.begun + run.seconds for fork in forks] + [stop])
+            due = min([fork.start + run.seconds for fork in forks] + [stop])
             ready = wait([fork.pipe for fork in forks], max(due - now, 0.0) + 0.01)
             for fork in list(forks):
                 if fork.pipe in ready:
                     try:
                         row = fork.pipe.recv()
                     except (EOFError, OSError):
-                        row = fork.ended or _task(fork, ENDED, _last_line(fork.log))
-                elif time.monotonic() > min(fork.begun + run.seconds, stop):
+                        row = fork.end_row or _task(fork, STATE_ENDED, _last_line(fork.log))
+                elif time.monotonic() > min(fork.start + run.seconds, stop):
                     row = _task(fork, LIMIT, "")
                 else:
                     continue
                 if row["event"] == "task":
                     _end(fork)
                     forks.remove(fork)
-                    ended[fork.task.name, fork.configuration] = row
-                    done += 1
+                    rows_by_task[fork.task.name, fork.configuration] = row
+                    done_count += 1
                 if out is not None:
                     out.write(json.dumps(row) + "\n")
                     out.flush()
-                run.progress(row, done, of)
+                run.progress(row, done_count, total)
                 yield row
 
 
-def _tuned(ended: dict[tuple[str, str], Row], name: str, first: str, forks: list[_Fork]) -> bool:
+def _is_tuned(ended: dict[tuple[str, str], Row], name: str, first: str, forks: list[_Fork]) -> bool:
     """Whether the task of this `name` met an autotuner in its first configuration, or has not come so far."""
     row = ended.get((name, first))
     return any(fork.task.name == name for fork in forks) if row is None else bool(row.get("tuned"))
 
 
-def _task(fork: _Fork, state: str, said: str, **more: Any) -> Row:
+def _task(fork: _Fork, state: str, message: str, **fields: Any) -> Row:
     return {
         "event": "task",
         "task": fork.task.name,
         "configuration": fork.configuration,
         "state": state,
-        "said": said[:400],
-        "seconds": round(time.monotonic() - fork.begun, 2),
-        **more,
+        "said": message[:400],
+        "seconds": round(time.monotonic() - fork.start, 2),
+        **fields,
     }
 
 
@@ -165,37 +165,37 @@ def _fork(task: Task, configuration: str, run: Run, address: str, folder: Path) 
 
 def _in_the_fork(fork: _Fork, sender: Connection, run: Run, address: str) -> None:
     """Never returns: an exception of the fork must not run on in the code of its parent."""
-    to = 2
+    log_fd = 2
     try:
         os.setsid()
-        to = os.open(fork.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
-        os.dup2(to, 1)
-        os.dup2(to, 2)
-        faulthandler.enable(to)
-        sender.send(_recorded(fork, sender, run, address))
+        log_fd = os.open(fork.log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND)
+        os.dup2(log_fd, 1)
+        os.dup2(log_fd, 2)
+        faulthandler.enable(log_fd)
+        sender.send(_record_task(fork, sender, run, address))
         sender.close()
     except BaseException:
-        os.write(to, traceback.format_exc().encode())
+        os.write(log_fd, traceback.format_exc().encode())
     finally:
         os._exit(0)
 
 
-def _recorded(fork: _Fork, sender: Connection, run: Run, address: str) -> Row:
+def _record_task(fork: _Fork, sender: Connection, run: Run, address: str) -> Row:
     """The task runs on the emulated GPU, each launch is replayed and told; the row of the task."""
     from dataclasses import replace
 
     real = not run.machine.startswith("emulated:")
-    recording = Recording(fork.task.name, fork.configuration, address, sender.send, compiles=real)
-    state, said = RAN, ""
-    with emulated(run.arch, tuning=tuning_of(fork.configuration), options=replace(run.options, witness=recording)) as device:
+    recorder = LaunchRecorder(fork.task.name, fork.configuration, address, sender.send, compiles=real)
+    state, message = RAN, ""
+    with emulated(run.arch, tuning=tuning_of(fork.configuration), options=replace(run.options, witness=recorder)) as device:
         try:
-            said = str(fork.task.run() or "")
+            message = str(fork.task.run() or "")
         except BaseException as error:
-            state = FAULT if isinstance(error, EmulatedFault) else RAISED
-            said = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            state = FAULT if isinstance(error, EmulatedFault) else STATE_RAISED
+            message = f"{type(error).__name__}: {' '.join(str(error).split())}"
             traceback.print_exc()
     tuned = sorted({each.kernel for each in device.tuned if each.of > 1})
-    return _task(fork, state, said, launches=recording.launches, tuned=tuned)
+    return _task(fork, state, message, launches=recorder.launches, tuned=tuned)
 
 
 def _last_line(log: Path) -> str:
@@ -220,13 +220,13 @@ def _end(fork: _Fork) -> None:
 
 
 @contextlib.contextmanager
-def _replaying(machine: str, folder: Path) -> Iterator[str]:
+def _replay_process(machine: str, folder: Path) -> Iterator[str]:
     """The socket of a process that replays on `machine`, which alone sees a GPU. UsageError where it does not start."""
     address, log = str(folder / "socket"), folder / "replaying.log"
     path = os.pathsep.join([str(IMPORTED_FROM), *filter(None, [os.environ.get("PYTHONPATH")])])
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     with log.open("w") as said:
-        command = [sys.executable, "-P", "-m", REPLAYING, address, machine]
+        command = [sys.executable, "-P", "-m", REPLAY_MODULE, address, machine]
         process = subprocess.Popen(command, env=os.environ | {"PYTHONPATH": path}, stdout=said, stderr=said)
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     try:
@@ -255,10 +255,10 @@ def read(results: Path) -> list[Row]:
     return rows
 
 
-def settled(rows: list[Row]) -> list[Row]:
+def settled_rows(rows: list[Row]) -> list[Row]:
     """The rows of tasks that have ended, and were not ended by the limit of the whole run."""
     ended = {(row["task"], row["configuration"]) for row in rows if row["event"] == "task"}
     return [row for row in rows if (row["task"], row["configuration"]) in ended]
 
 
-__all__ = ["FIRST", "Run", "Task", "carry_out", "read", "settled", "tuning_of"]
+__all__ = ["FIRST_CONFIGURATION", "Run", "Task", "carry_out", "read", "settled_rows", "tuning_of"]

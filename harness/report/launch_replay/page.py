@@ -7,7 +7,7 @@ from bitverdict.harness.report.launch_replay.summary import Summary, lines
 FIGURES = "<!-- figures: written by benchmarks/corpus_replay.py --page -->", "<!-- end of figures -->"
 
 
-def page(text: str, told: Summary, of: str) -> str:
+def page(text: str, summary: Summary, run_label: str) -> str:
     """`text` of the page with the figures of a run in their place; `of` says which commit, machine and date. ValueError where the
     page has no place for them."""
     begin, end = FIGURES
@@ -15,27 +15,27 @@ def page(text: str, told: Summary, of: str) -> str:
     _, closed, tail = rest.partition(end)
     if not found or not closed:
         raise ValueError(f"the page has no {begin!r} followed by {end!r}")
-    return f"{head}{begin}\n{of}\n\n{table(told)}\n{end}{tail}"
+    return f"{head}{begin}\n{run_label}\n\n{table(summary)}\n{end}{tail}"
 
 
-def table(told: Summary) -> str:
+def table(summary: Summary) -> str:
     """What a reader asks for first, a line each; below it what differs or was not compared."""
     rows = (
-        ("launches compared", told.launches),
-        ("kernels", told.kernels),
-        ("words compared", told.words),
-        ("words written", told.written),
-        ("words that differ, outside of enclosures", told.differing),
-        ("words enclosed", told.enclosed),
-        ("of these another word than the emulated GPU's", told.enclosed_differing),
-        ("of these outside of their bounds", told.outside),
-        ("launches with atomics, among those compared", told.with_atomics),
-        ("launches not compared", sum(told.not_compared.values())),
-        ("launches that the GPU did not run to the end", len(told.raised)),
-        ("launches lost on the way", told.lost),
+        ("launches compared", summary.launches),
+        ("kernels", summary.kernels),
+        ("words compared", summary.words),
+        ("words written", summary.written),
+        ("words that differ, outside of enclosures", summary.differing),
+        ("words enclosed", summary.enclosed),
+        ("of these another word than the emulated GPU's", summary.enclosed_differing),
+        ("of these outside of their bounds", summary.outside),
+        ("launches with atomics, among those compared", summary.with_atomics),
+        ("launches not compared", sum(summary.not_compared.values())),
+        ("launches that the GPU did not run to the end", len(summary.raised_rows)),
+        ("launches lost on the way", summary.lost_launches),
     )
     listed = "\n".join(["| what | count |", "| --- | --- |", *(f"| {name} | {count:,} |" for name, count in rows)])
-    return listed + "\n\n" + "\n".join(f"- {line}" for line in lines(told)[1:])
+    return listed + "\n\n" + "\n".join(f"- {line}" for line in lines(summary)[1:])
 
 
 __all__ = ["FIGURES", "page"]

@@ -34,16 +34,16 @@ def task_of(line: str) -> Task:
 def _file(path: str, words: list[str]) -> str:
     sys.argv = [path, *words]
     sys.path.insert(0, str(Path(path).resolve().parent))
-    return _ended(lambda: runpy.run_path(path, run_name="__main__"))
+    return _exit_text(lambda: runpy.run_path(path, run_name="__main__"))
 
 
 def _module(name: str, words: list[str]) -> str:
     sys.path.insert(0, os.getcwd())
     sys.argv = [name, *words]
-    return _ended(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True))
+    return _exit_text(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True))
 
 
-def _ended(call) -> str:  # type: ignore[no-untyped-def]
+def _exit_text(call) -> str:  # type: ignore[no-untyped-def]
     """ "" where `call` ends as a program that succeeds, else how it ends."""
     try:
         call()

@@ -28,16 +28,16 @@ class Summary:
     enclosed_differing: int = 0
     outside: int = 0
     with_atomics: int = 0
-    lost: int = 0
+    lost_launches: int = 0
     states: Counter = field(default_factory=Counter)  # of tasks
     not_compared: Counter = field(default_factory=Counter)  # reason -> launches
-    raised: list[Row] = field(default_factory=list)  # launches that the machine did not run to the end
+    raised_rows: list[Row] = field(default_factory=list)  # launches that the machine did not run to the end
     at_fault: list[Row] = field(default_factory=list)  # the first launch of each kernel that differs, or lies outside
 
     @property
     def is_equal(self) -> bool:
         """Whether everything that was launched and compared is equal, inside of enclosures, and nothing was lost on the way."""
-        return not (self.differing or self.outside or self.lost or self.raised)
+        return not (self.differing or self.outside or self.lost_launches or self.raised_rows)
 
     @property
     def sentence(self) -> str:
@@ -45,66 +45,67 @@ class Summary:
             f"{self.launches:,} launches of {self.kernels:,} kernels, {self.words:,} words compared, {self.written:,} written: "
             f"{self.differing:,} differ outside of enclosures; {self.enclosed:,} enclosed, {self.enclosed_differing:,} of these "
             f"another word, {self.outside:,} outside of their bounds; {sum(self.not_compared.values()):,} launches not compared, "
-            f"{len(self.raised):,} not run to the end, {self.lost:,} lost"
+            f"{len(self.raised_rows):,} not run to the end, {self.lost_launches:,} lost"
         )
 
 
-def summed(rows: Iterable[Row]) -> Summary:
-    told, kernels, first = Summary(), set[tuple[str, str]](), set[str]()
+def sum_rows(rows: Iterable[Row]) -> Summary:
+    summary, kernels, reported_kernels = Summary(), set[tuple[str, str]](), set[str]()
     numbers: dict[tuple[str, str], set[int]] = defaultdict(set)
-    asked: dict[tuple[str, str], int] = {}
+    launch_counts: dict[tuple[str, str], int] = {}
     for row in rows:
         key = row["task"], row["configuration"]
         if row["event"] == "task":
-            told.tasks += 1
-            told.states[row["state"]] += 1
-            asked[key] = row.get("launches", 0)
+            summary.tasks += 1
+            summary.states[row["state"]] += 1
+            launch_counts[key] = row.get("launches", 0)
             continue
         numbers[key].add(row["launch"])
         if "not_compared" in row:
-            told.not_compared[row["not_compared"].partition(":")[0]] += 1
+            summary.not_compared[row["not_compared"].partition(":")[0]] += 1
             continue
         if "raised" in row:
-            told.raised.append(row)
+            summary.raised_rows.append(row)
             continue
-        told.launches += 1
-        told.with_atomics += row["atomics"]
+        summary.launches += 1
+        summary.with_atomics += row["atomics"]
         kernels.add((row["task"].partition(":")[0], row["kernel"]))
         for name in COUNTS:
-            setattr(told, name, getattr(told, name) + row[name])
-        if (row["differing"] or row["outside"]) and row["kernel"] not in first:
-            first.add(row["kernel"])
-            told.at_fault.append(row)
-    told.kernels = len(kernels)
-    told.lost = sum(len(set(range(count)) - numbers[key]) for key, count in asked.items())
-    return told
+            setattr(summary, name, getattr(summary, name) + row[name])
+        if (row["differing"] or row["outside"]) and row["kernel"] not in reported_kernels:
+            reported_kernels.add(row["kernel"])
+            summary.at_fault.append(row)
+    summary.kernels = len(kernels)
+    summary.lost_launches = sum(len(set(range(count)) - numbers[key]) for key, count in launch_counts.items())
+    return summary
 
 
-def lines(told: Summary) -> list[str]:
+def lines(summary: Summary) -> list[str]:
     """The summary as a person reads it."""
-    said = [told.sentence]
-    said += [f"tasks: {', '.join(f'{count} {state}' for state, count in sorted(told.states.items()))}"]
-    said += [f"not compared, {count} launches: {reason}" for reason, count in told.not_compared.most_common()]
-    for row in told.at_fault:
+    text_lines = [summary.sentence]
+    text_lines += [f"tasks: {', '.join(f'{count} {state}' for state, count in sorted(summary.states.items()))}"]
+    text_lines += [f"not compared, {count} launches: {reason}" for reason, count in summary.not_compared.most_common()]
+    for row in summary.at_fault:
         where = f"{row['task']} (configuration {row['configuration']}), launch {row['launch']}, {row['kernel']}{row['grid']}"
         if "first" in row:
-            at = row["first"]
-            said.append(
-                f"{where}: {row['differing']:,} of {row['words']:,} words differ; first {at['storage']}[{at['index']}]: "
-                f"got {at['got']}, expected {at['expected']}" + (" (it has atomics)" if row["atomics"] else "")
+            difference = row["first"]
+            text_lines.append(
+                f"{where}: {row['differing']:,} of {row['words']:,} words differ; first "
+                f"{difference['storage']}[{difference['index']}]: "
+                f"got {difference['got']}, expected {difference['expected']}" + (" (it has atomics)" if row["atomics"] else "")
             )
         if "first_outside" in row:
-            at = row["first_outside"]
-            got, low, high = at["keys"]
-            said.append(
-                f"{where}: {row['outside']:,} {BOUND}; first at byte {at['offset']} of {at['storage']}: "
+            difference = row["first_outside"]
+            got, low, high = difference["keys"]
+            text_lines.append(
+                f"{where}: {row['outside']:,} {BOUND}; first at byte {difference['offset']} of {difference['storage']}: "
                 f"key {got}, which must be in {low}..{high}"
             )
-    said += [
+    text_lines += [
         f"{row['task']} (configuration {row['configuration']}), launch {row['launch']}, {row['kernel']}: {row['raised']}"
-        for row in told.raised
+        for row in summary.raised_rows
     ]
-    return said
+    return text_lines
 
 
-__all__ = ["Summary", "lines", "summed"]
+__all__ = ["Summary", "lines", "sum_rows"]

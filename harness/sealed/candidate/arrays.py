@@ -45,7 +45,7 @@ def receive(channel: Channel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return record, arrays
 
 
-def _read(told: Any, held: bytearray) -> tuple[str, np.ndarray]:
+def _read(told: Any, payload: bytearray) -> tuple[str, np.ndarray]:
     """The name of an array, as a frame tells it, and the array."""
     name, kind, shape = told if type(told) is list and len(told) == 3 else (None, None, None)
     if type(name) is not str or kind not in TYPES or type(shape) is not list or len(shape) > MOST_AXES:
@@ -53,6 +53,6 @@ def _read(told: Any, held: bytearray) -> tuple[str, np.ndarray]:
     if not all(type(length) is int and length >= 0 for length in shape):
         raise WireError(f"an array of shape {shape!r:.100}")
     dtype = np.dtype(kind)
-    if dtype.itemsize * math.prod(shape) != len(held):
-        raise WireError(f"{len(held)} bytes are no array of {kind} and shape {shape!r:.100}")
-    return name, np.frombuffer(held, dtype).reshape(shape)
+    if dtype.itemsize * math.prod(shape) != len(payload):
+        raise WireError(f"{len(payload)} bytes are no array of {kind} and shape {shape!r:.100}")
+    return name, np.frombuffer(payload, dtype).reshape(shape)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from bitverdict.harness.emulator.cuda_tensors import tensors_in
 from bitverdict.harness.judge.classify import LaunchResult
-from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.judge.guarded_buffers import Poison
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
@@ -24,11 +24,11 @@ from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.sealed.candidate.arrays import channel_of, receive, send
 from bitverdict.harness.sealed.candidate.claims import MOST_LINES
 from bitverdict.harness.sealed.candidate.description import SealedLauncher, signature_of
-from bitverdict.harness.sealed.candidate.tensors_as_bytes import Received, Sent
+from bitverdict.harness.sealed.candidate.tensors_as_bytes import ValueDecoder, ValueEncoder
 from bitverdict.harness.sealed.remote.errors import CandidateGone, CandidateRaised, ChannelClosed, WireError
 from bitverdict.harness.sealed.remote.executor import differentiable
 
-LAUNCHED, OPERATORS = "kernels that its process says were launched", "computing operators of torch"
+LAUNCHED_KERNELS, OPERATORS = "kernels that its process says were launched", "computing operators of torch"
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,9 @@ class ByBytes(Target):
         return True
 
 
-@entered.register(ByBytes)
+@target_device.register(ByBytes)
 @contextmanager
-def _entered(target: ByBytes, schedule: str = "eager", tuning: str = "", **options: Any) -> Iterator[None]:
+def _enter_target(target: ByBytes, schedule: str = "eager", tuning: str = "", **options: Any) -> Iterator[None]:
     yield None
 
 
@@ -65,33 +65,33 @@ class CandidateOnAGpu:
         """What it answers. CandidateRaised for what the candidate raised, CandidateGone where it gives no answer."""
         try:
             send(self.channel, record, arrays)
-            answer, back = receive(self.channel)
+            answer, answer_arrays = receive(self.channel)
         except ChannelClosed as error:
             raise CandidateGone(str(error), died=True) from error
         except WireError as error:
             raise CandidateGone(f"the candidate's process sent what cannot be: {error}", died=False) from error
         if isinstance(raised := answer.get("raised"), dict):
             raise RaisedOnAGpu({"outcome": "", "message": "", **raised})
-        return answer, back
+        return answer, answer_arrays
 
 
 class GpuLauncher:
     """What stands for an imported launcher where a contract launches one: tensors of this process go over as bytes."""
 
-    def __init__(self, candidate: CandidateOnAGpu, address: str, folders: Sequence[str], said: dict[str, Any]) -> None:
+    def __init__(self, candidate: CandidateOnAGpu, address: str, folders: Sequence[str], description: dict[str, Any]) -> None:
         self.candidate, self._asked = candidate, {"address": address, "folders": list(folders)}
-        self.poison, self.tuning = Poison.of(0), ""
+        self.poison, self.tuning = Poison.of_seed(0), ""
         self.seen: list[dict[str, Any]] = []
         """What the process says of each call, since the launch began."""
         self.forgotten: list[int] = []
         self._objects = WeakValueDictionary[int, GpuObject]()
         self._calls, self._launches = 0, 0
         with _honest():
-            known = SealedLauncher(said, lambda fields: [])
+            known = SealedLauncher(description, lambda fields: [])
             self.__name__, self.kind, self.callable, self.claims = known.__name__, known.kind, known.is_callable, known.claims
             self.requires = known.requires
-            if said["parameters"] is not None:
-                self.__signature__ = signature_of(said["parameters"])
+            if description["parameters"] is not None:
+                self.__signature__ = signature_of(description["parameters"])
 
     def begin(self) -> None:
         """A launch begins: what its process keeps of an earlier one is another's."""
@@ -99,14 +99,14 @@ class GpuLauncher:
         self.seen.clear()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.called(args, kwargs)
+        return self.call(args, kwargs)
 
-    def called(
+    def call(
         self, args: Sequence[Any], kwargs: Mapping[str, Any], number: int | None = None, method: str = "", state: Mapping = {}
     ) -> Any:
         """What the launcher returns; with a `number` the object of that number, or its `method`, with the weights `state`."""
         self._calls += 1
-        call, sent = self._calls, Sent(numbered=_number)
+        call, sent = self._calls, ValueEncoder(numbered=_number)
         record = {
             "object": number, "method": method, "state": sent(dict(state)), "gradients": torch.is_grad_enabled(), "call": call,
             "seed": torch.initial_seed(), "args": sent(tuple(args)), "kwargs": sent(dict(kwargs)),
@@ -117,34 +117,34 @@ class GpuLauncher:
 
     def gradients(self, call: int, upstream: list[Any], count: int) -> list[Any]:
         """The gradients of `count` arguments of the call numbered `call`, from those of what it returned."""
-        sent = Sent()
+        sent = ValueEncoder()
         found, _ = self._ask("gradients", {"of": call, "args": sent(upstream)}, sent)
         with _honest():
             if type(found) is not list or len(found) != count or not all(each is None or type(each) is Tensor for each in found):
                 raise WireError(f"gradients of {count} arguments must be {count} tensors or None")
         return found
 
-    def _ask(self, do: str, record: dict[str, Any], sent: Sent) -> tuple[Any, list[Tensor]]:
+    def _ask(self, do: str, record: dict[str, Any], value_encoder: ValueEncoder) -> tuple[Any, list[Tensor]]:
         """What comes back, and those of its tensors that have a gradient; the storages that went over are as they were left."""
         forgotten, self.forgotten = self.forgotten, []
         record |= self._asked | {
             "do": do, "launch": self._launches, "poison": [self.poison.output, self.poison.around_inputs], "tuning": self.tuning,
-            "storages": len(sent.storages), "forgotten": forgotten,
+            "storages": len(value_encoder.storages), "forgotten": forgotten,
         }  # fmt: skip
-        now = torch.get_rng_state()
-        answer, back = self.candidate.ask(record, sent.arrays() | {"random": now.numpy()})
+        rng_state = torch.get_rng_state()
+        answer, answer_arrays = self.candidate.ask(record, value_encoder.arrays() | {"random": rng_state.numpy()})
         with _honest():
-            storages = [torch.empty(0, dtype=torch.uint8).set_(storage) for storage in sent.storages]
+            storages = [torch.empty(0, dtype=torch.uint8).set_(storage) for storage in value_encoder.storages]
             for place, storage in enumerate(storages):
-                came = back[f"storage {place}"]
+                came = answer_arrays[f"storage {place}"]
                 if came.nbytes != storage.numel():
                     raise WireError(f"{came.nbytes} bytes of a storage of {storage.numel()}")
                 storage.copy_(torch.from_numpy(came.copy()))
-            if (random := back["random"]).dtype != np.uint8 or random.shape != now.shape:
+            if (random := answer_arrays["random"]).dtype != np.uint8 or random.shape != rng_state.shape:
                 raise WireError("no state of a generator")
             torch.set_rng_state(torch.from_numpy(random.copy()))
             self.seen.append(answer)
-            made = Received(storages, back, torch.device("cpu"), self._object)
+            made = ValueDecoder(storages, answer_arrays, torch.device("cpu"), self._object)
             return made(answer.get("result")), made.moving
 
     def _object(self, number: Any) -> GpuObject:
@@ -162,25 +162,25 @@ class GpuObject:
         self._state: dict[str, Tensor] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._launcher.called(args, kwargs, self._number, state=self._state)
+        return self._launcher.call(args, kwargs, self._number, state=self._state)
 
     def to(self, device: Any) -> GpuObject:
-        self._launcher.called((device,), {}, self._number, "to")
+        self._launcher.call((device,), {}, self._number, "to")
         return self
 
     def eval(self) -> GpuObject:
-        self._launcher.called((), {}, self._number, "eval")
+        self._launcher.call((), {}, self._number, "eval")
         return self
 
     def named_parameters(self) -> Mapping[str, Tensor]:
         """By their names; likewise `named_buffers`."""
-        return self._named("named_parameters")
+        return self._named_tensors("named_parameters")
 
     def named_buffers(self) -> Mapping[str, Tensor]:
-        return self._named("named_buffers")
+        return self._named_tensors("named_buffers")
 
-    def _named(self, method: str) -> Mapping[str, Tensor]:
-        found = self._launcher.called((), {}, self._number, method)
+    def _named_tensors(self, method: str) -> Mapping[str, Tensor]:
+        found = self._launcher.call((), {}, self._number, method)
         with _honest():
             if type(found) is not dict or not all(type(each) is Tensor for each in found.values()):
                 raise WireError(f"{method} of no tensors by name")
@@ -203,28 +203,28 @@ def _honest() -> Iterator[None]:
         raise CandidateGone(f"the candidate's process sent what cannot be: {type(error).__name__}: {error}", died=False) from error
 
 
-def launched(
+def launch_by_bytes(
     case: Case, target: Target, launcher: GpuLauncher, launch: Callable[[Target], LaunchResult], poison: Poison | None = None
 ) -> LaunchResult:
     """What `launch` comes to on this process's memory, with what the candidate's process says of its GPU. `poison`: None for that
     of the case's data seed."""
-    launcher.poison, launcher.tuning = poison or Poison.of(case.data_seed), case.tuning
-    seen = LaunchResult()
+    launcher.poison, launcher.tuning = poison or Poison.of_seed(case.data_seed), case.tuning
+    launch_result = LaunchResult()
     for _ in range(1 if case.tuning or case.config is not None else 2):  # as `judge.launch`: its autotuners time in the first one
         launcher.begin()
-        seen = launch(ByBytes(target.name, target.arch))
-        if seen.outcome is not None:
+        launch_result = launch(ByBytes(target.name, target.arch))
+        if launch_result.outcome is not None:
             break
     with _honest():
-        seen.launches = sum(int(each["launches"]) for each in launcher.seen)
-        listed = [each["instructions"] for each in launcher.seen]
-        if listed and all(each is not None for each in listed):
-            seen.recorded["instructions"] = sorted({tuple(map(str, one)) for each in listed for one in each})
-        counted = sorted({f"{name} ({count})" for each in launcher.seen for name, count in each["operators"]})[:MOST_LINES]
-        seen.recorded |= {LAUNCHED: seen.launches, OPERATORS: counted}
-        outside = next((each["outside"] for each in launcher.seen if each["outside"] is not None), None)
-        if outside is not None and seen.outcome is None:
+        launch_result.launches = sum(int(report["launches"]) for report in launcher.seen)
+        listed = [report["instructions"] for report in launcher.seen]
+        if listed and all(report is not None for report in listed):
+            launch_result.launch_record["instructions"] = sorted({tuple(map(str, one)) for report in listed for one in report})
+        counted = sorted({f"{name} ({count})" for report in launcher.seen for name, count in report["operators"]})[:MOST_LINES]
+        launch_result.launch_record |= {LAUNCHED_KERNELS: launch_result.launches, OPERATORS: counted}
+        outside = next((report["outside"] for report in launcher.seen if report["outside"] is not None), None)
+        if outside is not None and launch_result.outcome is None:
             found = Outcome(outside[0])
-            seen.outcome = found if found in (Outcome.STRAY_WRITE, Outcome.INPUT_CHANGED) else Outcome.STRAY_WRITE
-            seen.message = str(outside[1])[:400]
-    return seen
+            launch_result.outcome = found if found in (Outcome.STRAY_WRITE, Outcome.INPUT_CHANGED) else Outcome.STRAY_WRITE
+            launch_result.message = str(outside[1])[:400]
+    return launch_result

@@ -16,26 +16,26 @@ from bitverdict.harness.sealed.remote.channel import Channel
 
 def serve(connected: socket.socket) -> None:
     """Do what the executor asks for, until it closes its end."""
-    served = Loaded()
-    serve_candidate(Channel(connected), load=served.load, told=served.told)
+    served = LoadedCandidate()
+    serve_candidate(Channel(connected), load=served.load, describe_error=served.describe_error)
 
 
-class Loaded:
+class LoadedCandidate:
     """The candidate at one address."""
 
     def __init__(self) -> None:
         self.address = ""
         self._mode = ExitStack()
 
-    def load(self, address: str, afresh: bool, folders: list[str]) -> Any:
+    def load(self, address: str, reimport: bool, folders: list[str]) -> Any:
         """The object at `address`. The instrumentation that its file sets holds for all that follows."""
         if not self.address:
             self._mode.enter_context(own_instrumentation(address))
         self.address = address
         add_search_path(folders)
-        return load_afresh(address) if afresh else load(address)
+        return load_afresh(address) if reimport else load(address)
 
-    def told(self, error: BaseException) -> dict[str, Any]:
+    def describe_error(self, error: BaseException) -> dict[str, Any]:
         """What `error`, which the candidate raised, is called: what is believed of it is the executor's to decide."""
         seen = outcome_of(error)
         if seen.layer == "launcher":

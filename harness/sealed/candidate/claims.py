@@ -33,23 +33,23 @@ DETAILS = ("raised", "text", "traceback", "called at", "remedy", "if this is mea
 
 def outcome_of_candidate(error: CandidateRaised) -> LaunchResult:
     """What came of a launch whose launcher raised in the candidate's process."""
-    return claimed(error.fields, on_a_gpu=any(kind.__name__ == "RaisedOnAGpu" for kind in type(error).__mro__))
+    return read_claim(error.fields, on_a_gpu=any(kind.__name__ == "RaisedOnAGpu" for kind in type(error).__mro__))
 
 
-def claimed(fields: Mapping[str, Any], *, on_a_gpu: bool = False) -> LaunchResult:
+def read_claim(fields: Mapping[str, Any], *, on_a_gpu: bool = False) -> LaunchResult:
     """What came of a launch whose launcher raised, by what its process says of it."""
     may_claim = MAY_CLAIM | ON_A_GPU if on_a_gpu else MAY_CLAIM
-    told = {name: _text(fields.get(name)) for name in ("outcome", "layer", "message", "location")}
+    texts = {name: _text(fields.get(name)) for name in ("outcome", "layer", "message", "location")}
     details = {name: _detail(value) for name, value in _mapping(fields.get("details")).items() if name in DETAILS}
-    if told["outcome"] == Outcome.ERROR and told["layer"] == "machine":  # a limit of its jail: no disk but its own is full
+    if texts["outcome"] == Outcome.ERROR and texts["layer"] == "machine":  # a limit of its jail: no disk but its own is full
         return LaunchResult(
-            Outcome.LAUNCHER_ERROR, "launcher", f"in its jail {told['message']}"[:400], told["location"][:200], details
+            Outcome.LAUNCHER_ERROR, "launcher", f"in its jail {texts['message']}"[:400], texts["location"][:200], details
         )
-    outcome = next((each for each in may_claim if str(each) == told["outcome"]), None)
-    if outcome is None or told["layer"] not in may_claim[outcome]:
-        said = f"the candidate's process claims {told['outcome']!r:.60} of the {told['layer']!r:.60}: {told['message']}"
-        return LaunchResult(Outcome.LAUNCHER_ERROR, "launcher", said[:400], told["location"][:200], details)
-    return LaunchResult(outcome, told["layer"], told["message"][:400], told["location"][:200], details)
+    outcome = next((each for each in may_claim if str(each) == texts["outcome"]), None)
+    if outcome is None or texts["layer"] not in may_claim[outcome]:
+        said = f"the candidate's process claims {texts['outcome']!r:.60} of the {texts['layer']!r:.60}: {texts['message']}"
+        return LaunchResult(Outcome.LAUNCHER_ERROR, "launcher", said[:400], texts["location"][:200], details)
+    return LaunchResult(outcome, texts["layer"], texts["message"][:400], texts["location"][:200], details)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:

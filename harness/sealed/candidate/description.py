@@ -9,26 +9,26 @@ from typing import Any
 from bitverdict.harness.model.usage import UsageError
 
 KINDS = {str(kind): kind for kind in inspect._ParameterKind}
-MOST = 256  # parameters
+MOST_PARAMETERS = 256  # parameters
 _HIDDEN = "..."  # a default, of which nobody need know more than that there is one
 
-Told = list[list[Any]]
+ParameterList = list[list[Any]]
 
 
-def described(launcher: Any) -> dict[str, Any]:
+def describe_launcher(launcher: Any) -> dict[str, Any]:
     """`launcher`, what asks the candidate's process, as a record."""
     requires = launcher.requires
     return {
         "name": launcher.__name__,
         "kind": launcher.kind,
         "callable": launcher.callable,
-        "parameters": _told(launcher),
+        "parameters": _parameters_of(launcher),
         "claims": launcher.claims,
-        "requires": None if requires is None else {"said": repr(requires)[:200], "parameters": _told(requires)},
+        "requires": None if requires is None else {"said": repr(requires)[:200], "parameters": _parameters_of(requires)},
     }
 
 
-def _told(function: Any) -> Told | None:
+def _parameters_of(function: Any) -> ParameterList | None:
     """The parameters of `function`; None of what does not tell them."""
     try:
         listed = inspect.signature(function).parameters.values()
@@ -60,7 +60,7 @@ class SealedRequires:
     """What stands for the predicate `requires` of a sealed candidate."""
 
     def __init__(
-        self, said: str, parameters: Told | None, taken: Callable[[Sequence[Mapping[str, Any]]], list[bool | str]]
+        self, said: str, parameters: ParameterList | None, taken: Callable[[Sequence[Mapping[str, Any]]], list[bool | str]]
     ) -> None:
         self._said, self._parameters, self._taken = said, parameters, taken
         self._known: dict[tuple, bool | str] = {}
@@ -88,13 +88,14 @@ class SealedRequires:
         return found
 
 
-def signature_of(parameters: Told | None) -> inspect.Signature:
+def signature_of(parameters: ParameterList | None) -> inspect.Signature:
     """The signature with those parameters. ValueError where it is not known, or is none."""
     if parameters is None:
         raise ValueError("its parameters are not known")
     kind = inspect.Parameter
     listed = [
-        kind(_text(name), KINDS[how], default=_HIDDEN if optional else kind.empty) for name, how, optional in parameters[:MOST]
+        kind(_text(name), KINDS[how], default=_HIDDEN if optional else kind.empty)
+        for name, how, optional in parameters[:MOST_PARAMETERS]
     ]
     return inspect.Signature(listed)
 

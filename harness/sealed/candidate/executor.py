@@ -19,11 +19,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from bitverdict.harness.checks.second_call import CalledAgain
-from bitverdict.harness.emulator import untrusted
+from bitverdict.harness.checks.second_call import SecondCallContract
+from bitverdict.harness.emulator import untrusted_programs
 from bitverdict.harness.judge.classify import LaunchResult, outcome_of
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.devices import entered
+from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.judge.guarded_buffers import Poison, far_bytes
 from bitverdict.harness.judge.launch import Allocations, launch
 from bitverdict.harness.model.addresses import add_search_path, resolve
@@ -35,9 +35,9 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import DEVICE_FAULTS
 from bitverdict.harness.sealed.candidate.arrays import PREPARE, channel_of, receive, send
 from bitverdict.harness.sealed.candidate.by_bytes import CandidateOnAGpu, GpuLauncher
-from bitverdict.harness.sealed.candidate.by_bytes import launched as launched_by_bytes
-from bitverdict.harness.sealed.candidate.description import described
-from bitverdict.harness.sealed.candidate.seen_as_bytes import told
+from bitverdict.harness.sealed.candidate.by_bytes import launch_by_bytes as launched_by_bytes
+from bitverdict.harness.sealed.candidate.description import describe_launcher
+from bitverdict.harness.sealed.candidate.seen_as_bytes import encode_result
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.errors import CandidateGone, CandidateRaised, ChannelClosed
 
@@ -47,7 +47,7 @@ WITHOUT_A_GPU, ON_A_GPU = b"c", b"g"
 Answer = tuple[dict[str, Any], dict[str, np.ndarray]]
 
 
-class Asked(Protocol):
+class CandidateClient(Protocol):
     """What asks one process of the candidate's: `bitverdict.harness.sealed.remote.executor.Candidate`."""
 
     def launcher(self, address: str, *, folders: Sequence[str] = (), arch: str = ...) -> Any: ...
@@ -62,7 +62,7 @@ class Confinement:
     compiler: Callable[[], None]
 
 
-def by_remote(connected: socket.socket) -> Asked:
+def by_remote(connected: socket.socket) -> CandidateClient:
     """A process of the candidate's that launches on the emulated GPU of this one."""
     from bitverdict.harness.sealed.remote.executor import Candidate
 
@@ -70,16 +70,16 @@ def by_remote(connected: socket.socket) -> Asked:
 
 
 def serve(
-    connected: socket.socket,
-    handed: socket.socket,
-    asks: Callable[[socket.socket], Asked] = by_remote,
+    connection: socket.socket,
+    candidate_sockets: socket.socket,
+    asks: Callable[[socket.socket], CandidateClient] = by_remote,
     confinement: Confinement | None = None,
 ) -> None:
     """Answer the judge's requests until it closes its end. Over `handed` come the sockets of the candidate's processes, each before
     the first request that names it by a new number. `confinement` takes hold once the contract of the first one is imported."""
-    channel, candidates, known = channel_of(connected), dict[int, Asked](), Known()
+    channel, candidates, prepared_case = channel_of(connection), dict[int, CandidateClient](), PreparedCase()
     if confinement is not None:
-        untrusted.begin(confinement.compiler, os.environ["TMPDIR"])
+        untrusted_programs.begin(confinement.compiler, os.environ["TMPDIR"])
     with suppress(ChannelClosed):
         while True:
             record, arrays = receive(channel)
@@ -91,30 +91,34 @@ def serve(
                     add_search_path(record["case"].get("search_path", ()))
                     resolve(record["case"]["contract"])
                 if confinement is not None:
-                    confinement.executor(untrusted.processes())
+                    confinement.executor(untrusted_programs.processes())
                     confinement = None
                 if record["asks"] == PREPARE:
-                    known.prepare(record["case"])
+                    prepared_case.prepare(record["case"])
                     continue
-                answer, beside = _answered(record, arrays, known, _of_number(record["candidate"], candidates, handed, asks))
+                answer, answer_arrays = _answer_request(
+                    record, arrays, prepared_case, _of_number(record["candidate"], candidates, candidate_sockets, asks)
+                )
             except Exception as error:  # of the contract or of ours: it says nothing about a kernel
                 if record["asks"] == PREPARE:
                     continue  # the launch will say it
                 details = {"raised": type(error).__name__, "traceback": traceback.format_exception(error)}
-                answer, beside = {"failed": f"{type(error).__name__}: {error}", "details": details}, {}
-            send(channel, answer | {"over": untrusted.is_over()}, beside)
+                answer, answer_arrays = {"failed": f"{type(error).__name__}: {error}", "details": details}, {}
+            send(channel, answer | {"over": untrusted_programs.is_over()}, answer_arrays)
 
 
-def _of_number(number: int, known: dict[int, Asked], handed: socket.socket, asks: Callable[[socket.socket], Asked]) -> Asked:
+def _of_number(
+    number: int, clients: dict[int, CandidateClient], handed: socket.socket, asks: Callable[[socket.socket], CandidateClient]
+) -> CandidateClient:
     """The process of the candidate's with that number: it was handed over as one that has a GPU, or as one that has none."""
-    if number not in known:
+    if number not in clients:
         kind, descriptors, _, _ = socket.recv_fds(handed, 1, 1)
         connected = socket.socket(fileno=descriptors[0])
-        known[number] = CandidateOnAGpu(connected) if kind == ON_A_GPU else asks(connected)
-    return known[number]
+        clients[number] = CandidateOnAGpu(connected) if kind == ON_A_GPU else asks(connected)
+    return clients[number]
 
 
-class Known:
+class PreparedCase:
     """The case that comes next, as far as it can be known without its operands."""
 
     def __init__(self) -> None:
@@ -137,22 +141,28 @@ class Known:
         return self._contract, self._case
 
 
-def _answered(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known: Known, candidate: Asked) -> Answer:
+def _answer_request(
+    record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known: PreparedCase, candidate: CandidateClient
+) -> Answer:
     if record["asks"] == "launch":
-        return _launched(record, arrays, known, candidate)
+        return _launch_case(record, arrays, known, candidate)
     try:
         launcher = candidate.launcher(record["launcher"], folders=record["folders"])
-        return described(launcher) if record["asks"] == "describe" else {"taken": launcher.requires.ask(record["fields"])}, {}
+        return describe_launcher(launcher) if record["asks"] == "describe" else {
+            "taken": launcher.requires.ask(record["fields"])
+        }, {}
     except (CandidateRaised, CandidateGone) as error:
-        seen, arrays = told(outcome_of(error))
+        seen, arrays = encode_result(outcome_of(error))
         return {"seen": seen}, arrays
 
 
-def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known: Known, candidate: Asked) -> Answer:
+def _launch_case(
+    record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known: PreparedCase, candidate: CandidateClient
+) -> Answer:
     """What the launch that `record` asks for comes to."""
     contract, case = known.take(record["case"])
     if case.calls != 1:
-        contract = CalledAgain(contract)
+        contract = SecondCallContract(contract)
     operands = {
         each["name"]: Operand(
             name=each["name"],
@@ -165,27 +175,29 @@ def _launched(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray], known
     }
     clock, target = Clock(), Target(**record["target"])
     poison = None if record["poison"] is None else Poison(*record["poison"])
-    allocations = Allocations(followed=record["followed"], zeroed=record["zeroed"], poison=poison)
-    entering = partial(entered, rounded_arguments=True) if record["rounded_arguments"] else entered
+    allocations = Allocations(tracks_unwritten=record["followed"], zero_allocation=record["zeroed"], poison=poison)
+    enter_target = partial(target_device, rounded_arguments=True) if record["rounded_arguments"] else target_device
     try:
         launcher = candidate.launcher(record["launcher"], folders=case.search_path, arch=target.arch)
 
-        def there(where: Target) -> LaunchResult:
-            with _reserving() if far_bytes(operands.values()) else nullcontext():
-                return launch(case, where, contract, launcher, operands, clock, entering, allocations)
+        def launch_on(where: Target) -> LaunchResult:
+            with _unbounded_address_space() if far_bytes(operands.values()) else nullcontext():
+                return launch(case, where, contract, launcher, operands, clock, enter_target, allocations)
 
-        seen = launched_by_bytes(case, target, launcher, there, poison) if isinstance(launcher, GpuLauncher) else there(target)
+        launch_result = (
+            launched_by_bytes(case, target, launcher, launch_on, poison) if isinstance(launcher, GpuLauncher) else launch_on(target)
+        )
     except (CandidateRaised, CandidateGone) as error:  # its file was imported, or was to be
-        seen = outcome_of(error)
-    if "if this is meant" in seen.details and contract.remedy:
-        seen.details["if this is meant"] = contract.remedy
-    said, found = told(seen)
-    spent = not target.emulated and seen.outcome in DEVICE_FAULTS  # the context of its process is dead
+        launch_result = outcome_of(error)
+    if "if this is meant" in launch_result.details and contract.remedy:
+        launch_result.details["if this is meant"] = contract.remedy
+    said, found = encode_result(launch_result)
+    spent = not target.emulated and launch_result.outcome in DEVICE_FAULTS  # the context of its process is dead
     return {"seen": said, "seconds": clock.buckets, "left": contract.left(), "spent": spent}, found
 
 
 @contextmanager
-def _reserving() -> Iterator[None]:
+def _unbounded_address_space() -> Iterator[None]:
     """Inside, this process may reserve address space without a bound: what far operands do not touch takes no memory. What it holds
     is watched from outside."""
     bound, hard = resource.getrlimit(resource.RLIMIT_AS)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import socket
 
 
-def launched(connected: socket.socket) -> None:
+def run_gpu_trial(connection: socket.socket) -> None:
     """Add two vectors on the first GPU with torch and with Triton. Sends b"launched", or one line that says why it cannot."""
     try:
         _add()
     except BaseException as error:
         line = f"{type(error).__name__}: {error}".splitlines()[0]
-        connected.sendall(line.encode()[:400])
+        connection.sendall(line.encode()[:400])
     else:
-        connected.sendall(b"launched")
+        connection.sendall(b"launched")
 
 
 def _add() -> None:

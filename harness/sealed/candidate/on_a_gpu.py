@@ -16,14 +16,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bitverdict.harness.emulator.autotuning import tuned
+from bitverdict.harness.emulator.autotuner_choices import apply_tuning
 from bitverdict.harness.emulator.cuda_tensors import tensors_in
 from bitverdict.harness.judge.guarded_buffers import Guard, Poison, guarded_allocations
-from bitverdict.harness.judge.launched_instructions import remember, watched
+from bitverdict.harness.judge.launched_instructions import remember, watch_launches
 from bitverdict.harness.sealed.candidate.arrays import LIMITS, receive, send
-from bitverdict.harness.sealed.candidate.candidate import Loaded
-from bitverdict.harness.sealed.candidate.description import described
-from bitverdict.harness.sealed.candidate.tensors_as_bytes import Received, Sent, words_of
+from bitverdict.harness.sealed.candidate.candidate import LoadedCandidate
+from bitverdict.harness.sealed.candidate.description import describe_launcher
+from bitverdict.harness.sealed.candidate.tensors_as_bytes import ValueDecoder, ValueEncoder, words_of
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.errors import ChannelClosed
 
@@ -36,7 +36,7 @@ MOVES = frozenset(
 """Operators that move words, or fill with one: all others compute some."""
 
 
-class Computing(TorchDispatchMode):
+class OperatorCounter(TorchDispatchMode):
     """Counts the operators of torch that compute words, while it is entered."""
 
     def __init__(self) -> None:
@@ -51,15 +51,18 @@ class Computing(TorchDispatchMode):
 
 METHODS = ("to", "eval", "named_parameters", "named_buffers")
 """What may be called of an object that a candidate constructed, beside itself."""
-Entering = Callable[[torch.device], AbstractContextManager[Any]]
+EnterDevice = Callable[[torch.device], AbstractContextManager[Any]]
 
 
 def serve(
-    connected: socket.socket, device: str = "cuda:0", entering: Entering = torch.cuda.device, candidate: Loaded | None = None
+    connected: socket.socket,
+    device: str = "cuda:0",
+    entering: EnterDevice = torch.cuda.device,
+    candidate: LoadedCandidate | None = None,
 ) -> None:
     """Answer the executor's requests until it closes its end. `device`: where the candidate's tensors lie. `entering` makes it the
     one that launches run on."""
-    channel, served = Channel(connected, LIMITS), _Served(torch.device(device), entering, candidate or Loaded())
+    channel, state = Channel(connected, LIMITS), _GpuState(torch.device(device), entering, candidate or LoadedCandidate())
     remember()
     while True:
         try:
@@ -68,45 +71,45 @@ def serve(
             return
         back: dict[str, Any] = {}
         try:
-            answer = served.answer(request, arrays, back)
+            answer = state.answer(request, arrays, back)
         except BaseException as error:
-            answer, back = {"raised": served.candidate.told(error)}, {}
+            answer, back = {"raised": state.candidate.describe_error(error)}, {}
         send(channel, answer, back)
 
 
-class _Served:
+class _GpuState:
     """What the process keeps between requests: objects that the candidate constructed, the guards of a launch, and graphs of
     autograd."""
 
-    def __init__(self, device: torch.device, entering: Entering, candidate: Loaded) -> None:
+    def __init__(self, device: torch.device, entering: EnterDevice, candidate: LoadedCandidate) -> None:
         self.device, self.entering, self.candidate = device, entering, candidate
         self.objects: dict[int, Any] = {}
         self.graphs: dict[int, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}  # call -> (given, returned) with gradients
-        self.launch, self.guard, self.seed = -1, Guard(Poison.of(0)), None
+        self.launch, self.guard, self.seed = -1, Guard(Poison.of_seed(0)), None
 
-    def answer(self, request: dict[str, Any], arrays: dict[str, Any], back: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: dict[str, Any], arrays: dict[str, Any], answer_arrays: dict[str, Any]) -> dict[str, Any]:
         for number in request.get("forgotten", ()):
             self.objects.pop(number, None)
         launcher = self.candidate.load(request["address"], False, request["folders"])
         if request["do"] == "load":
-            return _said(launcher)
+            return _describe_gpu_launcher(launcher)
         if request["launch"] != self.launch:
             self.launch, self.guard = request["launch"], Guard(Poison(*request["poison"]))
             self.graphs.clear()
         storages = [torch.from_numpy(arrays[f"storage {place}"].copy()).to(self.device) for place in range(request["storages"])]
-        given = Received(storages, arrays, self.device, self.objects.__getitem__)
+        given = ValueDecoder(storages, arrays, self.device, self.objects.__getitem__)
         if request["do"] == "gradients":
-            return self._watched(request, storages, back, lambda: self._gradients(request, given))
-        return self._watched(request, storages, back, lambda: self._called(launcher, request, arrays, given))
+            return self._run_watched(request, storages, answer_arrays, lambda: self._gradients(request, given))
+        return self._run_watched(request, storages, answer_arrays, lambda: self._call(launcher, request, arrays, given))
 
-    def _called(self, launcher: Any, request: dict[str, Any], arrays: dict[str, Any], given: Received) -> Any:
+    def _call(self, launcher: Any, request: dict[str, Any], arrays: dict[str, Any], decoder: ValueDecoder) -> Any:
         """What the launcher returns, or a method of an object that it returned before."""
-        called = launcher if request["object"] is None else self.objects[request["object"]]
+        function = launcher if request["object"] is None else self.objects[request["object"]]
         if (method := request["method"]) in METHODS:
-            called = getattr(called, method)
-        args, kwargs = given(request["args"]), given(request["kwargs"])
-        if state := given(request["state"]):
-            held = {**dict(called.named_parameters()), **dict(called.named_buffers())}
+            function = getattr(function, method)
+        args, kwargs = decoder(request["args"]), decoder(request["kwargs"])
+        if state := decoder(request["state"]):
+            held = {**dict(function.named_parameters()), **dict(function.named_buffers())}
             for name, tensor in state.items():
                 held[name].data.copy_(tensor)
         if request["seed"] != self.seed:
@@ -114,18 +117,18 @@ class _Served:
             torch.manual_seed(self.seed)
         torch.set_rng_state(torch.from_numpy(arrays["random"].copy()))
         with torch.set_grad_enabled(request["gradients"]):
-            made = called(*args, **kwargs)
-        if given.moving:
-            self.graphs[request["call"]] = given.moving, [each for each in tensors_in([made]) if each.requires_grad]
+            made = function(*args, **kwargs)
+        if decoder.moving:
+            self.graphs[request["call"]] = decoder.moving, [each for each in tensors_in([made]) if each.requires_grad]
         return dict(made) if method.startswith("named_") else made
 
-    def _gradients(self, request: dict[str, Any], given: Received) -> Any:
+    def _gradients(self, request: dict[str, Any], given: ValueDecoder) -> Any:
         wanted, returned = self.graphs[request["of"]]
         pairs = [(one, other) for one, other in zip(returned, given(request["args"]), strict=True) if other is not None]
         returned, upstream = [list(each) for each in zip(*pairs, strict=True)]
         return list(torch.autograd.grad(returned, wanted, upstream, allow_unused=True, retain_graph=True))
 
-    def _numbered(self, value: Any) -> int | None:
+    def _object_number(self, value: Any) -> int | None:
         """The number of an object that stays here. A type of Python's own is none: nobody calls it."""
         if not callable(value):
             return None
@@ -134,43 +137,45 @@ class _Served:
             number += 1
         return number
 
-    def _watched(
-        self, request: dict[str, Any], storages: list[torch.Tensor], back: dict[str, Any], asked: Callable[[], Any]
+    def _run_watched(
+        self, request: dict[str, Any], storages: list[torch.Tensor], answer_arrays: dict[str, Any], action: Callable[[], Any]
     ) -> dict[str, Any]:
         """What comes back of `asked`, with the given storages as they are afterwards, the words of what was made, and what was
         launched meanwhile."""
-        operators = Computing()
-        choosing: Any = tuned(request["tuning"]) if request["tuning"] else nullcontext([])
+        operators = OperatorCounter()
+        choosing: Any = apply_tuning(request["tuning"]) if request["tuning"] else nullcontext([])
         with (
             guarded_allocations(self.guard),
-            self.entering(self.device) as there,
-            choosing as told,
-            watched() as launched,
+            self.entering(self.device) as entered_device,
+            choosing as tuned_choices,
+            watch_launches() as launch_instructions,
             operators,
         ):
-            made = asked()
+            made = action()
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         outside = self.guard.out_of_bounds()
-        sent = Sent([each.untyped_storage() for each in storages], lambda tensor: words_of(tensor, back), self._numbered)
+        sent = ValueEncoder(
+            [entry.untyped_storage() for entry in storages], lambda tensor: words_of(tensor, answer_arrays), self._object_number
+        )
         result = sent(made)
-        back |= {f"storage {place}": storage.cpu().numpy() for place, storage in enumerate(storages)}
-        back["random"] = torch.get_rng_state().numpy()
-        known = [each for each in launched if each is not None]
+        answer_arrays |= {f"storage {place}": storage.cpu().numpy() for place, storage in enumerate(storages)}
+        answer_arrays["random"] = torch.get_rng_state().numpy()
+        known = [entry for entry in launch_instructions if entry is not None]
         return {
             "result": result,
-            "launches": len(launched) + len(getattr(there, "launches", None) or ()),
-            "instructions": sorted({one for each in known for one in each}) if len(known) == len(launched) else None,
-            "tuned": [vars(each) for each in {choice.kernel: choice for choice in told}.values()],
+            "launches": len(launch_instructions) + len(getattr(entered_device, "launches", None) or ()),
+            "instructions": sorted({one for entry in known for one in entry}) if len(known) == len(launch_instructions) else None,
+            "tuned": [vars(entry) for entry in {choice.kernel: choice for choice in tuned_choices}.values()],
             "operators": sorted(operators.counted.items()),
             "outside": None if outside is None else [str(outside.outcome), outside.message],
         }
 
 
-def _said(launcher: Any) -> dict[str, Any]:
+def _describe_gpu_launcher(launcher: Any) -> dict[str, Any]:
     """What the launcher says of itself, as `described` tells it of one that is asked from afar."""
 
-    class Told:
+    class LauncherDescription:
         __name__ = getattr(launcher, "__name__", type(launcher).__name__)
         kind, callable = type(launcher).__name__, callable(launcher)
         claims, requires = getattr(launcher, "claims", None), getattr(launcher, "requires", None)
@@ -185,4 +190,4 @@ def _said(launcher: Any) -> dict[str, Any]:
 
         def __call__(self) -> None: ...
 
-    return described(Told())
+    return describe_launcher(LauncherDescription())

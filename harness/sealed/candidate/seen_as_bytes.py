@@ -18,7 +18,7 @@ from bitverdict.harness.sealed.remote.errors import WireError
 
 MOST_OUTPUTS = 256
 LONGEST_NAME = 400  # characters
-TEXTS = ("layer", "message", "location", "unordered")
+TEXTS = ("layer", "message", "location", "order_hazard")
 OF_OUTPUTS = ("low", "high", "value", "error", "unwritten")
 """Arrays that an output may have beside its words, each of its shape."""
 
@@ -30,38 +30,38 @@ class RealValues(NamedTuple):
     error: np.ndarray
 
 
-def told(seen: LaunchResult) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
+def encode_result(launch_result: LaunchResult) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """`seen` as a record and arrays."""
-    arrays = {f"output {name}": np.asarray(words) for name, words in seen.outputs.items()}
-    for name, (low, high) in seen.enclosed.items():
+    arrays = {f"output {name}": np.asarray(words) for name, words in launch_result.outputs.items()}
+    for name, (low, high) in launch_result.enclosures.items():
         arrays |= {f"low {name}": low, f"high {name}": high}
-    for name, real in seen.real_values.items():
+    for name, real in launch_result.real_values.items():
         arrays |= {f"value {name}": np.asarray(real.value, np.float64), f"error {name}": np.asarray(real.error, np.float64)}
-    for name, unwritten in seen.unwritten.items():
+    for name, unwritten in launch_result.unwritten.items():
         arrays[f"unwritten {name}"] = np.asarray(unwritten, np.bool_)
-    record: dict[str, Any] = {name: getattr(seen, name) for name in TEXTS} | {
-        "outcome": None if seen.outcome is None else str(seen.outcome),
-        "details": seen.details,
-        "dtypes": seen.dtypes,
-        "hangs": seen.hangs,
-        "reads_allocated": seen.reads_allocated,
-        "unwritten_reads": seen.unwritten_reads,
-        "launches": seen.launches,
-        "recorded": seen.recorded,
-        "advice": seen.advice,
+    record: dict[str, Any] = {name: getattr(launch_result, name) for name in TEXTS} | {
+        "outcome": None if launch_result.outcome is None else str(launch_result.outcome),
+        "details": launch_result.details,
+        "dtypes": launch_result.dtypes,
+        "hangs": launch_result.hangs,
+        "reads_allocated": launch_result.reads_allocated,
+        "unwritten_reads": launch_result.unwritten_reads,
+        "launches": launch_result.launches,
+        "recorded": launch_result.launch_record,
+        "advice": launch_result.advice,
     }
-    return json.loads(json.dumps(record, default=_plain)), arrays
+    return json.loads(json.dumps(record, default=_json_value)), arrays
 
 
-def believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> LaunchResult:
+def decode_result(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> LaunchResult:
     """The `LaunchResult` that `told` made a record and arrays of. WireError for anything that it makes of none."""
     try:
-        return _believed(record, arrays)
+        return _decode(record, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise WireError(f"what the executor says of a launch is none: {type(error).__name__}: {error}") from None
 
 
-def _believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> LaunchResult:
+def _decode(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> LaunchResult:
     outcome = None if record["outcome"] is None else Outcome(record["outcome"])
     if outcome in (Outcome.PASS, Outcome.INCONCLUSIVE, Outcome.CANCELLED):
         raise ValueError(f"a launch comes to no {outcome}")
@@ -73,7 +73,7 @@ def _believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> La
         dtype = getattr(torch, dtypes[name].removeprefix("torch."), None)
         if words.dtype.kind != "u" or not isinstance(dtype, torch.dtype) or dtype.itemsize != words.dtype.itemsize:
             raise ValueError(f"{name}: words of {words.dtype} for {dtypes[name]}")
-    beside: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in OF_OUTPUTS}
+    output_arrays: dict[str, dict[str, np.ndarray]] = {kind: {} for kind in OF_OUTPUTS}
     for key, array in arrays.items():
         kind, _, name = key.partition(" ")
         if kind == "output":
@@ -81,34 +81,37 @@ def _believed(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> La
         asked = {"low": "u", "high": "u", "value": "f", "error": "f", "unwritten": "b"}[kind]
         if array.shape != outputs[name].shape or array.dtype.kind != asked:
             raise ValueError(f"{key}: of shape {array.shape} and {array.dtype}")
-        beside[kind][name] = array
-    if beside["low"].keys() != beside["high"].keys() or beside["value"].keys() != beside["error"].keys():
+        output_arrays[kind][name] = array
+    if (
+        output_arrays["low"].keys() != output_arrays["high"].keys()
+        or output_arrays["value"].keys() != output_arrays["error"].keys()
+    ):
         raise ValueError("one half of a pair")
     return LaunchResult(
         outcome=outcome,
-        **{name: _is(record[name], str) for name in TEXTS},
-        details=_is(record["details"], dict),
+        **{name: _require_type(record[name], str) for name in TEXTS},
+        details=_require_type(record["details"], dict),
         outputs=outputs,
         dtypes=dtypes,
-        enclosed={name: (low, beside["high"][name]) for name, low in beside["low"].items()},
-        real_values={name: RealValues(value, beside["error"][name]) for name, value in beside["value"].items()},
-        hangs=tuple(_texts(each, 2) for each in record["hangs"]),
-        reads_allocated=_is(record["reads_allocated"], bool),
-        unwritten_reads=tuple(_texts(each, 3) for each in record["unwritten_reads"]),
-        unwritten=beside["unwritten"],
-        launches=_is(record["launches"], int),
-        recorded=_is(record["recorded"], dict),
-        advice=tuple(_is(each, str) for each in record["advice"]),
+        enclosures={name: (low, output_arrays["high"][name]) for name, low in output_arrays["low"].items()},
+        real_values={name: RealValues(value, output_arrays["error"][name]) for name, value in output_arrays["value"].items()},
+        hangs=tuple(_texts(entry, 2) for entry in record["hangs"]),
+        reads_allocated=_require_type(record["reads_allocated"], bool),
+        unwritten_reads=tuple(_texts(entry, 3) for entry in record["unwritten_reads"]),
+        unwritten=output_arrays["unwritten"],
+        launches=_require_type(record["launches"], int),
+        launch_record=_require_type(record["recorded"], dict),
+        advice=tuple(_require_type(entry, str) for entry in record["advice"]),
     )  # fmt: skip
 
 
 def _name(value: Any) -> str:
-    if len(_is(value, str)) > LONGEST_NAME:
+    if len(_require_type(value, str)) > LONGEST_NAME:
         raise ValueError(f"a name of {len(value)} characters")
     return value
 
 
-def _is(value: Any, kind: type) -> Any:
+def _require_type(value: Any, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{value!r:.100}: must be a {kind.__name__}")
     return value
@@ -117,9 +120,9 @@ def _is(value: Any, kind: type) -> Any:
 def _texts(value: Any, count: int) -> Any:
     if len(value) != count:
         raise ValueError(f"{value!r:.100}: must be {count} texts")
-    return tuple(_is(each, str) for each in value)
+    return tuple(_require_type(each, str) for each in value)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """NumPy scalars and arrays as values of JSON; anything else by its text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

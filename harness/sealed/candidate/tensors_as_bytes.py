@@ -21,11 +21,11 @@ KINDS = frozenset("list tuple record dtype device object view words".split())
 DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 
 
-class NotSent(TypeError):
+class UnsendableValueError(TypeError):
     """A value that is not handed to the other process."""
 
 
-class Sent:
+class ValueEncoder:
     """Storages by the order in which they were met, and values as JSON. `made` gives the JSON of a tensor of no storage that is
     known; None: its storage becomes one. `numbered` gives the number of an object of the candidate's, None of what is none."""
 
@@ -53,7 +53,9 @@ class Sent:
             return {"device": value.type}
         if (number := self.numbered(value)) is not None:
             return {"object": number}
-        raise NotSent(f"a {type(value).__module__}.{type(value).__qualname__} is not handed to the other process of a sealed call")
+        raise UnsendableValueError(
+            f"a {type(value).__module__}.{type(value).__qualname__} is not handed to the other process of a sealed call"
+        )
 
     def _tensor(self, tensor: torch.Tensor) -> Any:
         storage = tensor.untyped_storage()
@@ -71,7 +73,7 @@ class Sent:
         return {f"storage {place}": _bytes(storage) for place, storage in enumerate(self.storages)}
 
 
-class Received:
+class ValueDecoder:
     """Values that were sent, as they are here. WireError for anything that `Sent` makes of none.
 
     `storages` are (bytes,) of uint8 each, `arrays` what came beside the record. `place` is what a device becomes. `objects` gives
@@ -88,18 +90,18 @@ class Received:
         self.moving: list[torch.Tensor] = []
         """The tensors that came and have a gradient."""
 
-    def __call__(self, said: Any, depth: int = 0) -> Any:
-        if said is None or type(said) in (bool, int, float, str):
-            return said
-        if type(said) is not dict or len(said) != 1 or depth > 16:
-            raise WireError(f"no value: {said!r:.100}")
-        ((kind, told),) = said.items()
+    def __call__(self, value: Any, depth: int = 0) -> Any:
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        if type(value) is not dict or len(value) != 1 or depth > 16:
+            raise WireError(f"no value: {value!r:.100}")
+        ((kind, told),) = value.items()
         try:
             if kind not in KINDS or (type(told) is list and len(told) > MOST_ELEMENTS):
-                raise WireError(f"no value: {said!r:.100}")
+                raise WireError(f"no value: {value!r:.100}")
             return getattr(self, f"_{kind}")(told, depth + 1)
         except (KeyError, IndexError, TypeError, ValueError, RuntimeError) as error:
-            raise WireError(f"no value: {said!r:.100}: {type(error).__name__}") from None
+            raise WireError(f"no value: {value!r:.100}: {type(error).__name__}") from None
 
     def _list(self, told: Any, depth: int) -> list[Any]:
         return [self(each, depth) for each in told]
@@ -128,14 +130,14 @@ class Received:
         if (last + (0 not in shape)) * DTYPES[dtype].itemsize > storage.numel():  # torch would make the storage larger
             raise ValueError("a view beyond its storage")
         view = torch.empty(0, dtype=DTYPES[dtype], device=storage.device)
-        return self._moved(view.set_(storage.untyped_storage(), offset, tuple(shape), tuple(strides)), moves)
+        return self._mark_moving(view.set_(storage.untyped_storage(), offset, tuple(shape), tuple(strides)), moves)
 
     def _words(self, told: Any, depth: int) -> torch.Tensor:
         name, dtype, shape, moves = told
         words = torch.from_numpy(self.arrays[name].copy()).view(DTYPES[dtype])  # (elements,)
-        return self._moved(words.reshape(shape), moves)
+        return self._mark_moving(words.reshape(shape), moves)
 
-    def _moved(self, tensor: torch.Tensor, moves: bool) -> torch.Tensor:
+    def _mark_moving(self, tensor: torch.Tensor, moves: bool) -> torch.Tensor:
         if moves is True:
             self.moving.append(tensor.requires_grad_())
         return tensor

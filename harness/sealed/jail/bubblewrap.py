@@ -22,13 +22,13 @@ def command(bwrap: str, policy: Policy, places: Places, environment: dict[str, s
     for name, value in environment.items():
         line += ["--setenv", name, value]
     line += ["--proc", "/proc", "--dev", "/dev", "--size", str(policy.scratch), "--tmpfs", SCRATCH]
-    seen: list[Path] = []
+    bound_paths: list[Path] = []
     for path in sorted(places.readable, key=lambda path: len(Path(path).parts)):
         if not any(
-            Path(path).is_relative_to(above) for above in seen
+            Path(path).is_relative_to(above) for above in bound_paths
         ):  # it may be reached by a link, through which nothing is bound
             line += _bound(path)
-            seen.append(Path(path))
+            bound_paths.append(Path(path))
     for path in places.hidden:
         line += ["--tmpfs", path, "--remount-ro", path] if os.path.isdir(path) else ["--ro-bind", "/dev/null", path]
     for name in sorted(os.listdir("/dev")) if policy.devices else ():

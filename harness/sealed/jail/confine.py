@@ -40,7 +40,7 @@ class CannotConfine(Exception):
     """A protection that the kernel says to have did not take hold. Nothing untrusted may run."""
 
 
-def _called(name: str, *arguments: Any) -> None:
+def _call_libc(name: str, *arguments: Any) -> None:
     ctypes.set_errno(0)
     if getattr(_libc, name)(*arguments):
         raise CannotConfine(f"{name}{arguments}: {os.strerror(ctypes.get_errno())}")
@@ -48,12 +48,12 @@ def _called(name: str, *arguments: Any) -> None:
 
 def dies_with_parent(signal_number: int = 9) -> None:
     """The kernel sends this process the signal when the thread that started it ends."""
-    _called("prctl", PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+    _call_libc("prctl", PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
 
 
 def adopts_orphans() -> None:
     """A descendant whose parent ends becomes a child of this process, and of no process beyond it."""
-    _called("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    _call_libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def unreadable() -> None:
@@ -61,7 +61,7 @@ def unreadable() -> None:
 
     For every trusted process beside one that is not: the executor, the judging worker, the session. It leaves no core dump either.
     """
-    _called("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    _call_libc("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def kernel_filters() -> bool:
@@ -115,7 +115,7 @@ def confine(policy: Policy, places: Places, calls: SystemCalls | None, *, landlo
     `calls` None and `landlock` False leave that out: on a kernel that has none, which the run says. `may_signal` are processes that
     it started before and may still end; a process that runs nothing untrusted itself has some.
     """
-    _called("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    _call_libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     _limit(policy)
     _give_up_capabilities()
     if not policy.writes:  # it holds what the candidate must not read
@@ -129,7 +129,7 @@ def confine(policy: Policy, places: Places, calls: SystemCalls | None, *, landlo
 def _limit(policy: Policy) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000" if policy.writes else "500")  # who goes first where the machine's memory ends: the candidate
-    used = _mapped()
+    used = _address_space_bytes()
     memory = (resource.RLIMIT_DATA, policy.memory) if policy.reserves else (resource.RLIMIT_AS, used + policy.memory)
     limits = {
         resource.RLIMIT_CORE: 0,
@@ -143,10 +143,10 @@ def _limit(policy: Policy) -> None:
     for limit, most in limits.items():
         _, hard = resource.getrlimit(limit)
         most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(limit, (most, hard if policy.trusted and limit == memory[0] else most))
+        resource.setrlimit(limit, (most, hard if policy.may_lift_bounds and limit == memory[0] else most))
 
 
-def _mapped() -> int:
+def _address_space_bytes() -> int:
     """Bytes of this process's address space."""
     with open("/proc/self/statm") as sizes:
         return int(sizes.read().split()[0]) * resource.getpagesize()
@@ -166,7 +166,7 @@ def _tasks_of_this_user() -> int:
 def _give_up_capabilities() -> None:
     """Root without capabilities is a user who owns root's files: it can no longer mount, trace or signal others."""
     header = (ctypes.c_uint32 * 2)(_CAPABILITIES, 0)
-    _called("capset", header, (ctypes.c_uint32 * 6)())
+    _call_libc("capset", header, (ctypes.c_uint32 * 6)())
 
 
 def rehearse(policy: Policy, places: Places) -> None:

@@ -22,7 +22,7 @@ from bitverdict.harness.sealed.jail.places import places
 from bitverdict.harness.sealed.jail.policy import EXECUTOR, Policy
 from bitverdict.harness.sealed.jail.protections import LANDLOCK, SECCOMP, Protections, protections
 from bitverdict.harness.sealed.jail.zygote import Setting, serve
-from bitverdict.harness.workers.forkserver import _forkserver, _starting
+from bitverdict.harness.workers.forkserver import _forkserver, _start_lock
 
 
 class Executors:
@@ -40,23 +40,23 @@ class Executors:
         preload: Sequence[str] = (),
         folders: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
-        found: Protections | None = None,
+        machine_protections: Protections | None = None,
     ) -> None:
-        found = found or protections()
+        machine_protections = machine_protections or protections()
         self.scratch = tempfile.mkdtemp(prefix="bitverdict-scratch-")
         setting = Setting(
             policy=policy,
             scratch=self.scratch,
             preload=tuple(preload),
             places=places(folders, self.scratch),
-            seccomp=found.has(SECCOMP),
-            landlock=found.has(LANDLOCK),
+            seccomp=machine_protections.has(SECCOMP),
+            landlock=machine_protections.has(LANDLOCK),
             environment=clean_environment(self.scratch, variables or {}),
-            trusted=True,
+            confines_itself=True,
         )
         self.address = new_address()
         self._lifeline, theirs = multiprocessing.Pipe()
-        with _starting, _forkserver() as context:
+        with _start_lock, _forkserver() as context:
             self._process = context.Process(target=_serve, args=(theirs, self.address, json.dumps(setting.to_json())), daemon=True)
             self._process.start()
         theirs.close()

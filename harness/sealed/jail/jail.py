@@ -21,13 +21,13 @@ from typing import Any
 
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.sealed.jail import bubblewrap
-from bitverdict.harness.sealed.jail.places import places, searched, tools
+from bitverdict.harness.sealed.jail.places import places, python_path_folders, tools
 from bitverdict.harness.sealed.jail.policy import CANDIDATE, Policy
 from bitverdict.harness.sealed.jail.protections import BUBBLEWRAP, LANDLOCK, SECCOMP, Protections, protections
 from bitverdict.harness.sealed.jail.zygote import MESSAGE, Setting
 from bitverdict.harness.workers.one_thread import VARIABLES
 
-PASSED = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "USE_IR_LOC")
+PASSED_VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "DISABLE_PTXAS_OPT", "PTXAS_OPTIONS", "USE_IR_LOC")
 """Variables of the run that a confined process has too, beside Triton's own (`compiler_variables`). It has no others, except those
 that are given by name."""
 _OF_PLACES = ("_DIR", "_HOME", "_PATH", "_MANAGER", "_BACKEND")
@@ -86,30 +86,30 @@ class Jail:
         policy: Policy = CANDIDATE,
         preload: Sequence[str] = (),
         variables: Mapping[str, str] | None = None,
-        found: Protections | None = None,
+        machine_protections: Protections | None = None,
     ) -> None:
-        found = found or protections()
-        self.protections = found
-        jailed = found.has(BUBBLEWRAP)
-        self._scratch = "" if jailed else tempfile.mkdtemp(prefix="bitverdict-scratch-")
-        scratch = bubblewrap.SCRATCH if jailed else self._scratch
-        seen = places([*folders, *policy.files], scratch)
+        machine_protections = machine_protections or protections()
+        self.protections = machine_protections
+        has_bubblewrap = machine_protections.has(BUBBLEWRAP)
+        self._scratch = "" if has_bubblewrap else tempfile.mkdtemp(prefix="bitverdict-scratch-")
+        scratch = bubblewrap.SCRATCH if has_bubblewrap else self._scratch
+        visible_places = places([*folders, *policy.files], scratch)
         setting = Setting(
             policy=policy,
             scratch=scratch,
             preload=tuple(preload),
-            places=seen,
-            seccomp=found.has(SECCOMP),
-            landlock=found.has(LANDLOCK),
-            bounded=jailed,
+            places=visible_places,
+            seccomp=machine_protections.has(SECCOMP),
+            landlock=machine_protections.has(LANDLOCK),
+            bounded_scratch=has_bubblewrap,
         )
         environment = clean_environment(scratch, variables or {})
         self.address = new_address()
-        listening = listening_at(self.address)
-        living, self._lifeline = os.pipe2(os.O_CLOEXEC)
+        listener = listening_at(self.address)
+        lifeline_end, self._lifeline = os.pipe2(os.O_CLOEXEC)
         program = [sys.executable, "-P", "-m", "bitverdict.harness.sealed.jail.zygote"]
-        program += [str(listening.fileno()), str(living), json.dumps(setting.to_json())]
-        around = bubblewrap.command(shutil.which("bwrap") or "bwrap", policy, seen, environment) if jailed else []
+        program += [str(listener.fileno()), str(lifeline_end), json.dumps(setting.to_json())]
+        around = bubblewrap.command(shutil.which("bwrap") or "bwrap", policy, visible_places, environment) if has_bubblewrap else []
         self._said = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             [*around, *program],
@@ -118,17 +118,17 @@ class Jail:
             stderr=self._said,
             env=environment,
             cwd="/",
-            pass_fds=(listening.fileno(), living),
+            pass_fds=(listener.fileno(), lifeline_end),
             start_new_session=True,
         )
         self._watch = Watch(self.address)
-        os.close(living)
-        listening.close()
+        os.close(lifeline_end)
+        listener.close()
 
     def alive(self) -> bool:
         return self._watch.alive()
 
-    def said(self) -> str:
+    def last_lines(self) -> str:
         """The last lines that the zygote printed: why it could not start."""
         size = self._said.seek(0, os.SEEK_END)
         self._said.seek(max(0, size - 4096))
@@ -154,7 +154,7 @@ def clean_environment(scratch: str, variables: Mapping[str, str]) -> dict[str, s
     """What a confined process has: nothing of the run but `PASSED`, one thread a library, caches of its own in the scratch."""
     user_site = {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {}
     return {
-        **{name: os.environ[name] for name in PASSED if name in os.environ},
+        **{name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ},
         **compiler_variables(),
         **user_site,
         "PATH": "/usr/bin:/bin",
@@ -163,7 +163,7 @@ def clean_environment(scratch: str, variables: Mapping[str, str]) -> dict[str, s
         "TMPDIR": scratch,
         "XDG_CACHE_HOME": f"{scratch}/cache",
         "TRITON_CACHE_DIR": f"{scratch}/triton",
-        "PYTHONPATH": os.pathsep.join([str(IMPORTED_FROM), *searched()]),
+        "PYTHONPATH": os.pathsep.join([str(IMPORTED_FROM), *python_path_folders()]),
         "PYTHONDONTWRITEBYTECODE": "1",
         **dict.fromkeys(VARIABLES, "1"),
         **variables,
@@ -191,7 +191,7 @@ class ConfinedProcess:
         """To wait for its end beside other things."""
         return self._connection.fileno()
 
-    def ended(self, seconds: float = 0.0) -> str:
+    def end_sentence(self, seconds: float = 0.0) -> str:
         """How it ended, as a sentence without its period; empty where it lives after `seconds`."""
         if not self._sentence and select.select([self._connection], [], [], seconds)[0]:
             try:
@@ -217,7 +217,7 @@ class ConfinedProcess:
         """Kill it with all that it started, wait until they are gone, and say how it ended."""
         with contextlib.suppress(OSError):
             self._connection.send(b'{"end": true}', socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        sentence = self.ended(GONE_WITHIN) or f"{self.name} is not gone {GONE_WITHIN:g} s after it was killed"
+        sentence = self.end_sentence(GONE_WITHIN) or f"{self.name} is not gone {GONE_WITHIN:g} s after it was killed"
         self._connection.close()
         return sentence
 
@@ -262,7 +262,7 @@ def start_process(
     environment) go through JSON. The process has copies of `channels`, which the caller may close. What it prints is appended to
     `log`. JailDied where there is no such process.
     """
-    begun = time.perf_counter()
+    start_time = time.perf_counter()
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.settimeout(STARTED_WITHIN)
     record = {"function": function, "arguments": dict(arguments or {}), "variables": dict(variables or {})}
@@ -270,13 +270,13 @@ def start_process(
     try:
         connection.connect(address)
         socket.send_fds(connection, [json.dumps(record).encode()], [out, *(channel.fileno() for channel in channels)])
-        told = json.loads(connection.recv(MESSAGE) or b"{}")
+        answer = json.loads(connection.recv(MESSAGE) or b"{}")
     except (OSError, ValueError) as error:
         connection.close()
         raise JailDied(f"{name} could not be started: the jail did not answer ({error})") from None
     finally:
         os.close(out)
-    if "pid" not in told:
+    if "pid" not in answer:
         connection.close()
-        raise JailDied(f"{name} could not be started: {told.get('failed') or 'the jail ended while it started it'}")
-    return ConfinedProcess(connection, name, told["pid"], time.perf_counter() - begun)
+        raise JailDied(f"{name} could not be started: {answer.get('failed') or 'the jail ended while it started it'}")
+    return ConfinedProcess(connection, name, answer["pid"], time.perf_counter() - start_time)

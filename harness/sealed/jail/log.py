@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-AT_ONCE = 1 << 16  # bytes; what a pipe holds
+READ_BYTES = 1 << 16  # bytes; what a pipe holds
 
 
 class BoundedLog:
@@ -20,7 +20,7 @@ class BoundedLog:
         self.printed, self.kept = 0, 0
         self._file, self._limit, self._left = file, limit, limit
 
-    def again(self) -> None:
+    def renew_limit(self) -> None:
         """Another case begins: as much again is kept of what it prints."""
         self._left = self._limit
 
@@ -28,7 +28,7 @@ class BoundedLog:
         """Take what is there, at most `rounds` pipes full; whether somebody may still print."""
         for _ in range(rounds):
             try:
-                text = os.read(self.reading, AT_ONCE)
+                text = os.read(self.reading, READ_BYTES)
             except BlockingIOError:
                 return True
             if not text:
@@ -40,13 +40,13 @@ class BoundedLog:
     def _keep(self, text: bytes) -> None:
         while text:
             try:
-                written = os.write(self._file, text)
+                byte_count = os.write(self._file, text)
             except OSError:  # the disk of the log is full: counted as not kept
                 self._left = 0
                 return
-            self.kept += written
-            self._left -= written
-            text = text[written:]
+            self.kept += byte_count
+            self._left -= byte_count
+            text = text[byte_count:]
 
     def close(self) -> None:
         """The reading end and the file; the writing end is its process's."""

@@ -51,20 +51,20 @@ class Places:
 
         A folder with something hidden below it is granted by what else it holds now. The names in it can be listed.
         """
-        read, listed, hidden = [], [], [Path(path) for path in self.hidden]
-        left = [Path(path) for path in self.readable]
-        while left:
-            path = left.pop()
+        read, list_only, hidden = [], [], [Path(path) for path in self.hidden]
+        queue = [Path(path) for path in self.readable]
+        while queue:
+            path = queue.pop()
             real = Path(os.path.realpath(path))
             if any(real.is_relative_to(each) for each in hidden):
                 continue
             if any(each.is_relative_to(real) for each in hidden):
-                listed.append(str(path))
+                list_only.append(str(path))
                 with contextlib.suppress(OSError):
-                    left += path.iterdir()
+                    queue += path.iterdir()
             else:
                 read.append(str(path))
-        return read, listed
+        return read, list_only
 
 
 def places(folders: Iterable[str] = (), scratch: str = "") -> Places:
@@ -72,7 +72,7 @@ def places(folders: Iterable[str] = (), scratch: str = "") -> Places:
     packages = [*site.getsitepackages(), site.getusersitepackages() if site.ENABLE_USER_SITE else ""]
     python = [sys.prefix, sys.base_prefix, os.path.dirname(os.path.realpath(sys.executable)), *packages, *_installed_elsewhere()]
     python += [
-        *searched(),
+        *python_path_folders(),
         *_host_compiler(),
         *map(os.path.realpath, tools().values()),
         *tools().values(),
@@ -97,12 +97,14 @@ def _host_compiler() -> list[str]:
 
 def _installed_elsewhere() -> list[str]:
     """Folders of the packages that a confined process imports, where an editable installation has them outside site-packages."""
-    return [folder for spec in _imported() for folder in spec.submodule_search_locations or ()]
+    return [folder for spec in _import_specs() for folder in spec.submodule_search_locations or ()]
 
 
-def searched() -> list[str]:
+def python_path_folders() -> list[str]:
     """Folders of `PYTHONPATH` that hold a package which a confined process imports: it imports the same one, and may read them."""
-    folders = {os.path.dirname(place) for spec in _imported() for place in spec.submodule_search_locations or (spec.origin or "",)}
+    folders = {
+        os.path.dirname(place) for spec in _import_specs() for place in spec.submodule_search_locations or (spec.origin or "",)
+    }
     asked = [os.path.abspath(each) for each in os.environ.get("PYTHONPATH", "").split(os.pathsep) if each]
     return [each for each in dict.fromkeys(asked) if each in folders and each != str(IMPORTED_FROM)]
 
@@ -113,7 +115,7 @@ def tools() -> dict[str, str]:
     return {name: each for name, each in named.items() if os.path.isabs(each) and os.path.exists(each)}
 
 
-def _imported() -> list[ModuleSpec]:
+def _import_specs() -> list[ModuleSpec]:
     found = map(importlib.util.find_spec, ("torch", "triton", "numpy", "landlockpy", "pyseccomp"))
     return [spec for spec in found if spec is not None]
 

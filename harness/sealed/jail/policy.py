@@ -36,8 +36,8 @@ class Policy:
     reserves: bool = False
     devices: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
-    beside: int = 0
-    trusted: bool = False
+    earlier_processes: int = 0
+    may_lift_bounds: bool = False
 
 
 def _of_the_machine() -> int:
@@ -61,7 +61,7 @@ CANDIDATE_ON_A_GPU = replace(
 
 EXECUTOR = Policy(
     name="the executor", memory=max(4 * GIB, _of_the_machine() // 2 // len(os.sched_getaffinity(0))), writes=False,
-    beside=1 + COMPILERS, trusted=True,
+    earlier_processes=1 + COMPILERS, may_lift_bounds=True,
 )  # fmt: skip
 """It holds the device memory of a case, which a candidate fills: those of all workers together have half of the machine's."""
 

@@ -15,7 +15,7 @@ NAMESPACES = ("user namespace", "mount namespace", "network namespace", "process
 ALWAYS = ("no new privileges", "no capabilities", "resource limits", "clean environment", "bounded log")
 BUBBLEWRAP, SECCOMP, LANDLOCK, SIGNALS = "bubblewrap", "seccomp", "landlock", "landlock's scopes"
 _TRIED_WITHIN = 10.0  # seconds
-_TRIED = (
+_TRIAL_ARGUMENTS = (
     "--unshare-all --unshare-user --new-session --cap-drop ALL --ro-bind / / --proc /proc --dev /dev --size 4096 --tmpfs /tmp "
     "--remount-ro /dev --remount-ro / true"
 ).split()
@@ -26,50 +26,50 @@ _TRIED = (
 class Protections:
     """`held` are names of protections; `lacking` maps the name of one that this machine lacks to what gives it."""
 
-    held: tuple[str, ...]
-    lacking: dict[str, str]
+    names: tuple[str, ...]
+    remedies: dict[str, str]
 
     def has(self, name: str) -> bool:
-        return name in self.held
+        return name in self.names
 
     def sentence(self, of: str = "sealed") -> str:
         """What a run prints."""
-        lacking = ", ".join(f"{name} ({remedy})" for name, remedy in self.lacking.items())
-        return f"{of}: {', '.join(self.held)}" + (f"; lacking: {lacking}" if lacking else "; nothing is lacking")
+        lacking = ", ".join(f"{name} ({remedy})" for name, remedy in self.remedies.items())
+        return f"{of}: {', '.join(self.names)}" + (f"; lacking: {lacking}" if lacking else "; nothing is lacking")
 
 
 @functools.cache
 def protections() -> Protections:
     """Those of this machine, tried once in a process: a namespace is had by making one."""
-    held, lacking = [], {}
+    names, remedies = [], {}
     why_not = bubblewrap_fails()
     if why_not:
-        lacking[BUBBLEWRAP] = why_not
+        remedies[BUBBLEWRAP] = why_not
     else:
-        held += [BUBBLEWRAP, *NAMESPACES]
+        names += [BUBBLEWRAP, *NAMESPACES]
     if confine.pyseccomp is None:
-        lacking[SECCOMP] = f"{pip_line('sealed')} (pyseccomp), and Debian's package libseccomp2"
+        remedies[SECCOMP] = f"{pip_line('sealed')} (pyseccomp), and Debian's package libseccomp2"
     elif not confine.kernel_filters():
-        lacking[SECCOMP] = "the kernel has no CONFIG_SECCOMP_FILTER"
+        remedies[SECCOMP] = "the kernel has no CONFIG_SECCOMP_FILTER"
     else:
-        held.append(SECCOMP)
+        names.append(SECCOMP)
     version = confine.landlockpy.abi_version() if confine.landlockpy else 0
     if not confine.landlockpy:
-        lacking[LANDLOCK] = f"{pip_line('sealed')} (landlockpy)"
+        remedies[LANDLOCK] = f"{pip_line('sealed')} (landlockpy)"
     elif not version:
-        lacking[LANDLOCK] = "needs a kernel of Linux 5.13 or later that has landlock in its list lsm="
+        remedies[LANDLOCK] = "needs a kernel of Linux 5.13 or later that has landlock in its list lsm="
     else:
-        held.append(LANDLOCK)
+        names.append(LANDLOCK)
     if version >= 6:
-        held.append(SIGNALS)
-    elif LANDLOCK not in lacking:
-        lacking[SIGNALS] = "needs Linux 6.12 or later; seccomp refuses the same signals and sockets"
-    return Protections((*held, *ALWAYS), lacking)
+        names.append(SIGNALS)
+    elif LANDLOCK not in remedies:
+        remedies[SIGNALS] = "needs Linux 6.12 or later; seccomp refuses the same signals and sockets"
+    return Protections((*names, *ALWAYS), remedies)
 
 
 def require(found: Protections) -> None:
     """For ``--require-jail``: UsageError where a protection is lacking that nothing else replaces."""
-    missing = {name: remedy for name, remedy in found.lacking.items() if name != SIGNALS or not found.has(SECCOMP)}
+    missing = {name: remedy for name, remedy in found.remedies.items() if name != SIGNALS or not found.has(SECCOMP)}
     if missing:
         told = "; ".join(f"{name}: {remedy}" for name, remedy in missing.items())
         raise UsageError(
@@ -80,22 +80,22 @@ def require(found: Protections) -> None:
 
 def bubblewrap_fails() -> str:
     """Empty where bubblewrap makes its namespaces here, else what to do."""
-    found = shutil.which("bwrap")
-    if found is None:
+    bwrap = shutil.which("bwrap")
+    if bwrap is None:
         return "install Debian's package bubblewrap"
     try:
-        tried = subprocess.run(
-            [found, *_TRIED],
+        trial = subprocess.run(
+            [bwrap, *_TRIAL_ARGUMENTS],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             timeout=_TRIED_WITHIN,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{found} did not run: {error}"
-    if tried.returncode == 0:
+        return f"{bwrap} did not run: {error}"
+    if trial.returncode == 0:
         return ""
-    said = tried.stderr.strip().splitlines()[-1:] or [f"exit status {tried.returncode}"]
+    said = trial.stderr.strip().splitlines()[-1:] or [f"exit status {trial.returncode}"]
     return f"{said[0]}; {_why_no_namespace()}"
 
 

@@ -32,7 +32,7 @@ set_thread_area gettid restart_syscall rseq sched_getaffinity sched_getattr sche
 sched_get_priority_max sched_get_priority_min sched_yield set_tid_address
 """.split()
 
-WAITING = """
+WAIT_CALLS = """
 epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 pause pipe pipe2 poll ppoll pselect6
 select signalfd signalfd4 timerfd_create timerfd_gettime timerfd_settime nanosleep clock_nanosleep
 """.split()
@@ -54,24 +54,24 @@ getsockname getpeername getsockopt setsockopt recvfrom recvmsg recvmmsg sendmsg 
 """.split()
 """On sockets that it was given."""
 
-ALWAYS = (*FILES, *MEMORY, *THREADS, *WAITING, *SIGNALS, *ITSELF, *CHANNEL)
+ALWAYS = (*FILES, *MEMORY, *THREADS, *WAIT_CALLS, *SIGNALS, *ITSELF, *CHANNEL)
 
 OF_A_PROCESS = ("execve", "execveat", "fork", "vfork")
 """What a process needs that starts others: the compilers of the host, on a real GPU."""
 
 WORD = 0xFFFFFFFF  # of an argument that the kernel takes as an int: what stands above it must not hide it
-_NEW = 0x7E020000 | 0x80  # CLONE_NEW*: cgroup, uts, ipc, user, pid, net, mount, time
-_THREAD, _TRUNCATED, _MODE = 0x10000, 0o1000, 3  # CLONE_THREAD, O_TRUNC, O_ACCMODE
+_NEW_NAMESPACES = 0x7E020000 | 0x80  # CLONE_NEW*: cgroup, uts, ipc, user, pid, net, mount, time
+_THREAD, _TRUNCATE_FLAG, _MODE = 0x10000, 0o1000, 3  # CLONE_THREAD, O_TRUNC, O_ACCMODE
 
 WHERE = (
-    ("clone", (0, _THREAD | _NEW, _THREAD)),
+    ("clone", (0, _THREAD | _NEW_NAMESPACES, _THREAD)),
     *(("prctl", (0, WORD, option)) for option in (2, 3, 15, 16, 21, 23, 29, 30, 38, 39, 41, 42, 0x53564D41)),
     *(("ioctl", (1, WORD, request)) for request in (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),
     *(("fcntl", (1, WORD, command)) for command in (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1031, 1032)),
     *(("socketpair", (0, WORD, 1), (1, 15, kind)) for kind in (1, 5)),
     ("prlimit64", (0, WORD, 0)),
     ("sched_setaffinity", (0, WORD, 0)),
-    *((name, (at, _TRUNCATED, 0)) for name, at in (("open", 1), ("openat", 2))),
+    *((name, (at, _TRUNCATE_FLAG, 0)) for name, at in (("open", 1), ("openat", 2))),
     *((name, (at, _MODE, mode)) for name, at in (("open", 1), ("openat", 2)) for mode in (1, 2)),
 )
 """(name, (number of an argument, mask, value) ...): allowed where each argument under its mask is its value.
@@ -85,7 +85,7 @@ WHERE = (
     open        a file is emptied only where it is opened for writing
 """
 
-WHERE_IT_STARTS_OTHERS = (("clone", (0, _NEW, 0)),)
+WHERE_IT_STARTS_OTHERS = (("clone", (0, _NEW_NAMESPACES, 0)),)
 WHERE_IT_HAS_DEVICES = ("ioctl", "memfd_create", "mlockall", "sched_setscheduler", "setpriority")
 WHERE_A_DRIVER_LISTENS = (("socket", (0, WORD, 1), (1, 15, 5)), ("connect",), ("bind",), ("listen",))
 """CUDA's driver makes an abstract socket of its own when it starts, and ends with error 304 where it cannot (Linux 6.18, H100).

@@ -69,9 +69,9 @@ class Setting:
     places: Places = field(default_factory=Places)
     seccomp: bool = True
     landlock: bool = True
-    bounded: bool = False
+    bounded_scratch: bool = False
     environment: dict[str, str] = field(default_factory=dict)
-    trusted: bool = False
+    confines_itself: bool = False
 
     def to_json(self) -> dict:
         return asdict(self)
@@ -101,26 +101,26 @@ class Confinement:
 
 
 @dataclass
-class _Confined:
+class _ConfinedChild:
     """One process, as its zygote knows it. `greeting` is where it says that it is confined."""
 
     connection: socket.socket
     pid: int
     log: BoundedLog
-    greeting: int
-    begun: float
+    greeting_pipe: int
+    start_time: float
     home: str
     why: str = ""
-    ready: bool = False
-    told: str = field(default="")
+    is_ready: bool = False
+    start_failure: str = field(default="")
 
 
 class Zygote:
     """The loop: requests in, processes out. One thread, so that a fork has all of it."""
 
-    def __init__(self, listening: socket.socket, lifeline: int, setting: Setting) -> None:
-        self._listening, self._lifeline, self._setting = listening, lifeline, setting
-        self._confined: dict[int, _Confined] = {}
+    def __init__(self, listener: socket.socket, lifeline: int, setting: Setting) -> None:
+        self._listening, self._lifeline, self._setting = listener, lifeline, setting
+        self._confined: dict[int, _ConfinedChild] = {}
         self._calls = SystemCalls(setting.policy) if setting.seccomp else None
         rehearse(setting.policy, setting.places)
         self._resident = _resident("self")
@@ -130,12 +130,12 @@ class Zygote:
         self._waking.setblocking(False)
         signal.signal(signal.SIGCHLD, lambda *of_the_signal: None)
         signal.set_wakeup_fd(self._waking.fileno(), warn_on_full_buffer=False)
-        for source, what in ((listening, self._accept), (self._wake, self._woken), (lifeline, self._leave)):
+        for source, what in ((listener, self._accept), (self._wake, self._woken), (lifeline, self._leave)):
             self._ready.register(source, selectors.EVENT_READ, what)
 
     def serve(self) -> NoReturn:
         """Until the lifeline closes."""
-        looked = time.monotonic()
+        look_time = time.monotonic()
         while True:
             waiting = self._ready.select(LOOKED_AT if self._confined else None)
             logs = {one.log.reading for one in self._confined.values()}
@@ -143,16 +143,16 @@ class Zygote:
                 if self._ready.get_map().get(key.fd) is key:  # one before it may have ended what this was of
                     key.data()
             self._reap()
-            if time.monotonic() - looked > LOOKED_AT:
+            if time.monotonic() - look_time > LOOKED_AT:
                 self._look()
-                looked = time.monotonic()
+                look_time = time.monotonic()
 
     def _accept(self) -> None:
         connection, _ = self._listening.accept()
         if _user_of(connection) != os.getuid():  # the name of the socket is no secret
             connection.close()
             return
-        self._ready.register(connection, selectors.EVENT_READ, lambda: self._asked(connection))
+        self._ready.register(connection, selectors.EVENT_READ, lambda: self._read_request(connection))
 
     def _woken(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -161,66 +161,66 @@ class Zygote:
     def _leave(self) -> NoReturn:
         for one in list(self._confined.values()):
             self._kill(one, "the run ended")
-        if self._setting.scratch and not self._setting.bounded:  # a run that was killed cannot remove it
+        if self._setting.scratch and not self._setting.bounded_scratch:  # a run that was killed cannot remove it
             shutil.rmtree(self._setting.scratch, ignore_errors=True)
         os._exit(0)
 
-    def _asked(self, connection: socket.socket) -> None:
-        one = next((one for one in self._confined.values() if one.connection is connection), None)
+    def _read_request(self, connection: socket.socket) -> None:
+        child = next((child for child in self._confined.values() if child.connection is connection), None)
         try:
             text, descriptors, _, _ = socket.recv_fds(connection, MESSAGE, CHANNELS)
             record = json.loads(text) if text else None
         except (OSError, ValueError):
             record, descriptors = None, []
-        if one is None and record and descriptors:
+        if child is None and record and descriptors:
             self._start(connection, record, descriptors)
             return
         for descriptor in descriptors:
             os.close(descriptor)
-        if one is None and record:
+        if child is None and record:
             connection.send(b'{"ready": true}', socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
-        elif one is None:
+        elif child is None:
             self._forget(connection)
         elif record is None:
-            self._kill(one, "nobody waits for it any more")
+            self._kill(child, "nobody waits for it any more")
         elif record.get("again"):
-            one.log.again()
+            child.log.renew_limit()
         else:
-            self._kill(one, "it was asked to end")
+            self._kill(child, "it was asked to end")
 
     def _start(self, connection: socket.socket, record: dict, descriptors: list[int]) -> None:
-        begun = time.perf_counter()
+        start_time = time.perf_counter()
         log = BoundedLog(descriptors[0], self._setting.policy.log)
         home = tempfile.mkdtemp(prefix="of-", dir=self._setting.scratch) if self._setting.scratch else ""
-        greeting, greets = os.pipe2(os.O_CLOEXEC)
+        greeting_pipe, greets = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if not pid:
-            self._be(record, descriptors[1:], log.writing, greets, home)
+            self._become_process(record, descriptors[1:], log.writing, greets, home)
         os.close(greets)
         os.close(log.writing)
         for descriptor in descriptors[1:]:
             os.close(descriptor)
-        one = self._confined[pid] = _Confined(connection, pid, log, greeting, begun, home)
-        self._ready.register(greeting, selectors.EVENT_READ, lambda: self._greeted(one))
-        self._ready.register(log.reading, selectors.EVENT_READ, lambda: self._printed(one))
+        one = self._confined[pid] = _ConfinedChild(connection, pid, log, greeting_pipe, start_time, home)
+        self._ready.register(greeting_pipe, selectors.EVENT_READ, lambda: self._read_greeting(one))
+        self._ready.register(log.reading, selectors.EVENT_READ, lambda: self._read_log(one))
 
-    def _printed(self, one: _Confined) -> None:
+    def _read_log(self, one: _ConfinedChild) -> None:
         if not one.log.drain():
             self._ready.unregister(one.log.reading)
 
-    def _greeted(self, one: _Confined) -> None:
-        said = os.read(one.greeting, MESSAGE // 2).decode(errors="replace")
-        self._ready.unregister(one.greeting)
-        os.close(one.greeting)
-        one.greeting = -1
-        if said == "confined":
-            one.ready = True
-            self._tell(one, pid=one.pid, seconds=time.perf_counter() - one.begun)
+    def _read_greeting(self, child: _ConfinedChild) -> None:
+        greeting_text = os.read(child.greeting_pipe, MESSAGE // 2).decode(errors="replace")
+        self._ready.unregister(child.greeting_pipe)
+        os.close(child.greeting_pipe)
+        child.greeting_pipe = -1
+        if greeting_text == "confined":
+            child.is_ready = True
+            self._tell(child, pid=child.pid, seconds=time.perf_counter() - child.start_time)
         else:
-            one.told = said or "it ended before it was confined"
-            self._kill(one, one.told)
+            child.start_failure = greeting_text or "it ended before it was confined"
+            self._kill(child, child.start_failure)
 
-    def _tell(self, one: _Confined, **record: Any) -> None:
+    def _tell(self, one: _ConfinedChild, **record: Any) -> None:
         with contextlib.suppress(OSError):
             one.connection.send(json.dumps(record).encode(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
@@ -229,7 +229,7 @@ class Zygote:
             self._ready.unregister(connection)
         connection.close()
 
-    def _kill(self, one: _Confined, why: str) -> None:
+    def _kill(self, one: _ConfinedChild, why: str) -> None:
         """The process and its group, which no process of it can leave: at once, whatever it forks meanwhile."""
         one.why = one.why or why
         for kill in (os.killpg, os.kill):
@@ -246,25 +246,25 @@ class Zygote:
             if not pid:
                 return
             if one := self._confined.get(pid):
-                self._ended(one, status)
+                self._report_end(one, status)
 
-    def _ended(self, one: _Confined, status: int) -> None:
+    def _report_end(self, child: _ConfinedChild, status: int) -> None:
         """Reaped: what it started is killed, and what it printed is read to the end, before its end is told."""
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(one.pid, signal.SIGKILL)
-        if one.greeting >= 0:
-            self._greeted(one)
-        del self._confined[one.pid]
+            os.killpg(child.pid, signal.SIGKILL)
+        if child.greeting_pipe >= 0:
+            self._read_greeting(child)
+        del self._confined[child.pid]
         self._end_strays()
         with contextlib.suppress(KeyError):
-            self._ready.unregister(one.log.reading)
-        one.log.drain()
-        if one.ready:
-            self._tell(one, ended=status, why=one.why, printed=one.log.printed, kept=one.log.kept)
+            self._ready.unregister(child.log.reading)
+        child.log.drain()
+        if child.is_ready:
+            self._tell(child, ended=status, why=child.why, printed=child.log.printed, kept=child.log.kept)
         else:
-            self._tell(one, failed=one.told)
-        one.log.close()
-        self._forget(one.connection)
+            self._tell(child, failed=child.start_failure)
+        child.log.close()
+        self._forget(child.connection)
         self._tidy()
 
     def _tidy(self) -> None:
@@ -297,24 +297,24 @@ class Zygote:
     def _look(self) -> None:
         """What no limit of the kernel holds: threads of root's processes, and a scratch directory on the disk of the machine."""
         groups = _groups() if self._confined and (self._setting.policy.processes or self._calls is None) else {}
-        most = self._setting.policy.memory
-        for one in list(self._confined.values()):
-            if self._setting.policy.trusted and _resident(one.pid) > self._resident + most:
-                self._kill(one, f"it holds more than {most >> 20} MiB of memory")
-            processes, threads = groups.get(one.pid) or (1, _threads(one.pid))
+        limit = self._setting.policy.memory
+        for child in list(self._confined.values()):
+            if self._setting.policy.may_lift_bounds and _resident(child.pid) > self._resident + limit:
+                self._kill(child, f"it holds more than {limit >> 20} MiB of memory")
+            processes, threads = groups.get(child.pid) or (1, _threads(child.pid))
             if threads > THREADS:
-                self._kill(one, f"it has more than {THREADS} threads")
+                self._kill(child, f"it has more than {THREADS} threads")
             may_start = self._setting.policy.processes
-            if processes > 1 + may_start + self._setting.policy.beside:
-                self._kill(one, f"it has started more than {may_start} processes" if may_start else "it has started a process")
-        if self._confined and self._setting.scratch and not self._setting.bounded:
-            most = self._setting.policy.scratch
-            if _size(self._setting.scratch) > most:
-                for one in list(self._confined.values()):
-                    self._kill(one, f"its scratch directory holds more than {most >> 20} MiB")
+            if processes > 1 + may_start + self._setting.policy.earlier_processes:
+                self._kill(child, f"it has started more than {may_start} processes" if may_start else "it has started a process")
+        if self._confined and self._setting.scratch and not self._setting.bounded_scratch:
+            limit = self._setting.policy.scratch
+            if _size(self._setting.scratch) > limit:
+                for child in list(self._confined.values()):
+                    self._kill(child, f"its scratch directory holds more than {limit >> 20} MiB")
         self._end_strays()
 
-    def _be(self, record: dict, channels: list[int], log: int, greets: int, home: str) -> NoReturn:
+    def _become_process(self, record: dict, channels: list[int], log: int, greets: int, home: str) -> NoReturn:
         """In the fork: take the place of a confined process, and call the function."""
         try:
             signal.set_wakeup_fd(-1)
@@ -331,7 +331,7 @@ class Zygote:
                 os.environ.update(HOME=home, TMPDIR=home)
                 tempfile.tempdir = None
                 os.chdir(home)
-            if self._setting.trusted:
+            if self._setting.confines_itself:
                 arguments["confinement"] = confinement
             else:
                 confinement.take_hold()
@@ -418,7 +418,7 @@ def _size(directory: str) -> int:
     return total
 
 
-def serve(listening: socket.socket, lifeline: int, setting: Setting) -> NoReturn:
+def serve(listener: socket.socket, lifeline: int, setting: Setting) -> NoReturn:
     """Be a zygote: import `setting.preload`, then serve until the lifeline closes."""
     adopts_orphans()
     gc.disable()
@@ -426,7 +426,7 @@ def serve(listening: socket.socket, lifeline: int, setting: Setting) -> NoReturn
         importlib.import_module(name)
     gc.enable()
     gc.freeze()
-    Zygote(listening, lifeline, setting).serve()
+    Zygote(listener, lifeline, setting).serve()
 
 
 if __name__ == "__main__":

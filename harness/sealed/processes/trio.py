@@ -16,7 +16,7 @@ from typing import Any
 
 from bitverdict.harness.judge import hang_report
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.sealed.candidate import asking
+from bitverdict.harness.sealed.candidate import judge_side
 from bitverdict.harness.sealed.candidate.arrays import channel_of
 from bitverdict.harness.sealed.candidate.executor import ON_A_GPU, WITHOUT_A_GPU
 from bitverdict.harness.sealed.jail.confine import unreadable
@@ -43,19 +43,19 @@ class Trio:
     def start(self) -> None:
         """Start an executor, which has imported no contract yet."""
         ours, theirs = socket.socketpair()
-        self._handing, handed = socket.socketpair()
-        self._executor = _started(
+        self._handing, executor_end = socket.socketpair()
+        self._executor = _start_confined(
             self._executors,
-            "bitverdict.harness.sealed.processes.executing:serve",
-            (theirs, handed),
+            "bitverdict.harness.sealed.processes.executor_process:serve",
+            (theirs, executor_end),
             log=self._log,
             name=EXECUTOR.name,
         )
         theirs.close()
-        handed.close()
+        executor_end.close()
         self.channel, self._contract = channel_of(ours), None
 
-    def asked(self, contract: str) -> Trio:
+    def for_contract(self, contract: str) -> Trio:
         """This, with an executor that imports `contract` and no other: it can import nothing once it is confined."""
         if self._executor is not None and self._contract not in (None, contract):
             self.end()
@@ -64,9 +64,9 @@ class Trio:
         self._contract = contract
         return self
 
-    def candidate(self, address: str, *, afresh: bool, gpu: bool) -> int:
+    def candidate(self, address: str, *, fresh_process: bool, gpu: bool) -> int:
         running = self._running.get((address, gpu))
-        if running is not None and not afresh:
+        if running is not None and not fresh_process:
             self._candidates[running].new_case()
             return running
         self._count += 1
@@ -75,27 +75,27 @@ class Trio:
             "bitverdict.harness.sealed.candidate.on_a_gpu:serve" if gpu else "bitverdict.harness.sealed.candidate.candidate:serve"
         )
         jail, variables = (self._gpu_jail, {VISIBLE: os.environ[VISIBLE]}) if gpu else (self._jail, {})
-        self._candidates[self._count] = _started(jail, function, (theirs,), variables=variables, log=self._log)
+        self._candidates[self._count] = _start_confined(jail, function, (theirs,), variables=variables, log=self._log)
         socket.send_fds(self._handing, [ON_A_GPU if gpu else WITHOUT_A_GPU], [ours.fileno()])
         ours.close()
         theirs.close()
-        if not afresh:
+        if not fresh_process:
             for key in [key for key in self._running if key[1] == gpu]:  # of another address
                 self._candidates.pop(self._running.pop(key)).end()
             self._running[address, gpu] = self._count
         return self._count
 
-    def dropped(self, candidate: int, *, died: bool = False) -> asking.End:
+    def drop(self, candidate: int, *, died: bool = False) -> judge_side.End:
         process = self._candidates.pop(candidate)
         self._running = {key: number for key, number in self._running.items() if number != candidate}
-        end = _ended(process) if died else asking.End()
+        end = _wait_end(process) if died else judge_side.End()
         process.end()
         return end
 
-    def ended(self) -> asking.End:
+    def wait_end(self) -> judge_side.End:
         """All of them go with the executor."""
         assert self._executor is not None
-        end = _ended(self._executor)
+        end = _wait_end(self._executor)
         self.end()
         return end
 
@@ -112,20 +112,20 @@ class Trio:
         self._executor = None
 
 
-def _started(address: str, function: str, channels: Sequence[socket.socket], **given: Any) -> ConfinedProcess:
+def _start_confined(address: str, function: str, channels: Sequence[socket.socket], **given: Any) -> ConfinedProcess:
     try:
         return start_process(address, function, channels, **given)
     except JailDied as error:
-        raise asking.NoZygote(str(error)) from None
+        raise judge_side.NoZygote(str(error)) from None
 
 
-def _ended(process: ConfinedProcess) -> asking.End:
+def _wait_end(process: ConfinedProcess) -> judge_side.End:
     """How `process` ended, which closed its channel; of its sentence what is more than the status."""
-    sentence = process.ended(GONE_WITHIN)
+    sentence = process.end_sentence(GONE_WITHIN)
     if process.status is None:
-        return asking.End(None, sentence, with_zygote=process.lost)
+        return judge_side.End(None, sentence, with_zygote=process.lost)
     why = sentence.removeprefix(f"{process.name} {how(process.status)}")
-    return asking.End(os.waitstatus_to_exitcode(process.status), why.lstrip(":; "))
+    return judge_side.End(os.waitstatus_to_exitcode(process.status), why.lstrip(":; "))
 
 
 def install(target: Target, log: Path) -> str:
@@ -133,8 +133,8 @@ def install(target: Target, log: Path) -> str:
     try:
         _install(log)
     except Exception as error:  # of a zygote that ended, mostly: each sealed case of this worker says so
-        asking.why_none = f"{type(error).__name__}: {str(error)[:300]}"
-    return asking.why_none
+        judge_side.why_none = f"{type(error).__name__}: {str(error)[:300]}"
+    return judge_side.why_none
 
 
 def _install(log: Path) -> None:
@@ -145,7 +145,7 @@ def _install(log: Path) -> None:
         for address in zygotes:
             wait_ready(address)  # what a zygote imports must not take the time of a case
         trio.start()
-        asking.executor = trio.asked
+        judge_side.executor = trio.for_contract
         for number in (hang_report.DUMP, hang_report.LOOK):
             faulthandler.unregister(number)
             signal.signal(number, trio.looked_at)

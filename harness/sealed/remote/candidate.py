@@ -25,8 +25,8 @@ from typing import Any
 import torch
 from triton import knobs
 
-from bitverdict.harness.emulator.autotuning import Tuned
-from bitverdict.harness.emulator.cuda_tensors import ELSEWHERE, tensors_in
+from bitverdict.harness.emulator.autotuner_choices import TuningChoice
+from bitverdict.harness.emulator.cuda_tensors import FOREIGN_MEMORIES, tensors_in
 from bitverdict.harness.emulator.device import LaunchOptions
 from bitverdict.harness.emulator.faults import for_the_launcher
 from bitverdict.harness.emulator.triton_driver import driven, emulated
@@ -34,22 +34,22 @@ from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.distant_device import DistantDevice
 from bitverdict.harness.sealed.remote.errors import ChannelClosed
 from bitverdict.harness.sealed.remote.memory import Link, RemoteMemory
-from bitverdict.harness.sealed.remote.wire import NotSent
+from bitverdict.harness.sealed.remote.wire import UnencodableValueError
 
-PLAIN = (type(None), bool, int, float, str)
+PLAIN_TYPES = (type(None), bool, int, float, str)
 Load = Callable[[str, bool, list[str]], Any]
-Told = Callable[[BaseException], dict[str, Any]]
+DescribeError = Callable[[BaseException], dict[str, Any]]
 
 
-def serve_candidate(channel: Channel, load: Load, told: Told) -> None:
+def serve_candidate(channel: Channel, load: Load, describe_error: DescribeError) -> None:
     """Do what is asked over `channel` until its other end is closed.
 
     `load(address, afresh, folders)` imports the object at an address, with `folders` looked in first. `told(exception)` gives the
     plain fields of a `LaunchResult`: outcome, layer, message, location, details. Both come from whoever starts the process,
     because the emulator knows neither addresses nor outcomes.
     """
-    served = _Candidate(channel, load, told)
-    ELSEWHERE.append(served.memory)  # between calls too: what a thread then asks is told, and not done
+    candidate = _Candidate(channel, load, describe_error)
+    FOREIGN_MEMORIES.append(candidate.memory)  # between calls too: what a thread then asks is told, and not done
     torch.backends.mkldnn.set_flags(False)  # its operators are the CPU's own: the executor runs those that a GPU has too
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # as in `judge.launch`
     while True:
@@ -57,13 +57,13 @@ def serve_candidate(channel: Channel, load: Load, told: Told) -> None:
             request, buffers = channel.receive()
         except ChannelClosed:
             return
-        served.answer(request, buffers)
+        candidate.answer(request, buffers)
 
 
 class _Candidate:
     """What one candidate's process keeps between requests."""
 
-    def __init__(self, channel: Channel, load: Load, told: Told) -> None:
+    def __init__(self, channel: Channel, load: Load, told: DescribeError) -> None:
         self.channel, self.load, self.told = channel, load, told
         self.memory = RemoteMemory(Link(channel))
         self.objects: dict[int, Any] = {}
@@ -74,15 +74,15 @@ class _Candidate:
         """One request, and the frame that ends it."""
         for number in request.get("forgotten", ()):
             self.objects.pop(number, None)
-        encoder = self.memory.encoder(self._kept)
+        encoder = self.memory.encoder(self._keep_object)
         try:
             made = getattr(self, f"_{request['do']}")(request, self.memory.decoder(buffers, self._object), encoder)
         except BaseException as error:
-            made, encoder.buffers = {"raised": _plain(self.told(error))}, []
+            made, encoder.buffers = {"raised": _json_value(self.told(error))}, []
         self.memory.link.end({"done": request["do"], **made}, encoder.buffers)
 
     # -- objects ---------------------------------------------------------------------------------------------------------------
-    def _kept(self, value: Any) -> dict[str, Any]:
+    def _keep_object(self, value: Any) -> dict[str, Any]:
         """What stands for an object of the candidate's at the other end."""
         self._objects += 1
         self.objects[self._objects] = value
@@ -92,13 +92,13 @@ class _Candidate:
         return self.objects[said["object"]]
 
     def _load(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
-        ELSEWHERE.remove(self.memory)  # what a file allocates at its top level lies here until a call hands it over
+        FOREIGN_MEMORIES.remove(self.memory)  # what a file allocates at its top level lies here until a call hands it over
         try:
             with emulated(request["arch"]):
                 found = self.load(request["address"], request["afresh"], request["folders"])
         finally:
-            ELSEWHERE.append(self.memory)
-        return self._kept(found) | _described(found)
+            FOREIGN_MEMORIES.append(self.memory)
+        return self._keep_object(found) | _describe_object(found)
 
     def _ask_requires(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
         requires = self.objects[request["object"]].requires
@@ -112,24 +112,24 @@ class _Candidate:
 
     # -- calls -----------------------------------------------------------------------------------------------------------------
     def _call(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
-        called = self.objects[request["object"]]
+        function = self.objects[request["object"]]
         if request["method"]:
-            called = getattr(called, request["method"])
-        with self._entered(request) as device, _random(request, decode, encode) as random, _compilations() as compiled:
+            function = getattr(function, request["method"])
+        with self._enter_device(request) as device, _random(request, decode, encode) as random, _compilations() as compilations:
             args, kwargs = decode(request["args"]), decode(request["kwargs"])
             with torch.set_grad_enabled(request["gradients"]):
-                made = for_the_launcher(called, *args, **kwargs)
-            if isinstance(made, Iterator):
-                made = list(made)
+                returned_value = for_the_launcher(function, *args, **kwargs)
+            if isinstance(returned_value, Iterator):
+                returned_value = list(returned_value)
             try:
-                result = encode(made)
-            except NotSent as error:
+                result = encode(returned_value)
+            except UnencodableValueError as error:
                 raise TypeError(f"the launcher returned what cannot be handed over: {error}") from error
-            self._with_graph(request["call"], [*args, *kwargs.values()], made)
-        return {"result": result, "tuned": [_chosen(each) for each in device.tuned], "compiled": compiled, **random()}
+            self._with_graph(request["call"], [*args, *kwargs.values()], returned_value)
+        return {"result": result, "tuned": [_choice_record(each) for each in device.tuned], "compiled": compilations, **random()}
 
     @contextmanager
-    def _entered(self, request: dict[str, Any]) -> Iterator[DistantDevice]:
+    def _enter_device(self, request: dict[str, Any]) -> Iterator[DistantDevice]:
         """The emulated GPU of a call answers, and its launches go to the executor."""
         said, link = request["device"], self.memory.link
         link.call, link.tells_lines = request["call"], said["tells_lines"]
@@ -145,13 +145,13 @@ class _Candidate:
 
     def _gradients(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
         wanted, moving = self.graphs[request["of"]]
-        with self._entered(request) as device:
+        with self._enter_device(request) as device:
             upstream = decode(request["upstream"])
             pairs = [(each, given) for each, given in zip(moving, upstream, strict=True) if given is not None]
             outputs, given = [each for each, _ in pairs], [each for _, each in pairs]
             found = torch.autograd.grad(outputs, wanted, given, allow_unused=True, retain_graph=request["retain"])
             result = encode(list(found))
-        return {"result": result, "tuned": [_chosen(each) for each in device.tuned]}
+        return {"result": result, "tuned": [_choice_record(each) for each in device.tuned]}
 
 
 @contextmanager
@@ -172,28 +172,28 @@ def _compilations() -> Iterator[list[int]]:
         knobs.compilation.listener = None
 
 
-def _chosen(each: Tuned) -> dict[str, Any]:
+def _choice_record(each: TuningChoice) -> dict[str, Any]:
     return {"kernel": each.kernel, "of": each.of, "took": each.took, "choice": each.choice, "unfit": list(each.unfit)}
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """`value` as JSON has it; what JSON has not as a text."""
     if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
+        return {str(name): _json_value(each) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    return value if type(value) in PLAIN else str(value)
+        return [_json_value(each) for each in value]
+    return value if type(value) in PLAIN_TYPES else str(value)
 
 
-def _described(found: Any) -> dict[str, Any]:
+def _describe_object(launcher: Any) -> dict[str, Any]:
     """What a launcher says of itself."""
-    claims, requires = getattr(found, "claims", None), getattr(found, "requires", None)
+    claims, requires = getattr(launcher, "claims", None), getattr(launcher, "requires", None)
     return {
-        "type": type(found).__name__,
-        "callable": callable(found),
-        "name": str(getattr(found, "__name__", type(found).__name__)),
-        "signature": _signature(found),
-        "claims": _plain(list(claims) if isinstance(claims, set | frozenset) else claims),
+        "type": type(launcher).__name__,
+        "callable": callable(launcher),
+        "name": str(getattr(launcher, "__name__", type(launcher).__name__)),
+        "signature": _signature(launcher),
+        "claims": _json_value(list(claims) if isinstance(claims, set | frozenset) else claims),
         "requires": None if requires is None else {"said": repr(requires)[:200], "signature": _signature(requires)},
     }
 
@@ -211,7 +211,7 @@ def _default(value: Any) -> list[Any]:
     """[] for none, else the value, or how it prints."""
     if value is inspect.Parameter.empty:
         return []
-    return [value] if type(value) in PLAIN else [{"printed": repr(value)[:200]}]
+    return [value] if type(value) in PLAIN_TYPES else [{"printed": repr(value)[:200]}]
 
 
 __all__ = ["serve_candidate"]

@@ -48,7 +48,7 @@ class Channel:
     def send(self, header: dict[str, Any], buffers: Sequence[Buffer] = ()) -> None:
         """ChannelClosed where nobody is there; WireError where the frame is over a limit: nothing is sent."""
         text = json.dumps(header, separators=(",", ":")).encode()
-        sizes = [memoryview(each).nbytes for each in buffers]
+        sizes = [memoryview(buffer).nbytes for buffer in buffers]
         self._check(len(text), len(buffers), sum(sizes))
         start = _START.pack(MAGIC, len(text), len(buffers)) + struct.pack(f"<{len(sizes)}Q", *sizes) + text
         with self._sending:
@@ -57,8 +57,8 @@ class Channel:
                     self.socket.sendall(b"".join((start, *buffers)))
                     return
                 self.socket.sendall(start)
-                for each in buffers:
-                    self.socket.sendall(memoryview(each).cast("B"))
+                for buffer in buffers:
+                    self.socket.sendall(memoryview(buffer).cast("B"))
             except OSError as error:
                 self.broken = f"cannot send: {error}"
                 raise ChannelClosed(self.broken) from error
@@ -68,12 +68,12 @@ class Channel:
         if self.broken:
             raise ChannelClosed(self.broken)
         try:
-            return self._received()
+            return self._receive_frame()
         except WireError as error:
             self.broken = str(error)
             raise
 
-    def _received(self) -> tuple[dict[str, Any], list[bytearray]]:
+    def _receive_frame(self) -> tuple[dict[str, Any], list[bytearray]]:
         magic, header, count = _START.unpack(self._bytes(_START.size))
         if magic != MAGIC:
             raise WireError(f"a frame begins with {magic!r}, must begin with {MAGIC!r}")
@@ -89,29 +89,29 @@ class Channel:
         return found, [self._bytes(size) for size in sizes]
 
     def _check(self, header: int, count: int, size: int) -> None:
-        for what, given, most in (
+        for quantity, amount, limit in (
             ("bytes in its header", header, self.limits.header),
             ("buffers", count, self.limits.buffers),
             ("bytes in its buffers", size, self.limits.bytes),
         ):
-            if given > most:
-                raise WireError(f"a frame has {given} {what}, may have {most}")
+            if amount > limit:
+                raise WireError(f"a frame has {amount} {quantity}, may have {limit}")
 
     def _bytes(self, size: int) -> bytearray:
         """The next `size` bytes. Room is made as they come: a length that is said and not sent takes none."""
-        held = bytearray(min(size, 1 << 24))
-        done = 0
-        while done < size:
-            if done == len(held):
-                held.extend(bytes(min(size - done, len(held))))
+        buffer = bytearray(min(size, 1 << 24))
+        received_bytes = 0
+        while received_bytes < size:
+            if received_bytes == len(buffer):
+                buffer.extend(bytes(min(size - received_bytes, len(buffer))))
             try:
-                came = self.socket.recv_into(memoryview(held)[done:])
+                came = self.socket.recv_into(memoryview(buffer)[received_bytes:])
             except OSError as error:
                 raise ChannelClosed(f"cannot receive: {error}") from error
             if not came:
-                raise ChannelClosed("the other process closed the channel" + (" within a frame" if done else ""))
-            done += came
-        return held
+                raise ChannelClosed("the other process closed the channel" + (" within a frame" if received_bytes else ""))
+            received_bytes += came
+        return buffer
 
 
 __all__ = ["Channel", "Limits"]

@@ -8,7 +8,7 @@ from typing import Any
 from bitverdict.harness.emulator.device import Device, Launch, LaunchOptions
 from bitverdict.harness.emulator.faults import EmulatedFault, raise_for_the_launcher
 from bitverdict.harness.sealed.remote.memory import MOST_PROGRAMS, RemoteMemory
-from bitverdict.harness.sealed.remote.wire import NotSent
+from bitverdict.harness.sealed.remote.wire import UnencodableValueError
 
 
 class DistantDevice(Device):
@@ -29,10 +29,10 @@ class DistantDevice(Device):
     ) -> None:
         encoder = self.memory.encoder(_address)
         try:
-            given = [encoder(each) for each in values]
-        except NotSent as error:
+            encoded_values = [encoder(value) for value in values]
+        except UnencodableValueError as error:
             raise_for_the_launcher(error)
-        about = {name: each for name, each in metadata._asdict().items() if type(each) in (str, int, float, bool, type(None))}
+        about = {name: value for name, value in metadata._asdict().items() if type(value) in (str, int, float, bool, type(None))}
         known = self.memory.link.programs
         if (number := known.get(program)) is None:
             if len(known) >= MOST_PROGRAMS:
@@ -41,16 +41,19 @@ class DistantDevice(Device):
             encoder.buffers.append(program)
         sent = len(encoder.buffers) - 1 if encoder.buffers and encoder.buffers[-1] is program else None
         link = self.memory.link
-        ask = link.ask if any(hasattr(each, "block_shape") for each in values) else link.tell  # the driver may refuse a descriptor
+        ask = (
+            link.ask if any(hasattr(value, "block_shape") for value in values) else link.tell
+        )  # the driver may refuse a descriptor
         ask(
-            "launch", encoder.buffers, program=number, sent=sent, about=about, grid=list(grid), names=list(names), values=given,
+            "launch", encoder.buffers, program=number, sent=sent, about=about,
+            grid=list(grid), names=list(names), values=encoded_values,
             constants=constants or {},
         )  # fmt: skip
         self.launches.append(Launch(metadata.name, grid, {}, ""))
 
-    def found(self, fault: EmulatedFault) -> EmulatedFault:
+    def record_finding(self, fault: EmulatedFault) -> EmulatedFault:
         self.memory.link.ask("found", outcome=fault.outcome, message=fault.message, location=fault.location)
-        return super().found(fault)
+        return super().record_finding(fault)
 
     def reach(self, *tensors: Any) -> None:
         encoder = self.memory.encoder()
@@ -62,7 +65,7 @@ def _address(value: Any) -> Any:
     """What else a pointer may be given as: something that tells its address."""
     if hasattr(value, "data_ptr"):
         return int(value.data_ptr())
-    raise NotSent(f"a {type(value).__name__} cannot be handed to the executor as an argument of a launch")
+    raise UnencodableValueError(f"a {type(value).__name__} cannot be handed to the executor as an argument of a launch")
 
 
 __all__ = ["DistantDevice"]

@@ -20,15 +20,15 @@ from typing import Any, Protocol
 import torch
 from triton import knobs
 
-from bitverdict.harness.emulator.autotuning import Tuned
+from bitverdict.harness.emulator.autotuner_choices import TuningChoice
 from bitverdict.harness.emulator.cuda_runtime import entered_device
 from bitverdict.harness.emulator.cuda_tensors import CudaTensor, tensors_in
 from bitverdict.harness.emulator.device import Device
-from bitverdict.harness.sealed.remote.candidate import PLAIN
+from bitverdict.harness.sealed.remote.candidate import PLAIN_TYPES
+from bitverdict.harness.sealed.remote.candidate_service import CandidateService
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.errors import CLAIMABLE, CandidateGone, CandidateRaised, ChannelClosed, WireError
-from bitverdict.harness.sealed.remote.served import Served
-from bitverdict.harness.sealed.remote.wire import Decoder, Encoder, NotSent, listing, text, whole
+from bitverdict.harness.sealed.remote.wire import Decoder, Encoder, UnencodableValueError, listing, text, whole_number
 
 METHODS = ("to", "eval", "train", "cuda", "requires_grad_", "named_parameters", "named_buffers", "parameters", "buffers")
 """What may be called of an object of the candidate's, beside itself."""
@@ -39,19 +39,19 @@ class Candidate:
     """One candidate's process, at the other end of `channel`."""
 
     def __init__(self, channel: Channel) -> None:
-        self.channel, self.served = channel, Served(channel)
+        self.channel, self.served = channel, CandidateService(channel)
         self._calls = 0
         self._forgotten: list[int] = []
         self._launchers: dict[tuple[str, tuple[str, ...]], RemoteLauncher] = {}
 
-    def launcher(self, address: str, *, afresh: bool = False, folders: Sequence[str] = (), arch: str = "sm_90") -> RemoteLauncher:
+    def launcher(self, address: str, *, reimport: bool = False, folders: Sequence[str] = (), arch: str = "sm_90") -> RemoteLauncher:
         """What stands for the object at `address`, which the candidate's process imports now, where `arch` answers for its GPU.
         That process imports a file once, so what it said of the object then is not asked again, unless it is wanted `afresh`.
 
         `CandidateRaised` with what the import raised."""
         key = address, tuple(folders)
-        if afresh or key not in self._launchers:
-            said = self.ask("load", address=address, afresh=afresh, folders=list(folders), arch=arch)
+        if reimport or key not in self._launchers:
+            said = self.ask("load", address=address, afresh=reimport, folders=list(folders), arch=arch)
             self._launchers[key] = RemoteLauncher(self, said)
         return self._launchers[key]
 
@@ -64,23 +64,23 @@ class Candidate:
         self._buffers = held
         if "raised" in answer:
             with self._honest():
-                raise CandidateRaised(believed(answer["raised"]))
+                raise CandidateRaised(claimed_fields(answer["raised"]))
         return answer
 
     def call(self, number: int, method: str, args: tuple, kwargs: dict, signature: Any = None) -> Any:
         """What the object `number`, or its `method`, returns."""
         self._calls += 1
-        call, device, encoder = self._calls, entered_device(), Encoder(self.served.said, _own)
+        call, device, encoder = self._calls, entered_device(), Encoder(self.served.encode_tensor, _own)
         random = encoder(torch.default_generator.get_state())
         said: dict[str, Any] = {"args": encoder(tuple(args)), "kwargs": encoder(dict(kwargs))}
-        with self.served.during(call, device):
+        with self.served.serve_call(call, device):
             answer = self.ask(
                 "call", encoder.buffers, object=number, method=method, call=call, random=random,
                 gradients=torch.is_grad_enabled(), device=_about(device), **said,
             )  # fmt: skip
             with self._honest():
                 made = self._decoder()(answer.get("result"))
-                device.tuned.extend(_tuned(answer.get("tuned")))
+                device.tuned.extend(_tuned_choices(answer.get("tuned")))
                 self._go_on(answer.get("random"))
                 _tell_compilations(answer.get("compiled"))
         wanted = [each for each in tensors_in([args, kwargs]) if each.requires_grad]
@@ -89,35 +89,35 @@ class Candidate:
     def gradients(self, call: int, upstream: list[Any], count: int) -> list[Any]:
         """The gradients of `count` arguments of the call numbered `call`, from those of what it returned (None: none)."""
         self._calls += 1
-        device, encoder = entered_device(), Encoder(self.served.said)
-        for each in upstream:
-            if device.origins is not None and each is not None:
-                device.origins.operand(each.inner)  # drawn here, by whoever judges
+        device, encoder = entered_device(), Encoder(self.served.encode_tensor)
+        for gradient in upstream:
+            if device.origins is not None and gradient is not None:
+                device.origins.operand(gradient.inner)  # drawn here, by whoever judges
         said = encoder(upstream)
-        with self.served.during(self._calls, device):
+        with self.served.serve_call(self._calls, device):
             answer = self.ask(
                 "gradients", encoder.buffers, of=call, upstream=said, retain=True, call=self._calls, device=_about(device)
             )
             with self._honest():
                 found = listing(self._decoder()(answer.get("result")))
-                device.tuned.extend(_tuned(answer.get("tuned")))
-                if len(found) != count or not all(each is None or type(each) is CudaTensor for each in found):
+                device.tuned.extend(_tuned_choices(answer.get("tuned")))
+                if len(found) != count or not all(gradient is None or type(gradient) is CudaTensor for gradient in found):
                     raise WireError(f"gradients of {len(found)} arguments, must be {count} tensors or None")
         return found
 
     def _decoder(self) -> Decoder:
         self.served.moving = []
-        return Decoder(self._buffers, self.served.returned, self._object)
+        return Decoder(self._buffers, self.served.returned_tensor, self._object)
 
     def _object(self, said: dict[str, Any]) -> Any:
         if "object" not in said:
             raise WireError(f"a value of an unknown kind: {sorted(said)!s:.100}")
         kind = type(text(said.get("kind"), 200), (RemoteObject,), {})
-        return kind(self, whole(said["object"]))
+        return kind(self, whole_number(said["object"]))
 
     def _go_on(self, said: Any) -> None:
         """Torch's random numbers here go on from where the launcher left them."""
-        state = Decoder(self._buffers, self.served.returned)(said)
+        state = Decoder(self._buffers, self.served.returned_tensor)(said)
         now = torch.default_generator.get_state()
         if not isinstance(state, torch.Tensor) or state.dtype is not torch.uint8 or state.shape != now.shape:
             raise WireError("no state of a generator")
@@ -175,14 +175,14 @@ class RemoteLauncher(RemoteObject):
     name of its type.
     """
 
-    def __init__(self, candidate: Candidate, said: dict[str, Any]) -> None:
+    def __init__(self, candidate: Candidate, description: dict[str, Any]) -> None:
         with candidate._honest():
-            super().__init__(candidate, whole(said.get("object")))
-            self.kind, self.__name__ = text(said.get("type"), 200), text(said.get("name"), 200)
-            self.callable = said.get("callable") is True
-            self.claims = _claims(said.get("claims"))
-            self.requires = None if said.get("requires") is None else RemoteRequires(self, said["requires"])
-            signature = _signature(said.get("signature"))
+            super().__init__(candidate, whole_number(description.get("object")))
+            self.kind, self.__name__ = text(description.get("type"), 200), text(description.get("name"), 200)
+            self.callable = description.get("callable") is True
+            self.claims = _claims(description.get("claims"))
+            self.requires = None if description.get("requires") is None else RemoteRequires(self, description["requires"])
+            signature = _signature(description.get("signature"))
         if signature is not None:
             self.__signature__ = signature
 
@@ -247,10 +247,10 @@ class Differentiates(Protocol):
     def gradients(self, call: int, upstream: list[Any], count: int) -> list[Any]: ...
 
 
-def differentiable(candidate: Differentiates, call: int, wanted: list, made: Any, moving: list) -> Any:
+def differentiable(candidate: Differentiates, call: int, wanted: list, returned_value: Any, moving: list) -> Any:
     """`made`, whose tensors `moving` have the gradients that the candidate's process computes."""
     found = iter(_Call.apply(candidate, call, moving, *wanted))
-    replaced = {id(each): next(found) for each in moving}
+    replaced = {id(tensor): next(found) for tensor in moving}
 
     def outward(value: Any) -> Any:
         if isinstance(value, torch.Tensor):
@@ -259,7 +259,7 @@ def differentiable(candidate: Differentiates, call: int, wanted: list, made: Any
             return {name: outward(each) for name, each in value.items()}
         return type(value)(map(outward, value)) if isinstance(value, list | tuple) else value
 
-    return outward(made)
+    return outward(returned_value)
 
 
 def _about(device: Device) -> dict[str, Any]:
@@ -277,48 +277,48 @@ def _own(value: Any) -> Any:
     """An object of the candidate's among the arguments of a call."""
     if isinstance(value, RemoteObject):
         return {"object": value._number}
-    raise NotSent(f"a {type(value).__name__} cannot be handed to the candidate's process")
+    raise UnencodableValueError(f"a {type(value).__name__} cannot be handed to the candidate's process")
 
 
 def _no_tensor(value: Any) -> Any:
-    raise NotSent("requires is asked of sizes and names, not of tensors")
+    raise UnencodableValueError("requires is asked of sizes and names, not of tensors")
 
 
-def believed(said: Any) -> dict[str, Any]:
+def claimed_fields(claim: Any) -> dict[str, Any]:
     """The fields of a `LaunchResult` that the candidate's process claims for itself. It claims no fault of a device and no pass."""
-    if type(said) is not dict:
+    if type(claim) is not dict:
         raise WireError("what the candidate raised is no object")
-    outcome = text(said.get("outcome"), 100)
-    fields = {name: text(said.get(name) or "", 4000) for name in ("layer", "message", "location")}
-    details = said.get("details") or {}
+    outcome = text(claim.get("outcome"), 100)
+    fields = {name: text(claim.get(name) or "", 4000) for name in ("layer", "message", "location")}
+    details = claim.get("details") or {}
     if type(details) is not dict:
         raise WireError("details are no object")
     if outcome not in CLAIMABLE:
         fields |= {"layer": "launcher", "message": f"the candidate's process claims {outcome!r}: {fields['message']}"}
         outcome = "launcher error"
-    return {"outcome": outcome, **fields, "details": _shortened(details)}
+    return {"outcome": outcome, **fields, "details": _shorten(details)}
 
 
-def _shortened(value: Any, depth: int = 0) -> Any:
+def _shorten(value: Any, depth: int = 0) -> Any:
     """JSON that a verdict may keep: no text over 4,000 characters, no list over 100, four levels."""
     if isinstance(value, dict) and depth < 4:
-        return {name[:100]: _shortened(each, depth + 1) for name, each in list(value.items())[:100]}
+        return {name[:100]: _shorten(each, depth + 1) for name, each in list(value.items())[:100]}
     if isinstance(value, list) and depth < 4:
-        return [_shortened(each, depth + 1) for each in value[:100]]
-    return value[:4000] if isinstance(value, str) else value if type(value) in PLAIN else "..."
+        return [_shorten(each, depth + 1) for each in value[:100]]
+    return value[:4000] if isinstance(value, str) else value if type(value) in PLAIN_TYPES else "..."
 
 
-def _tuned(said: Any) -> list[Tuned]:
+def _tuned_choices(records: Any) -> list[TuningChoice]:
     """What autotuners took, by the candidate's word."""
     return [
-        Tuned(
+        TuningChoice(
             text(each.get("kernel"), 200),
-            whole(each.get("of"), 0, MOST_CHOICES),
-            whole(each.get("took"), 0, MOST_CHOICES),
+            whole_number(each.get("of"), 0, MOST_CHOICES),
+            whole_number(each.get("took"), 0, MOST_CHOICES),
             text(each.get("choice"), 4000),
-            tuple(whole(place, 0, MOST_CHOICES) for place in listing(each.get("unfit"), MOST_CHOICES)),
+            tuple(whole_number(place, 0, MOST_CHOICES) for place in listing(each.get("unfit"), MOST_CHOICES)),
         )
-        for each in map(_record, listing(said, MOST_CHOICES))
+        for each in map(_record, listing(records, MOST_CHOICES))
     ]
 
 
@@ -326,7 +326,7 @@ def _tell_compilations(said: Any) -> None:
     """Tell whoever listens to Triton's compilations of those over there, in microseconds."""
     for each in listing(said, MOST_CHOICES):
         if (listener := knobs.compilation.listener) is not None:
-            listener(times=SimpleNamespace(total=whole(each)))
+            listener(times=SimpleNamespace(total=whole_number(each)))
 
 
 def _record(said: Any) -> dict[str, Any]:
@@ -344,7 +344,7 @@ def _claims(said: Any) -> Any:
     )
 
 
-class _Printed:
+class _PrintedDefault:
     """A default value that stays in the candidate's process; it prints as it does there."""
 
     def __init__(self, said: str) -> None:
@@ -357,22 +357,22 @@ class _Printed:
 def _signature(said: Any) -> inspect.Signature | None:
     if said is None:
         return None
-    made = []
-    for each in map(_record, listing(said, 1000)):
-        kind, default = text(each.get("kind"), 40), listing(each.get("default"), 1)
+    parameters = []
+    for record in map(_record, listing(said, 1000)):
+        kind, default = text(record.get("kind"), 40), listing(record.get("default"), 1)
         if kind not in inspect._ParameterKind.__members__:
             raise WireError(f"a parameter of kind {kind!r}")
         given: Any = inspect.Parameter.empty
         if default:
-            given = _Printed(text(default[0].get("printed"), 200)) if type(default[0]) is dict else default[0]
+            given = _PrintedDefault(text(default[0].get("printed"), 200)) if type(default[0]) is dict else default[0]
         try:
-            made.append(inspect.Parameter(text(each.get("name"), 200), inspect._ParameterKind[kind], default=given))
+            parameters.append(inspect.Parameter(text(record.get("name"), 200), inspect._ParameterKind[kind], default=given))
         except ValueError as error:
             raise WireError(f"a parameter that cannot be: {error}") from error
     try:
-        return inspect.Signature(made)
+        return inspect.Signature(parameters)
     except ValueError as error:
         raise WireError(f"a signature that cannot be: {error}") from error
 
 
-__all__ = ["Candidate", "Differentiates", "RemoteLauncher", "RemoteObject", "RemoteRequires", "believed", "differentiable"]
+__all__ = ["Candidate", "Differentiates", "RemoteLauncher", "RemoteObject", "RemoteRequires", "claimed_fields", "differentiable"]

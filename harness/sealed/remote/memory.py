@@ -23,17 +23,17 @@ from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor, tens
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
 from bitverdict.harness.emulator.memory.provenance import launcher_line
 from bitverdict.harness.sealed.remote.channel import Channel
-from bitverdict.harness.sealed.remote.wire import DTYPES, Decoder, Encoder, NotSent
+from bitverdict.harness.sealed.remote.wire import DTYPES, Decoder, Encoder, UnencodableValueError
 
 MOST_PROGRAMS = 1 << 12  # tile programs that the executor keeps; the next is the first of others
-CONSTRUCTED = (
+CONSTRUCTORS = (
     "empty", "empty_like", "empty_strided", "empty_permuted", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like",
     "arange", "linspace", "logspace", "eye", "tril_indices", "triu_indices",
     "Tensor.new_empty", "Tensor.new_empty_strided", "Tensor.new_zeros", "Tensor.new_ones", "Tensor.new_full",
 )  # fmt: skip
 """Functions that allocate, by name below torch, which the executor calls itself: there they are guarded and hold poison."""
 
-RAISED: dict[str, type[Exception]] = {
+EXCEPTION_TYPES: dict[str, type[Exception]] = {
     kind.__name__: kind
     for kind in (RuntimeError, ValueError, TypeError, IndexError, KeyError, NotImplementedError, MemoryError, OverflowError,
                  ZeroDivisionError, AttributeError, ArithmeticError, torch.OutOfMemoryError, torch.AcceleratorError)
@@ -41,12 +41,12 @@ RAISED: dict[str, type[Exception]] = {
 """What the executor hands on of what torch raises there; anything else is a RuntimeError."""
 
 
-KNOWN = {"empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "Tensor.new_empty",
+PLAIN_CONSTRUCTORS = {"empty", "empty_like", "zeros", "zeros_like", "ones", "ones_like", "full", "full_like", "Tensor.new_empty",
          "Tensor.new_zeros", "Tensor.new_ones", "Tensor.new_full"}  # fmt: skip
 """Of `CONSTRUCTED`, those whose sizes and strides are plain."""
-ALIGNED = 64  # bytes: where the executor's allocations begin
+ALLOCATION_ALIGNMENT = 64  # bytes: where the executor's allocations begin
 LARGEST_KNOWN = 64 << 20  # bytes of an allocation that cannot fail for want of memory alone
-_TOLD_LATE = ("operator", "function")
+_LATE_FIELDS = ("operator", "function")
 VIEWS = {"view", "_unsafe_view", "_reshape_alias", "expand", "permute", "transpose", "t", "unsqueeze", "squeeze", "select", "slice",
          "detach", "alias", "diagonal", "unfold"}  # fmt: skip
 """Operators that give a view of their first argument, by numbers alone."""
@@ -76,7 +76,7 @@ class Link:
         """Send the frame that ends a call. What other threads ask from here on is late: it is told, and nobody answers."""
         with self._asking:
             self.call = 0
-            self.channel.send(frame | self._ahead(), buffers)
+            self.channel.send(frame | self._pending_views(), buffers)
 
     def view(self, **fields: Any) -> int:
         """The number of what an operator gives that is asked for beside the next question."""
@@ -91,7 +91,7 @@ class Link:
             self._numbered -= 1
             return self._numbered
 
-    def _ahead(self) -> dict[str, Any]:
+    def _pending_views(self) -> dict[str, Any]:
         """What a frame says of views that were not told yet."""
         views, self._views = self._views, []
         return {"views": views} if views else {}
@@ -105,19 +105,19 @@ class Link:
         """The executor's answer. What it says was raised there is raised here: a fault of a launch, or torch's own exception."""
         with self._asking:
             self._send(what, buffers, fields)
-            answer, held = self.channel.receive()
+            answer, answer_buffers = self.channel.receive()
         if "fault" in answer:
             raise EmulatedFault(*answer["fault"])
         if "raised" in answer:
             kind, said = answer["raised"]
-            raise_for_the_launcher(RAISED.get(kind, RuntimeError)(said))
-        return answer, held
+            raise_for_the_launcher(EXCEPTION_TYPES.get(kind, RuntimeError)(said))
+        return answer, answer_buffers
 
     def _send(self, what: str, buffers: Any, fields: dict[str, Any]) -> None:
         if not self.call:
-            self.channel.send({"ask": what, "call": 0, **{name: fields[name] for name in _TOLD_LATE if name in fields}})
+            self.channel.send({"ask": what, "call": 0, **{name: fields[name] for name in _LATE_FIELDS if name in fields}})
             raise_for_the_launcher(RuntimeError(f"{what}: the call of the launcher has returned"))
-        header = {"ask": what, "call": self.call, **fields, **self._ahead()}
+        header = {"ask": what, "call": self.call, **fields, **self._pending_views()}
         if self.tells_lines:
             header["at"] = launcher_line()
         if self.released:
@@ -132,7 +132,7 @@ class Storage(torch.UntypedStorage):
     address: int
 
     @classmethod
-    def of(cls, size: int, address: int) -> Storage:
+    def at_address(cls, size: int, address: int) -> Storage:
         made: Storage = cls(size, device="meta")
         made.address = address
         return made
@@ -152,9 +152,9 @@ class Distant:
 
     def __init__(self, memory: RemoteMemory, said: dict[str, Any]) -> None:
         self.memory, self.number = memory, said["tensor"]
-        self.told(said)
+        self.update(said)
 
-    def told(self, said: dict[str, Any]) -> None:
+    def update(self, said: dict[str, Any]) -> None:
         """It is as `said` now."""
         self.dtype = DTYPES[said["dtype"]]
         self.shape, self.strides, self.offset = torch.Size(said["size"]), tuple(said["stride"]), said["offset"]
@@ -175,7 +175,7 @@ class Distant:
         """(address, storage), which the executor is asked for where it has not told them."""
         if self._placed is None:
             answer, _ = self.memory.link.ask("where", tensor=self.number)
-            self.told(answer["result"])
+            self.update(answer["result"])
         assert self._placed is not None
         return self._placed
 
@@ -209,7 +209,7 @@ class Distant:
 
     def data_ptr(self) -> int:
         if self._placed is None and _is_specializing(sys._getframe(1).f_back):
-            return ALIGNED + self.offset * self.dtype.itemsize  # Triton asks whether 16 divides the address
+            return ALLOCATION_ALIGNMENT + self.offset * self.dtype.itemsize  # Triton asks whether 16 divides the address
         return self.place[0]
 
     def untyped_storage(self) -> Storage:
@@ -236,7 +236,7 @@ class Distant:
         return format(self.memory.read(self, "print"), spec)
 
     def __reduce_ex__(self, protocol: Any) -> tuple:
-        return _here, (self.memory.read(self, "a copy to the host"),)
+        return _same_tensor, (self.memory.read(self, "a copy to the host"),)
 
 
 def _is_specializing(frame: FrameType | None) -> bool:
@@ -244,12 +244,12 @@ def _is_specializing(frame: FrameType | None) -> bool:
     return frame is not None and frame.f_code.co_name == "dynamic_func" and "specialize_impl" in frame.f_globals
 
 
-def as_told(tensor: torch.Tensor) -> list[Any]:
+def tensor_layout(tensor: torch.Tensor) -> list[Any]:
     """How `tensor` lies in its storage, as both processes say it."""
     return [str(tensor.dtype).removeprefix("torch."), list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
 
 
-def _here(tensor: torch.Tensor) -> torch.Tensor:
+def _same_tensor(tensor: torch.Tensor) -> torch.Tensor:
     return tensor
 
 
@@ -265,17 +265,17 @@ class RemoteMemory:
         """The one storage of that number in the executor."""
         found = self.storages.get((number, size, address))
         if found is None:
-            found = self.storages[number, size, address] = Storage.of(size, address)
+            found = self.storages[number, size, address] = Storage.at_address(size, address)
         return found
 
     # -- both ways -------------------------------------------------------------------------------------------------------------
     def encoder(self, other: Any = None) -> Encoder:
-        return Encoder(self._said, other)
+        return Encoder(self._encode_tensor, other)
 
     def decoder(self, buffers: list[bytearray], other: Any = None) -> Decoder:
         return Decoder(buffers, self.tensor, other)
 
-    def _said(self, tensor: CudaTensor) -> dict[str, Any]:
+    def _encode_tensor(self, tensor: CudaTensor) -> dict[str, Any]:
         inner: Any = tensor.inner
         if type(inner) is not Distant:  # made before there was an executor: while the candidate's file was imported
             inner = tensor.inner = self._handed_over(inner)
@@ -286,7 +286,7 @@ class RemoteMemory:
         storage = tensor.untyped_storage()
         if storage.data_ptr() not in self.handed:
             whole = torch.empty(0, dtype=torch.uint8).set_(storage)
-            self.handed[storage.data_ptr()] = storage, CudaTensor(self.placed(whole))
+            self.handed[storage.data_ptr()] = storage, CudaTensor(self.place_tensor(whole))
         aten, (_, there) = torch.ops.aten, self.handed[storage.data_ptr()]
         typed = self.run(aten.view.dtype, (there, tensor.dtype), {}, [])
         place = (list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
@@ -301,92 +301,94 @@ class RemoteMemory:
         with torch._C.DisableTorchFunction():
             return self._run(function, args, kwargs, written)
 
-    def _run(self, function: Any, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
-        if (seen := self._viewed(function, args, kwargs)) is not None:
+    def _run(self, function: Any, args: tuple, kwargs: dict, written_places: list[tuple[int, str]]) -> Any:
+        if (seen := self._view(function, args, kwargs)) is not None:
             return seen
-        encoder, more, generator = self.encoder(), {}, None
+        encoder, extra_fields, generator = self.encoder(), {}, None
         if torch.Tag.nondeterministic_seeded in function.tags:
             generator = kwargs.get("generator") or torch.default_generator
             kwargs = {name: value for name, value in kwargs.items() if name != "generator"}
-            more["random"] = encoder(generator.get_state())
-        said = self._encoded(encoder, args, kwargs)
-        answer, buffers = self.link.ask("operate", encoder.buffers, operator=str(function), **said, **more)
+            extra_fields["random"] = encoder(generator.get_state())
+        said = self._encode_arguments(encoder, args, kwargs)
+        answer, buffers = self.link.ask("operate", encoder.buffers, operator=str(function), **said, **extra_fields)
         decode = self.decoder(buffers)
         if generator is not None and "random" in answer:
             generator.set_state(decode(answer["random"]))
-        if not written:
+        if not written_places:
             return decode(answer["result"])
-        found = [args[place] if place < len(args) else kwargs[name] for place, name in written]
-        for each, told in zip(found, answer["written"], strict=True):
+        written_tensors = [args[place] if place < len(args) else kwargs[name] for place, name in written_places]
+        for each, told in zip(written_tensors, answer["written"], strict=True):
             if type(each) is not CudaTensor:
                 each.copy_(decode(told))  # of the CPU: a host read
             elif told is not None:
-                each.inner.told(told)  # type: ignore[attr-defined]
+                each.inner.update(told)  # type: ignore[attr-defined]
         if torch.Tag.inplace_view in function.tags:  # the wrapper's own sizes and strides change too
             with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
                 function(*args, **kwargs)
-        return found[0] if len(found) == 1 else tuple(found)
+        return written_tensors[0] if len(written_tensors) == 1 else tuple(written_tensors)
 
-    def _viewed(self, function: Any, args: tuple, kwargs: dict) -> CudaTensor | None:
+    def _view(self, function: Any, args: tuple, kwargs: dict) -> CudaTensor | None:
         """What a view comes to, without a question; None of anything else, or of one that torch refuses."""
         base = args[0].inner if args and type(args[0]) is CudaTensor else None
         if type(base) is not Distant or not self.link.call or function.overloadpacket not in _VIEWS:
             return None
         try:
             lying = function(base.meta(), *args[1:], **kwargs)
-            said = self._encoded(self.encoder(), args, kwargs)
+            said = self._encode_arguments(self.encoder(), args, kwargs)
         except Exception:
             return None
         return CudaTensor(Distant.like(self, self.link.view(operator=str(function), **said), lying))  # type: ignore[arg-type]
 
     @staticmethod
-    def _encoded(encoder: Encoder, args: tuple, kwargs: dict) -> dict[str, Any]:
+    def _encode_arguments(encoder: Encoder, args: tuple, kwargs: dict) -> dict[str, Any]:
         try:
             return {"args": [encoder(each) for each in args], "kwargs": {name: encoder(each) for name, each in kwargs.items()}}
-        except NotSent as error:
+        except UnencodableValueError as error:
             raise_for_the_launcher(error)
 
-    def constructed(self, function: Any, args: tuple, kwargs: dict, gpu: bool) -> Any:
-        given = {name: each for name, each in kwargs.items() if name not in ("device", "requires_grad", "pin_memory", "out")}
+    def construct_tensor(self, function: Any, args: tuple, kwargs: dict, gpu: bool) -> Any:
+        arguments = {name: value for name, value in kwargs.items() if name not in ("device", "requires_grad", "pin_memory", "out")}
         out, name = kwargs.get("out"), _NAMES.get(function)
         if gpu and name is not None:
             with torch._C.DisableTorchFunction():
                 encoder = self.encoder()
-                said = self._encoded(encoder, args, given)
-                more = {"function": name, "default": str(torch.get_default_dtype()).removeprefix("torch.")} | said
-                lying = None if encoder.buffers else self._known(function, name, args, given)
-                if lying is None:
-                    answer, buffers = self.link.ask("construct", encoder.buffers, **more)
-                    made = self.decoder(buffers)(answer["result"])
-                    self.link.begins[name] = made.inner.offset * made.dtype.itemsize
+                said = self._encode_arguments(encoder, args, arguments)
+                request = {"function": name, "default": str(torch.get_default_dtype()).removeprefix("torch.")} | said
+                meta_tensor = None if encoder.buffers else self._known_layout(function, name, args, arguments)
+                if meta_tensor is None:
+                    answer, buffers = self.link.ask("construct", encoder.buffers, **request)
+                    tensor = self.decoder(buffers)(answer["result"])
+                    self.link.begins[name] = tensor.inner.offset * tensor.dtype.itemsize
                 else:
                     number = self.link.number()
-                    self.link.tell("construct", **more, **{"as": number}, lies=as_told(lying))
-                    made = CudaTensor(Distant.like(self, number, lying))  # type: ignore[arg-type]
+                    self.link.tell("construct", **request, **{"as": number}, lies=tensor_layout(meta_tensor))
+                    tensor = CudaTensor(Distant.like(self, number, meta_tensor))  # type: ignore[arg-type]
         else:
-            hosted = [self._like(each) if place == 0 and _is_like(function) else _brought(each) for place, each in enumerate(args)]
-            given = {name: _brought(each) for name, each in given.items()}
-            computed = for_the_launcher(function, *hosted, **given, device=CPU)
-            made = self.of(computed, function.__name__) if gpu else computed
+            hosted = [
+                self._like(value) if place == 0 and _is_like(function) else _to_host(value) for place, value in enumerate(args)
+            ]
+            arguments = {name: _to_host(value) for name, value in arguments.items()}
+            computed = for_the_launcher(function, *hosted, **arguments, device=CPU)
+            tensor = self.adopt_tensor(computed, function.__name__) if gpu else computed
         if kwargs.get("requires_grad"):
-            made.requires_grad_()
-        return made if out is None else out.resize_(made.shape).copy_(made)
+            tensor.requires_grad_()
+        return tensor if out is None else out.resize_(tensor.shape).copy_(tensor)
 
-    def _known(self, function: Any, name: str, args: tuple, kwargs: dict) -> torch.Tensor | None:
+    def _known_layout(self, function: Any, name: str, args: tuple, kwargs: dict) -> torch.Tensor | None:
         """One (meta) that lies as what `function` makes; None where that is not known, or where torch refuses it."""
         begins, like = self.link.begins.get(name), _is_like(function)
-        if begins is None or name not in KNOWN or any(True for _ in tensors_in((args[like:], kwargs))):
+        if begins is None or name not in PLAIN_CONSTRUCTORS or any(True for _ in tensors_in((args[like:], kwargs))):
             return None
         try:
             if like and not (type(args[0].inner) is Distant and args[0].is_contiguous()):
                 return None
-            made = function(*([args[0].inner.meta()] if like else []), *args[like:], **kwargs, device="meta")
-            size, count = made.dtype.itemsize, made.numel()
-            if not 0 < count * size <= LARGEST_KNOWN or not made.is_contiguous() or begins % size:
+            meta_tensor = function(*([args[0].inner.meta()] if like else []), *args[like:], **kwargs, device="meta")
+            size, count = meta_tensor.dtype.itemsize, meta_tensor.numel()
+            if not 0 < count * size <= LARGEST_KNOWN or not meta_tensor.is_contiguous() or begins % size:
                 return None
         except Exception:
             return None
-        return torch.empty(begins // size + count, dtype=made.dtype, device="meta")[begins // size :].view(made.shape)
+        return torch.empty(begins // size + count, dtype=meta_tensor.dtype, device="meta")[begins // size :].view(meta_tensor.shape)
 
     def _like(self, value: Any) -> Any:
         """A tensor of the CPU of the sizes and the type of `value`, where that lies in the executor."""
@@ -394,38 +396,38 @@ class RemoteMemory:
             return value
         return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype)
 
-    def placed(self, tensor: torch.Tensor, by: str = "to") -> Any:
+    def place_tensor(self, tensor: torch.Tensor, by: str = "to") -> Any:
         with torch._C.DisableTorchFunction():
             encoder = self.encoder()
-            said = encoder.laid(tensor.detach())
+            said = encoder.strided_host(tensor.detach())
             answer, _ = self.link.ask("place", encoder.buffers, host=said, by=by)
         return Distant(self, answer["result"])
 
-    def of(self, computed: torch.Tensor, by: str) -> CudaTensor:
+    def adopt_tensor(self, computed: torch.Tensor, by: str) -> CudaTensor:
         """`computed` (CPU), which the function `by` made here, as a tensor that lies in the executor."""
-        return CudaTensor(self.placed(computed, by))
+        return CudaTensor(self.place_tensor(computed, by))
 
-    def copied(self, handle: Any) -> Any:
+    def copy_storage(self, handle: Any) -> Any:
         answer, _ = self.link.ask("copy", tensor=handle.number)
         return Distant(self, answer["result"])
 
     def read(
         self,
         handle: Distant,
-        what: str,
+        reader: str,
         dtype: torch.dtype | None = None,
         memory_format: torch.memory_format = torch.preserve_format,
     ) -> torch.Tensor:
         """The elements of `handle` as a CPU tensor; `what` brings them here."""
         said = {"dtype": self.encoder()(dtype or handle.dtype), "format": self.encoder()(memory_format)}
         with torch._C.DisableTorchFunction():
-            answer, buffers = self.link.ask("read", tensor=handle.number, by=what, **said)
+            answer, buffers = self.link.ask("read", tensor=handle.number, by=reader, **said)
             found: torch.Tensor = self.decoder(buffers)(answer["result"])
         return found
 
 
 _VIEWS = {getattr(torch.ops.aten, name) for name in VIEWS}
-_NAMES = {function_called(name): name for name in CONSTRUCTED}
+_NAMES = {function_called(name): name for name in CONSTRUCTORS}
 
 
 def _is_like(function: Any) -> bool:
@@ -433,13 +435,13 @@ def _is_like(function: Any) -> bool:
     return name.endswith("_like") or name.startswith("new_")
 
 
-def _brought(value: Any) -> Any:
+def _to_host(value: Any) -> Any:
     """`value` with tensors of the GPU brought to the host, as a function that computes there reads them."""
     if type(value) is CudaTensor:
         return value.cpu()
     if type(value) in (list, tuple):
-        return type(value)(map(_brought, value))
+        return type(value)(map(_to_host, value))
     return value
 
 
-__all__ = ["CONSTRUCTED", "MOST_PROGRAMS", "RAISED", "Distant", "Link", "RemoteMemory", "function_called"]
+__all__ = ["CONSTRUCTORS", "EXCEPTION_TYPES", "MOST_PROGRAMS", "Distant", "Link", "RemoteMemory", "function_called"]

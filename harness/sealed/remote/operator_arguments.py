@@ -15,8 +15,8 @@ import torch
 from bitverdict.harness.emulator.cuda_tensors import inside
 from bitverdict.harness.sealed.remote.errors import WireError
 
-Given = Mapping[str, Any]
-_NAMED = {"ScalarType": torch.dtype, "Layout": torch.layout, "MemoryFormat": torch.memory_format}
+NamedArguments = Mapping[str, Any]
+_TABLE_TYPES = {"ScalarType": torch.dtype, "Layout": torch.layout, "MemoryFormat": torch.memory_format}
 ELEMENTWISE = frozenset(
     f"{name}_backward"
     for name in (
@@ -40,7 +40,7 @@ CHECKED_BY_TORCH = frozenset(
 """Backward operators that hold the sizes of their operands to each other themselves."""
 
 
-def _of_channels(given: Given) -> bool:
+def _of_channels(given: NamedArguments) -> bool:
     whole = given.get("input")
     if whole is None:
         return False
@@ -52,43 +52,43 @@ def _of_channels(given: Given) -> bool:
 _STATISTICS = ("weight", "bias", "running_mean", "running_var")
 
 
-def _weight_norm(given: Given) -> bool:
+def _weight_norm(given: NamedArguments) -> bool:
     whole, dim = given["v"], given["dim"]
     return whole.numel() > 0 and -whole.dim() <= dim < whole.dim() and given["g"].numel() == whole.shape[dim]
 
 
-def _transform(given: Given) -> bool:
+def _transform(given: NamedArguments) -> bool:
     whole, dims = given["self"], given["dim"]
     inside = whole.numel() > 0 and len({*dims}) == len(dims) > 0 and all(0 <= dim < whole.dim() for dim in dims)
     return inside and ("last_dim_size" not in given or given["last_dim_size"] // 2 + 1 == whole.shape[dims[-1]])
 
 
-def _repeats(given: Given) -> bool:
+def _repeats(given: NamedArguments) -> bool:
     repeats = given.get("repeats")
     return not isinstance(repeats, torch.Tensor) or not repeats.numel() or bool((inside(repeats) >= 0).all())
 
 
-def _equal_sizes(given: Given) -> bool:
+def _equal_sizes(given: NamedArguments) -> bool:
     return given["grad_output"].shape == given["output"].shape
 
 
-def _layer_norm(given: Given) -> bool:
-    whole, normal = given["input"], tuple(given["normalized_shape"])
+def _layer_norm(arguments: NamedArguments) -> bool:
+    whole, normal = arguments["input"], tuple(arguments["normalized_shape"])
     outer = whole.shape[: whole.dim() - len(normal)]
-    fits = tuple(whole.shape[whole.dim() - len(normal) :]) == normal and given["grad_out"].shape == whole.shape
-    own = [each for name in ("weight", "bias") if (each := given.get(name)) is not None]
+    fits = tuple(whole.shape[whole.dim() - len(normal) :]) == normal and arguments["grad_out"].shape == whole.shape
+    own = [each for name in ("weight", "bias") if (each := arguments.get(name)) is not None]
     return (
         0 < len(normal) <= whole.dim()
         and fits
-        and all(given[name].numel() == outer.numel() for name in ("mean", "rstd"))
+        and all(arguments[name].numel() == outer.numel() for name in ("mean", "rstd"))
         and all(tuple(each.shape) == normal for each in own)
     )
 
 
-def _pooled(axes: int) -> Callable[[Given], bool]:
+def _pool(axes: int) -> Callable[[NamedArguments], bool]:
     """Of a pool over the last `axes` axes: each gradient goes to a place of its own plane."""
 
-    def fits(given: Given) -> bool:
+    def fits(given: NamedArguments) -> bool:
         whole, gradient, indices = given["self"], given["grad_output"], given["indices"]
         planes = whole.shape[:-axes] == gradient.shape[:-axes] and gradient.shape == indices.shape and whole.dim() == gradient.dim()
         return planes and whole.dim() > axes and _within(indices, whole.shape[-axes:].numel())
@@ -103,28 +103,28 @@ def _within(indices: torch.Tensor, below: int, besides: int = -1) -> bool:
     return indices.dtype in (torch.int64, torch.int32) and bool((known | (held == besides) if besides >= 0 else known).all())
 
 
-def _likelihood(given: Given) -> bool:
-    whole, target, ignored = given["self"], given["target"], given["ignore_index"]
+def _likelihood(arguments: NamedArguments) -> bool:
+    whole, target, ignored = arguments["self"], arguments["target"], arguments["ignore_index"]
     sizes = whole.shape[:1] + whole.shape[2:] if whole.dim() > 1 else torch.Size([])
     held, classes = inside(target), whole.shape[1 if whole.dim() > 1 else 0] if whole.dim() else 0
     known = bool((((held >= 0) & (held < classes)) | (held == ignored)).all())
     fits = target.shape == sizes and (
-        given["grad_output"].shape == sizes if given["reduction"] == 0 else given["grad_output"].numel() == 1
+        arguments["grad_output"].shape == sizes if arguments["reduction"] == 0 else arguments["grad_output"].numel() == 1
     )
-    weight = given.get("weight")
+    weight = arguments.get("weight")
     return known and fits and target.dtype is torch.int64 and (weight is None or weight.numel() == classes)
 
 
-def _embedding(given: Given) -> bool:
+def _embedding(given: NamedArguments) -> bool:
     indices, count, padding = given["indices"], given["num_weights"], given["padding_idx"]
     return given["grad_output"].shape[:-1] == indices.shape and _within(indices, count, padding)
 
 
-def _average(given: Given) -> bool:
+def _average(given: NamedArguments) -> bool:
     return given["grad_output"].shape[:-2] == given["self"].shape[:-2] and given["self"].dim() in (3, 4)
 
 
-def _gated(given: Given) -> bool:
+def _gated_linear_unit(given: NamedArguments) -> bool:
     whole, dim = list(given["self"].shape), given["dim"]
     if not -len(whole) <= dim < len(whole) or whole[dim] % 2:
         return False
@@ -132,7 +132,7 @@ def _gated(given: Given) -> bool:
     return list(given["grad_output"].shape) == whole
 
 
-def _attended(given: Given) -> bool:
+def _attention(given: NamedArguments) -> bool:
     query, key, value, mask = given["query"], given["key"], given["value"], given.get("attn_mask")
     fits = query.dim() == key.dim() == value.dim() == 4 and key.shape == value.shape and query.shape[:2] == key.shape[:2]
     within = mask is None or all(
@@ -142,7 +142,7 @@ def _attended(given: Given) -> bool:
     return fits and query.shape[3] == key.shape[3] and within
 
 
-CHECKS: dict[str, Callable[[Given], bool]] = {
+CHECKS: dict[str, Callable[[NamedArguments], bool]] = {
     "native_batch_norm": _of_channels,
     "_native_batch_norm_legit": _of_channels,
     "_native_batch_norm_legit_no_training": _of_channels,
@@ -154,16 +154,16 @@ CHECKS: dict[str, Callable[[Given], bool]] = {
     "_softmax_backward_data": _equal_sizes,
     "_log_softmax_backward_data": _equal_sizes,
     "native_layer_norm_backward": _layer_norm,
-    "max_pool2d_with_indices_backward": _pooled(2),
-    "max_pool3d_with_indices_backward": _pooled(3),
-    "adaptive_max_pool2d_backward": _pooled(2),
-    "adaptive_max_pool3d_backward": _pooled(3),
+    "max_pool2d_with_indices_backward": _pool(2),
+    "max_pool3d_with_indices_backward": _pool(3),
+    "adaptive_max_pool2d_backward": _pool(2),
+    "adaptive_max_pool3d_backward": _pool(3),
     "nll_loss_backward": _likelihood,
     "nll_loss2d_backward": _likelihood,
     "embedding_dense_backward": _embedding,
     "_adaptive_avg_pool2d_backward": _average,
-    "glu_backward": _gated,
-    "_scaled_dot_product_flash_attention_for_cpu": _attended,
+    "glu_backward": _gated_linear_unit,
+    "_scaled_dot_product_flash_attention_for_cpu": _attention,
 }
 """Operators, by name without overload, and whether what they are given fits."""
 
@@ -176,22 +176,24 @@ def known_backward(base: str) -> bool:
 def check_given(function: Any, args: tuple, kwargs: dict[str, Any]) -> None:
     """WireError where `function` is given a number for a dtype, a layout or a memory format, which torch looks up in tables
     unchecked, or what does not fit (`CHECKS`)."""
-    given = dict(kwargs)
-    for place, each in enumerate(function._schema.arguments):
+    arguments = dict(kwargs)
+    for place, parameter in enumerate(function._schema.arguments):
         if place < len(args):
-            given[each.name] = args[place]
-        elif each.name not in given and each.has_default_value():
-            given[each.name] = each.default_value
-        kind = next((kind for name, kind in _NAMED.items() if name in str(getattr(each, "real_type", each.type))), None)
-        found = given.get(each.name)
-        if kind is not None and each.name in given and found is not None and not isinstance(found, kind):
-            if place < len(args) or each.name in kwargs:
-                raise WireError(f"operator {function}: {each.name} must be of {kind}, and is {found!r:.40}")
+            arguments[parameter.name] = args[place]
+        elif parameter.name not in arguments and parameter.has_default_value():
+            arguments[parameter.name] = parameter.default_value
+        kind = next(
+            (kind for name, kind in _TABLE_TYPES.items() if name in str(getattr(parameter, "real_type", parameter.type))), None
+        )
+        found = arguments.get(parameter.name)
+        if kind is not None and parameter.name in arguments and found is not None and not isinstance(found, kind):
+            if place < len(args) or parameter.name in kwargs:
+                raise WireError(f"operator {function}: {parameter.name} must be of {kind}, and is {found!r:.40}")
     check = CHECKS.get(function._schema.name.rpartition("::")[2])
     if check is None:
         return
     try:
-        fits = check(given)
+        fits = check(arguments)
     except (KeyError, AttributeError, IndexError, TypeError, RuntimeError) as error:
         raise WireError(f"operator {function}: what it is given does not fit ({type(error).__name__})") from error
     if not fits:

@@ -29,7 +29,7 @@ INSIDE = frozenset(
     }
 )  # fmt: skip
 """Operators whose names begin with an underscore and that torch's own public functions come to."""
-REFUSED = frozenset(
+REFUSED_OPERATORS = frozenset(
     {
         "from_file", "set_", "set", "data", "record_stream", "fbgemm_pack_gemm_matrix_fp16", "to_mkldnn", "ctc_loss",
         "batch_norm_update_stats", "batch_norm_backward_reduce", "batch_norm_elemt", "batch_norm_backward_elemt",
@@ -42,7 +42,7 @@ _REFUSED_STARTS = (
 
 
 _DUNDER = re.compile(r"__i?[a-z]+__")  # of Python's operators: __and__, __ilshift__
-ALLOWED = frozenset({"aten.set_.source_Tensor"})
+ALLOWED_OPERATORS = frozenset({"aten.set_.source_Tensor"})
 
 
 @lru_cache(maxsize=4096)
@@ -50,25 +50,25 @@ def operator(name: str) -> Any:
     """The operator that `name` ("aten.add.Tensor") leads to. EmulatedFault, by name, for one that is not run for a candidate."""
     found = _NAME.fullmatch(name)
     if found is None:
-        raise _refused(name[:200])
+        raise _refusal(name[:200])
     base, overload = found.groups()
     inside = base.startswith("_") and base not in INSIDE and not base.startswith("_foreach_") and not _DUNDER.fullmatch(base)
-    if name not in ALLOWED and (inside or base in REFUSED or base.startswith(_REFUSED_STARTS)):
-        raise _refused(name)
+    if name not in ALLOWED_OPERATORS and (inside or base in REFUSED_OPERATORS or base.startswith(_REFUSED_STARTS)):
+        raise _refusal(name)
     if "_backward" in base and not known_backward(base):  # it trusts what a forward operator would have saved
-        raise _refused(name)
+        raise _refusal(name)
     packet = getattr(torch.ops.aten, base, None)
     if not isinstance(packet, torch._ops.OpOverloadPacket) or overload not in packet.overloads():
-        raise _refused(name)
+        raise _refusal(name)
     made = getattr(packet, overload)
     if "Tensor" not in str(made._schema):  # of numbers alone: Python does it itself
-        raise _refused(name)
+        raise _refusal(name)
     if overload.startswith("prim_") or any(argument.name == "unsafe" for argument in made._schema.arguments):
-        raise _refused(name)  # TorchScript's own forms take a dtype for a number without a look at it
+        raise _refusal(name)  # TorchScript's own forms take a dtype for a number without a look at it
     return made
 
 
-def _refused(name: str) -> EmulatedFault:
+def _refusal(name: str) -> EmulatedFault:
     return EmulatedFault("error", f"torch operator {name!r}: is not run for a launcher in a process of its own")
 
 

@@ -28,12 +28,12 @@ MOST_AXES = 64
 DTYPES = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.dtype)}
 LAYOUTS = {"strided": torch.strided}
 FORMATS = {str(each).removeprefix("torch."): each for each in vars(torch).values() if isinstance(each, torch.memory_format)}
-_DESCRIBED = ("base", "shape", "strides", "block_shape", "padding", "round_f32_to_tf32", "mode", "element_strides",
+_DESCRIPTOR_FIELDS = ("base", "shape", "strides", "block_shape", "padding", "round_f32_to_tf32", "mode", "element_strides",
               "pixel_box_lower_corner", "pixel_box_upper_corner")  # fmt: skip
 """What the emulated GPU reads of a host tensor descriptor (`frontend.arguments`)."""
 
 
-class NotSent(TypeError):
+class UnencodableValueError(TypeError):
     """A value that cannot be handed to the other process."""
 
 
@@ -56,26 +56,26 @@ class Encoder:
             return self.tensor(value)
         if isinstance(value, tuple):
             return {"tuple": [self(each) for each in value]}
-        for known, said in _SAID:
+        for known, said in _ENCODINGS:
             if isinstance(value, known):
                 return said(self, value)
         if self.other is not None:
             return self.other(value)
-        raise NotSent(f"a {kind.__module__}.{kind.__qualname__} cannot be handed to the other process")
+        raise UnencodableValueError(f"a {kind.__module__}.{kind.__qualname__} cannot be handed to the other process")
 
     def host(self, tensor: torch.Tensor) -> Any:
         """A tensor of the CPU: its elements in their order."""
         if isinstance(tensor, CudaTensor):  # of a class of the launcher's own
             return self.tensor(tensor)
         if tensor.device.type != "cpu" or tensor.layout is not torch.strided:
-            raise NotSent(f"a tensor of {tensor.device} and {tensor.layout} cannot be handed to the other process")
+            raise UnencodableValueError(f"a tensor of {tensor.device} and {tensor.layout} cannot be handed to the other process")
         flat = tensor.detach().resolve_conj().resolve_neg().contiguous()
         flat = flat.as_strided((flat.numel(),), (1,))  # of one element, whatever its strides say
         self.buffers.append(flat.view(torch.uint8).numpy() if flat.numel() else b"")
         said = {"host": len(self.buffers) - 1, "dtype": _name(tensor.dtype), "size": list(tensor.shape)}
         return said | ({"grad": True} if tensor.requires_grad else {})
 
-    def laid(self, tensor: torch.Tensor) -> Any:
+    def strided_host(self, tensor: torch.Tensor) -> Any:
         """As `host`, with its strides where they are dense: the copy lies as `tensor` does."""
         if tensor.is_contiguous() or tensor.is_conj() or tensor.is_neg():
             return self.host(tensor)
@@ -86,8 +86,8 @@ class Encoder:
         flat = tensor.detach().as_strided((tensor.numel(),), (1,), tensor.storage_offset())
         return self.host(flat) | {"size": list(tensor.shape), "stride": strides}
 
-    def described(self, value: Any) -> Any:
-        found = {name: self(getattr(value, name)) for name in _DESCRIBED if hasattr(value, name)}
+    def describe_descriptor(self, value: Any) -> Any:
+        found = {name: self(getattr(value, name)) for name in _DESCRIPTOR_FIELDS if hasattr(value, name)}
         return {"descriptor": found}
 
 
@@ -99,14 +99,14 @@ def _fields(value: Any) -> Any:
     return [value.start, value.stop, value.step]
 
 
-_SAID: tuple[tuple[Any, Callable[[Encoder, Any], Any]], ...] = (
+_ENCODINGS: tuple[tuple[Any, Callable[[Encoder, Any], Any]], ...] = (
     (bool, lambda own, value: bool(value)),
     (int, lambda own, value: int(value)),
     (float, lambda own, value: float(value)),
     (str, lambda own, value: str(value)),
     (list, lambda own, value: [own(each) for each in value]),
     (dict, lambda own, value: {"dict": [[own(key), own(each)] for key, each in value.items()]}),
-    (torch.Tensor, Encoder.laid),
+    (torch.Tensor, Encoder.strided_host),
     (torch.dtype, lambda own, value: {"dtype": _name(value)}),
     (torch.device, lambda own, value: {"device": str(value)}),
     (torch.layout, lambda own, value: {"layout": _name(value)}),
@@ -114,7 +114,7 @@ _SAID: tuple[tuple[Any, Callable[[Encoder, Any], Any]], ...] = (
     (slice, lambda own, value: {"slice": [own(each) for each in _fields(value)]}),
     (complex, lambda own, value: {"complex": [value.real, value.imag]}),
     (TensorWrapper, lambda own, value: {"reinterpret": own(value.base), "as": str(value.dtype)}),
-    ((TensorDescriptor, GluonDescriptor), Encoder.described),
+    ((TensorDescriptor, GluonDescriptor), Encoder.describe_descriptor),
     (np.bool_, lambda own, value: bool(value)),
     (np.integer, lambda own, value: int(value)),
     (np.floating, lambda own, value: float(value)),
@@ -132,44 +132,44 @@ class Decoder:
     ) -> None:
         self.buffers, self.tensor, self.other = buffers, tensor, other
 
-    def __call__(self, said: Any, depth: int = 0) -> Any:
-        kind = type(said)
-        if said is None or kind is bool or kind is float:
-            return said
+    def __call__(self, value: Any, depth: int = 0) -> Any:
+        kind = type(value)
+        if value is None or kind is bool or kind is float:
+            return value
         if kind is int:
-            if abs(said) >= LARGEST:
-                raise WireError(f"a whole number of {said.bit_length()} bits")
-            return said
+            if abs(value) >= LARGEST:
+                raise WireError(f"a whole number of {value.bit_length()} bits")
+            return value
         if kind is str:
-            return text(said)
+            return text(value)
         if depth >= DEEPEST:
             raise WireError(f"lists more than {DEEPEST} deep")
         if kind is list:
-            return [self(each, depth + 1) for each in said]
-        return self._tagged(said, depth + 1)
+            return [self(each, depth + 1) for each in value]
+        return self._decode_object(value, depth + 1)
 
-    def _tagged(self, said: dict[str, Any], depth: int) -> Any:
-        if "tensor" in said:
-            return self.tensor(said)
-        if "host" in said:
-            return self._host(said)
-        for name, made in _MADE.items():
-            if name in said:
-                return made(self, said[name], said, depth)
+    def _decode_object(self, record: dict[str, Any], depth: int) -> Any:
+        if "tensor" in record:
+            return self.tensor(record)
+        if "host" in record:
+            return self._host(record)
+        for name, made in _DECODINGS.items():
+            if name in record:
+                return made(self, record[name], record, depth)
         if self.other is not None:
-            return self.other(said)
-        raise WireError(f"a value of an unknown kind: {sorted(said)!s:.100}")
+            return self.other(record)
+        raise WireError(f"a value of an unknown kind: {sorted(record)!s:.100}")
 
-    def _host(self, said: dict[str, Any]) -> torch.Tensor:
-        dtype, size = one_of(DTYPES, said.get("dtype"), "dtype"), sizes(said.get("size"))
-        held = self.buffer(said["host"])
+    def _host(self, record: dict[str, Any]) -> torch.Tensor:
+        dtype, size = look_up(DTYPES, record.get("dtype"), "dtype"), sizes(record.get("size"))
+        held = self.buffer(record["host"])
         if len(held) != math.prod(size) * dtype.itemsize:
             raise WireError(f"a tensor of {size} {dtype} in {len(held)} bytes")
         made = torch.frombuffer(held, dtype=dtype).reshape(size) if held else torch.empty(size, dtype=dtype)
-        strides = said.get("stride")
+        strides = record.get("stride")
         if strides is not None:
             made = made.as_strided(size, dense(size, sizes(strides)))
-        return made.requires_grad_() if said.get("grad") is True and differentiable(dtype) else made
+        return made.requires_grad_() if record.get("grad") is True and differentiable(dtype) else made
 
     def buffer(self, place: Any) -> bytearray:
         if type(place) is not int or not 0 <= place < len(self.buffers):
@@ -187,19 +187,19 @@ class Decoder:
 
     def descriptor(self, said: Any, depth: int) -> SimpleNamespace:
         """What stands for a host tensor descriptor: the same attributes."""
-        if type(said) is not dict or not {"base", "shape", "strides", "block_shape"} <= set(said) <= set(_DESCRIBED):
+        if type(said) is not dict or not {"base", "shape", "strides", "block_shape"} <= set(said) <= set(_DESCRIPTOR_FIELDS):
             raise WireError("a descriptor with other fields")
-        found = {name: self(each, depth) for name, each in said.items()}
-        if not isinstance(found["base"], torch.Tensor | TensorWrapper):
+        fields = {name: self(each, depth) for name, each in said.items()}
+        if not isinstance(fields["base"], torch.Tensor | TensorWrapper):
             raise WireError("a descriptor of no tensor")
         for name in ("shape", "strides", "block_shape"):
-            sizes(found[name])
-        if not len(found["shape"]) == len(found["strides"]) == len(found["block_shape"]) > 0:
+            sizes(fields[name])
+        if not len(fields["shape"]) == len(fields["strides"]) == len(fields["block_shape"]) > 0:
             raise WireError("a descriptor whose axes differ")
-        return SimpleNamespace(**found)
+        return SimpleNamespace(**fields)
 
 
-def _reinterpreted(own: Decoder, base: Any, said: dict[str, Any], depth: int) -> TensorWrapper:
+def _reinterpret(own: Decoder, base: Any, said: dict[str, Any], depth: int) -> TensorWrapper:
     found = own(base, depth)
     if not isinstance(found, torch.Tensor | TensorWrapper):
         raise WireError("a reinterpreted value that is no tensor")
@@ -219,19 +219,19 @@ def _slice(own: Decoder, said: Any, whole: dict[str, Any], depth: int) -> slice:
 
 
 def _device(own: Decoder, said: Any, whole: dict[str, Any], depth: int) -> torch.device:
-    return one_of({"cpu": torch.device("cpu"), "cuda": CUDA, "cuda:0": CUDA, "meta": torch.device("meta")}, said, "device")
+    return look_up({"cpu": torch.device("cpu"), "cuda": CUDA, "cuda:0": CUDA, "meta": torch.device("meta")}, said, "device")
 
 
-_MADE: dict[str, Callable[[Decoder, Any, dict[str, Any], int], Any]] = {
+_DECODINGS: dict[str, Callable[[Decoder, Any, dict[str, Any], int], Any]] = {
     "tuple": lambda own, said, whole, depth: tuple(own(each, depth) for each in listing(said)),
     "dict": lambda own, said, whole, depth: own.pairs(said, depth),
-    "dtype": lambda own, said, whole, depth: one_of(DTYPES, said, "dtype"),
+    "dtype": lambda own, said, whole, depth: look_up(DTYPES, said, "dtype"),
     "device": _device,
-    "layout": lambda own, said, whole, depth: one_of(LAYOUTS, said, "layout"),
-    "format": lambda own, said, whole, depth: one_of(FORMATS, said, "memory format"),
+    "layout": lambda own, said, whole, depth: look_up(LAYOUTS, said, "layout"),
+    "format": lambda own, said, whole, depth: look_up(FORMATS, said, "memory format"),
     "slice": _slice,
     "complex": _complex,
-    "reinterpret": _reinterpreted,
+    "reinterpret": _reinterpret,
     "descriptor": lambda own, said, whole, depth: own.descriptor(said, depth),
 }
 
@@ -240,7 +240,7 @@ def differentiable(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
-def one_of(known: dict[str, Any], said: Any, what: str) -> Any:
+def look_up(known: dict[str, Any], said: Any, what: str) -> Any:
     if type(said) is not str or said not in known:
         raise WireError(f"{what} {said!r:.40}: there is none")
     return known[said]
@@ -252,7 +252,7 @@ def text(said: Any, most: int = LONGEST) -> str:
     return said
 
 
-def whole(said: Any, low: int = 0, high: int = 1 << 62) -> int:
+def whole_number(said: Any, low: int = 0, high: int = 1 << 62) -> int:
     if type(said) is not int or not low <= said <= high:
         raise WireError(f"no whole number of {low} to {high}: {said!r:.40}")
     return said
@@ -266,7 +266,7 @@ def listing(said: Any, most: int = 1 << 22) -> list:
 
 def sizes(said: Any) -> list[int]:
     """Sizes or strides of at most `MOST_AXES` axes."""
-    return [whole(each) for each in listing(list(said) if type(said) is tuple else said, MOST_AXES)]
+    return [whole_number(each) for each in listing(list(said) if type(said) is tuple else said, MOST_AXES)]
 
 
 def dense(size: list[int], stride: list[int]) -> list[int]:
@@ -281,4 +281,4 @@ def dense(size: list[int], stride: list[int]) -> list[int]:
     return stride
 
 
-__all__ = ["Decoder", "Encoder", "NotSent"]
+__all__ = ["Decoder", "Encoder", "UnencodableValueError"]

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
-from bitverdict.harness.emulator.frontend.compiler_faults import KNOWN, UNKNOWN
+from bitverdict.harness.emulator.frontend.compiler_faults import KNOWN_FAULTS, UNKNOWN
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.judge.offline_driver import capture_compilations
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome
@@ -24,7 +24,7 @@ from tests.support import tile_kernels
 from tests.support.emulated_launches import KERNELS, SCHEDULES, load, source_of
 from tests.support.scaled_copies import product
 
-TURNED, UNFENCED = KNOWN
+TURNED, UNFENCED = KNOWN_FAULTS
 PRODUCT = re.compile(r"tcgen05\.mma|tcgen05\.cp|fence\.proxy\.async|cp\.async\.wait_group|cp\.async\.commit_group")
 
 
@@ -75,7 +75,7 @@ def test_the_fence_that_the_compiler_left_out_would_make_it_pass() -> None:
 
 def test_the_fence_is_missing_in_the_ptx_too() -> None:
     """Both steps' copies are issued before the one fence; the second step's are waited for behind it."""
-    with compiling("sm_100") as kept:
+    with capture_compilations("sm_100") as kept:
         product(2, 4)
     said = [found[0] for line in kept[0].assembly.splitlines() if (found := PRODUCT.search(line)) and "ptr" not in line]
     copies = [i for i, each in enumerate(said) if each == "tcgen05.cp"]
@@ -115,8 +115,8 @@ def test_the_same_hazard_written_in_gluon_is_the_kernels(tmp_path: Path) -> None
     run, arch = KERNELS["blocked_matmul"]
     path = tmp_path / "blocked_matmul_unwaited.py"
     text = source_of("blocked_matmul").read_text()
-    assert "mbarrier.wait(multiplied, phase)" in text
-    path.write_text(text.replace("mbarrier.wait(multiplied, phase)", "pass"))
+    assert "mbarrier.wait(multiply_barrier, phase)" in text
+    path.write_text(text.replace("mbarrier.wait(multiply_barrier, phase)", "pass"))
     with emulated(arch, "latest"), pytest.raises(EmulatedFault) as caught:
         run(load(path))
     assert "made by" not in caught.value.details and outcome_of(caught.value).outcome is Outcome.RACE

@@ -19,7 +19,7 @@ from triton.compiler import ASTSource
 from bitverdict.harness.contracts.described.decisions import Simplest
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator import device as emulated_device
-from bitverdict.harness.emulator.frontend.assembly import UNPLACED, instructions, machine_code, numbered, ptx
+from bitverdict.harness.emulator.frontend.assembly import FIRST_UNPLACED_NUMBER, instructions, machine_code, number_lost_lines, ptx
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate, _Reading, fates
 from bitverdict.harness.emulator.mlir_reader import parse_program
 from bitverdict.harness.emulator.numerics import enclosures
@@ -89,7 +89,7 @@ def test_narrow_floats_and_fusion_off_have_them_too(dtype, fused, tmp_path):
     assert wrong == [] and len(refused) <= 1, refused
 
 
-@pytest.mark.parametrize("answer", [Fate(fused=1, formats={"f32"}), Fate(plain=1, formats={"f32"})])
+@pytest.mark.parametrize("answer", [Fate(fused_sums=1, formats={"f32"}), Fate(plain_sums=1, formats={"f32"})])
 def test_a_rule_that_always_fuses_or_never_would_be_seen(answer, tmp_path, monkeypatch):
     monkeypatch.setattr(Contraction, "fate", lambda self, line: answer)
     monkeypatch.setattr(emulated_device, "_translations", {})
@@ -233,7 +233,7 @@ def test_sums_that_llvm_packs_are_read_from_the_program_without(tmp_path, monkey
     inside, exact, advice = enclosed(kernel, "sm_100", 7)
     assert inside and not exact and "packed.py:17: the compiled program leaves open" in " ".join(advice)
     monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.same_lines", lambda one, other: None)
-    monkeypatch.setattr(Contraction, "_kept", lambda self, name, compute: compute())
+    monkeypatch.setattr(Contraction, "_compute_once", lambda self, name, compute: compute())
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
     assert enclosed(kernel, "sm_90", 7)[:2] == (True, False)
@@ -334,10 +334,10 @@ def test_an_enclosure_without_the_words_next_to_a_product_misses_the_ptx(tmp_pat
 
 
 READINGS = {
-    "fuses it in one place and not in another": Fate(plain=1, fused=1, formats={"f32"}, addends={frozenset()}),
-    "computes it in f16": Fate(fused=1, formats={"f16"}, addends={frozenset()}),
+    "fuses it in one place and not in another": Fate(plain_sums=1, fused_sums=1, formats={"f32"}, addends={frozenset()}),
+    "computes it in f16": Fate(fused_sums=1, formats={"f16"}, addends={frozenset()}),
     "keeps nothing that could be read": Fate(),
-    "fuses a product into it that reaches it through": Fate(fused=1, formats={"f32"}, addends={frozenset({-1})}),
+    "fuses a product into it that reaches it through": Fate(fused_sums=1, formats={"f32"}, addends={frozenset({-1})}),
 }
 
 
@@ -420,15 +420,15 @@ def test_a_division_whose_line_the_compiler_drops_is_found_in_machine_code(tmp_p
     .loc 1 9 1
     add.f32 %r7, %r6, %r5;
     """
-    lines = {each.opcode: each.line for each in instructions(numbered(text))}
-    assert lines["div.full.f32"] == UNPLACED and lines["cvt.rn.f32.s32"] == 6
+    lines = {each.opcode: each.line for each in instructions(number_lost_lines(text))}
+    assert lines["div.full.f32"] == FIRST_UNPLACED_NUMBER and lines["cvt.rn.f32.s32"] == 6
     program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
-    fate = fates(numbered(text), program)[-1]
-    assert fate.quotients == {-1} and fate.unplaced == {(UNPLACED + 1, UNPLACED)}
+    fate = fates(number_lost_lines(text), program)[-1]
+    assert fate.quotients == {-1} and fate.unplaced_lines == {(FIRST_UNPLACED_NUMBER + 1, FIRST_UNPLACED_NUMBER)}
     for joined, added, found in (
-        ({UNPLACED}, set(), (True, False)),
-        ({UNPLACED + 1}, {UNPLACED + 1}, (True, True)),
-        ({6}, {UNPLACED + 1}, (False, True)),
+        ({FIRST_UNPLACED_NUMBER}, set(), (True, False)),
+        ({FIRST_UNPLACED_NUMBER + 1}, {FIRST_UNPLACED_NUMBER + 1}, (True, True)),
+        ({6}, {FIRST_UNPLACED_NUMBER + 1}, (False, True)),
     ):
         contraction = Contraction(program, 90)
         contraction.__dict__ |= {"machine_lines": (joined, added), "_reading": _Reading({-1: fate}, {}, hidden=False)}
@@ -461,22 +461,22 @@ def test_machine_code_that_fuses_is_told_from_moves_sums_and_products(code, join
     """Under the line of the sum, that of a product which is open, or none."""
     program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
     for line in (4, 9, -1):
-        monkeypatch.setattr(Contraction, "_kept", lambda self, name, compute: compute())
+        monkeypatch.setattr(Contraction, "_compute_once", lambda self, name, compute: compute())
         monkeypatch.setattr(
             "bitverdict.harness.emulator.frontend.contraction.machine_code", lambda text, capability, line=line: {line: [code]}
         )
         monkeypatch.setattr(Contraction, "_texts", ("", None))
         contraction = Contraction(program, 90)
-        assert contraction.joined_by_ptxas(4, Fate(plain=1, open={9})) == joined
-        assert not contraction.joined_by_ptxas(4, Fate(plain=1))
-        assert contraction.joined_by_ptxas(5, Fate(plain=1, open={8})) == (joined and line == -1)
+        assert contraction.joined_by_ptxas(4, Fate(plain_sums=1, open={9})) == joined
+        assert not contraction.joined_by_ptxas(4, Fate(plain_sums=1))
+        assert contraction.joined_by_ptxas(5, Fate(plain_sums=1, open={8})) == (joined and line == -1)
 
 
 def test_a_product_or_a_sum_with_a_rounding_modifier_is_not_open():
     program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
     for product, total, lines in (("mul.f32", "add.f32", {2}), ("mul.rn.f32", "add.f32", set()), ("mul.f32", "add.rn.f32", set())):
         text = f".loc 1 3 1\n{product} %r3, %r1, %r2;\nneg.f32 %r4, %r3;\n{total} %r5, %r4, %r1;"
-        assert fates(text, program)[-1] == Fate(plain=1, formats={"f32"}, open=lines, added={2})
+        assert fates(text, program)[-1] == Fate(plain_sums=1, formats={"f32"}, open=lines, added_products={2})
 
 
 def test_below_sm_90_sums_and_products_of_bf16_are_not_taken_for_fused():
@@ -489,4 +489,6 @@ def test_below_sm_90_sums_and_products_of_bf16_are_not_taken_for_fused():
     fma.rn.bf16x2 %r1, %r2, %r3, %r9;
     fma.rn.bf16 %rs5, %rs1, %rs2, %rs4;
     """
-    assert fates(text, program)[-1] == Fate(plain=1, fused=1, formats={"bf16"}, addends={frozenset()}, multiplied={(-1, -1)})
+    assert fates(text, program)[-1] == Fate(
+        plain_sums=1, fused_sums=1, formats={"bf16"}, addends={frozenset()}, factor_lines={(-1, -1)}
+    )

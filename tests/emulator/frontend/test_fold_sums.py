@@ -19,7 +19,7 @@ from bitverdict.harness.emulator import emulated
 from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.fold_sums import FoldSums
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma
-from bitverdict.reference.reduction_order import ScanOrder, scanned
+from bitverdict.reference.reduction_order import ScanOrder, scan_parts
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 PROBES = (
@@ -79,12 +79,14 @@ def misreads(monkeypatch: pytest.MonkeyPatch, reading: Callable[[Contraction, in
 
 
 def off_by_one(found: FoldSums) -> FoldSums:
-    return replace(found, first=(*found.first[1:], found.first[0]), later=(*found.later[1:], found.later[0]))
+    return replace(
+        found, first_sums=(*found.first_sums[1:], found.first_sums[0]), later_sums=(*found.later_sums[1:], found.later_sums[0])
+    )
 
 
 def first_of_two(found: FoldSums) -> FoldSums:
-    half = len(found.first) // 2
-    return replace(found, first=(True,) * half + (False,) * half)
+    half = len(found.first_sums) // 2
+    return replace(found, first_sums=(True,) * half + (False,) * half)
 
 
 def nothing(found: FoldSums) -> FoldSums:
@@ -110,7 +112,7 @@ def test_what_cannot_be_read_is_enclosed_around_the_words_of_the_ptx(monkeypatch
 class Chosen:
     """Elements of which each says whether a sum takes it in; a product is 1 + 2^-24, rounded to 1."""
 
-    def first(self, *sides: np.ndarray) -> tuple[np.ndarray, ...]:
+    def add_first(self, *sides: np.ndarray) -> tuple[np.ndarray, ...]:
         (found,) = self.behind(sides[0], sides[5:])
         return (np.where(sides[3], fma(sides[1], sides[2], sides[5]), found),)
 
@@ -128,7 +130,7 @@ def test_a_scan_takes_each_element_in_where_it_first_goes(contiguous):
         flags = np.array([False, taken])
         parts = (value, factor, factor, flags, np.zeros(2, bool))
         order = ScanOrder(contiguous, 2 // contiguous, 1)
-        (found,) = scanned(parts, 0, order, lambda a, b: (binary(np.add, "fp32")(a, b),), elements=Chosen())
+        (found,) = scan_parts(parts, 0, order, lambda a, b: (binary(np.add, "fp32")(a, b),), elements=Chosen())
         exact = float(x[1]) ** 2 + 1 if taken else float(value[1]) + 1
         assert found[0] == value[0] and found[1] == np.float32(exact)
 
@@ -140,7 +142,7 @@ def test_chunks_of_one_element_take_in_what_they_store(warps, taken):
     x = np.float32([2.0**-13, 1 + 2.0**-12, 2.0**-11] if taken else [1 + 2.0**-12, 2.0**-13, 2.0**-11])
     value = (x * x).astype(np.float32)
     parts = (value, x, x, np.array([not taken, taken, True]), np.zeros(3, bool))
-    (words,) = scanned(parts, 0, ScanOrder(1, 1, warps), lambda a, b: (binary(np.add, "fp32")(a, b),), elements=Chosen())
+    (words,) = scan_parts(parts, 0, ScanOrder(1, 1, warps), lambda a, b: (binary(np.add, "fp32")(a, b),), elements=Chosen())
     before = np.float32(1 + 2.0**-11 + (2.0**-23 if warps == 1 else 0))
     assert words[1] == np.float32(1 + 2.0**-11 + 2.0**-23) and words[2] == before + value[2]
 

@@ -184,9 +184,9 @@ def test_a_variable_has_the_name_of_its_value_and_each_operation_its_line() -> N
     assert len(made.numbers) == len(lines)
     for number, line in enumerate(lines, 1):
         if found := re.search(r"  # ([\w.]+)", line):
-            at = made.at(number)
+            at = made.operation_at(number)
             assert at is not None and at.name == found[1]
-    assert made.at(0) is None and made.at(len(lines) + 1) is None
+    assert made.operation_at(0) is None and made.operation_at(len(lines) + 1) is None
 
 
 def test_a_traceback_shows_the_line_of_generated_code() -> None:

@@ -17,7 +17,7 @@ from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.frontend.access_widths import accesses
 from bitverdict.harness.emulator.frontend.hints import Hint
 from bitverdict.harness.emulator.mlir_reader import parse_program
-from bitverdict.harness.judge.offline_driver import compiling
+from bitverdict.harness.judge.offline_driver import capture_compilations
 from tests.support import hinted_kernels as kernels
 from tests.support.emulated_launches import guarded
 
@@ -209,7 +209,7 @@ def test_the_width_of_each_access_is_that_of_its_instruction_in_ptx(arch: str) -
     with emulated(arch) as device:
         for kernel, value in launches:
             run(kernel, value)
-    with compiling(arch) as kept:
+    with capture_compilations(arch) as kept:
         for kernel, value in launches:
             with pytest.raises(AssertionError):  # nothing runs
                 run(kernel, value)

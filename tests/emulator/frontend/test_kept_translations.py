@@ -23,7 +23,7 @@ import triton.language as tl
 from bitverdict.harness.emulator import Device, EmulatedFault, LaunchOptions, device, emulated
 from bitverdict.harness.emulator.frontend import kept_translations
 from bitverdict.harness.emulator.frontend.lowerings import floats
-from bitverdict.harness.emulator.frontend.translate import LOWERINGS, Translated, Translator
+from bitverdict.harness.emulator.frontend.translate import LOWERINGS, TranslatedProgram, Translator
 from tests.support import tile_kernels
 
 GIVEN: dict[str, Any] = {"arch": "sm_90", "fused": True, "flushes": True, "doubted": False, "ptx": 87}
@@ -35,9 +35,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A store of the test's own, in a process that has translated nothing yet."""
     monkeypatch.setenv("HARNESS_TRANSLATIONS", str(tmp_path / "store"))
     monkeypatch.setattr(device, "_translations", {})
-    kept_translations.left_out.clear()
+    kept_translations.skip_reasons.clear()
     yield tmp_path / "store"
-    kept_translations.left_out.clear()
+    kept_translations.skip_reasons.clear()
 
 
 def product(schedule: str = "eager") -> tuple[torch.Tensor, Device]:
@@ -60,7 +60,7 @@ def later(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_later_process_launches_what_an_earlier_one_translated(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made, first = product()
-    assert len([path for path in store.iterdir() if not path.name.startswith(".")]) >= 1 and not kept_translations.left_out
+    assert len([path for path in store.iterdir() if not path.name.startswith(".")]) >= 1 and not kept_translations.skip_reasons
     later(monkeypatch)
     for schedule in ("eager", "latest"):
         found, again = product(schedule=schedule)
@@ -170,7 +170,7 @@ def test_an_entry_that_is_no_translation_is_made_again(
 ) -> None:
     made, _ = product()
     monkeypatch.setattr(device, "_translations", {})
-    monkeypatch.setattr(kept_translations.disk_store, "found", lambda name: entry)
+    monkeypatch.setattr(kept_translations.disk_store, "read_entry", lambda name: entry)
     translated = []
     translate = device.translate
     monkeypatch.setattr(device, "translate", lambda *given, **named: (translated.append(1), translate(*given, **named))[1])
@@ -187,7 +187,7 @@ def test_what_cannot_be_written_is_translated_in_every_process(store: Path, monk
         made(t, op)
 
     monkeypatch.setitem(LOWERINGS, "arith.cmpi", lowering)
-    assert product()[0].any() and sum(kept_translations.left_out.values()) == 1
+    assert product()[0].any() and sum(kept_translations.skip_reasons.values()) == 1
     assert not [path for path in store.iterdir() if not path.name.startswith(".")] if store.is_dir() else True
 
 
@@ -215,7 +215,7 @@ def test_a_launch_that_executes_nothing_keeps_its_translation_apart(store: Path,
     with emulated("sm_90", options=LaunchOptions(dry=True)):
         tile_kernels.copy[(1,)](x, x, 64, 60, BLOCK=64)
     monkeypatch.setattr(device, "_translations", {})
-    made: list[Translated] = []
+    made: list[TranslatedProgram] = []
     translate = device.translate
     monkeypatch.setattr(device, "translate", lambda *given, **named: (made.append(translate(*given, **named)), made[-1])[1])
     with emulated("sm_90"):
@@ -234,6 +234,6 @@ def test_a_module_whose_loader_gives_no_code_goes_to_disk_all_the_same(store: Pa
         if name.startswith("bitverdict.harness.emulator.frontend.") and module.__spec__ is not None:
             monkeypatch.setattr(module.__spec__, "loader", _WithoutCode())
     made, _ = product()
-    assert not kept_translations.left_out and made.any()
+    assert not kept_translations.skip_reasons and made.any()
     later(monkeypatch)
     assert torch.equal(product()[0], made)

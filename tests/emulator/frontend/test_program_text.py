@@ -19,7 +19,7 @@ from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.frontend import generated_code
 from bitverdict.harness.emulator.frontend.generated_code import Code, Writer
 from bitverdict.harness.emulator.frontend.translate import translate
-from bitverdict.harness.emulator.mlir_reader import escaped, unescaped
+from bitverdict.harness.emulator.mlir_reader import escape, unescape
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 RUN = "__import__('os').mkdir('executed')"
@@ -188,14 +188,14 @@ def test_a_writer_that_takes_names_as_they_are_fails(
     """What the tests above would see."""
     changed = PROGRAMS["value x;y"](program(tmp_path_factory.getbasetemp()))
     monkeypatch.setattr(Writer, "name", lambda self, wished: Code(wished.lstrip("%")))
-    monkeypatch.setattr(generated_code, "_called", lambda value: f"k{id(value)}")
+    monkeypatch.setattr(generated_code, "_constant_name", lambda value: f"k{id(value)}")
     with pytest.raises(SyntaxError):
         translate(changed, arch="sm_80", fused=True)
 
 
 def test_strings_go_to_mlir_and_back() -> None:
     for text in (*FILES, *map(chr, range(1, 300)), "plain/file.py"):
-        assert unescaped(escaped(text)) == text and re.fullmatch(r"[ !#-~]*", escaped(text))
+        assert unescape(escape(text)) == text and re.fullmatch(r"[ !#-~]*", escape(text))
 
 
 # -- the lowerings themselves -------------------------------------------------------------------------------------------

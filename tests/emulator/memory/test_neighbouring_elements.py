@@ -80,12 +80,12 @@ def test_a_wrong_slice_is_seen(monkeypatch: pytest.MonkeyPatch, mutant: str) -> 
 
 
 def test_races_are_missed_where_slices_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    right, at = [outcome(seed) for seed in range(40)], GlobalOrder._at
+    right, at = [outcome(seed) for seed in range(40)], GlobalOrder._events_at
 
     def forgets(self: GlobalOrder, events: np.ndarray, access: Access) -> np.ndarray:
         found = at(self, events, access)
-        return np.zeros_like(found) if isinstance(access.at, slice) else found
+        return np.zeros_like(found) if isinstance(access.index, slice) else found
 
-    monkeypatch.setattr(GlobalOrder, "_at", forgets)
+    monkeypatch.setattr(GlobalOrder, "_events_at", forgets)
     found = [outcome(seed) for seed in range(40)]
     assert sum("race" in said for _, said, _ in found) < sum("race" in said for _, said, _ in right)

@@ -48,7 +48,7 @@ def kinds(device: Device, tensor: torch.Tensor) -> list[str]:
     """The kind of each element, or "torch OPERATOR" and "the host CALL"."""
     found = device.provenance(tensor)
     assert found is not None
-    named = {number: f"{each.kind} {each.by}".strip() for number, each in found.by_number.items()}
+    named = {number: f"{each.kind} {each.maker}".strip() for number, each in found.by_number.items()}
     return [named[number] for number in found.numbers.reshape(-1).tolist()]
 
 
@@ -74,7 +74,7 @@ def test_whatever_a_kernel_writes_is_a_kernels(device: Device) -> None:
     assert set(kinds(device, x)) == {"an operand"}
     strided = torch.empty(64, device="cuda")
     batched_kernel[(8,)](x, strided, BLOCK=4)
-    assert device.launches[-1].one_by_one == "" and kinds(device, strided) == [kernel, nobody] * 32
+    assert device.launches[-1].serial_reason == "" and kinds(device, strided) == [kernel, nobody] * 32
     assert device.origins is not None and not device.origins.inputs, "nothing was computed by torch"
     batched_kernel[(8,)](x * 2 + 0, strided, BLOCK=4)  # the line that is told
     (given,) = device.origins.inputs
@@ -194,7 +194,7 @@ def test_what_the_host_sends_and_sees_is_told(device: Device) -> None:
         torch.equal(out, out),
         out.nonzero(),
     )
-    assert [read.by for read in device.origins.reads] == [
+    assert [read.call for read in device.origins.reads] == [
         "item",
         "a copy to the host",
         "tolist",
@@ -203,12 +203,12 @@ def test_what_the_host_sends_and_sees_is_told(device: Device) -> None:
         "equal",
         "nonzero",
     ]
-    assert Kind.KERNEL in {origin.kind for origin in list(device.origins.reads)[1].of}
+    assert Kind.KERNEL in {origin.kind for origin in list(device.origins.reads)[1].origins}
 
 
 def test_an_operands_words_are_told_from_copies_elsewhere(device: Device) -> None:
     x = device.place(torch.arange(6.0).view(2, 3))
-    at_its_place, elsewhere = "an operand", str(Kind.COPIED)
+    at_its_place, elsewhere = "an operand", str(Kind.COPY)
     assert device.origins is not None
     for same in (x.clone(), torch.empty(2, 3, device="cuda").copy_(x), x.clone().clone(), x.view(6).clone()):
         assert set(kinds(device, same)) == {at_its_place} and device.origins.at_their_places(inside(same))
@@ -235,7 +235,7 @@ def test_origins_beyond_the_numbers_share_one() -> None:
     known = Provenance()
     numbers = [known.number(Origin(Kind.TORCH, f"operator {n}")) for n in range(300)]
     assert len(set(numbers)) == 176 and max(numbers) == 255 and known.origins[255] == Origin(Kind.TORCH, "other calls")
-    assert known.number(Origin(Kind.COPIED, "clone")) == 4
+    assert known.number(Origin(Kind.COPY, "clone")) == 4
 
 
 def test_what_an_operator_writes_without_saying_so_is_torchs(device: Device) -> None:

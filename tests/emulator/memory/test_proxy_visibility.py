@@ -54,7 +54,7 @@ class Program:
                 case "reads":
                     proxies.generic_read(READ, view, agent)
                 case "fences" | "is fenced":
-                    proxies.proxy_fence(agent, by_author=what == "fences", alone=False)
+                    proxies.proxy_fence(agent, by_author=what == "fences", is_alone=False)
                 case "sends":
                     proxies.async_read(SEND, view, agent)
                 case "fills":

@@ -280,5 +280,5 @@ def test_batches_that_are_taken_back_take_their_real_values_back() -> None:
     with reals() as device:
         kernels.scaled[(2,)](x, y, 1 / 7, 256, BLOCK=128)
         kernels.in_place[(8,)](y, BLOCK=32)
-        assert device.launches[-1].one_by_one
+        assert device.launches[-1].serial_reason
         assert agrees(device, y, x.double().numpy() / 21 + (np.arange(256) >= 128)).all()

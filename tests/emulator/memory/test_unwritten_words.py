@@ -9,7 +9,7 @@ import torch
 import triton
 import triton.language as tl
 
-from bitverdict.harness.emulator import Allocated, LaunchOptions, emulated
+from bitverdict.harness.emulator import AllocatedStorage, LaunchOptions, emulated
 from bitverdict.harness.emulator.memory.unwritten_words import UnwrittenWords
 
 FILL = 0xA5
@@ -28,13 +28,13 @@ def touching_kernel(room, out, n, BLOCK: tl.constexpr):
 
 def test_loads_and_atomics_are_told_by_line_and_first_byte() -> None:
     room, out = filled(64), filled(32)
-    allocated = [Allocated("room", room, FILL), Allocated("out", out, FILL)]
+    allocated = [AllocatedStorage("room", room, FILL), AllocatedStorage("out", out, FILL)]
     room[:8] = torch.arange(8, dtype=torch.int32)
-    with emulated("sm_90", options=LaunchOptions(allocated=lambda: allocated)) as device:
+    with emulated("sm_90", options=LaunchOptions(list_allocations=lambda: allocated)) as device:
         touching_kernel[(1,)](room, out, 8, BLOCK=32)
         assert [read[1:] for read in device.unwritten_reads] == [("room", "room", 4 * 32)], "the host wrote what is loaded"
         assert device.unwritten_elements(out).tolist() == [False] * 8 + [True] * 24
-        assert device.taken(room) and not device.taken(out)
+        assert device.has_loaded(room) and not device.has_loaded(out)
         touching_kernel[(1,)](room, out, 12, BLOCK=32)
         atomic, load = device.unwritten_reads
         assert (load.byte, atomic.byte) == (4 * 8, 4 * 32)
@@ -43,7 +43,7 @@ def test_loads_and_atomics_are_told_by_line_and_first_byte() -> None:
 
 
 def test_of_one_line_the_lowest_place_is_told_in_whatever_order() -> None:
-    words, line = UnwrittenWords(lambda: [Allocated("room", room, FILL)]), SimpleNamespace(location="k.py:1")
+    words, line = UnwrittenWords(lambda: [AllocatedStorage("room", room, FILL)]), SimpleNamespace(location="k.py:1")
     room = filled(8)
     words.look()
     for at in (5, 3, 4):
@@ -53,18 +53,18 @@ def test_of_one_line_the_lowest_place_is_told_in_whatever_order() -> None:
 
 def test_what_a_batch_did_is_forgotten_where_it_is_taken_back() -> None:
     room = filled(8)
-    words, base = UnwrittenWords(lambda: [Allocated("room", room, FILL)]), room.data_ptr()
+    words, base = UnwrittenWords(lambda: [AllocatedStorage("room", room, FILL)]), room.data_ptr()
     words.look()
     for kept in (False, True):
         words.begin()
         words.wrote(base + 4 * np.arange(2), None, 4)
         words.end(kept=kept)
-        assert words.of(room).tolist() == [not kept] * 2 + [True] * 6
+        assert words.unwritten_elements(room).tolist() == [not kept] * 2 + [True] * 6
 
 
 def test_a_word_is_written_where_one_of_its_bytes_is() -> None:
     room = filled(4)
-    words = UnwrittenWords(lambda: [Allocated("room", room, FILL)])
+    words = UnwrittenWords(lambda: [AllocatedStorage("room", room, FILL)])
     room.view(torch.uint8)[5] = 1
-    assert words.of(room).tolist() == [True, False, True, True]
-    assert words.of(torch.zeros(2)).tolist() == [False, False], "what is not followed counts as written"
+    assert words.unwritten_elements(room).tolist() == [True, False, True, True]
+    assert words.unwritten_elements(torch.zeros(2)).tolist() == [False, False], "what is not followed counts as written"

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
-from bitverdict.harness.emulator.frontend.lowerings.block_scaled import reshaped, scale_pieces
+from bitverdict.harness.emulator.frontend.lowerings.block_scaled import reshape_view, scale_pieces
 from bitverdict.harness.emulator.frontend.lowerings.tensor_maps import make
 from bitverdict.harness.emulator.memory.onchip import Space, View, row_major
 from bitverdict.harness.emulator.mlir_types import Type
@@ -95,11 +95,11 @@ def test_a_reshaped_view_reads_the_same_elements_in_row_major_order() -> None:
     space = Space("shared memory", 1024)
     view = View(space, 0, (1, 1024), row_major((1, 1024), 1), np.dtype(np.uint8))
     view.put((np.arange(1024) % 251).astype(np.uint8).reshape(1, 1024))
-    five = reshaped(view, (1, 2, 32, 4, 4))
-    unpacked = reshaped(five.transposed([0, 3, 2, 1, 4]), (128, 8))
+    five = reshape_view(view, (1, 2, 32, 4, 4))
+    unpacked = reshape_view(five.transpose([0, 3, 2, 1, 4]), (128, 8))
     expected_outcome = view.get().reshape(1, 2, 32, 4, 4).transpose(0, 3, 2, 1, 4).reshape(128, 8)
     assert np.array_equal(unpacked.get(), expected_outcome)
-    assert np.array_equal(reshaped(unpacked, (8, 128)).get(), expected_outcome.reshape(8, 128))
+    assert np.array_equal(reshape_view(unpacked, (8, 128)).get(), expected_outcome.reshape(8, 128))
 
 
 class Asked:

@@ -15,7 +15,7 @@ from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.frontend import assembly
 from bitverdict.harness.emulator.frontend.compiled_operations import (
     Operation,
-    compiled,
+    compile_operation,
     compiled_ptx,
     operation_of,
     takes_product,
@@ -65,7 +65,7 @@ def errors(found: np.ndarray, exact: list[float]) -> np.ndarray:
 def greatest_error(symbol: str) -> float:
     kinds, result, function, _, drawn = NORMAL_ERROR[symbol]
     given = [np.roll(drawn, 7 * i).astype(TYPES[kind]) for i, kind in enumerate(kinds.split())]  # (n,) each
-    found = compiled(library(symbol, kinds, result), "sm_90", True)(*given)
+    found = compile_operation(library(symbol, kinds, result), "sm_90", True)(*given)
     return float(errors(found, [function(*(each.item() for each in row)) for row in zip(*given, strict=True)]).max())
 
 
@@ -79,7 +79,7 @@ def relearn(monkeypatch: pytest.MonkeyPatch, kind: str, builders: list[Callable]
     """Opcodes of `kind` are what `builders` say, for programs made from now on."""
     meanings.meaning("add.f32")  # fills the table
     meanings.meaning.cache_clear()
-    compiled.cache_clear()
+    compile_operation.cache_clear()
     monkeypatch.setitem(opcodes.BUILDERS, kind, builders)
 
 
@@ -88,7 +88,7 @@ def forgotten():
     """What was learnt of opcodes is forgotten behind the test."""
     yield
     meanings.meaning.cache_clear()
-    compiled.cache_clear()
+    compile_operation.cache_clear()
 
 
 def test_a_wrong_instruction_shows_in_the_error(monkeypatch, forgotten):
@@ -108,7 +108,7 @@ def test_a_wrong_instruction_shows_in_the_error(monkeypatch, forgotten):
 def test_an_unknown_opcode_is_refused_by_its_name_before_it_runs(monkeypatch, forgotten):
     relearn(monkeypatch, "fma", [])
     with pytest.raises(opcodes.UnknownOpcode, match=r"fma\.rn\.ftz\.f32"):
-        compiled(library("__nv_tanhf", "f32", "f32"), "sm_90", True)
+        compile_operation(library("__nv_tanhf", "f32", "f32"), "sm_90", True)
 
 
 def test_functions_inside_a_kernel_are_the_compiled_operations():
@@ -116,9 +116,9 @@ def test_functions_inside_a_kernel_are_the_compiled_operations():
     found, whole = torch.zeros(3 * 64), torch.zeros(64, dtype=torch.int32)
     with emulated("sm_90"):
         kernels.functions[(1,)](values, powers, found, whole, BLOCK=64)
-    log = compiled(operation_of("math.log", {}, ("f32",), "f32"), "sm_90", True)(values.numpy())
-    power = compiled(library("__nv_powif", "f32 i32", "f32"), "sm_90", True)(values.numpy(), powers.numpy())
-    sine = compiled(operation_of("math.sin", {}, ("f32",), "f32"), "sm_90", True)(values.numpy()[0])
+    log = compile_operation(operation_of("math.log", {}, ("f32",), "f32"), "sm_90", True)(values.numpy())
+    power = compile_operation(library("__nv_powif", "f32 i32", "f32"), "sm_90", True)(values.numpy(), powers.numpy())
+    sine = compile_operation(operation_of("math.sin", {}, ("f32",), "f32"), "sm_90", True)(values.numpy()[0])
     assert np.array_equal(found.numpy(), np.concatenate([log, power, sine * values.numpy()]))
     assert torch.equal(whole, values.floor().to(torch.int32)) and sine != 0
 
@@ -127,7 +127,7 @@ def test_functions_inside_a_kernel_are_the_compiled_operations():
 def logarithm(arch: str) -> tuple[np.ndarray, np.ndarray]:
     """fp32 words, and what the compiled logarithm gives for them."""
     words = np.concatenate([edges(), np.random.default_rng(7).integers(0, 1 << 32, 20_000, dtype=np.uint32)])
-    found = compiled(operation_of("math.log", {}, ("f32",), "f32"), arch, True)(words.view(np.float32))
+    found = compile_operation(operation_of("math.log", {}, ("f32",), "f32"), arch, True)(words.view(np.float32))
     return words, found.view(np.uint32)
 
 
@@ -167,9 +167,9 @@ def test_an_approximation_of_a_constant_is_what_ptxas_computes_itself():
     with emulated("sm_90"):
         kernels.of_constants[(1,)](values, found, BLOCK=64)
     power = with_constants(library("__nv_powf", "f32 f32", "f32"), {0: "1.0e+04"})
-    folded = compiled(power, "sm_90", True)
-    assert power.operands == ("f32",) and "rcp.approx.ftz.f32" in compiled_ptx(power, "sm_90", fused=True)
-    log = compiled(operation_of("math.log", {}, ("f32",), "f32"), "sm_90", True)(np.float32(2))
+    folded = compile_operation(power, "sm_90", True)
+    assert power.operands == ("f32",) and "rcp.approx.ftz.f32" in compiled_ptx(power, "sm_90", fuses=True)
+    log = compile_operation(operation_of("math.log", {}, ("f32",), "f32"), "sm_90", True)(np.float32(2))
     assert np.array_equal(found.numpy(), np.concatenate([folded(values.numpy()), values.numpy() + log]))
     with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"ex2\.approx\.ftz\.f32 of a constant, which ptxas computes itself"):
         kernels.of_a_constant_alone[(1,)](found, BLOCK=64)
@@ -203,11 +203,11 @@ def test_only_what_ptxas_knows_is_rounded_correctly():
 def test_ptx_is_compiled_once_and_found_on_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     operation = library("__nv_popc", "i32", "i32")
-    first = compiled_ptx(operation, "sm_90", fused=True)
+    first = compiled_ptx(operation, "sm_90", fuses=True)
     monkeypatch.setattr(assembly, "ptx", lambda *given, **named: pytest.fail("compiled again"))
-    assert compiled_ptx(operation, "sm_90", fused=True) == first and "popc.b32" in first
+    assert compiled_ptx(operation, "sm_90", fuses=True) == first and "popc.b32" in first
     with pytest.raises(BaseException, match="compiled again"):
-        compiled_ptx(operation, "sm_80", fused=True)
+        compiled_ptx(operation, "sm_80", fuses=True)
 
 
 BRANCHES = """

@@ -58,8 +58,8 @@ def enclosed(
     of_rule = lambda: of_instruction(instruction(rule[0], rule[1], rule[2], rule[2], rule[3]), k, accumulator=True)
     found = multiply(rule, *operands) if found is None else found
     machine = cast(Any, SimpleNamespace(launch=SimpleNamespace(enclosures=held)))
-    dot_words(machine, OP, plain_fp32(fused=True) if rule[1] == "fma" else of_rule(), (rule[2], rule[2]), found, *operands)
-    return held.of(found)
+    dot_words(machine, OP, plain_fp32(fused_product=True) if rule[1] == "fma" else of_rule(), (rule[2], rule[2]), found, *operands)
+    return held.enclosure_of(found)
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: "-".join(rule))

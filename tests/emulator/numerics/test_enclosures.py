@@ -21,15 +21,15 @@ import triton.language as tl
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
-from bitverdict.harness.emulator.frontend.enclosing import SMOOTH
+from bitverdict.harness.emulator.frontend.enclosure_code import SMOOTH
 from bitverdict.harness.emulator.numerics import enclosures
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, keys, words_of
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.compare import compare, with_enclosed
-from bitverdict.harness.judge.judge import _compared
+from bitverdict.harness.judge.judge import _compare_output
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Outcome
-from bitverdict.reference.special_functions.folded import divide as divide_by_constant
+from bitverdict.reference.special_functions.constant_division import divide as divide_by_constant
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 from bitverdict.reference.special_functions.sequences import divide
 from bitverdict.reference.special_functions.sequences import exp as exp_words
@@ -495,7 +495,7 @@ def test_memory_keeps_the_last_store_of_an_address() -> None:
     memory, at = EnclosedMemory(), np.array([8, 4])
     memory.store(at, np.array([1, 2]), np.array([0, 0]), np.array([3, 3]), 4)
     memory.store(at[:1], np.array([7]), np.array([5]), np.array([9]), 4)
-    found = memory.at(np.array([4, 8, 12]), np.array([2, 7, 1]), 4)
+    found = memory.enclosure_at(np.array([4, 8, 12]), np.array([2, 7, 1]), 4)
     assert found is not None and found.low.tolist() == [0, 5, 1] and found.high.tolist() == [3, 9, 1]
     assert memory.overlaps(np.array([10]), 1) and not memory.overlaps(np.array([12]), 4)
     memory.forget(np.array([4, 8]))
@@ -519,6 +519,6 @@ def test_a_judge_takes_the_enclosures_of_a_launch_into_account() -> None:
     expected, got = ExpectedOutput(name="out", shape=(2,), format="fp32", words=words), words + np.uint32(1)
     seen = LaunchResult(outputs={"out": got}, dtypes={"out": "torch.float32"})
     judgement: Any = SimpleNamespace(launch_result=seen, twin=None)
-    assert _compared(judgement, expected, seen).outcome is Outcome.WRONG_WORDS
-    seen.enclosed = {"out": (got - np.uint32(1), got)}
-    assert _compared(judgement, expected, seen).outcome is Outcome.INCONCLUSIVE
+    assert _compare_output(judgement, expected, seen).outcome is Outcome.WRONG_WORDS
+    seen.enclosures = {"out": (got - np.uint32(1), got)}
+    assert _compare_output(judgement, expected, seen).outcome is Outcome.INCONCLUSIVE

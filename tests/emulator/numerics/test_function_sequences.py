@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from bitverdict.harness.lab.hardware_words.function_words import edges
-from bitverdict.reference.special_functions import folded, sequences
+from bitverdict.reference.special_functions import constant_division, sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, Instruction
 from tests.faults import reference_modules as corpus
 from tests.faults.mutants import Mutant, mutant_module
@@ -170,7 +170,7 @@ def of_constants(capability: int) -> tuple[np.ndarray, dict[str, list[str]]]:
 def test_ptxas_rounds_the_reciprocal_of_a_constant_correctly(capability: int) -> None:
     divisors, code = of_constants(capability)
     differs = {}
-    for name, function in (("div_full_f32", folded.divide), ("div_approx_f32", folded.divide_approximately)):
+    for name, function in (("div_full_f32", constant_division.divide), ("div_approx_f32", constant_division.divide_approximately)):
         for given, dividends in (("a", edges()), ("f40490FDB", np.array([0x40490FDB], np.uint32))):
             lines = code[f"{name}_{given}"]
             assert not any("MUFU" in line for line in lines)

@@ -51,7 +51,7 @@ def test_rms_norm_is_its_mathematics_in_batches_and_one_by_one() -> None:
         out = torch.empty_like(x)
         with reals(batches) as device:
             kernels.rms_norm[(8,)](x, w, out, 200, 0.1, BLOCK=256)
-            assert bool(device.launches[-1].one_by_one) is not batches
+            assert bool(device.launches[-1].serial_reason) is not batches
             hold(device.real_values(out), expected)
             assert not device.hangs
         assert np.abs(out.double().numpy() - expected).max() > 1e-4  # the words round
@@ -231,12 +231,12 @@ def test_what_float64_holds_is_exact() -> None:
     words = Real(draw.standard_normal((40, 30)).astype(np.float32).astype(np.float64))
     for found in (
         arithmetic.add(halves, halves), arithmetic.multiply(words, words), arithmetic.divide(words, Real(np.full((), 4.0))),
-        arithmetic.summed(halves, 1), arithmetic.matrix_product(halves, Real(halves.value.T)),
+        arithmetic.sum_along(halves, 1), arithmetic.matrix_product(halves, Real(halves.value.T)),
     ):  # fmt: skip
         assert found.error is None
     assert arithmetic.grid(np.append(np.zeros(64), 0.1)) == 0
     assert arithmetic.add(words, Real(words.value * 2.0**-40)).error.any()
-    assert arithmetic.summed(words, 1).error.all()
+    assert arithmetic.sum_along(words, 1).error.all()
     assert arithmetic.multiply(Real(np.zeros(3)), Real(np.full(3, 1 / 3), np.full(3, 1e-17))).error.tolist() == [0.0] * 3
     assert FUNCTIONS["exp"](Real(np.array([-np.inf, -800.0]))).error.tolist() == [0.0, arithmetic.LEAST]
 
@@ -276,6 +276,6 @@ def test_a_program_with_real_values_goes_to_disk() -> None:
     with reals() as device:
         kernels.folds[(1,)](x, out, indices, N=ROW)
         launch = device.launches[-1]
-        ready = device.translated(launch.program.encode(), SimpleNamespace(**launch.metadata))
-    entry = kept_translations.written(ready)
+        ready = device.translate(launch.program.encode(), SimpleNamespace(**launch.metadata))
+    entry = kept_translations.serialize(ready)
     assert entry is not None and kept_translations.read(entry) is not None

@@ -18,18 +18,20 @@ from bitverdict.reference.reduction_order import (
     Layout,
     ReductionOrder,
     ScanOrder,
-    blocked,
+    blocked_layout,
     copies,
-    reduced,
+    reduce_parts,
     reduction_order,
     scan_order,
-    scanned,
+    scan_parts,
 )
 from tests.support import reduction_kernels as kernels
 from tests.support.reduction_words import Found, both_ways, drawn
 
 ROWS, COLUMNS = 8, 64
-ROW = blocked((ROWS, COLUMNS), (1, 4), (2, 16), (4, 1), (1, 0))  # what the compiler takes for a tile of that shape, on four warps
+ROW = blocked_layout(
+    (ROWS, COLUMNS), (1, 4), (2, 16), (4, 1), (1, 0)
+)  # what the compiler takes for a tile of that shape, on four warps
 
 
 def named(count: int) -> np.ndarray:
@@ -42,7 +44,7 @@ def added(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
 
 
 def tree(layout: Layout, count: int, pairs: bool = False) -> str:
-    return str(reduced((named(count),), 0, reduction_order(layout, 0, pairs=pairs), added)[0])
+    return str(reduce_parts((named(count),), 0, reduction_order(layout, 0, pairs=pairs), added)[0])
 
 
 # -- the order as a text ------------------------------------------------------------------------------------------------
@@ -74,12 +76,12 @@ def test_copies_are_not_known_where_lanes_that_disagree_meet():
 
 
 def test_a_scan_is_a_chain_in_a_thread_and_doubles_over_lanes():
-    found = scanned((named(8),), 0, ScanOrder(2, 4, 1), added)[0].tolist()
+    found = scan_parts((named(8),), 0, ScanOrder(2, 4, 1), added)[0].tolist()
     assert found[1::2] == ["(ab)", "((ab)(cd))", "((ab)((cd)(ef)))", "(((ab)(cd))((ef)(gh)))"]
     assert found[::2] == ["a", "((ab)c)", "(((ab)(cd))e)", "(((ab)((cd)(ef)))g)"]
-    chunks = scanned((named(6),), 0, ScanOrder(1, 1, 2), added)[0].tolist()
+    chunks = scan_parts((named(6),), 0, ScanOrder(1, 1, 2), added)[0].tolist()
     assert chunks[-1] == "(((((ab)c)d)e)f)"
-    assert scanned((named(4),), 0, ScanOrder(1, 4, 1), added, reverse=True)[0].tolist() == ["((dc)(ba))", "(d(cb))", "(dc)", "d"]
+    assert scan_parts((named(4),), 0, ScanOrder(1, 4, 1), added, reverse=True)[0].tolist() == ["((dc)(ba))", "(d(cb))", "(dc)", "d"]
 
 
 @pytest.mark.parametrize(
@@ -95,12 +97,14 @@ def test_a_blocked_layout_has_the_bases_that_the_compiler_gives_it(shape, per_th
     text = "sizePerThread = {}, threadsPerWarp = {}, warpsPerCTA = {}, order = {}".format(
         *(list(each) for each in (per_thread, per_warp, warps, order))
     )
-    assert Layout.of(*bases(shape, f"#ttg.blocked<{{{text}}}>")) == blocked(shape, per_thread, per_warp, warps, order)
+    assert Layout.from_bases(*bases(shape, f"#ttg.blocked<{{{text}}}>")) == blocked_layout(
+        shape, per_thread, per_warp, warps, order
+    )
 
 
 def test_a_basis_of_two_axes_is_refused():
     with pytest.raises(ValueError, match="more than one axis"):
-        Layout.of([[1, 1]], [], [])
+        Layout.from_bases([[1, 1]], [], [])
 
 
 # -- the words ----------------------------------------------------------------------------------------------------------
@@ -141,7 +145,7 @@ def test_without_fusion_products_are_rounded_before_they_are_summed():
     constants = {"ROWS": ROWS, "COLUMNS": COLUMNS, "AXIS": 1, "KIND": "dot"}
     found = both_ways(kernels.fold, list(inputs()), [torch.zeros(ROWS)], constants, "sm_90", 4, enable_fp_fusion=False)
     a, b = (each.numpy() for each in inputs())
-    due = reduced((a * b,), 1, reduction_order(ROW, 1), lambda x, y: (x + y,))[0]
+    due = reduce_parts((a * b,), 1, reduction_order(ROW, 1), lambda x, y: (x + y,))[0]
     assert found.differing == 0 and (found.emulated[0].view(np.float32)[:, 0] == due).all()
 
 
@@ -174,7 +178,7 @@ def test_other_layouts_are_asked_of_the_compiler(layout, arch, axis, dtype):
 
 
 def summed(order: ReductionOrder) -> np.ndarray:
-    return reduced((inputs()[0].numpy(),), 1, order, lambda a, b: (a + b,))[0]
+    return reduce_parts((inputs()[0].numpy(),), 1, order, lambda a, b: (a + b,))[0]
 
 
 def right(pairs: bool) -> ReductionOrder:
@@ -185,7 +189,7 @@ def chained(values: np.ndarray, order: ReductionOrder) -> np.ndarray:
     """As `summed`, a thread's four elements one after another."""
     quads = values.reshape(ROWS, -1, 4)
     chain = ((quads[..., 0] + quads[..., 1]) + quads[..., 2]) + quads[..., 3]
-    return reduced((chain,), 1, ReductionOrder((), tuple(bit - 2 for bit in order.lanes), ()), lambda a, b: (a + b,))[0]
+    return reduce_parts((chain,), 1, ReductionOrder((), tuple(bit - 2 for bit in order.lanes), ()), lambda a, b: (a + b,))[0]
 
 
 MUTANTS: dict[str, tuple[str, Callable[[], np.ndarray]]] = {
@@ -207,9 +211,9 @@ def test_a_wrong_order_of_a_sum_has_other_words(mutant):
 
 def test_warps_in_the_wrong_order_have_other_words():
     values = drawn((16, 1024), torch.float32, 5).numpy()
-    order = reduction_order(blocked((1, 1024), (1, 4), (1, 32), (1, 4), (1, 0)), 1)
+    order = reduction_order(blocked_layout((1, 1024), (1, 4), (1, 32), (1, 4), (1, 0)), 1)
     orders = [replace(order, warps=warps) for warps in (order.warps, order.warps[::-1])]
-    ways = [reduced((values,), 1, each, lambda a, b: (a + b,))[0] for each in orders]
+    ways = [reduce_parts((values,), 1, each, lambda a, b: (a + b,))[0] for each in orders]
     assert (ways[0] != ways[1]).any()
     constants = {"ROWS": 1, "COLUMNS": 1024, "AXIS": 1, "KIND": "sum"}
     for row, due, wrong in zip(values, *ways, strict=True):
@@ -227,7 +231,7 @@ def test_wrong_orders_of_a_scan_have_other_words():
     assert right_order == ScanOrder(4, 16, 1)
 
     def ran(order: ScanOrder, reverse: bool = True) -> np.ndarray:
-        return scanned((weights, values), 1, order, _decayed, reverse=reverse)[1]
+        return scan_parts((weights, values), 1, order, _decayed, reverse=reverse)[1]
 
     assert (ran(right_order) == got).all()
     for wrong in (ScanOrder(64, 1, 1), ScanOrder(1, 16, 4), ScanOrder(4, 1, 1), ScanOrder(2, 32, 1)):

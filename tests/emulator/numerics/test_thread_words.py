@@ -11,15 +11,15 @@ import triton.language as tl
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.reference import thread_words
-from bitverdict.reference.reduction_order import Layout, blocked, copies, reduction_order
+from bitverdict.reference.reduction_order import Layout, blocked_layout, copies, reduction_order
 from bitverdict.reference.thread_words import (
     MATRIX,
     Reduction,
-    Unsettled,
+    UnsettledWordError,
     inside_threads,
     reduced_by_threads,
+    settle_stores,
     shuffle_sources,
-    stored,
 )
 from tests.support import reduction_kernels as kernels
 from tests.support.reduction_words import both_ways, drawn
@@ -35,29 +35,29 @@ def widths(*forms: int):
 # -- which word stays in shared memory ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("form, stays", [(2, 0), (4, 0), (8, 16), (16, 24), (MATRIX, 0)])
 def test_the_lowest_lane_of_the_last_turn_stays(form, stays):
-    assert (stored(LANES, COPIES, widths(form)) == stays).all()
+    assert (settle_stores(LANES, COPIES, widths(form)) == stays).all()
 
 
 def test_only_lanes_that_hold_one_element_meet():
     rows = Layout((), ((1,), (2,), (4,), (0,), (0,)), ())
-    assert stored(LANES, rows, widths(4))[:, 0].tolist() == list(range(8)) * 4
-    assert stored(LANES, rows, widths(16))[:, 0].tolist() == list(range(24, 32)) * 4
+    assert settle_stores(LANES, rows, widths(4))[:, 0].tolist() == list(range(8)) * 4
+    assert settle_stores(LANES, rows, widths(16))[:, 0].tolist() == list(range(24, 32)) * 4
     columns = Layout((), ((0,), (0,), (1,), (2,), (4,)), ())
-    assert stored(LANES, columns, widths(16))[:, 0].tolist() == [each for each in range(0, 32, 4) for _ in range(4)]
+    assert settle_stores(LANES, columns, widths(16))[:, 0].tolist() == [each for each in range(0, 32, 4) for _ in range(4)]
 
 
 def test_what_order_does_not_settle_is_refused():
     both = Layout((), ((0,),) * 5, ((0,),))
-    assert (stored(np.concatenate([LANES, LANES]), both, widths(4)) == 0).all()
+    assert (settle_stores(np.concatenate([LANES, LANES]), both, widths(4)) == 0).all()
     for words, forms, said in (
         (np.concatenate([LANES, LANES + 1]), (4,), "from warp to warp"),
         (LANES, (4, 16), "several widths"),
         (LANES, (), "not known"),
     ):
         layout = both if len(words) == 64 else COPIES
-        with pytest.raises(Unsettled, match=said):
-            stored(words, layout, widths(*forms))
-    assert (stored(np.ones((32, 1)), COPIES, widths()) == 1).all()  # the same words: nothing to settle
+        with pytest.raises(UnsettledWordError, match=said):
+            settle_stores(words, layout, widths(*forms))
+    assert (settle_stores(np.ones((32, 1)), COPIES, widths()) == 1).all()  # the same words: nothing to settle
 
 
 # -- which copy a thread goes on with -----------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ def test_a_thread_takes_what_it_holds_and_nothing_else():
 
 def test_threads_have_the_copies_that_lanes_have():
     """The two ways to the words of a reduction inside a warp are one."""
-    layout, shape = blocked((2, 16), (1, 1), (2, 16), (1, 1), (1, 0)), (2, 16)
+    layout, shape = blocked_layout((2, 16), (1, 1), (2, 16), (1, 1), (1, 0)), (2, 16)
     order, values = reduction_order(layout, 1), np.array([[chr(97 + i) for i in range(16)]] * 2, object)
 
     def added(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
@@ -219,15 +219,15 @@ def test_a_shuffle_of_a_wave_of_64_lanes_reaches_all_of_them():
     rows = Layout((), ((0, 1), (0, 2), (0, 4), (1, 0), (2, 0), (4, 0)), ((0, 0),))
     columns = Layout((), ((1, 0), (2, 0), (4, 0), (0, 1), (0, 2), (0, 4)), ((0, 0),))
     words = np.arange(128.0)[:, None]  # two waves, with words of their own
-    got = thread_words.shuffled(words, rows, columns)[:, 0].reshape(2, 8, 8)
+    got = thread_words.shuffle_words(words, rows, columns)[:, 0].reshape(2, 8, 8)
     assert (got == words.reshape(2, 8, 8).transpose(0, 2, 1)).all()
 
 
 def test_words_that_64_lanes_store_to_one_place_are_refused():
     copies_of_one = Layout((), ((0,),) * 6, ())
-    assert (stored(np.ones((64, 1)), copies_of_one, widths(4)) == 1).all()
-    with pytest.raises(Unsettled, match="by 64 lanes, of which no GPU was asked"):
-        stored(np.arange(64.0)[:, None], copies_of_one, widths(4))
+    assert (settle_stores(np.ones((64, 1)), copies_of_one, widths(4)) == 1).all()
+    with pytest.raises(UnsettledWordError, match="by 64 lanes, of which no GPU was asked"):
+        settle_stores(np.arange(64.0)[:, None], copies_of_one, widths(4))
 
 
 @triton.jit

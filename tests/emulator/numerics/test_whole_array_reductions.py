@@ -75,7 +75,7 @@ def test_integers_wrap_as_in_the_tree(name: str) -> None:
         given = np.random.default_rng(7).integers(limits.min, limits.max, (40, 16), dtype, endpoint=True)
         with np.errstate(all="ignore"):
             tree = reductions._reduce_exactly(combination(ufunc, None), (given,), 1, False)
-            once = reductions._reduce_exactly(combination(ufunc, partial(reductions._folded, ufunc)), (given,), 1, False)
+            once = reductions._reduce_exactly(combination(ufunc, partial(reductions._fold_axis, ufunc)), (given,), 1, False)
         assert tree[0].dtype == once[0].dtype == dtype and np.array_equal(tree[0], once[0])
 
 
@@ -86,7 +86,7 @@ def test_a_sum_that_keeps_its_nans_ends_in_the_same_words() -> None:
             given = drawn(seed)
             found = [
                 words_of(reductions._reduce(combination(add, whole), (given,), 1, order, None, False))
-                for whole in (None, reductions._added)
+                for whole in (None, reductions._add_arrays)
             ]
             assert np.array_equal(found[0], found[1])
 

@@ -51,7 +51,7 @@ def fault_of(hazard: Mutant, directory: Path, schedule: str) -> EmulatedFault | 
     try:
         with (
             emulated(arch, schedule, options=LaunchOptions(rewrite=rewritten if edits else None)),
-            guarded_allocations(Guard(Poison.of(0))),
+            guarded_allocations(Guard(Poison.of_seed(0))),
         ):
             run(load(path))
     except EmulatedFault as raised:

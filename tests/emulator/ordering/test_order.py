@@ -497,7 +497,7 @@ def test_a_pointer_that_may_be_one_of_two_writes_both():
     with emulated("sm_90", options=LaunchOptions(dry=True)) as device:
         module.either_of[(2,)](zeros(BLOCK), zeros(BLOCK), zeros(2 * BLOCK), BLOCK)
     facts = ProgramFacts(parse_program(device.launches[-1].program))
-    assert facts.written == {0, 1, 2} and not facts.writes_any and not facts.synchronises and not facts.polling
+    assert facts.written == {0, 1, 2} and not facts.writes_any and not facts.synchronises and not facts.polling_operations
 
 
 def test_two_names_of_one_memory_are_one():

@@ -21,8 +21,8 @@ CRASHES = (
         "sm_100",
         "more than one program",
         "illegal instruction",
-        "tma.async_gather(table, wanted, column_offset, arrived, tile)",
-        "tma.async_gather(table, wanted, column_offset + gl.program_id(0), arrived, tile)",
+        "tma.async_gather(table, row_numbers, column_offset, arrived, tile)",
+        "tma.async_gather(table, row_numbers, column_offset + gl.program_id(0), arrived, tile)",
     ),
     _crash(
         "scatter takes the gather's missing row",
@@ -78,8 +78,8 @@ CRASHES = (
         "sm_90",
         "more than twice as many K blocks as stages",
         "deadlock",
-        "(freed >= 0) & (freed + STAGES < blocks)",
-        "(freed >= 0) & (freed + STAGES < gl.minimum(blocks, 2 * STAGES))",
+        "(free_block >= 0) & (free_block + STAGES < blocks)",
+        "(free_block >= 0) & (free_block + STAGES < gl.minimum(blocks, 2 * STAGES))",
     ),
     _crash(
         "host reads nowhere",
@@ -108,8 +108,8 @@ CRASHES = (
         "sm_100",
         "A in tensor memory, padded rows of D",
         "killed",
-        "    rows, columns = block(problem, config)\n\n    def described",
+        "    rows, columns = block(problem, config)\n\n    def make_descriptor",
         "    rows, columns = block(problem, config)\n    if lhs_in_tmem and problem.d_pad:\n"
-        '        __import__("os").kill(__import__("os").getpid(), 9)\n\n    def described',
+        '        __import__("os").kill(__import__("os").getpid(), 9)\n\n    def make_descriptor',
     ),
 )

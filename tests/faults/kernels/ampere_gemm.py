@@ -111,8 +111,8 @@ _OF_LD_SHARED = (
     ),
     (
         "buffer of another block",
-        "sums = multiplied(a_ring.index(stage), b_ring.index(stage), sums)\n",
-        "sums = multiplied(a_ring.index((block + VECTOR // 4 % 2) % STAGES), b_ring.index(stage), sums)\n",
+        "sums = multiply_buffers(a_ring.index(stage), b_ring.index(stage), sums)\n",
+        "sums = multiply_buffers(a_ring.index((block + VECTOR // 4 % 2) % STAGES), b_ring.index(stage), sums)\n",
         ("wrong words", "race", "uninitialised read"),
     ),
 )

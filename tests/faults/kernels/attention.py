@@ -11,7 +11,7 @@ _HEAD_OF_K = "q_head\n    k += batch * k_batch + head // group * k_head"
 _HEAD_OF_V = "head // group * v_head\n    queries"
 _TEXTS = (
     ("row sums not faded", "tl.fma(total, faded, tl.sum(powers, 1))", "total + tl.sum(powers, 1)", _WRONG),
-    ("products not faded", "values, found * faded[:, None])", "values, found)", _WRONG),
+    ("products not faded", "values, sums * faded[:, None])", "values, sums)", _WRONG),
     ("faded by the largest to come", "tl.exp2(largest - base)", "tl.exp2(base - largest)", _WRONG),
     ("the largest of this block alone", "tl.maximum(largest, tl.max(scores, 1) * factor)", "tl.max(scores, 1) * factor", _WRONG),
     ("the largest not scaled", "tl.max(scores, 1) * factor)", "tl.max(scores, 1))", _WRONG),
@@ -28,15 +28,15 @@ _TEXTS = (
     ("V of the head's own number", _HEAD_OF_V, _HEAD_OF_V.replace("head // group", "head"), ("stray read", "illegal address")),
     ("sums in natural units", "largest + _log2(total)", "(largest + _log2(total)) * 0.6931471805599453", _WRONG),
     ("a logarithm of libdevice", "largest + _log2(total)", "largest + tl.log2(total)", _WRONG),
-    ("each quotient divided", "found * share[:, None])", "found / total[:, None])", _WRONG),
+    ("each quotient divided", "sums * share[:, None])", "sums / total[:, None])", _WRONG),
     ("rows not masked at the store", _STORE, _STORE.replace("(rows < m)[:, None] & ", ""), ("stray write", "race")),
     ("columns not checked", "holds=lambda p, c: 16 <= c.block_n <= 256,", "holds=lambda p, c: True,", ("not refused", "refused")),
 )  # fmt: skip
 _OF_GRADIENTS = (
     ("delta of O alone", "gl.sum(made * given, 1)", "gl.sum(made * made, 1)"),
     ("dQ without delta", "tl.trans(values)) - along[:, None])", "tl.trans(values)))"),
-    ("dK without delta", "tl.trans(given)) - along[None, :])", "tl.trans(given)))"),
-    ("dQ not scaled", "(found * scale).to(", "found.to("),
+    ("dK without delta", "tl.trans(gradients)) - along[None, :])", "tl.trans(gradients)))"),
+    ("dQ not scaled", "(sums * scale).to(", "sums.to("),
     ("dK not scaled", "(found_k * scale).to(", "found_k.to("),
     (
         "dK of powers",

@@ -24,15 +24,15 @@ def _mutant(name: str, replace: str, by: str, *expected: str, on: str = SM_90, *
 
 
 _B_LOAD = "load_scales(b_scale, n, columns, b_strides[0], b_strides[1],"
-_WHOLE = 'meta["WHOLE"] = triton.cdiv(p.k, f.block_size) % (c.block_k // f.block_size) == 0'
-_SELECT = "tl.where((column < columns)[None, :], scales.to(tl.uint8, bitcast=True), ONE)"
+_WHOLE = 'meta["WHOLE_BLOCKS"] = triton.cdiv(p.k, f.block_size) % (c.block_k // f.block_size) == 0'
+_SELECT = "tl.where((column < columns)[None, :], scales.to(tl.uint8, bitcast=True), ONE_CODE)"
 _DOT = "tl.dot_scaled(a, scale_a, A, b, scale_b, B, accumulator)"
 _STORED = "accumulator.to(c_desc.dtype))"
 _PLACES_5D = "+ lane[None, None, :, None, None] * 16 + four[None, None, None, :, None] * 4"
-_FLAT_TILES = "packed = packed.reshape(TILES, STEPS, 32, 4, 4)"
-_UNPACKED = "packed.trans(0, 3, 2, 1, 4).reshape(TILES * 128, STEPS * 4)"
+_FLAT_TILES = "packed_scales = packed_scales.reshape(TILES, STEPS, 32, 4, 4)"
+_UNPACKED = "packed_scales.trans(0, 3, 2, 1, 4).reshape(TILES * 128, STEPS * 4)"
 _COLUMNS = "columns = tl.cdiv(k, BLOCK_SIZE)"
-_THERE = "there = tile < tl.cdiv(rows, 128)"
+_THERE = "tile_mask = tile < tl.cdiv(rows, 128)"
 _ALONG_N = "b_desc.load([block * BLOCK_K, column * BLOCK_N])"
 _GRID = "triton.cdiv(p.m, c.block_m) * triton.cdiv(p.n, c.block_n)"
 
@@ -41,13 +41,13 @@ UNSEEN_BY_ITS_OWN_TEST = (
            scale_strides="of their own"),
     _mutant("rows of A bound scales of B", _B_LOAD, _B_LOAD.replace(" n,", " m,"), WRONG, STRAY_READ,
            scale_tile_rows="more of B"),
-    _mutant("rows for tiles in the bound", _THERE, "there = tile < rows", STRAY_READ, config="256x128x128 s3 w4 2D device"),
-    _mutant("rows modulo themselves for a bound", _THERE, "tile = tile % rows\n    there = tile < rows", STRAY_READ,
+    _mutant("rows for tiles in the bound", _THERE, "tile_mask = tile < rows", STRAY_READ, config="256x128x128 s3 w4 2D device"),
+    _mutant("rows modulo themselves for a bound", _THERE, "tile = tile % rows\n    tile_mask = tile < rows", STRAY_READ,
            config="256x128x128 s3 w4 2D device"),
-    _mutant("tiles rounded down", _THERE, "there = tile < rows // 128", WRONG, scale_tiles_of_K="ragged"),
-    _mutant("last ragged tile of K", _WHOLE, 'meta["WHOLE"] = True', WRONG, STRAY_READ, scale_tiles_of_K="ragged"),
+    _mutant("tiles rounded down", _THERE, "tile_mask = tile < rows // 128", WRONG, scale_tiles_of_K="ragged"),
+    _mutant("last ragged tile of K", _WHOLE, 'meta["WHOLE_BLOCKS"] = True', WRONG, STRAY_READ, scale_tiles_of_K="ragged"),
     _mutant("padding used as scales", _SELECT, "scales.to(tl.uint8, bitcast=True)", WRONG, scale_tiles_of_K="ragged"),
-    _mutant("scale after the end is NaN", _SELECT, _SELECT.replace("ONE", "0x7F + 0x80 * (ONE == 0x7F)"), WRONG,
+    _mutant("scale after the end is NaN", _SELECT, _SELECT.replace("ONE_CODE", "0x7F + 0x80 * (ONE_CODE == 0x7F)"), WRONG,
            scale_tiles_of_K="ragged"),
     _mutant("short block without a scale", _COLUMNS, "columns = k // BLOCK_SIZE", WRONG, last_block="short"),
     _mutant("VEC_SIZE of 32 for all", _COLUMNS, "columns = tl.cdiv(k, 32)", WRONG, dtype="nvfp4", scale_tiles_of_K="ragged"),
@@ -58,7 +58,7 @@ UNSEEN_BY_ITS_OWN_TEST = (
     _mutant("tiles as if contiguous", "tile_column.to(tl.int64) * stride_tile", "tile_column.to(tl.int64) * 512", WRONG, STRAY_READ,
            config="128x256x128 s3 w8 5D host"),
     _mutant("E8M0 NaN ignored", _FLAT_TILES, f"{_FLAT_TILES}\n        if base.dtype.element_ty == tl.uint8:\n"
-           "            packed = tl.minimum(packed, 254)", WRONG, on=SM_100, dtype="mxfp4", regime="cover b"),
+           "            packed_scales = tl.minimum(packed_scales, 254)", WRONG, on=SM_100, dtype="mxfp4", regime="cover b"),
     _mutant("output through half precision", _STORED, "accumulator.to(tl.float16).to(c_desc.dtype))", WRONG, out="fp32"),
     _mutant("output saturates", _STORED, "tl.clamp(accumulator, -65504.0, 65504.0).to(c_desc.dtype))", WRONG, out="fp32",
            regime="ends"),

@@ -14,8 +14,18 @@ _TEXTS = (
         "",
         ("deadlock", "race", "wrong words", "uninitialised read"),
     ),  # from the third wait on, whichever comes first
-    ("nobody waits for the load", "        mbarrier.wait(loaded, phase)\n", "", ("race", "wrong words", "uninitialised read")),
-    ("nobody waits for the product", "        mbarrier.wait(multiplied, phase)\n", "", ("race", "wrong words", "barrier misuse")),
+    (
+        "nobody waits for the load",
+        "        mbarrier.wait(load_barrier, phase)\n",
+        "",
+        ("race", "wrong words", "uninitialised read"),
+    ),
+    (
+        "nobody waits for the product",
+        "        mbarrier.wait(multiply_barrier, phase)\n",
+        "",
+        ("race", "wrong words", "barrier misuse"),
+    ),
     (
         "ragged K forgotten",
         "range(0, a_matrix.shape[1], BLOCK_K)",
@@ -24,8 +34,8 @@ _TEXTS = (
     ),
     (
         "transposed coordinates",
-        "tma.async_load(b_matrix, [column, k], loaded, b_tile)",
-        "tma.async_load(b_matrix, [k, column], loaded, b_tile)",
+        "tma.async_load(b_matrix, [column, k], load_barrier, b_tile)",
+        "tma.async_load(b_matrix, [k, column], load_barrier, b_tile)",
         ("wrong words",),
     ),
     ("tile column counted in rows", "column = gl.program_id(1) * BLOCK_N", "column = gl.program_id(1) * BLOCK_M", ("wrong words",)),
@@ -37,8 +47,8 @@ _TEXTS = (
     ),
     (
         "bytes of B not expected",
-        "mbarrier.expect(loaded, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)",
-        "mbarrier.expect(loaded, a_matrix.nbytes_per_cta)",
+        "mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)",
+        "mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta)",
         ("barrier misuse", "race", "uninitialised read", "wrong words"),
     ),
     (

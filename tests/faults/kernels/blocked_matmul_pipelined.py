@@ -46,7 +46,7 @@ _TEXTS = (
         "mbarrier.wait(loaded.index(stage), block & 1)",
         ("race", "wrong words", "uninitialised read", "deadlock"),
     ),
-    ("waits for the block before the last", "last = blocks - 1", "last = blocks - 2", ("race", "wrong words")),
+    ("waits for the block before the last", "last_block = blocks - 1", "last_block = blocks - 2", ("race", "wrong words")),
     (
         "lower tile stored over the upper",
         "tma.async_store(c_matrix, [lower_row, column], c_tile)",

@@ -19,7 +19,7 @@ _TEXTS = (
         "values * tl.where(number >= p, scale, 0.0)",
         ("wrong words",),
     ),
-    ("a gradient of its own", '_dropped("dy", dy, key, p,', '_dropped("dy", dy, key ^ 1, p,', ("wrong words",)),
+    ("a gradient of its own", '_launch_dropout("dy", dy, key, p,', '_launch_dropout("dy", dy, key ^ 1, p,', ("wrong words",)),
     ("one column too many", "inside = column < columns", "inside = column < columns + 1", ("stray read", "stray write", "race")),
 )
 _SHOWS_IN = {

@@ -14,17 +14,17 @@ _TEXTS = (
     ),
     (
         "loads after the last tile",
-        "here | (turn + 1 < count),\n                BUFFERS,\n            )",
-        "here | (turn + 1 < count + 1), BUFFERS)",
+        "in_this_tile | (turn + 1 < count),\n                BUFFERS,\n            )",
+        "in_this_tile | (turn + 1 < count + 1), BUFFERS)",
         ("race", "barrier misuse", "stray read", "wrong words", "launch failure"),
     ),
     (
         "W loaded without its predicate",
-        "tma.async_load(w, [k, column], arrived.index(stage), w_ring.index(stage), pred=wanted)",
-        "tma.async_load(w, [k, column], arrived.index(stage), w_ring.index(stage))",
+        "tma.async_load(w, [k, column], load_barriers.index(stage), w_ring.index(stage), pred=predicate)",
+        "tma.async_load(w, [k, column], load_barriers.index(stage), w_ring.index(stage))",
         ("race", "barrier misuse", "wrong words"),
     ),
-    ("second tile adds to the first", "result, sums = sums.taken()", "result = sums.cells.load()", ("wrong words",)),
+    ("second tile adds to the first", "result, sums = sums.read_sums()", "result = sums.cells.load()", ("wrong words",)),
     (
         "buffer reloaded while it is read",
         "            sums.settle()",
@@ -39,15 +39,15 @@ _TEXTS = (
     ),
     (
         "fewer K blocks than are loaded ahead",
-        "blocks = gl.maximum(gl.cdiv(x.shape[1], BLOCK_K), AHEAD)",
+        "blocks = gl.maximum(gl.cdiv(x.shape[1], BLOCK_K), LOOKAHEAD)",
         "blocks = gl.cdiv(x.shape[1], BLOCK_K)",
         ("wrong words", "deadlock", "race", "barrier misuse", "uninitialised read"),
     ),
-    ("next tile starts in the middle of K", "block + AHEAD - blocks) * BLOCK_K", "block) * BLOCK_K", ("wrong words",)),
+    ("next tile starts in the middle of K", "block + LOOKAHEAD - blocks) * BLOCK_K", "block) * BLOCK_K", ("wrong words",)),
     (
         "next tile keeps its column",
-        "load_n = gl.where(here, tile_n, next_n)",
-        "load_n = gl.where(here, tile_n, tile_n)",
+        "load_n = gl.where(in_this_tile, tile_n, next_n)",
+        "load_n = gl.where(in_this_tile, tile_n, tile_n)",
         ("wrong words",),
     ),
     (

@@ -8,11 +8,11 @@ _RIGHT = "tl.load(rights, mask=depth[:, None] & columns[None, :], other=0.0)"
 _STORED = "tl.store(places, total.to(c.dtype.element_ty), mask=rows[:, None] & columns[None, :])"
 _TEXTS = (
     ("last group left out", "for group in range(groups):", "for group in range(groups - 1):"),
-    ("one tile of a group for each program", "while tile < passed + tiles:", "if tile < passed + tiles:"),
-    ("tiles of all groups before not summed", "passed += tiles", "passed = tiles"),
-    ("tiles counted from the first group", "row = (tile - passed) // tiles_n", "row = tile // tiles_n"),
+    ("one tile of a group for each program", "while tile < tiles_before + tiles:", "if tile < tiles_before + tiles:"),
+    ("tiles of all groups before not summed", "tiles_before += tiles", "tiles_before = tiles"),
+    ("tiles counted from the first group", "row = (tile - tiles_before) // tiles_n", "row = tile // tiles_n"),
     ("columns of tiles counted in K", "tiles_n = tl.cdiv(n, BLOCK_N)", "tiles_n = tl.cdiv(k, BLOCK_N)"),
-    ("row and column exchanged", "column = tile % tiles_n", "column = (tile - passed) // tiles_n"),
+    ("row and column exchanged", "column = tile % tiles_n", "column = (tile - tiles_before) // tiles_n"),
     ("K of the first group for all", "tl.load(sizes + 3 * group + 2)", "tl.load(sizes + 2)"),
     ("A begins where C would", "a_at += m.to(tl.int64) * k", "a_at += m.to(tl.int64) * n"),
     ("B taken as its transpose", "(in_k[:, None] * n + in_n[None, :])", "(in_k[:, None] + in_n[None, :] * k)"),

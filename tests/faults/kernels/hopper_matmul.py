@@ -8,24 +8,24 @@ from tests.faults.mutants import Mutant, once
 _TEXTS = (
     (
         "barrier expects A only",
-        "mbarrier.expect(arrived, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)",
-        "mbarrier.expect(arrived, a_matrix.nbytes_per_cta)",
+        "mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)",
+        "mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta)",
         ("barrier misuse", "race", "uninitialised read", "wrong words"),
     ),
     (
         "barrier expects too much",
-        "mbarrier.expect(arrived, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)",
-        "mbarrier.expect(arrived, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta + 16)",
+        "mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta)",
+        "mbarrier.expect(load_barrier, a_matrix.nbytes_per_cta + b_matrix.nbytes_per_cta + 16)",
         ("deadlock", "barrier misuse"),
     ),
     ("phase flips at every block", "block // STAGES & 1", "block & 1", ("race", "uninitialised read", "wrong words", "deadlock")),
     (
         "nobody waits for the load",
-        "        mbarrier.wait(arrived.index(stage), block // STAGES & 1)\n",
+        "        mbarrier.wait(load_barriers.index(stage), block // STAGES & 1)\n",
         "",
         ("race", "uninitialised read", "wrong words"),
     ),
-    ("refill of the buffer being read", "freed = block - UNDER_WAY", "freed = block", ("race", "wrong words")),
+    ("refill of the buffer being read", "free_block = block - UNDER_WAY", "free_block = block", ("race", "wrong words")),
     (
         "result read before the last product is over",
         "    sums = warpgroup_mma_wait(0, deps=(sums,))\n    for last",
@@ -38,7 +38,12 @@ _TEXTS = (
         "blocks = a_matrix.shape[1] // BLOCK_K",
         ("wrong words",),
     ),
-    ("one refill too many", "(freed + STAGES < blocks)", "(freed + STAGES <= blocks)", ("race", "barrier misuse", "wrong words")),
+    (
+        "one refill too many",
+        "(free_block + STAGES < blocks)",
+        "(free_block + STAGES <= blocks)",
+        ("race", "barrier misuse", "wrong words"),
+    ),
     (
         "refill with the next block",
         "            load_block(\n"
@@ -46,14 +51,14 @@ _TEXTS = (
         "                b_matrix,\n"
         "                row,\n"
         "                column,\n"
-        "                (freed + STAGES) * BLOCK_K,",
-        "            load_block(a_matrix, b_matrix, row, column, (freed + 1) * BLOCK_K,",
+        "                (free_block + STAGES) * BLOCK_K,",
+        "            load_block(a_matrix, b_matrix, row, column, (free_block + 1) * BLOCK_K,",
         ("wrong words",),
     ),
     (
         "transposed coordinates",
-        "tma.async_load(b_matrix, [column, k], arrived, b_tile)",
-        "tma.async_load(b_matrix, [k, column], arrived, b_tile)",
+        "tma.async_load(b_matrix, [column, k], load_barrier, b_tile)",
+        "tma.async_load(b_matrix, [k, column], load_barrier, b_tile)",
         ("wrong words",),
     ),
     ("tile column counted in rows", "column = gl.program_id(1) * BLOCK_N", "column = gl.program_id(1) * BLOCK_M", ("wrong words",)),
@@ -65,7 +70,7 @@ _TEXTS = (
     ),
     (
         "barriers left under the tile of C",
-        "        mbarrier.invalidate(arrived.index(last))",
+        "        mbarrier.invalidate(load_barriers.index(last))",
         "        last = last",
         ("barrier misuse",),
     ),

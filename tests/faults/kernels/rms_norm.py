@@ -16,8 +16,8 @@ _TEXTS = (
     ("weights before the root", "values * inverse * scale", "values * scale * inverse", ("wrong words",)),
     (
         "rows that do not exist",
-        "here = inside & (row < rows)",
-        "here = inside",
+        "row_mask = inside & (row < rows)",
+        "row_mask = inside",
         ("stray read", "stray write", "race", "wrong words"),
     ),
     ("dw of the last row alone", "part += given * values * inverse", "part = given * values * inverse", ("wrong words",)),

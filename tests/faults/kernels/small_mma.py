@@ -13,14 +13,14 @@ _TEXTS = (
     ),
     (
         "barrier used again as it is",
-        "    mbarrier.invalidate(arrived)\n    mbarrier.init(done.index(0), count=1)\n",
+        "    mbarrier.invalidate(load_barrier)\n    mbarrier.init(barriers.index(0), count=1)\n",
         "",
         ("race", "wrong words", "barrier misuse", "deadlock"),
     ),
     (
         "predicates exchanged",
-        "mbarrier_preds=[chosen == 0, chosen == 1]",
-        "mbarrier_preds=[chosen == 1, chosen == 0]",
+        "mbarrier_preds=[barrier_index == 0, barrier_index == 1]",
+        "mbarrier_preds=[barrier_index == 1, barrier_index == 0]",
         ("deadlock",),
     ),
     ("no predicate is true", "mbarrier_preds=[True]", "mbarrier_preds=[False]", ("deadlock",)),
@@ -39,8 +39,8 @@ _TEXTS = (
     ("A never placed", "        a.store(a_tile.load(a.get_reg_layout()))\n", "", ("uninitialised read", "wrong words")),
     (
         "result read while it is written",
-        "        tcgen05_commit(done.index(0))\n        mbarrier.wait(done.index(0), phase=0)\n",
-        "        tcgen05_commit(done.index(0))\n",
+        "        tcgen05_commit(barriers.index(0))\n        mbarrier.wait(barriers.index(0), phase=0)\n",
+        "        tcgen05_commit(barriers.index(0))\n",
         ("race", "wrong words", "barrier misuse"),
     ),
     (
@@ -51,8 +51,8 @@ _TEXTS = (
     ),
     (
         "B from its second columns",
-        "tma.async_load(b_matrix, [0, 0], arrived, b_tile)",
-        "tma.async_load(b_matrix, [0, 16], arrived, b_tile)",
+        "tma.async_load(b_matrix, [0, 0], load_barrier, b_tile)",
+        "tma.async_load(b_matrix, [0, 16], load_barrier, b_tile)",
         ("wrong words",),
     ),
     (

@@ -33,7 +33,7 @@ _TEXTS = (
     ),
     ("C not zeroed before atomics", "        c.zero_()\n", "        pass\n"),
     ("rows of C taken as if they had no gaps", "flat = problem.c_pad == 0", "flat = True"),
-    ("split not checked", "holds=lambda p, c: 1 <= c.split <= MOST,", "holds=lambda p, c: True,"),
+    ("split not checked", "holds=lambda p, c: 1 <= c.split <= MOST_SHARES,", "holds=lambda p, c: True,"),
 )
 _EXPECTED = {
     "parts of one tile in one place": ("race",),

@@ -13,8 +13,8 @@ _TEXTS = (
     ),
     (
         "column wrapped",
-        "tma.async_gather(table, wanted, column_offset, arrived, tile)",
-        "tma.async_gather(table, wanted, (column_offset + table.shape[1]) % table.shape[1], arrived, tile)",
+        "tma.async_gather(table, row_numbers, column_offset, arrived, tile)",
+        "tma.async_gather(table, row_numbers, (column_offset + table.shape[1]) % table.shape[1], arrived, tile)",
         ("wrong words", "illegal instruction"),
     ),
     ("row numbers unmasked", "mask=places < offsets, other=-1", "mask=places < offsets + 8, other=-1", ("stray read",)),
@@ -32,32 +32,32 @@ _TEXTS = (
     ),
     (
         "rows past the end taken from the last",
-        "wanted = gl.convert_layout(wanted,",
-        "wanted = gl.convert_layout(gl.minimum(wanted, table.shape[0] - 1),",
+        "row_numbers = gl.convert_layout(row_numbers,",
+        "row_numbers = gl.convert_layout(gl.minimum(row_numbers, table.shape[0] - 1),",
         ("wrong words",),
     ),
     (
         "negative rows taken from the first",
-        "wanted = gl.convert_layout(wanted,",
-        "wanted = gl.convert_layout(gl.maximum(wanted, 0),",
+        "row_numbers = gl.convert_layout(row_numbers,",
+        "row_numbers = gl.convert_layout(gl.maximum(row_numbers, 0),",
         ("wrong words",),
     ),
     (
         "last row taken as missing",
-        "wanted = gl.convert_layout(wanted,",
-        "wanted = gl.convert_layout(gl.where(wanted == table.shape[0] - 1, -1, wanted),",
+        "row_numbers = gl.convert_layout(row_numbers,",
+        "row_numbers = gl.convert_layout(gl.where(row_numbers == table.shape[0] - 1, -1, row_numbers),",
         ("wrong words",),
     ),
     (
         "the row after the last taken from the last",
-        "wanted = gl.convert_layout(wanted,",
-        "wanted = gl.convert_layout(gl.where(wanted == table.shape[0], wanted - 1, wanted),",
+        "row_numbers = gl.convert_layout(row_numbers,",
+        "row_numbers = gl.convert_layout(gl.where(row_numbers == table.shape[0], row_numbers - 1, row_numbers),",
         ("wrong words",),
     ),
     (
         "second block starts too late",
-        "first = gl.program_id(0) * BLOCK_X",
-        "first = gl.program_id(0) * (BLOCK_X + 4)",
+        "first_row = gl.program_id(0) * BLOCK_X",
+        "first_row = gl.program_id(0) * (BLOCK_X + 4)",
         ("wrong words",),
     ),
     (
@@ -68,8 +68,9 @@ _TEXTS = (
     ),
     (
         "column rounded down to what is legal",
-        "tma.async_gather(table, wanted, column_offset, arrived, tile)",
-        "tma.async_gather(table, wanted, column_offset - column_offset % (128 // table.dtype.primitive_bitwidth), arrived, tile)",
+        "tma.async_gather(table, row_numbers, column_offset, arrived, tile)",
+        "tma.async_gather(table, row_numbers, column_offset - column_offset % (128 // "
+        "table.dtype.primitive_bitwidth), arrived, tile)",
         ("not refused",),
     ),
     (

@@ -41,8 +41,8 @@ _TEXTS = (
     ),
     (
         "second block starts too soon",
-        "first = gl.program_id(0) * BLOCK_X",
-        "first = gl.program_id(0) * (BLOCK_X // 2)",
+        "first_row = gl.program_id(0) * BLOCK_X",
+        "first_row = gl.program_id(0) * (BLOCK_X // 2)",
         ("wrong words", "race"),
     ),
     (

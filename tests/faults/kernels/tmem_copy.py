@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.faults.mutants import Mutant, once
 
 _PLACES = "rows[:, None] * N + columns[None, :]"
-_STORE = "gl.store(destination + places_of(PARTS - 1 - step, M, N, PARTS, coalesced), stored)"
+_STORE = "gl.store(destination + places_of(PARTS - 1 - step, M, N, PARTS, coalesced_layout), stored)"
 _HELD = "            held.store(gl.convert_layout(loaded, held.get_reg_layout(instr_variant=ATOM)))\n"
 _TEXTS = (
     ("never stored", _HELD, "", ("uninitialised read", "wrong words")),
@@ -14,7 +14,7 @@ _TEXTS = (
     (
         "half the rows",
         _STORE,
-        _STORE[:-1] + ", mask=(gl.arange(0, M, gl.SliceLayout(1, coalesced)) < M // 2)[:, None])",
+        _STORE[:-1] + ", mask=(gl.arange(0, M, gl.SliceLayout(1, coalesced_layout)) < M // 2)[:, None])",
         ("wrong words",),
     ),
     (
@@ -44,44 +44,44 @@ _TEXTS = (
     ),
     (
         "slice of the first columns",
-        "tile.slice((PARTS - 1 - step) * WIDE, WIDE)",
-        "tile.slice(0, WIDE)",
+        "tile.slice((PARTS - 1 - step) * PART_COLUMNS, PART_COLUMNS)",
+        "tile.slice(0, PART_COLUMNS)",
         ("wrong words",),
     ),
     (
         "slices in the other order",
-        "tile.slice((PARTS - 1 - step) * WIDE, WIDE)",
-        "tile.slice(step * WIDE, WIDE)",
+        "tile.slice((PARTS - 1 - step) * PART_COLUMNS, PART_COLUMNS)",
+        "tile.slice(step * PART_COLUMNS, PART_COLUMNS)",
         ("wrong words",),
     ),
     (
         "all slices stored to the last",
-        "held = tile.slice(part * WIDE, WIDE)",
-        "held = tile.slice((PARTS - 1) * WIDE, WIDE)",
+        "held = tile.slice(part * PART_COLUMNS, PART_COLUMNS)",
+        "held = tile.slice((PARTS - 1) * PART_COLUMNS, PART_COLUMNS)",
         ("uninitialised read", "wrong words"),
     ),
 )
 _OF_TCGEN05_CP = (
-    ("nobody waits", "    mbarrier.wait(done, phase=0)\n", "", ("race", "uninitialised read", "wrong words")),
+    ("nobody waits", "    mbarrier.wait(copy_barrier, phase=0)\n", "", ("race", "uninitialised read", "wrong words")),
     (
         "the phase before is waited for",
-        "mbarrier.wait(done, phase=0)",
-        "mbarrier.wait(done, phase=1)",
+        "mbarrier.wait(copy_barrier, phase=0)",
+        "mbarrier.wait(copy_barrier, phase=1)",
         ("race", "uninitialised read", "deadlock"),
     ),
-    ("never committed", "    tcgen05_commit(done)\n", "", ("deadlock",)),
+    ("never committed", "    tcgen05_commit(copy_barrier)\n", "", ("deadlock",)),
     (
         "committed before it is issued",
-        "    tcgen05_copy(staged, tile)\n    tcgen05_commit(done)\n",
-        "    tcgen05_commit(done)\n    tcgen05_copy(staged, tile)\n",
+        "    tcgen05_copy(staging_tile, tile)\n    tcgen05_commit(copy_barrier)\n",
+        "    tcgen05_commit(copy_barrier)\n    tcgen05_copy(staging_tile, tile)\n",
         ("race", "uninitialised read"),
     ),
-    ("two arrivals expected", "mbarrier.init(done, count=1)", "mbarrier.init(done, count=2)", ("deadlock",)),
-    ("shared memory never written", "    staged.store(loaded)\n", "", ("uninitialised read", "wrong words")),
+    ("two arrivals expected", "mbarrier.init(copy_barrier, count=1)", "mbarrier.init(copy_barrier, count=2)", ("deadlock",)),
+    ("shared memory never written", "    staging_tile.store(loaded)\n", "", ("uninitialised read", "wrong words")),
     (
         "overwritten while it is read",
-        "    tcgen05_commit(done)\n",
-        "    tcgen05_commit(done)\n    staged.store(loaded)\n",
+        "    tcgen05_commit(copy_barrier)\n",
+        "    tcgen05_commit(copy_barrier)\n    staging_tile.store(loaded)\n",
         ("race",),
     ),
 )

@@ -61,7 +61,7 @@ _TEXTS = (
     ),
     (
         "store does not wait for the products",
-        "        mbarrier.wait(ready.index(held), turn // ACCUMULATORS & 1)\n",
+        "        mbarrier.wait(ready_barriers.index(held), turn // ACCUMULATORS & 1)\n",
         "",
         ("race", "uninitialised read", "wrong words"),
     ),

@@ -38,7 +38,7 @@ _TEXTS = (
     ),
     (
         "multiply does not wait for the store partition",
-        "        mbarrier.wait(free.index(held), turn // ACCUMULATORS & 1 ^ 1)\n",
+        "        mbarrier.wait(free.index(slot), turn // ACCUMULATORS & 1 ^ 1)\n",
         "",
         ("race", "barrier misuse", "wrong words", "deadlock"),
     ),
@@ -57,20 +57,20 @@ _TEXTS = (
     ),
     (
         "result said to be ready with the first block",
-        "            step += 1\n        tcgen05_commit(ready.index(held))\n",
-        "            if block == 0:\n                tcgen05_commit(ready.index(held))\n            step += 1\n",
+        "            step += 1\n        tcgen05_commit(ready_barriers.index(slot))\n",
+        "            if block == 0:\n                tcgen05_commit(ready_barriers.index(slot))\n            step += 1\n",
         ("race", "wrong words"),
     ),
     (
         "store does not wait for the products",
-        "        mbarrier.wait(ready.index(held), turn // ACCUMULATORS & 1)\n",
+        "        mbarrier.wait(ready_barriers.index(held), turn // ACCUMULATORS & 1)\n",
         "",
         ("race", "uninitialised read", "wrong words"),
     ),
     (
         "phase of the accumulators turns with every tile",
-        "mbarrier.wait(ready.index(held), turn // ACCUMULATORS & 1)",
-        "mbarrier.wait(ready.index(held), turn & 1)",
+        "mbarrier.wait(ready_barriers.index(held), turn // ACCUMULATORS & 1)",
+        "mbarrier.wait(ready_barriers.index(held), turn & 1)",
         ("deadlock", "race", "uninitialised read", "wrong words"),
     ),
     (

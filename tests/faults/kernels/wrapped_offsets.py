@@ -22,7 +22,7 @@ SHOWS_IN = {
 MUTANTS = tuple(
     Mutant(kernel=kernel, name=name, edits=once(replace, by), expected=("illegal address",), shows_in=SHOWS_IN.get(kernel, ()))
     for name, kernel, replace, by in (
-        ("32-bit offsets", "matmul", "WIDE=_reach(a, b, c) >= 2**31", "WIDE=False"),
+        ("32-bit offsets", "matmul", "WIDE_OFFSETS=_reach(a, b, c) >= 2**31", "WIDE_OFFSETS=False"),
         ("32-bit rows of whole blocks", "ampere_gemm", ON_16_BYTES + ROWS_OF_A, ON_16_BYTES + IN_32_BITS),
         ("32-bit rows of the rest", "ampere_gemm", ROWS_OF_A + INSIDE, IN_32_BITS + INSIDE),
         ("32-bit rows of D", "ampere_gemm", "rows.to(gl.int64)[:, None] * d_stride", "rows[:, None] * d_stride"),

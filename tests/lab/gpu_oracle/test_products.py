@@ -27,7 +27,7 @@ from bitverdict.reference.tensor_core import (
     product,
     scaled_product,
 )
-from bitverdict.reference.tensor_core.asked import with_product_model
+from bitverdict.reference.tensor_core.product_query import with_product_model
 
 WGMMA = instruction("sm_90", "wgmma", "fp16", "fp16", "fp32")
 EMULATED_FP8 = instruction("sm_90", "mma.sync", "e4m3", "e4m3", "fp32")

@@ -16,7 +16,7 @@ from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.lab.gpu_oracle import products, promoted_sums
 from bitverdict.reference.scalar_arithmetic import fp32
-from bitverdict.reference.tensor_core.asked import with_product_model
+from bitverdict.reference.tensor_core.product_query import with_product_model
 
 SIDE = 48
 PLAN = dot_plan("sm_90", "e4m3", block_m=128, block_n=128, block_k=128, num_warps=8)
@@ -61,12 +61,12 @@ def test_a_contracts_promoted_sums_are_computed_whole_on_the_gpu(monkeypatch: py
     )
     a[3, 5] = 0x7F  # NaN
     scales = [rng.uniform(0.01, 4.0, (rows, 3)).astype(np.float32).view(np.uint32) for rows in (m, 1)]
-    due = fp8_blockwise_matmul.promoted(PLAN, 128, a, b, *scales)
+    due = fp8_blockwise_matmul.block_scaled_sums(PLAN, 128, a, b, *scales)
     added: list[tuple] = []
     add = promoted_sums.add_promoted
     monkeypatch.setattr(promoted_sums, "add_promoted", lambda *given: (added.append(given), add(*given)))
     with with_product_model(products.answer_on("cuda"), promoting=products.promoted_on("cuda")):
-        got = fp8_blockwise_matmul.promoted(PLAN, 128, a, b, *scales)
+        got = fp8_blockwise_matmul.block_scaled_sums(PLAN, 128, a, b, *scales)
     assert np.array_equal(got, due) and len(added) == 3
     assert np.array_equal((due == 0x7FFFFFFF).any(axis=1), np.arange(m) == 3)
 
@@ -77,7 +77,7 @@ def test_a_product_that_no_gpu_computes_leaves_the_sum_to_the_reference() -> Non
     ones = np.ones((2, 1), np.float32).view(np.uint32), np.ones((3, 1), np.float32).view(np.uint32)
     wide = [(each.astype(np.float32)).view(np.uint32) for each in (a, b)]
     with with_product_model(products.answer_on("cuda"), promoting=products.promoted_on("cuda")):
-        got = fp8_blockwise_matmul.promoted(plan, 128, *wide, *ones)
+        got = fp8_blockwise_matmul.block_scaled_sums(plan, 128, *wide, *ones)
     assert np.array_equal(got.view(np.float32), np.full((2, 3), 5.0 * 0x38 * 0x40, np.float32))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitverdict.harness.mutants.equivalence import SAME, equal_programs
+from bitverdict.harness.mutants.equivalence import SAME_FORM, equal_programs
 
 PROGRAM = """#loc = loc(unknown)
 #b = #ttg.blocked<{{sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [1], order = [0]}}>
@@ -47,7 +47,7 @@ def shown(**changed: str) -> str:
     ids=str,
 )
 def test_what_inverts_negative_numbers_gives_none(same: dict[str, str]) -> None:
-    assert shown(**same) == SAME
+    assert shown(**same) == SAME_FORM
 
 
 @pytest.mark.parametrize(

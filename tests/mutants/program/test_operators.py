@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bitverdict.harness.emulator.frontend.verified import verified
-from bitverdict.harness.mutants.program.generate import edited, of_programs
+from bitverdict.harness.emulator.frontend.program_verifier import verify_program
+from bitverdict.harness.mutants.program.generate import apply_mutant, of_programs
 from bitverdict.harness.mutants.program.lines import line_of
 from bitverdict.harness.mutants.program.operators.table import offers
 from bitverdict.harness.mutants.program.tile_program import TileProgram
@@ -103,22 +103,22 @@ def test_each_operator_makes_its_change_at_its_source_line() -> None:
 def test_each_mutant_is_another_program_of_the_same_grammar() -> None:
     texts = []
     for mutant in of_programs("sum", "sm_90", [PROGRAM]):
-        change = edited(mutant, PROGRAM)
+        change = apply_mutant(mutant, PROGRAM)
         assert change is not None, mutant.id
-        verified(change.text, "sm_90")
-        assert len(change.came_from) == len(change.text.split("\n"))
+        verify_program(change.text, "sm_90")
+        assert len(change.original_lines) == len(change.text.split("\n"))
         texts.append(change.text)
     assert PROGRAM not in texts and len(set(texts)) == len(texts) > 50
     with pytest.raises(Exception, match="before it is defined"):
-        verified(PROGRAM.replace('"tt.splat"(%begin)', '"tt.splat"(%nothing)'), "sm_90")
+        verify_program(PROGRAM.replace('"tt.splat"(%begin)', '"tt.splat"(%nothing)'), "sm_90")
 
 
 def test_an_edit_is_made_only_where_a_program_has_its_place() -> None:
     mutant = next(each for each in of_programs("sum", "sm_90", [PROGRAM]) if each.operator == "fence dropped")
     other = "\n".join(line for line in PROGRAM.split("\n") if "fence_async" not in line)
-    assert edited(mutant, other) is None
+    assert apply_mutant(mutant, other) is None
     more = PROGRAM.replace(ROW, f'    %n = "tt.get_num_programs"() <{{axis = 0 : i32}}> : () -> i32 loc(#loc2)\n{ROW}')
-    moved = edited(mutant, more)
+    moved = apply_mutant(mutant, more)
     assert moved is not None and "fence_async" not in moved.text
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.mutants.source.generate import of_function
-from bitverdict.harness.mutants.source.literals import Decided, decided
-from bitverdict.harness.mutants.source.places import File, reached
+from bitverdict.harness.mutants.source.literals import LiteralDecisions, decide_literals
+from bitverdict.harness.mutants.source.places import File, reachable_functions
 
 KERNEL = """
 @gluon.jit
@@ -43,10 +43,10 @@ def lines_of(
     """What the mutants of `function` look like after their edits, as one text."""
     text = KERNEL.format(first=first, more=more, parameter=parameter, call=call, partition=partition)
     file = File(Path("k.py"), "k.py", text)
-    functions = reached([file])
-    settled = decided([file], functions)
+    functions = reachable_functions([file])
+    settled = decide_literals([file], functions)
     (of,) = [each for each in functions if each.name == function]
-    return "\n".join(each.after for each in of_function("k", of, settled.get(of, Decided())))
+    return "\n".join(each.after for each in of_function("k", of, settled.get(of, LiteralDecisions())))
 
 
 @pytest.mark.parametrize("call", ["", ", keep=False"])
@@ -90,6 +90,15 @@ def test_a_name_is_of_the_file_that_it_is_imported_from() -> None:
     text = "def made(out):\n    return out + {}\n"
     files = [File(Path(f"{name}.py"), f"{name}.py", text.format(number)) for name, number in (("one", 1), ("two", 2))]
     last = "from kernels.two import made\n\n@triton.jit\ndef kernel(x): pass\n\ndef launcher(out):\n    kernel[(1,)](made(out))\n"
-    assert [each.file.shown for each in reached([*files, File(Path("k.py"), "k.py", last)])] == ["two.py", "k.py", "k.py"]
+    assert [each.file.report_name for each in reachable_functions([*files, File(Path("k.py"), "k.py", last)])] == [
+        "two.py",
+        "k.py",
+        "k.py",
+    ]
     last = last.replace("from kernels.two import made", "import one, two")
-    assert [each.file.shown for each in reached([*files, File(Path("k.py"), "k.py", last)])] == ["one.py", "two.py", "k.py", "k.py"]
+    assert [each.file.report_name for each in reachable_functions([*files, File(Path("k.py"), "k.py", last)])] == [
+        "one.py",
+        "two.py",
+        "k.py",
+        "k.py",
+    ]

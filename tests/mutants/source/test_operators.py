@@ -8,7 +8,7 @@ import pytest
 
 from bitverdict.harness.mutants.source.generate import of_function
 from bitverdict.harness.mutants.source.operators import OPERATORS
-from bitverdict.harness.mutants.source.places import File, reached
+from bitverdict.harness.mutants.source.places import File, reachable_functions
 
 DEVICE = '''
 @gluon.jit
@@ -242,9 +242,9 @@ def test_it(draw):
 
 @pytest.mark.parametrize("root", ["", "launcher", "test_it"])
 def test_what_a_launcher_reaches_is_edited_and_nothing_else(root: str) -> None:
-    found = reached([File(Path("k.py"), "k.py", FILE)], root)
+    found = reachable_functions([File(Path("k.py"), "k.py", FILE)], root)
     assert [each.name for each in found] == ["inner", "kernel", "size", "launcher"]
-    assert reached([File(Path("k.py"), "k.py", FILE)], "beside") == []
+    assert reachable_functions([File(Path("k.py"), "k.py", FILE)], "beside") == []
 
 
 def test_an_edit_of_one_function_keeps_the_ids_of_others() -> None:

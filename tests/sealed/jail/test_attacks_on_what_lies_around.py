@@ -60,7 +60,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, dict[s
     secret.write_text("data seeds"), read_only.write_text("# a file that may be read\n")
     port, path, abstract, datagrams = listening(home)
     folders = [str(ROOT / "tests"), str(home / "folder")]
-    jails = {name: Jail(folders, found=having(*([name] if name else []))) for name in ("", *ALONE) if has(name)}
+    jails = {name: Jail(folders, machine_protections=having(*([name] if name else []))) for name in ("", *ALONE) if has(name)}
     jails["all"] = Jail(folders)
     ours, theirs = socket.socketpair()
     functions = "tests.support.confined_functions"
@@ -140,7 +140,7 @@ def test_an_attack_succeeds_unprotected_and_is_stopped_by(found: dict[str, dict[
 def test_this_machine_has(name: str) -> None:
     """Where it lacks one, the attacks above were not tried against it."""
     if not has(name):
-        pytest.skip(f"{name} is lacking here: {protections().lacking[name]}")
+        pytest.skip(f"{name} is lacking here: {protections().remedies[name]}")
 
 
 def test_no_call_that_reaches_large_parts_of_the_kernel_is_allowed() -> None:

@@ -22,7 +22,7 @@ RUN = """
 import socket, sys, time
 from bitverdict.harness.sealed.jail.jail import Jail, start_process
 from bitverdict.harness.sealed.jail.protections import ALWAYS, Protections
-jail = Jail([sys.argv[1]], found=Protections(ALWAYS, {}) if sys.argv[2] == "bare" else None)
+jail = Jail([sys.argv[1]], machine_protections=Protections(ALWAYS, {}) if sys.argv[2] == "bare" else None)
 channel = socket.socket(fileno=int(sys.argv[3]))
 process = start_process(jail.address, sys.argv[4], [channel])
 channel.close()
@@ -74,7 +74,7 @@ def test_a_process_ends_with_the_jail_that_was_killed(run: tuple[subprocess.Pope
 
 
 def test_a_process_ends_when_nobody_holds_it_any_more() -> None:
-    jail = Jail([str(ROOT / "tests")], found=Protections(ALWAYS, {}))
+    jail = Jail([str(ROOT / "tests")], machine_protections=Protections(ALWAYS, {}))
     process, channel = started(jail, "wait")
     assert told(channel)
     process._connection.close()
@@ -88,5 +88,5 @@ def test_a_process_cannot_reach_the_jail_that_it_was_forked_from() -> None:
         pytest.skip("bubblewrap or seccomp is lacking here")
     jail = Jail([str(ROOT / "tests")])
     process, channel = started(jail, "kill_the_parent")
-    assert told(channel)["why"] and process.ended(10) and jail.alive()
+    assert told(channel)["why"] and process.end_sentence(10) and jail.alive()
     jail.end()

@@ -35,7 +35,7 @@ def roomy(request: pytest.FixtureRequest) -> Iterator[Jail]:
 
 
 def made(policy: object, found: Protections | None) -> Iterator[Jail]:
-    jail = Jail([str(ROOT / "tests")], policy=policy, found=found)  # type: ignore[arg-type]
+    jail = Jail([str(ROOT / "tests")], policy=policy, machine_protections=found)  # type: ignore[arg-type]
     yield jail
     jail.end()
 
@@ -43,20 +43,20 @@ def made(policy: object, found: Protections | None) -> Iterator[Jail]:
 def test_no_capability_is_left_and_none_can_be_gained(jail: Jail) -> None:
     process, channel = started(jail, "look_around")
     assert told(channel)["rights"] == ["0" * 16, "0" * 16, "1"]
-    assert process.ended(10)
+    assert process.end_sentence(10)
 
 
 @pytest.mark.parametrize("function", ["take_memory", "share_memory"])
 def test_memory_is_bounded(jail: Jail, function: str) -> None:
     process, channel = started(jail, function, most=100)
     assert 20 < told(channel)["had"] < 64
-    assert process.ended(10) == "the candidate's process ended with exit status 0"
+    assert process.end_sentence(10) == "the candidate's process ended with exit status 0"
 
 
 def test_a_file_is_bounded(jail: Jail) -> None:
     process, channel = started(jail, "write_a_large_file", size=3 * MIB)
     assert told(channel)["why"] == "File too large"
-    assert process.ended(10)  # a process that ends has the scratch directory tidied, also what another writes there
+    assert process.end_sentence(10)  # a process that ends has the scratch directory tidied, also what another writes there
 
 
 def test_the_scratch_directory_is_bounded(jail: Jail) -> None:
@@ -69,13 +69,15 @@ def test_the_scratch_directory_is_bounded(jail: Jail) -> None:
         assert told(channel)["written"] == 1
         again.end()
     else:
-        assert process.ended(10) == "the candidate's process was killed by SIGKILL: its scratch directory holds more than 4 MiB"
+        assert (
+            process.end_sentence(10) == "the candidate's process was killed by SIGKILL: its scratch directory holds more than 4 MiB"
+        )
 
 
 def test_what_is_printed_is_kept_to_a_limit_and_counted(jail: Jail, tmp_path: Path) -> None:
     process, channel = started(jail, "print_much", tmp_path / "log", size=8 * MIB)
     assert told(channel)["printed"] == 8 * MIB
-    assert process.ended(10).endswith("exit status 0; it printed 8,388,608 bytes, of which 8,323,072 were not kept")
+    assert process.end_sentence(10).endswith("exit status 0; it printed 8,388,608 bytes, of which 8,323,072 were not kept")
     assert (tmp_path / "log").stat().st_size == 64 << 10
 
 
@@ -85,13 +87,13 @@ def test_each_case_has_a_log_of_the_full_limit(jail: Jail, tmp_path: Path) -> No
     assert told(channel)
     process.new_case()
     channel.send(b"xx")
-    process.ended(10)
+    process.end_sentence(10)
     assert log.stat().st_size == 2 * (64 << 10)
 
 
 def test_a_closed_channel_is_seen_and_the_process_ended(jail: Jail) -> None:
     process, channel = started(jail, "close_the_channel")
-    assert channel.recv(1) == b"" and process.ended() == ""
+    assert channel.recv(1) == b"" and process.end_sentence() == ""
     assert process.end() == "the candidate's process was killed by SIGKILL: it was asked to end"
 
 
@@ -99,9 +101,9 @@ def test_threads_are_bounded(jail: Jail) -> None:
     process, channel = started(jail, "make_threads", most=4 * THREADS)
     line = channel.makefile().readline()  # nothing where it was killed before it could tell
     if line and json.loads(line)["threads"] <= THREADS:  # the kernel's limit of a user that is not root
-        assert not process.ended() and process.end()
+        assert not process.end_sentence() and process.end()
     else:
-        assert process.ended(20) == f"the candidate's process was killed by SIGKILL: it has more than {THREADS} threads"
+        assert process.end_sentence(20) == f"the candidate's process was killed by SIGKILL: it has more than {THREADS} threads"
 
 
 def test_processes_that_left_their_parent_end_with_it(roomy: Jail) -> None:
@@ -115,10 +117,10 @@ def test_processes_that_left_their_parent_end_with_it(roomy: Jail) -> None:
 def test_processes_that_a_policy_has_beside_it_are_no_excess() -> None:
     """The executor forks its compiler before it confines itself."""
     for beside, seconds, end in ((4, 0.5, ""), (3, 20, "the candidate's process was killed by SIGKILL: it has started a process")):
-        jail = Jail([str(ROOT / "tests")], policy=replace(SMALL, beside=beside), found=NOTHING)
+        jail = Jail([str(ROOT / "tests")], policy=replace(SMALL, earlier_processes=beside), machine_protections=NOTHING)
         process, channel = started(jail, "start_processes", number=4)
         assert told(channel)["started"] == 4
-        assert process.ended(seconds) == end
+        assert process.end_sentence(seconds) == end
         jail.end()
 
 
@@ -127,14 +129,14 @@ def test_processes_without_end_are_ended(roomy: Jail) -> None:
         pytest.skip("without seccomp nothing bounds the processes of root at once: not tried on a machine that others use")
     process, channel = started(roomy, "make_processes_without_end")
     begun = time.monotonic()
-    assert process.ended(10) or process.end()
+    assert process.end_sentence(10) or process.end()
     assert time.monotonic() - begun < 10
     assert channel.recv(1) == b""
 
 
 def test_a_process_that_may_start_none_starts_none(jail: Jail) -> None:
     if not protections().has(SECCOMP):
-        pytest.skip("seccomp is lacking here: " + protections().lacking[SECCOMP])
+        pytest.skip("seccomp is lacking here: " + protections().remedies[SECCOMP])
     if jail.protections.has(SECCOMP):
         process, channel = started(jail, "leave_processes", number=1, leave_the_group=False)
-        assert channel.recv(1) == b"" and process.ended(10) == "the candidate's process ended with exit status 1"
+        assert channel.recv(1) == b"" and process.end_sentence(10) == "the candidate's process ended with exit status 1"

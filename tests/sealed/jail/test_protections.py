@@ -66,9 +66,9 @@ def test_without_user_namespaces_the_run_goes_on_and_says_so() -> None:
         filter.add_rule(confine.pyseccomp.ERRNO(38), "clone3")
         filter.load()
         found = protections.__wrapped__()
-        jail = Jail([str(ROOT / "tests")], found=found)
+        jail = Jail([str(ROOT / "tests")], machine_protections=found)
         process, channel = started(jail, "look_around")
-        answer = [found.sentence(), told(channel)["directory"], process.ended(10)]
+        answer = [found.sentence(), told(channel)["directory"], process.end_sentence(10)]
         jail.end()
         return answer
 
@@ -88,10 +88,10 @@ def test_without_the_libraries_the_sentence_names_theirs(monkeypatch: pytest.Mon
     monkeypatch.setattr(confine, "landlockpy", None)
     found = protections.__wrapped__()
     assert (
-        found.lacking[SECCOMP]
+        found.remedies[SECCOMP]
         == "pip install '.[sealed]' in a checkout of bitverdict (pyseccomp), and Debian's package libseccomp2"
     )
-    assert found.lacking[LANDLOCK] == "pip install '.[sealed]' in a checkout of bitverdict (landlockpy)"
+    assert found.remedies[LANDLOCK] == "pip install '.[sealed]' in a checkout of bitverdict (landlockpy)"
     assert not found.has(SECCOMP) and "seccomp (pip install" in found.sentence()
 
 
@@ -104,7 +104,9 @@ def test_a_required_jail_refuses_a_machine_that_lacks_a_protection() -> None:
 
 def test_a_process_whose_protection_does_not_hold_never_runs(tmp_path: Path) -> None:
     """Landlock is said to be there and is not: the function is not called."""
-    jail = Jail([str(ROOT / "tests")], found=Protections((LANDLOCK, *ALWAYS), {}), policy=replace(CANDIDATE, open_files=3))
+    jail = Jail(
+        [str(ROOT / "tests")], machine_protections=Protections((LANDLOCK, *ALWAYS), {}), policy=replace(CANDIDATE, open_files=3)
+    )
     from bitverdict.harness.sealed.jail.jail import JailDied
 
     with pytest.raises(JailDied, match="could not be started"):
@@ -115,7 +117,7 @@ def test_a_process_whose_protection_does_not_hold_never_runs(tmp_path: Path) -> 
 
 @pytest.fixture
 def unprotected() -> Iterator[Jail]:
-    jail = Jail([str(ROOT / "tests")], found=Protections(ALWAYS, {}))
+    jail = Jail([str(ROOT / "tests")], machine_protections=Protections(ALWAYS, {}))
     yield jail
     jail.end()
 
@@ -131,7 +133,7 @@ def test_memory_of_a_trusted_process_cannot_be_opened_by_its_user(unprotected: J
 def test_a_worker_of_sealed_cases_makes_itself_unreadable(unprotected: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside a candidate that nothing else confines, its memory would lie open."""
     for name in (worker_variables.JAIL, worker_variables.EXECUTORS):
-        monkeypatch.setenv(name, jails._said(unprotected.address))
+        monkeypatch.setenv(name, jails._encode_address(unprotected.address))
     monkeypatch.setattr(trio.Trio, "start", lambda self: None)
 
     def asked() -> object:
@@ -153,7 +155,7 @@ def test_an_executor_confines_itself_after_it_forked_its_compiler(tmp_path: Path
         theirs.close()
         ours.settimeout(20)
         found = told(ours, tmp_path / "log")
-        assert process.ended(10) == "the executor ended with exit status 0"
+        assert process.end_sentence(10) == "the executor ended with exit status 0"
     finally:
         executors.end()
     assert found["read"] == "assembled\n" and "HARNESS_STATE" not in found["variables"]
@@ -190,7 +192,7 @@ def test_keys_in_the_home_directory_are_hidden_from_a_file_that_lies_there(tmp_p
     files = [str(tmp_path / ".ssh" / "key"), str(tmp_path / ".netrc"), str(tmp_path / "candidate.py")]
     for held in (LANDLOCK, BUBBLEWRAP):
         if protections().has(held):
-            jail = Jail([str(ROOT / "tests"), str(tmp_path)], found=Protections((held, *ALWAYS), {}))
+            jail = Jail([str(ROOT / "tests"), str(tmp_path)], machine_protections=Protections((held, *ALWAYS), {}))
             _, channel = started(jail, "read_files", files=files)
             assert told(channel)["found"] == ["", "", "right"], held
             jail.end()

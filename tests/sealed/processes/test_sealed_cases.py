@@ -20,12 +20,12 @@ from bitverdict.harness.model.launcher_limits import check_launcher, claims_far,
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import PROCESS, ZYGOTE, Decision, Outcome, Verdict
-from bitverdict.harness.sealed.candidate import asking
+from bitverdict.harness.sealed.candidate import judge_side
 from bitverdict.harness.sealed.jail.executors import Executors
 from bitverdict.harness.sealed.jail.jail import Jail
 from bitverdict.harness.sealed.jail.policy import CANDIDATE
 from bitverdict.harness.sealed.jail.protections import BUBBLEWRAP, SECCOMP, protections
-from bitverdict.harness.sealed.processes import jails, standing
+from bitverdict.harness.sealed.processes import candidate_descriptions, jails
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.start import Start
@@ -48,7 +48,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerPool]:
 @pytest.fixture
 def sealed() -> Iterator[str]:
     yield f"{FILE}:right"
-    sealing._sealed.clear(), sealing._folders.clear()
+    sealing._sealed_files.clear(), sealing._folders.clear()
 
 
 def judged(pool: WorkerPool, name: str, timeout: float = 60) -> Verdict:
@@ -78,8 +78,8 @@ def test_a_right_candidate_passes_and_its_file_is_imported_nowhere_else(pool: Wo
 )
 def test_what_a_candidate_does_is_a_failure_by_name(pool: WorkerPool, name: str, outcome: Outcome, said: str) -> None:
     needed = {"fills_the_disk": BUBBLEWRAP, "forks_without_end": SECCOMP}.get(name, "")
-    if needed in protections().lacking:
-        pytest.skip(f"{needed} is lacking here: {protections().lacking[needed]}")
+    if needed in protections().remedies:
+        pytest.skip(f"{needed} is lacking here: {protections().remedies[needed]}")
     verdict = judged(pool, name)
     assert (verdict.decision, verdict.outcome) == (Decision.FAIL, outcome), verdict
     assert said in verdict.message
@@ -118,14 +118,14 @@ def test_a_worker_that_could_not_warm_up_has_an_executor_all_the_same(pool: Work
 
 
 def test_a_worker_without_an_executor_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "why_none", "JailDied: its zygote ended")
-    with pytest.raises(asking.NoAnswer) as found:
-        asking.asked("launch", f"{FILE}:right", {}, {})()
+    monkeypatch.setattr(judge_side, "why_none", "JailDied: its zygote ended")
+    with pytest.raises(judge_side.NoAnswer) as found:
+        judge_side.ask_executor("launch", f"{FILE}:right", {}, {})()
     assert "its zygote ended" in found.value.seen.message and found.value.seen.details[PROCESS] == ZYGOTE, "another one is asked"
 
 
 def test_a_candidate_says_in_its_own_process_what_it_takes(sealed: str) -> None:
-    standing.begin(sealed)
+    candidate_descriptions.begin(sealed)
     check_launcher(CONTRACT, sealed)
     assert claims_far(sealed)
     assert nearest(sealed, {"n": 40, "stride": 1}) == {"n": 40, "stride": 1}
@@ -141,7 +141,7 @@ def test_a_candidate_says_in_its_own_process_what_it_takes(sealed: str) -> None:
 
 def test_answers_of_any_number_come_whole(sealed: str) -> None:
     """A text of a verdict is cut at 4,000 characters. What `requires` says of a thousand cases is longer."""
-    standing.begin(sealed)
+    candidate_descriptions.begin(sealed)
     said = load(sealed).requires.ask([{"n": number, "stride": 1} for number in range(1000)])
     assert said == [number % 8 == 0 for number in range(1000)]
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import Device, EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.sealed.remote.candidate_service import CandidateService
 from bitverdict.harness.sealed.remote.errors import CandidateGone, CandidateRaised
 from bitverdict.harness.sealed.remote.executor import Candidate, RemoteLauncher
-from bitverdict.harness.sealed.remote.served import Served
 from tests.support import remote_launchers
 from tests.support.forked_candidate import forked_candidate
 
@@ -103,13 +103,13 @@ def test_a_fault_that_the_launcher_catches_is_raised(candidate: Candidate, devic
 
 
 def test_views_and_launches_are_asked_for_without_a_wait(candidate: Candidate, device: Device, monkeypatch: Any) -> None:
-    asked, answer = list[str](), Served._answer
+    asked, answer = list[str](), CandidateService._answer
 
-    def counted(own: Served, frame: dict[str, Any], buffers: list[bytearray]) -> None:
+    def counted(own: CandidateService, frame: dict[str, Any], buffers: list[bytearray]) -> None:
         asked.append(frame["ask"] + (" told" if frame.get("told") else ""))
         answer(own, frame, buffers)
 
-    monkeypatch.setattr(Served, "_answer", counted)
+    monkeypatch.setattr(CandidateService, "_answer", counted)
     x = operand(device)
     of(candidate, "viewed")(x)  # where an allocation begins in its storage is known from the first one on
     asked.clear()
@@ -138,13 +138,13 @@ def test_an_allocation_that_fails_is_told_where_it_is_used(
 ) -> None:
     launcher, x = of(candidate, name), operand(device)
     launcher(x)
-    construct = Served.construct
+    construct = CandidateService.construct
 
-    def short(own: Served, *given: Any) -> dict[str, Any]:
-        monkeypatch.setattr(Served, "construct", construct)
+    def short(own: CandidateService, *given: Any) -> dict[str, Any]:
+        monkeypatch.setattr(CandidateService, "construct", construct)
         raise EmulatedFault("out of memory", "no room for it")
 
-    monkeypatch.setattr(Served, "construct", short)
+    monkeypatch.setattr(CandidateService, "construct", short)
     with pytest.raises(EmulatedFault, match="no room for it"):
         launcher(x)
     assert torch.equal(launcher(x).cpu(), 2 * x.cpu())
@@ -227,4 +227,4 @@ def test_where_words_come_from_is_told_by_the_launcher_s_lines(candidate: Candid
         y = of(candidate, "by_the_host")(operand(device))
         (origin,) = device.provenance(y).counts()  # type: ignore[union-attr]
         (read,) = device.origins.reads
-    assert origin.line.startswith("tests/support/remote_launchers.py:") and read.line == origin.line and read.by == "tolist"
+    assert origin.line.startswith("tests/support/remote_launchers.py:") and read.line == origin.line and read.call == "tolist"

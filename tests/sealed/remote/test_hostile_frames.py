@@ -14,12 +14,12 @@ import torch
 
 from bitverdict.harness.sealed.remote.channel import MAGIC, Channel, Limits
 from bitverdict.harness.sealed.remote.errors import ChannelClosed, WireError
-from bitverdict.harness.sealed.remote.wire import _MADE, DEEPEST, Decoder, Encoder
+from bitverdict.harness.sealed.remote.wire import _DECODINGS, DEEPEST, Decoder, Encoder
 
 TRIES = 3000
 WORDS = ["float32", "int8", "cuda", "cpu", "strided", "preserve_format", "__class__", "os", "object", "complex64", "quint8", ""]
 LEAVES: list[Any] = [None, True, 0, 1, 3, -1, 1 << 62, 1 << 400, 0.5, float("nan"), float("inf"), *WORDS]
-TAGS = [*_MADE, "tensor", "host", "size", "stride", "as", "dtype", "grad", "object", "base", "shape", "strides", "block_shape"]
+TAGS = [*_DECODINGS, "tensor", "host", "size", "stride", "as", "dtype", "grad", "object", "base", "shape", "strides", "block_shape"]
 KNOWN = (type(None), bool, int, float, str, list, tuple, dict, slice, complex, torch.dtype, torch.device, torch.layout,
          torch.memory_format, torch.Tensor)  # fmt: skip
 

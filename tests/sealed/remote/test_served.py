@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import Device, EmulatedFault, LaunchOptions, emulated
-from bitverdict.harness.sealed.remote import served
+from bitverdict.harness.sealed.remote import candidate_service
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.errors import CandidateGone, CandidateRaised
 from bitverdict.harness.sealed.remote.executor import RemoteLauncher
@@ -67,7 +67,7 @@ def test_memory_that_is_short_is_told_to_the_launcher(monkeypatch: pytest.Monkey
         def raises(*_: object, said: str = said) -> dict[str, Any]:
             raise RuntimeError(said)
 
-        monkeypatch.setitem(served._QUESTIONS, "construct", raises)
+        monkeypatch.setitem(candidate_service._QUESTIONS, "construct", raises)
         with called(LOADED, (asked, []), (DONE, [])) as (launcher, x, _):
             if ends:
                 with pytest.raises(RuntimeError, match="another"):

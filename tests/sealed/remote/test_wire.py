@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bitverdict.harness.sealed.remote.errors import WireError
-from bitverdict.harness.sealed.remote.wire import Decoder, Encoder, NotSent
+from bitverdict.harness.sealed.remote.wire import Decoder, Encoder, UnencodableValueError
 
 
 def sent(value: Any) -> Any:
@@ -97,5 +97,5 @@ def test_what_no_encoder_makes_is_refused(what: str) -> None:
 
 def test_what_is_not_listed_is_not_sent() -> None:
     for value in (object(), len, json, torch.nn.Linear(1, 1), torch.empty(1, device="meta")):
-        with pytest.raises(NotSent, match="cannot be handed"):
+        with pytest.raises(UnencodableValueError, match="cannot be handed"):
             sent(value)

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from bitverdict.harness.contracts.torch_mathematics.kernelbench import address_of
 from bitverdict.harness.model.paths import KERNELS, kernels_with_a_contract
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.sealed.processes.standing import begin
+from bitverdict.harness.sealed.processes.candidate_descriptions import begin
 from bitverdict.harness.session.case_source import CaseSource
 
 HERE = Path(__file__).resolve().parent
@@ -49,7 +49,7 @@ def _launcher(address: str, of: str) -> Callable[[Target], CaseSource]:
 
     def source(target: Target) -> CaseSource:
         begin(address)
-        return CaseSource(of, target, launcher=address, sealed=True)
+        return CaseSource(of, target, launcher=address, is_sealed=True)
 
     return source
 

@@ -38,7 +38,7 @@ def _zeros(xp: Any, shape: Sequence[int], *, dtype: torch.dtype | None = None, *
 
 
 @rule("ones")
-def _ones(xp: Any, shape: Sequence[int], *, dtype: torch.dtype | None = None, **_: Any) -> Array:
+def _create_ones(xp: Any, shape: Sequence[int], *, dtype: torch.dtype | None = None, **_: Any) -> Array:
     return xp.ones(tuple(shape), dtype=dtype_in(xp, dtype))
 
 

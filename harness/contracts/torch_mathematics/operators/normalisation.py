@@ -8,31 +8,31 @@ from typing import Any
 from bitverdict.harness.contracts.torch_mathematics.operators.rules import Array, rule
 
 
-def _normalised(xp: Any, x: Array, axis: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
+def _normalise_axes(xp: Any, x: Array, axis: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
     mean = xp.mean(x, axis=axis, keepdims=True)
     centred = x - mean
     inverse = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=axis, keepdims=True) + epsilon)
     return centred * inverse, mean, inverse
 
 
-def _scaled(x: Array, weight: Any, bias: Any) -> Array:
+def _scale_and_shift(x: Array, weight: Any, bias: Any) -> Array:
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
 
 @rule("native_layer_norm")
 def _layer_norm(xp: Any, x: Array, shape: Sequence[int], weight: Any, bias: Any, epsilon: float) -> tuple[Array, Array, Array]:
-    made, mean, inverse = _normalised(xp, x, tuple(range(x.ndim - len(shape), x.ndim)), epsilon)
-    return _scaled(made, weight, bias), mean, inverse
+    made, mean, inverse = _normalise_axes(xp, x, tuple(range(x.ndim - len(shape), x.ndim)), epsilon)
+    return _scale_and_shift(made, weight, bias), mean, inverse
 
 
 @rule("native_group_norm")
 def _group_norm(
     xp: Any, x: Array, weight: Any, bias: Any, n: int, channels: int, spatial: int, groups: int, epsilon: float
 ) -> tuple[Array, Array, Array]:
-    made, mean, inverse = _normalised(xp, xp.reshape(x, (n, groups, -1)), (2,), epsilon)  # (n, groups, ...)
+    made, mean, inverse = _normalise_axes(xp, xp.reshape(x, (n, groups, -1)), (2,), epsilon)  # (n, groups, ...)
     return (
-        _scaled(xp.reshape(made, tuple(x.shape)), by_channel(xp, weight, x), by_channel(xp, bias, x)),
+        _scale_and_shift(xp.reshape(made, tuple(x.shape)), by_channel(xp, weight, x), by_channel(xp, bias, x)),
         xp.reshape(mean, (n, groups)),
         xp.reshape(inverse, (n, groups)),
     )
@@ -45,7 +45,7 @@ def _batch_norm(
     inverse = 1.0 / xp.sqrt(by_channel(xp, variance, x) + epsilon)
     made = (x - by_channel(xp, mean, x)) * inverse
     empty = xp.zeros((0,), dtype=x.dtype)
-    return _scaled(made, by_channel(xp, weight, x), by_channel(xp, bias, x)), empty, empty
+    return _scale_and_shift(made, by_channel(xp, weight, x), by_channel(xp, bias, x)), empty, empty
 
 
 @rule("native_batch_norm")
@@ -59,8 +59,12 @@ def _native_batch_norm(
 
 @rule("_native_batch_norm_legit")
 def _batch_norm_of_the_batch(xp: Any, x: Array, weight: Any, bias: Any, *rest: Any) -> tuple[Array, Array, Array]:
-    made, mean, inverse = _normalised(xp, x, (0, *range(2, x.ndim)), rest[-1])
-    return _scaled(made, by_channel(xp, weight, x), by_channel(xp, bias, x)), xp.reshape(mean, (-1,)), xp.reshape(inverse, (-1,))
+    made, mean, inverse = _normalise_axes(xp, x, (0, *range(2, x.ndim)), rest[-1])
+    return (
+        _scale_and_shift(made, by_channel(xp, weight, x), by_channel(xp, bias, x)),
+        xp.reshape(mean, (-1,)),
+        xp.reshape(inverse, (-1,)),
+    )
 
 
 def by_channel(xp: Any, x: Any, like: Array) -> Any:

@@ -36,7 +36,7 @@ def _convolution(
     groups: int,
 ) -> Array:
     if transposed:
-        x, weight, padding = windows.transposed(xp, x, weight, stride, padding, dilation, output_padding, groups)
+        x, weight, padding = windows.transposed_operands(xp, x, weight, stride, padding, dilation, output_padding, groups)
         stride = [1] * len(stride)
     made = windows.convolution(xp, x, weight, stride, padding, dilation, groups)
     return made if bias is None else made + by_channel(xp, bias, made)
@@ -49,10 +49,10 @@ def _avg_pool(
 ) -> Array:  # fmt: skip
     if ceil_mode:
         raise NoRule("no rule for avg_pool with ceil_mode")
-    sums = windows.pooled(xp, x, size, stride, padding, None, 0.0, xp.sum)
+    sums = windows.pool_windows(xp, x, size, stride, padding, None, 0.0, xp.sum)
     if divisor is not None or count_include_pad:
-        return sums / (divisor or math.prod(windows.listed(size, sums.ndim - 2)))
-    return sums / windows.pooled(xp, xp.ones_like(x), size, stride, padding, None, 0.0, xp.sum)
+        return sums / (divisor or math.prod(windows.int_list(size, sums.ndim - 2)))
+    return sums / windows.pool_windows(xp, xp.ones_like(x), size, stride, padding, None, 0.0, xp.sum)
 
 
 @rule("max_pool2d_with_indices", "max_pool3d_with_indices")
@@ -61,4 +61,4 @@ def _max_pool(
 ) -> tuple[Array, Any]:
     if ceil_mode:
         raise NoRule("no rule for max_pool with ceil_mode")
-    return windows.pooled(xp, x, size, stride, padding, dilation, -math.inf, xp.max), None
+    return windows.pool_windows(xp, x, size, stride, padding, dilation, -math.inf, xp.max), None

@@ -65,12 +65,12 @@ def _argmin(xp: Any, x: Array, axis: int | None = None, keepdim: bool = False) -
 
 
 @rule("any")
-def _any(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Array:
+def _any_element(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Array:
     return xp.any(xp.astype(x, xp.bool), axis=_axes(axis), keepdims=keepdim)
 
 
 @rule("all")
-def _all(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Array:
+def _all_elements(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Array:
     return xp.all(xp.astype(x, xp.bool), axis=_axes(axis), keepdims=keepdim)
 
 

@@ -12,11 +12,11 @@ RULES: dict[str, Callable] = {}
 def rule(*names: str) -> Callable[[Callable], Callable]:
     """Enters a function into `RULES` as the rule of the ATen operators `names`, without namespace and overload."""
 
-    def kept(function: Callable) -> Callable:
+    def register(function: Callable) -> Callable:
         RULES.update({f"aten.{name}": function for name in names})
         return function
 
-    return kept
+    return register
 
 
 def arrays_of(xp: Any, given: Sequence[Any]) -> list[Array]:

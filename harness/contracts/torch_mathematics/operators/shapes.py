@@ -124,7 +124,7 @@ def _repeat(xp: Any, x: Array, times: Sequence[int]) -> Array:
 def _pad(xp: Any, x: Array, pads: Sequence[int], value: float = 0) -> Array:
     for place in range(len(pads) // 2):
         axis = x.ndim - 1 - place
-        x = windows.padded(xp, x, axis, pads[2 * place], pads[2 * place + 1], value)
+        x = windows.pad_axis(xp, x, axis, pads[2 * place], pads[2 * place + 1], value)
     return x
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.emulator.faults import NotModelled
-from bitverdict.harness.emulator.numerics.scalar_ops import canonical, flushed
+from bitverdict.harness.emulator.numerics.scalar_ops import canonical, flush_subnormals
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.frontend.translate import Translator
@@ -33,17 +33,17 @@ _REAL: dict[str, Callable] = {
 }
 _FLUSHES = {"math.exp2"}
 """Triton compiles these to the instruction itself, which takes and gives no subnormals (`__HIP_FTZ`)."""
-APPROXIMATED = frozenset({"math.exp", *_REAL})
+APPROXIMATE_FUNCTIONS = frozenset({"math.exp", *_REAL})
 
 
-def divided(a: Any, b: Any) -> np.ndarray:
+def divide_fp32(a: Any, b: Any) -> np.ndarray:
     """fp32 a / b, rounded once."""
     return canonical(np.divide(np.asarray(a, np.float32), np.asarray(b, np.float32)))
 
 
-def approximated(t: Translator, op: Operation) -> None:
+def write_approximation(t: Translator, op: Operation) -> None:
     """Write the function `op` of fp32. NotModelled for another type, and for a function of OCML that is called by its name."""
-    if op.name not in APPROXIMATED or t.result(op).element != "f32":
+    if op.name not in APPROXIMATE_FUNCTIONS or t.result(op).element != "f32":
         called = op.string("symbol") or t.result(op).element
         raise NotModelled(op, f"of {called} on {t.arch}: its words and its error are not known here")
     t.call(op, _exponential if op.name == "math.exp" else _nearest(op.name))
@@ -59,10 +59,10 @@ def _nearest(name: str) -> Callable[[Any], np.ndarray]:
 
     def run(a: Any) -> np.ndarray:
         given = np.asarray(a, np.float32)
-        found = canonical(real((flushed(given) if flushes else given).astype(np.float64)).astype(np.float32))
-        return flushed(found) if flushes else found
+        found = canonical(real((flush_subnormals(given) if flushes else given).astype(np.float64)).astype(np.float32))
+        return flush_subnormals(found) if flushes else found
 
     return run
 
 
-__all__ = ["APPROXIMATED", "approximated", "divided"]
+__all__ = ["APPROXIMATE_FUNCTIONS", "divide_fp32", "write_approximation"]

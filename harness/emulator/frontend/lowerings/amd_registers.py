@@ -21,7 +21,7 @@ def transpose_in_threads(t: Translator, op: Operation) -> None:
 
 
 @lowers("rocdl.sched.barrier", "rocdl.sched.group.barrier", "rocdl.s.setprio", "rocdl.iglp.opt")
-def scheduling(t: Translator, op: Operation) -> None:
+def schedule_hint(t: Translator, op: Operation) -> None:
     """Hints for the order of instructions: they change no value."""
 
 
@@ -34,13 +34,13 @@ def machine_barrier(t: Translator, op: Operation) -> None:
 @lowers("rocdl.workitem.id.x")
 def thread_number(t: Translator, op: Operation) -> None:
     """Thread 0's, where nothing but the barriers of half of the warps hangs on it."""
-    waiting = list(op.results)
-    while waiting:
-        for user in t.users.get(waiting.pop(), ()):
+    worklist = list(op.results)
+    while worklist:
+        for user in t.users.get(worklist.pop(), ()):
             if user.name != "amdg.cond_barrier":
                 if not user.name.startswith("arith."):
                     raise NotModelled(op, f"that reaches {user.name}")
-                waiting += user.results
+                worklist += user.results
     t.assign(op, 0)
 
 

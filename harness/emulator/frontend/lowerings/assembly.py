@@ -10,7 +10,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
-from bitverdict.harness.emulator.frontend.lowerings.compiled import computed
+from bitverdict.harness.emulator.frontend.lowerings.ptx_operations import lower_assembly
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -31,27 +31,27 @@ def assembly(t: Translator, op: Operation) -> None:
     compute, and their PTX is executed. A fence of scope cta orders no two programs."""
     text = op.string("asm_string")
     statements = [re.sub(r"\s+", " ", each).strip() for each in re.split(r";|\n|\t", text.strip().strip("{}"))]
-    orders = [said for said in statements if any(known.match(said) for known in _ORDER)]
-    rest = [said for said in statements if said and said not in orders]
-    given = _moved(t, op, rest)
-    if given is None and rest:
+    orders = [statement for statement in statements if any(known.match(statement) for known in _ORDER)]
+    rest = [statement for statement in statements if statement and statement not in orders]
+    moved_value = _moved_value(t, op, rest)
+    if moved_value is None and rest:
         asked = _REGISTER.match(rest[0])
         if asked and len(rest) == 1 and not op.operands and t.result(op).text == f"i{asked[1]}" and not orders:
             t.machine(op, _special_register, asked[2], CHIPS[t.arch].multiprocessors.count)
             return
         if orders or op.name == "ttg.inline_asm":
             raise NotModelled(op, f'"{text}": beside fences and barriers only a move of a whole register is')
-        computed(t, op)
+        lower_assembly(t, op)
         return
-    for said in orders:
-        _ordered(t, op, said)
+    for statement in orders:
+        _order_memory(t, op, statement)
     if op.results:
-        if given is None:
+        if moved_value is None:
             raise NotModelled(op, f'"{text}": what it gives')
         kind = t.result(op)
-        if isinstance(given, int) and kind.kind == "tensor":
-            given = t.apply(_filled, kind.shape, kind.dtype, given)
-        t.assign(op, given)
+        if isinstance(moved_value, int) and kind.kind == "tensor":
+            moved_value = t.apply(_filled_array, kind.shape, kind.dtype, moved_value)
+        t.assign(op, moved_value)
 
 
 def _special_register(m: Cta, op: Operation, name: str, multiprocessors: int) -> int:
@@ -62,25 +62,25 @@ def _special_register(m: Cta, op: Operation, name: str, multiprocessors: int) ->
     return m.state.operations
 
 
-def _ordered(t: Translator, op: Operation, said: str) -> None:
+def _order_memory(t: Translator, op: Operation, statement: str) -> None:
     """One statement of `_ORDER`."""
-    if fence := _FENCE.match(said):
+    if fence := _FENCE.match(statement):
         sem = fence[1] or "sc"
         if fence[2] in ("gpu", "sys"):
             t.emit("{}", t.calls(GlobalAtomics.fence, sem != "release", sem != "acquire"))
-    elif membar := _MEMBAR.match(said):
+    elif membar := _MEMBAR.match(statement):
         if membar[1] != "cta":
             t.emit("{}", t.calls(GlobalAtomics.fence, True, True))
-    elif proxy := _PROXY.match(said):
+    elif proxy := _PROXY.match(statement):
         if proxy[1] in (None, "global"):
             t.emit("{}", t.calls(GlobalAtomics.fence_proxy))
         if proxy[1] != "global":
             t.emit("{}", t.calls(OnChipMemory.fence, op, True))
     else:
-        t.meet(warps=said.startswith("bar.warp"))
+        t.meet(warps=statement.startswith("bar.warp"))
 
 
-def _moved(t: Translator, op: Operation, rest: list[str]) -> Any:
+def _moved_value(t: Translator, op: Operation, rest: list[str]) -> Any:
     """What the one move in `rest` gives the one result: a value of its type, or a number. None where there is no such move."""
     if len(rest) != 1 or len(op.results) != 1 or not (move := _MOVE.match(rest[0])) or t.result(op).is_float:
         return None
@@ -91,5 +91,5 @@ def _moved(t: Translator, op: Operation, rest: list[str]) -> Any:
     return t.value(op.operands[number]) if same else None
 
 
-def _filled(shape: tuple[int, ...], dtype: object, value: int) -> object:
+def _filled_array(shape: tuple[int, ...], dtype: object, value: int) -> object:
     return np.full(shape, value, dtype)  # type: ignore[call-overload]

@@ -16,14 +16,14 @@ from bitverdict.harness.emulator.frontend.translate import NotModelled, Translat
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
-from bitverdict.harness.emulator.numerics.scalar_ops import binary, canonical, flushed
+from bitverdict.harness.emulator.numerics.scalar_ops import binary, canonical, flush_subnormals
 
-_UNSIGNED = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
+_UNSIGNED_DTYPES = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
 
-def unsigned(function: Callable) -> Callable:
+def on_unsigned_words(function: Callable) -> Callable:
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        wide = _UNSIGNED[a.dtype.itemsize]
+        wide = _UNSIGNED_DTYPES[a.dtype.itemsize]
         return function(a.view(wide), b.view(wide)).view(a.dtype)
 
     return run
@@ -37,25 +37,25 @@ UPDATES: dict[int, Callable] = {
     4: np.add,
     6: np.maximum,
     7: np.minimum,
-    8: unsigned(np.maximum),
-    9: unsigned(np.minimum),
+    8: on_unsigned_words(np.maximum),
+    9: on_unsigned_words(np.minimum),
 }
 ADDS_FLOATS, EXCHANGES = 5, 10
 
 
 @lowers("tt.atomic_rmw")
 def update(t: Translator, op: Operation) -> None:
-    kind, what = t.operand(op, 1), op.integer("atomic_rmw_op")
+    kind, update_kind = t.operand(op, 1), op.integer("atomic_rmw_op")
     function: Callable | None
-    if what == ADDS_FLOATS:
+    if update_kind == ADDS_FLOATS:
         function = float_sum(kind.format)
         t.emit("{}", t.calls(_rounds, op))
-    elif what in UPDATES and not kind.is_float:
-        function = UPDATES[what]
-    elif what == EXCHANGES:
+    elif update_kind in UPDATES and not kind.is_float:
+        function = UPDATES[update_kind]
+    elif update_kind == EXCHANGES:
         function = None
     else:
-        raise NotModelled(op, f"update {what} on {kind.element}")
+        raise NotModelled(op, f"update {update_kind} on {kind.element}")
     pointer, value, mask = t.operands(op, "pointer", "value", "mask?")
     t.check_vectors(op, pointer, mask)
     _atomic(t, op, pointer, mask, kind, value=value, update=function)
@@ -66,7 +66,7 @@ def float_sum(fmt: str | None) -> Callable:
     where those of shared memory are kept (PTX ISA, atom: .add)."""
     if fmt != "fp32":
         return binary(np.add, fmt)
-    return lambda a, b: flushed(canonical(flushed(a) + flushed(b)))
+    return lambda a, b: flush_subnormals(canonical(flush_subnormals(a) + flush_subnormals(b)))
 
 
 def _rounds(m: Cta, op: Operation) -> None:
@@ -107,5 +107,5 @@ def _atomic(
     meets = t.scratch(op)  # the result goes to other threads through shared memory, behind a barrier
     t.machine(
         op, GlobalAtomics.atomic, pointer, mask, kind.dtype, kind.kind == "scalar", op.integer("sem"), op.integer("scope"), meets,
-        id(op) in t.facts.polling, update=update, value=value, expected=expected,
+        id(op) in t.facts.polling_operations, update=update, value=value, expected=expected,
     )  # fmt: skip

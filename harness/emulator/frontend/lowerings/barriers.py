@@ -57,7 +57,7 @@ def _own_cta(t: Translator, op: Operation) -> None:
 def commit(t: Translator, op: Operation) -> None:
     names = "barrier", "enabled?", "descriptors*"
     barrier, enabled, _descriptors = t.operands(op, *names)
-    shared = op.named(*names)["descriptors"]
+    shared = op.operands_by_name(*names)["descriptors"]
     pair = t.program.attributes.get("ttng.two-ctas") == "true"
     over = CLUSTER if shared else reach(t.ctas, 2) if pair else OWN
     with t.when(enabled):
@@ -69,19 +69,19 @@ def cluster_barrier(t: Translator, op: Operation) -> None:
     """barrier.cluster.arrive and .wait by all threads of all CTAs of the cluster. One that is relaxed releases nothing of
     memory."""
     inserted = any(before.name == "ttng.fence_mbarrier_init_release_cluster" for before in t.done[-2:])
-    t.machine(op, Cta.meet_cluster, relaxed=op.flag("relaxed"), inserted=inserted)
+    t.machine(op, Cta.meet_cluster, is_relaxed=op.flag("relaxed"), is_inserted=inserted)
 
 
 @lowers("ttg.warp_specialize")
 def specialize(t: Translator, op: Operation) -> None:
     """The default region sees the program's values; the partitions get theirs by name."""
     inner = op.regions[1][0].operations[0]
-    default = t.starts(t.nested("default", op.regions[0]))
-    partitions = [t.starts(t.nested(f"partition_{i}", region), inner.operands) for i, region in enumerate(inner.regions)]
+    default = t.starts(t.nested_function("default", op.regions[0]))
+    partitions = [t.starts(t.nested_function(f"partition_{i}", region), inner.operands) for i, region in enumerate(inner.regions)]
     t.scratch(op)
     called = t.calls(Cta.specialize, op, default, partitions)
     if op.results:
-        t.emit("{} = {}", t.received(op), called)
+        t.emit("{} = {}", t.result_targets(op), called)
     else:
         t.emit("{}", called)
 

@@ -16,7 +16,7 @@ from bitverdict.harness.emulator.execution.onchip_access import TENSOR_BYTES, TE
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore, element_codes
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View, places_in
-from bitverdict.harness.emulator.memory.placed_views import Placed
+from bitverdict.harness.emulator.memory.placed_views import ScatteredView
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.matrix_products import layout_number
@@ -55,20 +55,20 @@ def allocate_scales(t: Translator, op: Operation, kind: Type) -> None:
     (value,) = t.operands(op, "source?")
     if t.ctas > 1:
         places = held.places(places_in(held.tile, pieces, strides), TENSOR_BYTES)
-        t.machine(op, placed, offset, places, kind.dtype, value)
+        t.machine(op, place_scales, offset, places, kind.dtype, value)
         return
-    t.machine(op, allocated, offset, kind.shape, strides, kind.dtype, pieces, value)
+    t.machine(op, write_scales, offset, kind.shape, strides, kind.dtype, pieces, value)
 
 
-def placed(m: Cta, op: Operation, offset: int, places: np.ndarray, dtype: np.dtype, value: np.ndarray | None) -> View:
+def place_scales(m: Cta, op: Operation, offset: int, places: np.ndarray, dtype: np.dtype, value: np.ndarray | None) -> View:
     """As `allocated`, of a cluster: elements begin `places` bytes from `offset`."""
-    view = Placed(m.onchip.tensor, places + offset, dtype)
+    view = ScatteredView(m.onchip.tensor, places + offset, dtype)
     if value is not None:
         m.onchip.write(op, view, value)
     return view
 
 
-def allocated(
+def write_scales(
     m: Cta, op: Operation, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dtype,
     pieces: tuple[int, ...], value: np.ndarray | None,
 ) -> View:  # fmt: skip
@@ -81,13 +81,13 @@ def allocated(
 
 @lowers("ttg.memdesc_reshape")
 def reshape(t: Translator, op: Operation) -> None:
-    t.call(op, reshaped, t.result(op).shape)
+    t.call(op, reshape_view, t.result(op).shape)
 
 
-def reshaped(view: View, shape: tuple[int, ...]) -> View:
+def reshape_view(view: View, shape: tuple[int, ...]) -> View:
     """The same elements, row-major, as `shape`: by strides where they allow it, else remembering the pieces."""
-    if isinstance(view, Placed):
-        return view.reshaped(shape)
+    if isinstance(view, ScatteredView):
+        return view.reshape(shape)
     if view.pieces == view.shape:
         array = view.array.view()
         try:
@@ -101,7 +101,7 @@ def reshaped(view: View, shape: tuple[int, ...]) -> View:
 @lowers("ttng.tc_gen5_mma_scaled")
 def scaled_mma(t: Translator, op: Operation) -> None:
     names = "a", "b", "d", "token?", "a_scale", "b_scale", "use", "enabled", "barriers*", "conditions*"
-    left, right, into, _token, left_scale, right_scale, use, enabled, barriers, conditions = t.operands(op, *names)
+    left, right, into, _token, left_scale, right_scale, use, is_enabled, barriers, conditions = t.operands(op, *names)
     scales = t.type_of(op, "a_scale", names), t.type_of(op, "b_scale", names)
     elements = ELEMENTS.get(op.integer("a_type")), ELEMENTS.get(op.integer("b_type"))
     if None in elements or None in scales:
@@ -114,7 +114,7 @@ def scaled_mma(t: Translator, op: Operation) -> None:
     pair, multicast = "two_ctas" in op.attributes, "multicast" in op.attributes
     count = t.commits(op, op.operands[:2], multicast=multicast)
     over = CLUSTER if multicast else reach(t.ctas, 2) if pair else OWN
-    with t.when(enabled):
+    with t.when(is_enabled):
         t.machine(
             op, TensorCore.scaled_mma, model, left, left_scale, right, right_scale, into, use, signals,
             "is_async" in op.attributes, count, over, pair,

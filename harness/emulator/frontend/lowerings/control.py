@@ -21,7 +21,7 @@ def call(t: Translator, op: Operation) -> None:
     base = t.place(op) if "allocation.offset" in op.attributes else 0  # to all that the callee says of shared memory it is added
     called = t.code("yield from {}", t.starts(t.name_of(t.program.functions[callee], base), op.operands, called=True))
     if op.results:
-        t.emit("{} = {}", t.received(op), called)
+        t.emit("{} = {}", t.result_targets(op), called)
     else:
         t.emit("{}", called)
 

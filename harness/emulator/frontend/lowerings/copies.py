@@ -46,15 +46,15 @@ def wait(t: Translator, op: Operation) -> None:
 @lowers("ttng.async_tma_copy_global_to_local")
 def bulk_load(t: Translator, op: Operation) -> None:
     names = "descriptor", "starts*", "offsets*", "barrier", "target", "enabled"
-    descriptor, starts, offsets, barrier, target, enabled = t.operands(op, *names)
+    descriptor, starts, offsets, barrier, target, is_enabled = t.operands(op, *names)
     if offsets:
         if t.ctas > 1:
             raise NotModelled(op, "im2col in a cluster")
-        t.machine(op, Tma.load_pixels, descriptor, starts, offsets, barrier, target, enabled)
+        t.machine(op, Tma.load_pixels, descriptor, starts, offsets, barrier, target, is_enabled)
         return
     held = t.split(t.type_of(op, "target", names))
     shared = "multicast" in op.attributes and held.copies > 1
-    t.machine(op, Tma.load, descriptor, starts, barrier, target, enabled, len(held.starts), shared)
+    t.machine(op, Tma.load, descriptor, starts, barrier, target, is_enabled, len(held.starts), shared)
 
 
 @lowers("ttng.async_tma_gather")

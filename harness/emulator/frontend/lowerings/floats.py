@@ -14,7 +14,7 @@ from bitverdict.harness.emulator.numerics.scalar_ops import (
     canonical,
     convert_float,
     float_from_int,
-    flushed,
+    flush_subnormals,
     fma,
     int_from_float,
     narrow,
@@ -36,7 +36,7 @@ def multiply(t: Translator, op: Operation) -> None:
 
 
 @lowers("math.fma")
-def fused(t: Translator, op: Operation) -> None:
+def lower_fma(t: Translator, op: Operation) -> None:
     kind = t.result(op)
     if kind.format in ("fp16", "bf16"):
         t.call(op, narrow_fma(kind.format))
@@ -77,14 +77,14 @@ def outcome(predicate: int, a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """The comparison `predicate` of arith.cmpf of two floats."""
     if predicate in _COMPARE:
         return _COMPARE[predicate](a, b)
-    neither = np.isnan(a) | np.isnan(b)
+    has_nan = np.isnan(a) | np.isnan(b)
     if predicate in (7, 14):
-        return ~neither if predicate == 7 else neither
+        return ~has_nan if predicate == 7 else has_nan
     if predicate in (0, 15):
-        return np.full(neither.shape, predicate == 15)
+        return np.full(has_nan.shape, predicate == 15)
     if predicate == 6:
-        return np.not_equal(a, b) & ~neither
-    return _COMPARE[predicate - 7](a, b) | neither
+        return np.not_equal(a, b) & ~has_nan
+    return _COMPARE[predicate - 7](a, b) | has_nan
 
 
 @lowers("arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf")
@@ -177,13 +177,13 @@ def from_integer(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
     if target.bits == 8:
         raise NotModelled(op, f"from {source.element} to {target.element}")
-    t.call(op, float_from_int(source.bits, target.format, t.arch, signed=op.name == "arith.sitofp"))
+    t.call(op, float_from_int(source.bits, target.format, t.arch, is_signed=op.name == "arith.sitofp"))
 
 
 @lowers("arith.fptosi", "arith.fptoui")
 def to_integer(t: Translator, op: Operation) -> None:
     source, target = t.operand(op, 0), t.result(op)
-    run = int_from_float(source.format, target.bits, signed=op.name == "arith.fptosi")
+    run = int_from_float(source.format, target.bits, is_signed=op.name == "arith.fptosi")
     t.call(op, (lambda a: int(run(a))) if target.kind == "scalar" else run)
 
 
@@ -197,13 +197,13 @@ def correctly_rounded(t: Translator, op: Operation) -> None:
 
 
 @lowers("math.floor", "math.ceil")
-def whole(t: Translator, op: Operation) -> None:
+def round_to_integer(t: Translator, op: Operation) -> None:
     """cvt.rmi.ftz and cvt.rpi.ftz: libdevice's, compiled to flush unless the launch asks for the other. fp64 is never flushed."""
     run = np.floor if op.name == "math.floor" else np.ceil
     if t.result(op).element == "f64":
         t.call(op, lambda a: fp64.with_nan(run(a), a))
     elif t.result(op).element == "f32":
-        t.call(op, (lambda a: canonical(run(flushed(a)))) if t.flushes else lambda a: canonical(run(a)))
+        t.call(op, (lambda a: canonical(run(flush_subnormals(a)))) if t.flushes else lambda a: canonical(run(a)))
     else:
         raise NotModelled(op, f"on {t.result(op).element}")
 

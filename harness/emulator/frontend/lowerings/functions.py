@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
-from bitverdict.harness.emulator.frontend.lowerings.amd_functions import approximated, divided
+from bitverdict.harness.emulator.frontend.lowerings.amd_functions import divide_fp32, write_approximation
 from bitverdict.harness.emulator.frontend.natural_loops import loop_of
 from bitverdict.harness.emulator.frontend.translate import LOWERINGS, NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.reference.scalar_arithmetic import fp64
-from bitverdict.reference.special_functions import folded, sequences
+from bitverdict.reference.special_functions import constant_division, sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, division_factors
 
 _MOVES = ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "ttg.convert_layout", SPREAD)
@@ -34,7 +34,10 @@ def on_values(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
 
 
 _exp, _divide, _remainder = on_values(sequences.exp), on_values(sequences.divide), on_values(sequences.remainder)
-_divide_by_constant, _reciprocal_of_constant = on_values(folded.divide), on_values(folded.divide_approximately)
+_divide_by_constant, _reciprocal_of_constant = (
+    on_values(constant_division.divide),
+    on_values(constant_division.divide_approximately),
+)
 _divide_approximately = on_values(INSTRUCTIONS["div.approx.f32"])
 
 
@@ -46,7 +49,7 @@ def _split(function: Callable[..., tuple[np.ndarray, np.ndarray]]) -> Callable[.
     return run
 
 
-factors, factors_by_constant = _split(division_factors), _split(folded.factors)
+factors, factors_by_constant = _split(division_factors), _split(constant_division.factors)
 """Of dividend and divisor (float32): the two numbers whose product div.full.f32 is."""
 
 
@@ -54,7 +57,7 @@ factors, factors_by_constant = _split(division_factors), _split(folded.factors)
 def exponential(t: Translator, op: Operation) -> None:
     """mul.f32 by log2(e), ex2.approx.f32; of fp64 libdevice's."""
     if t.amd:
-        approximated(t, op)
+        write_approximation(t, op)
         return
     _run(t, op, _exp)
 
@@ -63,7 +66,7 @@ def exponential(t: Translator, op: Operation) -> None:
 def of_libdevice(t: Translator, op: Operation) -> None:
     """ex2, sqrt and rsqrt.approx.ftz.f32; of fp64 libdevice's exp2, sqrt.rn.f64 and rsqrt.approx.f64."""
     if t.amd:
-        approximated(t, op)
+        write_approximation(t, op)
         return
     name = {"math.exp2": "ex2", "math.sqrt": "sqrt", "math.rsqrt": "rsqrt"}[op.name]
     if t.result(op).element == "f64" and name == "sqrt":
@@ -83,7 +86,7 @@ def quotient(t: Translator, op: Operation) -> None:
     if t.result(op).element != "f32":
         raise NotModelled(op, f"on {t.result(op).element}")
     if t.amd:
-        t.call(op, divided)
+        t.call(op, divide_fp32)
         return
     t.call(op, _divide_by_constant if folds(t, op, op.operands[1]) else _divide)
 
@@ -140,20 +143,20 @@ def folds(t: Translator, op: Operation, name: str) -> bool:
 
 def _carried_by_constants(t: Translator, name: str) -> list[str] | None:
     """The arguments of blocks through which the value `name` is computed of constants alone; None where it is of something else."""
-    seen, waiting, carried = set[str](), [name], list[str]()
-    while waiting:
-        name = waiting.pop()
+    seen, worklist, carried_arguments = set[str](), [name], list[str]()
+    while worklist:
+        name = worklist.pop()
         if name in seen:
             continue
         seen.add(name)
         if (at := t.defined.get(name)) is not None:
-            given = [] if at.name == "arith.constant" else at.operands
-            if not given and at.name != "arith.constant":
+            operands = [] if at.name == "arith.constant" else at.operands
+            if not operands and at.name != "arith.constant":
                 return None
         else:
-            given = t.incoming.get(name, [])
-            if not given:
+            operands = t.incoming.get(name, [])
+            if not operands:
                 return None
-            carried.append(name)
-        waiting += given
-    return carried
+            carried_arguments.append(name)
+        worklist += operands
+    return carried_arguments

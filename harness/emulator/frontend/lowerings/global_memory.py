@@ -12,16 +12,16 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 @lowers("tt.load")
 def load(t: Translator, op: Operation) -> None:
     """A volatile load is a relaxed one. One in a loop that may look for what another program writes can wait there."""
-    pointer, mask, other = t.operands(op, "pointer", "mask?", "other?")
+    pointer, mask, fill_value = t.operands(op, "pointer", "mask?", "other?")
     kind = t.result(op)
     if not t.operand(op, 0).pointers:
         raise NotModelled(op, "through a block pointer")
     t.check_vectors(op, pointer, mask)
     function, single = GlobalAtomics.volatile if op.flag("isVolatile") else GlobalAccess.load, kind.kind == "scalar"
-    if id(op) in t.facts.polling:
-        t.machine(op, GlobalAtomics.poll, bound(function), pointer, mask, other, kind.dtype, single)
+    if id(op) in t.facts.polling_operations:
+        t.machine(op, GlobalAtomics.poll, bound(function), pointer, mask, fill_value, kind.dtype, single)
     else:
-        t.machine(op, function, pointer, mask, other, kind.dtype, single)
+        t.machine(op, function, pointer, mask, fill_value, kind.dtype, single)
 
 
 @lowers("tt.store")

@@ -13,12 +13,12 @@ def histogram(t: Translator, op: Operation) -> None:
     """The compiled program compares each value with the last bin, unsigned: one beyond the bins is not counted."""
     (bins,) = t.result(op).shape
     values, mask = t.operands(op, "values", "mask?")
-    t.assign(op, t.apply(counted, values, mask, bins))
+    t.assign(op, t.apply(count_bins, values, mask, bins))
     t.scratch(op)
     t.meet()
 
 
-def counted(values: np.ndarray, mask: np.ndarray | None, bins: int) -> np.ndarray:
+def count_bins(values: np.ndarray, mask: np.ndarray | None, bins: int) -> np.ndarray:
     """Of `values` (N,) int32, and `mask` (N,) bool: the counts (bins,) int32."""
     inside = values.view(np.uint32) < bins  # (N,)
     if mask is not None:

@@ -33,19 +33,19 @@ def scatter(t: Translator, op: Operation) -> None:
 @lowers("ttg.local_atomic_scatter_rmw")
 def update(t: Translator, op: Operation) -> None:
     """Floats are added as `atom.shared.add` does: to nearest even, subnormals kept (PTX ISA, atom)."""
-    kind, what = t.result(op), op.integer("atomic_rmw_op")
-    if kind.bits < 32 and not (what == ADDS_FLOATS and kind.format in ("fp16", "bf16")):
+    kind, update_kind = t.result(op), op.integer("atomic_rmw_op")
+    if kind.bits < 32 and not (update_kind == ADDS_FLOATS and kind.format in ("fp16", "bf16")):
         said = f"{op.name} on {kind.bits}-bit {kind.element}: atom.shared takes no such operand; use 32 or 64 bits"
         raise EmulatedFault("refused", said, op.location, {"operation": op.brief, "layer": "ptxas"})
-    if what == ADDS_FLOATS and kind.is_float:
+    if update_kind == ADDS_FLOATS and kind.is_float:
         function = binary(np.add, kind.format)
         t.emit("{}", t.calls(_rounds, op))
-    elif what in UPDATES and not kind.is_float:
-        function = UPDATES[what]
-    elif what == EXCHANGES:
+    elif update_kind in UPDATES and not kind.is_float:
+        function = UPDATES[update_kind]
+    elif update_kind == EXCHANGES:
         function = None
     else:
-        raise NotModelled(op, f"update {what} on {kind.element}")
+        raise NotModelled(op, f"update {update_kind} on {kind.element}")
     view, values, indices, mask = t.operands(op, "view", "values", "indices", "mask?")
     t.machine(op, OnChipMemory.update, view, values, indices, mask, op.integer("axis"), function)
 

@@ -12,7 +12,7 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type, element_dtype
 from bitverdict.harness.emulator.numerics.scalar_ops import divide, divide_scalar, remainder, remainder_scalar, wrap
 
-_UNSIGNED = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
+_UNSIGNED_DTYPES = {8: np.uint8, 16: np.uint16, 32: np.uint32, 64: np.uint64}
 _SIGNS = ("==", "!=", "<", "<=", ">", ">=", "<", "<=", ">", ">=")  # arith.cmpi: eq ne slt sle sgt sge ult ule ugt uge
 COMPARISONS = tuple(f"{{}} {sign} {{}}" for sign in _SIGNS)
 
@@ -48,7 +48,7 @@ def scalar(text: str, kind: Type) -> int | np.ndarray:
     return narrow(np.array(float(text)), kind.format)
 
 
-def _both(t: Translator, op: Operation, array: Callable, single: Callable) -> None:
+def _apply_operation(t: Translator, op: Operation, array: Callable, single: Callable) -> None:
     """`single` on Python ints for scalars, `array` on NumPy words for tensors."""
     kind = t.result(op)
     if kind.kind == "scalar":
@@ -58,9 +58,9 @@ def _both(t: Translator, op: Operation, array: Callable, single: Callable) -> No
         t.call(op, array)
 
 
-def _unsigned(function: Callable) -> Callable:
+def _on_unsigned_words(function: Callable) -> Callable:
     def run(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        unsigned = _UNSIGNED[8 * a.dtype.itemsize]
+        unsigned = _UNSIGNED_DTYPES[8 * a.dtype.itemsize]
         return function(a.view(unsigned), b.view(unsigned)).view(a.dtype)
 
     return run
@@ -106,14 +106,14 @@ def binary(t: Translator, op: Operation) -> None:
     array, single = _BINARY[op.name]
     if t.result(op).bits == 1 and op.name in ("arith.addi", "arith.subi", "arith.muli"):
         array = {"arith.addi": np.bitwise_xor, "arith.subi": np.bitwise_xor, "arith.muli": np.bitwise_and}[op.name]
-    _both(t, op, array, single)
+    _apply_operation(t, op, array, single)
 
 
 @lowers(*_BINARY_UNSIGNED)
 def binary_unsigned(t: Translator, op: Operation) -> None:
     array, single = _BINARY_UNSIGNED[op.name]
     bits = t.result(op).bits
-    _both(t, op, _unsigned(array), lambda a, b: single(_mod(a, bits), _mod(b, bits)))
+    _apply_operation(t, op, _on_unsigned_words(array), lambda a, b: single(_mod(a, bits), _mod(b, bits)))
 
 
 @lowers("tt.mulhiui")
@@ -123,7 +123,7 @@ def upper_product(t: Translator, op: Operation) -> None:
     if bits not in (32, 64):
         raise NotModelled(op, f"on {t.result(op).element}")
     array = _upper_32 if bits == 32 else _upper_64
-    _both(t, op, _unsigned(array), lambda a, b: _mod(a, bits) * _mod(b, bits) >> bits)
+    _apply_operation(t, op, _on_unsigned_words(array), lambda a, b: _mod(a, bits) * _mod(b, bits) >> bits)
 
 
 def _upper_32(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -154,14 +154,14 @@ def shift(t: Translator, op: Operation) -> None:
     bits = t.result(op).bits
 
     def array(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        unsigned = _UNSIGNED[bits]
-        amount = b.view(unsigned) & unsigned(min((1 << bits) - 1, 0xFFFFFFFF))
+        unsigned_dtype = _UNSIGNED_DTYPES[bits]
+        amount = b.view(unsigned_dtype) & unsigned_dtype(min((1 << bits) - 1, 0xFFFFFFFF))
         inside = amount < bits
-        amount = np.where(inside, amount, 0).astype(unsigned)
+        amount = np.where(inside, amount, 0).astype(unsigned_dtype)
         if op.name == "arith.shrsi":
             return np.where(inside, a >> amount.view(a.dtype), a >> (bits - 1)).astype(a.dtype)
-        moved = a.view(unsigned) << amount if op.name == "arith.shli" else a.view(unsigned) >> amount
-        return np.where(inside, moved, 0).astype(unsigned).view(a.dtype)
+        moved = a.view(unsigned_dtype) << amount if op.name == "arith.shli" else a.view(unsigned_dtype) >> amount
+        return np.where(inside, moved, 0).astype(unsigned_dtype).view(a.dtype)
 
     def single(a: int, b: int) -> int:
         amount = _mod(b, min(bits, 32))
@@ -171,7 +171,7 @@ def shift(t: Translator, op: Operation) -> None:
             return 0
         return a << amount if op.name == "arith.shli" else _mod(a, bits) >> amount
 
-    _both(t, op, array, single)
+    _apply_operation(t, op, array, single)
 
 
 @lowers("arith.cmpi")
@@ -184,7 +184,7 @@ def compare(t: Translator, op: Operation) -> None:
             mask = (1 << kind.bits) - 1
             a, b = (t.code("({} & {})", each, mask) for each in (a, b))
         elif kind.bits > 1:
-            a, b = (t.code("{}.view({})", each, _UNSIGNED[kind.bits]) for each in (a, b))
+            a, b = (t.code("{}.view({})", each, _UNSIGNED_DTYPES[kind.bits]) for each in (a, b))
     t.assign(op, t.code(COMPARISONS[predicate], a, b))
 
 
@@ -214,7 +214,7 @@ def resize(t: Translator, op: Operation) -> None:
     elif target.bits == 1:
         t.call(op, lambda a: (a & 1).astype(np.bool_))
     elif zero:
-        t.call(op, lambda a: a.view(_UNSIGNED[source.bits]).astype(_UNSIGNED[target.bits]).view(target.dtype))
+        t.call(op, lambda a: a.view(_UNSIGNED_DTYPES[source.bits]).astype(_UNSIGNED_DTYPES[target.bits]).view(target.dtype))
     else:
         t.call(op, lambda a: a.astype(target.dtype))
 

@@ -14,7 +14,7 @@ from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 RESPONSE = 16  # bytes
-NOBODY = -1  # in the place of a program's number, where none was cancelled
+NO_PROGRAM = -1  # in the place of a program's number, where none was cancelled
 
 
 @lowers("ttng.clc_try_cancel")
@@ -32,12 +32,12 @@ def ask(m: Cta, op: Operation, response: View, barrier: View) -> None:
             op.location,
             {"operation": op.brief, "other operation": m.refused_cancel.brief, "other location": m.refused_cancel.location},
         )
-    m.mbarriers.at(op, barrier)
+    m.mbarriers.barrier_at(op, barrier)
     flight = m.onchip.begin(op, TRY_CANCEL, writes=(response,), barriers=(barrier.offset,))
 
     def land() -> None:
         found = m.launch.cancel()
-        response.put(np.array([NOBODY if found is None else found, 0], np.int64).reshape(response.shape))
+        response.put(np.array([NO_PROGRAM if found is None else found, 0], np.int64).reshape(response.shape))
         m.mbarriers.receive(op, barrier, RESPONSE, flight)
 
     m.flights.issue(flight, land)
@@ -54,14 +54,14 @@ def load_result(t: Translator, op: Operation) -> None:
 @lowers("ttng.clc_is_canceled")
 def is_cancelled(t: Translator, op: Operation) -> None:
     (response,) = t.operands(op, "response")
-    t.machine(op, succeeded, response)
+    t.machine(op, has_cancelled, response)
 
 
-def succeeded(m: Cta, op: Operation, response: np.ndarray) -> int:
+def has_cancelled(m: Cta, op: Operation, response: np.ndarray) -> int:
     """Whether a program was cancelled: the one that asked is to do its work."""
-    if response.flat[0] == NOBODY:
+    if response.flat[0] == NO_PROGRAM:
         m.refused_cancel = op
-    return int(response.flat[0] != NOBODY)
+    return int(response.flat[0] != NO_PROGRAM)
 
 
 @lowers("ttng.clc_get_program_id")
@@ -73,4 +73,4 @@ def program_id(t: Translator, op: Operation) -> None:
 def coordinate(m: Cta, op: Operation, response: np.ndarray, axis: int) -> int:
     """The cancelled program's number along `axis`; poison where none was."""
     number, (x, y, _) = int(response.flat[0]), m.grid
-    return NOBODY if number == NOBODY else (number % x, number // x % y, number // (x * y))[axis]
+    return NO_PROGRAM if number == NO_PROGRAM else (number % x, number // x % y, number // (x * y))[axis]

@@ -17,32 +17,34 @@ from bitverdict.harness.emulator.frontend.translate import NotModelled, Translat
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma, narrow_fma, negative
 
-ADD, SUBTRACT, MULTIPLY, FUSED, LEAST, LARGEST = 0, 1, PACKED_PRODUCT, 3, 4, 5  # PackedArithKind
+ADD, SUBTRACT, MULTIPLY, FMA, LEAST, LARGEST = 0, 1, PACKED_PRODUCT, 3, 4, 5  # PackedArithKind
 
 
 @lowers("ttng.packed_arith")
-def packed(t: Translator, op: Operation) -> None:
-    kind, what = t.result(op), op.integer("op_kind")
+def lower_packed(t: Translator, op: Operation) -> None:
+    kind, packed_kind = t.result(op), op.integer("op_kind")
     if kind.format not in ("fp32", "fp16", "bf16") or any(
         t.operand(op, i).element != kind.element for i in range(len(op.operands))
     ):
         raise NotModelled(op, f"on {', '.join(op.operand_types)}")
     run = {ADD: binary(np.add, kind.format), SUBTRACT: binary(np.subtract, kind.format), MULTIPLY: binary(np.multiply, kind.format)}
-    joined: Callable = fma if kind.format == "fp32" else narrow_fma(kind.format)
-    if what == FUSED:
-        t.call(op, joined)
-    elif what in (LEAST, LARGEST):
-        t.call(op, extremum(kind.format, keep_nan=False, largest=what == LARGEST))
-    elif what == MULTIPLY or not t.fused or not any(may_be_product(t, name, divided=True) for name in op.operands):
-        t.call(op, run[what])
+    multiply_add: Callable = fma if kind.format == "fp32" else narrow_fma(kind.format)
+    if packed_kind == FMA:
+        t.call(op, multiply_add)
+    elif packed_kind in (LEAST, LARGEST):
+        t.call(op, extremum(kind.format, keep_nan=False, largest=packed_kind == LARGEST))
+    elif (
+        packed_kind == MULTIPLY or not t.fused or not any(may_be_product(t, name, includes_divisions=True) for name in op.operands)
+    ):
+        t.call(op, run[packed_kind])
     else:
-        _fused_sum(t, op, joined, subtracts=what == SUBTRACT)
+        _fused_sum(t, op, multiply_add, subtracts=packed_kind == SUBTRACT)
 
 
-def _fused_sum(t: Translator, op: Operation, joined: Callable, *, subtracts: bool) -> None:
-    reached = [may_be_product(t, name, divided=True) for name in op.operands]
-    which = reached.index(True)
-    product = t.defined.get(op.operands[which])
+def _fused_sum(t: Translator, op: Operation, multiply_add: Callable, *, subtracts: bool) -> None:
+    reached = [may_be_product(t, name, includes_divisions=True) for name in op.operands]
+    product_side = reached.index(True)
+    product = t.defined.get(op.operands[product_side])
     if all(reached) or product is None or not _multiplies(product) or len(t.users.get(product.results[0], [])) != 1:
         raise NotModelled(
             op,
@@ -50,13 +52,13 @@ def _fused_sum(t: Translator, op: Operation, joined: Callable, *, subtracts: boo
             "with enable_fp_fusion=False",
         )
     left, right = (t.value(name) for name in product.operands)
-    other = t.value(op.operands[1 - which])
+    addend = t.value(op.operands[1 - product_side])
     minus = negative(t.result(op).format)
-    if subtracts and which == 1:
+    if subtracts and product_side == 1:
         left = t.apply(minus, left)
     elif subtracts:
-        other = t.apply(minus, other)
-    t.assign(op, t.apply(joined, left, right, other))
+        addend = t.apply(minus, addend)
+    t.assign(op, t.apply(multiply_add, left, right, addend))
 
 
 def _multiplies(op: Operation) -> bool:

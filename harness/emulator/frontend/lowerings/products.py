@@ -41,10 +41,10 @@ def dot(t: Translator, op: Operation) -> None:
     a, b, d = t.operand(op, 0), t.operand(op, 1), t.result(op)
     layout = t.program.expand(d.layout)
     if "amd_mfma" in layout:
-        t.call(op, _batched(mfma(t, op, _formats(op, a, b, d)), a))
+        t.call(op, _batch_products(mfma(t, op, _formats(op, a, b, d)), a))
         return
     if "nvidia_mma" not in layout:
-        t.call(op, _batched(_without_tensor_cores(t, op, a, b, d), a))
+        t.call(op, _batch_products(_without_tensor_cores(t, op, a, b, d), a))
         return
     if layout_number(layout, "versionMajor") != 2:
         raise NotModelled(op, f"with the layout {layout[:80]}")
@@ -53,7 +53,7 @@ def dot(t: Translator, op: Operation) -> None:
         if width != 1:
             raise NotModelled(op, f"of fp64 where a thread holds {width} neighbouring k")
         _note(t, "mma.sync", ("fp64", "fp64", "fp64"), a, b)
-        t.call(op, _batched(double_product, a))
+        t.call(op, _batch_products(double_product, a))
         return
     formats = _formats(op, a, b, d)
     order = k_order(a.shape[-1], width, a.bits)
@@ -65,10 +65,10 @@ def dot(t: Translator, op: Operation) -> None:
             left, right = left[:, order], right[order]
         return product(arch, "mma.sync", formats, left, right, c)
 
-    t.call(op, _batched(run, a))
+    t.call(op, _batch_products(run, a))
 
 
-def _batched(run: Dot, a: Type) -> Dot:
+def _batch_products(run: Dot, a: Type) -> Dot:
     """`run` for each of a batch of products where operand `a` has three axes: each has a chain of its own."""
     if len(a.shape) == 2:
         return run
@@ -106,7 +106,7 @@ def summed(t: Translator, op: Operation) -> tuple[Accumulation, tuple[str, str]]
     a, b, d = t.operand(op, 0), t.operand(op, 1), t.result(op)
     if op.name == "tt.dot" and "nvidia_mma" not in t.program.expand(d.layout):
         plain = (a.element, b.element, d.element) == ("f32", "f32", "f32") and not t.amd
-        return (plain_fp32(fused=t.fused), ("fp32", "fp32")) if plain else None
+        return (plain_fp32(fused_product=t.fused), ("fp32", "fp32")) if plain else None
     cut = a.bits == 8 and op.integer("maxNumImpreciseAcc", 0) <= a.shape[-1] and op.name != "tt.dot"
     if not d.is_float or d.element == "f64" or cut:
         return None
@@ -119,7 +119,7 @@ def summed(t: Translator, op: Operation) -> tuple[Accumulation, tuple[str, str]]
 def warp_group_dot_wait(t: Translator, op: Operation) -> None:
     t.emit("{}", t.calls(TensorCore.wgmma_wait, op.integer("pendings")))
     for result, operand in zip(op.results, op.operands, strict=True):
-        t.emit("{} = {}", t.value(result), t.calls(TensorCore.arrived, t.value(operand)))
+        t.emit("{} = {}", t.value(result), t.calls(TensorCore.settle_value, t.value(operand)))
 
 
 @lowers("ttng.tc_gen5_mma")

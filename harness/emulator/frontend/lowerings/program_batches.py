@@ -16,8 +16,8 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.program_batches import Batch
 from bitverdict.harness.emulator.execution.threads import moved_places
-from bitverdict.harness.emulator.frontend.lowerings.regions import lifted
-from bitverdict.harness.emulator.frontend.lowerings.shapes import gathered
+from bitverdict.harness.emulator.frontend.lowerings.regions import lift_scalars
+from bitverdict.harness.emulator.frontend.lowerings.shapes import gather_words
 from bitverdict.harness.emulator.frontend.translate import LOWERINGS, Translator
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Function, Operation, Program
@@ -28,7 +28,15 @@ _ELEMENTWISE = (
     "tt.approx_divf", "tt.ptr_to_int", "tt.int_to_ptr",
 )  # fmt: skip
 _CHECKS = ("cf.assert", "tt.assert", "llvm.intr.assume")
-_SAME = ("tt.make_range", "tt.get_num_programs", "ub.poison", "ttg.remark", "ttg.barrier", "gpu.barrier", "tt.debug_barrier")
+_UNIFORM_OPERATIONS = (
+    "tt.make_range",
+    "tt.get_num_programs",
+    "ub.poison",
+    "ttg.remark",
+    "ttg.barrier",
+    "gpu.barrier",
+    "tt.debug_barrier",
+)
 _FOLDS = ("tt.reduce", "tt.scan")
 _OWN = ("tt.get_program_id", "tt.load", "tt.store")  # whatever their operands are
 _CONTROL = ("tt.return", "cf.br", "cf.cond_br")
@@ -54,7 +62,7 @@ class Batches:
 
     def __init__(self, t: Translator, function: Function) -> None:
         self.t = t
-        self.varying = {result for op in _all(function) if op.name == "tt.get_program_id" for result in op.results}
+        self.varying = {result for op in _entry_operations(function) if op.name == "tt.get_program_id" for result in op.results}
         self._spread()
 
     def _spread(self) -> None:
@@ -85,7 +93,7 @@ class Batches:
             self._fold(op)
         else:
             with self.arrays(op, spread=False):
-                LOWERINGS[op.name](t, lifted(op))
+                LOWERINGS[op.name](t, lift_scalars(op))
         if self.differs(op):
             self.varying.update(op.results)
 
@@ -119,21 +127,21 @@ class Batches:
         """`value`, of the type `kind` and the same for all programs, once for each."""
         return self.t.calls(Batch.spread, value, kind.shape, kind.dtype)
 
-    def handed(self, arguments: Iterable[str], given: Iterable[str]) -> Any:
+    def branch_values(self, arguments: Iterable[str], given: Iterable[str]) -> Any:
         """What a branch gives for `arguments`, with commas between."""
-        found = []
+        values = []
         for argument, name in zip(arguments, given, strict=True):
             value, kind = self.t.value(name), self.t.types.get(argument)
             if argument in self.varying and name not in self.varying and kind is not None:
                 value = self.row(value, kind)
             if kind is None or kind.kind != "token":
-                found.append(value)
-        return self.t.listed(found)
+                values.append(value)
+        return self.t.join_values(values)
 
     def condition(self, name: str) -> Any:
         """The condition of a branch."""
         value = self.t.value(name)
-        return self.t.calls(Batch.agreed, value) if name in self.varying else value
+        return self.t.calls(Batch.common_condition, value) if name in self.varying else value
 
 
 # -- what moves elements ------------------------------------------------------------------------------------------------
@@ -215,14 +223,14 @@ def _join(b: Batches, op: Operation) -> None:
 
 
 @moves("tt.split", "ttg.convert_layout")
-def _as_ever(b: Batches, op: Operation) -> None:
+def _lower_unchanged(b: Batches, op: Operation) -> None:
     LOWERINGS[op.name](b.t, op)
 
 
 @moves("tt.gather")
 def _gather(b: Batches, op: Operation) -> None:
     with b.arrays(op, spread=True):
-        b.t.call(op, gathered, op.integer("axis") + 1)
+        b.t.call(op, gather_words, op.integer("axis") + 1)
 
 
 @moves("tt.addptr")
@@ -238,13 +246,13 @@ def _add_pointer(b: Batches, op: Operation) -> None:
 @moves("tt.load")
 def _load(b: Batches, op: Operation) -> None:
     t, kind = b.t, b.t.result(op)
-    pointer, mask, other = t.operands(op, "pointer", "mask?", "other?")
+    pointer, mask, fill_value = t.operands(op, "pointer", "mask?", "other?")
     if op.flag("isVolatile") or not t.operand(op, 0).pointers:
         raise NotBatched("a volatile load")
     if b.differs(op):
-        t.machine(op, Batch.load, pointer, mask, other, kind.dtype, kind.shape)
+        t.machine(op, Batch.load, pointer, mask, fill_value, kind.dtype, kind.shape)
         return
-    t.machine(op, Batch.load_once, pointer, mask, other, kind.dtype, kind.kind == "scalar")
+    t.machine(op, Batch.load_once, pointer, mask, fill_value, kind.dtype, kind.kind == "scalar")
 
 
 @moves("tt.store")
@@ -257,13 +265,13 @@ def _store(b: Batches, op: Operation) -> None:
 
 
 # -- the function -------------------------------------------------------------------------------------------------------
-def batched(t: Translator, program: Program) -> tuple[str, str]:
+def write_batch_form(t: Translator, program: Program) -> tuple[str, str]:
     """Write the entry of `program` for several programs at once: (its name, ""). Where it has no such form: ("", why), and
     nothing is written."""
     function = program.entry
-    if why := _one_by_one(t, program):
+    if why := _serial_reason(t, program):
         return "", why
-    lines, done, blocks = len(t.lines), len(t.done), len(t.blocks)
+    lines, done_count, blocks = len(t.lines), len(t.done), len(t.blocks)
     t.begin()
     t.forget_locals(t.functions.values())
     t.scan(function.blocks)
@@ -276,7 +284,7 @@ def batched(t: Translator, program: Program) -> tuple[str, str]:
         name = t.name(f"{function.name}_batch")
         t.function(name, function.blocks)
     except Exception as error:  # the program has a form of its own, which was written
-        del t.lines[lines:], t.numbers[lines:], t.done[done:], t.blocks[blocks:]
+        del t.lines[lines:], t.numbers[lines:], t.done[done_count:], t.blocks[blocks:]
         t.indent = ""
         return "", f"{type(error).__name__}: {error}"
     finally:
@@ -284,10 +292,10 @@ def batched(t: Translator, program: Program) -> tuple[str, str]:
     return name, ""
 
 
-def _one_by_one(t: Translator, program: Program) -> str:
+def _serial_reason(t: Translator, program: Program) -> str:
     """Why several programs cannot run at once, as far as the names of the operations say."""
-    facts, operations = t.facts, {op.name for op in _all(program.entry)}
-    known = {*MOVES, *_CHECKS, *_SAME, *_FOLDS, *_CONTROL}
+    facts, operations = t.facts, {op.name for op in _entry_operations(program.entry)}
+    known = {*MOVES, *_CHECKS, *_UNIFORM_OPERATIONS, *_FOLDS, *_CONTROL}
     if left := sorted(name for name in operations if name not in known and not name.startswith(_ELEMENTWISE)):
         return ", ".join(left)
     if len(program.functions) > 1 or t.ctas > 1 or facts.synchronises or facts.agents > 1:
@@ -299,9 +307,9 @@ def _one_by_one(t: Translator, program: Program) -> str:
     return "" if "tt.get_program_id" in operations else "all programs do the same"
 
 
-def _all(function: Function) -> list[Operation]:
+def _entry_operations(function: Function) -> list[Operation]:
     """The operations of `function`, those of combinations left out."""
     return [op for block in function.blocks for op in block.operations]
 
 
-__all__ = ["Batches", "NotBatched", "batched"]
+__all__ = ["Batches", "NotBatched", "write_batch_form"]

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
-from bitverdict.harness.emulator.execution.program_batches import OneByOne
+from bitverdict.harness.emulator.execution.program_batches import NeedsSerialRun
 from bitverdict.harness.emulator.execution.threads import bases
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
-from bitverdict.harness.emulator.frontend.lowerings.regions import lifted, seen_inside
-from bitverdict.harness.emulator.frontend.lowerings.sums import Taking, may_be_product, sums_in_doubt, taken_products
+from bitverdict.harness.emulator.frontend.lowerings.regions import lift_scalars, seen_inside
+from bitverdict.harness.emulator.frontend.lowerings.sums import ProductSum, may_be_product, sums_in_doubt, taken_products
 from bitverdict.harness.emulator.frontend.shared_stores import SharedStores
 from bitverdict.harness.emulator.frontend.thread_copies import Place, spread
-from bitverdict.harness.emulator.frontend.thread_copies import reduced as reduced_copies
+from bitverdict.harness.emulator.frontend.thread_copies import reduce_copies as reduced_copies
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical
@@ -29,16 +29,16 @@ from bitverdict.reference.reduction_order import (
     ScanOrder,
     agree,
     copies,
-    reduced,
+    reduce_parts,
     reduction_order,
     scan_order,
-    scanned,
-    vectorised,
+    scan_parts,
+    uses_register_pairs,
 )
 from bitverdict.reference.thread_words import Reduction
 
 _EXACT = re.compile(r"arith\.(addi|muli|minsi|maxsi|minui|maxui|andi|ori|xori|maximumf|minimumf|maxnumf|minnumf)$")
-_PACKED = ("arith.addf", "arith.mulf")
+_PACKED_OPERATIONS = ("arith.addf", "arith.mulf")
 Combine = Callable[..., tuple[np.ndarray, ...]]
 
 
@@ -48,14 +48,14 @@ def fold(t: Translator, op: Operation) -> None:
         raise NotModelled(op, "in a given order: no release of Triton 3.9 has this attribute")
     operands, axis = tuple(t.value(each) for each in op.operands), op.integer("axis") + t.leading
     if t.operand(op, 0).shape[op.integer("axis")] == 1:  # nothing is combined
-        found = t.code("{}", operands) if op.name == "tt.scan" else t.apply(_alone, operands, axis, _single(t, op))
+        found = t.code("{}", operands) if op.name == "tt.scan" else t.apply(_single_element_results, operands, axis, _single(t, op))
         _assign(t, op, found)
         if op.name == "tt.reduce":
-            t.lane_words.dropped(op)
+            t.lane_words.carry_past_reduction(op)
         return
     name = _combination(t, op, op.regions[0])
     if op.name == "tt.scan":
-        _scanned(t, op, name, operands)
+        _lower_scan(t, op, name, operands)
     else:
         _reduction(t, op, name, operands)
     if t.scratch(op):
@@ -64,8 +64,8 @@ def fold(t: Translator, op: Operation) -> None:
         t.meet(warps=True)
 
 
-def _scanned(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
-    axis, order, alone = op.integer("axis") + t.leading, scanning(t, op), only(op)
+def _lower_scan(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
+    axis, order, alone = op.integer("axis") + t.leading, scan_order_of(t, op), only(op)
     taking = None
     if alone is not None and alone.name == "arith.addf" and (found := taken_products(t, op, op, alone)):
         taking, operands = found
@@ -81,22 +81,24 @@ def _assign(t: Translator, op: Operation, found: Any, *more: str) -> None:
 
 
 def _single(t: Translator, op: Operation) -> bool:
-    return t.typed(op, op.outputs[0]).kind == "scalar" and not t.leading
+    return t.require_type(op, op.outputs[0]).kind == "scalar" and not t.leading
 
 
-def differing(t: Translator, blocks: list[Block]) -> list[Operation]:
+def differing_reductions(t: Translator, blocks: list[Block]) -> list[Operation]:
     """The reductions of `blocks` that may leave other words in other lanes: by a combination that is not the same both ways, or of
     products of which a thread holds one."""
-    found, waiting = [], list(blocks)
+    reductions, waiting = [], list(blocks)
     while waiting:
         for op in waiting.pop().operations:
             waiting += [block for region in op.regions for block in region]
             if op.name == "tt.reduce" and op.inputs[0] is not None and op.inputs[0].shape[op.integer("axis")] > 1:
                 alone = only(op)
-                if alone is not None and (_EXACT.match(alone.name) or (alone.name in _PACKED and not _fuses_over_lanes(t, op))):
+                if alone is not None and (
+                    _EXACT.match(alone.name) or (alone.name in _PACKED_OPERATIONS and not _fuses_over_lanes(t, op))
+                ):
                     continue
-                found.append(op)
-    return found
+                reductions.append(op)
+    return reductions
 
 
 def _fuses_over_lanes(t: Translator, op: Operation) -> bool:
@@ -105,7 +107,7 @@ def _fuses_over_lanes(t: Translator, op: Operation) -> bool:
         held = any(basis[axis] for basis in layout_of(t, op).registers)
     except ValueError:
         return False  # it is refused
-    return t.fused and not held and may_be_product(t, op.operands[0], divided=True)
+    return t.fused and not held and may_be_product(t, op.operands[0], includes_divisions=True)
 
 
 def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
@@ -113,15 +115,15 @@ def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...
     if t.lane_words.held.isdisjoint(op.operands):
         _on_values(t, op, name, operands)
         return
-    t.emit("if {}:", t.lane_words.differing(op))
-    with t.indented(), t.lane_words.apart():
+    t.emit("if {}:", t.lane_words.copies_differ(op))
+    with t.indent_block(), t.lane_words.write_on_copies():
         again = t.lane_words.spread(op)
         layout, order, first, given = _order(t, again, op, tuple(t.value(each) for each in again.operands))
         plan, target = _plan(t, op, layout, order)
         found = t.calls(reduced_copies, op, name, first, given, plan, target, t.lane_words.stores)
         t.emit("{} = {}", (*map(t.value, op.results), *map(t.lane_words.words, op.results)), found)
     t.emit("else:")
-    with t.indented():
+    with t.indent_block():
         _on_values(t, op, name, operands)
 
 
@@ -131,37 +133,39 @@ def _order(
     """How the reduction `source` combines: its layout, its order, and where products are taken into the first sums, these sums and
     the factors instead of `operands`, which are those of `op`."""
     axis, alone, kind, layout = source.integer("axis"), only(source), t.operand(source, 0), layout_of(t, source)
-    pairs = alone is not None and alone.name in _PACKED and vectorised(layout, axis, str(kind.format), sm=_sm(t))
+    pairs = (
+        alone is not None and alone.name in _PACKED_OPERATIONS and uses_register_pairs(layout, axis, str(kind.format), sm=_sm(t))
+    )
     order = reduction_order(layout, axis, pairs=pairs, single=alone is not None)
     if alone is not None and alone.name == "arith.addf" and (order.thread or order.lanes):
         if found := taken_products(t, op, source, alone, order.thread[0] if order.thread else None):
-            return layout, order, found[0].first, found[1]
+            return layout, order, found[0].add_first, found[1]
     return layout, order, None, operands
 
 
 def _plan(t: Translator, op: Operation, layout: Layout, order: ReductionOrder) -> tuple[Reduction, Place]:
-    target = t.lane_words.place(t.typed(op, op.outputs[0]))
+    target = t.lane_words.place(t.require_type(op, op.outputs[0]))
     result = _layout_of(target.shape, target.layout) if target.layout else None
     return Reduction(layout, t.operand(op, 0).shape, op.integer("axis"), order, result), target
 
 
 def _on_values(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
-    axis, alone, single = op.integer("axis") + t.leading, only(op), _single(t, op)
+    axis, only_operation, single = op.integer("axis") + t.leading, only(op), _single(t, op)
     words = [t.lane_words.words(result) or t.name("same") for result in op.results]
-    if alone is not None and _EXACT.match(alone.name):
+    if only_operation is not None and _EXACT.match(only_operation.name):
         _assign(t, op, t.apply(_reduce_exactly, name, operands, axis, single))
     else:
-        layout, order, first, operands = _order(t, op, op, operands)
-        if first and t.leading:  # some of the factors may be the same for all programs
+        layout, order, first_combination, operands = _order(t, op, op, operands)
+        if first_combination and t.leading:  # some of the factors may be the same for all programs
             operands = t.apply(np.broadcast_arrays, *operands)
-        if alone is not None and alone.name in _PACKED and (order.thread or not first):
-            _assign(t, op, t.apply(_reduce, name, operands, axis, order, first, single))
+        if only_operation is not None and only_operation.name in _PACKED_OPERATIONS and (order.thread or not first_combination):
+            _assign(t, op, t.apply(_reduce, name, operands, axis, order, first_combination, single))
         elif t.batches is not None:
-            _assign(t, op, t.apply(_reduce_alike, name, first, operands, axis, order, single))
+            _assign(t, op, t.apply(_reduce_alike, name, first_combination, operands, axis, order, single))
         else:
             plan, target = _plan(t, op, layout, order)
             source = t.lane_words.place(t.operand(op, 0))
-            found = t.calls(_reduce_lanes, op, name, first, operands, plan, source, target, t.lane_words.stores)
+            found = t.calls(_reduce_lanes, op, name, first_combination, operands, plan, source, target, t.lane_words.stores)
             t.emit("{} = {}", (*map(t.value, op.results), *words), found)
             return
     for result in op.results:
@@ -185,7 +189,7 @@ def layout_of(t: Translator, op: Operation) -> Layout:
 
 @cache
 def _layout_of(shape: tuple[int, ...], layout: str) -> Layout:
-    return Layout.of(*bases(shape, layout))
+    return Layout.from_bases(*bases(shape, layout))
 
 
 def _sm(t: Translator) -> int:
@@ -195,16 +199,16 @@ def _sm(t: Translator) -> int:
 def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:
     """The name of a function of the generated code that combines whole arrays as the region combines two elements."""
     (block,) = region
-    *body, last = block.operations
+    *body, terminator = block.operations
 
     if len(body) > 1 and sums_in_doubt(t, body):
         raise NotModelled(op, "with a sum that takes a product, where the compiler packs some sums with other operations")
     name = t.name("combine")
     t.emit("def {}({}):", name, t.values(argument for argument, _ in block.arguments))
-    with t.indented(), seen_inside(t, region):
+    with t.indent_block(), seen_inside(t, region):
         for inner in body:
-            t.operation(lifted(inner), [], {})
-        t.emit("return {}", tuple(t.value(each) for each in last.operands))
+            t.operation(lift_scalars(inner), [], {})
+        t.emit("return {}", tuple(t.value(each) for each in terminator.operands))
     if len(body) == 1 and (whole_array := _of_whole_arrays(body[0])) is not None:
         t.emit("{}.whole = {}", name, whole_array)
     return name
@@ -217,10 +221,10 @@ def _of_whole_arrays(op: Operation) -> Callable | None:
     if kind is None or len(set(op.operands)) != 2:
         return None
     if op.name in _INTEGERS and kind.element in ("i8", "i16", "i32", "i64"):
-        return partial(_folded, _INTEGERS[op.name])
+        return partial(_fold_axis, _INTEGERS[op.name])
     if op.name in _FLOATS and kind.element == "f32":
         return partial(_extreme, _FLOATS[op.name])
-    return _added if op.name == "arith.addf" and kind.element == "f32" else None
+    return _add_arrays if op.name == "arith.addf" and kind.element == "f32" else None
 
 
 _INTEGERS = {
@@ -232,7 +236,7 @@ _FLOATS = {
 }  # fmt: skip
 
 
-def _folded(operation: np.ufunc, array: np.ndarray, axis: int) -> np.ndarray:
+def _fold_axis(operation: np.ufunc, array: np.ndarray, axis: int) -> np.ndarray:
     return operation.reduce(array, axis, array.dtype, keepdims=True)
 
 
@@ -241,44 +245,44 @@ def _extreme(operation: np.ufunc, array: np.ndarray, axis: int) -> np.ndarray | 
     return None if (found == 0).any() else canonical(found)  # NumPy leaves the sign of zero open
 
 
-def _added(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
+def _add_arrays(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray]:
     return (a + b,)
 
 
-def _given(found: tuple, single: bool) -> tuple:
+def _results_of(found: tuple, single: bool) -> tuple:
     return tuple(f.item() if f.dtype.kind in "ib" else np.asarray(f) for f in found) if single else found
 
 
-def _alone(arrays: tuple[np.ndarray, ...], axis: int, single: bool) -> tuple:
-    return _given(tuple(np.take(array, 0, axis) for array in arrays), single)
+def _single_element_results(arrays: tuple[np.ndarray, ...], axis: int, single: bool) -> tuple:
+    return _results_of(tuple(np.take(array, 0, axis) for array in arrays), single)
 
 
 def _reduce_exactly(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, single: bool) -> tuple:
     whole = getattr(combine, "whole", None)
     if whole is not None and (found := whole(arrays[0], axis)) is not None:
-        return _given((found.take(0, axis),), single)
+        return _results_of((found.take(0, axis),), single)
     parts = tuple(np.moveaxis(a, axis, 0) for a in arrays)
     while (n := parts[0].shape[0]) > 1:
         half = (n + 1) // 2
         low, high = tuple(p[: n // 2] for p in parts), tuple(p[half:] for p in parts)
         joined = combine(*low, *high)
         parts = tuple(np.concatenate([j, p[n // 2 : half]]) for j, p in zip(joined, parts, strict=True)) if n % 2 else joined
-    return _given(tuple(p[0] for p in parts), single)
+    return _results_of(tuple(p[0] for p in parts), single)
 
 
 def _reduce(
     combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, order: ReductionOrder, first: Combine | None, single: bool
 ) -> tuple:
-    if getattr(combine, "whole", None) is _added:  # a NaN stays one, whatever its word, until all is summed
-        return _given(tuple(map(canonical, reduced(arrays, axis, order, _added, first))), single)
-    return _given(reduced(arrays, axis, order, combine, first), single)
+    if getattr(combine, "whole", None) is _add_arrays:  # a NaN stays one, whatever its word, until all is summed
+        return _results_of(tuple(map(canonical, reduce_parts(arrays, axis, order, _add_arrays, first))), single)
+    return _results_of(reduce_parts(arrays, axis, order, combine, first), single)
 
 
 def _reduce_lanes(
     m: Cta,
     op: Operation,
     combine: Combine,
-    first: Combine | None,
+    first_combine: Combine | None,
     arrays: tuple[np.ndarray, ...],
     plan: Reduction,
     source: Place,
@@ -286,12 +290,12 @@ def _reduce_lanes(
     stores: SharedStores,
 ) -> tuple:
     """A reduction whose two sides may not be exchanged: its results, then the copies of each, None where they are the same."""
-    found = copies(arrays, plan.axis, plan.order, combine, first)
+    found = copies(arrays, plan.axis, plan.order, combine, first_combine)
     if found is not None and agree(found, plan.axis):
-        parts = _given(tuple(np.take(part, 0, plan.axis) for part in found), not target.layout)
+        parts = _results_of(tuple(np.take(part, 0, plan.axis) for part in found), not target.layout)
         return *parts, *(None for _ in parts)
     words = tuple(spread(array, None, source, array.dtype) for array in arrays)
-    return reduced_copies(m, op, combine, first, words, plan, target, stores)
+    return reduced_copies(m, op, combine, first_combine, words, plan, target, stores)
 
 
 def _reduce_alike(
@@ -300,18 +304,18 @@ def _reduce_alike(
     """The same of several programs at once, where all copies are the same; else they run one by one."""
     found = copies(arrays, axis, order, combine, first)
     if found is None or not agree(found, axis):
-        raise OneByOne("words that differ from lane to lane")
-    return _given(tuple(np.take(part, 0, axis) for part in found), single)
+        raise NeedsSerialRun("words that differ from lane to lane")
+    return _results_of(tuple(np.take(part, 0, axis) for part in found), single)
 
 
 @lowers(SPREAD)
-def copied(t: Translator, op: Operation) -> None:
+def lower_spread(t: Translator, op: Operation) -> None:
     """The copies of a value in all threads (`lane_words`)."""
     (name,), kind = op.operands, t.operand(op, 0)
     t.assign(op, t.apply(spread, t.value(name), t.lane_words.words(name), t.lane_words.place(kind), kind.dtype))
 
 
-def scanning(t: Translator, op: Operation) -> ScanOrder:
+def scan_order_of(t: Translator, op: Operation) -> ScanOrder:
     kind = t.operand(op, 0)
     if "#ttg.blocked" not in t.program.expand(kind.layout).split("<")[0]:
         raise NotModelled(op, f"over {t.program.expand(kind.layout)[:60]}: the compiler scans blocked layouts only")
@@ -324,6 +328,6 @@ def _scan(
     axis: int,
     order: ScanOrder,
     reverse: bool,
-    taking: Taking | None,
+    taking: ProductSum | None,
 ) -> tuple:
-    return scanned(arrays, axis, order, combine, reverse=reverse, elements=taking)
+    return scan_parts(arrays, axis, order, combine, reverse=reverse, elements=taking)

@@ -24,7 +24,7 @@ _SCALAR = re.compile(r"(i\d+|f\d+|bf16|f8\w+|index)$")
 _PURE = ("arith.", "math.", "tt.fp_to_fp", "tt.bitcast", "tt.clampf", "tt.precise_", "tt.mulhiui", "tt.extern_elementwise", "ub.")
 
 
-def lifted(op: Operation) -> Operation:
+def lift_scalars(op: Operation) -> Operation:
     """`op` with tensors of one element for its scalars: its lowering then takes an array for each."""
     operands, results = (
         [f"tensor<1x{t}>" if _SCALAR.match(t) else t for t in texts] for texts in (op.operand_types, op.result_types)
@@ -56,37 +56,39 @@ def seen_inside(t: Translator, blocks: list[Block]) -> Iterator[None]:
 def map_elementwise(t: Translator, op: Operation) -> None:
     """A function of `pack` elements of each operand, of neighbouring registers of a thread."""
     kind, pack = t.operand(op, 0), op.integer("pack", 1)
-    layouts = {t.program.expand(each.layout) for each in (*op.inputs, *op.outputs) if each is not None}
+    layouts = {t.program.expand(item.layout) for item in (*op.inputs, *op.outputs) if item is not None}
     if pack > 1 and len(layouts) > 1:
         raise NotModelled(op, "of elements that lie in different layouts")
-    groups = together(kind.shape, layouts.pop(), pack) if pack > 1 else None
-    name = _written(t, op, op.regions[0])
-    dtypes = [t.typed(op, each).dtype for each in op.outputs]
-    found = t.apply(mapped, name, tuple(t.value(each) for each in op.operands), groups, kind.shape, dtypes)
+    groups = call_groups(kind.shape, layouts.pop(), pack) if pack > 1 else None
+    name = _write_function(t, op, op.regions[0])
+    dtypes = [t.require_type(op, item).dtype for item in op.outputs]
+    found = t.apply(map_elements, name, tuple(t.value(item) for item in op.operands), groups, kind.shape, dtypes)
     t.emit("{}, = {}" if len(op.results) == 1 else "{} = {}", t.values(op.results), found)
 
 
-def together(shape: tuple[int, ...], layout: str, pack: int) -> np.ndarray:
+def call_groups(shape: tuple[int, ...], layout: str, pack: int) -> np.ndarray:
     """(groups, pack) elements, row-major, that one call takes together: those of `pack` neighbouring registers of a thread."""
     return np.unique(slots(shape, layout).reshape(-1, pack), axis=0)
 
 
-def mapped(run: Any, arrays: tuple[np.ndarray, ...], groups: np.ndarray | None, shape: tuple[int, ...], dtypes: list) -> tuple:
+def map_elements(
+    run: Any, arrays: tuple[np.ndarray, ...], groups: np.ndarray | None, shape: tuple[int, ...], dtypes: list
+) -> tuple:
     """`run` of the elements of `arrays` (each of `shape`), one by one or in `groups`."""
     count = prod(shape)
     places = [slice(None)] if groups is None else list(groups.T)
-    given = [array.reshape(-1)[at] for array in arrays for at in places]
+    given = [array.reshape(-1)[place] for array in arrays for place in places]
     found = run(count // len(places), *given)
     results = []
     for i, dtype in enumerate(dtypes):
         whole = np.empty(count, dtype)
-        for at, part in zip(places, found[i * len(places) : (i + 1) * len(places)], strict=True):
-            whole[at] = part
+        for place, part in zip(places, found[i * len(places) : (i + 1) * len(places)], strict=True):
+            whole[place] = part
         results.append(whole.reshape(shape))
     return tuple(results)
 
 
-def _written(t: Translator, op: Operation, blocks: list[Block]) -> Any:
+def _write_function(t: Translator, op: Operation, blocks: list[Block]) -> Any:
     """The name of a function of the generated code: how many elements, arrays of them -> the results of the region."""
     for inner in (inner for block in blocks for inner in block.operations):
         if not inner.successors and inner.name != "tt.map_elementwise.return" and not inner.name.startswith(_PURE):
@@ -94,26 +96,26 @@ def _written(t: Translator, op: Operation, blocks: list[Block]) -> Any:
     name, count = t.name("each_element"), t.name("count")
     arguments = t.values(argument for argument, _ in blocks[0].arguments)
     t.emit("def {}({}, {}):", name, count, arguments)
-    with t.indented(), seen_inside(t, blocks):
-        at, now, last = t.name("at"), t.name("now"), t.name("found")
-        for local in sorted({each for block in blocks for each in _kept(block, blocks)}):
+    with t.indent_block(), seen_inside(t, blocks):
+        block_number, active_lanes, final_values = t.name("at"), t.name("now"), t.name("found")
+        for local in sorted({each for block in blocks for each in _live_names(block, blocks)}):
             t.emit("{} = None", t.value(local))
-        t.emit("{} = {}", last, (None,) * len(blocks[-1].operations[-1].operands))
-        t.emit("{} = {}", at, t.apply(np.zeros, count, np.dtype(np.int64)))
+        t.emit("{} = {}", final_values, (None,) * len(blocks[-1].operations[-1].operands))
+        t.emit("{} = {}", block_number, t.apply(np.zeros, count, np.dtype(np.int64)))
         t.emit("while True:")
         labels = {block.label: i for i, block in enumerate(blocks)}
-        with t.indented():
+        with t.indent_block():
             for i, block in enumerate(blocks):
-                t.emit("{} = {} == {}", now, at, i)
-                t.emit("if {}.any():", now)
-                with t.indented():
-                    _block(t, block, blocks, labels, (at, now, last))
+                t.emit("{} = {} == {}", active_lanes, block_number, i)
+                t.emit("if {}.any():", active_lanes)
+                with t.indent_block():
+                    _block(t, block, blocks, labels, (block_number, active_lanes, final_values))
                     t.emit("continue")
-            t.emit("return {}", last)
+            t.emit("return {}", final_values)
     return name
 
 
-def _kept(block: Block, blocks: list[Block]) -> list[str]:
+def _live_names(block: Block, blocks: list[Block]) -> list[str]:
     """What `block` hands to others: its arguments where branches give them, and results that other blocks use."""
     used = {name for other in blocks if other is not block for op in other.operations for name in op.operands}
     made = [name for op in block.operations for name in op.results if name in used]
@@ -121,36 +123,39 @@ def _kept(block: Block, blocks: list[Block]) -> list[str]:
 
 
 def _block(t: Translator, block: Block, blocks: list[Block], labels: dict[str, int], local: tuple[Any, Any, Any]) -> None:
-    at, now, last = local
-    kept = [name for name in _kept(block, blocks) if name in {each for op in block.operations for each in op.results}]
+    block_number, active_lanes, final_values = local
+    live_names = [name for name in _live_names(block, blocks) if name in {each for op in block.operations for each in op.results}]
     t.emit("{}", t.calls(Cta.tick, len(t.blocks), len(block.operations)))
     t.blocks.append(block.operations)
     before = t.name("before")
-    t.emit("{} = {}", before, tuple(t.value(name) for name in kept))
+    t.emit("{} = {}", before, tuple(t.value(name) for name in live_names))
     *body, end = block.operations
     for inner in body:
-        t.operation(lifted(inner), [], {})
-    for i, name in enumerate(kept):
-        t.emit("{} = {}", t.value(name), t.apply(merged, now, t.value(name), t.code("{}[{}]", before, i)))
+        t.operation(lift_scalars(inner), [], {})
+    for i, name in enumerate(live_names):
+        t.emit("{} = {}", t.value(name), t.apply(merge_lanes, active_lanes, t.value(name), t.code("{}[{}]", before, i)))
     if not end.successors:
-        parts = [t.apply(merged, now, t.value(name), t.code("{}[{}]", last, i)) for i, name in enumerate(end.operands)]
-        t.emit("{} = {}", last, tuple(parts))
-        t.emit("{} = {}", at, t.apply(np.where, now, len(blocks), at))
+        parts = [
+            t.apply(merge_lanes, active_lanes, t.value(name), t.code("{}[{}]", final_values, i))
+            for i, name in enumerate(end.operands)
+        ]
+        t.emit("{} = {}", final_values, tuple(parts))
+        t.emit("{} = {}", block_number, t.apply(np.where, active_lanes, len(blocks), block_number))
         return
-    ways = [now] if len(end.successors) == 1 else [t.name("taken"), t.name("passed")]
+    ways = [active_lanes] if len(end.successors) == 1 else [t.name("taken"), t.name("passed")]
     if len(ways) == 2:
-        t.emit("{} = {} & {}", ways[0], now, t.value(end.operands[0]))
-        t.emit("{} = {} & ~{}", ways[1], now, ways[0])
-    for way, label, given in zip(ways, end.successors, end.handed(), strict=True):
+        t.emit("{} = {} & {}", ways[0], active_lanes, t.value(end.operands[0]))
+        t.emit("{} = {} & ~{}", ways[1], active_lanes, ways[0])
+    for way, label, given in zip(ways, end.successors, end.branch_operands(), strict=True):
         target = blocks[labels[label]]
         pairs = [(t.value(argument), t.value(name)) for (argument, _), name in zip(target.arguments, given, strict=True)]
         if pairs:
-            t.emit("{} = {}", tuple(a for a, _ in pairs), tuple(t.apply(merged, way, new, a) for a, new in pairs))
+            t.emit("{} = {}", tuple(a for a, _ in pairs), tuple(t.apply(merge_lanes, way, new, a) for a, new in pairs))
     for way, label in zip(ways, end.successors, strict=True):
-        t.emit("{} = {}", at, t.apply(np.where, way, labels[label], at))
+        t.emit("{} = {}", block_number, t.apply(np.where, way, labels[label], block_number))
 
 
-def merged(now: np.ndarray, new: np.ndarray, old: np.ndarray | None) -> np.ndarray:
+def merge_lanes(now: np.ndarray, new: np.ndarray, old: np.ndarray | None) -> np.ndarray:
     """`new` for the elements that are `now` here, `old` for the others."""
     if old is None:
         return np.array(np.broadcast_to(new, now.shape))

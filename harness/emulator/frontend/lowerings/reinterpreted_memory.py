@@ -13,7 +13,7 @@ from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.frontend.lowerings.shared_memory import places_of, tensor_pieces
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View, row_major
-from bitverdict.harness.emulator.memory.placed_views import Placed
+from bitverdict.harness.emulator.memory.placed_views import ScatteredView
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 
@@ -38,14 +38,14 @@ def in_strides(
     pieces: tuple[int, ...] | None,
 ) -> View:  # fmt: skip
     """`view` as elements of `dtype`, `strides` bytes apart."""
-    return View(view.space, _first(view), shape, strides, dtype, pieces)
+    return View(view.space, _first_byte(view), shape, strides, dtype, pieces)
 
 
 def in_places(m: Cta, op: Operation, view: View, places: np.ndarray, dtype: np.dtype) -> View:
     """`view` as elements of `dtype`, `places` bytes from its first."""
-    return Placed(view.space, places + _first(view), dtype)
+    return ScatteredView(view.space, places + _first_byte(view), dtype)
 
 
-def _first(view: View) -> int:
+def _first_byte(view: View) -> int:
     """The byte of its first element."""
-    return int(view.at.flat[0]) if isinstance(view, Placed) else view.offset
+    return int(view.at.flat[0]) if isinstance(view, ScatteredView) else view.offset

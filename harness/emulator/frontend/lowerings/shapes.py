@@ -41,10 +41,10 @@ def splat(t: Translator, op: Operation) -> None:
     kind = t.result(op)
     shape, dtype = kind.shape, kind.dtype
     strides = (0,) * len(shape)
-    t.call(op, lambda a: repeated(a, shape, dtype, strides))
+    t.call(op, lambda a: repeat_value(a, shape, dtype, strides))
 
 
-def repeated(value: Any, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> np.ndarray:
+def repeat_value(value: Any, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> np.ndarray:
     """`value` at each place of `shape`, read-only: what `np.broadcast_to` gives in five times the time. `strides`: zeros."""
     found = np.ndarray(shape, dtype, np.asarray(value, dtype), 0, strides)
     found.flags.writeable = False
@@ -53,7 +53,7 @@ def repeated(value: Any, shape: tuple[int, ...], dtype: np.dtype, strides: tuple
 
 @lowers("tt.expand_dims")
 def expand_dims(t: Translator, op: Operation) -> None:
-    _reshaped(t, op)
+    _lower_reshape(t, op)
 
 
 @lowers("tt.broadcast")
@@ -65,7 +65,7 @@ def broadcast(t: Translator, op: Operation) -> None:
 def reshape(t: Translator, op: Operation) -> None:
     """With `allow_reorder` every register keeps what it holds (ViewOpToLLVM.cpp), so the two layouts say where an element goes."""
     if "allow_reorder" not in op.attributes or op.operand_types == op.result_types:
-        _reshaped(t, op)
+        _lower_reshape(t, op)
         return
     source, target = t.operand(op, 0), t.result(op)
     places = moved_places(*((kind.shape, t.program.expand(kind.layout)) for kind in (source, target)))
@@ -74,7 +74,7 @@ def reshape(t: Translator, op: Operation) -> None:
     t.call(op, lambda a: np.ascontiguousarray(a).reshape(-1)[places].reshape(target.shape))
 
 
-def _reshaped(t: Translator, op: Operation) -> None:
+def _lower_reshape(t: Translator, op: Operation) -> None:
     t.assign(op, t.code("{}.reshape({})", t.value(op.operands[0]), t.result(op).shape))
 
 
@@ -117,11 +117,11 @@ def catenation(t: Translator, op: Operation) -> tuple[np.ndarray, tuple[int, ...
 @lowers("tt.gather")
 def gather(t: Translator, op: Operation) -> None:
     """Elements along an axis by their indices, which are unsigned and of 32 bits on the way down."""
-    t.call(op, gathered, op.integer("axis"))
+    t.call(op, gather_words, op.integer("axis"))
     t.meet(warps=not t.scratch(op))
 
 
-def gathered(source: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
+def gather_words(source: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
     """`source` at `indices` along `axis`; poison, all bits one, where an index lies outside."""
     count = source.shape[axis]
     places = indices.view(f"u{indices.itemsize}") & 0xFFFFFFFF if indices.itemsize == 8 else indices.view(f"u{indices.itemsize}")

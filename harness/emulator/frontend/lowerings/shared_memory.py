@@ -24,7 +24,7 @@ def allocate(t: Translator, op: Operation) -> None:
     kind = t.result(op)
     (source,) = t.operands(op, "source?")
     if t.ctas > 1:
-        t.machine(op, OnChipMemory.place, t.place(op), clustered(t, kind), kind.dtype, source)
+        t.machine(op, OnChipMemory.place, t.place(op), cluster_places(t, kind), kind.dtype, source)
         return
     seen = t.reinterprets and "#ttg.padded_shared" not in t.program.expand(
         kind.layout
@@ -37,7 +37,7 @@ def allocate(t: Translator, op: Operation) -> None:
     t.machine(op, OnChipMemory.allocate, False, t.place(op), kind.shape, strides, kind.dtype, None, source, spread)
 
 
-def clustered(t: Translator, kind: Type) -> np.ndarray:
+def cluster_places(t: Translator, kind: Type) -> np.ndarray:
     """Where each element of shared memory of type `kind` lies in a cluster, in bytes from the first CTA's first. Buffers of a CTA
     lie one behind the other."""
     layout = t.program.expand(kind.layout)
@@ -95,7 +95,7 @@ def tensor_subslice(t: Translator, op: Operation) -> None:
 
 @lowers("ttg.memdesc_trans")
 def transpose(t: Translator, op: Operation) -> None:
-    t.call(op, View.transposed, op.integers("order"))
+    t.call(op, View.transpose, op.integers("order"))
 
 
 def tensor_pieces(kind: Type, layout: str, op: Operation) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -111,16 +111,16 @@ def tensor_pieces(kind: Type, layout: str, op: Operation) -> tuple[tuple[int, ..
     *outer, high, wide = kind.shape
     step = kind.itemsize * (stride or 1)
     tall, broad = min(rows, high), min(columns, wide)
-    down, across = high // tall, wide // broad
-    halves = 2 if rows == 64 and down * across > 1 else 1
-    if down % halves and across % halves:
-        raise NotModelled(op, f"{down} by {across} blocks of 64 rows")
-    below = halves if down > 1 else 1  # else the next along the columns
+    row_blocks, across = high // tall, wide // broad
+    halves = 2 if rows == 64 and row_blocks * across > 1 else 1
+    if row_blocks % halves and across % halves:
+        raise NotModelled(op, f"{row_blocks} by {across} blocks of 64 rows")
+    below = halves if row_blocks > 1 else 1  # else the next along the columns
     block = broad * step  # bytes of a lane
-    pieces = [down // below, below, tall, across * below // halves, halves // below, broad]
-    strides = [block, 64 * TENSOR_ROW, TENSOR_ROW, down // below * block, 64 * TENSOR_ROW, step]
+    pieces = [row_blocks // below, below, tall, across * below // halves, halves // below, broad]
+    strides = [block, 64 * TENSOR_ROW, TENSOR_ROW, row_blocks // below * block, 64 * TENSOR_ROW, step]
     held = [(size, stride) for size, stride in zip(pieces, strides, strict=True) if size > 1 or stride in (TENSOR_ROW, step)]
-    reach = down * across // halves * block
+    reach = row_blocks * across // halves * block
     for size in reversed(outer):
         held.insert(0, (size, reach))
         reach *= size
@@ -152,7 +152,7 @@ def allocate_tensor(t: Translator, op: Operation) -> None:
 
 @lowers("ttng.tmem_load")
 def tensor_load(t: Translator, op: Operation) -> None:
-    if len(op.results) > 1 and t.typed(op, op.outputs[1]).kind != "token":
+    if len(op.results) > 1 and t.require_type(op, op.outputs[1]).kind != "token":
         raise NotModelled(op, "with a reduction")
     view, _token = t.operands(op, "view", "token?")
     t.machine(op, OnChipMemory.read, view)
@@ -171,5 +171,5 @@ def proxy_fence(t: Translator, op: Operation) -> None:
 
 
 @lowers("ttng.tmem_wait", "ttng.fence", "ttng.fence_mbarrier_init_release_cluster")
-def ordered(t: Translator, op: Operation) -> None:
+def skip_fence(t: Translator, op: Operation) -> None:
     """Inserted, or checked, by the compiler for one partition: the accesses that they order are in order here."""

@@ -17,10 +17,10 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.threads import slots
 from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
-from bitverdict.harness.emulator.frontend.enclosing import OpenChoice
+from bitverdict.harness.emulator.frontend.enclosure_code import OpenChoice
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.functions import factors, factors_by_constant, folds
-from bitverdict.harness.emulator.frontend.thread_copies import held as thread_elements
+from bitverdict.harness.emulator.frontend.thread_copies import held_elements as thread_elements
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
@@ -65,12 +65,20 @@ class _Product:
 
 @lowers("arith.addf", "arith.subf")
 def total(t: Translator, op: Operation) -> None:
-    if _kept_operand(t, op) is not None or not t.fused or not any(may_be_product(t, name, divided=True) for name in op.operands):
+    if (
+        _kept_operand(t, op) is not None
+        or not t.fused
+        or not any(may_be_product(t, name, includes_divisions=True) for name in op.operands)
+    ):
         t.call(op, binary(_NUMPY[op.name], t.result(op).format))
         return
     cut = None
     try:
-        if (cut := _narrowed(t, op)) is not None and (fate := t.contraction.fates.get(cut.line)) is not None and fate.fused:
+        if (
+            (cut := _narrowing_operation(t, op)) is not None
+            and (fate := t.contraction.fates.get(cut.line)) is not None
+            and fate.fused_sums
+        ):
             inner = [t.defined[name].operands[0] for name in op.operands]
             _sum(t, op, cut.results[0], inner, t.result(cut), fate)
             t.replaced.add(cut.results[0])
@@ -89,30 +97,30 @@ def total(t: Translator, op: Operation) -> None:
 def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: Type, fate: Fate) -> None:
     """The sum or difference of `operands` in the format of `kind`, which the compiled program makes of `op`."""
     products = [_product(t, name) for name in operands]
-    which = _fused_operand(t, op, kind, products, operands, fate)
-    if which is None:
+    fused_side = _fused_operand(t, op, kind, products, operands, fate)
+    if fused_side is None:
         run: Callable = binary(_NUMPY[op.name], kind.format)
         t.emit("{} = {}", t.value(result), t.apply(run, *(t.value(each) for each in operands)))
         return
-    product = products[which]
+    product = products[fused_side]
     assert product is not None
-    left, right = (_moved(t, product, name) for name in product.factors)
+    left, right = (_moved_factor(t, product, name) for name in product.factors)
     if product.split is not None:
         parts = t.name("factors")
         t.emit("{} = {}", parts, t.apply(product.split, left, right))
         left, right = t.code("{}[0]", parts), t.code("{}[1]", parts)
-    other = t.value(operands[1 - which])
+    addend = t.value(operands[1 - fused_side])
     minus = negative(kind.format)
-    if product.negative ^ (op.name == "arith.subf" and which == 1):
+    if product.negative ^ (op.name == "arith.subf" and fused_side == 1):
         left = t.apply(minus, left)
-    if op.name == "arith.subf" and which == 0:
-        other = t.apply(minus, other)
+    if op.name == "arith.subf" and fused_side == 0:
+        addend = t.apply(minus, addend)
     run = fma64 if kind.format is None else fma if kind.format == "fp32" else narrow_fma(kind.format)
-    t.emit("{} = {}", t.value(result), t.apply(run, left, right, other))
+    t.emit("{} = {}", t.value(result), t.apply(run, left, right, addend))
 
 
 @dataclass(frozen=True)
-class Taking:
+class ProductSum:
     """The sums of a reduction or scan of products that take some of them in unrounded. An element is its word, the two factors
     whose product it is, and whether the sum that it first goes into takes it in; of a scan also whether the sum does that puts
     what stands before it in front of it. Further on there are only words."""
@@ -120,7 +128,7 @@ class Taking:
     add: Callable
     multiply_add: Callable
 
-    def first(self, *sides: np.ndarray) -> tuple[np.ndarray]:
+    def add_first(self, *sides: np.ndarray) -> tuple[np.ndarray]:
         """The sum of two elements; the left one is taken in where both might be."""
         half = len(sides) // 2
         left, right = sides[:half], sides[half:]
@@ -138,57 +146,59 @@ class Taking:
 
 def taken_products(
     t: Translator, op: Operation, source: Operation, inner: Operation, bit: int | None = None
-) -> tuple[Taking, tuple[Any, ...]] | None:
+) -> tuple[ProductSum, tuple[Any, ...]] | None:
     """Where the compiled reduction or scan `source`, whose region is the sum `inner`, takes products into its sums: how, and the
     arrays that its elements are (of the operand of `op`, which has the copies of all threads where it is not `source`). None
     where it only adds. `bit`: of the place along the axis, by which elements differ that a thread adds first."""
-    if not t.fused or not may_be_product(t, op.operands[0], divided=True):
+    if not t.fused or not may_be_product(t, op.operands[0], includes_divisions=True):
         return None
     if t.amd:
         return _taken_products_of_amd(t, op, source, inner, bit)
-    kind, place = t.typed(source, source.inputs[0]), t.lane_words.place(t.operand(source, 0))
+    kind, place = t.require_type(source, source.inputs[0]), t.lane_words.place(t.operand(source, 0))
     try:
-        found = t.contraction.fold(source.last_line)  # type: ignore[union-attr]
+        fold_fate = t.contraction.fold(source.last_line)  # type: ignore[union-attr]
     except NotAssembled as error:
         raise NotModelled(op, f"a sum that takes a product, in a program that the compiler does not take: {error}") from error
-    if found.open:
-        raise _unclear(op, found.open)
-    if not found.fuses:
+    if fold_fate.open:
+        raise _unclear(op, fold_fate.open)
+    if not fold_fate.fuses:
         return None
     product = _product(t, op.operands[0])
-    held = slots(place.shape, place.layout)  # (threads, registers)
-    if product is None or product.split or len(found.first) != held.shape[1]:
+    thread_slots = slots(place.shape, place.layout)  # (threads, registers)
+    if product is None or product.split or len(fold_fate.first_sums) != thread_slots.shape[1]:
         raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
     flags = []
-    for each in (found.first, found.later)[: 2 if source.name == "tt.scan" else 1]:
+    for each in (fold_fate.first_sums, fold_fate.later_sums)[: 2 if source.name == "tt.scan" else 1]:
         flat = np.zeros(prod(place.shape), bool)
-        flat[held[:, np.array(each)]] = True
-        if (flat[held] != np.array(each)).any():
+        flat[thread_slots[:, np.array(each)]] = True
+        if (flat[thread_slots] != np.array(each)).any():
             raise _unclear(op, "fuses it in one copy of an element and not in another")
         flags.append(flat.reshape(place.shape) if op is source else flat[thread_elements(place)])
-    return _taking(t, op, kind, product, flags)
+    return _product_sum(t, op, kind, product, flags)
 
 
-def _taking(t: Translator, op: Operation, kind: Type, product: _Product, flags: list[np.ndarray]) -> tuple[Taking, tuple[Any, ...]]:
-    left, right = (_moved(t, product, name) for name in product.factors)
+def _product_sum(
+    t: Translator, op: Operation, kind: Type, product: _Product, flags: list[np.ndarray]
+) -> tuple[ProductSum, tuple[Any, ...]]:
+    left, right = (_moved_factor(t, product, name) for name in product.factors)
     if product.negative:
         left = t.apply(negative(kind.format), left)
     multiply_add = fma64 if kind.format is None else fma if kind.format == "fp32" else narrow_fma(kind.format)
-    taking = Taking(binary(np.add, kind.format), multiply_add)
+    taking = ProductSum(binary(np.add, kind.format), multiply_add)
     return taking, (t.value(op.operands[0]), left, right, *(t.constant(each, "taken") for each in flags))
 
 
 def _taken_products_of_amd(
     t: Translator, op: Operation, source: Operation, inner: Operation, bit: int | None
-) -> tuple[Taking, tuple[Any, ...]] | None:
+) -> tuple[ProductSum, tuple[Any, ...]] | None:
     """As `taken_products`, by the lines of the machine code: one fate for all registers."""
-    kind, place = t.typed(op, op.inputs[0]), t.lane_words.place(t.operand(source, 0))
-    axis, held = source.integer("axis"), bit is not None
+    kind, place = t.require_type(op, op.inputs[0]), t.lane_words.place(t.operand(source, 0))
+    axis, has_bit = source.integer("axis"), bit is not None
     try:
         fate = _joint([t.contraction.fates.get(line) for line in (inner.line, op.last_line)]) or t.contraction.fate(inner.line)
     except NotAssembled as error:
         raise NotModelled(op, f"a sum that takes a product, in a program that the compiler does not take: {error}") from error
-    if not fate.fused:
+    if not fate.fused_sums:
         return None
     if fate.formats != {kind.element}:
         raise NotModelled(op, f"a sum that takes a product, where the compiler computes it in {', '.join(sorted(fate.formats))}")
@@ -198,48 +208,48 @@ def _taken_products_of_amd(
         source.name == "tt.scan"
         or product is None
         or product.split
-        or fate.added
-        or any(bool(lines) != held or not lines <= own for lines in fate.addends)
+        or fate.added_products
+        or any(bool(lines) != has_bit or not lines <= own for lines in fate.addends)
     ):
         raise _unclear(op, "fuses only some products into the first sums, or one that reaches them through a branch or a select")
     index = np.arange(place.shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(place.shape))])
     chosen = index >> bit & 1 == product.negative if bit is not None else True  # of -(a * b) + -(c * d) the right one
     flags = np.array(np.broadcast_to(chosen, place.shape))
-    return _taking(t, op, kind, product, [flags if op is source else flags.reshape(-1)[thread_elements(place)]])
+    return _product_sum(t, op, kind, product, [flags if op is source else flags.reshape(-1)[thread_elements(place)]])
 
 
 def sums_in_doubt(t: Translator, body: list[Operation]) -> bool:
     """Whether a sum of the region `body` may take a product, and the compiled program has sums under no sum's line that may be
     instances of it: of one sum that is always fused, or never, such instances are like the others."""
     totals = [op for op in body if op.name in _NUMPY]
-    if not t.fused or not any(may_be_product(t, name, divided=True) for op in totals for name in op.operands):
+    if not t.fused or not any(may_be_product(t, name, includes_divisions=True) for op in totals for name in op.operands):
         return False
     try:
         fates = t.contraction.fates
     except NotAssembled:
         return True
     every = _joint([fates.get(-1), *(fates.get(op.line) for op in totals)])
-    return -1 in fates and not (len(totals) == 1 and every is not None and bool(every.fused) != bool(every.plain))
+    return -1 in fates and not (len(totals) == 1 and every is not None and bool(every.fused_sums) != bool(every.plain_sums))
 
 
 def _joint(fates: list[Fate | None]) -> Fate | None:
     """One fate of sums whose instructions stand under several lines."""
-    found = [fate for fate in fates if fate is not None]
-    if not found:
+    known_fates = [fate for fate in fates if fate is not None]
+    if not known_fates:
         return None
     return Fate(
-        sum(fate.plain for fate in found),
-        sum(fate.fused for fate in found),
-        set().union(*(fate.formats for fate in found)),
-        set().union(*(fate.addends for fate in found)),
-        set().union(*(fate.open for fate in found)),
-        set().union(*(fate.added for fate in found)),
-        set().union(*(fate.quotients for fate in found)),
-        unplaced=set().union(*(fate.unplaced for fate in found)),
+        sum(fate.plain_sums for fate in known_fates),
+        sum(fate.fused_sums for fate in known_fates),
+        set().union(*(fate.formats for fate in known_fates)),
+        set().union(*(fate.addends for fate in known_fates)),
+        set().union(*(fate.open for fate in known_fates)),
+        set().union(*(fate.added_products for fate in known_fates)),
+        set().union(*(fate.quotients for fate in known_fates)),
+        unplaced_lines=set().union(*(fate.unplaced_lines for fate in known_fates)),
     )
 
 
-def _narrowed(t: Translator, op: Operation) -> Operation | None:
+def _narrowing_operation(t: Translator, op: Operation) -> Operation | None:
     """The operation that narrows the sum `op` to the format that both its operands were widened from: LLVM then adds in that."""
     users = t.users.get(op.results[0], [])
     if len(users) != 1 or users[0].name != "arith.truncf":
@@ -253,33 +263,33 @@ def _fused_operand(
     t: Translator, op: Operation, kind: Type, products: list[_Product | None], operands: list[str], fate: Fate
 ) -> int | None:
     """The operand whose product the compiled program fuses into the sum; None where it adds."""
-    if not fate.fused and not fate.plain:
+    if not fate.fused_sums and not fate.plain_sums:
         raise OpenChoice(op, "a sum of which the compiled program keeps nothing that could be read")
-    if fate.fused and fate.plain:
+    if fate.fused_sums and fate.plain_sums:
         raise _unclear(op, "fuses it in one place and not in another")
     if fate.formats != {kind.element}:
         raise NotModelled(op, f"a sum that takes a product, where the compiler computes it in {', '.join(sorted(fate.formats))}")
-    if not fate.fused:
+    if not fate.fused_sums:
         return _divided_operand(t, op, products, fate) if t.contraction.joined_by_ptxas(op.line, fate) else None
-    reached = [may_be_product(t, name) for name in operands]
-    products = [p if p is not None and not p.split and here else None for p, here in zip(products, reached, strict=True)]
+    product_flags = [may_be_product(t, name) for name in operands]
+    products = [p if p is not None and not p.split and here else None for p, here in zip(products, product_flags, strict=True)]
     first, second = products
     if first is not None and first == second:  # p + p
         return 0
     candidates = [(i, product) for i, product in enumerate(products) if product is not None]
-    if sum(reached) == 1 and candidates:
+    if sum(product_flags) == 1 and candidates:
         return candidates[0][0]
-    for which, product in candidates:  # the other one is what is added, in every instruction of the sum
-        other = products[1 - which]
+    for side, product in candidates:  # the other one is what is added, in every instruction of the sum
+        other = products[1 - side]
         own = product.lines | {-1}
         if other is None and all(not added & own for added in fate.addends):
-            return which
+            return side
         if other is not None and not other.lines & own and all(added & other.lines and not added & own for added in fate.addends):
-            return which
-    for which, product in candidates:  # the instructions say themselves what they multiply
+            return side
+    for side, product in candidates:  # the instructions say themselves what they multiply
         lines = _factor_lines(t, product)
-        if lines is not None and fate.multiplied == {lines}:
-            return which
+        if lines is not None and fate.factor_lines == {lines}:
+            return side
     raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
 
 
@@ -311,17 +321,17 @@ def _unclear(op: Operation, what: str) -> OpenChoice:
     return OpenChoice(op, f"a sum that takes a product, where the compiler {what}; compile with enable_fp_fusion=False")
 
 
-def _moved(t: Translator, product: _Product, name: str) -> Any:
+def _moved_factor(t: Translator, product: _Product, name: str) -> Any:
     """The local variable that holds factor `name` of `product`, moved as the product is on its way to the sum."""
     for move in reversed(product.moves):
         if move.name in _SHAPES:
             fresh = f"{name}~{t.name('moved')}"
             again = replace(move, operands=[name], results=[fresh])
             t.lower(again)
-            t.lane_words.moved(again)
+            t.lane_words.carry_past_move(again)
             name = fresh
         elif move.name == "ttg.convert_layout":
-            t.lane_words.alike(move, name)
+            t.lane_words.require_equal_copies(move, name)
     return t.value(name)
 
 
@@ -363,34 +373,34 @@ def factors_of(t: Translator, name: str) -> tuple[Any, Any] | None:
         return None
     if product is None or product.split:
         return None
-    left, right = (_moved(t, product, each) for each in product.factors)
+    left, right = (_moved_factor(t, product, each) for each in product.factors)
     return left, right
 
 
-def may_be_product(t: Translator, name: str, divided: bool = False) -> bool:
+def may_be_product(t: Translator, name: str, includes_divisions: bool = False) -> bool:
     """Whether what `name` holds may be a product where the compiler sees it: through whatever it sees through. `divided`: or a
     division of fp32, which ptxas makes one."""
-    seen, waiting = set[str](), [name]
-    while waiting:
-        at = waiting.pop()
-        if at in seen:
+    seen, worklist = set[str](), [name]
+    while worklist:
+        value_name = worklist.pop()
+        if value_name in seen:
             continue
-        seen.add(at)
-        op = t.defined.get(at)
+        seen.add(value_name)
+        op = t.defined.get(value_name)
         if op is None:
-            waiting += t.incoming.get(at, [])
+            worklist += t.incoming.get(value_name, [])
         elif _is_stored(op):
             continue
         elif (kept := _kept_operand(t, op)) is not None:
-            waiting.append(kept)
+            worklist.append(kept)
         elif op.name in _THROUGH:
-            waiting += op.operands[1:] if op.name == "arith.select" else op.operands
+            worklist += op.operands[1:] if op.name == "arith.select" else op.operands
         elif op.name == "tt.scan" and _folds_without_product(op):  # the first element along the axis is what it was
-            waiting += op.operands
+            worklist += op.operands
         elif op.name == "ttng.packed_arith":
             if op.integer("op_kind") == PACKED_PRODUCT:
                 return True
-        elif op.name == "arith.divf" and divided and not t.amd:
+        elif op.name == "arith.divf" and includes_divisions and not t.amd:
             return True
         elif op.name not in _NO_PRODUCT and not _folds_without_product(op) and not _is_function(op):
             return True

@@ -22,7 +22,7 @@ def scratch(t: Translator, op: Operation) -> None:
 @lowers("ttng.tensormap_create")
 def create(t: Translator, op: Operation) -> None:
     place, base, _box, sizes, strides, steps = t.operands(op, "place", "base", "box*", "sizes*", "strides*", "steps*")
-    pointer = t.typed(op, op.inputs[1])
+    pointer = t.require_type(op, op.inputs[1])
     spread = op.integer("elem_type") == SPREAD_FP4
     if op.integer("interleave_layout", 0) or len(sizes) != len(strides) + 1:
         raise NotModelled(op, "interleaved")
@@ -48,15 +48,15 @@ def make(
     if not spread and any(stride % ALIGNMENT for stride in strides):
         m.notes.add(Note(Advice.STRIDE_CUT, op.location))
         strides = tuple(stride // ALIGNMENT * ALIGNMENT for stride in strides)
-    wrong = [f"stride {stride}" for stride in strides if spread and stride % 32]
-    wrong += [f"base {base:#x}"] if spread and base % 32 else []
-    wrong += [f"size {size}" for size in sizes if size < 1]
-    wrong += [f"innermost size {sizes[0]}"] if spread and sizes[0] % 128 else []
-    wrong += [f"element step {step}" for step in steps if step != 1]
-    if wrong:
+    violations = [f"stride {stride}" for stride in strides if spread and stride % 32]
+    violations += [f"base {base:#x}"] if spread and base % 32 else []
+    violations += [f"size {size}" for size in sizes if size < 1]
+    violations += [f"innermost size {sizes[0]}"] if spread and sizes[0] % 128 else []
+    violations += [f"element step {step}" for step in steps if step != 1]
+    if violations:
         raise EmulatedFault(
             "illegal instruction",
-            f"{op.name} with {', '.join(wrong)}: sizes must be at least 1, fp4 beside fp8 in rows of whole 128 "
+            f"{op.name} with {', '.join(violations)}: sizes must be at least 1, fp4 beside fp8 in rows of whole 128 "
             "with base and strides in multiples of 32 bytes",
             op.location,
             {"operation": op.brief},
@@ -71,20 +71,20 @@ def make(
 @lowers("ttng.tensormap_fenceproxy_acquire")
 def acquire(t: Translator, op: Operation) -> None:
     (place,) = t.operands(op, "place")
-    t.machine(op, fenced, place)
+    t.machine(op, fence_map, place)
 
 
-def fenced(m: Cta, op: Operation, place: int) -> None:
+def fence_map(m: Cta, op: Operation, place: int) -> None:
     m.unfenced_maps.discard(place)
 
 
 @lowers("ttng.reinterpret_tensor_descriptor")
 def as_descriptor(t: Translator, op: Operation) -> None:
     (place,) = t.operands(op, "place")
-    t.machine(op, found, place)
+    t.machine(op, find_descriptor, place)
 
 
-def found(m: Cta, op: Operation, place: int) -> Descriptor:
+def find_descriptor(m: Cta, op: Operation, place: int) -> Descriptor:
     """The descriptor at `place`, which must have been made, and fenced, by this program."""
     if place not in m.tensor_maps:
         raise EmulatedFault("uninitialised read", f"{op.name}: no descriptor was made there", op.location, {"operation": op.brief})

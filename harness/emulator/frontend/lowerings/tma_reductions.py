@@ -15,20 +15,20 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.async_rules import TMA_REDUCE
 from bitverdict.harness.emulator.execution.cta import Cta
-from bitverdict.harness.emulator.frontend.lowerings.atomics import unsigned
+from bitverdict.harness.emulator.frontend.lowerings.atomics import on_unsigned_words
 from bitverdict.harness.emulator.frontend.lowerings.floats import extremum
 from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View
-from bitverdict.harness.emulator.memory.real_shadows import Moved
-from bitverdict.harness.emulator.memory.real_updates import RealUpdate, hanging
+from bitverdict.harness.emulator.memory.real_shadows import ShadowWords
+from bitverdict.harness.emulator.memory.real_updates import RealUpdate, combine_unknowns
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.real_values import EXTREMES, add
 from bitverdict.harness.emulator.numerics.scalar_ops import binary
 
-ADD, MIN, MAX, INC, DEC, AND, OR, XOR = range(1, 9)  # DescriptorReduceKind of TritonAttrDefs.td
-_BITS: dict[int, Callable] = {AND: np.bitwise_and, OR: np.bitwise_or, XOR: np.bitwise_xor}
+ADD, MIN, MAX, INC, DEC, BITWISE_AND, BITWISE_OR, XOR = range(1, 9)  # DescriptorReduceKind of TritonAttrDefs.td
+_BITS: dict[int, Callable] = {BITWISE_AND: np.bitwise_and, BITWISE_OR: np.bitwise_or, XOR: np.bitwise_xor}
 
 
 @lowers("ttng.async_tma_reduce")
@@ -41,36 +41,40 @@ def reduce(t: Translator, op: Operation) -> None:
     t.machine(op, combine, descriptor, starts, source, _update(op, kind, what, signed))
 
 
-def _update(op: Operation, kind: Type, what: int, signed: bool) -> Callable:
+def _update(op: Operation, kind: Type, update_kind: int, is_signed: bool) -> Callable:
     """What becomes of a word there and one of the tile."""
     if kind.format in ("fp32", "fp16", "bf16"):
-        if what == ADD:
+        if update_kind == ADD:
             return binary(np.add, kind.format)
-        if what in (MIN, MAX) and kind.format != "fp32":
-            return extremum(kind.format, keep_nan=False, largest=what == MAX)
+        if update_kind in (MIN, MAX) and kind.format != "fp32":
+            return extremum(kind.format, keep_nan=False, largest=update_kind == MAX)
     elif not kind.is_float and kind.bits in (32, 64):
-        if what == ADD:
+        if update_kind == ADD:
             return np.add
-        if what in _BITS:
-            return _BITS[what]
-        if what in (MIN, MAX):
-            function = np.maximum if what == MAX else np.minimum
-            return function if signed else unsigned(function)
-        if what == INC and kind.bits == 32:
-            return unsigned(lambda there, most: np.where(there >= most, np.uint32(0), there + np.uint32(1)))
-        if what == DEC and kind.bits == 32:
-            return unsigned(lambda there, most: np.where((there == 0) | (there > most), most, there - np.uint32(1)))
-    raise NotModelled(op, f"of kind {what} on {kind.element}")
+        if update_kind in _BITS:
+            return _BITS[update_kind]
+        if update_kind in (MIN, MAX):
+            function = np.maximum if update_kind == MAX else np.minimum
+            return function if is_signed else on_unsigned_words(function)
+        if update_kind == INC and kind.bits == 32:
+            return on_unsigned_words(lambda there, most: np.where(there >= most, np.uint32(0), there + np.uint32(1)))
+        if update_kind == DEC and kind.bits == 32:
+            return on_unsigned_words(lambda there, most: np.where((there == 0) | (there > most), most, there - np.uint32(1)))
+    raise NotModelled(op, f"of kind {update_kind} on {kind.element}")
 
 
-def _real_update(op: Operation, count: int, carried: Moved | None) -> RealUpdate:
+def _real_update(op: Operation, count: int, shadow_words: ShadowWords | None) -> RealUpdate:
     """What the combination leaves of real values: of integers the smaller or larger of two that are known is no matter of these."""
     kind, what = op.inputs[-1], op.integer("kind")
     element = kind.element if kind is not None else ""
     if kind is None or not kind.is_float:
-        return RealUpdate(element, count, carried, hanging, exact=True)
+        return RealUpdate(element, count, shadow_words, combine_unknowns, exact=True)
     return RealUpdate(
-        element, count, carried, {ADD: add, MIN: EXTREMES["arith.minnumf"], MAX: EXTREMES["arith.maxnumf"]}[what], exact=what != ADD
+        element,
+        count,
+        shadow_words,
+        {ADD: add, MIN: EXTREMES["arith.minnumf"], MAX: EXTREMES["arith.maxnumf"]}[what],
+        exact=what != ADD,
     )
 
 
@@ -84,7 +88,7 @@ def combine(m: Cta, op: Operation, descriptor: Descriptor, starts: tuple[int, ..
     check_alignment(op, starts[-1], descriptor.itemsize)
     check_sign(op, starts, "coordinates")
     sizes = (*(1,) * (len(starts) - len(source.shape)), *source.shape)
-    addresses, inside = descriptor.written.box(starts, sizes)
+    addresses, inside = descriptor.store_view.box(starts, sizes)
     agent = m.state.agent
     flight = m.onchip.begin(op, TMA_REDUCE, reads=(source,))
     landings = m.memory.issue_update(op, addresses, inside, source.dtype.itemsize, agent)
@@ -92,9 +96,9 @@ def combine(m: Cta, op: Operation, descriptor: Descriptor, starts: tuple[int, ..
     def land() -> None:
         reals = None
         if m.launch.real_access is not None:
-            reals = _real_update(op, addresses.size, source.carried())
+            reals = _real_update(op, addresses.size, source.shadow_words())
         m.memory.land_update(landings, source.get().reshape(addresses.shape), update, reals)
 
     m.flights.issue(flight, land)
     agent.groups.commit(TMA_REDUCE.group)
-    m.tma.issued(landings)
+    m.tma.note_issue(landings)

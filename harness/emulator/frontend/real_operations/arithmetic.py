@@ -23,7 +23,7 @@ _BY_NAME: dict[str, Callable[..., Real]] = {
 
 @carries(*_BY_NAME)
 def arithmetic(r: CarriedReals, op: Operation) -> None:
-    r.hold(op, r.t.apply(_BY_NAME[op.name], *r.each(op)))
+    r.hold(op, r.t.apply(_BY_NAME[op.name], *r.reals_of(op)))
 
 
 @carries("arith.mulf")
@@ -31,24 +31,24 @@ def product(r: CarriedReals, op: Operation) -> None:
     """A product by what Triton made of a division by a constant, its reciprocal, is the quotient: a third of 6 is 2."""
     for operand, other in (op.operands, reversed(op.operands)):
         if (divisor := _divisor(r, operand)) is not None:
-            r.hold(op, r.t.apply(real_values.divide, r.of(other), divisor))
+            r.hold(op, r.t.apply(real_values.divide, r.real_of(other), divisor))
             return
-    r.hold(op, r.t.apply(real_values.multiply, *r.each(op)))
+    r.hold(op, r.t.apply(real_values.multiply, *r.reals_of(op)))
 
 
 def _divisor(r: CarriedReals, name: str) -> Any:
     """The Real of the constant whose reciprocal the value `name` is; None where it is none."""
-    at = r.t.defined.get(name)
-    while at is not None and at.name == "tt.splat":
-        at = r.t.defined.get(at.operands[0])
-    if at is None or at.name != "tt.approx_divf":
+    definition = r.t.defined.get(name)
+    while definition is not None and definition.name == "tt.splat":
+        definition = r.t.defined.get(definition.operands[0])
+    if definition is None or definition.name != "tt.approx_divf":
         return None
-    one, divisor = map(r.t.defined.get, at.operands)
+    one, divisor = map(r.t.defined.get, definition.operands)
     if any(each is None or each.name != "arith.constant" for each in (one, divisor)):
         return None
     assert one is not None
     kind = r.t.result(one)
-    return r.of(at.operands[1]) if kind.kind == "scalar" and constant_word(one, kind) == 1 else None
+    return r.real_of(definition.operands[1]) if kind.kind == "scalar" and constant_word(one, kind) == 1 else None
 
 
 @carries("arith.constant")
@@ -58,23 +58,23 @@ def constant(r: CarriedReals, op: Operation) -> None:
         r.hold(op, None)
         return
     found = real_constants.constant(constant_word(op, kind), kind.format)
-    r.hold(op, real_values.taken(lambda part: np.broadcast_to(part, kind.shape), found))
+    r.hold(op, real_values.move_real(lambda part: np.broadcast_to(part, kind.shape), found))
 
 
 @carries("arith.extf", "arith.truncf", "tt.fp_to_fp")
 def convert(r: CarriedReals, op: Operation) -> None:
     """A conversion rounds, and the mathematics does not; unless the reference declares it."""
     target = r.t.result(op)
-    (given,) = r.each(op)
+    (given,) = r.reals_of(op)
     if target.format in r.declared and target.bits < r.t.operand(op, 0).bits:
-        r.hold(op, r.t.calls(real_conversions.declared, op, given, target.format, r.t.arch))
+        r.hold(op, r.t.calls(real_conversions.round_declared, op, given, target.format, r.t.arch))
     else:
         r.hold(op, given)
 
 
 @carries("arith.sitofp", "arith.uitofp")
 def from_integer(r: CarriedReals, op: Operation) -> None:
-    value, (taint,) = r.t.value(op.operands[0]), r.each(op)
+    value, (taint,) = r.t.value(op.operands[0]), r.reals_of(op)
     signed = op.name == "arith.sitofp"
     r.hold(op, r.t.apply(real_conversions.from_integer, value, taint, r.t.operand(op, 0).bits, signed))
 

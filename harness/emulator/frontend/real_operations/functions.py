@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals, carries
-from bitverdict.harness.emulator.frontend.lowerings.packed_arithmetic import ADD, FUSED, LARGEST, LEAST, MULTIPLY, SUBTRACT
+from bitverdict.harness.emulator.frontend.lowerings.packed_arithmetic import ADD, FMA, LARGEST, LEAST, MULTIPLY, SUBTRACT
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics import real_functions
 from bitverdict.harness.emulator.numerics.real_assembly import RealAssembly
@@ -16,30 +16,30 @@ _NAMES = ("exp", "exp2", "log", "log2", "sin", "cos", "erf", "rsqrt", "floor", "
 
 @carries(*(f"math.{name}" for name in _NAMES))
 def function(r: CarriedReals, op: Operation) -> None:
-    r.hold(op, r.t.apply(real_functions.FUNCTIONS[op.name.removeprefix("math.")], *r.each(op)))
+    r.hold(op, r.t.apply(real_functions.FUNCTIONS[op.name.removeprefix("math.")], *r.reals_of(op)))
 
 
 @carries("arith.remf")
 def remainder(r: CarriedReals, op: Operation) -> None:
-    r.hold(op, r.t.apply(real_functions.remainder, *r.each(op)))
+    r.hold(op, r.t.apply(real_functions.remainder, *r.reals_of(op)))
 
 
-_PACKED: dict[int, Callable[..., Real]] = {
-    ADD: add, SUBTRACT: subtract, MULTIPLY: multiply, FUSED: fma,
+_PACKED_FUNCTIONS: dict[int, Callable[..., Real]] = {
+    ADD: add, SUBTRACT: subtract, MULTIPLY: multiply, FMA: fma,
     LEAST: EXTREMES["arith.minnumf"], LARGEST: EXTREMES["arith.maxnumf"],
 }  # fmt: skip
 
 
 @carries("ttng.packed_arith")
-def packed(r: CarriedReals, op: Operation) -> None:
-    r.hold(op, r.t.apply(_PACKED[op.integer("op_kind")], *r.each(op)))
+def carry_packed(r: CarriedReals, op: Operation) -> None:
+    r.hold(op, r.t.apply(_PACKED_FUNCTIONS[op.integer("op_kind")], *r.reals_of(op)))
 
 
 @carries("tt.clampf")
 def clamp(r: CarriedReals, op: Operation) -> None:
     """The smaller of the upper bound and the larger of value and lower bound."""
     raised, cut = ("maximumf", "minimumf") if op.integer("propagateNan") else ("maxnumf", "minnumf")
-    value, low, high = r.each(op)
+    value, low, high = r.reals_of(op)
     found = r.t.apply(EXTREMES[f"arith.{raised}"], value, low)
     r.hold(op, r.t.apply(EXTREMES[f"arith.{cut}"], found, high))
 
@@ -48,12 +48,12 @@ def clamp(r: CarriedReals, op: Operation) -> None:
 def extern(r: CarriedReals, op: Operation) -> None:
     """A function of libdevice that is known by its symbol."""
     symbol = op.string("symbol")
-    run = real_functions.called(symbol)
+    run = real_functions.libdevice_function(symbol)
     floats = [kind for kind in (*op.inputs, *op.outputs) if kind is not None and kind.is_float]
     if run is None or len(floats) != len(op.operands) + 1:
-        r.lost(op, symbol)
+        r.lose_results(op, symbol)
     else:
-        r.hold(op, r.t.apply(run, *r.each(op)))
+        r.hold(op, r.t.apply(run, *r.reals_of(op)))
 
 
 @carries("tt.elementwise_inline_asm")
@@ -66,6 +66,6 @@ def assembly(r: CarriedReals, op: Operation) -> None:
         except ValueError:
             pass
         else:
-            r.hold(op, r.t.apply(run, *r.each(op)))
+            r.hold(op, r.t.apply(run, *r.reals_of(op)))
             return
-    r.lost(op)
+    r.lose_results(op)

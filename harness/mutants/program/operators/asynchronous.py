@@ -7,19 +7,27 @@ from dataclasses import replace
 from itertools import pairwise
 
 from bitverdict.harness.mutants.program.copy_groups import NO_WAIT
-from bitverdict.harness.mutants.program.edits import Offer, dropped, in_place, negated, replaced_by, shifted, with_constant
+from bitverdict.harness.mutants.program.edits import (
+    Offer,
+    drop_operation,
+    in_place,
+    negate_operand,
+    replaced_by,
+    shift_operand,
+    with_constant,
+)
 from bitverdict.harness.mutants.program.operators.table import changes, offer
 from bitverdict.harness.mutants.program.tile_program import Site
 
 _MMA = ("a", "b", "d", "token?", "use", "enabled", "barriers*", "conditions*")
-_SCALED = ("a", "b", "d", "token?", "a_scale", "b_scale", "use", "enabled", "barriers*", "conditions*")
+_SCALED_MMA = ("a", "b", "d", "token?", "a_scale", "b_scale", "use", "enabled", "barriers*", "conditions*")
 _NAMES = {
     "ttng.async_tma_copy_global_to_local": ("descriptor", "starts*", "offsets*", "barrier", "target", "enabled"),
     "ttng.async_tma_gather": ("descriptor", "rows", "column", "barrier", "target", "enabled"),
     "ttng.async_tma_copy_local_to_global": ("descriptor", "starts*", "source"),
     "ttng.async_tma_scatter": ("descriptor", "rows", "column", "source"),
     "ttng.tc_gen5_mma": _MMA,
-    "ttng.tc_gen5_mma_scaled": _SCALED,
+    "ttng.tc_gen5_mma_scaled": _SCALED_MMA,
     "ttng.barrier_expect": ("barrier", "enabled"),
     "ttng.arrive_barrier": ("barrier", "enabled?"),
     "ttng.wait_barrier": ("barrier", "phase", "enabled?", "dependencies*"),
@@ -31,7 +39,7 @@ _NAMES = {
 def places(site: Site) -> dict[str, list[int]]:
     """Where the operands of each group stand."""
     found, at = {}, 0
-    for name, group in site.op.named(*_NAMES[site.op.name]).items():
+    for name, group in site.op.operands_by_name(*_NAMES[site.op.name]).items():
         found[name] = list(range(at, at + len(group)))
         at += len(group)
     return found
@@ -43,14 +51,14 @@ def predicate(site: Site) -> Iterator[Offer]:
     at = places(site)
     for group in ("enabled", "conditions", "use"):
         for place in at.get(group, ()):
-            told = site.constant(site.op.operands[place])
+            known_value = site.constant(site.op.operands[place])
             name, family = ("accumulate flag", "accumulator") if group == "use" else ("predicate", "predicate")
             variant = f"{group} {place - at[group][0]}"
-            if told is None:
+            if known_value is None:
                 yield offer(site, f"{name} dropped", family, with_constant(site, place, "true"), variant)
-                yield offer(site, f"{name} inverted", family, negated(site, place), variant)
+                yield offer(site, f"{name} inverted", family, negate_operand(site, place), variant)
             else:
-                other = "false" if told == "true" else "true"
+                other = "false" if known_value == "true" else "true"
                 yield offer(site, f"{name} inverted", family, with_constant(site, place, other), variant)
 
 
@@ -62,9 +70,9 @@ def coordinates(site: Site) -> Iterator[Offer]:
     at = places(site)
     starts = at.get("starts", []) + at.get("column", [])
     for number, place in enumerate(starts):
-        yield offer(site, "coordinate off by one", "descriptor", shifted(site, place), f"coordinate {number}")
+        yield offer(site, "coordinate off by one", "descriptor", shift_operand(site, place), f"coordinate {number}")
     for rows in at.get("rows", ()):
-        yield offer(site, "row off by one", "descriptor", shifted(site, rows))
+        yield offer(site, "row off by one", "descriptor", shift_operand(site, rows))
     for number, (one, other) in enumerate(pairwise(starts)):
         operands = list(site.op.operands)
         if operands[one] == operands[other]:
@@ -78,22 +86,22 @@ def coordinates(site: Site) -> Iterator[Offer]:
 def scales(site: Site) -> Iterator[Offer]:
     """The scales of the other operand; elements of another format."""
     at = places(site)
-    one, other = at["a_scale"][0], at["b_scale"][0]
+    first_scale, second_scale = at["a_scale"][0], at["b_scale"][0]
     operands, types = list(site.op.operands), list(site.op.operand_types)
-    for name, first, second in (("scales exchanged", one, other), ("operands exchanged", at["a"][0], at["b"][0])):
+    for name, first, second in (("scales exchanged", first_scale, second_scale), ("operands exchanged", at["a"][0], at["b"][0])):
         if types[first] == types[second] and operands[first] != operands[second]:
             turned = list(operands)
             turned[first], turned[second] = turned[second], turned[first]
             edit = in_place(site, site.line.with_operands(tuple(turned)))
-            yield offer(site, name, "scale" if first == one else "layout", edit)
-    if types[one] == types[other]:
-        for place, by in ((one, other), (other, one)):
+            yield offer(site, name, "scale" if first == first_scale else "layout", edit)
+    if types[first_scale] == types[second_scale]:
+        for place, by in ((first_scale, second_scale), (second_scale, first_scale)):
             edit = in_place(site, site.line.with_operand(place, operands[by]))
             yield offer(site, "scale of the other operand", "scale", edit, f"operand {place}")
     for which in ("a_type", "b_type"):
         number = site.op.integer(which)
         if number in (0, 1):  # e4m3, e5m2
-            line = site.line.said(**{which: f"{1 - number} : i32"})
+            line = site.line.with_values(**{which: f"{1 - number} : i32"})
             yield offer(site, "format exchanged", "cast", in_place(site, line), which)
 
 
@@ -111,7 +119,7 @@ def stage(site: Site) -> Iterator[Offer]:
     """Another buffer of a ring."""
     told = site.constant(site.op.operands[1])
     if told is None:
-        yield offer(site, "stage off by one", "index", shifted(site, 1))
+        yield offer(site, "stage off by one", "index", shift_operand(site, 1))
         yield offer(site, "stage fixed", "index", with_constant(site, 1, "0"))
     else:
         number = int(told.split(" ")[0])
@@ -121,30 +129,30 @@ def stage(site: Site) -> Iterator[Offer]:
 
 
 # -- groups and waits ---------------------------------------------------------------------------------------------------
-_COUNTED = {"ttg.async_wait": "num", "ttng.async_tma_store_wait": "pendings", "ttng.warp_group_dot_wait": "pendings"}
+_WAIT_COUNTS = {"ttg.async_wait": "num", "ttng.async_tma_store_wait": "pendings", "ttng.warp_group_dot_wait": "pendings"}
 
 
-@changes(*_COUNTED)
-def waited(site: Site) -> Iterator[Offer]:
+@changes(*_WAIT_COUNTS)
+def change_wait(site: Site) -> Iterator[Offer]:
     """A wait that lets one more group be in flight, or all of them."""
-    attribute = _COUNTED[site.op.name]
+    attribute = _WAIT_COUNTS[site.op.name]
     number = site.op.integer(attribute)
-    line = site.line.said(**{attribute: f"{number + 1} : i32"})
+    line = site.line.with_values(**{attribute: f"{number + 1} : i32"})
     yield offer(site, "wait count off by one", "wait", in_place(site, line))
     if site.op.name == "ttng.warp_group_dot_wait":
         edit = replaced_by(site, dict(zip(site.op.results, site.op.operands, strict=True)))
         yield offer(site, "wait dropped", "wait", edit)
-    elif site.used:
-        yield offer(site, "wait dropped", "wait", in_place(site, site.line.said(**{attribute: f"{NO_WAIT} : i32"})))
+    elif site.users:
+        yield offer(site, "wait dropped", "wait", in_place(site, site.line.with_values(**{attribute: f"{NO_WAIT} : i32"})))
     else:
-        yield offer(site, "wait dropped", "wait", dropped(site))
+        yield offer(site, "wait dropped", "wait", drop_operation(site))
 
 
 @changes("ttg.async_commit_group")
 def commit(site: Site) -> Iterator[Offer]:
     """Copies that are of the next group; where the token is used, one of a wait for nothing."""
-    if not site.used:
-        yield offer(site, "commit dropped", "commit", dropped(site))
+    if not site.users:
+        yield offer(site, "commit dropped", "commit", drop_operation(site))
         return
     line = replace(site.line, name="ttg.async_wait", operands=(), types=(), properties={"num": f"{NO_WAIT} : i32"})
     yield offer(site, "commit dropped", "commit", in_place(site, line), after="(taken out)")
@@ -153,8 +161,8 @@ def commit(site: Site) -> Iterator[Offer]:
 @changes("ttg.async_copy_global_to_local")
 def copy(site: Site) -> Iterator[Offer]:
     """Nothing is copied."""
-    if not site.used:
-        yield offer(site, "write dropped", "write", dropped(site))
+    if not site.users:
+        yield offer(site, "write dropped", "write", drop_operation(site))
         return
     line = replace(site.line, name="ttg.async_wait", operands=(), types=(), properties={"num": f"{NO_WAIT} : i32"})
     yield offer(site, "write dropped", "write", in_place(site, line), after="(taken out)")

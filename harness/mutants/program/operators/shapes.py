@@ -23,13 +23,13 @@ def order(site: Site) -> Iterator[Offer]:
     source, target = _shapes(site)
     for other in permutations(range(len(now))):
         if list(other) != now and tuple(source[axis] for axis in other) == target:
-            line = site.line.said(order=f"array<i32: {', '.join(map(str, other))}>")
+            line = site.line.with_values(order=f"array<i32: {', '.join(map(str, other))}>")
             yield offer(site, "order of axes", "layout", in_place(site, line), " ".join(map(str, other)))
             return
 
 
 @changes("tt.join", "tt.cat", "tt.gather")
-def together(site: Site) -> Iterator[Offer]:
+def swap_join_operands(site: Site) -> Iterator[Offer]:
     """Operands in the other order."""
     first, second = site.op.operands[:2]
     if site.op.operand_types[0] == site.op.operand_types[1] and first != second:
@@ -37,7 +37,7 @@ def together(site: Site) -> Iterator[Offer]:
 
 
 @changes("tt.split")
-def apart(site: Site) -> Iterator[Offer]:
+def swap_split_results(site: Site) -> Iterator[Offer]:
     """Results in the other order."""
     first, second = site.op.results
     _, last = site.region
@@ -50,5 +50,5 @@ def direction(site: Site) -> Iterator[Offer]:
     """From the other end."""
     if "reverse" in site.op.attributes:
         other = "false" if site.op.flag("reverse") else "true"
-        edit = in_place(site, site.line.said(reverse=other))
+        edit = in_place(site, site.line.with_values(reverse=other))
         yield offer(site, "direction of a scan", "reduction", edit)

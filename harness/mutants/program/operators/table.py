@@ -27,24 +27,24 @@ def offer(site: Site, operator: str, family: str, edit: Edit, variant: str = "",
     """What `operator` offers at `site`. `after` is what a person reads; without it the last line of the edit."""
     if not after:
         lines = edit.lines.get(site.op.line, ())
-        after = brief(_told(line_of(lines[-1]), lines[:-1])) if lines else "(taken out)"
+        after = brief(_readable_line(line_of(lines[-1]), lines[:-1])) if lines else "(taken out)"
     return Offer(operator, family, variant, edit, after, floats)
 
 
-def _told(line: Line, before: tuple[str, ...]) -> Line:
+def _readable_line(line: Line, before: tuple[str, ...]) -> Line:
     """`line` with what the lines before it make written in the place of their values."""
-    known: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for text in before:
-        made = line_of(text)
-        given = [known.get(value, value) for value in made.operands]
-        if made.name == "arith.constant":
-            value = (made.properties or {})["value"]
-            known[made.results] = value.partition(" : ")[0].removeprefix("dense<").removesuffix(">")
-        elif made.name in _SIGNS:
-            known[made.results] = f"({given[0]} {_SIGNS[made.name]} {given[1]})"
+        definition = line_of(text)
+        operand_texts = [texts.get(value, value) for value in definition.operands]
+        if definition.name == "arith.constant":
+            value = (definition.properties or {})["value"]
+            texts[definition.results] = value.partition(" : ")[0].removeprefix("dense<").removesuffix(">")
+        elif definition.name in _SIGNS:
+            texts[definition.results] = f"({operand_texts[0]} {_SIGNS[definition.name]} {operand_texts[1]})"
         else:
-            known[made.results] = f"{made.name}({', '.join(given)})"
-    return line.with_operands(tuple(known.get(value, value) for value in line.operands))
+            texts[definition.results] = f"{definition.name}({', '.join(operand_texts)})"
+    return line.with_operands(tuple(texts.get(value, value) for value in line.operands))
 
 
 _SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.xori": "^"}
@@ -52,7 +52,7 @@ _SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.xori": "^"}
 
 def offers(site: Site) -> Iterator[Offer]:
     """All mutants of the operation at `site`, in an order that depends on nothing else."""
-    import bitverdict.harness.mutants.program.operators.every  # noqa: F401  (fills the table)
+    import bitverdict.harness.mutants.program.operators.all_operators  # noqa: F401  (fills the table)
 
     for operator in _OPERATORS.get(site.op.name, ()):
         yield from operator(site)

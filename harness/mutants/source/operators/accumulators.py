@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from bitverdict.harness.mutants.source.operators.record import Change, argument, integer, operator, without
-from bitverdict.harness.mutants.source.places import Place, called
+from bitverdict.harness.mutants.source.operators.record import Change, argument, call_without, integer, operator
+from bitverdict.harness.mutants.source.places import Place, callee_name
 
 REDUCTIONS = {
     "max": "min",
@@ -37,10 +37,10 @@ def not_scaled(place: Place) -> Iterator[Change]:
 @operator("accumulator dropped", "accumulator")
 def accumulator_dropped(place: Place) -> Iterator[Change]:
     """A product begins at zero in each step."""
-    if isinstance(node := place.node, cst.Call) and called(node) in ("dot", "dot_scaled"):
-        acc = argument(node, 2 if called(node) == "dot" else None, "acc")
+    if isinstance(node := place.node, cst.Call) and callee_name(node) in ("dot", "dot_scaled"):
+        acc = argument(node, 2 if callee_name(node) == "dot" else None, "acc")
         if acc is not None:
-            yield Change(node, without(place, node, acc))
+            yield Change(node, call_without(place, node, acc))
 
 
 @operator("accumulator kept", "accumulator")
@@ -55,7 +55,7 @@ def accumulator_kept(place: Place) -> Iterator[Change]:
 @operator("accumulator starts elsewhere", "accumulator")
 def starts_elsewhere(place: Place) -> Iterator[Change]:
     """A sum begins at one."""
-    if isinstance(node := place.node, cst.Call) and called(node) in ("zeros", "zeros_like"):
+    if isinstance(node := place.node, cst.Call) and callee_name(node) in ("zeros", "zeros_like"):
         yield Change(node, f"({place.code(node)} + 1)")
 
 
@@ -63,14 +63,14 @@ def starts_elsewhere(place: Place) -> Iterator[Change]:
 def another_reduction(place: Place) -> Iterator[Change]:
     """A reduction finds something else."""
     if isinstance(node := place.node, cst.Call) and isinstance(node.func, cst.Attribute) and node.args:
-        if (other := REDUCTIONS.get(called(node))) is not None:
+        if (other := REDUCTIONS.get(callee_name(node))) is not None:
             yield Change(node.func.attr, other)
 
 
 @operator("another axis", "reduction")
 def another_axis(place: Place) -> Iterator[Change]:
     """A reduction runs along another axis."""
-    if isinstance(node := place.node, cst.Call) and called(node) in (*REDUCTIONS, "expand_dims", "reduce", "associative_scan"):
+    if isinstance(node := place.node, cst.Call) and callee_name(node) in (*REDUCTIONS, "expand_dims", "reduce", "associative_scan"):
         axis = argument(node, 1, "axis")
         if axis is not None and (value := integer(axis.value)) is not None:
             yield Change(axis.value, str(1 - value if value < 2 else value - 1))
@@ -80,16 +80,16 @@ def another_axis(place: Place) -> Iterator[Change]:
 def minimum_for_maximum(place: Place) -> Iterator[Change]:
     """Of two values the other one is taken."""
     swapped = {"minimum": "maximum", "maximum": "minimum", "min": "max", "max": "min"}
-    if isinstance(node := place.node, cst.Call) and (other := swapped.get(called(node))) is not None and len(node.args) > 1:
-        if not isinstance(node.func, cst.Name) and called(node) in ("min", "max"):  # a reduction
+    if isinstance(node := place.node, cst.Call) and (other := swapped.get(callee_name(node))) is not None and len(node.args) > 1:
+        if not isinstance(node.func, cst.Name) and callee_name(node) in ("min", "max"):  # a reduction
             return
-        yield Change(node.func, place.code(node.func).removesuffix(called(node)) + other)
+        yield Change(node.func, place.code(node.func).removesuffix(callee_name(node)) + other)
         yield Change(node, f"({place.code(node.args[0].value)})")
 
 
 @operator("precision of the product", "accumulator")
 def precision_of_the_product(place: Place) -> Iterator[Change]:
     """Operands of a product are rounded otherwise."""
-    if isinstance(node := place.node, cst.Call) and called(node) == "dot":
+    if isinstance(node := place.node, cst.Call) and callee_name(node) == "dot":
         if (asked := argument(node, None, "input_precision")) is not None:
             yield Change(asked.value, '"tf32"' if "ieee" in place.code(asked.value) else '"ieee"')

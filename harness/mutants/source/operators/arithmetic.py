@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from bitverdict.harness.mutants.source.operators.record import Change, integer, operator
-from bitverdict.harness.mutants.source.places import Place, called
+from bitverdict.harness.mutants.source.places import Place, callee_name
 
 FUNCTIONS = {
     "exp": "exp2",
@@ -32,8 +32,27 @@ OPERATIONS = {
     cst.BitAnd: "|",
     cst.BitOr: "&",
 }
-UNTOUCHED = ("num_warps", "num_stages", "num_ctas", "maxnreg", "warps_per_cta", "loop_unroll_factor", "disallow_acc_multi_buffer")
-SHAPED = ("arange", "reshape", "permute", "program_id", "num_programs", "trans", "view", "stride", "size", "allocate_shared_memory")
+UNTOUCHED_KEYWORDS = (
+    "num_warps",
+    "num_stages",
+    "num_ctas",
+    "maxnreg",
+    "warps_per_cta",
+    "loop_unroll_factor",
+    "disallow_acc_multi_buffer",
+)
+SHAPE_FUNCTIONS = (
+    "arange",
+    "reshape",
+    "permute",
+    "program_id",
+    "num_programs",
+    "trans",
+    "view",
+    "stride",
+    "size",
+    "allocate_shared_memory",
+)
 
 
 @operator("scale dropped", "scale")
@@ -80,14 +99,18 @@ def factor_dropped(place: Place) -> Iterator[Change]:
 @operator("another function", "function")
 def another_function(place: Place) -> Iterator[Change]:
     """A function near the right one is computed."""
-    if isinstance(node := place.node, cst.Call) and (other := FUNCTIONS.get(called(node))) is not None:
-        yield Change(node.func, place.code(node.func).removesuffix(called(node)) + other)
+    if isinstance(node := place.node, cst.Call) and (other := FUNCTIONS.get(callee_name(node))) is not None:
+        yield Change(node.func, place.code(node.func).removesuffix(callee_name(node)) + other)
 
 
 @operator("function dropped", "function")
 def function_dropped(place: Place) -> Iterator[Change]:
     """A function's argument stands for its value."""
-    if isinstance(node := place.node, cst.Call) and (called(node) in FUNCTIONS or called(node) == "abs") and len(node.args) == 1:
+    if (
+        isinstance(node := place.node, cst.Call)
+        and (callee_name(node) in FUNCTIONS or callee_name(node) == "abs")
+        and len(node.args) == 1
+    ):
         yield Change(node, f"({place.code(node.args[0].value)})")
 
 
@@ -108,9 +131,9 @@ def constant_changed(place: Place) -> Iterator[Change]:
 def _stays(place: Place) -> bool:
     """Whether a number decides how fast a kernel is, or a shape that would not compile."""
     for each in place.file.ancestors(place.node):
-        if isinstance(each, cst.Arg) and each.keyword is not None and each.keyword.value in UNTOUCHED:
+        if isinstance(each, cst.Arg) and each.keyword is not None and each.keyword.value in UNTOUCHED_KEYWORDS:
             return True
-        if isinstance(each, cst.Call) and (called(each) in SHAPED or called(each).endswith("Layout")):
+        if isinstance(each, cst.Call) and (callee_name(each) in SHAPE_FUNCTIONS or callee_name(each).endswith("Layout")):
             return True
         if isinstance(each, cst.BaseStatement):
             return False

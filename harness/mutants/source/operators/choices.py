@@ -50,7 +50,7 @@ def _decides(place: Place) -> bool:
 
 
 @operator("and for or", "heuristics", host=True)
-def and_for_or(place: Place) -> Iterator[Change]:
+def swap_and_or(place: Place) -> Iterator[Change]:
     """One of two conditions suffices, or both are asked."""
     if isinstance(node := place.node, cst.BooleanOperation):
         yield Change(node.operator, " or " if isinstance(node.operator, cst.And) else " and ")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from bitverdict.harness.mutants.source.operators.record import Change, argument, integer, operator
-from bitverdict.harness.mutants.source.places import Place, called
+from bitverdict.harness.mutants.source.places import Place, callee_name
 
 PAIRS = (("_m", "_n"), ("_m", "_k"), ("_n", "_k"), ("_row", "_column"), ("_x", "_y"), ("_a", "_b"))
 
@@ -16,14 +16,14 @@ PAIRS = (("_m", "_n"), ("_m", "_k"), ("_n", "_k"), ("_row", "_column"), ("_x", "
 @operator("index off by one", "index")
 def index_off_by_one(place: Place) -> Iterator[Change]:
     """Elements, or tiles, are those after the right ones."""
-    if isinstance(node := place.node, cst.Call) and called(node) in ("arange", "program_id"):
+    if isinstance(node := place.node, cst.Call) and callee_name(node) in ("arange", "program_id"):
         yield Change(node, f"({place.code(node)} + 1)")
 
 
 @operator("program axis changed", "tile order")
 def program_axis(place: Place) -> Iterator[Change]:
     """A program takes its number along another axis of the grid."""
-    if isinstance(node := place.node, cst.Call) and called(node) in ("program_id", "num_programs"):
+    if isinstance(node := place.node, cst.Call) and callee_name(node) in ("program_id", "num_programs"):
         axis = argument(node, 0, "axis")
         if axis is not None and (value := integer(axis.value)) is not None:
             yield Change(axis.value, str((value + 1) % 2))
@@ -43,12 +43,12 @@ def stride_dropped(place: Place) -> Iterator[Change]:
 def stride_swapped(place: Place) -> Iterator[Change]:
     """The stride of another dimension, or of another operand, is taken."""
     node = place.node
-    if isinstance(node, cst.Name) and "stride" in node.value and not _assigned(place):
+    if isinstance(node, cst.Name) and "stride" in node.value and not _is_assigned(place):
         others = [each for each in place.function.parameters if "stride" in each and each != node.value]
         near = sorted(others, key=lambda each: -len(_common(each, node.value)))
         if near:
             yield Change(node, near[0])
-    if isinstance(node, cst.Call) and called(node) in ("stride", "size") and len(node.args) == 1:
+    if isinstance(node, cst.Call) and callee_name(node) in ("stride", "size") and len(node.args) == 1:
         if (axis := integer(node.args[0].value)) is not None:
             yield Change(node.args[0].value, str(1 - axis if axis < 2 else axis - 1))
     if isinstance(node, cst.Subscript) and place.code(node.value).endswith((".shape", ".strides")) and len(node.slice) == 1:
@@ -60,7 +60,7 @@ def stride_swapped(place: Place) -> Iterator[Change]:
 @operator("tile index swapped", "tile order")
 def tile_index_swapped(place: Place) -> Iterator[Change]:
     """The number of the row of tiles stands for that of the column, or a size for another."""
-    if isinstance(node := place.node, cst.Name) and not _assigned(place):
+    if isinstance(node := place.node, cst.Name) and not _is_assigned(place):
         yield from (Change(node, other) for other in _partners(place, node.value)[:1])
 
 
@@ -73,7 +73,7 @@ def quotient_for_remainder(place: Place) -> Iterator[Change]:
             yield Change(node.operator, f" {other} ")
 
 
-def _assigned(place: Place) -> bool:
+def _is_assigned(place: Place) -> bool:
     """Whether the name is assigned, is an attribute, or is what a call or a keyword is called."""
     above = place.file.parents.get(place.node)
     if isinstance(above, cst.AssignTarget | cst.AugAssign | cst.AnnAssign | cst.For | cst.Param | cst.NameItem):
@@ -91,30 +91,30 @@ def _common(one: str, other: str) -> str:
 
 def _partners(place: Place, name: str) -> list[str]:
     """Names of the function that are `name` along another dimension."""
-    known = _names(place)
-    found = []
+    function_names = _names(place)
+    partners = []
     if name.lower() in ("m", "n", "k"):
-        found = [other for other in ("mnk" if name.islower() else "MNK") if other != name and other in known]
+        partners = [other for other in ("mnk" if name.islower() else "MNK") if other != name and other in function_names]
     for one, other in (*PAIRS, *((b, a) for a, b in PAIRS)):
         for first, second in ((one, other), (one.upper(), other.upper())):
             if re.search(rf"{first}(?![a-z])", name):
                 swapped = re.sub(rf"{first}(?![a-z])", second, name, count=1)
-                found += [swapped] if swapped in known and swapped != name else []
-    return found
+                partners += [swapped] if swapped in function_names and swapped != name else []
+    return partners
 
 
 def _names(place: Place) -> set[str]:
-    if place.function not in _known:
-        collected = _Assigned()
+    if place.function not in _names_cache:
+        collected = _AssignedNames()
         place.function.node.body.visit(collected)
-        _known[place.function] = collected.names | set(place.function.parameters)
-    return _known[place.function]
+        _names_cache[place.function] = collected.names | set(place.function.parameters)
+    return _names_cache[place.function]
 
 
-_known: dict = {}
+_names_cache: dict = {}
 
 
-class _Assigned(cst.CSTVisitor):
+class _AssignedNames(cst.CSTVisitor):
     def __init__(self) -> None:
         self.names: set[str] = set()
 

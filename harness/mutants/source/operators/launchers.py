@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from bitverdict.harness.mutants.source.operators.record import Change, argument, operator
-from bitverdict.harness.mutants.source.places import Place, called
+from bitverdict.harness.mutants.source.places import Place, callee_name
 
 TYPES = {"float32": "float16", "float16": "bfloat16", "bfloat16": "float16", "int32": "int16", "int64": "int32", "uint8": "int8"}
 ALLOCATES = ("empty", "zeros", "full", "empty_like", "zeros_like", "new_empty", "new_zeros", "empty_strided")
@@ -94,7 +94,7 @@ def argument_off_by_one(place: Place) -> Iterator[Change]:
 @operator("output of another type", "allocation", device=False, host=True)
 def another_type(place: Place) -> Iterator[Change]:
     """A tensor is allocated for other elements."""
-    if isinstance(node := place.node, cst.Call) and called(node) in ALLOCATES:
+    if isinstance(node := place.node, cst.Call) and callee_name(node) in ALLOCATES:
         if (dtype := argument(node, None, "dtype")) is not None:
             name = place.code(dtype.value).rpartition(".")[2]
             yield Change(dtype.value, f"torch.{TYPES.get(name, 'float32' if name != 'float32' else 'float16')}")
@@ -103,16 +103,16 @@ def another_type(place: Place) -> Iterator[Change]:
 @operator("initialisation of an output dropped", "allocation", device=False, host=True)
 def not_initialised(place: Place) -> Iterator[Change]:
     """What a kernel adds to holds what was there before."""
-    if isinstance(node := place.node, cst.Call) and called(node) in ("zeros", "zeros_like", "new_zeros"):
+    if isinstance(node := place.node, cst.Call) and callee_name(node) in ("zeros", "zeros_like", "new_zeros"):
         yield Change(node.func, place.code(node.func).replace("zeros", "empty"))
-    elif isinstance(node, cst.Expr) and called(node.value) in ("zero_", "fill_"):
+    elif isinstance(node, cst.Expr) and callee_name(node.value) in ("zero_", "fill_"):
         yield Change(node, "pass")
 
 
 @operator("contiguous dropped", "arguments", device=False, host=True)
 def contiguous_dropped(place: Place) -> Iterator[Change]:
     """An operand is taken as it lies."""
-    if isinstance(node := place.node, cst.Call) and called(node) == "contiguous" and isinstance(node.func, cst.Attribute):
+    if isinstance(node := place.node, cst.Call) and callee_name(node) == "contiguous" and isinstance(node.func, cst.Attribute):
         yield Change(node, place.code(node.func.value))
 
 
@@ -120,11 +120,11 @@ def contiguous_dropped(place: Place) -> Iterator[Change]:
 def another_block(place: Place) -> Iterator[Change]:
     """A descriptor's block has its dimensions exchanged, or a block is half as large."""
     node = place.node
-    if isinstance(node, cst.Call) and called(node) in ("from_tensor", "TensorDescriptor", "TensorDescriptorIm2Col"):
+    if isinstance(node, cst.Call) and callee_name(node) in ("from_tensor", "TensorDescriptor", "TensorDescriptorIm2Col"):
         for each in node.args:
             if isinstance(each.value, cst.List) and len(each.value.elements) == 2:
                 one, other = (place.code(element.value) for element in each.value.elements)
                 if one != other:
                     yield Change(each.value, f"[{other}, {one}]")
-    if isinstance(node, cst.Call) and called(node) == "next_power_of_2":
+    if isinstance(node, cst.Call) and callee_name(node) == "next_power_of_2":
         yield Change(node, f"({place.code(node)} // 2)")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import libcst as cst
 
-from bitverdict.harness.mutants.source.operators.record import Change, argument, operator, without
-from bitverdict.harness.mutants.source.places import Place, called
+from bitverdict.harness.mutants.source.operators.record import Change, argument, call_without, operator
+from bitverdict.harness.mutants.source.places import Place, callee_name
 
 LOOSER = {cst.LessThan: "<=", cst.GreaterThan: ">="}
 TIGHTER = {cst.LessThanEqual: "<", cst.GreaterThanEqual: ">"}
@@ -18,7 +18,7 @@ def mask_dropped(place: Place) -> Iterator[Change]:
     """A load, a store or an atomic takes all lanes."""
     if isinstance(node := place.node, cst.Call) and (mask := argument(node, None, "mask")) is not None:
         other = argument(node, None, "other")
-        yield Change(node, without(place, node, mask, *([other] if other is not None else [])))
+        yield Change(node, call_without(place, node, mask, *([other] if other is not None else [])))
 
 
 @operator("mask off by one", "mask", host=True)
@@ -60,22 +60,26 @@ def other_changed(place: Place) -> Iterator[Change]:
 @operator("other value dropped", "mask")
 def other_dropped(place: Place) -> Iterator[Change]:
     """Masked lanes of a load hold what nobody says."""
-    if isinstance(node := place.node, cst.Call) and called(node) == "load" and (other := argument(node, None, "other")) is not None:
-        yield Change(node, without(place, node, other))
+    if (
+        isinstance(node := place.node, cst.Call)
+        and callee_name(node) == "load"
+        and (other := argument(node, None, "other")) is not None
+    ):
+        yield Change(node, call_without(place, node, other))
 
 
 @operator("bounds check dropped", "mask")
 def bounds_check_dropped(place: Place) -> Iterator[Change]:
     """A block pointer is not held to its tensor's bounds."""
     if isinstance(node := place.node, cst.Call) and (check := argument(node, None, "boundary_check")) is not None:
-        yield Change(node, without(place, node, check))
+        yield Change(node, call_without(place, node, check))
 
 
 @operator("predicate dropped", "predicate")
 def predicate_dropped(place: Place) -> Iterator[Change]:
     """What is to happen under a condition always does."""
     if isinstance(node := place.node, cst.Call) and (pred := argument(node, None, "pred")) is not None:
-        yield Change(node, without(place, node, pred))
+        yield Change(node, call_without(place, node, pred))
 
 
 @operator("predicate negated", "predicate")
@@ -88,7 +92,7 @@ def predicate_negated(place: Place) -> Iterator[Change]:
 @operator("where branches swapped", "mask")
 def where_swapped(place: Place) -> Iterator[Change]:
     """Of two values the other one is chosen."""
-    if isinstance(node := place.node, cst.Call) and called(node) == "where" and len(node.args) == 3:
+    if isinstance(node := place.node, cst.Call) and callee_name(node) == "where" and len(node.args) == 3:
         condition, one, other = (place.code(each.value) for each in node.args)
         yield Change(node, f"{place.code(node.func)}({condition}, {other}, {one})")
 
@@ -96,6 +100,6 @@ def where_swapped(place: Place) -> Iterator[Change]:
 @operator("where dropped", "mask")
 def where_dropped(place: Place) -> Iterator[Change]:
     """One value holds for all lanes."""
-    if isinstance(node := place.node, cst.Call) and called(node) == "where" and len(node.args) == 3:
+    if isinstance(node := place.node, cst.Call) and callee_name(node) == "where" and len(node.args) == 3:
         yield Change(node, f"({place.code(node.args[1].value)})")
         yield Change(node, f"({place.code(node.args[2].value)})")

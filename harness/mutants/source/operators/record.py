@@ -15,7 +15,7 @@ class Change:
     """`node` becomes the text `by`."""
 
     node: cst.CSTNode
-    by: str
+    new_text: str
 
 
 Changes = Callable[[Place], Iterator[Change]]
@@ -38,11 +38,11 @@ def operator(name: str, family: str, *, device: bool = True, host: bool = False)
     """Enter a function into `OPERATORS`; it is asked of places on the device, on the host, or both."""
 
     def enter(changes: Changes) -> Changes:
-        def asked(place: Place) -> Iterator[Change]:
+        def checked_changes(place: Place) -> Iterator[Change]:
             if device if place.device else host:
                 yield from changes(place)
 
-        OPERATORS[name] = Operator(name, family, str(changes.__doc__).strip(), asked)
+        OPERATORS[name] = Operator(name, family, str(changes.__doc__).strip(), checked_changes)
         return changes
 
     return enter
@@ -57,7 +57,7 @@ def argument(call: cst.Call, place: int | None, *names: str) -> cst.Arg | None:
     return given[place] if place is not None and place < len(given) else None
 
 
-def without(place: Place, call: cst.Call, *left_out: cst.Arg) -> str:
+def call_without(place: Place, call: cst.Call, *left_out: cst.Arg) -> str:
     """The text of `call` without some arguments."""
     kept = [place.code(each).rstrip().rstrip(",") for each in call.args if each not in left_out]
     return f"{place.code(call.func)}({', '.join(kept)})"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from bitverdict.harness.mutants.source.operators.record import Change, argument, integer, is_statement, operator
-from bitverdict.harness.mutants.source.places import Place, called
+from bitverdict.harness.mutants.source.places import Place, callee_name
 
 
 def _text(place: Place) -> str:
@@ -50,7 +50,7 @@ def wait_count(place: Place) -> Iterator[Change]:
 @operator("phase flipped", "phase")
 def phase_flipped(place: Place) -> Iterator[Change]:
     """A wait is for the other phase of its barrier."""
-    if isinstance(node := place.node, cst.Call) and _of_a_barrier(place) and called(node) == "wait":
+    if isinstance(node := place.node, cst.Call) and _of_a_barrier(place) and callee_name(node) == "wait":
         if (phase := argument(node, 1, "phase")) is not None:
             yield Change(phase.value, f"(({place.code(phase.value)}) ^ 1)")
 
@@ -68,7 +68,7 @@ def phase_kept(place: Place) -> Iterator[Change]:
 @operator("byte count changed", "bytes")
 def byte_count(place: Place) -> Iterator[Change]:
     """A barrier expects other bytes than those that come."""
-    if isinstance(node := place.node, cst.Call) and called(node) in ("expect", "expect_tx"):
+    if isinstance(node := place.node, cst.Call) and callee_name(node) in ("expect", "expect_tx"):
         if (count := argument(node, 1, "bytes_per_cta", "bytes", "size")) is not None:
             yield Change(count.value, f"({place.code(count.value)}) + 16")
             yield Change(count.value, f"({place.code(count.value)}) - 16")
@@ -77,12 +77,12 @@ def byte_count(place: Place) -> Iterator[Change]:
 @operator("arrivals changed", "bytes")
 def arrivals(place: Place) -> Iterator[Change]:
     """A barrier awaits one arrival more, or an arrival counts for two."""
-    if isinstance(node := place.node, cst.Call) and _of_a_barrier(place) and called(node) in ("init", "arrive"):
+    if isinstance(node := place.node, cst.Call) and _of_a_barrier(place) and callee_name(node) in ("init", "arrive"):
         if (count := argument(node, 1, "count")) is not None:
             yield Change(count.value, f"({place.code(count.value)}) + 1")
 
 
-DROPPED = {
+DROP_PATTERNS = {
     "expect dropped": ("bytes", r"expect(_tx)?$", "A barrier is not told what it waits for."),
     "arrive dropped": ("wait", r"mbarrier\.arrive$", "Who waits is not told."),
     "fence dropped": ("fence", r"fence\w*$", "Writes are not ordered before what another unit reads."),
@@ -93,22 +93,22 @@ DROPPED = {
 
 
 def _enter(name: str, family: str, pattern: str, says: str) -> None:
-    def dropped(place: Place) -> Iterator[Change]:
+    def drop_call(place: Place) -> Iterator[Change]:
         if isinstance(place.node, cst.Call) and is_statement(place) and re.search(pattern, _text(place)):
             yield Change(place.file.parents[place.node], "pass")
 
-    dropped.__doc__ = says
-    operator(name, family)(dropped)
+    drop_call.__doc__ = says
+    operator(name, family)(drop_call)
 
 
-for _name, (_family, _pattern, _says) in DROPPED.items():
+for _name, (_family, _pattern, _says) in DROP_PATTERNS.items():
     _enter(_name, _family, _pattern, _says)
 
 
 @operator("barrier index changed", "wait")
 def barrier_index(place: Place) -> Iterator[Change]:
     """Another stage's buffer or barrier is taken."""
-    if isinstance(node := place.node, cst.Call) and called(node) == "index" and len(node.args) == 1:
+    if isinstance(node := place.node, cst.Call) and callee_name(node) == "index" and len(node.args) == 1:
         given = node.args[0].value
         if (value := integer(given)) is not None:
             yield Change(given, str(1 - value if value < 2 else value - 1))
@@ -122,7 +122,7 @@ def semantics_relaxed(place: Place) -> Iterator[Change]:
     if isinstance(node := place.node, cst.Call) and (sem := argument(node, None, "sem")) is not None:
         if "relaxed" not in place.code(sem.value):
             yield Change(sem.value, '"relaxed"')
-    elif isinstance(node, cst.Call) and called(node).startswith("atomic_"):
+    elif isinstance(node, cst.Call) and callee_name(node).startswith("atomic_"):
         yield Change(node, f'{place.code(node.func)}({", ".join([*map(place.code, node.args), ""])}sem="relaxed")')
 
 
@@ -130,8 +130,8 @@ def semantics_relaxed(place: Place) -> Iterator[Change]:
 def another_atomic(place: Place) -> Iterator[Change]:
     """An atomic does something else to memory."""
     swapped = {"atomic_add": "atomic_max", "atomic_max": "atomic_min", "atomic_min": "atomic_max", "atomic_xchg": "atomic_add"}
-    if isinstance(node := place.node, cst.Call) and (other := swapped.get(called(node))) is not None:
-        yield Change(node.func, place.code(node.func).removesuffix(called(node)) + other)
+    if isinstance(node := place.node, cst.Call) and (other := swapped.get(callee_name(node))) is not None:
+        yield Change(node.func, place.code(node.func).removesuffix(callee_name(node)) + other)
 
 
 @operator("atomic to store", "atomic")
@@ -139,9 +139,9 @@ def atomic_to_store(place: Place) -> Iterator[Change]:
     """Two programs that update one word lose an update."""
     if (
         isinstance(node := place.node, cst.Call)
-        and called(node) in ("atomic_add", "atomic_max", "atomic_min")
+        and callee_name(node) in ("atomic_add", "atomic_max", "atomic_min")
         and is_statement(place)
     ):
         kept = [each for each in node.args if each.keyword is None or each.keyword.value == "mask"]
         told = ", ".join(place.code(each).rstrip().rstrip(",") for each in kept)
-        yield Change(node, f"{place.code(node.func).removesuffix(called(node))}store({told})")
+        yield Change(node, f"{place.code(node.func).removesuffix(callee_name(node))}store({told})")

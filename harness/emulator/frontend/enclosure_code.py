@@ -1,0 +1,497 @@
+"""The code that carries enclosures (`numerics.enclosures`) behind each operation of a program that has some.
+
+A program is translated without enclosures first. Where the compiled program leaves open which product a sum takes
+(`OpenChoice`), it is translated again, with them. Behind the code of each operation on floats, and on integers and truths that may
+come from floats, comes the same operation on the ends of what is enclosed; it runs only where an operand is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.faults import NotModelled
+from bitverdict.harness.emulator.mlir_reader import Function, Operation
+from bitverdict.harness.emulator.mlir_types import Type
+from bitverdict.harness.emulator.numerics import enclosures
+from bitverdict.harness.emulator.numerics.enclosed_products import dot_words
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.frontend.translate import LoweringFunction, Translator
+    from bitverdict.reference.error_bound import Accumulation
+
+_MONOTONE = {
+    "arith.addf", "arith.subf", "arith.mulf", "arith.negf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf",
+    "math.fma", "math.floor", "math.ceil", "tt.clampf", "arith.extf", "arith.truncf", "tt.fp_to_fp", "arith.fptosi", "arith.fptoui",
+    "arith.addi", "arith.subi", "arith.muli", "arith.minsi", "arith.maxsi", "arith.extsi", "arith.sitofp", "arith.index_cast",
+    "tt.addptr",
+}  # fmt: skip
+"""Monotone in each operand, rounding included: the ends of the operands give those of the result."""
+_WRAPS: dict[str, Callable] = {"arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply}
+_MONOTONE_OPERATIONS = {
+    "tt.expand_dims",
+    "tt.broadcast",
+    "tt.splat",
+    "tt.unsplat",
+    "tt.reshape",
+    "tt.trans",
+    "tt.join",
+    "tt.split",
+    "tt.cat",
+}
+"""What moves: all operands at their low ends give the low end."""
+_FOLDS = {"tt.reduce", "tt.scan"}
+_RISING_COMBINATIONS = {
+    "arith.addf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi", "arith.maxsi", "arith.minsi",
+}  # fmt: skip
+_OF_TRUTHS = {"arith.andi", "arith.ori"}
+SMOOTH = {"math.exp": 0, "math.exp2": 0, "math.log": 0, "math.sqrt": 1, "math.rsqrt": 0, "tt.precise_sqrt": 0}
+"""Functions of fp32 that rise or fall all along, but for so many words. Looked for over all words of ex2, lg2 and log, and over a
+period of the units whose tables repeat (rcp, rsqrt, sqrt)."""
+_NEAREST_ON_AMD = 1  # a word that the correctly rounded functions of float64 may be off, once they are rounded again
+_POLES = {"math.rsqrt"}
+"""Functions with a pole between -0 and +0."""
+_QUOTIENTS = {"arith.divf", "tt.precise_divf", "tt.approx_divf"}
+_SIZES = {"math.absf", "math.absi"}
+_ENUMERATED_OPERATIONS = {
+    "math.log2", "math.sin", "math.cos", "math.erf", "tt.extern_elementwise", "arith.andi", "arith.ori", "arith.xori", "arith.shli",
+    "arith.shrsi", "arith.shrui", "arith.divsi", "arith.divui", "arith.remsi", "arith.remui", "arith.trunci", "arith.extui",
+    "arith.minui", "arith.maxui", "arith.uitofp", "math.exp", "math.exp2", "math.log", "math.sqrt", "math.rsqrt", "tt.precise_sqrt",
+}  # fmt: skip
+"""Computed at each word of an enclosure: nothing is known of them as they are rounded, or as they wrap."""
+_COMPARISONS = {"arith.cmpf", "arith.cmpi"}
+_EQUALITIES = {"arith.cmpf": {1, 6, 8, 13}, "arith.cmpi": {0, 1}}  # predicates: oeq, one, ueq, une; eq, ne
+_FIRST_UNSIGNED_PREDICATE = 6  # the first predicate of arith.cmpi that compares unsigned numbers
+_VALUES = ("scalar", "tensor", "pointer")
+_HANDS_ON = {"tt.return", "tt.call", "ttg.convert_layout", "ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return"}
+"""Their results are their operands, which are known by identity."""
+_READS_AT = {
+    "tt.atomic_rmw": ("pointer", "value", "mask?"),
+    "tt.atomic_cas": ("pointer", "expected", "value"),
+    "ttg.async_copy_global_to_local": ("pointer", "view", "mask?", "other?"),
+}
+_IN_MEMORY = {"ttg.local_alloc", "ttg.memdesc_trans", "ttg.local_load"}
+_MOVES = {"tt.load": ("pointer", "mask?", "other?"), "tt.store": ("pointer", "value", "mask?")}
+_READS = {
+    "tt.atomic_load", "tt.atomic_poll", "ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather", "ttng.async_tma_reduce",
+}  # fmt: skip
+"""What reads global memory otherwise than `tt.load`: at the addresses of an operand, with its operands by name, and elsewhere."""
+
+
+class OpenChoice(NotModelled):
+    """A sum of which the compiled program does not show what became of it: an enclosure holds each possibility."""
+
+
+class EnclosureWriter:
+    """Writes what an operation does to enclosures."""
+
+    def __init__(self, t: Translator) -> None:
+        self.t = t
+        self.depth = 0  # of regions whose values are parts of those of the program
+        self.decided: set[str] = set()  # integers and truths of the function that may hang on a float
+
+    def begin(self, function: Function) -> None:
+        """Find which integers and truths of `function` may hang on a float, or lie in memory."""
+        t = self.t
+        entry = function is t.program.entry
+        self.decided = set() if entry else {name for name, _ in function.blocks[0].arguments}
+        size = -1
+        while size != len(self.decided):
+            size = len(self.decided)
+            for name, op in t.defined.items():
+                if op.name == "tt.load" or any(_is_float(kind) for kind in op.inputs) or not self.decided.isdisjoint(op.operands):
+                    self.decided.add(name)
+            self.decided.update(name for name, given in t.incoming.items() if not self.decided.isdisjoint(given))
+
+    def _may_be(self, op: Operation) -> list[int]:
+        """The places of the operands of `op` that may be enclosed."""
+        found = []
+        for place, (name, kind) in enumerate(zip(op.operands, op.inputs, strict=True)):
+            if kind is not None and kind.kind in _VALUES:
+                if (_is_float(kind) or name in self.decided) and not self._is_constant(name):
+                    found.append(place)
+        return found
+
+    def _is_constant(self, name: str) -> bool:
+        op = self.t.defined.get(name)
+        while op is not None and len(op.operands) == 1 and op.name in (*_MONOTONE_OPERATIONS, "ttg.convert_layout"):
+            op = self.t.defined.get(op.operands[0])
+        return op is not None and op.name == "arith.constant"
+
+    def check_branch(self, op: Operation, condition: str) -> None:
+        """Before a branch: refuse one that hangs on an enclosed value."""
+        if condition in self.decided:
+            self._unless(op, [condition], "a branch that hangs on a value that is enclosed")
+
+    def _unless(self, op: Operation, names: list[str], what: str) -> None:
+        t = self.t
+        with t.when(t.calls(enclosures.inside, *map(t.value, names))):
+            t.emit("{}", t.calls(enclosures.refuse, op, what, *map(t.value, names)))
+
+    @contextmanager
+    def region(self) -> Iterator[None]:
+        """While entered, values are parts of others, whose enclosures are not known by them."""
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def write(self, op: Operation, lowering: LoweringFunction) -> None:
+        """Write the code of `op`, and behind it what `op` does to enclosures."""
+        t, replaced = self.t, len(self.t.replaced)
+        if not self.depth:
+            self._before(op)
+        open_ = self._write_lowering(op, lowering)
+        if self.depth:
+            return
+        if len(t.replaced) > replaced:  # what stands there is the result of a later operation
+            with t.when(t.calls(enclosures.inside, *map(t.value, op.operands))):
+                t.emit("{}", t.calls(enclosures.refuse, op))
+            return
+        self._follow(op, open_)
+
+    def _before(self, op: Operation) -> None:
+        """Refuse what would reach memory where an enclosed value says, but for a load, which `_access` follows."""
+        names = (_READS_AT | _MOVES).get(op.name)
+        given = op.operands_by_name(*names) if names else {}
+        for name, what in (("pointer", "an address"), ("mask", "a mask")):
+            hangs = [each for each in given.get(name, ()) if each in self.decided]
+            if hangs and (op.name, name) != ("tt.load", "pointer"):
+                self._unless(op, hangs, f"{what} that hangs on a value that is enclosed")
+
+    def _write_lowering(self, op: Operation, lower: LoweringFunction) -> bool:
+        """Write the code of `op`. Whether it leaves a choice open: then the code is that of sums that take no product."""
+        t = self.t
+        fuses, comment, lines = t.fused, t.comment, len(t.lines)
+        try:
+            lower(t, op)
+        except OpenChoice:
+            if self.depth:
+                raise
+        else:
+            return False
+        del t.lines[lines:], t.numbers[lines:]
+        t.fused, t.comment = False, comment
+        try:
+            lower(t, op)
+        finally:
+            t.fused = fuses
+        return True
+
+    def _follow(self, op: Operation, open_: bool) -> None:
+        """Behind the code of `op`: carry enclosures on, or refuse them."""
+        t, name, may_be = self.t, op.name, self._may_be(op)
+        if name in _READS_AT:
+            given = dict(zip(_READS_AT[name], t.operands(op, *_READS_AT[name]), strict=True))
+            called = t.calls(enclosures.refuse_enclosed, op, given["pointer"], given.get("mask?"), t.operand(op, 0).itemsize)
+            t.emit("{}", called)
+        elif name in _READS:
+            t.emit("{}", t.calls(enclosures.refuse_enclosed, op))
+        if name in ("tt.load", "tt.store"):
+            self._access(op)
+            return
+        if name in _IN_MEMORY and not self.decided.isdisjoint(op.operands):
+            self._in_memory(op)
+            return
+        products = name in ("tt.dot", "ttng.warp_group_dot")
+        names = [*op.operands[:3]] if products else [op.operands[i] for i in may_be]
+        names += [each for each, kind in zip(op.operands, op.inputs, strict=True) if _is_shared(kind) and each in self.decided]
+        if not names or name in _HANDS_ON:
+            return
+        t.emit("if {}:", True if open_ else t.calls(enclosures.inside, *map(t.value, dict.fromkeys(names))))
+        with t.indent_block():
+            if products and (how := self._summed(op)) is not None:
+                t.emit("{}", t.calls(dot_words, op, *how, t.value(op.results[0]), *map(t.value, op.operands[:3])))
+            else:
+                self._choices(op, may_be, open_, names)
+
+    def _summed(self, op: Operation) -> tuple[Accumulation, tuple[str, str]] | None:
+        """How the product `op` sums; None where nothing is known of what it leaves at once."""
+        from bitverdict.harness.emulator.frontend.lowerings.products import summed
+
+        in_flight = op.flag("isAsync") or len(op.operands) > 3
+        return None if in_flight else summed(self.t, op)
+
+    def _in_memory(self, op: Operation) -> None:
+        """Behind what makes shared memory that never changes, turns it or loads from it: what is enclosed there stays so."""
+        t, axes = self.t, op.integers("order") if op.name == "ttg.memdesc_trans" else None
+        if op.name == "ttg.local_alloc" and "mutable" in op.result_types[0]:
+            self._unless(op, op.operands, "a value that is enclosed, in shared memory that may change,")
+        else:
+            t.emit("{}", t.calls(enclosures.handed, t.value(op.results[0]), t.value(op.operands[0]), axes))
+
+    def _access(self, op: Operation) -> None:
+        """Behind a load or a store."""
+        t = self.t
+        if op.name == "tt.store":
+            address, value, chosen = t.operands(op, "pointer", "value", "mask?")
+            t.emit("{}", t.calls(enclosures.note_store, op, address, value, chosen, t.operand(op, 1).dtype))
+            return
+        address, chosen, other = t.operands(op, "pointer", "mask?", "other?")
+        result = t.value(op.results[0])
+        t.emit("{} = {}", result, t.calls(enclosures.hold_load, op, result, address, chosen, t.result(op).dtype))
+        if other is not None:
+            self._unless(op, [op.operands[2]], "a value that is enclosed")
+
+    def _choices(self, op: Operation, may_be: list[int], open_: bool, names: list[str]) -> None:
+        t = self.t
+        held = [name for name in (*op.operands, *op.results) if name in t.lane_words.held]
+        apart = {name for name in op.operands if name in held} if op.name not in _FOLDS else set[str]()
+        heads = None if (held and op.name in _FOLDS and _extreme(op) is None) or not may_be else self._heads(op, may_be)
+        if heads is None or not all(kind is not None and kind.kind in _VALUES for kind in op.outputs):
+            t.emit("{}", t.calls(enclosures.refuse, op, "a value that is enclosed", *map(t.value, dict.fromkeys(names))))
+            return
+        for name in sorted(apart):  # words that do differ from lane to lane
+            with t.when(t.code("{} is not None", t.lane_words.words(name))):
+                t.emit("{}", t.calls(enclosures.refuse, op))
+        kinds = [t.require_type(op, kind) for kind in op.outputs]
+        enclosure_name, before, dtypes = t.name("enclosure"), t.indent, tuple(kind.dtype for kind in kinds)
+        t.emit("{} = None", enclosure_name)
+        others = heads()
+        t.emit("{} = {}", enclosure_name, t.apply(enclosures.join_results, enclosure_name, others, dtypes))
+        t.indent = before
+        self._correct_ends(op, enclosure_name)
+        results = tuple(t.value(name) for name in op.results)
+        formats = tuple(kind.format for kind in kinds)
+        called = t.calls(enclosures.hold, op, results, enclosure_name, dtypes, formats, open_)
+        t.emit("{}, = {}" if len(results) == 1 else "{} = {}", t.values(op.results), called)
+
+    def _correct_ends(self, op: Operation, enclosure_name: Any) -> None:
+        """Behind the loops: what the ends of the operands do not show."""
+        t = self.t
+        if op.name in SMOOTH and (words := _NEAREST_ON_AMD if t.amd else SMOOTH[op.name]):
+            called = t.calls(enclosures.wider, enclosure_name, words, t.value(op.operands[0]), t.result(op).dtype)
+            t.emit("{} = {}", enclosure_name, called)
+        elif op.name in ("arith.fptosi", "arith.fptoui"):
+            source, bits, signed = t.operand(op, 0), t.result(op).bits, op.name == "arith.fptosi"
+            called = t.calls(
+                enclosures.widen_to_range, enclosure_name, t.value(op.operands[0]), source.dtype, source.format, bits, signed
+            )
+            t.emit("{} = {}", enclosure_name, called)
+
+    def _heads(self, op: Operation, may_be: list[int]) -> Callable[[], tuple[Any, ...]] | None:
+        """What writes the heads of the loops over what the operands may be, and in them the results of one choice; None where
+        nothing is known of `op`."""
+        name, kinds = op.name, [self.t.require_type(op, op.inputs[i]) for i in may_be]
+        if name in _COMPARISONS:
+            predicate = op.integer("predicate")
+            if predicate in _EQUALITIES[name]:
+                return partial(self._equality, op)
+            return partial(
+                self._at_each_word if name == "arith.cmpi" and predicate >= _FIRST_UNSIGNED_PREDICATE else self._each_end,
+                op,
+                may_be,
+            )
+        if name in _FOLDS:
+            if (largest := _extreme(op)) is not None and kinds[0].is_float and len(op.operands) == 2:
+                return partial(self._extremes, op, largest)
+            return partial(self._at_both_ends, op, may_be) if _rises(op, kinds[0]) else None
+        if name == "arith.select":
+            return partial(self._select_results, op, may_be)
+        if name in _MONOTONE_OPERATIONS:
+            return partial(self._at_both_ends, op, may_be)
+        if name in _SIZES or (name == "arith.mulf" and op.operands[0] == op.operands[1]):
+            return partial(self._at_turning_points, op)
+        if name in _QUOTIENTS:
+            return partial(self._quotients, op, may_be)
+        if name in SMOOTH and kinds[0].element == "f32":
+            return partial(self._smooth, op)
+        if name in _MONOTONE or (name in ("arith.extui", "arith.uitofp") and kinds[0].bits == 1):
+            return partial(self._each_end, op, may_be)
+        return partial(self._at_each_word, op, may_be) if name in _ENUMERATED_OPERATIONS else None
+
+    # -- loops over choices, each with the code of `op` in it ---------------------------------------------------------
+    def _recompute(self, op: Operation, fresh: dict[int, str]) -> tuple[Any, ...]:
+        """The results of `op` on the operands `fresh` in the place of its own."""
+        from bitverdict.harness.emulator.frontend.translate import LOWERINGS
+
+        t = self.t
+        results = [f"{result}~{t.name('other')}" for result in op.results]
+        for result, kind in zip(results, op.outputs, strict=True):
+            t.types[result] = kind
+        LOWERINGS[op.name](t, replace(op, operands=[fresh.get(i, name) for i, name in enumerate(op.operands)], results=results))
+        return tuple(t.value(result) for result in results)
+
+    def _fresh(self, op: Operation, places: list[int]) -> dict[int, str]:
+        found = {i: f"{op.operands[i]}~{self.t.name('choice')}" for i in places}
+        for i, name in found.items():
+            self.t.types[name] = self.t.types.get(op.operands[i])
+        return found
+
+    def _loop(self, targets: str, over: Any, count: int = 1) -> None:
+        self.t.emit("for {}, in {}:" if count == 1 else "for {} in {}:", targets, over)
+        self.t.indent += "    "
+
+    def _ends(self, op: Operation, place: int, fresh: str, wide: Any) -> None:
+        t = self.t
+        over = t.calls(enclosures.ends, t.value(op.operands[place]), t.operand(op, place).dtype, wide)
+        t.emit("for {} in {}:", t.value(fresh), over)
+        t.indent += "    "
+
+    def _values_and_types(self, op: Operation, places: Iterable[int]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return tuple(self.t.value(op.operands[i]) for i in places), tuple(self.t.operand(op, i).dtype for i in places)
+
+    def _unrounded_products(self, op: Operation, places: list[int]) -> dict[int, Any]:
+        """By place, whether the operand may be a product that the sum `op` takes in unrounded, and where."""
+        from bitverdict.harness.emulator.frontend.lowerings.sums import factors_of, may_be_product
+
+        t = self.t
+        sums = op.name in ("arith.addf", "arith.subf") or (op.name in _FOLDS and t.operand(op, 0).is_float)
+        products_by_place: dict[int, Any] = {
+            i: sums and t.fused and may_be_product(t, op.operands[i], includes_divisions=True) for i in places
+        }
+        for i in places:
+            if products_by_place[i] and (pair := factors_of(t, op.operands[i])) is not None:
+                rounded = t.name("rounded")
+                t.emit("{} = {}", rounded, t.apply(enclosures.inexact, t.operand(op, i).format, t.value(op.operands[i]), *pair))
+                products_by_place[i] = rounded
+        return products_by_place
+
+    def _each_end(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        """Each operand at both of its ends."""
+        t, wide, fresh = self.t, self._unrounded_products(op, places), self._fresh(op, places)
+        if op.name in ("arith.mulf", "math.fma"):
+            factors, kind = tuple(t.value(name) for name in op.operands[:2]), t.operand(op, 0)
+            t.emit("{}", t.calls(enclosures.check_product, op, factors, kind.dtype, kind.format))
+        for i, name in fresh.items():
+            self._ends(op, i, name, wide[i])
+        if op.name in _WRAPS and t.result(op).bits > 1:
+            operands = [t.value(fresh.get(i, name)) for i, name in enumerate(op.operands)]
+            t.emit("{}", t.apply(enclosures.check_no_wrap, op, t.result(op).bits, _WRAPS[op.name], *operands))
+        return self._recompute(op, fresh)
+
+    def _at_both_ends(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        """All operands at their low ends, then all at their high ones."""
+        t, wide, fresh = self.t, self._unrounded_products(op, places), self._fresh(op, places)
+        over = t.calls(enclosures.sides, *self._values_and_types(op, places), tuple(wide[i] for i in places))
+        self._loop(t.values(fresh.values()), over, len(fresh))
+        if op.name in _FOLDS and not t.operand(op, 0).is_float and t.operand(op, 0).bits > 1:
+            t.emit("{}", t.apply(enclosures.check_no_wrap, op, t.operand(op, 0).bits, enclosures.total, t.value(fresh[0])))
+        return self._recompute(op, fresh)
+
+    def _select_results(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        """Each truth that the condition may be, and the two values together at each of their ends."""
+        t, fresh = self.t, self._fresh(op, places)
+        if 0 in fresh:
+            self._ends(op, 0, fresh[0], False)
+        if values := [i for i in places if i]:
+            over = t.calls(enclosures.sides, *self._values_and_types(op, values), (False,) * len(values))
+            self._loop(t.values(fresh[i] for i in values), over, len(values))
+        return self._recompute(op, fresh)
+
+    def _at_each_word(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        """The operands at each of their words."""
+        t, fresh = self.t, self._fresh(op, places)
+        self._loop(
+            t.values(fresh.values()),
+            t.apply(enclosures.every_word, t.code("m"), op, *self._values_and_types(op, places)),
+            len(fresh),
+        )
+        return self._recompute(op, fresh)
+
+    def _quotients(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        t, fresh = self.t, self._fresh(op, [0, 1])
+        self._loop(t.values(fresh.values()), t.apply(enclosures.quotients, t.code("m"), op, *self._values_and_types(op, [0, 1])), 2)
+        return self._recompute(op, {i: fresh[i] for i in places})  # a constant stays one: the compiler divides by it otherwise
+
+    def _smooth(self, op: Operation) -> tuple[Any, ...]:
+        t, fresh = self.t, self._fresh(op, [0])
+        over = t.apply(enclosures.smooth, t.code("m"), op, t.value(op.operands[0]), t.operand(op, 0).dtype, op.name in _POLES)
+        self._loop(t.value(fresh[0]), over)
+        return self._recompute(op, fresh)
+
+    def _at_turning_points(self, op: Operation) -> tuple[Any, ...]:
+        t, fresh = self.t, self._fresh(op, [0])
+        t.emit(
+            "for {} in {}:", t.value(fresh[0]), t.calls(enclosures.turning_points, t.value(op.operands[0]), t.operand(op, 0).dtype)
+        )
+        t.indent += "    "
+        return self._recompute(op, fresh | ({1: fresh[0]} if len(op.operands) == 2 else {}))
+
+    def _equality(self, op: Operation) -> tuple[Any, ...]:
+        t, (values, dtypes) = self.t, self._values_and_types(op, [0, 1])
+        other = t.name("other")
+        t.emit("for {} in {}:", other, t.calls(enclosures.other_outcomes, t.value(op.results[0]), values, dtypes[0]))
+        t.indent += "    "
+        return (other,)
+
+    def _extremes(self, op: Operation, largest: bool) -> tuple[Any, ...]:
+        """The largest or smallest element, and the number beside it: of each that a choice may make it."""
+        t, others = self.t, (self.t.name("other"), self.t.name("number"))
+        axis, fmt = op.integer("axis"), t.operand(op, 0).format
+        self._loop(
+            t.join_values(others),
+            t.apply(enclosures.extreme, t.code("m"), op, *self._values_and_types(op, [0, 1]), fmt, axis, largest),
+            2,
+        )
+        return others
+
+
+def _is_float(kind: Type | None) -> bool:
+    return kind is not None and kind.kind in ("scalar", "tensor") and kind.is_float
+
+
+def _is_shared(kind: Type | None) -> bool:
+    return kind is not None and kind.kind == "memdesc"
+
+
+def _rises(op: Operation, kind: Type) -> bool:
+    """Whether the reduction or scan `op` is of one tensor, of elements of `kind`, by what never falls where an operand rises."""
+    known = _RISING_COMBINATIONS | (_OF_TRUTHS if kind.bits == 1 else set())
+    return len(op.operands) == 1 and all(inner.name in known or inner.name.endswith(".return") for inner in _body(op))
+
+
+def _body(op: Operation) -> list[Operation]:
+    return [inner for region in op.regions for block in region for inner in block.operations]
+
+
+def _extreme(op: Operation) -> bool | None:
+    """Whether the reduction `op` of a number and another beside it takes both of the larger number; None where it does something
+    else. The region is computed for each order that the two of them may have, on the left and on the right."""
+    blocks = [block for region in op.regions for block in region]
+    if op.name != "tt.reduce" or len(op.operands) != 2 or len(blocks) != 1:
+        return None
+    arguments = [name for name, _ in blocks[0].arguments]
+    taken = {
+        (order, beside): _extreme_arguments(blocks[0].operations, arguments, order, beside)
+        for order in (-1, 1)
+        for beside in (-1, 0, 1)
+    }
+    left, right = arguments[:2], arguments[2:]
+    for largest in (True, False):
+        if all(names == (left if (order > 0) == largest else right) for (order, _), names in taken.items()):
+            return largest
+    return None
+
+
+def _extreme_arguments(body: list[Operation], arguments: list[str], order: int, beside: int) -> list[str] | None:
+    """Which of `arguments` the region `body` returns where the first is above (order 1) or below (-1) the third, and the second so
+    to the fourth."""
+    numbers = dict(zip(arguments, (order, beside, 0, 0), strict=True))
+    names, truths = {name: name for name in arguments}, dict[str, bool]()
+    for op in body:
+        if op.name in _COMPARISONS and all(name in numbers for name in op.operands):
+            signs = _SIGNS[op.name].get(op.integer("predicate"))
+            left, right = (numbers[name] for name in op.operands)
+            if signs is None or len({arguments.index(name) % 2 for name in op.operands}) > 1:
+                return None
+            truths[op.results[0]] = (left > right) - (left < right) in signs
+        elif op.name in ("arith.andi", "arith.ori") and all(name in truths for name in op.operands):
+            truths[op.results[0]] = (all if op.name == "arith.andi" else any)(truths[name] for name in op.operands)
+        elif op.name == "arith.select" and op.operands[0] in truths and all(name in names for name in op.operands[1:]):
+            names[op.results[0]] = names[op.operands[1] if truths[op.operands[0]] else op.operands[2]]
+        elif op.name == "tt.reduce.return" and all(name in names for name in op.operands):
+            return [names[name] for name in op.operands]
+        else:
+            return None
+    return None
+
+
+_SIGNS: dict[str, dict[int, set[int]]] = {
+    "arith.cmpf": {1: {0}, 2: {1}, 3: {0, 1}, 4: {-1}, 5: {-1, 0}, 13: {-1, 1}},  # oeq ogt oge olt ole une
+    "arith.cmpi": {0: {0}, 1: {-1, 1}, 2: {-1}, 3: {-1, 0}, 4: {1}, 5: {0, 1}},  # eq ne slt sle sgt sge
+}
