@@ -203,7 +203,7 @@ def key(
 
 
 def serialize(ready: TranslatedProgram) -> bytes | None:
-    """`ready` as an entry; None, with the reason in `left_out`, where it holds what does not go to disk."""
+    """`ready` as an entry; None, with the reason in `skip_reasons`, where it holds what does not go to disk."""
     buffer = io.BytesIO()
     try:
         _Pickler(buffer, protocol=5).dump((ready, marshal.dumps(ready.code)))
