@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from types import SimpleNamespace
+
 import pytest
 
+from bitverdict.harness.frontends.pytest_shards import Node
+from bitverdict.harness.model.addresses import resolve
+from bitverdict.harness.model.paths import ROOT, kernels_with_a_contract
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.rotation import ALWAYS, Rotation, compiled_as, facts_of
+from tests.kernel_contracts import test_contracts
 from tests.support import shares
+from tests.support.gates import is_fast
 
 
 @pytest.mark.every_gate
@@ -91,6 +99,45 @@ def test_marked_entries_of_other_commits_are_left_out_by_name(entry, request) ->
     own = {item.name.removeprefix("test_") for item in request.session.items if item.originalname == request.node.originalname}
     left = {name for name in shares.left_out if name.partition("[")[0] == request.node.originalname.removeprefix("test_")}
     assert not own & left and (len(own) <= 2 if shares.turn() else not left)
+
+
+def test_the_laboratorys_files_take_turns_and_the_fast_gates_do_not(monkeypatch) -> None:
+    files = sorted((ROOT / "tests" / "lab").glob("test_*.py"))
+    items = [SimpleNamespace(path=path, name=path.name, get_closest_marker=lambda name: None) for path in files]
+    judged = [item for turn in range(3) for item in _judged(items, turn, monkeypatch)]
+    fast = {path for path in files if is_fast(path)}
+    assert fast and len(fast) < len(files)
+    assert Counter(item.path for item in judged) == {path: 3 if path in fast else 1 for path in files}
+    monkeypatch.setenv("HARNESS_PROFILE", "exhaustive")
+    assert not shares.leave_to_other_commits(items)
+
+
+def test_each_commit_judges_every_kernel_and_two_judge_every_node(monkeypatch) -> None:
+    nodes = [Node(stem, f"emulated:{arch}") for stem in kernels_with_a_contract() for arch in ("sm_80", "sm_90", "sm_100")]
+    mark = next(mark for mark in test_contracts.test_a_kernel_keeps_its_contract.pytestmark if mark.name == "share")
+    items = [
+        SimpleNamespace(
+            nodeid=f"t[{node}]",
+            name=f"t[{node}]",
+            callspec=SimpleNamespace(params={"node": node}),
+            get_closest_marker=lambda _: mark,
+        )
+        for node in nodes
+    ]
+    turns = [_judged(items, turn, monkeypatch) for turn in range(2)]
+    assert {item.name for turn in turns for item in turn} == {item.name for item in items}
+    for turn in turns:
+        judged = [item.callspec.params["node"] for item in turn]
+        runs = {node.stem for node in judged if not resolve(node.stem).lacking(target(node.target))}
+        assert runs == set(kernels_with_a_contract()) and len(judged) < len(items)
+
+
+def _judged(items: list, turn: int, monkeypatch: pytest.MonkeyPatch) -> list:
+    monkeypatch.setenv("HARNESS_PROFILE", "ci")
+    monkeypatch.setenv("HARNESS_SHARE", str(turn))
+    monkeypatch.setattr(shares, "left_out", set())
+    left = shares.leave_to_other_commits(items)
+    return [item for item in items if item not in left]
 
 
 def test_what_is_left_out_is_kept_by_name(monkeypatch) -> None:

@@ -37,6 +37,7 @@ def launched(**options: Any) -> Any:
     return product[(1,)](a, b, c, 96, BLOCK=64, K_BLOCK=32, **options)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("options", [{}, {"num_warps": 8, "num_stages": 4}, {"maxnreg": 128}])
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
 def test_the_machine_code_is_that_of_the_whole_compilation(arch: str, options: dict, tmp_path: Path, monkeypatch: Any) -> None:

@@ -167,6 +167,7 @@ def returned_bytes(contract: Contract) -> list[int]:
     return largest
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("stem", kernels_with_a_contract())
 def test_each_kernel_that_takes_strides_is_asked_one_far_case_and_is_right(stem: str) -> None:
     contract = copy.copy(resolve(stem))
@@ -188,6 +189,7 @@ def test_a_launcher_that_takes_strides_is_told_from_one_that_refuses_them(stem: 
     assert takes_strides(contract, first_target(contract)) == takes
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: f"{mutant.kernel}: {mutant.name}")
 def test_an_offset_that_wraps_at_32_bits_is_an_illegal_address(mutant: Mutant, tmp_path: Path) -> None:
     contract = mutant_contract(mutant, tmp_path)

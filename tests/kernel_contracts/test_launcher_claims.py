@@ -94,6 +94,7 @@ WRONG = {
 }
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("claim", CLAIMED)
 def test_what_is_claimed_is_asked_and_held_to(claim: str, tmp_path: Path) -> None:
     chosen, fault, outcome = CLAIMED[claim]

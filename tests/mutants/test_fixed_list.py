@@ -22,6 +22,7 @@ LISTED = json.loads((Path(__file__).parent / "fixed_list.json").read_text())
 RENEW = "renew the list, if the change is meant: python -m benchmarks.mutation_fixed_list --out DIR"
 
 
+@pytest.mark.share(4)
 @pytest.mark.parametrize("listed", LISTED, ids=lambda listed: listed["kernel"])
 def test_each_mutant_of_the_fixed_list_fails(listed: dict) -> None:
     kernel = KernelUnderMutation(Kernel(listed["kernel"]), target(listed["target"]))

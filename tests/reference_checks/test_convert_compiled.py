@@ -75,6 +75,7 @@ def disagreements(pairs: list[tuple[str, str]], arch: str, named_for: str) -> li
     return wrong
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90", "sm_100"])
 def test_the_compiler_emits_the_instructions_that_are_named(arch: str, capfd: pytest.CaptureFixture[str]) -> None:
     wrong = disagreements(PAIRS, arch, named_for=arch)

@@ -64,6 +64,7 @@ def mismatches(encoder, fmt: Format, rounding: Rounding = Rounding.NEAREST_EVEN,
     return wrong + np.count_nonzero(got != expected[held])
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("rounding", Rounding, ids=lambda rounding: rounding.name)
 @pytest.mark.parametrize("fmt", SEARCHED, ids=lambda fmt: fmt.name)
 def test_around_every_midpoint_the_code_is_the_one_a_search_finds(fmt: Format, rounding: Rounding) -> None:

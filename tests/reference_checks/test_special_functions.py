@@ -42,6 +42,7 @@ def wrong(name: str, share: float = 0.01) -> list[int]:
     return differing_ranges(name, numbers, KEPT[name][numbers].tolist())
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", KEPT)
 def test_a_drawn_hundredth_of_all_arguments_gives_the_gpu_s_words(name: str) -> None:
     assert wrong(name) == []

@@ -16,8 +16,10 @@ import pytest
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.session.rotation import Rotation
 from tests.faults.mutants import Mutant
+from tests.support.gates import is_fast
 
 MUTANTS = {"quick": 8, "ci": 8}  # one mutant of so many, by profile
+LABORATORY = 3  # commits in a row that together run the tests of `lab` and of `benchmarks/` that are not of the fast gate
 REQUIRED = 3  # commits in a row that together judge all required cases of the kernels' contracts
 left_out: set[str] = set()  # what this process was asked for, and leaves to other runs
 
@@ -72,15 +74,21 @@ def entries_of_turn(ids: Sequence[str], of: int, *kinds: str) -> set[str]:
 
 
 def leave_to_other_commits(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Of the entries of tests marked ``share(of, *kinds)`` those that this run does not judge."""
-    entries = defaultdict(list)
+    """Of the entries of tests marked ``share(of, *kinds)``, or ``share(of, kind_of_item)``, those that this run does not judge, and
+    the tests of the laboratory in files that have no share of their own and another turn (`LABORATORY`)."""
+    if (now := turn()) is None:
+        return []
+    alike, left = defaultdict(list), []
     for item in items:
-        if (mark := item.get_closest_marker("share")) and isinstance(item, pytest.Function):
-            entries[item.nodeid.partition("[")[0], mark.args].append(item)
-    left = []
-    for (_, asked), alike in entries.items():
-        kept = entries_of_turn([item.name for item in alike], *asked)
-        left += [item for item in alike if item.name not in kept]
+        if mark := item.get_closest_marker("share"):
+            of, *kinds = mark.args
+            by_item = kinds.pop()(item) if kinds and callable(kinds[0]) else ""
+            alike[item.nodeid.partition("[")[0], by_item, of, *kinds].append(item)
+        elif item.path.parent.name == "lab" and crc32(item.path.name.encode()) % LABORATORY != now.turn % LABORATORY:
+            left += [] if is_fast(item.path) else [item]
+    for (_, _, *asked), entries in alike.items():
+        own = entries_of_turn([item.name for item in entries], *asked)
+        left += [item for item in entries if item.name not in own]
     left_out.update(item.name.removeprefix("test_") for item in left)
     return left
 

@@ -59,6 +59,7 @@ def compared(launch: Launch) -> tuple[int, int, int]:
     return tally.differing.total(), tally.inside.total(), tally.outside.total()
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("launch", PROBES, ids=str)
 def test_words_are_those_of_the_ptx(launch):
     assert compared(launch) == (0, 0, 0)

@@ -84,6 +84,7 @@ def test_each_word_of_open_elements_gives_a_word_inside(rule: tuple[str, str, st
     assert (found.low[1] == found.high[1]).all() and (found.low[0] < found.high[0]).any()  # the other row is what it was
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: "-".join(rule))
 @pytest.mark.parametrize("open_operands", [(0,), (1,), (2,), (0, 1, 2)], ids=str)
 def test_drawn_words_of_open_operands_give_words_inside(rule: tuple[str, str, str, str], open_operands: tuple[int, ...]) -> None:

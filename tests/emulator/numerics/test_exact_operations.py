@@ -139,6 +139,7 @@ def unlike(rows: list[Row], kernel: Compiled, arch: str) -> list[str]:
     return wrong
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("t", TYPES)
 def test_each_operation_is_the_instruction_of_the_table(t, arch, folder):
@@ -212,6 +213,7 @@ def mutated(ptx: str, line: int, others: set[int], opcode: str, other: str) -> s
 BITS_APART = ("selp.b16", "selp.b32", "or.b64", "and.b64", "setp.ne.b64", *TO_ODD)  # beside the instruction that a row is about
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("t", TYPES)
 def test_the_operands_tell_each_instruction_from_its_neighbours(t, folder):
     """Another rounding, another treatment of subnormals or NaN, another sign: each mutant of the PTX leaves other words."""

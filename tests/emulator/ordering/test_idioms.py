@@ -221,6 +221,7 @@ def test_what_is_legal_but_looks_wrong_passes_under_every_schedule(idiom):
         assert not device.findings
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("twin", TWINS, ids=lambda t: f"{t[0]}-{TWINS.index(t)}")
 def test_its_twin_fails_by_name_under_every_schedule(twin, tmp_path):
     idiom, replace, by, outcome = twin

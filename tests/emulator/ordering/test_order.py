@@ -394,6 +394,7 @@ def launched(module: ModuleType, kernel: str, schedule: str, arch: str = "sm_90"
         return KERNELS[kernel](getattr(module, kernel)), device
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_programs_that_order_one_another_are_right(kernel):
     module = load(source_of(kernel))
@@ -408,6 +409,7 @@ def test_they_are_right_on_the_other_architectures(kernel, arch):
     assert launched(load(source_of(kernel)), kernel, "drawn:5", arch)[0]
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("twin", TWINS, ids=lambda t: f"{t.kernel}-{TWINS.index(t)}")
 def test_a_twin_fails_by_name_with_both_its_lines(twin, tmp_path):
     module = edited(twin, tmp_path)

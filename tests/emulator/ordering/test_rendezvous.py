@@ -76,6 +76,7 @@ def launched(seen: list[str], arch: str, call: Callable[[], object]) -> tuple[li
     return expected, apart(seen)
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(("kind", "sem", "used"), CASES)
 def test_threads_meet_where_the_compiled_program_has_a_barrier(kind, sem, used, seen):
     memory = torch.zeros(1024, dtype=torch.int32)
