@@ -14,7 +14,7 @@ from functools import lru_cache
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.edited_programs import EditedProgram
 from bitverdict.harness.emulator.frontend.program_verifier import verify_program
-from bitverdict.harness.emulator.frontend.translate import Translator
+from bitverdict.harness.emulator.frontend.translator import Translator
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import parse_program
 from bitverdict.harness.mutants.program.canonical import Canonical, free_of_layouts

@@ -18,7 +18,7 @@ from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.mlir_types import Type
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.frontend.translate import Translator
+    from bitverdict.harness.emulator.frontend.translator import Translator
 
 Rule = Callable[["CarriedReals", Operation], None]
 RULES: dict[str, Rule] = {}

@@ -22,7 +22,7 @@ from bitverdict.harness.emulator.numerics import enclosures
 from bitverdict.harness.emulator.numerics.enclosed_products import dot_words
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.frontend.translate import LoweringFunction, Translator
+    from bitverdict.harness.emulator.frontend.translator import LoweringFunction, Translator
     from bitverdict.reference.error_bound import Accumulation
 
 _MONOTONE = {
@@ -307,7 +307,7 @@ class EnclosureWriter:
     # -- loops over choices, each with the code of `op` in it ---------------------------------------------------------
     def _recompute(self, op: Operation, fresh: dict[int, str]) -> tuple[Any, ...]:
         """The results of `op` on the operands `fresh` in the place of its own."""
-        from bitverdict.harness.emulator.frontend.translate import LOWERINGS
+        from bitverdict.harness.emulator.frontend.translator import LOWERINGS
 
         t = self.t
         results = [f"{result}~{t.name('other')}" for result in op.results]

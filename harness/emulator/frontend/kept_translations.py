@@ -33,7 +33,8 @@ from triton._C.libtriton import get_cache_invalidating_env_vars
 
 from bitverdict.harness.emulator import disk_store
 from bitverdict.harness.emulator.compiler_digest import digest
-from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, Translator, load_code
+from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, load_code
+from bitverdict.harness.emulator.frontend.translator import Translator
 from bitverdict.harness.model import architectures
 from bitverdict.harness.model.paths import EMULATOR, REFERENCE
 

@@ -33,7 +33,7 @@ from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.frontend.translate import Translator
+    from bitverdict.harness.emulator.frontend.translator import Translator
 
 SPREAD = "bitverdict.spread"
 """The operation, of no program, that makes the copies of a value: what it moves is seen through as other moves are."""

@@ -31,7 +31,7 @@ from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Cta
     from bitverdict.harness.emulator.execution.cta_state import CtaState
-    from bitverdict.harness.emulator.frontend.translate import Translator
+    from bitverdict.harness.emulator.frontend.translator import Translator
 
 Lanes = np.ndarray | None  # bool, of the shape of the value that it belongs to; 0-d for a scalar
 _ELEMENTWISE = (

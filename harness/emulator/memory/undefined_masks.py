@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.frontend.translate import Translator
+    from bitverdict.harness.emulator.frontend.translator import Translator
     from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 
 Key = int

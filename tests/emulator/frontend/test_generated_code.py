@@ -26,7 +26,8 @@ from bitverdict.harness.emulator.execution.tma import Tma
 from bitverdict.harness.emulator.frontend import generated_code
 from bitverdict.harness.emulator.frontend.generated_code import UNIT_OF, Writer, bound, suspends
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
-from bitverdict.harness.emulator.frontend.translate import LOWERINGS, translate
+from bitverdict.harness.emulator.frontend.translate import translate
+from bitverdict.harness.emulator.frontend.translator import LOWERINGS
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.mlir_reader import Operation, parse_program

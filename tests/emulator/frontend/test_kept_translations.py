@@ -23,7 +23,8 @@ import triton.language as tl
 from bitverdict.harness.emulator import Device, EmulatedFault, LaunchOptions, device, emulated
 from bitverdict.harness.emulator.frontend import kept_translations
 from bitverdict.harness.emulator.frontend.lowerings import floats
-from bitverdict.harness.emulator.frontend.translate import LOWERINGS, TranslatedProgram, Translator
+from bitverdict.harness.emulator.frontend.translate import TranslatedProgram
+from bitverdict.harness.emulator.frontend.translator import LOWERINGS, Translator
 from tests.support import tile_kernels
 
 GIVEN: dict[str, Any] = {"arch": "sm_90", "fused": True, "flushes": True, "doubted": False, "ptx": 87}
@@ -140,7 +141,7 @@ def test_whatever_decides_a_translation_decides_its_name(monkeypatch: pytest.Mon
 
 def test_the_digest_is_of_every_source_that_a_translation_rests_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     named = {path.name for path in kept_translations._sources()}
-    assert {"translate.py", "floats.py", "scalar_ops.py", "threads.py", "convert.py", "architectures.py"} <= named
+    assert {"translator.py", "floats.py", "scalar_ops.py", "threads.py", "convert.py", "architectures.py"} <= named
     (tmp_path / "new_lowering.py").write_text("1")
     monkeypatch.setattr(kept_translations, "_sources", lambda: [tmp_path / "new_lowering.py"])
     one = kept_translations._digest()

@@ -17,7 +17,7 @@ from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical, flush_subnormals
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.frontend.translate import Translator
+    from bitverdict.harness.emulator.frontend.translator import Translator
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 LOG2E = np.float32(1.4426950408889634)

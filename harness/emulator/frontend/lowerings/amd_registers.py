@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from bitverdict.harness.emulator.execution.threads import slots
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 

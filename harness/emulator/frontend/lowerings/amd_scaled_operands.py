@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.reference import packing
 from bitverdict.reference.tensor_core.upcast import cut_product

@@ -11,7 +11,7 @@ import numpy as np
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.frontend.lowerings.ptx_operations import lower_assembly
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.model.architectures import CHIPS

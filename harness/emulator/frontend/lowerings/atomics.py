@@ -12,7 +12,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.execution.cta import Cta
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type

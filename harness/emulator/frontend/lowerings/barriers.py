@@ -6,7 +6,7 @@ from bitverdict.harness.emulator.execution.cluster_order import CLUSTER, OWN, re
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 

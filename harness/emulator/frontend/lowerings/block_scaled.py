@@ -14,7 +14,7 @@ from bitverdict.harness.emulator.execution.cluster_order import CLUSTER, OWN, re
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.onchip_access import TENSOR_BYTES, TENSOR_ROW
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore, element_codes
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View, places_in
 from bitverdict.harness.emulator.memory.placed_views import ScatteredView
 from bitverdict.harness.emulator.mlir_reader import Operation

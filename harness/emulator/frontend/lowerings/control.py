@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.frontend.hints import assume
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 

@@ -6,7 +6,7 @@ from bitverdict.harness.emulator.execution.async_copies import AsyncCopies
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.execution.threads import WARP
 from bitverdict.harness.emulator.execution.tma import Tma
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 

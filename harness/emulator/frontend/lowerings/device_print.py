@@ -9,7 +9,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.threads import WARP, slots
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import widen

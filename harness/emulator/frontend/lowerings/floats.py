@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import (
     binary,

@@ -15,7 +15,7 @@ import numpy as np
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.amd_functions import divide_fp32, write_approximation
 from bitverdict.harness.emulator.frontend.natural_loops import loop_of
-from bitverdict.harness.emulator.frontend.translate import LOWERINGS, NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import LOWERINGS, NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.reference.scalar_arithmetic import fp64
 from bitverdict.reference.special_functions import constant_division, sequences

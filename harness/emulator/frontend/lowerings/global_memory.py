@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bitverdict.harness.emulator.execution.global_access import GlobalAccess
 from bitverdict.harness.emulator.frontend.generated_code import bound
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.mlir_reader import Operation
 

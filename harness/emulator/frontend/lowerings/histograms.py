@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitverdict.harness.emulator.frontend.translate import Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 

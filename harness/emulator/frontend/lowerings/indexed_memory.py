@@ -13,7 +13,7 @@ from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.lowerings.atomics import ADDS_FLOATS, EXCHANGES, UPDATES
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import binary
 

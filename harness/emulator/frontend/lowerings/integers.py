@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type, element_dtype
 from bitverdict.harness.emulator.numerics.scalar_ops import divide, divide_scalar, remainder, remainder_scalar, wrap

@@ -9,7 +9,7 @@ from bitverdict.harness.emulator.execution.cluster_order import CLUSTER
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.frontend.translate import Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.mlir_reader import Operation
 

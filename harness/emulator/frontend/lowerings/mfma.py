@@ -13,7 +13,7 @@ from bitverdict.reference import tensor_core
 from bitverdict.reference.k_order import mfma_order
 
 if TYPE_CHECKING:
-    from bitverdict.harness.emulator.frontend.translate import Translator
+    from bitverdict.harness.emulator.frontend.translator import Translator
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 LANES = 64

@@ -13,7 +13,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.frontend.lowerings.floats import extremum
 from bitverdict.harness.emulator.frontend.lowerings.sums import PACKED_PRODUCT, may_be_product
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma, narrow_fma, negative
 

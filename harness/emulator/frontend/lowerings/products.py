@@ -7,7 +7,7 @@ import numpy as np
 from bitverdict.harness.emulator.execution.cluster_order import CLUSTER, OWN, reach
 from bitverdict.harness.emulator.execution.tensor_core_pipes import TensorCore
 from bitverdict.harness.emulator.frontend.lowerings.mfma import mfma
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.matrix_products import (

@@ -18,7 +18,7 @@ from bitverdict.harness.emulator.execution.program_batches import Batch
 from bitverdict.harness.emulator.execution.threads import moved_places
 from bitverdict.harness.emulator.frontend.lowerings.regions import lift_scalars
 from bitverdict.harness.emulator.frontend.lowerings.shapes import gather_words
-from bitverdict.harness.emulator.frontend.translate import LOWERINGS, Translator
+from bitverdict.harness.emulator.frontend.translator import LOWERINGS, Translator
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Function, Operation, Program
 from bitverdict.harness.emulator.mlir_types import Type

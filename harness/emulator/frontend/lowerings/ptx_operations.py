@@ -21,7 +21,7 @@ from bitverdict.harness.emulator.frontend.inline_assembly import Assembly
 from bitverdict.harness.emulator.frontend.lowerings.amd_functions import write_approximation
 from bitverdict.harness.emulator.frontend.lowerings.functions import folds
 from bitverdict.harness.emulator.frontend.lowerings.sums import may_be_product
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type, element_dtype
 from bitverdict.harness.emulator.ptx.opcodes import UnknownOpcode

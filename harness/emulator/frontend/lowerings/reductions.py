@@ -19,7 +19,7 @@ from bitverdict.harness.emulator.frontend.lowerings.sums import ProductSum, may_
 from bitverdict.harness.emulator.frontend.shared_stores import SharedStores
 from bitverdict.harness.emulator.frontend.thread_copies import Place, spread
 from bitverdict.harness.emulator.frontend.thread_copies import reduce_copies as reduced_copies
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical
 from bitverdict.reference.reduction_order import (

@@ -17,7 +17,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.threads import slots
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 
 _SCALAR = re.compile(r"(i\d+|f\d+|bf16|f8\w+|index)$")

@@ -11,7 +11,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.frontend.lowerings.shared_memory import places_of, tensor_pieces
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View, row_major
 from bitverdict.harness.emulator.memory.placed_views import ScatteredView
 from bitverdict.harness.emulator.mlir_reader import Operation

@@ -9,7 +9,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.threads import moved_places, slots, stays_in_warp
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from bitverdict.harness.emulator.execution.onchip_access import TENSOR_BYTES, TENSOR_ROW, OnChipMemory
 from bitverdict.harness.emulator.frontend.lowerings.block_scaled import allocate_scales
 from bitverdict.harness.emulator.frontend.shared_layouts import places
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import SPREAD, View, places_in, row_major
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type

@@ -6,7 +6,7 @@ from __future__ import annotations
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.tensor_maps import ALIGNMENT, Descriptor
 from bitverdict.harness.emulator.mlir_reader import Operation
 

@@ -17,7 +17,7 @@ from bitverdict.harness.emulator.async_rules import TMA_REDUCE
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.frontend.lowerings.atomics import on_unsigned_words
 from bitverdict.harness.emulator.frontend.lowerings.floats import extremum
-from bitverdict.harness.emulator.frontend.translate import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.real_shadows import ShadowWords
 from bitverdict.harness.emulator.memory.real_updates import RealUpdate, combine_unknowns
