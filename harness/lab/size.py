@@ -63,7 +63,7 @@ FIGURES = (
     Figure("wheel", "MB of the wheel, unpacked", 9, wheel_bytes, MB, 0.1),
     Figure("core-dependencies", "core dependencies that only an extra needs", 0, core_dependencies),
     Figure("arrows-up", "imports that run up the rooms of the design", 0, arrows_up),
-    Figure("circles", "circles of the emulator's imports", 1, emulator_circles),
+    Figure("circles", "circles of the emulator's imports", 0, emulator_circles),
     Figure("long-files", "files over 400 lines without a reason in them", 0, long_files),
     Figure("short-files", "files of the product under 40 lines", 40, short_files),
     Figure("any-arguments", "arguments of the product typed Any", 500, any_arguments, step=10),

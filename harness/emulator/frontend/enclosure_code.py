@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.faults import NotModelled
+from bitverdict.harness.emulator.frontend.translator import LOWERINGS, OpenChoice
 from bitverdict.harness.emulator.mlir_reader import Function, Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics import enclosures
@@ -81,10 +81,6 @@ _READS = {
     "tt.atomic_load", "tt.atomic_poll", "ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather", "ttng.async_tma_reduce",
 }  # fmt: skip
 """What reads global memory otherwise than `tt.load`: at the addresses of an operand, with its operands by name, and elsewhere."""
-
-
-class OpenChoice(NotModelled):
-    """A sum of which the compiled program does not show what became of it: an enclosure holds each possibility."""
 
 
 class EnclosureWriter:
@@ -307,8 +303,6 @@ class EnclosureWriter:
     # -- loops over choices, each with the code of `op` in it ---------------------------------------------------------
     def _recompute(self, op: Operation, fresh: dict[int, str]) -> tuple[Any, ...]:
         """The results of `op` on the operands `fresh` in the place of its own."""
-        from bitverdict.harness.emulator.frontend.translator import LOWERINGS
-
         t = self.t
         results = [f"{result}~{t.name('other')}" for result in op.results]
         for result, kind in zip(results, op.outputs, strict=True):

@@ -16,12 +16,12 @@ from typing import Any
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.buffer_operations import through_pointers
-from bitverdict.harness.emulator.frontend.enclosure_code import OpenChoice
+from bitverdict.harness.emulator.frontend.enclosure_code import EnclosureWriter
 from bitverdict.harness.emulator.frontend.generated_code import compile_code, run
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.program_verifier import verify_program
-from bitverdict.harness.emulator.frontend.translator import Translator
+from bitverdict.harness.emulator.frontend.translator import OpenChoice, Translator
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Function, Operation, Program
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
@@ -140,17 +140,17 @@ def translated_program(
     if is_amd(arch):
         through_pointers(program)
 
-    def translator(encloses: bool) -> Translator:
-        return Translator(
-            program, arch=arch, fuses=fused, flushes=flushes, accesses=accesses, encloses=encloses, real_values=real_values
-        )
+    def new_translator(encloses: bool) -> Translator:
+        translator = Translator(program, arch=arch, fuses=fused, flushes=flushes, accesses=accesses, real_values=real_values)
+        translator.enclosing = EnclosureWriter(translator) if encloses else None
+        return translator
 
     try:
-        return _finish_translation(translator(encloses))
+        return _finish_translation(new_translator(encloses))
     except OpenChoice:
         if encloses:
             raise
-        return _finish_translation(translator(True))
+        return _finish_translation(new_translator(True))
 
 
 def _finish_translation(translator: Translator) -> TranslatedProgram:

@@ -21,7 +21,6 @@ from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals
 from bitverdict.harness.emulator.frontend.cluster_layouts import Split, commits, split
 from bitverdict.harness.emulator.frontend.contraction import AmdContraction, Contraction
-from bitverdict.harness.emulator.frontend.enclosure_code import EnclosureWriter
 from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, gives_nothing
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
 from bitverdict.harness.emulator.frontend.lane_words import LaneWords
@@ -32,12 +31,17 @@ from bitverdict.harness.emulator.mlir_types import Type, parse_type
 from bitverdict.harness.model.architectures import is_amd
 
 if TYPE_CHECKING:
+    from bitverdict.harness.emulator.frontend.enclosure_code import EnclosureWriter
     from bitverdict.harness.emulator.frontend.lowerings.program_batches import Batches
 
 LoweringFunction = Callable[["Translator", Operation], None]
 LOWERINGS: dict[str, LoweringFunction] = {}
 P = ParamSpec("P")
 _TOKEN = Code("None")
+
+
+class OpenChoice(NotModelled):
+    """A sum of which the compiled program does not show what became of it: an enclosure holds each possibility."""
 
 
 def lowers(*names: str) -> Callable[[LoweringFunction], LoweringFunction]:
@@ -64,12 +68,11 @@ class Translator(Writer):
         fuses: bool,
         flushes: bool = True,
         accesses: dict[int, Access] | None = None,
-        encloses: bool = False,
         real_values: frozenset[str] | None = None,
     ) -> None:
         super().__init__()
         self.declared = real_values
-        self.enclosing = EnclosureWriter(self) if encloses else None
+        self.enclosing: EnclosureWriter | None = None  # what writes the code for enclosures, where there is some
         self.program, self.arch, self.fused, self.flushes = program, arch, fuses, flushes
         self.facts = ProgramFacts(program)
         self.accesses = accesses  # by line, where something that the compiler was told may be untrue

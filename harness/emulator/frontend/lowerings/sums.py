@@ -17,11 +17,10 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.threads import slots
 from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
-from bitverdict.harness.emulator.frontend.enclosure_code import OpenChoice
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.functions import factors, factors_by_constant, folds
 from bitverdict.harness.emulator.frontend.thread_copies import held_elements as thread_elements
-from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, OpenChoice, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma, narrow_fma, negative
