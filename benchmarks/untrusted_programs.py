@@ -2,9 +2,9 @@
 
 Run: `python benchmarks/untrusted_programs.py [seconds] [data_seed] [STEM ...]` (240 seconds). Each is executed in a process of
 its own, on the tensors of the launch that it was made from, where programs are not trusted
-(`harness/emulator/untrusted_programs.py`). It must end as a result, as a fault of the emulated GPU, or as what a driver raises to
-its launcher. Every second one skips the compiler's own verifier, as if that had a hole: so more reach the translation, the
-layouts and the execution.
+(`harness/sealed/candidate/untrusted_programs.py`). It must end as a result, as a fault of the emulated GPU, or as what a driver
+raises to its launcher. Every second one skips the compiler's own verifier, as if that had a hole: so more reach the translation,
+the layouts and the execution.
 
 Exit status 1 where one ends in any other way: another exception, a process that dies, a file that is opened for writing, a
 program that is started, code that is compiled and is no translation."""
@@ -29,9 +29,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.device import Device
 from bitverdict.harness.emulator.frontend import translate
-from bitverdict.harness.emulator.untrusted_programs import begin
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.targets import targets
+from bitverdict.harness.sealed.candidate.untrusted_programs import begin
 from bitverdict.harness.session.case_source import CaseSource
 
 SECONDS, SEED = 240.0, 17

@@ -219,6 +219,11 @@ def use(process: CompilerProcess | None) -> None:
     _current[:] = [] if process is None else [process]
 
 
+def is_used() -> bool:
+    """Whether they run in a process of their own: this one takes tile programs that nobody trusts."""
+    return bool(_current)
+
+
 def in_compiler_process(function: Callable[P, T]) -> Callable[P, T]:
     """Mark `function`, of a module: it runs native code on text of a tile program. It takes and gives plain values."""
 
@@ -232,4 +237,4 @@ def in_compiler_process(function: Callable[P, T]) -> Callable[P, T]:
     return call
 
 
-__all__ = ["CompilerProcess", "NotAssembled", "in_compiler_process", "use"]
+__all__ = ["CompilerProcess", "NotAssembled", "in_compiler_process", "is_used", "use"]

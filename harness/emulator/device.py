@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator import untrusted_programs
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.autotuner_choices import TuningChoice
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
@@ -35,7 +34,7 @@ from bitverdict.harness.emulator.frontend.edited_programs import EditedPrograms
 from bitverdict.harness.emulator.frontend.hints import has_hints, untrue_arguments
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, language_of
-from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, translate
+from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, decode_program, fault_of, translate
 from bitverdict.harness.emulator.launch_witness import LaunchWitness
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.provenance import Origins, Provenance
@@ -254,7 +253,7 @@ class Device:
 
     def translate(self, program: bytes, metadata: Any, *, is_doubted: bool = False) -> TranslatedProgram:
         """`program` ready to run; its accesses are held to their widths where the author promised something, or if `doubted`."""
-        text = self.options.rewrite(program.decode()) if self.options.rewrite else untrusted_programs.decode_program(program)
+        text = self.options.rewrite(program.decode()) if self.options.rewrite else decode_program(program)
         fuses_sums = (
             bool(metadata.enable_fp_fusion) and not self.options.dry
         )  # what is not executed need not know which sums are fused
@@ -307,7 +306,7 @@ class Device:
             self.record_finding(fault)
             raise
         except Exception as error:
-            if (found := untrusted_programs.fault_of(error)) is None:
+            if (found := fault_of(error)) is None:
                 raise
             self.findings.append(found)
             raise found from error

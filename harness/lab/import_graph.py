@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from bitverdict.harness.lab.source_figures import Sources
 
 FLOORS: tuple[tuple[str, ...], ...] = (
+    ("the package",),
     ("kernels", "reference"),
     ("model",),
     ("emulator", "contracts"),
@@ -31,13 +32,14 @@ ROOMS = {
     "kernels": "kernels",
     "reference": "reference",
     "bitverdict": "bitverdict",
-    "bitverdict/_rooms.py": "kernels",
+    "bitverdict/__init__.py": "the package",
+    "bitverdict/_rooms.py": "the package",
     **{f"harness/{name}": name for name in ("model", "emulator", "contracts", "judge", "workers", "session", "mutants", "report")},
     **{f"harness/{name}": name for name in ("frontends", "lab", "checks", "sealed")},
-    "harness/emulator/untrusted_programs.py": "sealed",
     "harness/frontends/sealing.py": "sealed",
 }
-"""Path of a folder or file -> its room in the design; the longest path decides."""
+"""Path of a folder or file -> its room in the design; the longest path decides. Python runs `bitverdict/__init__` before any room:
+the package lies below them all; what starts a command lies beside it, and above."""
 
 
 def room_of(path: str) -> str:

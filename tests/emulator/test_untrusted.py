@@ -27,7 +27,7 @@ from bitverdict.harness.emulator.frontend.lowerings import device_print
 from bitverdict.harness.emulator.frontend.program_verifier import dominators, verify_program
 from bitverdict.harness.emulator.frontend.shared_layouts import places
 from bitverdict.harness.emulator.mlir_reader import parse_program
-from bitverdict.harness.emulator.untrusted_programs import distrust_programs
+from bitverdict.harness.sealed.candidate.untrusted_programs import distrust_programs
 
 N = 8
 SWIZZLED = "#ttg.swizzled_shared<{vec = 1, perPhase = 1, maxPhase = 1, order = [1, 0]}>"

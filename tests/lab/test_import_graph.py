@@ -46,6 +46,11 @@ def test_imports_of_a_lower_floor_are_none() -> None:
     assert arrows_up(planted(harness__session__session="from bitverdict.harness.judge.judge import judge")) == []
 
 
+def test_the_package_itself_lies_below_every_room() -> None:
+    text = "from bitverdict.harness.judge.judge import judge"
+    assert arrows_up(planted(bitverdict___rooms=text)) == [f"bitverdict/_rooms.py:1: the package imports {JUDGE} of judge"]
+
+
 def test_the_longest_path_names_the_room() -> None:
     assert room_of(JUDGE) == "judge" and room_of(SUMS) == "checks" and room_of("tests/x.py") == ""
 

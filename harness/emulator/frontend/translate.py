@@ -1,6 +1,8 @@
 """From the text of a tile program to Python that runs it: read, verified, translated (`frontend.translator`) and compiled.
 
-`bitverdict translate` prints the code.
+`bitverdict translate` prints the code. Where native code runs in a process of its own (`compiler_process`), nobody trusts the
+program: the compiler's own verifier must take it too, and whatever else reading, translating or executing it raises is a refusal.
+It counts as the launcher's, because a program that the compiler made leads to none, as far as is known.
 """
 
 from __future__ import annotations
@@ -13,21 +15,23 @@ from math import prod
 from types import CodeType
 from typing import Any
 
-from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.compiler_process import in_compiler_process, is_used
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.buffer_operations import through_pointers
 from bitverdict.harness.emulator.frontend.enclosure_code import EnclosureWriter
 from bitverdict.harness.emulator.frontend.generated_code import compile_code, run
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
-from bitverdict.harness.emulator.frontend.program_verifier import verify_program
+from bitverdict.harness.emulator.frontend.program_verifier import refusal, verify_program
+from bitverdict.harness.emulator.frontend.stop_compiler import read_back
 from bitverdict.harness.emulator.frontend.translator import OpenChoice, Translator
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Function, Operation, Program
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
-from bitverdict.harness.emulator.untrusted_programs import check_accepted
 from bitverdict.harness.model.architectures import is_amd
 
+_DRIVER_SAYS = "Triton Error [CUDA]"  # what a launcher may catch: a real driver raises it, too
 _numbers = count(1)  # of translated programs
 TRANSLATION_KEY = "__translated__"  # the name by which the generated code's globals hold its `Translated`
 
@@ -199,3 +203,39 @@ def load_code(ready: TranslatedProgram, code: CodeType) -> TranslatedProgram:
     ready.entry, ready.code, ready.batch = namespace[ready.name], code, namespace.get(ready.batch_name, _unset)
     namespace[TRANSLATION_KEY] = ready  # whoever looks at a running frame finds the operation by it
     return ready
+
+
+# -- programs that nobody trusts ----------------------------------------------------------------------------------------
+def decode_program(program: bytes) -> str:
+    """The text of `program`. EmulatedFault "refused" where programs are not trusted, and it is not ASCII."""
+    try:
+        return program.decode("ascii")
+    except UnicodeDecodeError as error:
+        if not is_used():
+            return program.decode()
+        raise refusal("it is not ASCII") from error
+
+
+def check_accepted(text: str) -> None:
+    """Where programs are not trusted: EmulatedFault "refused" for a text that the compiler's verifier does not take."""
+    if not is_used():
+        return
+    try:
+        _read_back(text)
+    except RuntimeError as error:
+        raise refusal(f"the compiler's verifier does not take it: {str(error)[:300]}") from error
+
+
+@in_compiler_process
+def _read_back(text: str) -> None:
+    read_back(text)
+
+
+def fault_of(error: Exception) -> EmulatedFault | None:
+    """The fault that a launch ends with which raised `error`, where programs are not trusted; None where `error` is to go on as it
+    is: programs are trusted, or it is meant for the launcher."""
+    if not is_used() or isinstance(error, BadArgument) or _DRIVER_SAYS in str(error):
+        return None
+    if isinstance(error, MemoryError):
+        return EmulatedFault("out of memory", "the program needs more memory than its executor may have")
+    return refusal(f"its execution raised {type(error).__name__}: {str(error)[:300]}")

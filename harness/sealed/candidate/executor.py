@@ -20,7 +20,6 @@ from typing import Any, Protocol
 import numpy as np
 
 from bitverdict.harness.checks.second_call import SecondCallContract
-from bitverdict.harness.emulator import untrusted_programs
 from bitverdict.harness.judge.classify import LaunchResult, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import target_device
@@ -33,6 +32,7 @@ from bitverdict.harness.model.feature_table import probes
 from bitverdict.harness.model.sealing import seal
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import DEVICE_FAULTS
+from bitverdict.harness.sealed.candidate import untrusted_programs
 from bitverdict.harness.sealed.candidate.arrays import PREPARE, channel_of, receive, send
 from bitverdict.harness.sealed.candidate.by_bytes import CandidateOnAGpu, GpuLauncher
 from bitverdict.harness.sealed.candidate.by_bytes import launch_by_bytes as launched_by_bytes

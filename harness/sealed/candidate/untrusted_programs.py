@@ -1,9 +1,8 @@
 """Tile programs that nobody trusts: what an executor of sealed runs turns on before it takes the first one (`begin`).
 
-From there on each program is verified twice: its structure and its limits here (`frontend.verified`), its operations and types by
-the compiler's own verifier, in a process that may die (`compiler_process`). Nothing is read from disk that another run wrote, and
-nothing is written there. Whatever else reading, translating or executing such a program raises is a refusal: it counts as the
-launcher's, because a program that the compiler made leads to none, as far as is known.
+From there on the emulator hands native code to a process that may die (`emulator.compiler_process`), and so verifies each program
+twice: its structure and limits, and its operations and types by the compiler's own verifier. Nothing is read from disk that another
+run wrote, and nothing is written there.
 """
 
 from __future__ import annotations
@@ -18,12 +17,8 @@ from triton import knobs
 from triton.runtime.cache import CacheManager
 
 from bitverdict.harness.emulator import disk_store
-from bitverdict.harness.emulator.compiler_process import CompilerProcess, in_compiler_process, use
-from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
-from bitverdict.harness.emulator.frontend.program_verifier import refusal
-from bitverdict.harness.emulator.frontend.stop_compiler import read_back
+from bitverdict.harness.emulator.compiler_process import CompilerProcess, use
 
-_DRIVER_SAYS = "Triton Error [CUDA]"  # what a launcher may catch: a real driver raises it, too
 _processes: list[CompilerProcess] = []
 
 
@@ -76,11 +71,6 @@ def distrust_programs(seconds: float | None = None) -> Iterator[None]:
             os.environ[disk_store.VARIABLE] = cache_setting
 
 
-def is_on() -> bool:
-    """Whether this process takes programs that nobody trusts."""
-    return bool(_processes)
-
-
 def processes() -> list[int]:
     """The number of the process that runs native compilers."""
     return [each.process for each in _processes]
@@ -91,39 +81,4 @@ def is_over() -> bool:
     return any(not each.process for each in _processes)
 
 
-def decode_program(program: bytes) -> str:
-    """The text of `program`. EmulatedFault "refused" where programs are not trusted, and it is not ASCII."""
-    try:
-        return program.decode("ascii")
-    except UnicodeDecodeError as error:
-        if not _processes:
-            return program.decode()
-        raise refusal("it is not ASCII") from error
-
-
-def check_accepted(text: str) -> None:
-    """Where programs are not trusted: EmulatedFault "refused" for a text that the compiler's verifier does not take."""
-    if not _processes:
-        return
-    try:
-        _read_back(text)
-    except RuntimeError as error:
-        raise refusal(f"the compiler's verifier does not take it: {str(error)[:300]}") from error
-
-
-@in_compiler_process
-def _read_back(text: str) -> None:
-    read_back(text)
-
-
-def fault_of(error: Exception) -> EmulatedFault | None:
-    """The fault that a launch ends with which raised `error`, where programs are not trusted; None where `error` is to go on as it
-    is: programs are trusted, or it is meant for the launcher."""
-    if not _processes or isinstance(error, BadArgument) or _DRIVER_SAYS in str(error):
-        return None
-    if isinstance(error, MemoryError):
-        return EmulatedFault("out of memory", "the program needs more memory than its executor may have")
-    return refusal(f"its execution raised {type(error).__name__}: {str(error)[:300]}")
-
-
-__all__ = ["begin", "check_accepted", "decode_program", "distrust_programs", "fault_of", "is_on", "is_over", "processes"]
+__all__ = ["begin", "distrust_programs", "is_over", "processes"]
