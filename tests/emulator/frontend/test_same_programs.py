@@ -11,7 +11,7 @@ import pytest
 
 from bitverdict.harness.emulator.frontend.same_programs import same_lines
 
-PROGRAM = (Path(__file__).parent / "test_same_programs.ttgir").read_text()
+PROGRAM = (Path(__file__).parent / "test_same_programs.ptx").read_text()
 
 
 def changed(*changes: tuple[str, str]) -> str:
