@@ -51,7 +51,7 @@ STATUS = {0: BELIEVED, 1: "fail", 2: "usage error", 3: "inconclusive", 5: "nothi
 SAID = 600  # characters of what was said that --results keeps
 OTHERWISE = "otherwise"  # of a cheat in --results: its sealed runs that ended otherwise than its record says
 TOGETHER, ALONE, CHANGES_FILES = 8, ("processes", "files_changed", "resources", "guessed_operands"), ("files_changed",)
-KEPT = "m<70 and n<70 and k<70"  # of the cases of a pytest node
+KEPT, MOST_CASES = "m<70 and n<70 and k<70", 32  # of the cases of a pytest node, and how many these are
 COPIED = ("bitverdict", "harness", "kernels", "reference", "tests", "conftest.py", "pyproject.toml")
 PLUGIN = "bitverdict.harness.frontends.pytest_options"
 _IMPORT, _TEST = (
@@ -204,7 +204,7 @@ def _by_pytest(cheats: Sequence[Cheat]) -> list[str]:
 
 def _longest(cheats: Sequence[Cheat]) -> float:
     """Seconds after which a run of `cheats` is ended: no case that keeps to its own limit may use them up."""
-    return sum(LONGEST + CASES * cheat.seconds for cheat in cheats)
+    return sum(LONGEST + MOST_CASES * cheat.seconds for cheat in cheats)
 
 
 def _status(command: list[str], folder: Path, environment: dict[str, str], seconds: float) -> int | None:

@@ -334,7 +334,7 @@ RESOURCES = tuple(
         ("endless_loop", ("own",), "", 6),
         ("stopped", ("own",), "", 6),
         ("signals_ignored", ("own",), "", 6),
-        ("memory", ("own",), _FILLS, 0),
+        ("memory", ("own",), _FILLS, 40),
         ("forks", ("own",), _FILLS, 0),
         ("disk", ("own",), _FILLS, 0),
         ("output", ("own",), _FILLS, 60),
@@ -467,11 +467,10 @@ HARMS = {
     "processes_traced": _PROCESSES, "descriptors_of_others": _PROCESSES, "signals_to_all": _PROCESSES, "shared_memory": _PROCESSES,
     "limits_raised": _PROCESSES,
 }  # fmt: skip
-OTHERWISE = {"address_by_a_word_of_torchs": ("refused: no tile program of the compiler's",)}
 HELD_TO_WORDS = tuple(
     replace(
         cheat,
-        says=OTHERWISE.get(cheat.name, ("computed on the host", "wrong mathematics")),
+        says=("computed on the host", "wrong mathematics"),
         harm=HARMS.get(cheat.name, ""),
     )
     for cheat in (*DTYPE_VIEWS, *UNDECLARED_WRITES, *HOST_STEERED, *UNREPEATABLE, *PLANTED_NAMES, *AROUND_THE_JAIL)
@@ -565,7 +564,7 @@ SAID: dict[str, tuple[str, ...]] = {
     "misleading_tensors: fp16_sums": ("lost precision",),
     "guessed_operands": _WRONG_WORDS,
     "resources": (*_TIME, *_WRONG_WORDS),
-    "resources: memory": ("out of memory on the host",),
+    "resources: memory": (*_TIME, "out of memory on the host"),
     "resources: device_memory": (*_TIME, "out of memory on the host"),
     "resources: deep_exception": _LEFT,
     "resources: segmentation_fault": ("died of SIGSEGV",),
