@@ -252,7 +252,7 @@ def test_a_profiler_that_could_not_be_loaded_is_not_run_with_the_reason(tmp_path
     (tmp_path / "proton.log").write_text("not run: --proton told: no library\nnot run: --proton told: no library\n")
     shown = dict(pages.sections(pages.page(tmp_path)))["## Triton's profiler on the block-scaled product"]
     assert "\nNot run. `python" in shown and shown.count("- last tried: not run: --proton told: no library") == 1
-    (tmp_path / "proton.log").write_text("tflop/s   time/ms  launches\n")
+    (tmp_path / "proton.log").write_text("GPU, triton 3.9.0, 2026-11-22\ntflop/s   time/ms  launches\n")
     assert "Not run." not in dict(pages.sections(pages.page(tmp_path)))["## Triton's profiler on the block-scaled product"]
     (tmp_path / "proton.log").write_text("GPU, triton 3.6.0, 2026-11-22\ntflop/s   time/ms  launches\n")
     shown = dict(pages.sections(pages.page(tmp_path)))["## Triton's profiler on the block-scaled product"]
