@@ -126,7 +126,9 @@ def _of_uses(
     """The factor in all uses of the powers, in their sum alone, or in the others alone."""
     cut, fault = said
     text = f"equals the reference {cut} of {operation_text(power)}"
-    powers, scaled_powers = np.asarray(power.result), np.asarray(power.result) * factor
+    powers = np.asarray(power.result)
+    with np.errstate(invalid="ignore"):  # a power beyond every number, of a block that is scaled by 0
+        scaled_powers = powers * factor
     everywhere: dict[int, Change] = {power.number: lambda function, args, kwargs: scaled_powers}
     sums = [user for user in trace if user.name in SUMS and user.origins[:1] == (power.number,)]
     sums = [user for user in sums if np.shape(user.arguments[0]) == powers.shape]
