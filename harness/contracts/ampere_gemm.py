@@ -99,7 +99,7 @@ class AmpereGemmContract(BlockedContract):
     def result_pad(self, problem: Fields, n: int, extra: int) -> Fields:
         return {"d_pad": 3 * extra}  # an ordinary store: no unit
 
-    def out_format(self, problem: Any) -> str:
+    def out_format(self, problem: object) -> str:
         return "fp32"
 
     def coverage(self, case: Case, target: Target) -> dict[str, str | int]:

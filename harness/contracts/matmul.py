@@ -596,7 +596,7 @@ def _amd_kinds(target: Target) -> list[tuple[str, str]]:
     return [kind for kind in KINDS if has_operands(kind[0], target) and (kind != ("fp32", "tf32") or _multiplies_tf32(target))]
 
 
-def _special(kind: tuple[str, str], config: Any, rng: random.Random, target: Target) -> dict:
+def _special(kind: tuple[str, str], config: object, rng: random.Random, target: Target) -> dict:
     dtype, precision = kind
     views = [
         {

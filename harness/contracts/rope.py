@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from math import prod
 from types import ModuleType
-from typing import Any
 
 import bitverdict.kernels.rope
 from bitverdict.harness.contracts.base.row_contract import DTYPES, output, widen_to_fp32
@@ -32,7 +31,7 @@ class RopeContract(KernelContract):
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         return [({"dtype": d}, {"per_thread": p, "num_warps": w}) for d in DTYPES for p, w in ((1, 1), (2, 2))]
 
-    def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
+    def draw_problem(self, draw: Callable, problem: Fields, config: object, target: Target) -> Fields:
         from hypothesis import strategies as st
 
         sizes = {"positions": draw(st.integers(0, 6)), "heads": draw(st.integers(1, 5)), "columns": 2 * draw(st.integers(1, 130))}

@@ -87,7 +87,7 @@ class SplitKMatmulContract(BlockedContract):
         yield sizes | {"a_pad": 1}, {}
         yield sizes | {"b_offset": 1}, {}
 
-    def case(self, problem: Fields, config: Fields, **rest: Any) -> Case:
+    def case(self, problem: Fields, config: Fields, **rest: object) -> Case:
         """Where a bound must decide, in a regime in which it can."""
         made = super().case(problem, config, **rest)
         decided = made.config.reduction != ATOMICS

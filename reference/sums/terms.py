@@ -150,21 +150,21 @@ class _Sums:
         segments = tuple(segment.map_indices(function) for segment in self.segments)
         return _Sums(segments[0].factors[0][1].shape[:-1], segments, self.scale)
 
-    def __getitem__(self, key: Any) -> _Sums:
+    def __getitem__(self, key: object) -> _Sums:
         asked = key if isinstance(key, tuple) else (key,)
         whole = asked if any(each is Ellipsis for each in asked) else (*asked, Ellipsis)
         return self.map_indices(lambda index: index[(*whole, slice(None))])
 
-    def __matmul__(self, other: Any) -> _Sums:
+    def __matmul__(self, other: object) -> _Sums:
         return _matmul(self, other)
 
-    def __mul__(self, other: Any) -> _Sums:
+    def __mul__(self, other: object) -> _Sums:
         return _multiply(self, other)
 
-    def __add__(self, other: Any) -> _Sums:
+    def __add__(self, other: object) -> _Sums:
         return _add(self, other)
 
-    def __truediv__(self, other: Any) -> _Sums:
+    def __truediv__(self, other: object) -> _Sums:
         if isinstance(other, int | float) and other and float(np.frexp(other)[0]) == 0.5:
             return _multiply(self, 1.0 / other)
         raise NoSum("the sum is divided")
@@ -176,19 +176,19 @@ class _Sums:
             return lambda dtype, **_: self
         raise NoSum(f"array.{name} makes it more than a sum")
 
-    def _refuse(self, *_: Any) -> Any:
+    def _refuse(self, *_: object) -> Any:
         raise NoSum("an operator makes it more than a sum of products")
 
     __sub__ = __rsub__ = __neg__ = __pow__ = __rtruediv__ = __gt__ = __lt__ = __ge__ = __le__ = __abs__ = __mod__ = _refuse  # type: ignore[assignment]
 
 
-def _require_sums(x: Any, operation: str) -> _Sums:
+def _require_sums(x: object, operation: str) -> _Sums:
     if not isinstance(x, _Sums):
         raise NoSum(f"{operation} takes a constant in")
     return x
 
 
-def _multiply(x: Any, y: Any) -> _Sums:
+def _multiply(x: object, y: object) -> _Sums:
     for one, other in ((x, y), (y, x)):
         if isinstance(one, int | float) and isinstance(other, _Sums):
             if not one or float(np.frexp(abs(one))[0]) != 0.5 or one < 0:
@@ -202,7 +202,7 @@ def _multiply(x: Any, y: Any) -> _Sums:
     return _Sums(shape, (Segment(factors),), x.scale * y.scale)
 
 
-def _add(x: Any, y: Any) -> _Sums:
+def _add(x: object, y: object) -> _Sums:
     if isinstance(x, int | float) and x == 0:
         return _require_sums(y, "add")
     if isinstance(y, int | float) and y == 0:
@@ -218,7 +218,7 @@ def _spread(x: _Sums, shape: tuple[int, ...]) -> _Sums:
     return x.map_indices(lambda index: np.broadcast_to(index, (*shape, index.shape[-1])))
 
 
-def _matmul(x: Any, y: Any, /, **_: Any) -> _Sums:
+def _matmul(x: object, y: object, /, **_: object) -> _Sums:
     x, y = _require_sums(x, "matmul"), _require_sums(y, "matmul")
     if not (x.is_single_product and y.is_single_product):
         raise NoSum("a product of matrices that are sums themselves")
@@ -256,7 +256,7 @@ def _sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fal
     return x.map_indices(flatten_terms)
 
 
-def _mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> _Sums:
+def _mean(x: object, /, *, axis: object = None, keepdims: bool = False) -> _Sums:
     x = _require_sums(x, "mean")
     total = _sum(x, axis=axis, keepdims=keepdims)
     count = x.size // max(total.size, 1)
@@ -265,7 +265,7 @@ def _mean(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> _Sums:
     return _multiply(total, 1.0 / count)
 
 
-def _cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> _Sums:
+def _cumulative_sum(x: object, /, *, axis: int | None = None, dtype: object = None, include_initial: bool = False) -> _Sums:
     x = _require_sums(x, "cumulative_sum")
     if not x.is_single_product or include_initial:
         raise NoSum("cumulative_sum of sums, or with an initial zero")
@@ -280,36 +280,36 @@ def _cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, in
     return x.map_indices(accumulate_terms)
 
 
-def _permute_dims(x: Any, axes: Iterable[int]) -> _Sums:
+def _permute_dims(x: object, axes: Iterable[int]) -> _Sums:
     x = _require_sums(x, "permute_dims")
     order = tuple(each % x.ndim for each in axes)
     return x.map_indices(lambda index: np.transpose(index, (*order, x.ndim)))
 
 
-def _matrix_transpose(x: Any, /) -> _Sums:
+def _matrix_transpose(x: object, /) -> _Sums:
     x = _require_sums(x, "matrix_transpose")
     return _permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-def _reshape(x: Any, /, shape: Any, **_: Any) -> _Sums:
+def _reshape(x: Any, /, shape: Any, **_: object) -> _Sums:
     x = _require_sums(x, "reshape")
     asked = np.empty(x.shape, bool).reshape(shape).shape
     return x.map_indices(lambda index: index.reshape(*asked, index.shape[-1]))
 
 
-def _expand_dims(x: Any, /, *, axis: int = 0) -> _Sums:
+def _expand_dims(x: object, /, *, axis: int = 0) -> _Sums:
     x = _require_sums(x, "expand_dims")
     place = axis % (x.ndim + 1)
     return _reshape(x, (*x.shape[:place], 1, *x.shape[place:]))
 
 
-def _squeeze(x: Any, /, axis: int | tuple[int, ...]) -> _Sums:
+def _squeeze(x: object, /, axis: int | tuple[int, ...]) -> _Sums:
     x = _require_sums(x, "squeeze")
     dropped = {each % x.ndim for each in ((axis,) if isinstance(axis, int) else axis)}
     return _reshape(x, tuple(size for place, size in enumerate(x.shape) if place not in dropped))
 
 
-def _vecdot(x: Any, y: Any, /, *, axis: int = -1) -> _Sums:
+def _vecdot(x: object, y: object, /, *, axis: int = -1) -> _Sums:
     return _sum(_multiply(x, y), axis=axis)
 
 
@@ -346,7 +346,7 @@ class _Namespace:
         if name in ("float16", "float32", "float64", "bfloat16", "fp16", "bf16", "fp32"):
             return name
 
-        def refuse(*_: Any, **__: Any) -> Any:
+        def refuse(*_: object, **__: object) -> Any:
             raise NoSum(f"{name} makes it more than a sum of products")
 
         return refuse

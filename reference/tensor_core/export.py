@@ -61,7 +61,7 @@ def from_json(record: Mapping[str, Any]) -> Instruction:
     )
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: object) -> Any:
     if isinstance(value, Enum):
         return value.name
     return sorted(value) if isinstance(value, frozenset) else value

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from bitverdict.reference.tracing.accumulation import accumulation_type
 from bitverdict.reference.tracing.arrays import TracedArray
@@ -24,7 +23,7 @@ __all__ = ["TracedArray", "TracedOutput", "Untraceable", "declared_formats", "ro
 def trace(
     function: Reference,
     operands: Operands,
-    keyword_operands: Mapping[str, Any] | None = None,
+    keyword_operands: Mapping[str, object] | None = None,
     *,
     arch: str = "sm_90",
     accumulation: str = "fp32",
@@ -42,14 +41,14 @@ def trace(
     return [TracedOutput(each, partial(reevaluate, place), record) for place, each in enumerate(found)]
 
 
-def rounding_operations(function: Reference, operands: Operands, named: Mapping[str, Any] | None = None) -> frozenset[str]:
+def rounding_operations(function: Reference, operands: Operands, named: Mapping[str, object] | None = None) -> frozenset[str]:
     """Names of the operations of the reference that round: "exp", "matmul", "sum" ..."""
     record = Trace(places={})
     evaluate(function, record, operands, dict(named or {}))
     return frozenset(name for name, _ in record.places or ())
 
 
-def declared_formats(function: Reference, operands: Operands, named: Mapping[str, Any] | None = None) -> frozenset[str]:
+def declared_formats(function: Reference, operands: Operands, named: Mapping[str, object] | None = None) -> frozenset[str]:
     """Formats of the conversions that the reference declares (`round_to`)."""
     record = Trace()
     evaluate(function, record, operands, dict(named or {}))

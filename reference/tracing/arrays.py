@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -55,6 +55,28 @@ class Chain:
                 least = np.where(low == 0, high, np.where(high == 0, low, np.minimum(low, high)))
                 factor_extents.append(np.where(least == 0, 1.0, np.minimum(least, 1.0)))
         return factor_extents[0] * factor_extents[1]
+
+
+_OF_NUMPY = {"true_divide": "divide", "power": "pow", "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}
+"""Names of NumPy's operators -> the standard's, where they differ."""
+
+Operator = Callable[["TracedArray", "Operand"], "TracedArray"]
+
+
+def _operator(name: str) -> tuple[Operator, Operator]:
+    """The operator and its reflection."""
+
+    def forward(self: TracedArray, other: Operand) -> TracedArray:
+        return OPERATIONS[name](self.trace, self, other)
+
+    def reverse_operator(self: TracedArray, other: Operand) -> TracedArray:
+        return OPERATIONS[name](self.trace, other, self)
+
+    return forward, reverse_operator
+
+
+def _sign(name: str) -> Callable[[TracedArray], TracedArray]:
+    return lambda self: OPERATIONS[name](self.trace, self)
 
 
 @dataclass(eq=False, slots=True)
@@ -142,7 +164,7 @@ class TracedArray:
             operand_formats=self.operand_formats, has_scales=self.has_scales,
         )  # fmt: skip
 
-    def __call__(self, name: str, *operands: Any, **named: Any) -> Any:
+    def __call__(self, name: str, *operands: object, **named: object) -> Any:
         return OPERATIONS[name](self.trace, *operands, **named)
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:
@@ -150,7 +172,7 @@ class TracedArray:
 
         return Namespace(self.trace)
 
-    def to_device(self, device: Any, /, **_: Any) -> TracedArray:
+    def to_device(self, device: object, /, **_: object) -> TracedArray:
         """The array itself."""
         return self
 
@@ -180,18 +202,18 @@ class TracedArray:
     def __iter__(self) -> Any:
         return (self[place] for place in range(len(self)))
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: Any, **named: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *operands: object, **named: object) -> Any:
         """An operator between a NumPy scalar and an array is ours; any other function of NumPy is named."""
         name = _OF_NUMPY.get(ufunc.__name__, ufunc.__name__)
-        plain = all(isinstance(each, (TracedArray, np.generic)) or np.ndim(each) == 0 for each in operands)
+        plain = all(isinstance(each, (TracedArray, np.generic)) or np.ndim(each) == 0 for each in operands)  # type: ignore[arg-type]  # anything has a number of axes
         if method != "__call__" or named or not plain or len(operands) != 2 or name not in OPERATIONS:
             raise Untraceable(f"numpy.{ufunc.__name__}", "use the function of xp")
         return OPERATIONS[name](self.trace, *operands)
 
-    def __array_function__(self, function: Any, types: Any, operands: Any, named: Any) -> Any:
+    def __array_function__(self, function: Callable[..., np.ndarray], types: object, operands: object, named: object) -> Any:
         raise Untraceable(f"{function.__module__}.{function.__name__}", "use the function of xp")
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
+    def __array__(self, *_: object, **__: object) -> Any:
         raise Untraceable("numpy of a traced array", "use the functions of xp")
 
     def __getattr__(self, name: str) -> Any:
@@ -199,47 +221,39 @@ class TracedArray:
             raise AttributeError(name)
         raise Untraceable(f"array.{name}", "the standard has functions: xp.sum(x, axis=1), not x.sum(1)")
 
-    def __getitem__(self, key: Any) -> TracedArray:
+    def __getitem__(self, key: object) -> TracedArray:
         return self("__getitem__", self, key)
 
-    def __setitem__(self, key: Any, value: Any) -> None:
+    def __setitem__(self, key: object, value: object) -> None:
         raise Untraceable("array.__setitem__", "a reference changes no array; use where or concat")
 
     def __repr__(self) -> str:
         return f"Traced(shape={self.shape}, dtype={self.dtype})"
 
+    __add__, __radd__ = _operator("add")
+    __sub__, __rsub__ = _operator("subtract")
+    __mul__, __rmul__ = _operator("multiply")
+    __truediv__, __rtruediv__ = _operator("divide")
+    __floordiv__, __rfloordiv__ = _operator("floor_divide")
+    __mod__, __rmod__ = _operator("remainder")
+    __pow__, __rpow__ = _operator("pow")
+    __matmul__, __rmatmul__ = _operator("matmul")
+    __and__, __rand__ = _operator("bitwise_and")
+    __or__, __ror__ = _operator("bitwise_or")
+    __xor__, __rxor__ = _operator("bitwise_xor")
+    __lshift__, __rlshift__ = _operator("bitwise_left_shift")
+    __rshift__, __rrshift__ = _operator("bitwise_right_shift")
+    __lt__, __gt__ = _operator("less")[0], _operator("greater")[0]
+    __le__, __ge__ = _operator("less_equal")[0], _operator("greater_equal")[0]
+    __eq__, __ne__ = _operator("equal")[0], _operator("not_equal")[0]  # type: ignore[assignment]
+    __neg__, __pos__, __abs__, __invert__ = map(_sign, ("negative", "positive", "abs", "bitwise_invert"))
+
     def __hash__(self) -> int:
         return id(self)
 
 
-_OF_NUMPY = {"true_divide": "divide", "power": "pow", "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}
-"""Names of NumPy's operators -> the standard's, where they differ."""
-
-
-def _operator(name: str) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    def forward(self: TracedArray, other: Any) -> Any:
-        return OPERATIONS[name](self.trace, self, other)
-
-    def reverse_operator(self: TracedArray, other: Any) -> Any:
-        return OPERATIONS[name](self.trace, other, self)
-
-    return forward, reverse_operator
-
-
-for _symbol, _name in {
-    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide", "mod": "remainder",
-    "pow": "pow", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
-    "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
-}.items():  # fmt: skip
-    _forward, _reflected = _operator(_name)
-    setattr(TracedArray, f"__{_symbol}__", _forward)
-    setattr(TracedArray, f"__r{_symbol}__", _reflected)
-for _symbol, _name in {
-    "lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal", "eq": "equal", "ne": "not_equal",
-}.items():  # fmt: skip
-    setattr(TracedArray, f"__{_symbol}__", _operator(_name)[0])
-for _symbol, _name in {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}.items():
-    setattr(TracedArray, f"__{_symbol}__", lambda self, _name=_name: OPERATIONS[_name](self.trace, self))
+Operand: TypeAlias = TracedArray | bool | int | float | np.generic
+"""What an operation takes: an array, or a number that takes the type of the array beside it."""
 
 
 def constant(trace: Trace, number: bool | int | float | np.generic, like: DType | None = None) -> TracedArray:
@@ -263,7 +277,7 @@ def constant(trace: Trace, number: bool | int | float | np.generic, like: DType 
     return TracedArray(trace, dtype, value, None, np.minimum(held, value), np.maximum(held, value), scalar=True)
 
 
-def array(trace: Trace, operand: Any, like: DType | None = None) -> TracedArray:
+def array(trace: Trace, operand: object, like: DType | None = None) -> TracedArray:
     """`given` as a traced array: one already, a Python number, or a NumPy array of constants."""
     if isinstance(operand, TracedArray):
         return operand
@@ -272,7 +286,7 @@ def array(trace: Trace, operand: Any, like: DType | None = None) -> TracedArray:
     raise Untraceable(f"operand of type {type(operand).__name__}", "use xp.asarray for constants")
 
 
-def pair(trace: Trace, left: Any, right: Any) -> tuple[TracedArray, TracedArray]:
+def pair(trace: Trace, left: Operand, right: Operand) -> tuple[TracedArray, TracedArray]:
     """Two operands, of which one may be a Python number."""
     if isinstance(left, TracedArray):
         return left, array(trace, right, left.dtype)

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.arrays import Chain, TracedArray, array, pair, union_masks
+from bitverdict.reference.tracing.arrays import Chain, Operand, TracedArray, array, pair, union_masks
 from bitverdict.reference.tracing.comparisons import compare, truth
 from bitverdict.reference.tracing.dtypes import DType, promote
 from bitverdict.reference.tracing.results import errors, float_type, integers, nonempty_mask, real, spread, undecided_beside_nan
 from bitverdict.reference.tracing.state import Trace, operation
 
+if TYPE_CHECKING:
+    from bitverdict.reference.tracing.namespace import UnchangedElement
+
 
 @operation("where")
-def where(trace: Trace, condition: Any, x1: Any, x2: Any) -> TracedArray:
+def where(trace: Trace, condition: Operand, x1: Operand, x2: Operand) -> TracedArray:
     """x1 where the condition holds, else x2; both joined where it is undecided."""
     condition = truth(array(trace, condition))
     x1, x2 = _resolve_unchanged(trace, x1, x2), _resolve_unchanged(trace, x2, x1)
@@ -28,7 +31,7 @@ def where(trace: Trace, condition: Any, x1: Any, x2: Any) -> TracedArray:
     return join_branches(trace, condition, left, right, dtype)
 
 
-def _resolve_unchanged(trace: Trace, given: Any, other: Any) -> Any:
+def _resolve_unchanged(trace: Trace, given: Operand | UnchangedElement, other: Operand) -> Any:
     """`xp.unchanged` as an array of the type of what stands beside it."""
     if type(given).__name__ != "UnchangedElement":
         return given
@@ -46,12 +49,12 @@ def no_write_elements(trace: Trace, like: DType, shape: tuple[int, ...] = ()) ->
     return TracedArray(trace, like, np.zeros(shape, like.storage_type), hangs=mask, words_differ=mask, no_write_mask=mask)
 
 
-def join_branches(trace: Trace, condition: TracedArray, left: TracedArray, right: TracedArray, dtype: Any) -> TracedArray:
+def join_branches(trace: Trace, condition: TracedArray, left: TracedArray, right: TracedArray, dtype: DType) -> TracedArray:
     """`where` of operands of one kind."""
     shape = np.broadcast_shapes(condition.shape, left.shape, right.shape)
     takes = condition.value
 
-    def choose(one: Any, other: Any) -> np.ndarray:
+    def choose(one: np.ndarray | float, other: np.ndarray | float) -> np.ndarray:
         return np.broadcast_to(np.where(takes, one, other), shape)
 
     def mask(one: np.ndarray | None, other: np.ndarray | None) -> np.ndarray | None:
@@ -108,7 +111,7 @@ def _change_sign(trace: Trace, x: TracedArray, function: Callable[[np.ndarray], 
 
 
 @operation("negative")
-def negative(trace: Trace, x: Any) -> TracedArray:
+def negative(trace: Trace, x: Operand) -> TracedArray:
     """-x."""
     x = array(trace, x)
     if not x.is_float:
@@ -122,13 +125,13 @@ def negative(trace: Trace, x: Any) -> TracedArray:
 
 
 @operation("positive")
-def positive(trace: Trace, x: Any) -> TracedArray:
+def positive(trace: Trace, x: Operand) -> TracedArray:
     """+x."""
     return array(trace, x)
 
 
 @operation("abs")
-def absolute(trace: Trace, x: Any) -> TracedArray:
+def absolute(trace: Trace, x: Operand) -> TracedArray:
     """|x|."""
     x = array(trace, x)
     if not x.is_float:
@@ -142,7 +145,7 @@ def absolute(trace: Trace, x: Any) -> TracedArray:
     return result
 
 
-def _extreme(trace: Trace, function: Callable, x1: Any, x2: Any) -> TracedArray:
+def _extreme(trace: Trace, function: Callable, x1: Operand, x2: Operand) -> TracedArray:
     left, right = pair(trace, x1, x2)
     if not left.is_float and not right.is_float:
         return integers(trace, function, left, right)
@@ -159,19 +162,19 @@ def _extreme(trace: Trace, function: Callable, x1: Any, x2: Any) -> TracedArray:
 
 
 @operation("maximum")
-def maximum(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def maximum(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """The larger; nothing is decided beside a NaN."""
     return _extreme(trace, np.maximum, x1, x2)
 
 
 @operation("minimum")
-def minimum(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def minimum(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """The smaller; nothing is decided beside a NaN."""
     return _extreme(trace, np.minimum, x1, x2)
 
 
 @operation("clip")
-def clip(trace: Trace, x: Any, /, min: Any = None, max: Any = None) -> TracedArray:
+def clip(trace: Trace, x: Operand | None, /, min: Operand | None = None, max: Operand | None = None) -> TracedArray:
     """x held between min and max."""
     found = array(trace, x)
     if min is not None:
@@ -180,7 +183,7 @@ def clip(trace: Trace, x: Any, /, min: Any = None, max: Any = None) -> TracedArr
 
 
 @operation("signbit")
-def signbit(trace: Trace, x: Any) -> TracedArray:
+def signbit(trace: Trace, x: Operand) -> TracedArray:
     """Whether x is negative; the sign of a zero is not known to a bound."""
     x = array(trace, x)
     found = compare(trace, "less", x, 0)
@@ -191,7 +194,7 @@ def signbit(trace: Trace, x: Any) -> TracedArray:
 
 
 @operation("copysign")
-def copysign(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def copysign(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """|x1| with the sign of x2."""
     left, right = pair(trace, x1, x2)
     size = absolute(trace, left)

@@ -7,11 +7,10 @@ meet, so implementations may differ.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.arrays import TracedArray, array, pair, union_masks
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, pair, union_masks
 from bitverdict.reference.tracing.dtypes import BOOL
 from bitverdict.reference.tracing.results import errors, integers, nonempty_mask, overlaps, real, spread
 from bitverdict.reference.tracing.state import Trace, operation
@@ -26,7 +25,7 @@ COMPARISONS: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
 }
 
 
-def compare(trace: Trace, name: str, x1: Any, x2: Any) -> TracedArray:
+def compare(trace: Trace, name: str, x1: Operand, x2: Operand) -> TracedArray:
     left, right = pair(trace, x1, x2)
     if not left.is_float and not right.is_float:
         if left.dtype.kind == "integer" == right.dtype.kind:
@@ -51,7 +50,7 @@ def compare(trace: Trace, name: str, x1: Any, x2: Any) -> TracedArray:
 
 def _put_comparison(name: str) -> None:
     @operation(name)
-    def function(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+    def function(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
         return compare(trace, name, x1, x2)
 
     function.__doc__ = f"{name}(x1, x2): hanging where the operands are nearer than their errors."
@@ -91,7 +90,7 @@ def logic(trace: Trace, function: Callable, left: TracedArray, right: TracedArra
 
 def _put_logic(name: str, function: Callable) -> None:
     @operation(name)
-    def traced_logic(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+    def traced_logic(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
         return logic(trace, function, truth(array(trace, x1)), truth(array(trace, x2)))
 
     traced_logic.__doc__ = f"{name}(x1, x2) of bools."
@@ -112,7 +111,7 @@ def truth(x: TracedArray) -> TracedArray:
 
 
 @operation("logical_not")
-def logical_not(trace: Trace, x: Any) -> TracedArray:
+def logical_not(trace: Trace, x: Operand) -> TracedArray:
     """not x."""
     x = truth(array(trace, x))
     return TracedArray(trace, BOOL, ~x.value, hangs=x.hangs, words_differ=x.words_differ)
@@ -120,7 +119,7 @@ def logical_not(trace: Trace, x: Any) -> TracedArray:
 
 def _put_test(name: str, function: Callable) -> None:
     @operation(name)
-    def traced_test(trace: Trace, x: Any) -> TracedArray:
+    def traced_test(trace: Trace, x: Operand) -> TracedArray:
         x = array(trace, x)
         if not x.is_float:
             return TracedArray(trace, BOOL, np.full(x.shape, name == "isfinite"))

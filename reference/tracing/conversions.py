@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bitverdict.reference.formats import FORMATS, Format, Overflow, Rounding, decode, encode
 from bitverdict.reference.tracing.accumulation import stored_ends
-from bitverdict.reference.tracing.arrays import TracedArray, array, union_masks
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, union_masks
 from bitverdict.reference.tracing.comparisons import truth
-from bitverdict.reference.tracing.dtypes import BY_FORMAT, WORDS, DType, dtype_of, promote
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, WORDS, DType, DTypeLike, dtype_of, promote
 from bitverdict.reference.tracing.results import around, real
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
 
-def _format(name: Any) -> Format:
+def _format(name: object) -> Format:
     found = dtype_of(name).number
     if found is None:
         raise Untraceable(f"format {name}", f"known are {', '.join(FORMATS)}")
@@ -24,7 +22,7 @@ def _format(name: Any) -> Format:
 
 
 @operation("round_to")
-def round_to(trace: Trace, x: Any, format: Any, *, saturate: bool = False, rounding: str = "nearest_even") -> TracedArray:
+def round_to(trace: Trace, x: Operand, format: DTypeLike, *, saturate: bool = False, rounding: str = "nearest_even") -> TracedArray:
     """A declared conversion to `format`: mathematics, which every implementation makes.
 
     `saturate`: what overflows becomes the largest finite value. `rounding`: nearest_even, nearest_away, toward_zero,
@@ -55,7 +53,7 @@ def round_to(trace: Trace, x: Any, format: Any, *, saturate: bool = False, round
 
 
 @operation("kept_in")
-def keep_in_format(trace: Trace, x: Any, format: Any) -> TracedArray:
+def keep_in_format(trace: Trace, x: Operand, format: DTypeLike) -> TracedArray:
     """An implementation may round x to `format` here: rounding, no mathematics. A matrix product may take it in that format.
 
     It may round a multiple of x that it divides out again, too. Flash attention rounds powers below the largest score so far, and
@@ -88,7 +86,7 @@ def _keep_in(trace: Trace, x: TracedArray, fmt: Format) -> TracedArray:
 
 
 @operation("bits")
-def bits(trace: Trace, x: Any, dtype: Any) -> TracedArray:
+def bits(trace: Trace, x: Operand, dtype: DTypeLike) -> TracedArray:
     """The words of x, as integers of its own width: hanging where more than one word is possible."""
     x, integer_type = array(trace, x), dtype_of(dtype)
     fmt = x.dtype.number
@@ -110,7 +108,7 @@ def bits(trace: Trace, x: Any, dtype: Any) -> TracedArray:
 
 
 @operation("from_bits")
-def from_bits(trace: Trace, x: Any, format: Any) -> TracedArray:
+def from_bits(trace: Trace, x: Operand, format: DTypeLike) -> TracedArray:
     """The numbers that the integers x are words of."""
     x = array(trace, x)
     if x.is_float:
@@ -127,7 +125,7 @@ def from_bits(trace: Trace, x: Any, format: Any) -> TracedArray:
 
 
 @operation("astype")
-def astype(trace: Trace, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> TracedArray:
+def astype(trace: Trace, x: Operand, dtype: DTypeLike, /, *, copy: bool = True, device: object = None) -> TracedArray:
     """To another type. To a float type: no more than that an implementation may hold it so (`kept_in`); `round_to` is mathematics.
     To integers: toward zero, hanging where a whole number lies inside the error."""
     x, target_type = array(trace, x), dtype_of(dtype)
@@ -168,7 +166,7 @@ def astype(trace: Trace, x: Any, dtype: Any, /, *, copy: bool = True, device: An
 
 
 @operation("result_type")
-def result_type(trace: Trace, *given: Any) -> DType:
+def result_type(trace: Trace, *given: object) -> DType:
     """The type that operands of these types have together."""
     types = [
         each.dtype if isinstance(each, TracedArray) else dtype_of(each) for each in given if not isinstance(each, (int, float))

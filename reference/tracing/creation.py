@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from bitverdict.reference.tracing.arrays import TracedArray, array, constant
-from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, DType, dtype_of
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, constant
+from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, DType, DTypeLike, Shape, dtype_of
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
 
-def _dtype_or_default(trace: Trace, dtype: Any) -> DType:
+def _dtype_or_default(trace: Trace, dtype: DTypeLike | None) -> DType:
     return BY_FORMAT[trace.accumulation.format] if dtype is None else dtype_of(dtype)
 
 
@@ -29,7 +27,9 @@ def _constants(trace: Trace, values: np.ndarray, dtype: DType) -> TracedArray:
 
 
 @operation("asarray")
-def asarray(trace: Trace, obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> TracedArray:
+def asarray(
+    trace: Trace, obj: object, /, *, dtype: DTypeLike | None = None, device: object = None, copy: bool | None = None
+) -> TracedArray:
     """Constants from numbers, nested lists of them, or a NumPy array; of a traced array itself."""
     if isinstance(obj, TracedArray):
         return obj if dtype is None else OPERATIONS["astype"](trace, obj, dtype)
@@ -46,7 +46,7 @@ def asarray(trace: Trace, obj: Any, /, *, dtype: Any = None, device: Any = None,
 
 
 @operation("full")
-def full(trace: Trace, shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> TracedArray:
+def full(trace: Trace, shape: Shape, fill_value: Operand, *, dtype: DTypeLike | None = None, device: object = None) -> TracedArray:
     """One number everywhere."""
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if isinstance(fill_value, TracedArray):
@@ -56,50 +56,69 @@ def full(trace: Trace, shape: Any, fill_value: Any, *, dtype: Any = None, device
 
 
 @operation("zeros")
-def zeros(trace: Trace, shape: Any, *, dtype: Any = None, device: Any = None) -> TracedArray:
+def zeros(trace: Trace, shape: Shape, *, dtype: DTypeLike | None = None, device: object = None) -> TracedArray:
     """0 everywhere."""
     return full(trace, shape, 0, dtype=_dtype_or_default(trace, dtype))
 
 
 @operation("ones")
-def ones(trace: Trace, shape: Any, *, dtype: Any = None, device: Any = None) -> TracedArray:
+def ones(trace: Trace, shape: Shape, *, dtype: DTypeLike | None = None, device: object = None) -> TracedArray:
     """1 everywhere."""
     return full(trace, shape, 1, dtype=_dtype_or_default(trace, dtype))
 
 
 @operation("zeros_like", "empty_like")
-def zeros_like(trace: Trace, x: Any, /, *, dtype: Any = None, device: Any = None) -> TracedArray:
+def zeros_like(trace: Trace, x: Operand, /, *, dtype: DTypeLike | None = None, device: object = None) -> TracedArray:
     """0 everywhere, in the shape of x."""
-    return full(trace, array(trace, x).shape, 0, dtype=x.dtype if dtype is None else dtype)
+    return full(trace, array(trace, x).shape, 0, dtype=array(trace, x).dtype if dtype is None else dtype)
 
 
 @operation("ones_like")
-def ones_like(trace: Trace, x: Any, /, *, dtype: Any = None, device: Any = None) -> TracedArray:
+def ones_like(trace: Trace, x: Operand, /, *, dtype: DTypeLike | None = None, device: object = None) -> TracedArray:
     """1 everywhere, in the shape of x."""
-    return full(trace, array(trace, x).shape, 1, dtype=x.dtype if dtype is None else dtype)
+    return full(trace, array(trace, x).shape, 1, dtype=array(trace, x).dtype if dtype is None else dtype)
 
 
 @operation("full_like")
-def full_like(trace: Trace, x: Any, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> TracedArray:
+def full_like(
+    trace: Trace, x: Operand, /, fill_value: Operand, *, dtype: DTypeLike | None = None, device: object = None
+) -> TracedArray:
     """One number everywhere, in the shape of x."""
-    return full(trace, array(trace, x).shape, fill_value, dtype=x.dtype if dtype is None else dtype)
+    return full(trace, array(trace, x).shape, fill_value, dtype=array(trace, x).dtype if dtype is None else dtype)
 
 
 OPERATIONS["empty"] = zeros
 
 
 @operation("arange")
-def arange(trace: Trace, start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> TracedArray:
+def arange(
+    trace: Trace,
+    start: int | float,
+    /,
+    stop: int | float | None = None,
+    step: int | float = 1,
+    *,
+    dtype: DTypeLike | None = None,
+    device: object = None,
+) -> TracedArray:
     """Numbers at equal steps; stop excluded."""
     start, stop = (0, start) if stop is None else (start, stop)
-    values = np.arange(start, stop, step)
+    values: np.ndarray = np.arange(start, stop, step)  # type: ignore[arg-type]  # NumPy takes fractions, its stubs do not
     kind = BY_FORMAT["int64"] if values.dtype.kind in "iu" else _dtype_or_default(trace, None)
     return _constants(trace, values, kind if dtype is None else dtype_of(dtype))
 
 
 @operation("linspace")
 def linspace(
-    trace: Trace, start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+    trace: Trace,
+    start: Operand,
+    stop: Operand,
+    /,
+    num: int,
+    *,
+    dtype: DTypeLike | None = None,
+    device: object = None,
+    endpoint: bool = True,
 ) -> TracedArray:
     """`num` numbers from start to stop."""
     return _constants(trace, np.linspace(float(start), float(stop), num, endpoint=endpoint), _dtype_or_default(trace, dtype))
@@ -107,7 +126,7 @@ def linspace(
 
 @operation("eye")
 def eye(
-    trace: Trace, n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+    trace: Trace, n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: DTypeLike | None = None, device: object = None
 ) -> TracedArray:
     """1 on a diagonal, else 0."""
     return _constants(trace, np.eye(n_rows, n_cols, k), _dtype_or_default(trace, dtype))

@@ -5,7 +5,9 @@ A float type says how an operand is stored. Whatever is computed has the accumul
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 
@@ -31,6 +33,11 @@ class DType:
         return FORMATS.get(self.format) if self.kind == "float" else None
 
 
+DTypeLike: TypeAlias = DType | str | type
+"""What names an element type: `dtype_of` finds it."""
+
+Axes: TypeAlias = int | tuple[int, ...] | None
+Shape: TypeAlias = int | Sequence[int]
 _FLOATS = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
 _INTEGERS = [f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)]
 BOOL = DType("bool", "bool", "bool", np.bool_)

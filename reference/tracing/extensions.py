@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bitverdict.reference.philox import philox as philox_words
 from bitverdict.reference.philox import uniform
-from bitverdict.reference.tracing.arrays import TracedArray, array
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array
 from bitverdict.reference.tracing.dtypes import BY_FORMAT
 from bitverdict.reference.tracing.state import Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 @operation("philox")
-def philox(trace: Trace, seed: Any, offsets: Any) -> tuple[TracedArray, TracedArray, TracedArray, TracedArray]:
+def philox(trace: Trace, seed: TracedArray | int, offsets: Operand) -> tuple[TracedArray, TracedArray, TracedArray, TracedArray]:
     """The four words (uint32) of Philox 4x32-10 that `tl.randint4x(seed, offsets)` has."""
     offset_array = array(trace, offsets)
     if offset_array.is_float or offset_array.hangs is not None:
@@ -32,7 +30,7 @@ def philox(trace: Trace, seed: Any, offsets: Any) -> tuple[TracedArray, TracedAr
 
 
 @operation("random_uniform")
-def random_uniform(trace: Trace, seed: Any, offsets: Any) -> TracedArray:
+def random_uniform(trace: Trace, seed: TracedArray | int, offsets: Operand) -> TracedArray:
     """tl.rand(seed, offsets): exact fp32 numbers of [0, 1)."""
     given = array(trace, offsets)
     if given.is_float or given.hangs is not None or given.words_differ is not None:
@@ -41,7 +39,7 @@ def random_uniform(trace: Trace, seed: Any, offsets: Any) -> TracedArray:
     return TracedArray(trace, BY_FORMAT["fp32"], np.asarray(found, np.float64))
 
 
-def _seed(seed: Any) -> int:
+def _seed(seed: TracedArray | int) -> int:
     if isinstance(seed, TracedArray):
         if seed.size != 1 or seed.is_float:
             raise Untraceable("philox", "with a seed that is no single integer")

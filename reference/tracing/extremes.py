@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.arrays import TracedArray, array
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array
 from bitverdict.reference.tracing.comparisons import truth
 from bitverdict.reference.tracing.dtypes import BOOL
 from bitverdict.reference.tracing.reductions import Axis, axes_of, sum
@@ -15,7 +14,7 @@ from bitverdict.reference.tracing.results import nonempty_mask, undecided_beside
 from bitverdict.reference.tracing.state import Trace, operation
 
 
-def _extreme(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bool) -> TracedArray:
+def _extreme(trace: Trace, function: Callable, x: Operand, axis: Axis, keepdims: bool) -> TracedArray:
     x = array(trace, x)
     axes = axes_of(x, axis)
 
@@ -44,18 +43,18 @@ def _extreme(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: boo
 
 
 @operation("max")
-def max_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
+def max_(trace: Trace, x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """The largest; nothing is decided beside a NaN."""
     return _extreme(trace, np.max, x, axis, keepdims)
 
 
 @operation("min")
-def min_(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
+def min_(trace: Trace, x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """The smallest; nothing is decided beside a NaN."""
     return _extreme(trace, np.min, x, axis, keepdims)
 
 
-def _of_bools(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bool, decides: bool) -> TracedArray:
+def _of_bools(trace: Trace, function: Callable, x: Operand, axis: Axis, keepdims: bool, decides: bool) -> TracedArray:
     """`any` or `all`: an element that is `decides` and sure decides alone."""
     x = truth(array(trace, x))
     axes = axes_of(x, axis)
@@ -71,18 +70,18 @@ def _of_bools(trace: Trace, function: Callable, x: Any, axis: Axis, keepdims: bo
 
 
 @operation("any")
-def reduce_any(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
+def reduce_any(trace: Trace, x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """Whether an element is true."""
     return _of_bools(trace, np.any, x, axis, keepdims, True)
 
 
 @operation("all")
-def reduce_all(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
+def reduce_all(trace: Trace, x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """Whether all elements are true."""
     return _of_bools(trace, np.all, x, axis, keepdims, False)
 
 
 @operation("count_nonzero")
-def count_nonzero(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
+def count_nonzero(trace: Trace, x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """How many elements are not zero."""
     return sum(trace, truth(array(trace, x)), axis=axis, keepdims=keepdims)

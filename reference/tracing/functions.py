@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.reference.tracing.accumulation import Ends, widen_ends
-from bitverdict.reference.tracing.arrays import TracedArray, array
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array
 from bitverdict.reference.tracing.choices import absolute
 from bitverdict.reference.tracing.function_errors import RESCALING_UNITS, function_error
 from bitverdict.reference.tracing.results import all_finite, around, real, settle_result, underflow
@@ -147,7 +147,7 @@ def exponent_magnitude(x: TracedArray) -> np.ndarray:
 
 def _put(name: str) -> None:
     @operation(name)
-    def function(trace: Trace, x: Any) -> TracedArray:
+    def function(trace: Trace, x: Operand) -> TracedArray:
         return monotone(trace, name, real(array(trace, x)))
 
     function.__doc__ = f"{name}(x), element by element."
@@ -158,18 +158,18 @@ for _name in (*RISING_FUNCTIONS, *FALLING_FUNCTIONS):
 
 
 @operation("sin")
-def sin(trace: Trace, x: Any) -> TracedArray:
+def sin(trace: Trace, x: Operand) -> TracedArray:
     """sin(x): its slope is at most one."""
     return _wave(trace, "sin", np.sin, x)
 
 
 @operation("cos")
-def cos(trace: Trace, x: Any) -> TracedArray:
+def cos(trace: Trace, x: Operand) -> TracedArray:
     """cos(x): its slope is at most one."""
     return _wave(trace, "cos", np.cos, x)
 
 
-def _wave(trace: Trace, name: str, function: Callable, x: Any) -> TracedArray:
+def _wave(trace: Trace, name: str, function: Callable, x: Operand) -> TracedArray:
     x = real(array(trace, x))
     with np.errstate(all="ignore"):
         value = function(x.value)
@@ -184,11 +184,9 @@ def _wave(trace: Trace, name: str, function: Callable, x: Any) -> TracedArray:
 
 
 @operation("cosh")
-def cosh(trace: Trace, x: Any) -> TracedArray:
+def cosh(trace: Trace, x: Operand) -> TracedArray:
     """cosh(x), rising with |x|."""
-    x = absolute(trace, x)
-    FUNCTIONS_OF_SIZE = {"cosh": np.cosh}
-    return _rising_from_zero(trace, "cosh", FUNCTIONS_OF_SIZE["cosh"], x)
+    return _rising_from_zero(trace, "cosh", np.cosh, absolute(trace, x))
 
 
 def _rising_from_zero(trace: Trace, name: str, function: Callable, x: TracedArray) -> TracedArray:
@@ -204,7 +202,7 @@ def _rising_from_zero(trace: Trace, name: str, function: Callable, x: TracedArra
 
 
 @operation("tan")
-def tan(trace: Trace, x: Any) -> TracedArray:
+def tan(trace: Trace, x: Operand) -> TracedArray:
     """tan(x), as a quotient would have it: rising between its poles."""
     x = real(array(trace, x))
     with np.errstate(all="ignore"):

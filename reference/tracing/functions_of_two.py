@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bitverdict.reference.tracing.accumulation import Ends, widen_ends
-from bitverdict.reference.tracing.arrays import TracedArray, pair
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, pair
 from bitverdict.reference.tracing.choices import absolute, maximum, minimum
 from bitverdict.reference.tracing.function_errors import function_error
 from bitverdict.reference.tracing.functions import ACCURACY, monotone
@@ -18,7 +16,7 @@ from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 @operation("pow")
-def power(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def power(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """x1 ** x2; by a small integer, a product; by a half, a root."""
 
     if isinstance(x2, (int, float)) and isinstance(x1, TracedArray):
@@ -33,7 +31,7 @@ def power(trace: Trace, x1: Any, x2: Any) -> TracedArray:
     return _general_power(trace, x1, x2)
 
 
-def _general_power(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def _general_power(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """x1 ** x2 = exp(x2 log(x1)) for x1 > 0, monotone in each operand: its extremes lie at the ends."""
     left, right = pair(trace, x1, x2)
     if not left.is_float and not right.is_float:
@@ -60,21 +58,21 @@ def _general_power(trace: Trace, x1: Any, x2: Any) -> TracedArray:
 
 
 @operation("square")
-def square(trace: Trace, x: Any) -> TracedArray:
+def square(trace: Trace, x: Operand) -> TracedArray:
     """x x."""
 
     return multiply(trace, x, x)
 
 
 @operation("reciprocal")
-def reciprocal(trace: Trace, x: Any) -> TracedArray:
+def reciprocal(trace: Trace, x: Operand) -> TracedArray:
     """1 / x."""
 
     return divide(trace, 1.0, x)
 
 
 @operation("hypot")
-def hypot(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def hypot(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """sqrt(x1^2 + x2^2)."""
     left, right = pair(trace, x1, x2)
     left, right = absolute(trace, real(left)), absolute(trace, real(right))
@@ -88,7 +86,7 @@ def hypot(trace: Trace, x1: Any, x2: Any) -> TracedArray:
 
 
 @operation("atan2")
-def atan2(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def atan2(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """The angle of (x2, x1): of a box that holds neither the origin nor a negative x2 on the axis, the extremes lie at corners."""
     left, right = pair(trace, x1, x2)
     left, right = real(left), real(right)
@@ -112,7 +110,7 @@ def atan2(trace: Trace, x1: Any, x2: Any) -> TracedArray:
 
 
 @operation("logaddexp")
-def logaddexp(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def logaddexp(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """log(exp(x1) + exp(x2)), as an implementation writes it: the larger, plus log1p of the exponential of the difference."""
     largest = maximum(trace, x1, x2)
     least = minimum(trace, x1, x2)

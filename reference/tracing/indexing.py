@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.arrays import TracedArray, array, union_masks
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, union_masks
 from bitverdict.reference.tracing.results import mark_unknown
 from bitverdict.reference.tracing.state import Trace, operation
 from bitverdict.reference.tracing.untraceable import Untraceable
 
 
-def _indices(key: Any) -> tuple[Any, list[TracedArray]]:
+def _indices(key: object) -> tuple[Any, list[TracedArray]]:
     """A key of NumPy, and the traced arrays in it."""
     parts, index_arrays = [], []
     for part in key if isinstance(key, tuple) else (key,):
@@ -29,7 +29,7 @@ def _indices(key: Any) -> tuple[Any, list[TracedArray]]:
 
 
 @operation("__getitem__")
-def getitem(trace: Trace, x: TracedArray, key: Any) -> TracedArray:
+def getitem(trace: Trace, x: TracedArray, key: object) -> TracedArray:
     """Slices, integers, None, ..., and arrays of integers."""
     parts, traced = _indices(key)
     result = x.map_elements(lambda each: np.asarray(each[parts]))
@@ -44,7 +44,7 @@ def getitem(trace: Trace, x: TracedArray, key: Any) -> TracedArray:
 
 
 @operation("take")
-def take(trace: Trace, x: Any, indices: Any, /, *, axis: int | None = None) -> TracedArray:
+def take(trace: Trace, x: Operand, indices: Operand, /, *, axis: int | None = None) -> TracedArray:
     """Elements at `indices` along an axis."""
     x, indices = array(trace, x), array(trace, indices)
     if axis is None and x.ndim != 1:
@@ -59,14 +59,12 @@ def take(trace: Trace, x: Any, indices: Any, /, *, axis: int | None = None) -> T
     def spread(mask: np.ndarray | None) -> np.ndarray | None:
         return None if mask is None else mask.reshape(shape)
 
-    out_of_range = out_of_range if out_of_range.any() else None
-    return mark_unknown(
-        result, spread(union_masks(indices.hangs, out_of_range)), spread(union_masks(indices.words_differ, out_of_range))
-    )
+    unknown = out_of_range if out_of_range.any() else None
+    return mark_unknown(result, spread(union_masks(indices.hangs, unknown)), spread(union_masks(indices.words_differ, unknown)))
 
 
 @operation("take_along_axis")
-def take_along_axis(trace: Trace, x: Any, indices: Any, /, *, axis: int = -1) -> TracedArray:
+def take_along_axis(trace: Trace, x: Operand, indices: Operand, /, *, axis: int = -1) -> TracedArray:
     """Along an axis the elements that an array of indices of the same shape names."""
     x, indices = array(trace, x), array(trace, indices)
     found = x.map_elements(lambda each: np.take_along_axis(each, indices.value.astype(np.int64), axis))

@@ -28,7 +28,7 @@ from bitverdict.reference.tracing import (  # noqa: F401  (each registers its op
     sort_operations,
     whole_numbers,
 )
-from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, dtype_of, finfo, iinfo, promote
+from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, DTypeLike, dtype_of, finfo, iinfo, promote
 from bitverdict.reference.tracing.state import OPERATIONS, Trace
 from bitverdict.reference.tracing.untraceable import Untraceable
 
@@ -98,7 +98,7 @@ class Namespace:
         return Linalg(self)
 
     @staticmethod
-    def isdtype(dtype: Any, kind: Any) -> Any:
+    def isdtype(dtype: DTypeLike, kind: object) -> Any:
         """Whether a type is of a kind of the standard ("real floating", "integral", "bool" ...), is a type, or any of several."""
         dtype = dtype_of(dtype)
         if isinstance(kind, tuple):
@@ -116,7 +116,7 @@ class Namespace:
         return kinds[kind] if isinstance(kind, str) and kind in kinds else dtype == dtype_of(kind)
 
     @staticmethod
-    def can_cast(from_: Any, to: Any, /) -> Any:
+    def can_cast(from_: object, to: object, /) -> Any:
         """Whether the standard's promotion allows it."""
         source, found = dtype_of(getattr(from_, "dtype", from_)), dtype_of(to)
         try:
@@ -155,10 +155,10 @@ class Info:
         """There is one."""
         return ["cpu"]
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:
+    def dtypes(self, *, device: object = None, kind: object = None) -> dict[str, Any]:
         """The types of a kind, all by default."""
         return {name: dtype for name, dtype in BY_NAME.items() if kind is None or Namespace.isdtype(dtype, kind)}
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
+    def default_dtypes(self, *, device: object = None) -> dict[str, Any]:
         """Of real numbers and of integers."""
         return {"real floating": BY_NAME["float32"], "integral": BY_NAME["int64"], "indexing": BY_NAME["int64"]}

@@ -12,7 +12,7 @@ from bitverdict.reference.tracing.dtypes import WORDS, dtype_of
 from bitverdict.reference.tracing.state import Trace
 
 
-def operand(trace: Trace, given: Any) -> Any:
+def operand(trace: Trace, given: object) -> Any:
     """A (format, codes) pair as a traced array; anything else unchanged."""
     if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], np.ndarray)):
         return given

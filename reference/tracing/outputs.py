@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -125,7 +125,7 @@ def _width(traced: TracedArray, where: np.ndarray | None) -> float:
     return float(width.sum() if where is None else width[where].sum())
 
 
-def evaluate(function: Reference, trace: Trace, operands: Operands, keyword_operands: dict[str, Any]) -> list[TracedArray]:
+def evaluate(function: Reference, trace: Trace, operands: Operands, keyword_operands: Mapping[str, object]) -> list[TracedArray]:
     """The outputs of one evaluation."""
     from bitverdict.reference.tracing.namespace import Namespace
     from bitverdict.reference.tracing.operands import operand

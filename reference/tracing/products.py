@@ -12,8 +12,8 @@ the sums of blocks: the scales are multiplied, the sum by them, and added: three
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from bitverdict.reference.formats import FORMATS, FP32, Format, Rounding
 from bitverdict.reference.stored_sums import store_sum
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 from bitverdict.reference.tracing.accumulation import MARGIN
-from bitverdict.reference.tracing.arrays import TracedArray, array, pair
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, pair
 from bitverdict.reference.tracing.dtypes import BY_FORMAT, promote
 from bitverdict.reference.tracing.real_arithmetic import V, all_finite, real, settle_result
 from bitverdict.reference.tracing.results import errors
@@ -42,7 +42,9 @@ TF32_LOSS = 2.0**-10  # of a number whose low 13 bits are dropped
 
 
 @operation("matmul")
-def matmul(trace: Trace, x1: Any, x2: Any, /, *, accumulation: str | None = None, precision: str | None = None) -> TracedArray:
+def matmul(
+    trace: Trace, x1: Operand, x2: Operand, /, *, accumulation: str | None = None, precision: str | None = None
+) -> TracedArray:
     """Product of matrices, over leading axes one by one. `accumulation`: the type of the sums, "fp32" or "fp16"; `precision`
     "ieee": fp32 operands are taken whole."""
     left, right = pair(trace, x1, x2)
@@ -62,7 +64,7 @@ def matmul(trace: Trace, x1: Any, x2: Any, /, *, accumulation: str | None = None
         return _of_floats(trace, real(left), real(right), accumulation or trace.accumulation.format, precision)
 
 
-def _view(x: TracedArray, function: Any) -> TracedArray:
+def _view(x: TracedArray, function: Callable[..., np.ndarray]) -> TracedArray:
     return x.map_elements(function)
 
 
@@ -293,13 +295,13 @@ def _holds_format(fmt: Format, operand: Format) -> bool:
 
 
 @operation("vecdot")
-def vecdot(trace: Trace, x1: Any, x2: Any, /, *, axis: int = -1) -> TracedArray:
+def vecdot(trace: Trace, x1: Operand, x2: Operand, /, *, axis: int = -1) -> TracedArray:
     """Sum of products along an axis."""
     return OPERATIONS["sum"](trace, OPERATIONS["multiply"](trace, x1, x2), axis=axis)
 
 
 @operation("tensordot")
-def tensordot(trace: Trace, x1: Any, x2: Any, /, *, axes: Any = 2) -> TracedArray:
+def tensordot(trace: Trace, x1: Operand, x2: Operand, /, *, axes: int | Sequence[Sequence[int]] = 2) -> TracedArray:
     """Products summed over pairs of axes: a matrix product of what they are reshaped to."""
     left, right = array(trace, x1), array(trace, x2)
     if isinstance(axes, int):
@@ -316,7 +318,7 @@ def tensordot(trace: Trace, x1: Any, x2: Any, /, *, axes: Any = 2) -> TracedArra
 
 
 @operation("outer")
-def outer(trace: Trace, x1: Any, x2: Any, /) -> TracedArray:
+def outer(trace: Trace, x1: Operand, x2: Operand, /) -> TracedArray:
     """Products of all pairs of two vectors."""
     left, right = array(trace, x1), array(trace, x2)
     return OPERATIONS["multiply"](

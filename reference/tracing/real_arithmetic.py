@@ -23,12 +23,10 @@ divisor may overflow.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widen_ends
-from bitverdict.reference.tracing.arrays import Chain, TracedArray, pair
+from bitverdict.reference.tracing.arrays import Chain, Operand, TracedArray, pair
 from bitverdict.reference.tracing.function_errors import FUNCTIONS, Function
 from bitverdict.reference.tracing.results import (
     V,
@@ -123,19 +121,19 @@ def _sum_of(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray:
 
 
 @operation("add")
-def add(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def add(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """x1 + x2."""
     return _arithmetic(trace, "add", x1, x2)
 
 
 @operation("subtract")
-def subtract(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def subtract(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """x1 - x2."""
     return _arithmetic(trace, "subtract", x1, x2)
 
 
 @operation("multiply")
-def multiply(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def multiply(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """x1 x2."""
     return _arithmetic(trace, "multiply", x1, x2)
 
@@ -143,7 +141,7 @@ def multiply(trace: Trace, x1: Any, x2: Any) -> TracedArray:
 _WHOLE_NUMBERS = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply}
 
 
-def _arithmetic(trace: Trace, name: str, x1: Any, x2: Any) -> TracedArray:
+def _arithmetic(trace: Trace, name: str, x1: Operand, x2: Operand) -> TracedArray:
     left, right = pair(trace, x1, x2)
     if left.is_float or right.is_float:
         left, right = real(left), real(right)
@@ -278,7 +276,7 @@ def _factor_ends(array: TracedArray) -> Ends:
 
 
 @operation("divide")
-def divide(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def divide(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """x1 / x2 of real numbers; integers become floats."""
     left, right = pair(trace, x1, x2)
     left, right = real(left), real(right)

@@ -27,8 +27,8 @@ import numpy as np
 
 from bitverdict.reference.stored_sums import store_sum
 from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widen_ends
-from bitverdict.reference.tracing.arrays import TracedArray, array
-from bitverdict.reference.tracing.dtypes import BY_FORMAT, dtype_of
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, DTypeLike, dtype_of
 from bitverdict.reference.tracing.function_errors import FUNCTIONS
 from bitverdict.reference.tracing.real_arithmetic import ends_of_product
 from bitverdict.reference.tracing.results import V, all_finite, around, certain_nan, errors, real, rounded_once, settle_result
@@ -57,7 +57,7 @@ def lowest_bits(values: np.ndarray) -> np.ndarray:
 
 
 @operation("sum")
-def sum(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> TracedArray:
+def sum(trace: Trace, x: Operand, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> TracedArray:
     """Sum in any order; integers wrap around in int64, or in `dtype`."""
     x = array(trace, x)
     axes = axes_of(x, axis)
@@ -156,7 +156,7 @@ def _sum_ends(ends: Ends, count: dict) -> Ends:
 
 
 def _whole_numbers(
-    trace: Trace, function: Callable, x: TracedArray, axes: tuple[int, ...], dtype: Any, keepdims: bool
+    trace: Trace, function: Callable, x: TracedArray, axes: tuple[int, ...], dtype: DTypeLike | None, keepdims: bool
 ) -> TracedArray:
     """Sums and products of integers, by the standard's default type: at least 64 bits, of the same sign."""
     wide = BY_FORMAT["uint64" if x.dtype.name.startswith("u") else "int64"]
@@ -170,7 +170,7 @@ def _whole_numbers(
 
 
 @operation("prod")
-def prod(trace: Trace, x: Any, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> TracedArray:
+def prod(trace: Trace, x: Operand, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False) -> TracedArray:
     """Product in any order."""
     x = array(trace, x)
     axes = axes_of(x, axis)
@@ -216,7 +216,7 @@ def _flat(part: np.ndarray, axes: tuple[int, ...]) -> np.ndarray:
 
 
 @operation("mean")
-def mean(trace: Trace, x: Any, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
+def mean(trace: Trace, x: Operand, /, *, axis: Axis = None, keepdims: bool = False) -> TracedArray:
     """The sum by the number of terms."""
     x = real(array(trace, x))
     axes = axes_of(x, axis)
@@ -250,7 +250,7 @@ def _mean(trace: Trace, name: str, x: TracedArray, axes: tuple[int, ...], keepdi
 
 
 @operation("var")
-def var(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TracedArray:
+def var(trace: Trace, x: Operand, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TracedArray:
     """The mean of the squares of the differences from the mean, in two passes; the divisor less `correction`."""
     x = real(array(trace, x))
     axes = axes_of(x, axis)
@@ -262,6 +262,6 @@ def var(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, 
 
 
 @operation("std")
-def std(trace: Trace, x: Any, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TracedArray:
+def std(trace: Trace, x: Operand, /, *, axis: Axis = None, correction: float = 0.0, keepdims: bool = False) -> TracedArray:
     """The root of the variance."""
     return OPERATIONS["sqrt"](trace, var(trace, x, axis=axis, correction=correction, keepdims=keepdims))

@@ -5,7 +5,7 @@ What hangs on a rounding is marked, never chosen: `hangs` and an infinite error 
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -146,7 +146,9 @@ def real(array: TracedArray) -> TracedArray:
     return found
 
 
-def integers(trace: Trace, function: Any, left: TracedArray, right: TracedArray, dtype: DType | None = None) -> TracedArray:
+def integers(
+    trace: Trace, function: Callable[..., np.ndarray], left: TracedArray, right: TracedArray, dtype: DType | None = None
+) -> TracedArray:
     """An exact operation on integers or bools; what hangs on a hanging element hangs."""
     dtype = dtype or promote(left.dtype, right.dtype)
     common = promote(left.dtype, right.dtype).storage_type

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 from bitverdict.reference.tracing.accumulation import MARGIN, widen_ends
-from bitverdict.reference.tracing.arrays import TracedArray, array
-from bitverdict.reference.tracing.dtypes import BY_FORMAT, DType
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, DType, DTypeLike
 from bitverdict.reference.tracing.reductions import lowest_bits
 from bitverdict.reference.tracing.results import V, settle_result
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
@@ -18,7 +17,7 @@ from bitverdict.reference.tracing.untraceable import Untraceable
 
 @operation("cumulative_sum")
 def cumulative_sum(
-    trace: Trace, x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    trace: Trace, x: Operand, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> TracedArray:
     """Sums of the first 1, 2, ... n elements, each in any order."""
     x, axis = _one_axis(array(trace, x), axis, "cumulative_sum")
@@ -31,7 +30,7 @@ def cumulative_sum(
 
 @operation("cumulative_prod")
 def cumulative_prod(
-    trace: Trace, x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    trace: Trace, x: Operand, /, *, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
 ) -> TracedArray:
     """Products of the first 1, 2, ... n elements."""
     x, axis = _one_axis(array(trace, x), axis, "cumulative_prod")
@@ -53,7 +52,7 @@ def _one_axis(x: TracedArray, axis: int | None, name: str) -> tuple[TracedArray,
     return x, 0 if axis is None else axis % x.ndim
 
 
-def _whole_scan(trace: Trace, function: Callable, x: TracedArray, axis: int, dtype: Any) -> TracedArray:
+def _whole_scan(trace: Trace, function: Callable, x: TracedArray, axis: int, dtype: DTypeLike | None) -> TracedArray:
     wide: DType = BY_FORMAT["uint64" if x.dtype.name.startswith("u") else "int64"]
     masks = [None if mask is None else np.logical_or.accumulate(mask, axis=axis) for mask in (x.hangs, x.words_differ)]
     found = TracedArray(trace, wide, function(x.value.astype(wide.storage_type), axis=axis), hangs=masks[0], words_differ=masks[1])

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.arrays import TracedArray, array, union_masks
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, union_masks
 from bitverdict.reference.tracing.dtypes import BY_FORMAT
 from bitverdict.reference.tracing.movement import reshape, squeeze
 from bitverdict.reference.tracing.results import around, errors, mark_unknown, overlaps
@@ -18,7 +18,7 @@ def _along(x: TracedArray, axis: int, descending: bool) -> Any:
 
 
 @operation("sort")
-def sort(trace: Trace, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TracedArray:
+def sort(trace: Trace, x: Operand, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TracedArray:
     """Sorted: the k-th least of the words lies between the k-th least of their ends."""
     x = array(trace, x)
     function = _along(x, axis, descending)
@@ -37,7 +37,7 @@ def sort(trace: Trace, x: Any, /, *, axis: int = -1, descending: bool = False, s
 
 
 @operation("argsort")
-def argsort(trace: Trace, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TracedArray:
+def argsort(trace: Trace, x: Operand, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TracedArray:
     """The order of the elements; equal ones in their own order, unless not stable: then they hang. An element hangs that may
     change places with a neighbour."""
     x = array(trace, x)
@@ -82,7 +82,7 @@ def _meets_neighbour(low: np.ndarray, high: np.ndarray, axis: int, descending: b
     return np.moveaxis(mask, -1, axis)
 
 
-def _place(trace: Trace, x: Any, axis: int | None, keepdims: bool, largest: bool) -> TracedArray:
+def _place(trace: Trace, x: Operand, axis: int | None, keepdims: bool, largest: bool) -> TracedArray:
     x = array(trace, x)
     if axis is None:
         shape = (1,) * x.ndim if keepdims else ()
@@ -113,19 +113,19 @@ def _place(trace: Trace, x: Any, axis: int | None, keepdims: bool, largest: bool
 
 
 @operation("argmax")
-def argmax(trace: Trace, x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> TracedArray:
+def argmax(trace: Trace, x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> TracedArray:
     """Where the largest lies, the first of equal ones; hanging where another may be as large."""
     return _place(trace, x, axis, keepdims, True)
 
 
 @operation("argmin")
-def argmin(trace: Trace, x: Any, /, *, axis: int | None = None, keepdims: bool = False) -> TracedArray:
+def argmin(trace: Trace, x: Operand, /, *, axis: int | None = None, keepdims: bool = False) -> TracedArray:
     """Where the smallest lies, the first of equal ones; hanging where another may be as small."""
     return _place(trace, x, axis, keepdims, False)
 
 
 @operation("searchsorted")
-def searchsorted(trace: Trace, x1: Any, x2: Any, /, *, side: str = "left", sorter: Any = None) -> TracedArray:
+def searchsorted(trace: Trace, x1: Operand, x2: Operand, /, *, side: str = "left", sorter: Operand | None = None) -> TracedArray:
     """Where x2 belongs in the sorted x1: hanging where an element of x1 may lie on either side."""
     left, right = array(trace, x1), array(trace, x2)
     if sorter is not None:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bitverdict.reference.tracing.accumulation import Accumulation, accumulation_type
 
@@ -14,6 +14,7 @@ _TRACING_FOLDER = str(Path(__file__).parent)
 Place = tuple[str, str]
 """An operation and "file:line" of the reference that asked for it."""
 
+Function = TypeVar("Function", bound=Callable[..., object])
 OPERATIONS: dict[str, Callable[..., Any]] = {}
 """Every name of the namespace -> a function of the trace and of the operation's own arguments."""
 
@@ -46,10 +47,10 @@ def caller() -> str:
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
 
-def operation(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def operation(*names: str) -> Callable[[Function], Function]:
     """Puts a function of (trace, ...) into the namespace under `names`."""
 
-    def put(function: Callable[..., Any]) -> Callable[..., Any]:
+    def put(function: Function) -> Function:
         for name in names:
             OPERATIONS[name] = function
         return function

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from bitverdict.reference.tracing.arrays import TracedArray, array, pair, union_masks
+from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, pair, union_masks
 from bitverdict.reference.tracing.comparisons import logic
 from bitverdict.reference.tracing.function_errors import FUNCTIONS
 from bitverdict.reference.tracing.real_arithmetic import add_, product, quotient
@@ -18,7 +17,7 @@ from bitverdict.reference.tracing.untraceable import Untraceable
 
 def _put_bits(name: str, function: Callable, bools: Callable | None) -> None:
     @operation(name)
-    def traced_bits(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+    def traced_bits(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
         left, right = pair(trace, x1, x2)
         if left.is_float or right.is_float:
             raise Untraceable(name, "of floats; xp.bits gives their words")
@@ -40,7 +39,7 @@ for _arguments in (
 
 
 @operation("bitwise_invert")
-def bitwise_invert(trace: Trace, x: Any) -> TracedArray:
+def bitwise_invert(trace: Trace, x: Operand) -> TracedArray:
     """All bits of an integer, or a bool, the other way."""
     x = array(trace, x)
     if x.is_float:
@@ -48,7 +47,7 @@ def bitwise_invert(trace: Trace, x: Any) -> TracedArray:
     return TracedArray(trace, x.dtype, ~x.value, hangs=x.hangs, words_differ=x.words_differ)
 
 
-def _steps(trace: Trace, name: str, function: Callable, x: Any) -> TracedArray:
+def _steps(trace: Trace, name: str, function: Callable, x: Operand) -> TracedArray:
     """A function that is constant between whole numbers: exact, hanging where a step lies inside the error."""
     x = array(trace, x)
     if not x.is_float:
@@ -70,7 +69,7 @@ def _steps(trace: Trace, name: str, function: Callable, x: Any) -> TracedArray:
 
 def _put_steps(name: str, function: Callable) -> None:
     @operation(name)
-    def traced_steps(trace: Trace, x: Any) -> TracedArray:
+    def traced_steps(trace: Trace, x: Operand) -> TracedArray:
         return _steps(trace, name, function, x)
 
     traced_steps.__doc__ = f"{name}(x): exact, and unknown where a step lies inside the error."
@@ -92,7 +91,7 @@ _put_steps("sign", np.sign)
 
 
 @operation("remainder")
-def remainder(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def remainder(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """x1 - floor(x1 / x2) x2, with the sign of x2."""
     left, right = pair(trace, x1, x2)
     if not left.is_float and not right.is_float:
@@ -103,7 +102,7 @@ def remainder(trace: Trace, x1: Any, x2: Any) -> TracedArray:
 
 
 @operation("floor_divide")
-def floor_divide(trace: Trace, x1: Any, x2: Any) -> TracedArray:
+def floor_divide(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
     """floor(x1 / x2)."""
     left, right = pair(trace, x1, x2)
     if not left.is_float and not right.is_float:

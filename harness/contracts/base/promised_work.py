@@ -27,7 +27,7 @@ def of_schedule(config: Any, tiles: int, schedule: str) -> Iterator[PromisedInst
     yield PromisedInstruction("constant GROUP_M", rows, f"schedule={schedule}, group_size_m={config.group_size_m}")
 
 
-def of_options(config: Any, *names: str) -> Iterator[PromisedInstruction]:
+def of_options(config: object, *names: str) -> Iterator[PromisedInstruction]:
     """Each option of `names` is compiled in as it was given."""
     for name in names:
         yield PromisedInstruction(f"constant {name.upper()}", getattr(config, name), f"{name}={getattr(config, name)}")

@@ -54,7 +54,7 @@ class RowContract(KernelContract):
     def pool(self, target: Target) -> list[tuple[Fields, Fields]]:
         return [({"dtype": d}, {"per_thread": p, "num_warps": w}) for d in DTYPES for p, w in LAYOUTS]
 
-    def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
+    def draw_problem(self, draw: Callable, problem: Fields, config: object, target: Target) -> Fields:
         from hypothesis import strategies as st
 
         return problem | {"rows": draw(st.integers(0, 9)), "columns": draw(st.integers(1, 1100))} | self.draw_rest(draw)

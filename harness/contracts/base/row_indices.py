@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class RowsContract(KernelContract):
             case, indices=tuple((each.name, drawn_rows(draw, case, each, most)) for each in self.index_lists(case))
         )
 
-    def most_rows(self, config: Any) -> int:
+    def most_rows(self, config: object) -> int:
         """No drawn case of `config` has more row numbers in a list, or more rows in the table that they point into."""
         raise TypeError(f"{type(self).__name__} does not say how many row numbers it draws")
 

@@ -62,7 +62,7 @@ class KernelContract(Contract):
         """Specialisations: (fields of Problem that the compiler sees, fields of Config)."""
         raise TypeError(f"{type(self).__name__} has no pool")
 
-    def draw_problem(self, draw: Callable, problem: Fields, config: Any, target: Target) -> Fields:
+    def draw_problem(self, draw: Callable, problem: Fields, config: object, target: Target) -> Fields:
         """The remaining fields of Problem, drawn for one specialisation."""
         raise TypeError(f"{type(self).__name__} draws no problem")
 
@@ -206,7 +206,7 @@ class KernelContract(Contract):
         return None if nearest(launcher, fields) is None else dataclasses.replace(case, launcher=launcher)
 
     @staticmethod
-    def is_far(problem: Any) -> bool:
+    def is_far(problem: object) -> bool:
         """Whether rows of an operand lie so far apart that offsets pass 2^31 elements (`far_pad`)."""
         return any(name.endswith("_pad") and pad >= FAR_PAD for name, pad in vars(problem).items())
 
@@ -386,7 +386,7 @@ def chain_of(arch: str, family: str, dtype: str) -> Instruction:
     return instruction(arch, family, dtype, dtype, "fp32")
 
 
-def call_launcher(launcher: Callable, *operands: Any, **configuration: Any) -> Any:
+def call_launcher(launcher: Callable, *operands: object, **configuration: object) -> Any:
     """`launcher` with the operands it must take and those of the configuration's keywords that it accepts."""
     accepted = inspect.signature(launcher).parameters
     return launcher(*operands, **{name: value for name, value in configuration.items() if name in accepted})

@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from bitverdict.harness.contracts.described.record import OPERANDS, Entry
 from bitverdict.harness.model.usage import UsageError
@@ -27,7 +26,7 @@ class ArgumentAssignment:
     surplus_draws: tuple[int, ...]
 
 
-def assign(reference: Callable[..., Any], entries: Sequence[Entry]) -> ArgumentAssignment:
+def assign(reference: Callable[..., object], entries: Sequence[Entry]) -> ArgumentAssignment:
     """Which draws `reference` is given. UsageError where it does not take `xp`."""
     kinds = inspect.Parameter
     parameters = list(inspect.signature(reference).parameters.values())
@@ -63,7 +62,7 @@ def assign(reference: Callable[..., Any], entries: Sequence[Entry]) -> ArgumentA
     )
 
 
-def check_arguments(reference: Callable[..., Any], entries: Sequence[Entry]) -> None:
+def check_arguments(reference: Callable[..., object], entries: Sequence[Entry]) -> None:
     """UsageError where the reference does not take what a body draws, or takes more."""
     assignment = assign(reference, entries)
     if not assignment.missing_parameters and not assignment.surplus_draws:

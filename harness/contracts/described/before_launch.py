@@ -36,7 +36,7 @@ class Placeholder:
         raise TensorUsed
 
 
-def _use(self: Placeholder, *arguments: Any) -> Any:
+def _use(self: Placeholder, *arguments: object) -> Any:
     raise TensorUsed
 
 
@@ -63,10 +63,10 @@ def nothing_is_launched() -> Iterator[None]:
     from torch.overrides import TorchFunctionMode
 
     class Stops(TorchFunctionMode):
-        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def __torch_function__(self, func: object, types: object, args: object = (), kwargs: object = None) -> Any:
             raise TensorUsed
 
-    def initialise(*arguments: Any, **named: Any) -> None:
+    def initialise(*arguments: object, **named: object) -> None:
         raise TensorUsed
 
     drivers: Any = sys.modules.get("triton.runtime.driver")

@@ -6,12 +6,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from bitverdict.harness.contracts.described.number_lists import Indices
 from bitverdict.harness.contracts.described.options import Between, OneOfValues, Options
 from bitverdict.harness.contracts.described.record import CONTIGUOUS, SHAPED_KINDS, SIZES, Entry, Value
 from bitverdict.harness.model.usage import UsageError
+
+if TYPE_CHECKING:
+    from hypothesis.strategies import SearchStrategy
 
 
 class Source(Protocol):
@@ -112,7 +115,7 @@ CHOICE_KINDS = ("choice", "flag")
 class ByHypothesis:
     """Each draw by Hypothesis: edges as often as anything between."""
 
-    def __init__(self, draw: Callable[[Any], Any]) -> None:
+    def __init__(self, draw: Callable[[SearchStrategy[Value]], Value]) -> None:
         self.draw = draw
 
     def decide(self, place: int, kind: str, name: str, options: Options) -> Value:

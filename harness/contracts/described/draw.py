@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from bitverdict.harness.contracts.described.operands import INDEX_SPREADS, MASKS
 from bitverdict.harness.contracts.described.options import Between, OneOfValues, Options, Real
 from bitverdict.harness.contracts.described.record import CONTIGUOUS, FAR_LAYOUT, OPERANDS, PADDED_LAYOUT, Entry
 from bitverdict.harness.model.usage import BodyError, UsageError, did_you_mean
+
+if TYPE_CHECKING:
+    import torch
 
 Choice = TypeVar("Choice", bound=int | float | str | bool | None)
 LAYOUTS = (CONTIGUOUS, PADDED_LAYOUT, "ragged", "transposed", "offset")
@@ -43,7 +46,7 @@ class Draw:
     that the first one gets know their `shape`, `dtype` and `ndim` only.
     """
 
-    def __init__(self, source: Source, tensor_of: Callable[[Entry, int], Any] | None = None, strides: str | None = None) -> None:
+    def __init__(self, source: Source, tensor_of: Callable[[Entry, int], object] | None = None, strides: str | None = None) -> None:
         """`tensor_of` gives the tensor of a draw by its place; None: placeholders. `strides`: of tensors that say none."""
         self._source, self._tensor_of, self._strides = source, tensor_of, strides
         self._entries: list[Entry] = []
@@ -86,11 +89,11 @@ class Draw:
 
     def tensor(
         self,
-        dtype: Any,
+        dtype: torch.dtype | str,
         shape: int | Sequence[int],
         *,
         values: str | tuple[float, float] | None = None,
-        strides: Any = None,
+        strides: object = None,
         offset: int = 0,
         name: str = "",
     ) -> Any:
@@ -119,7 +122,7 @@ class Draw:
         return self._place_tensor("tensor", name, options, (checked_values, strides, offset), format_name, sizes, offset)
 
     def _tensor_with_strides_of(
-        self, tensor: Any, request: tuple, format_name: str, shape: tuple[int, ...], offset: int, name: str
+        self, tensor: torch.Tensor, request: tuple, format_name: str, shape: tuple[int, ...], offset: int, name: str
     ) -> Any:
         """A tensor with the strides of one that was drawn before."""
         place = next((place for place, each in self._tensors if each is tensor), None)
@@ -133,7 +136,13 @@ class Draw:
         return self._place_tensor("tensor", name, options, (*request, place), format_name, shape, offset, strides=other.strides)
 
     def integers(
-        self, shape: int | Sequence[int], low: int | None = None, high: int | None = None, *, dtype: Any = "int32", name: str = ""
+        self,
+        shape: int | Sequence[int],
+        low: int | None = None,
+        high: int | None = None,
+        *,
+        dtype: torch.dtype | str = "int32",
+        name: str = "",
     ) -> Any:
         """A tensor of integers from `low` to `high`, both included; without them a range of the type's own."""
         format_name = format_of(dtype)
@@ -149,7 +158,7 @@ class Draw:
         *,
         distinct: bool = False,
         out_of_bounds: bool = False,
-        dtype: Any = "int32",
+        dtype: torch.dtype | str = "int32",
         name: str = "",
     ) -> Any:
         """Indices from 0 to `below` - 1, as a gather, a scatter or a table of blocks takes them.
@@ -180,7 +189,7 @@ class Draw:
             raise UsageError(f"draw.lengths({count}, {low}, {high}, total={total}): {rule}")
         return self._decide("lengths", name, Lengths(count, low, high, most), (count, low, high, total))
 
-    def numbers(self, values: Sequence[Any], *, dtype: Any = "int32", name: str = "") -> Any:
+    def numbers(self, values: Sequence[object], *, dtype: torch.dtype | str = "int32", name: str = "") -> Any:
         """A tensor of integers that the body computed from its draws: lengths, a table of blocks."""
         format_name = format_of(dtype)
         array = np.asarray(values)
@@ -191,7 +200,9 @@ class Draw:
             "numbers", name, OneOfValues((CONTIGUOUS,)), (_nested_tuples(array.tolist()),), format_name, array.shape
         )
 
-    def offsets(self, parts: int | Sequence[int], total: int | None = None, *, dtype: Any = "int32", name: str = "") -> Any:
+    def offsets(
+        self, parts: int | Sequence[int], total: int | None = None, *, dtype: torch.dtype | str = "int32", name: str = ""
+    ) -> Any:
         """A tensor of `parts` + 1 offsets from 0 to `total`, none below the one before it, as `cu_seqlens` and bags take them. Part
         i goes from offset i to the next one, and may be empty. `parts` may be the lengths of the parts themselves."""
         format_name = format_of(dtype)
@@ -212,7 +223,7 @@ class Draw:
             raise UsageError(f"draw.scales(format={format!r}): must be 'e8m0' or 'ue4m3'")
         return self._place_tensor("scales", name, OneOfValues((CONTIGUOUS,)), (), format, _shape(shape))
 
-    def output(self, dtype: Any, shape: int | Sequence[int], *, name: str = "") -> Any:
+    def output(self, dtype: torch.dtype | str, shape: int | Sequence[int], *, name: str = "") -> Any:
         """A tensor that nobody has written, for a launcher that is handed its output. Return it from the body."""
         return self._place_tensor("output", name, OneOfValues((CONTIGUOUS,)), (), format_of(dtype), _shape(shape))
 
@@ -298,7 +309,7 @@ def operands_of(entries: Iterable[Entry]) -> list[tuple[int, Entry]]:
     return [(place, entry) for place, entry in enumerate(entries) if entry.kind in OPERANDS]
 
 
-def _nested_tuples(values: Any) -> Any:
+def _nested_tuples(values: object) -> Any:
     """Lists within lists as tuples."""
     return tuple(map(_nested_tuples, values)) if isinstance(values, list) else values
 

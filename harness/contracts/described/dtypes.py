@@ -23,7 +23,7 @@ INTEGERS: dict[str, Any] = {"int8": np.int8, "int16": np.int16, "int32": np.int3
 FLOATS = ("fp32", "fp16", "bf16", "e4m3", "e5m2")
 
 
-def format_of(dtype: Any) -> str:
+def format_of(dtype: torch.dtype | str) -> str:
     """The format that `dtype` means: its name, torch's name, or a torch dtype. UsageError with the known ones."""
     name = str(dtype).removeprefix("torch.")
     if name in _TORCH:

@@ -95,7 +95,7 @@ PARTS = ("low", "high", "or nan", "open")
 def trace_problem(
     operands: Sequence[GivenOperand],
     codes: Mapping[str, np.ndarray],
-    reference: Callable[..., Any],
+    reference: Callable[..., object],
     arch: str,
     accumulation: str,
     *,
@@ -213,7 +213,7 @@ class GivenContract(ReturningContract):
         return expected
 
 
-def _tuple(value: Any) -> Any:
+def _tuple(value: object) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 

@@ -119,7 +119,7 @@ class _Operands:
     pairs: list[tuple[str, np.ndarray]]
 
     @classmethod
-    def from_arguments(cls, given: list[Any], named: dict[str, Any]) -> _Operands:
+    def from_arguments(cls, given: list[object], named: dict[str, object]) -> _Operands:
         everything = [*given, *named.values()]
         return cls(given, named, [each for each in everything if isinstance(each, tuple) and each[0] in DIFFERENTIABLE])
 
@@ -130,7 +130,7 @@ class _Operands:
         def call_reference(*tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
             left = iter(tensors)
 
-            def value(each: Any) -> Any:
+            def value(each: object) -> Any:
                 if not isinstance(each, tuple):
                     return each
                 return next(left) if each[0] in DIFFERENTIABLE else _tensor(*each)

@@ -36,7 +36,7 @@ MASKS = ("half", "all", "none", "few")
 _WITHIN = 1000  # magnitudes of integers of more than 8 bits that no range is asked of
 
 
-def check_values(values: Any) -> Any:
+def check_values(values: object) -> Any:
     """`values` of a tensor as its record holds it. UsageError for no regime and no range."""
     if values is None or values in _REGIMES:
         return values

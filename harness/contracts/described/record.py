@@ -107,7 +107,7 @@ class DrawRecord:
 _NAMES = {each.name for each in fields(Entry)}
 
 
-def _entry(record: Any, place: str) -> Entry:
+def _entry(record: object, place: str) -> Entry:
     if not isinstance(record, Mapping) or not set(record) <= _NAMES or record.get("kind") not in KINDS:
         raise UsageError(f"{place} is {record!r:.100}: must be a draw of kind {', '.join(KINDS)}")
     entry = Entry(**{name: _tuples(value) for name, value in record.items()})
@@ -135,5 +135,5 @@ def _entry(record: Any, place: str) -> Entry:
     return entry
 
 
-def _tuples(value: Any) -> Any:
+def _tuples(value: object) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list | tuple) else value

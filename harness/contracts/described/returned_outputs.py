@@ -22,7 +22,7 @@ class ReturnedOutputs:
     written_operands: frozenset[str]
 
     @classmethod
-    def from_result(cls, made: Any, tensors: Mapping[str, torch.Tensor]) -> ReturnedOutputs:
+    def from_result(cls, made: object, tensors: Mapping[str, torch.Tensor]) -> ReturnedOutputs:
         """Of `made`, a tensor, a tuple, a list or a mapping of them."""
         if isinstance(made, Mapping):
             made = tuple(made.values())

@@ -38,7 +38,7 @@ def has_pair(operands: str, result: str, target: Target) -> bool:
     return has_type(result, target) and not (is_amd(target.arch) and operands == result == "e4m3")
 
 
-def outcome(problem: Any, config: Any, target: Target) -> ExpectedOutcome:
+def outcome(problem: Any, config: object, target: Target) -> ExpectedOutcome:
     """The expected outcome of a legal problem: the table of `docs/matmul_support.md`, as a rule."""
     if 0 in (problem.m, problem.n):
         return ExpectedOutcome()

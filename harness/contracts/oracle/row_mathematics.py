@@ -7,7 +7,7 @@ way, though the mathematics does not, goes through `xp.kept_in`."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,12 +17,14 @@ from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.reference.philox import uniform
 from bitverdict.reference.tracing import trace
 
-Array = Any  # of `bitverdict.reference.tracing`, or of any namespace of the standard
+if TYPE_CHECKING:
+    from bitverdict.reference.array_api import Array, ArrayNamespace
+
 SCALE_BLOCK = 128  # elements of K, and rows of B, that share a scale of `scaled_blocks`
 
 
 def trace_outputs(
-    function: Callable, operands: Iterable[Operand], formats: Mapping[str, str], arch: str, **named: Any
+    function: Callable, operands: Iterable[Operand], formats: Mapping[str, str], arch: str, **named: object
 ) -> list[ExpectedOutput]:
     """What any launcher on `arch` must give for `function` of `operands`; `formats`: those of its outputs, by their names."""
     found = trace(function, [(each.format, np.ascontiguousarray(each.codes)) for each in operands], named, arch=arch)
@@ -32,19 +34,19 @@ def trace_outputs(
     ]
 
 
-def softmax(xp: Any, x: Array) -> Array:
+def softmax(xp: ArrayNamespace, x: Array) -> Array:
     """exp(x) over its sum along a row."""
     powers = xp.exp(x - xp.max(x, axis=1, keepdims=True))  # (rows, columns)
     return powers / xp.sum(powers, axis=1, keepdims=True)
 
 
-def rms_norm(xp: Any, x: Array, w: Array, *, eps: float) -> tuple[Array, Array]:
+def rms_norm(xp: ArrayNamespace, x: Array, w: Array, *, eps: float) -> tuple[Array, Array]:
     """y (rows, columns) and r (rows,) for the weights w (columns,)."""
     r = 1 / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + eps)  # (rows, 1)
     return x * r * w, xp.squeeze(r, axis=1)
 
 
-def rms_norm_with_gradients(xp: Any, x: Array, w: Array, dy: Array, *, eps: float) -> tuple[Array, ...]:
+def rms_norm_with_gradients(xp: ArrayNamespace, x: Array, w: Array, dy: Array, *, eps: float) -> tuple[Array, ...]:
     """y and r as `rms_norm` has them, then dx (rows, columns) and dw (columns,)."""
     y, r = rms_norm(xp, x, w, eps=eps)
     inverse, scaled = xp.expand_dims(r, axis=1), dy * w  # (rows, 1), (rows, columns)
@@ -52,12 +54,12 @@ def rms_norm_with_gradients(xp: Any, x: Array, w: Array, dy: Array, *, eps: floa
     return y, r, dx, xp.sum(dy * x * inverse, axis=0)
 
 
-def swiglu(xp: Any, a: Array, b: Array) -> Array:
+def swiglu(xp: ArrayNamespace, a: Array, b: Array) -> Array:
     """a / (1 + exp(-a)) b."""
     return a / (1 + xp.exp(-a)) * b
 
 
-def rope(xp: Any, x: Array, cos: Array, sin: Array) -> Array:
+def rope(xp: ArrayNamespace, x: Array, cos: Array, sin: Array) -> Array:
     """x (positions, heads, D) turned by cos and sin (positions, D / 2)."""
     half = x.shape[2] // 2
     left, right = x[:, :, :half], x[:, :, half:]  # (positions, heads, D / 2) each
@@ -65,13 +67,13 @@ def rope(xp: Any, x: Array, cos: Array, sin: Array) -> Array:
     return xp.concat([left * c - right * s, right * c + left * s], axis=2)
 
 
-def dropout(xp: Any, x: Array, *, key: int, p: float) -> Array:
+def dropout(xp: ArrayNamespace, x: Array, *, key: int, p: float) -> Array:
     """x / (1 - p) where the uniform number of the element's index is at least p, else 0."""
     number = uniform(key, np.arange(x.shape[0] * x.shape[1], dtype=np.uint64)).reshape(x.shape)  # (rows, columns)
     return xp.where(xp.asarray(number >= np.float32(p)), x / (1 - p), 0.0)
 
 
-def cross_entropy(xp: Any, x: Array, targets: Array, *, smoothing: float, ignore_index: int) -> tuple[Array, Array]:
+def cross_entropy(xp: ArrayNamespace, x: Array, targets: Array, *, smoothing: float, ignore_index: int) -> tuple[Array, Array]:
     """loss and lse (rows,) of logits x, for targets (rows,) of integers; 0 is the loss of a row whose target is `ignore_index`."""
     columns = x.shape[1]
     largest = xp.max(x, axis=1, keepdims=True)  # (rows, 1)
@@ -86,7 +88,7 @@ def cross_entropy(xp: Any, x: Array, targets: Array, *, smoothing: float, ignore
 
 
 def cross_entropy_with_gradient(
-    xp: Any, x: Array, targets: Array, g: Array, *, smoothing: float, ignore_index: int
+    xp: ArrayNamespace, x: Array, targets: Array, g: Array, *, smoothing: float, ignore_index: int
 ) -> tuple[Array, Array, Array]:
     """loss and lse as `cross_entropy` has them, then dx (rows, columns) for the gradients g (rows,) of the losses."""
     loss, lse = cross_entropy(xp, x, targets, smoothing=smoothing, ignore_index=ignore_index)
@@ -97,7 +99,9 @@ def cross_entropy_with_gradient(
     return loss, lse, xp.where(given != ignore_index, dx, 0.0)
 
 
-def attention(xp: Any, q: Array, k: Array, v: Array, *, scale: float | None, causal: bool, dtype: str) -> tuple[Array, Array]:
+def attention(
+    xp: ArrayNamespace, q: Array, k: Array, v: Array, *, scale: float | None, causal: bool, dtype: str
+) -> tuple[Array, Array]:
     """o (batch, heads, m, D) and lse (batch, heads, m), to base 2, of q (batch, heads, m, D), k and v (batch, kv_heads, n, D).
 
     Causal: row i meets rows j <= i + n - m. A row that meets none has zeros and -inf. Powers may be kept in `dtype`."""
@@ -118,7 +122,7 @@ def attention(xp: Any, q: Array, k: Array, v: Array, *, scale: float | None, cau
 
 
 def attention_with_gradients(
-    xp: Any, q: Array, k: Array, v: Array, do: Array, *, scale: float | None, causal: bool, dtype: str
+    xp: ArrayNamespace, q: Array, k: Array, v: Array, do: Array, *, scale: float | None, causal: bool, dtype: str
 ) -> tuple[Array, ...]:
     """o and lse as `attention` has them, then dq (batch, heads, m, D), dk and dv (batch, kv_heads, n, D). do is as o.
 
@@ -145,7 +149,7 @@ def attention_with_gradients(
     return o, lse, dq, dk, dv
 
 
-def scaled_blocks(xp: Any, a: Array, b: Array, a_scale: Array, b_scale: Array) -> Array:
+def scaled_blocks(xp: ArrayNamespace, a: Array, b: Array, a_scale: Array, b_scale: Array) -> Array:
     """(M, N): the sum over blocks of K of products of a (M, K) and b (N, K), each times the scales of its block: a_scale (M,
     blocks), b_scale (blocks of N, blocks)."""
     of_columns = xp.repeat(b_scale, SCALE_BLOCK, axis=0)[: b.shape[0], :]  # (N, blocks)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bitverdict.harness.model.case import Operand
 from bitverdict.harness.model.mathematics import Mathematics
 from bitverdict.reference.formats import FORMATS, decode
+
+if TYPE_CHECKING:
+    from bitverdict.reference.array_api import Array, ArrayNamespace
 
 
 def decode_operand(operand: Operand) -> np.ndarray:
@@ -24,10 +27,10 @@ def decode_operand(operand: Operand) -> np.ndarray:
 def product_mathematics(a: np.ndarray, b: np.ndarray, *, activation: str = "", name: str = "c") -> Mathematics:
     """A B of values (M, K) and (K, N); with an activation leaky_relu of it, by the rule y = x + 1, then y or 0.01 y."""
 
-    def plain_product(xp: Any, a: Any, b: Any) -> Any:
+    def plain_product(xp: ArrayNamespace, a: Array, b: Array) -> Any:
         return a @ b
 
-    def activated_product(xp: Any, a: Any, b: Any) -> Any:
+    def activated_product(xp: ArrayNamespace, a: Array, b: Array) -> Any:
         y = (a @ b) + 1.0
         return xp.where(y >= 0, y, 0.01 * y)
 
@@ -47,7 +50,7 @@ def scaled_product(
     """A B^T of values (M, K) and (N, K), each block of `block` along K times a scale (M, blocks) and (N / rows_of_b, blocks)."""
     b_scale = np.repeat(b_scale, rows_of_b, axis=0)[: b.shape[0]]  # (N, blocks)
 
-    def product(xp: Any, a: Any, b: Any, a_scale: Any, b_scale: Any) -> Any:
+    def product(xp: ArrayNamespace, a: Array, b: Array, a_scale: Array, b_scale: Array) -> Any:
         k = a.shape[1]
         left = a * xp.repeat(a_scale, block, axis=1)[:, :k]
         return left @ xp.matrix_transpose(b * xp.repeat(b_scale, block, axis=1)[:, :k])
@@ -64,21 +67,21 @@ def scaled_product(
 
 
 def reference_mathematics(
-    reference: Callable[..., Any],
+    reference: Callable[..., object],
     operands: Mapping[str, Operand],
-    arguments: Sequence[Any],
-    keywords: Mapping[str, Any],
+    arguments: Sequence[object],
+    keywords: Mapping[str, object],
     outputs: tuple[str, ...],
 ) -> Mathematics:
     """The reference of a described kernel, its arguments as `Contract.expected` hands them to it: an operand as (format, codes)."""
     names = {id(operand.codes): name for name, operand in operands.items()}
 
-    def name_of(argument: Any) -> str | None:
+    def name_of(argument: object) -> str | None:
         return names.get(id(argument[1])) if isinstance(argument, tuple) else None
 
     used_names = [name for argument in (*arguments, *keywords.values()) if (name := name_of(argument)) is not None]
 
-    def function(xp: Any, *arrays: Any) -> Any:
+    def function(xp: ArrayNamespace, *arrays: Array) -> Any:
         there = dict(zip(used_names, arrays, strict=True))
         positional = [there.get(name_of(argument) or "", argument) for argument in arguments]
         return reference(
@@ -98,13 +101,13 @@ def rows_mathematics(function: Any, operands: dict[str, np.ndarray], *outputs: s
     return Mathematics(function=function, operands=operands, outputs=outputs)
 
 
-def softmax(xp: Any, x: Any) -> Any:
+def softmax(xp: ArrayNamespace, x: Array) -> Any:
     powers = xp.exp(x - xp.max(x, axis=1, keepdims=True))
     return powers / xp.sum(powers, axis=1, keepdims=True)
 
 
 def rms_norm(eps: float) -> Any:
-    def function(xp: Any, x: Any, w: Any) -> Any:
+    def function(xp: ArrayNamespace, x: Array, w: Array) -> Any:
         r = 1 / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + eps)
         return x * r * w, r[:, 0]
 
@@ -112,7 +115,7 @@ def rms_norm(eps: float) -> Any:
 
 
 def rms_norm_backward(eps: float) -> Any:
-    def function(xp: Any, x: Any, w: Any, dy: Any) -> Any:
+    def function(xp: ArrayNamespace, x: Array, w: Array, dy: Array) -> Any:
         r = 1 / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + eps)
         scaled = dy * w
         dx = r * (scaled - x * (r * r * xp.mean(scaled * x, axis=1, keepdims=True)))
@@ -121,17 +124,17 @@ def rms_norm_backward(eps: float) -> Any:
     return function
 
 
-def swiglu(xp: Any, a: Any, b: Any) -> Any:
+def swiglu(xp: ArrayNamespace, a: Array, b: Array) -> Any:
     return a / (1 + xp.exp(-a)) * b
 
 
-def rope(xp: Any, x: Any, cos: Any, sin: Any) -> Any:
+def rope(xp: ArrayNamespace, x: Array, cos: Array, sin: Array) -> Any:
     half = x.shape[2] // 2
     left, right, c, s = x[:, :, :half], x[:, :, half:], cos[:, None, :], sin[:, None, :]
     return xp.concat([left * c - right * s, right * c + left * s], axis=2)
 
 
-def gather_rows(xp: Any, table: Any, rows: Any, columns: Any) -> Any:
+def gather_rows(xp: ArrayNamespace, table: Array, rows: Array, columns: Array) -> Any:
     """Elements of `table` at rows (offsets,) and columns (width,); zero outside."""
     there = (rows >= 0) & (rows < table.shape[0])
     within = (columns >= 0) & (columns < table.shape[1])
@@ -140,7 +143,7 @@ def gather_rows(xp: Any, table: Any, rows: Any, columns: Any) -> Any:
     return xp.where(there[:, None] & within[None, :], found, 0.0)
 
 
-def scatter_rows(xp: Any, table: Any, rows: Any, columns: Any, source: Any) -> Any:
+def scatter_rows(xp: ArrayNamespace, table: Any, rows: Any, columns: Any, source: Any) -> Any:
     """`table` with row i of `source` at row rows[i] and `columns`; what lies outside is dropped."""
     found, rows, columns, source = (np.array(np.asarray(each)) for each in (table, rows, columns, source))
     within = (columns >= 0) & (columns < found.shape[1])

@@ -11,12 +11,15 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
 from bitverdict.harness.contracts.torch_mathematics.operators import RULES
+
+if TYPE_CHECKING:
+    from bitverdict.reference.array_api import ArrayNamespace
 
 _ROUNDED_FORMATS = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
@@ -30,7 +33,7 @@ def reference_of(function: Callable, examples: Sequence[torch.Tensor]) -> Callab
     if missing:
         raise NoRule(f"no rule for the operator {', '.join(missing)}; write the reference against the array API instead")
 
-    def reference(xp: Any, *operands: Any) -> Any:
+    def reference(xp: ArrayNamespace, *operands: object) -> Any:
         given, node_values = iter(operands), {}
         for node in graph.nodes:
             if node.op == "placeholder":
@@ -91,17 +94,17 @@ def check_writes(graph: Any) -> None:
             raise NoRule(f"no rule for {_name(node.target)} on a tensor that is read again; write the reference without it")
 
 
-def _has_rule(target: Any) -> bool:
+def _has_rule(target: object) -> bool:
     return target is operator.getitem or _rule_of(target) is not None
 
 
-def _name(target: Any) -> str:
+def _name(target: object) -> str:
     """Name of an operator without its overload: "aten.sum"."""
     packet = getattr(target, "overloadpacket", None)
     return str(packet) if packet is not None else getattr(target, "__name__", str(target))
 
 
-def _rule_of(target: Any) -> Callable | None:
+def _rule_of(target: object) -> Callable | None:
     """The rule of an operator; of one that writes to its first argument (`aten.add_`) that of its pure twin."""
     name = _name(target)
     return RULES.get(name) or RULES.get(name.rstrip("_"))
@@ -111,7 +114,7 @@ def _constant(graph: Any, name: str) -> Any:
     return getattr(graph.owning_module, name).detach().cpu().numpy()
 
 
-def _call_node(xp: Any, node: Any, known: dict) -> Any:
+def _call_node(xp: ArrayNamespace, node: Any, known: dict) -> Any:
     args, named = _fill_values(node.args, known), _fill_values(node.kwargs, known)
     if node.target is operator.getitem:
         return args[0][args[1]]
@@ -122,7 +125,7 @@ def _call_node(xp: Any, node: Any, known: dict) -> Any:
     return made if kept is None else xp.kept_in(made, kept)
 
 
-def _fill_values(template: Any, node_values: dict) -> Any:
+def _fill_values(template: object, node_values: dict) -> Any:
     """`given` with the values of the nodes in it."""
     if isinstance(template, tuple | list):
         return type(template)(_fill_values(each, node_values) for each in template)

@@ -198,7 +198,7 @@ def _output_names(count: int) -> list[str]:
     return ["out"] if count == 1 else [f"out {place}" for place in range(count)]
 
 
-def _output_list(outputs: Any) -> list[torch.Tensor]:
+def _output_list(outputs: object) -> list[torch.Tensor]:
     return list(outputs) if isinstance(outputs, tuple | list) else [outputs]
 
 

@@ -36,6 +36,6 @@ class TorchNamespace:
         return x.to(_DTYPES[format_name]).to(x.dtype)
 
     @staticmethod
-    def matmul(a: torch.Tensor, b: torch.Tensor, **_: Any) -> torch.Tensor:
+    def matmul(a: torch.Tensor, b: torch.Tensor, **_: object) -> torch.Tensor:
         """The product; in which type it is accumulated is no mathematics."""
         return torch.matmul(a, b)

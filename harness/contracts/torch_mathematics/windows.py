@@ -5,18 +5,19 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-Array = Any
+if TYPE_CHECKING:
+    from bitverdict.reference.array_api import Array, ArrayNamespace
 
 
-def int_list(given: Any, count: int) -> list[int]:
+def int_list(given: int | Sequence[int], count: int) -> list[int]:
     """`given`, an integer or a list of one or `count`, as `count` integers."""
     values = [given] if isinstance(given, int) else list(given)
     return values * count if len(values) == 1 else values
 
 
-def pad_axis(xp: Any, x: Array, axis: int, before: int, after: int, value: float = 0.0) -> Array:
+def pad_axis(xp: ArrayNamespace, x: Array, axis: int, before: int, after: int, value: float = 0.0) -> Array:
     """`x` with `before` and `after` elements `value` along `axis`; where they are negative, with so many less."""
     length = x.shape[axis]
     cut = (slice(None),) * axis + (slice(max(-before, 0), length - max(-after, 0)),)
@@ -27,7 +28,7 @@ def pad_axis(xp: Any, x: Array, axis: int, before: int, after: int, value: float
     return xp.concat([each for each in (parts[0], x[cut], parts[1]) if each is not None], axis=axis)
 
 
-def _windows(xp: Any, x: Array, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> list[Array]:
+def _windows(xp: ArrayNamespace, x: Array, size: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> list[Array]:
     """For each place in a window of `size` the elements of all windows there: each (N, C, *out)."""
     spatial = x.shape[2:]
     out = [
@@ -50,7 +51,7 @@ def _windows(xp: Any, x: Array, size: Sequence[int], stride: Sequence[int], dila
 
 
 def convolution(
-    xp: Any, x: Array, weight: Array, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
+    xp: ArrayNamespace, x: Array, weight: Array, stride: Sequence[int], padding: Sequence[int], dilation: Sequence[int], groups: int
 ) -> Array:
     """Cross-correlation of x (N, C, *spatial) with weight (O, C / groups, *size): (N, O, *out)."""
     count = x.ndim - 2
@@ -67,7 +68,14 @@ def convolution(
 
 
 def transposed_operands(
-    xp: Any, x: Array, weight: Array, stride: Any, padding: Any, dilation: Any, output_padding: Any, groups: int
+    xp: ArrayNamespace,
+    x: Array,
+    weight: Array,
+    stride: int | Sequence[int],
+    padding: int | Sequence[int],
+    dilation: int | Sequence[int],
+    output_padding: int | Sequence[int],
+    groups: int,
 ) -> tuple[Array, Array, list[int]]:
     """(x, weight, padding) of the plain convolution with stride 1 that is the transposed one of x with weight
     (C, O / groups, *size): zeros between the elements, the window mirrored."""
@@ -85,7 +93,7 @@ def transposed_operands(
     return x, xp.reshape(swapped, (groups * per_group, channels // groups, *size)), [0] * count
 
 
-def _spread(xp: Any, x: Array, axis: int, by: int) -> Array:
+def _spread(xp: ArrayNamespace, x: Array, axis: int, by: int) -> Array:
     """`x` with by - 1 zeros between its elements along `axis`."""
     zeros = xp.zeros((*x.shape[: axis + 1], by - 1, *x.shape[axis + 1 :]), dtype=x.dtype)
     apart = xp.concat([xp.expand_dims(x, axis=axis + 1), zeros], axis=axis + 1)

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isfinite
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 UNIT = 1.01 * 2.0**-53  # the unit roundoff of float64; the excess covers the rounding of the bounds themselves
 LEAST = 2.0**-1074  # the least subnormal: what a result below 2^-1022 may be off by besides
-Taint = np.ndarray | None
+TileValue: TypeAlias = np.ndarray | np.generic | int | float
+"""What a variable of a translated tile program holds: the elements of a tensor, or one number."""
+Taint: TypeAlias = np.ndarray | None
 """Where an integer or truth value hangs on a rounding, in its shape; None for nowhere."""
 
 

@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bitverdict.harness.contracts.torch_mathematics.operators.rules import Array, rule
+from bitverdict.harness.contracts.torch_mathematics.operators.rules import rule
+
+if TYPE_CHECKING:
+    from bitverdict.reference.array_api import Array, ArrayNamespace, Operand
 
 
-def _normalise_axes(xp: Any, x: Array, axis: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
+def _normalise_axes(xp: ArrayNamespace, x: Array, axis: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
     mean = xp.mean(x, axis=axis, keepdims=True)
     centred = x - mean
     inverse = 1.0 / xp.sqrt(xp.mean(centred * centred, axis=axis, keepdims=True) + epsilon)
     return centred * inverse, mean, inverse
 
 
-def _scale_and_shift(x: Array, weight: Any, bias: Any) -> Array:
+def _scale_and_shift(x: Array, weight: Array | None, bias: Array | None) -> Array:
     x = x if weight is None else x * weight
     return x if bias is None else x + bias
 
 
 @rule("native_layer_norm")
-def _layer_norm(xp: Any, x: Array, shape: Sequence[int], weight: Any, bias: Any, epsilon: float) -> tuple[Array, Array, Array]:
+def _layer_norm(
+    xp: ArrayNamespace, x: Array, shape: Sequence[int], weight: Array | None, bias: Array | None, epsilon: float
+) -> tuple[Array, Array, Array]:
     made, mean, inverse = _normalise_axes(xp, x, tuple(range(x.ndim - len(shape), x.ndim)), epsilon)
     return _scale_and_shift(made, weight, bias), mean, inverse
 
@@ -50,7 +55,15 @@ def _batch_norm(
 
 @rule("native_batch_norm")
 def _native_batch_norm(
-    xp: Any, x: Array, weight: Any, bias: Any, mean: Any, variance: Any, training: bool, momentum: float, epsilon: float
+    xp: ArrayNamespace,
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    mean: Operand,
+    variance: Operand,
+    training: bool,
+    momentum: float,
+    epsilon: float,
 ) -> tuple[Array, Array, Array]:
     if training:
         return _batch_norm_of_the_batch(xp, x, weight, bias, epsilon)
@@ -67,5 +80,5 @@ def _batch_norm_of_the_batch(xp: Any, x: Array, weight: Any, bias: Any, *rest: A
     )
 
 
-def by_channel(xp: Any, x: Any, like: Array) -> Any:
+def by_channel(xp: ArrayNamespace, x: Operand, like: Array) -> Any:
     return None if x is None else xp.reshape(x, (1, -1, *[1] * (like.ndim - 2)))

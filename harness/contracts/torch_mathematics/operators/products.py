@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.contracts.torch_mathematics import windows
 from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
 from bitverdict.harness.contracts.torch_mathematics.operators.normalisation import by_channel
-from bitverdict.harness.contracts.torch_mathematics.operators.rules import Array, rule
+from bitverdict.harness.contracts.torch_mathematics.operators.rules import rule
+
+if TYPE_CHECKING:
+    from bitverdict.reference.array_api import Array, ArrayNamespace
 
 
 @rule("mm", "bmm", "matmul", "mv", "dot")
-def _mm(xp: Any, a: Array, b: Array) -> Array:
+def _mm(xp: ArrayNamespace, a: Array, b: Array) -> Array:
     return xp.matmul(a, b)
 
 
 @rule("addmm", "baddbmm", "addmv")
-def _addmm(xp: Any, c: Array, a: Array, b: Array, *, beta: float = 1, alpha: float = 1) -> Array:
+def _addmm(xp: ArrayNamespace, c: Array, a: Array, b: Array, *, beta: float = 1, alpha: float = 1) -> Array:
     product = xp.matmul(a, b)
     return (c if beta == 1 else c * beta) + (product if alpha == 1 else product * alpha)
 
@@ -27,12 +31,12 @@ def _convolution(
     xp: Any,
     x: Array,
     weight: Array,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
+    bias: Array | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
     transposed: bool,
-    output_padding: Any,
+    output_padding: Sequence[int],
     groups: int,
 ) -> Array:
     if transposed:
@@ -44,7 +48,7 @@ def _convolution(
 
 @rule("avg_pool2d", "avg_pool1d", "avg_pool3d")
 def _avg_pool(
-    xp: Any, x: Array, size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    xp: Any, x: Array, size: Sequence[int], stride: Sequence[int] = (), padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True,
     divisor: int | None = None,
 ) -> Array:  # fmt: skip
     if ceil_mode:
@@ -57,7 +61,13 @@ def _avg_pool(
 
 @rule("max_pool2d_with_indices", "max_pool3d_with_indices")
 def _max_pool(
-    xp: Any, x: Array, size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+    xp: Any,
+    x: Array,
+    size: Sequence[int],
+    stride: Sequence[int] = (),
+    padding: int | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    ceil_mode: bool = False,
 ) -> tuple[Array, Any]:
     if ceil_mode:
         raise NoRule("no rule for max_pool with ceil_mode")

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from bitverdict.harness.contracts.torch_mathematics.operators.rules import Array, rule
+from bitverdict.harness.contracts.torch_mathematics.operators.rules import rule
 from bitverdict.harness.contracts.torch_mathematics.operators.shapes import along
 
+if TYPE_CHECKING:
+    from bitverdict.reference.array_api import Array, ArrayNamespace
 
-def _axes(axis: Any) -> Any:
+
+def _axes(axis: int | Sequence[int]) -> Any:
     if axis is None or (not isinstance(axis, int) and not len(axis)):
         return None
     return axis if isinstance(axis, int) else tuple(axis)
 
 
 @rule("sum")
-def _sum(xp: Any, x: Array, axis: Any = None, keepdim: bool = False, **_: Any) -> Array:
+def _sum(xp: Any, x: Array, axis: Any = None, keepdim: bool = False, **_: object) -> Array:
     return xp.sum(x, axis=_axes(axis), keepdims=keepdim)
 
 
 @rule("mean")
-def _mean(xp: Any, x: Array, axis: Any = None, keepdim: bool = False, **_: Any) -> Array:
+def _mean(xp: Any, x: Array, axis: Any = None, keepdim: bool = False, **_: object) -> Array:
     return xp.mean(x, axis=_axes(axis), keepdims=keepdim)
 
 
 @rule("prod")
-def _prod(xp: Any, x: Array, axis: Any = None, keepdim: bool = False, **_: Any) -> Array:
+def _prod(xp: Any, x: Array, axis: Any = None, keepdim: bool = False, **_: object) -> Array:
     return xp.prod(x, axis=_axes(axis), keepdims=keepdim)
 
 
@@ -41,26 +45,26 @@ def _amin(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Array:
 
 
 @rule("max")
-def _max(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Any:
+def _max(xp: ArrayNamespace, x: Array, axis: int | Sequence[int] | None = None, keepdim: bool = False) -> Any:
     if axis is None:
         return xp.max(x)
     return xp.max(x, axis=axis, keepdims=keepdim), xp.argmax(x, axis=axis, keepdims=keepdim)
 
 
 @rule("min")
-def _min(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Any:
+def _min(xp: ArrayNamespace, x: Array, axis: int | Sequence[int] | None = None, keepdim: bool = False) -> Any:
     if axis is None:
         return xp.min(x)
     return xp.min(x, axis=axis, keepdims=keepdim), xp.argmin(x, axis=axis, keepdims=keepdim)
 
 
 @rule("argmax")
-def _argmax(xp: Any, x: Array, axis: int | None = None, keepdim: bool = False) -> Array:
+def _argmax(xp: ArrayNamespace, x: Array, axis: int | None = None, keepdim: bool = False) -> Array:
     return xp.argmax(x, axis=axis, keepdims=keepdim)
 
 
 @rule("argmin")
-def _argmin(xp: Any, x: Array, axis: int | None = None, keepdim: bool = False) -> Array:
+def _argmin(xp: ArrayNamespace, x: Array, axis: int | None = None, keepdim: bool = False) -> Array:
     return xp.argmin(x, axis=axis, keepdims=keepdim)
 
 
@@ -80,40 +84,40 @@ def _var(xp: Any, x: Array, axis: Any = None, *, correction: float = 1, keepdim:
 
 
 @rule("cumsum")
-def _cumsum(xp: Any, x: Array, axis: int, **_: Any) -> Array:
+def _cumsum(xp: ArrayNamespace, x: Array, axis: int, **_: object) -> Array:
     return xp.cumulative_sum(x, axis=axis)
 
 
 @rule("cumprod")
-def _cumprod(xp: Any, x: Array, axis: int, **_: Any) -> Array:
+def _cumprod(xp: ArrayNamespace, x: Array, axis: int, **_: object) -> Array:
     return xp.cumulative_prod(x, axis=axis)
 
 
 @rule("sort")
-def _sort(xp: Any, x: Array, axis: int = -1, descending: bool = False, **_: Any) -> tuple[Array, Array]:
+def _sort(xp: ArrayNamespace, x: Array, axis: int = -1, descending: bool = False, **_: object) -> tuple[Array, Array]:
     return xp.sort(x, axis=axis, descending=descending), xp.argsort(x, axis=axis, descending=descending)
 
 
 @rule("topk")
-def _topk(xp: Any, x: Array, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
+def _topk(xp: ArrayNamespace, x: Array, k: int, axis: int = -1, largest: bool = True, sorted: bool = True) -> tuple[Array, Array]:
     values, places = _sort(xp, x, axis, largest)
     return values[along(x, axis, slice(0, k))], places[along(x, axis, slice(0, k))]
 
 
 @rule("_softmax")
-def _softmax(xp: Any, x: Array, axis: int, half_to_float: bool = False) -> Array:
+def _softmax(xp: ArrayNamespace, x: Array, axis: int, half_to_float: bool = False) -> Array:
     raised = xp.exp(x - xp.max(x, axis=axis, keepdims=True))
     return raised / xp.sum(raised, axis=axis, keepdims=True)
 
 
 @rule("_log_softmax")
-def _log_softmax(xp: Any, x: Array, axis: int, half_to_float: bool = False) -> Array:
+def _log_softmax(xp: ArrayNamespace, x: Array, axis: int, half_to_float: bool = False) -> Array:
     shifted = x - xp.max(x, axis=axis, keepdims=True)
     return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axis, keepdims=True))
 
 
 @rule("linalg_vector_norm")
-def _vector_norm(xp: Any, x: Array, order: float = 2, axis: Any = None, keepdim: bool = False, **_: Any) -> Array:
+def _vector_norm(xp: Any, x: Array, order: float = 2, axis: Any = None, keepdim: bool = False, **_: object) -> Array:
     axis, size = _axes(axis), xp.abs(x)
     if order == 2:
         return xp.sqrt(xp.sum(x * x, axis=axis, keepdims=keepdim))

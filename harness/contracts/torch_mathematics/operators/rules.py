@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-Array = Any
+if TYPE_CHECKING:
+    from bitverdict.reference.array_api import Array, ArrayNamespace, Operand
+
 RULES: dict[str, Callable] = {}
 
 
@@ -25,12 +27,12 @@ def arrays_of(xp: Any, given: Sequence[Any]) -> list[Array]:
     return [each if is_array(each) else xp.asarray(each, dtype=dtype_of(xp, each, first)) for each in given]
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: Operand) -> bool:
     """Whether `value` is an array of some namespace, not a number."""
     return hasattr(value, "shape")
 
 
-def dtype_of(xp: Any, number: Any, like: Any) -> Any:
+def dtype_of(xp: ArrayNamespace, number: object, like: Array | None) -> Any:
     """The dtype that `number` takes beside the array `like`, as torch promotes; None for the default of `xp`."""
     floating = like is not None and xp.isdtype(like.dtype, "real floating")
     if isinstance(number, bool):
