@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from bitverdict.reference.tracing.dtypes import Axes, Shape
 
 Factor = tuple[str, np.ndarray]  # operand, (*shape, T) flat indices of its elements; -1: there is no such term
 MOST_TERMS = 1 << 26  # indices held at once: half a GiB
@@ -95,16 +98,17 @@ class Terms:
 
 
 def terms_of(
-    function: Callable[..., Any], shapes: Mapping[str, Sequence[int]], named: Mapping[str, Any] | None = None
+    function: Callable[..., object], shapes: Mapping[str, Sequence[int]], named: Mapping[str, object] | None = None
 ) -> list[Terms]:
     """The terms of each output of `function(xp, *operands, **named)`; `shapes` of the operands in the order of its parameters.
 
     Raises NoSum for an output that is something else."""
     made = function(_Namespace(), *(_operand(name, shape) for name, shape in shapes.items()), **(named or {}))
     found = list(made) if isinstance(made, tuple | list) else [made]
-    if not all(isinstance(each, _Sums) for each in found):
+    sums = [output for output in found if isinstance(output, _Sums)]
+    if len(sums) < len(found):
         raise NoSum("an output is no sum of elements of the operands")
-    return [Terms(each.shape, each.segments, each.scale) for each in found]
+    return [Terms(output.shape, output.segments, output.scale) for output in sums]
 
 
 def _operand(name: str, shape: Sequence[int]) -> _Sums:
@@ -242,7 +246,7 @@ def _matmul(x: object, y: object, /, **_: object) -> _Sums:
     return _Sums(shape, (Segment(tuple(factors)),), x.scale * y.scale)
 
 
-def _sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> _Sums:
+def _sum(x: object, /, *, axis: Axes = None, dtype: object = None, keepdims: bool = False) -> _Sums:
     x = _require_sums(x, "sum")
     axes = range(x.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
     summed_axes = sorted(flatten_terms % x.ndim for flatten_terms in axes)
@@ -256,7 +260,7 @@ def _sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fal
     return x.map_indices(flatten_terms)
 
 
-def _mean(x: object, /, *, axis: object = None, keepdims: bool = False) -> _Sums:
+def _mean(x: object, /, *, axis: Axes = None, keepdims: bool = False) -> _Sums:
     x = _require_sums(x, "mean")
     total = _sum(x, axis=axis, keepdims=keepdims)
     count = x.size // max(total.size, 1)
@@ -291,7 +295,7 @@ def _matrix_transpose(x: object, /) -> _Sums:
     return _permute_dims(x, (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-def _reshape(x: Any, /, shape: Any, **_: object) -> _Sums:
+def _reshape(x: object, /, shape: Shape, **_: object) -> _Sums:
     x = _require_sums(x, "reshape")
     asked = np.empty(x.shape, bool).reshape(shape).shape
     return x.map_indices(lambda index: index.reshape(*asked, index.shape[-1]))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from bitverdict.reference.array_api import Array, ArrayNamespace
+
+
+Sizes: TypeAlias = int | Sequence[int]
+"""Of each spatial axis, or of all."""
 
 
 def int_list(given: int | Sequence[int], count: int) -> list[int]:
@@ -101,7 +105,16 @@ def _spread(xp: ArrayNamespace, x: Array, axis: int, by: int) -> Array:
     return whole[(slice(None),) * axis + (slice(0, (x.shape[axis] - 1) * by + 1),)]
 
 
-def pool_windows(xp: Any, x: Array, size: Any, stride: Any, padding: Any, dilation: Any, around: float, reduce: Callable) -> Array:
+def pool_windows(
+    xp: ArrayNamespace,
+    x: Array,
+    size: Sizes,
+    stride: Sizes,
+    padding: Sizes,
+    dilation: Sizes | None,
+    around: float,
+    reduce: Callable,
+) -> Array:
     """x ((N,) C, *spatial) reduced over windows, `around` where they hang over."""
     count = len(size) if not isinstance(size, int) else x.ndim - 2
     batch = x.ndim == count + 2

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from bitverdict.harness.contracts.torch_mathematics.operators.rules import rule
 
 if TYPE_CHECKING:
-    from bitverdict.reference.array_api import Array, ArrayNamespace, Operand
+    from bitverdict.reference.array_api import Array, ArrayNamespace
 
 
 def _normalise_axes(xp: ArrayNamespace, x: Array, axis: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array]:
@@ -33,7 +33,15 @@ def _layer_norm(
 
 @rule("native_group_norm")
 def _group_norm(
-    xp: Any, x: Array, weight: Any, bias: Any, n: int, channels: int, spatial: int, groups: int, epsilon: float
+    xp: ArrayNamespace,
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    n: int,
+    channels: int,
+    spatial: int,
+    groups: int,
+    epsilon: float,
 ) -> tuple[Array, Array, Array]:
     made, mean, inverse = _normalise_axes(xp, xp.reshape(x, (n, groups, -1)), (2,), epsilon)  # (n, groups, ...)
     return (
@@ -45,7 +53,14 @@ def _group_norm(
 
 @rule("_native_batch_norm_legit_no_training")
 def _batch_norm(
-    xp: Any, x: Array, weight: Any, bias: Any, mean: Array, variance: Array, momentum: float, epsilon: float
+    xp: ArrayNamespace,
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    mean: Array,
+    variance: Array,
+    momentum: float,
+    epsilon: float,
 ) -> tuple[Array, Array, Array]:
     inverse = 1.0 / xp.sqrt(by_channel(xp, variance, x) + epsilon)
     made = (x - by_channel(xp, mean, x)) * inverse
@@ -59,8 +74,8 @@ def _native_batch_norm(
     x: Array,
     weight: Array | None,
     bias: Array | None,
-    mean: Operand,
-    variance: Operand,
+    mean: Array,
+    variance: Array,
     training: bool,
     momentum: float,
     epsilon: float,
@@ -71,7 +86,9 @@ def _native_batch_norm(
 
 
 @rule("_native_batch_norm_legit")
-def _batch_norm_of_the_batch(xp: Any, x: Array, weight: Any, bias: Any, *rest: Any) -> tuple[Array, Array, Array]:
+def _batch_norm_of_the_batch(
+    xp: ArrayNamespace, x: Array, weight: Array | None, bias: Array | None, *rest: float
+) -> tuple[Array, Array, Array]:
     made, mean, inverse = _normalise_axes(xp, x, (0, *range(2, x.ndim)), rest[-1])
     return (
         _scale_and_shift(made, by_channel(xp, weight, x), by_channel(xp, bias, x)),
@@ -80,5 +97,5 @@ def _batch_norm_of_the_batch(xp: Any, x: Array, weight: Any, bias: Any, *rest: A
     )
 
 
-def by_channel(xp: ArrayNamespace, x: Operand, like: Array) -> Any:
+def by_channel(xp: ArrayNamespace, x: Array | None, like: Array) -> Any:
     return None if x is None else xp.reshape(x, (1, -1, *[1] * (like.ndim - 2)))

@@ -28,7 +28,7 @@ def _addmm(xp: ArrayNamespace, c: Array, a: Array, b: Array, *, beta: float = 1,
 
 @rule("convolution")
 def _convolution(
-    xp: Any,
+    xp: ArrayNamespace,
     x: Array,
     weight: Array,
     bias: Array | None,
@@ -48,9 +48,15 @@ def _convolution(
 
 @rule("avg_pool2d", "avg_pool1d", "avg_pool3d")
 def _avg_pool(
-    xp: Any, x: Array, size: Sequence[int], stride: Sequence[int] = (), padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    xp: ArrayNamespace,
+    x: Array,
+    size: windows.Sizes,
+    stride: windows.Sizes = (),
+    padding: windows.Sizes = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
     divisor: int | None = None,
-) -> Array:  # fmt: skip
+) -> Array:
     if ceil_mode:
         raise NoRule("no rule for avg_pool with ceil_mode")
     sums = windows.pool_windows(xp, x, size, stride, padding, None, 0.0, xp.sum)
@@ -61,12 +67,12 @@ def _avg_pool(
 
 @rule("max_pool2d_with_indices", "max_pool3d_with_indices")
 def _max_pool(
-    xp: Any,
+    xp: ArrayNamespace,
     x: Array,
-    size: Sequence[int],
-    stride: Sequence[int] = (),
-    padding: int | Sequence[int] = 0,
-    dilation: int | Sequence[int] = 1,
+    size: windows.Sizes,
+    stride: windows.Sizes = (),
+    padding: windows.Sizes = 0,
+    dilation: windows.Sizes = 1,
     ceil_mode: bool = False,
 ) -> tuple[Array, Any]:
     if ceil_mode:

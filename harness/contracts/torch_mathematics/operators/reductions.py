@@ -13,34 +13,34 @@ if TYPE_CHECKING:
     from bitverdict.reference.array_api import Array, ArrayNamespace
 
 
-def _axes(axis: int | Sequence[int]) -> Any:
+def _axes(axis: int | Sequence[int] | None) -> int | tuple[int, ...] | None:
     if axis is None or (not isinstance(axis, int) and not len(axis)):
         return None
     return axis if isinstance(axis, int) else tuple(axis)
 
 
 @rule("sum")
-def _sum(xp: Any, x: Array, axis: Any = None, keepdim: bool = False, **_: object) -> Array:
+def _sum(xp: ArrayNamespace, x: Array, axis: int | Sequence[int] | None = None, keepdim: bool = False, **_: object) -> Array:
     return xp.sum(x, axis=_axes(axis), keepdims=keepdim)
 
 
 @rule("mean")
-def _mean(xp: Any, x: Array, axis: Any = None, keepdim: bool = False, **_: object) -> Array:
+def _mean(xp: ArrayNamespace, x: Array, axis: int | Sequence[int] | None = None, keepdim: bool = False, **_: object) -> Array:
     return xp.mean(x, axis=_axes(axis), keepdims=keepdim)
 
 
 @rule("prod")
-def _prod(xp: Any, x: Array, axis: Any = None, keepdim: bool = False, **_: object) -> Array:
+def _prod(xp: ArrayNamespace, x: Array, axis: int | Sequence[int] | None = None, keepdim: bool = False, **_: object) -> Array:
     return xp.prod(x, axis=_axes(axis), keepdims=keepdim)
 
 
 @rule("amax")
-def _amax(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Array:
+def _amax(xp: ArrayNamespace, x: Array, axis: int | Sequence[int] | None = None, keepdim: bool = False) -> Array:
     return xp.max(x, axis=_axes(axis), keepdims=keepdim)
 
 
 @rule("amin")
-def _amin(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Array:
+def _amin(xp: ArrayNamespace, x: Array, axis: int | Sequence[int] | None = None, keepdim: bool = False) -> Array:
     return xp.min(x, axis=_axes(axis), keepdims=keepdim)
 
 
@@ -69,17 +69,19 @@ def _argmin(xp: ArrayNamespace, x: Array, axis: int | None = None, keepdim: bool
 
 
 @rule("any")
-def _any_element(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Array:
+def _any_element(xp: ArrayNamespace, x: Array, axis: int | Sequence[int] | None = None, keepdim: bool = False) -> Array:
     return xp.any(xp.astype(x, xp.bool), axis=_axes(axis), keepdims=keepdim)
 
 
 @rule("all")
-def _all_elements(xp: Any, x: Array, axis: Any = None, keepdim: bool = False) -> Array:
+def _all_elements(xp: ArrayNamespace, x: Array, axis: int | Sequence[int] | None = None, keepdim: bool = False) -> Array:
     return xp.all(xp.astype(x, xp.bool), axis=_axes(axis), keepdims=keepdim)
 
 
 @rule("var")
-def _var(xp: Any, x: Array, axis: Any = None, *, correction: float = 1, keepdim: bool = False) -> Array:
+def _var(
+    xp: ArrayNamespace, x: Array, axis: int | Sequence[int] | None = None, *, correction: float = 1, keepdim: bool = False
+) -> Array:
     return xp.var(x, axis=_axes(axis), correction=1 if correction is None else correction, keepdims=keepdim)
 
 
@@ -117,7 +119,9 @@ def _log_softmax(xp: ArrayNamespace, x: Array, axis: int, half_to_float: bool = 
 
 
 @rule("linalg_vector_norm")
-def _vector_norm(xp: Any, x: Array, order: float = 2, axis: Any = None, keepdim: bool = False, **_: object) -> Array:
+def _vector_norm(
+    xp: ArrayNamespace, x: Array, order: float = 2, axis: int | Sequence[int] | None = None, keepdim: bool = False, **_: object
+) -> Array:
     axis, size = _axes(axis), xp.abs(x)
     if order == 2:
         return xp.sqrt(xp.sum(x * x, axis=axis, keepdims=keepdim))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 if TYPE_CHECKING:
     from bitverdict.reference.array_api import Array, ArrayNamespace, Operand
@@ -21,13 +21,13 @@ def rule(*names: str) -> Callable[[Callable], Callable]:
     return register
 
 
-def arrays_of(xp: Any, given: Sequence[Any]) -> list[Array]:
+def arrays_of(xp: ArrayNamespace, given: Sequence[Operand]) -> list[Array]:
     """`given` as arrays: numbers take the dtype of the first array."""
     first = next((each for each in given if is_array(each)), None)
     return [each if is_array(each) else xp.asarray(each, dtype=dtype_of(xp, each, first)) for each in given]
 
 
-def is_array(value: Operand) -> bool:
+def is_array(value: object) -> TypeGuard[Array]:
     """Whether `value` is an array of some namespace, not a number."""
     return hasattr(value, "shape")
 

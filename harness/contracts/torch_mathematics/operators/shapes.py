@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from bitverdict.harness.contracts.torch_mathematics import windows
 from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
@@ -114,7 +114,7 @@ def _flip(xp: ArrayNamespace, x: Array, axes: Sequence[int]) -> Array:
 
 
 @rule("roll")
-def _roll(xp: Any, x: Array, shifts: Sequence[int], axes: Any = ()) -> Array:
+def _roll(xp: ArrayNamespace, x: Array, shifts: Sequence[int], axes: Sequence[int] = ()) -> Array:
     return xp.roll(x, tuple(shifts) if axes else shifts[0], axis=tuple(axes) if axes else None)
 
 
