@@ -138,7 +138,7 @@ CLAUSES: tuple[Clause, ...] = (
 # fmt: on
 
 
-def launch_metadata(grid: Any, kernel: Any, args: dict) -> dict:
+def launch_metadata(grid: object, kernel: Any, args: dict) -> dict:
     """What a profiler shows of a launch: the name with format and sizes, floating-point operations, bytes that must move."""
     m, n, k, a, b, block = (args[name] for name in ("m", "n", "k", "A", "B", "BLOCK_SIZE"))
     name = next(name for name, f in FORMATS.items() if (f.a, f.b, f.block_size) == (a, b, block))
@@ -249,9 +249,9 @@ def block_scaled_matmul_device_kernel(
 
 
 def block_scaled_matmul(
-    a: Any,
+    a: object,
     a_scale: torch.Tensor,
-    b: Any,
+    b: object,
     b_scale: torch.Tensor,
     out_dtype: torch.dtype = torch.float16,
     m: int | None = None,

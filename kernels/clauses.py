@@ -31,7 +31,7 @@ class Clause:
     layer: str = "nobody"
 
 
-def broken(clauses: Iterable[Clause], problem: Any, config: Any) -> list[Clause]:
+def broken(clauses: Iterable[Clause], problem: object, config: object) -> list[Clause]:
     """The clauses that `problem` and `config` break, in order; a later clause is not asked once an earlier one broke,
     because it may divide by what the earlier one rules out."""
     for clause in clauses:
@@ -40,7 +40,7 @@ def broken(clauses: Iterable[Clause], problem: Any, config: Any) -> list[Clause]
     return []
 
 
-def require(kernel: str, clauses: Iterable[Clause], problem: Any, config: Any) -> None:
+def require(kernel: str, clauses: Iterable[Clause], problem: object, config: object) -> None:
     """Raises ValueError (value, rule, remedy, cost) for the first broken clause; silent otherwise."""
     for clause in broken(clauses, problem, config):
         raise ValueError(

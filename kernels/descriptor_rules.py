@@ -112,7 +112,7 @@ def base_clause(matrices: Callable[[Any, Any], list[Matrix]]) -> Clause:
 
 
 def _on_units(
-    matrices: Callable[[Any, Any], list[Matrix]],
+    matrices: Callable[[object, object], list[Matrix]],
     elements: Callable[[Matrix], int],
     describe_matrix: Callable[[Matrix], str],
     **words: str,

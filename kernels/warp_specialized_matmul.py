@@ -76,7 +76,7 @@ class Config:
     programs: int = 0
 
 
-def allocations(problem: Any, config: Any) -> list[tensor_memory.Allocation]:
+def allocations(problem: object, config: Any) -> list[tensor_memory.Allocation]:
     tile = config.block_m, config.block_n, config.block_m, config.block_n, 32
     return [tensor_memory.Allocation(f"accumulator {place}", *tile) for place in range(config.accumulators)]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
 from bitverdict.harness.model.case import Case
@@ -17,6 +17,9 @@ from bitverdict.harness.model.contract import Contract, PromisedInstruction
 from bitverdict.harness.model.protocols import LaunchProbe
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.device import Launch
 
 BARRIERS, CONSTANT, EXECUTED_PREFIX, PROGRAMS = "barriers of ", "constant ", "executed ", "programs"
 ONCE_REMEDY = "take each tile once, and no block that adds nothing"
@@ -29,7 +32,7 @@ _BARRIER_SEGMENT = 6  # of ttng.tc_gen5_mma: a, b, d, token, accumulate, predica
 class InstructionProbe(LaunchProbe):
     """Reads the tile programs of a shipped kernel's launch."""
 
-    def broken_promise(self, case: Case, contract: Contract, target: Target, launches: Sequence[Any]) -> str:
+    def broken_promise(self, case: Case, contract: Contract, target: Target, launches: Sequence[Launch]) -> str:
         if case.launcher or not contract.expected_outcome(case, target).result:
             return ""
         return broken_promise(contract.promised_instructions(case), launches)
@@ -45,7 +48,7 @@ class PromisedInstructions(CaseCheck):
         return Verdict(decision=Decision.FAIL, outcome=Outcome.OTHER_INSTRUCTIONS, message=said, basis=Basis.OBSERVED_FAULT)
 
 
-def broken_promise(promised: Iterable[PromisedInstruction], launches: Iterable[Any]) -> str:
+def broken_promise(promised: Iterable[PromisedInstruction], launches: Iterable[Launch]) -> str:
     """The first of `promised` that a tile program of emulated `launches` breaks: its value, the rule, a remedy. Empty: none."""
     launched = list(launches)
     for each in promised:

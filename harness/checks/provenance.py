@@ -140,7 +140,7 @@ def _details(provenance: Mapping[str, Any]) -> dict[str, Any]:
     return details
 
 
-def _counts(name: str, each: Mapping[str, Any]) -> str:
+def _counts(name: str, each: Mapping[str, object]) -> str:
     more = [f"{each[what]:,} {said}" for what, said in _COUNT_PHRASES if each[what]]
     return f"{name}: {each['kernel']:,} of {each['words']:,} words stored by kernels" + "".join(f", {said}" for said in more)
 

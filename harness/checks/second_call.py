@@ -147,7 +147,7 @@ class SecondCallContract(Contract):
             equal = _equal_outputs(calls[2][1], calls[1][1])
             self.between.differ = [name for name in calls[2][1] if name not in equal]
 
-    def _call_launcher(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None, suffix: str) -> _Call:
+    def _call_launcher(self, case: Case, tensors: Mapping[str, object], launcher: Callable | None, suffix: str) -> _Call:
         self.inner.again = self.between.returned > 0
         if (origins := _followed_provenance()) is not None:
             origins.steps = []
@@ -162,7 +162,7 @@ class SecondCallContract(Contract):
             return outputs, {name: _copy_output(output) for name, output in outputs.items() if hasattr(output, "clone")}
 
     def _in_the_same_storage(
-        self, case: Case, first_tensors: Mapping[str, Any], later_tensors: Mapping[str, Any], launcher: Callable | None
+        self, case: Case, first_tensors: Mapping[str, object], later_tensors: Mapping[str, object], launcher: Callable | None
     ) -> _Call:
         """The call on the contents of `other` in the storage of `first`, which then has its own again. An operand that a launcher
         changed is left as it is: that it changed is seen after the last call."""
@@ -247,7 +247,7 @@ def _steering_difference(first: list[tuple], second: list[tuple], outputs: Itera
     )
 
 
-def _flat_of(step: Any) -> list[Any]:
+def _flat_of(step: object) -> list[Any]:
     return [each for part in step for each in _flat_of(part)] if isinstance(step, tuple) else [step]
 
 
@@ -260,7 +260,7 @@ def _last_suffix(case: Case) -> str:
     return THIRD if case.calls == 3 else SECOND
 
 
-def _can_overwrite(first_tensors: Mapping[str, Any], other_tensors: Mapping[str, Any]) -> bool:
+def _can_overwrite(first_tensors: Mapping[str, object], other_tensors: Mapping[str, object]) -> bool:
     """Whether operands, or tensors, can be written over by the others."""
 
     def place(each: Any) -> tuple:
@@ -278,7 +278,7 @@ def _untold() -> AbstractContextManager[Any]:
     return torch._C.DisableTorchFunction()
 
 
-def _equal_outputs(outputs: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+def _equal_outputs(outputs: Mapping[str, object], others: Mapping[str, object]) -> list[str]:
     """The names of `outputs` that have the words of those of the same name in `others`, which are of another call."""
     by_name = {_without_call(name): output for name, output in others.items()}
     return [
@@ -334,7 +334,7 @@ def _run(operation: Any, tensor: torch.Tensor, *arguments: Any) -> torch.Tensor:
     return CudaTensor.__torch_dispatch__(operation, (CudaTensor,), (tensor, *arguments))
 
 
-def _split_by_call(named: Mapping[str, Any], suffix: str) -> tuple[dict[str, Any], dict[str, Any]]:
+def _split_by_call(named: Mapping[str, object], suffix: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """What belongs to the first call, and to the last, each by the name that the contract knows."""
     later = {name.removesuffix(suffix): value for name, value in named.items() if name.endswith(suffix)}
     return {name: value for name, value in named.items() if not name.endswith(suffix)}, later

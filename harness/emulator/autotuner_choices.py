@@ -13,11 +13,15 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from triton.runtime.autotuner import Autotuner
 
 from bitverdict.harness.emulator.faults import BadArgument
+
+if TYPE_CHECKING:
+    import triton
+    from triton.runtime.jit import KernelInterface
 
 FITS, FIRST_CONFIG, RUNS = "", "first", "runs"
 _CONFIG = re.compile(r"config (\d+)")
@@ -47,7 +51,7 @@ def check_tuning(tuning: str) -> str:
 class _KernelWarmup:
     """A kernel that is compiled and held to the device's resources where it would be launched."""
 
-    def __init__(self, kernel: Any) -> None:
+    def __init__(self, kernel: KernelInterface) -> None:
         self.kernel = kernel
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
@@ -71,12 +75,12 @@ def apply_tuning(tuning: str, benchmarker: Callable[..., list[float]] | None = N
     run, pool, prune = Autotuner.run, Autotuner._bench, Autotuner.prune_configs
     asked = _CONFIG.fullmatch(tuning)
 
-    def prune_configurations(self: Any, kwargs: dict) -> list:
+    def prune_configurations(self: Autotuner, kwargs: dict) -> list:
         self._left = left = prune(self, kwargs)
         begin = int(asked[1]) % len(left) if asked else 0
         return left[:1] if tuning == FIRST_CONFIG else left[begin:] + left[:begin]
 
-    def bench_configuration(self: Any, *args: Any, config: Any, **meta: Any) -> list[float]:
+    def bench_configuration(self: Autotuner, *args: object, config: triton.Config, **meta: object) -> list[float]:
         if tuning == RUNS:
             return pool(self, *args, config=config, **meta)
         own = "_fits" not in self.__dict__  # a class below Triton's with a `run` of its own: the choice is made there
@@ -96,7 +100,7 @@ def apply_tuning(tuning: str, benchmarker: Callable[..., list[float]] | None = N
             self._unfit.append(self._left.index(config))
         return times
 
-    def tuning_run(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def tuning_run(self: Autotuner, *args: object, **kwargs: object) -> Any:
         tuner_state: dict[str, Any] = {"cache_results": False, "_left": None, "_unfit": [], "_fits": False}
         if tuning == RUNS:
             tuner_state["cache"] = winners.setdefault(id(self), {})
@@ -123,19 +127,19 @@ def apply_tuning(tuning: str, benchmarker: Callable[..., list[float]] | None = N
         Autotuner.run, Autotuner._bench, Autotuner.prune_configs = run, pool, prune
 
 
-def several(call: Callable[[], Any], **_: Any) -> list[float]:
+def several(call: Callable[[], object], **_: object) -> list[float]:
     """The tuning runs of one configuration on an emulated GPU; all take equally long, so the first that fits wins."""
     for _each in range(RUNS_OF_EACH):
         call()
     return [1.0, 1.0, 1.0]
 
 
-def _run_once(call: Callable[[], Any], **_: Any) -> list[float]:
+def _run_once(call: Callable[[], object], **_: object) -> list[float]:
     call()
     return [1.0, 1.0, 1.0]
 
 
-def _skip_hook(*_: Any, **__: Any) -> None:
+def _skip_hook(*_: object, **__: object) -> None:
     """The hooks of a tuning run, in a launch that makes none."""
 
 

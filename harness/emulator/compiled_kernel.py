@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 from triton import knobs
-from triton.compiler import compiler
+from triton.compiler import ASTSource, compiler
 from triton.compiler.compiler import AsmDict, CompiledKernel
 
 from bitverdict.harness.emulator.machine_code import amd_resources, cubin_resources
@@ -21,10 +21,20 @@ MACHINE_STAGES = {"cuda": ("llir", "ptx", "cubin"), "hip": ("llir", "amdgcn", "h
 """Stages that follow the tile program, by Triton's name of the compiler."""
 
 
+class KernelMetadata(Protocol):
+    """The named tuple in which Triton hands on what its compiler and the kernel's options say."""
+
+    name: str
+    enable_fp_fusion: bool
+
+    def _asdict(self) -> dict[str, Any]: ...
+    def __getattr__(self, name: str, /) -> Any: ...
+
+
 class EmulatedKernel(CompiledKernel):
     """A kernel compiled for an emulated GPU. PTXASError, as on a real one, where its machine code is asked for and refused."""
 
-    def __init__(self, src: Any, metadata_group: dict, hash: str) -> None:
+    def __init__(self, src: ASTSource, metadata_group: dict, hash: str) -> None:
         super().__init__(src, metadata_group, hash)
         self.asm = _Stages(self)
 
@@ -75,7 +85,7 @@ class EmulatedKernel(CompiledKernel):
         """As `n_regs`."""
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     """An option as it was before it went through JSON: its lists were tuples."""
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 

@@ -187,7 +187,7 @@ def _read(file: int, count: int, until: float | None) -> bytes:
     return b"".join(parts)
 
 
-def _flat(value: Any) -> Any:
+def _flat(value: object) -> Any:
     """`value` as JSON holds it: tuples and mappings told from lists."""
     if isinstance(value, tuple):
         return {"tuple": [_flat(each) for each in value]}
@@ -200,7 +200,7 @@ def _flat(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__}: what runs apart takes and gives plain values")
 
 
-def _unflatten(value: Any) -> Any:
+def _unflatten(value: object) -> Any:
     """What `_flat` made of a value."""
     if isinstance(value, list):
         return [_unflatten(each) for each in value]

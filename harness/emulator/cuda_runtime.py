@@ -15,7 +15,7 @@ import inspect
 import itertools
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from types import ModuleType
@@ -79,7 +79,7 @@ def _device() -> Device:
     return _active[-1]
 
 
-def _check(device: Any) -> None:
+def _check(device: torch.device | str | int | None) -> None:
     """RuntimeError, as torch has it, for a device that is not the emulated GPU. Triton's number for it is taken too."""
     if device is None or device == -1 or device == _device().number:
         return
@@ -120,7 +120,7 @@ class Properties:
         raise_for_the_launcher(AttributeError(f"'_CudaDeviceProperties' object has no attribute {name!r}"))
 
 
-def properties(device: Any = None) -> Properties:
+def properties(device: torch.device | str | int | None = None) -> Properties:
     _check(device)
     chip, multiprocessor = _device().chip, _device().chip.multiprocessors
     major, minor = divmod(_device().capability, 10)
@@ -148,7 +148,7 @@ class Stream:
     _numbers = itertools.count(1)
     _entered_streams: list[Stream]
 
-    def __init__(self, device: Any = None, priority: int = 0, **given: Any) -> None:
+    def __init__(self, device: torch.device | str | int | None = None, priority: int = 0, **given: int) -> None:
         _check(device)
         number = given.get("stream_ptr", given.get("stream_id"))
         self.cuda_stream = self.stream_id = next(self._numbers) if number is None else number
@@ -159,9 +159,9 @@ class Stream:
 
     def synchronize(self) -> None: ...
 
-    def wait_stream(self, stream: Any) -> None: ...
+    def wait_stream(self, stream: Stream) -> None: ...
 
-    def wait_event(self, event: Any) -> None: ...
+    def wait_event(self, event: object) -> None: ...
 
     def record_event(self, event: Event | None = None) -> Event:
         event = event if event is not None else Event()
@@ -182,14 +182,14 @@ class Stream:
         _streams.append(self)
         return self
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         _streams.pop()
 
 
 class ExternalStream(Stream):
     """A stream that another library made, by its pointer."""
 
-    def __init__(self, stream_ptr: int, device: Any = None, **_: Any) -> None:
+    def __init__(self, stream_ptr: int, device: torch.device | str | int | None = None, **_: object) -> None:
         super().__init__(device, stream_ptr=stream_ptr)
 
 
@@ -203,7 +203,7 @@ class _StreamContext:
         if self.stream is not None:
             self.stream.__enter__()
 
-    def __exit__(self, *_: Any) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.stream is not None:
             self.stream.__exit__()
 
@@ -211,12 +211,12 @@ class _StreamContext:
 _streams: list[Stream] = []
 
 
-def _current_stream(device: Any = None) -> Stream:
+def _current_stream(device: torch.device | str | int | None = None) -> Stream:
     _check(device)
     return _streams[-1] if _streams else Stream(stream_id=0)
 
 
-def _default_stream(device: Any = None) -> Stream:
+def _default_stream(device: torch.device | str | int | None = None) -> Stream:
     _check(device)
     return Stream(stream_id=0)
 
@@ -229,14 +229,14 @@ def _set_stream(stream: Stream | None) -> None:
 class Event:
     """An event. Time goes by launches: `LAUNCH` milliseconds each, so that a benchmark's number is positive and means nothing."""
 
-    def __init__(self, device: Any = None, *, enable_timing: bool = False, **_: Any) -> None:
+    def __init__(self, device: torch.device | str | int | None = None, *, enable_timing: bool = False, **_: object) -> None:
         self.enable_timing, self.record_time = enable_timing or device is True, None
 
     record_time: float | None
     device = CUDA
     cuda_event = event_id = 0
 
-    def record(self, stream: Any = None) -> None:
+    def record(self, stream: Stream | None = None) -> None:
         self.record_time = _device().tick()
 
     def elapsed_time(self, end_event: Event) -> float:
@@ -248,7 +248,7 @@ class Event:
     def query(self) -> bool:
         return True
 
-    def wait(self, stream: Any = None) -> None: ...
+    def wait(self, stream: Stream | None = None) -> None: ...
 
     def synchronize(self) -> None: ...
 
@@ -256,32 +256,32 @@ class Event:
 class _OnDevice:
     """`torch.cuda.device`, and what else selects a device: there is one."""
 
-    def __init__(self, device: Any = None) -> None:
+    def __init__(self, device: torch.device | str | int | None = None) -> None:
         _check(getattr(device, "device", device) if isinstance(device, torch.Tensor) else device)
         self.idx = 0
 
     def __enter__(self) -> _OnDevice:
         return self
 
-    def __exit__(self, *_: Any) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class _DeviceOf(_OnDevice):
     """`torch.cuda.device_of`: a tensor of the CPU selects nothing."""
 
-    def __init__(self, obj: Any) -> None:
+    def __init__(self, obj: object) -> None:
         super().__init__(obj if getattr(obj, "is_cuda", False) else None)
 
 
 class _Generator(torch._C.Generator):  # type: ignore[misc]
     """`torch.Generator(device="cuda")`: the CPU's, whose numbers are not those of a GPU."""
 
-    def __new__(cls, device: Any = "cpu") -> _Generator:
+    def __new__(cls, device: torch.device | str | int | None = "cpu") -> _Generator:
         on_gpu(device)
         return super().__new__(cls, device=CPU)
 
 
-def _set_device(device: Any) -> None:
+def _set_device(device: torch.device | str | int | None) -> None:
     _check(device)
 
 
@@ -289,33 +289,33 @@ def _seed(seed: int) -> None:
     torch.default_generator.manual_seed(int(seed))
 
 
-def _rng_state(device: Any = None) -> torch.Tensor:
+def _rng_state(device: torch.device | str | int | None = None) -> torch.Tensor:
     return torch.default_generator.get_state()
 
 
-def _set_rng_state(state: torch.Tensor, device: Any = None) -> None:
+def _set_rng_state(state: torch.Tensor, device: torch.device | str | int | None = None) -> None:
     torch.default_generator.set_state(state)
 
 
-def _no_bytes(device: Any = None) -> int:
+def _no_bytes(device: torch.device | str | int | None = None) -> int:
     _check(device)
     return 0
 
 
-def _memory_info(device: Any = None) -> tuple[int, int]:
+def _memory_info(device: torch.device | str | int | None = None) -> tuple[int, int]:
     _check(device)
     return _device().chip.memory, _device().chip.memory
 
 
-def _capability(device: Any = None) -> tuple[int, int]:
+def _capability(device: torch.device | str | int | None = None) -> tuple[int, int]:
     return properties(device).major, properties(device).minor
 
 
-def _ignore_call(*_: Any, **__: Any) -> None:
+def _ignore_call(*_: object, **__: object) -> None:
     return None
 
 
-def _answer(value: Any) -> Callable[..., Any]:
+def _answer(value: object) -> Callable[..., Any]:
     return lambda *_, **__: value
 
 
@@ -432,7 +432,7 @@ _UNANSWERED_CLASSES = {"CUDAGraph", "graph", "GreenContext", "MemPool", "CUDAPlu
 _PASSTHROUGH_NAMES = {"check_error", "_lazy_new", "_dummy_type", "classproperty", "_extract_arch_version"}  # what needs no GPU
 
 
-def _compile(model: Any = None, **_: Any) -> Any:
+def _compile(model: object = None, **_: object) -> Any:
     """`torch.compile` leaves a function as it is, as its own `disable=True` does: torch's operations run on the CPU here anyway."""
     return (lambda function: function) if model is None else model
 
@@ -440,7 +440,7 @@ def _compile(model: Any = None, **_: Any) -> Any:
 _set_tensor_type = torch.set_default_tensor_type
 
 
-def _default_tensor_type(kind: Any) -> None:
+def _default_tensor_type(kind: object) -> None:
     if (found := legacy_type(kind)) is not None and found[1]:
         raise unanswered_call_fault("torch.set_default_tensor_type of the GPU")
     _set_tensor_type(kind)
@@ -449,13 +449,13 @@ def _default_tensor_type(kind: Any) -> None:
 class _Profile(torch.profiler.profile):
     """`torch.profiler.profile` of the CPU; without `activities` it would ask for the GPU's too."""
 
-    def __init__(self, *, activities: Any = None, **given: Any) -> None:
+    def __init__(self, *, activities: Any = None, **given: object) -> None:
         if activities is None or torch.profiler.ProfilerActivity.CUDA in activities:
             raise unanswered_call_fault("torch.profiler.profile of the GPU")
         super().__init__(activities=activities, **given)
 
 
-def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+def _empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     """What allocates in each wrapper that `torch.compile` prints."""
     return torch.empty_strided(size, stride, dtype=dtype, device=CUDA)
 
@@ -463,7 +463,7 @@ def _empty_strided(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
 _from_tensor = FakeTensorMode.from_tensor
 
 
-def _fake(mode: FakeTensorMode, tensor: torch.Tensor, **named: Any) -> torch.Tensor:
+def _fake(mode: FakeTensorMode, tensor: torch.Tensor, **named: object) -> torch.Tensor:
     """`FakeTensorMode.from_tensor`: what torch traces with in place of a tensor of the emulated GPU is on the GPU by name only."""
     if type(tensor) is not CudaTensor:
         return _from_tensor(mode, tensor, **named)
@@ -512,7 +512,7 @@ def _replacements(module: ModuleType) -> dict[str, Any]:
 
 
 def _refuse_call(call: str) -> Callable[..., Any]:
-    def refuse(*_: Any, **__: Any) -> Any:
+    def refuse(*_: object, **__: object) -> Any:
         raise unanswered_call_fault(call)
 
     return refuse
@@ -521,7 +521,7 @@ def _refuse_call(call: str) -> Callable[..., Any]:
 def _refusing_class(module: str, name: str) -> type:
     """A class in place of `name`, for annotations and isinstance: no object is of it, because it refuses to make one."""
 
-    def refuse(*_: Any, **__: Any) -> Any:
+    def refuse(*_: object, **__: object) -> Any:
         raise unanswered_call_fault(f"{module}.{name}")
 
     return type(name, (), {"__new__": refuse, "__module__": module})

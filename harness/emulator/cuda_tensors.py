@@ -35,7 +35,7 @@ def unanswered_call_fault(call: str) -> EmulatedFault:
     return EmulatedFault("error", f"{call}: the emulated GPU does not answer this call; judge this launcher on a real GPU")
 
 
-def on_gpu(device: Any) -> bool:
+def on_gpu(device: torch.device | str | int | None) -> bool:
     """Whether `device`, as torch's functions take it, is the emulated GPU. RuntimeError, as torch has it, for a second one."""
     if isinstance(device, int) and not isinstance(device, bool):
         wanted_device: Any = CUDA if device > DEVICE_NUMBER_BASE else torch.device("cuda", device)
@@ -64,7 +64,9 @@ class Watches:
     def on_host_read(self, tensor: torch.Tensor, what: str) -> None:
         """The host sees the words of `tensor`, by the call `what`."""
 
-    def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any:
+    def run(
+        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], object]
+    ) -> Any:
         """`call()`, which is `function` on `args` and `kwargs`, of which it writes to `written`."""
         return call()
 
@@ -91,7 +93,9 @@ class WatchGroup(Watches):
         for each in self.watches:
             each.on_host_read(tensor, what)
 
-    def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any:
+    def run(
+        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], object]
+    ) -> Any:
         for each in self.watches:
             call = partial(each.run, function, args, kwargs, written, call)
         return call()
@@ -103,16 +107,16 @@ ACTIVE_WATCHES: list[Watches] = []  # by the devices that are entered, the last 
 class ForeignMemory(Protocol):
     """The memory of an emulated GPU that lies in another process: a tensor of it wraps a handle there, and no bytes."""
 
-    def run(self, function: Any, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
+    def run(self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
         """What the ATen operator gives; it writes the arguments at (place, name) of `written`."""
 
-    def construct_tensor(self, function: Any, args: tuple, kwargs: dict, gpu: bool) -> torch.Tensor:
+    def construct_tensor(self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, gpu: bool) -> torch.Tensor:
         """What a function of torch that allocates makes: there, or with `gpu` False on the CPU, like a tensor from there."""
 
     def place_tensor(self, tensor: torch.Tensor) -> Any:
         """A handle of a copy of `tensor` (CPU)."""
 
-    def copy_storage(self, handle: Any) -> Any:
+    def copy_storage(self, handle: object) -> Any:
         """A handle of a copy of all that `handle` lies in."""
 
 
@@ -196,7 +200,7 @@ class CudaTensor(torch.Tensor):
         return wrapper
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_dispatch__(cls, func: torch._ops.OpOverload, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if torch.is_inference_mode_enabled() and func.is_view and not args[0].is_inference():
             with torch.inference_mode(False):  # a view of an ordinary tensor is one too, and shares its version
@@ -251,10 +255,10 @@ class CudaTensor(torch.Tensor):
     def untyped_storage(self) -> torch.UntypedStorage:
         return self.inner.untyped_storage()
 
-    def is_pinned(self, device: Any = None) -> bool:
+    def is_pinned(self, device: torch.device | str | int | None = None) -> bool:
         return False
 
-    def type(self, dtype: Any = None, non_blocking: bool = False, **_: Any) -> Any:  # type: ignore[override]
+    def type(self, dtype: torch.dtype | str | None = None, non_blocking: bool = False, **_: object) -> Any:  # type: ignore[override]
         if dtype is None:
             return f"torch.cuda.{KINDS.get(self.dtype, self.dtype)}"
         if isinstance(dtype, torch.dtype):
@@ -264,7 +268,7 @@ class CudaTensor(torch.Tensor):
             raise_for_the_launcher(ValueError(f"invalid type: {dtype!r}"))
         return move_tensor(self, found[1], dtype=found[0])
 
-    def record_stream(self, stream: Any) -> None:
+    def record_stream(self, stream: object) -> None:
         """Nothing: the emulated GPU has finished whatever was launched."""
 
     @property
@@ -274,10 +278,10 @@ class CudaTensor(torch.Tensor):
         kind = torch.empty(0, dtype=self.dtype).numpy().dtype.str
         return {"shape": tuple(self.shape), "typestr": kind, "data": (self.data_ptr(), False), "strides": strides, "version": 2}
 
-    def __dlpack__(self, *_: Any, **__: Any) -> Any:
+    def __dlpack__(self, *_: object, **__: object) -> Any:
         raise unanswered_call_fault("Tensor.__dlpack__")
 
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
+    def __repr__(self, *, tensor_contents: object = None) -> str:
         return f"{repr(self.inner)[:-1]}, device='{CUDA}')"
 
     def __format__(self, spec: str) -> str:
@@ -288,12 +292,12 @@ class CudaTensor(torch.Tensor):
     def cpu(self, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
         return move_tensor(self, False, copy=True, memory_format=memory_format)
 
-    def cuda(self, device: Any = None, *_: Any, **__: Any) -> torch.Tensor:
+    def cuda(self, device: torch.device | str | int | None = None, *_: object, **__: object) -> torch.Tensor:
         if device is not None:
             on_gpu(device)
         return self
 
-    def to(self, *args: Any, **kwargs: Any) -> torch.Tensor:  # type: ignore[override]
+    def to(self, *args: object, **kwargs: object) -> torch.Tensor:  # type: ignore[override]
         return _tensor_to(self, args, kwargs)
 
     def tolist(self) -> Any:
@@ -306,7 +310,7 @@ class CudaTensor(torch.Tensor):
         _notify_host_read(self, "numpy")
         return self.inner.numpy(force=True)
 
-    def __array__(self, *_: Any, **__: Any) -> Any:
+    def __array__(self, *_: object, **__: object) -> Any:
         raise_for_the_launcher(TypeError(NUMPY))
 
     @property
@@ -321,7 +325,7 @@ class CudaTensor(torch.Tensor):
         return ["inner"], None
 
     @staticmethod
-    def __tensor_unflatten__(tensors: dict, context: None, size: Any, stride: Any) -> CudaTensor:
+    def __tensor_unflatten__(tensors: dict, context: None, size: object, stride: object) -> CudaTensor:
         return CudaTensor(tensors["inner"])
 
     def __deepcopy__(self, memo: dict) -> CudaTensor:
@@ -330,11 +334,11 @@ class CudaTensor(torch.Tensor):
         )
         return made.requires_grad_(self.requires_grad)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: object) -> tuple:
         return CudaTensor, (self.inner,)
 
 
-def _follow_size(tensor: Any) -> None:
+def _follow_size(tensor: torch.Tensor) -> None:
     """Give the wrapper the sizes of what it wraps: torch resizes an empty result that it is given (`out=`)."""
     if type(tensor) is CudaTensor and tensor.shape != tensor.inner.shape:
         with torch._C._DisableTorchDispatch():  # type: ignore[attr-defined]
@@ -345,7 +349,7 @@ _COPIES = {torch.ops.aten.clone.default: 0, torch.ops.aten.copy_.default: 1}
 """Operators that torch hands a tensor with the mark of `Tensor.is_neg`: its place. Torch negates it for the others."""
 
 
-def _is_negated(value: Any) -> bool:
+def _is_negated(value: object) -> bool:
     return type(value) is CudaTensor and value.is_neg()
 
 
@@ -366,7 +370,7 @@ def inside(value: Any) -> Any:
     return value
 
 
-def outside(value: Any) -> Any:
+def outside(value: object) -> Any:
     """`value` with each CPU tensor, in lists and tuples too, as one of the emulated GPU."""
     if isinstance(value, torch.Tensor):
         if isinstance(value, CudaTensor):
@@ -379,7 +383,7 @@ def outside(value: Any) -> Any:
     return value
 
 
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
+def tensors_in(value: object) -> Iterator[torch.Tensor]:
     """The tensors in `value`, in lists, tuples and dictionaries too."""
     if isinstance(value, torch.Tensor):
         yield value
@@ -393,7 +397,7 @@ def tensors_in(value: Any) -> Iterator[torch.Tensor]:
 _writes: dict[Any, list[tuple[int, str]]] = {}
 
 
-def written_arguments(func: Any) -> list[tuple[int, str]]:
+def written_arguments(func: torch._ops.OpOverload) -> list[tuple[int, str]]:
     """(place, name) of the arguments that `func` writes and returns, in the order of its results; empty where it makes new ones."""
     if func not in _writes:
         _writes[func] = [
@@ -407,7 +411,7 @@ def written_arguments(func: Any) -> list[tuple[int, str]]:
 
 
 @lru_cache(maxsize=4096)
-def _gives_views(func: Any) -> bool:
+def _gives_views(func: torch._ops.OpOverload) -> bool:
     """Whether `func` gives views of its arguments, always: who follows memory sees nothing new."""
     made_of_others = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
     return bool(func.is_view) and not made_of_others
@@ -443,12 +447,14 @@ class _DeviceTransfer(torch.autograd.Function):
     """`moved` as autograd sees it: the gradient goes back to where the tensor was."""
 
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, gpu: bool, dtype: torch.dtype, memory_format: Any) -> torch.Tensor:
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx, tensor: torch.Tensor, gpu: bool, dtype: torch.dtype, memory_format: object
+    ) -> torch.Tensor:
         ctx.was = tensor.dtype, not gpu
         return move_tensor(tensor.detach(), gpu, dtype=dtype, memory_format=memory_format)
 
     @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple:
+    def backward(ctx: torch.autograd.function.FunctionCtx, *gradients: torch.Tensor) -> tuple:
         dtype, gpu = ctx.was
         return move_tensor(gradients[0], gpu, dtype=dtype), None, None, None
 
@@ -482,11 +488,11 @@ class Placement(TorchFunctionMode):
         torch.autograd._engine_run_backward = self._run_backward  # type: ignore[attr-defined]
         return super().__enter__()
 
-    def __exit__(self, *raised: Any) -> None:
+    def __exit__(self, *raised: object) -> None:
         torch.autograd._engine_run_backward = self.engine  # type: ignore[attr-defined]
         super().__exit__(*raised)
 
-    def _run_backward(self, *args: Any, **kwargs: Any) -> Any:
+    def _run_backward(self, *args: object, **kwargs: object) -> Any:
         """The engine, which torch starts from inside functions that leave this mode: it is entered again."""
         torch.overrides._push_mode(self)
         try:
@@ -494,7 +500,7 @@ class Placement(TorchFunctionMode):
         finally:
             torch.overrides._pop_mode()
 
-    def __torch_function__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_function__(self, func: Callable[..., object], types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
         kwargs = kwargs or {}
         if torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE) is not None:  # type: ignore[attr-defined]
             return func(*args, **kwargs)  # which makes tensors without bytes, on any device
@@ -512,7 +518,7 @@ class Placement(TorchFunctionMode):
         return made if args and made is args[0] else outside(made)
 
 
-def _construct(func: Any, args: tuple, kwargs: dict, has_gpu_argument: bool) -> Any:
+def _construct(func: Callable[..., object], args: tuple, kwargs: dict, has_gpu_argument: bool) -> Any:
     """What `func`, which allocates, makes: on the device that it is told, else that of the tensor it is like, else the default."""
     device = kwargs.get("device")
     if device is None and func in _LIKE:
@@ -563,7 +569,7 @@ def is_pinned(tensor: torch.Tensor) -> bool:
     return storage is not None and not storage.expired()
 
 
-def _pin_memory(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor:
+def _pin_memory(mode: Placement, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:
     if isinstance(args[0], CudaTensor):
         raise_for_the_launcher(RuntimeError(f"cannot pin '{args[0].type()}' only dense CPU tensors can be pinned"))
     return args[0] if is_pinned(args[0]) else _pin(args[0].clone())
@@ -596,20 +602,20 @@ def _become(tensor: torch.Tensor, value: torch.Tensor) -> None:
         torch.utils.swap_tensors(tensor, other.requires_grad_(tensor.requires_grad))
 
 
-def _set_data(mode: Placement, func: Any, args: tuple, kwargs: dict) -> None:
+def _set_data(mode: Placement, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> None:
     func(*args) if not _holds(args) else _become(*args)
 
 
-def _dispatch_move(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor:
+def _dispatch_move(mode: Placement, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:
     return _tensor_to(args[0], args[1:], kwargs) if _names_device(args[1:], kwargs) else func(*args, **kwargs)
 
 
-def _cuda(mode: Placement, func: Any, args: tuple, kwargs: dict) -> torch.Tensor:
+def _cuda(mode: Placement, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> torch.Tensor:
     device = kwargs.get("device", args[1] if len(args) > 1 else None)
     return move_tensor(args[0], True if device is None else on_gpu(device) or True)
 
 
-def _type(mode: Placement, func: Any, args: tuple, kwargs: dict) -> Any:
+def _type(mode: Placement, func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> Any:
     found = legacy_type(args[1] if len(args) > 1 else kwargs.get("dtype"))
     return move_tensor(args[0], True, dtype=found[0]) if found is not None and found[1] else for_the_launcher(func, *args, **kwargs)
 

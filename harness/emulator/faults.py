@@ -41,7 +41,7 @@ def host_memory_is_short(error: BaseException) -> bool:
     return told or isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno == errno.ENOMEM)
 
 
-def for_the_launcher(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+def for_the_launcher(function: Callable, /, *args: object, **kwargs: object) -> Any:
     """`function` called on behalf of the launcher: what it raises with these arguments is the launcher's, though we called it."""
     return function(*args, **kwargs)
 

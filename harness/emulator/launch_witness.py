@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from triton.compiler import ASTSource
+
+    from bitverdict.harness.emulator.compiled_kernel import KernelMetadata
     from bitverdict.harness.emulator.device import Launch
     from bitverdict.harness.emulator.memory.global_memory import Region
     from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
@@ -14,7 +17,9 @@ if TYPE_CHECKING:
 class LaunchWitness(Protocol):
     """Its methods are called in this order, once a launch; `begins` only where something is to be executed."""
 
-    def requests_launch(self, source: Any, metadata: Any, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+    def requests_launch(
+        self, source: ASTSource, metadata: KernelMetadata, grid: tuple[int, int, int], values: Sequence[object]
+    ) -> None:
         """Triton launches the compiled kernel `source` (its own record) with `values`, one for each parameter of the signature."""
 
     def begins(self, program: bytes, regions: Sequence[Region]) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil, log2
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ class TracedLaunch:
     """One launch that may pass words on: made before it runs, settled when it has."""
 
     def __init__(
-        self, provenance: Provenance, kernel: str, regions: Sequence[Region], values: Sequence[Any], program: str = ""
+        self, provenance: Provenance, kernel: str, regions: Sequence[Region], values: Sequence[object], program: str = ""
     ) -> None:
         self.types = AccessTypes(program)
         self.provenance, self.kernel, self.regions, self.values = provenance, kernel, regions, values
@@ -72,7 +72,7 @@ class TracedLaunch:
         for region in regions:
             region.origins = np.zeros(region.raw.size, np.uint8)  # of what this launch stores alone
 
-    def settle(self, rerun: Callable[[Sequence[Any]], None] | None) -> None:
+    def settle(self, rerun: Callable[[Sequence[object]], None] | None) -> None:
         """The launch has run: give what it stored an origin. `again` executes it with other float arguments; None: it failed, and
         what it stored is the kernel's."""
         given_words = self.computed_words()
@@ -174,7 +174,7 @@ class TracedLaunch:
             as_bytes(held.numbers, words.first_byte, words.dtype)[places] = number
 
     def _passed_words(
-        self, given_words: list[Words], stored_words: list[Words], rerun: Callable[[Sequence[Any]], None]
+        self, given_words: list[Words], stored_words: list[Words], rerun: Callable[[Sequence[object]], None]
     ) -> list[Words]:
         """Of what was `stored` what is passed on of the `given`, with the origins of that."""
         stored_words = [
@@ -201,7 +201,12 @@ class TracedLaunch:
         return search.matches()
 
     def _repeat_launch(
-        self, given: list[Words], generator: np.random.Generator, rerun: Callable[[Sequence[Any]], None], turn: int, kept: set[int]
+        self,
+        given: list[Words],
+        generator: np.random.Generator,
+        rerun: Callable[[Sequence[object]], None],
+        turn: int,
+        kept: set[int],
     ) -> list[np.ndarray] | None:
         """The bits of what the launch was `given`, all drawn but those `kept`, in one more launch; None where it faults."""
         values = list(self.values)
@@ -220,13 +225,13 @@ class TracedLaunch:
     def _current_bits(self, words: list[Words]) -> list[np.ndarray]:
         return [each.bits(each.region.raw) for each in words if each.region is not None]
 
-    def _bits(self, words: Words, raws: Sequence[np.ndarray], values: Sequence[Any]) -> np.ndarray:
+    def _bits(self, words: Words, raws: Sequence[np.ndarray], values: Sequence[object]) -> np.ndarray:
         if words.region is None:
             return np.array([values[place] for place in words.places.tolist()], np.float64).view(np.uint64)
         return words.bits(raws[self.regions.index(words.region)])
 
     def _draw_words(
-        self, given: list[Words], generator: np.random.Generator, values: list[Any], turn: int, kept_numbers: set[int]
+        self, given: list[Words], generator: np.random.Generator, values: list[object], turn: int, kept_numbers: set[int]
     ) -> list[np.ndarray]:
         """Memory as before the launch, but for the words that it was `given`, which are drawn, where not `kept`: their bits."""
         self.rewind()

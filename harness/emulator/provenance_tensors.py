@@ -68,7 +68,9 @@ class ProvenanceTensors(Watches):
     def on_host_read(self, tensor: torch.Tensor, what: str) -> None:
         self.provenance.note_host_read(tensor, what)
 
-    def run(self, function: Any, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], Any]) -> Any:
+    def run(
+        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], object]
+    ) -> Any:
         name = function._schema.name.split("::")[-1]
         operator_name, input_tensors = name.rstrip("_"), [*tensors_in((args, kwargs))]
         if torch.Tag.inplace_view in function.tags:
@@ -120,7 +122,7 @@ class ProvenanceTensors(Watches):
                 self.provenance.memory_of(each).numbers[now != before] = self.provenance.current_number(Kind.TORCH, name, given)
 
     # -- what an operation gives --------------------------------------------------------------------------------------------
-    def _note_new_tensor(self, name: str, function: Any, result: torch.Tensor, args: tuple, kwargs: dict) -> None:
+    def _note_new_tensor(self, name: str, function: torch._ops.OpOverload, result: torch.Tensor, args: tuple, kwargs: dict) -> None:
         """The origins of `result`, which `function` made in memory of its own."""
         provenance = self.provenance
         if name in UNFILLED_FUNCTIONS or name in ZERO_FUNCTIONS or name in ONES_FUNCTIONS or name in FULL or name in FROM_HOST:
@@ -137,7 +139,7 @@ class ProvenanceTensors(Watches):
             numbers = self._copy_origins(name, numbers)
         provenance.put(result, numbers)
 
-    def _move_origins(self, name: str, function: Any, args: tuple, kwargs: dict) -> int | np.ndarray | None:
+    def _move_origins(self, name: str, function: torch._ops.OpOverload, args: tuple, kwargs: dict) -> int | np.ndarray | None:
         """The origins of what `function` moves, by itself on the origins of its first argument; None where that cannot be."""
         several = isinstance(args[0], list | tuple)
         first_tensors = list(args[0]) if several else [args[0]]
@@ -167,7 +169,7 @@ class ProvenanceTensors(Watches):
         known = self.provenance
         return known.steers and any(each.numel() and not (known.knows(each) and known.is_whole(each)) for each in pieces)
 
-    def _constant(self, value: Any, by: str, *, whole: bool) -> int:
+    def _constant(self, value: object, by: str, *, whole: bool) -> int:
         """The number of the origin of elements that all get one `value` of the host's, in a `whole` tensor or a part of it. Before
         the host has read anything it knows of no result: it fills. Afterwards zeros in a whole tensor are as innocent."""
         if isinstance(value, int | float | complex) and (not self.provenance.reads or (whole and _is_zero(value))):
@@ -219,7 +221,7 @@ class ProvenanceTensors(Watches):
             provenance.put(target, np.where(changed, np.uint8(provenance.current_number(Kind.TORCH, name, input_tensors)), found))
 
 
-def _is_zero(value: Any) -> bool:
+def _is_zero(value: object) -> bool:
     return not isinstance(value, torch.Tensor) and value == 0 and str(value) not in ("-0.0", "-0j")
 
 

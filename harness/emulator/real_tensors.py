@@ -70,7 +70,14 @@ class RealTensors(Watches):
             self.memory.is_lost = True
             self.hang(what)
 
-    def run(self, function: Any, args: tuple, kwargs: dict, written_tensors: list[torch.Tensor], call: Callable[[], Any]) -> Any:
+    def run(
+        self,
+        function: torch._ops.OpOverload,
+        args: tuple,
+        kwargs: dict,
+        written_tensors: list[torch.Tensor],
+        call: Callable[[], object],
+    ) -> Any:
         """`call()`, which is `function` on `args` and `kwargs` (CPU), of which it writes to `written`."""
         name = function._schema.name.split("::")[-1]
         operator_name, input_tensors = name.rstrip("_"), [*tensors_in((args, kwargs))]
@@ -102,7 +109,7 @@ class RealTensors(Watches):
 
     # -- what an operation gives --------------------------------------------------------------------------------------------
     def _rule(
-        self, name: str, function: Any, args: tuple, kwargs: dict, inexact: bool, in_place: bool
+        self, name: str, function: torch._ops.OpOverload, args: tuple, kwargs: dict, inexact: bool, in_place: bool
     ) -> Callable[[torch.Tensor], ShadowWords | None] | None:
         """What gives the real values of a result of the operation `name`; None where it is exact."""
         sources = [*tensors_in((args, kwargs))]
@@ -124,7 +131,9 @@ class RealTensors(Watches):
             return lambda result: _round_result(result, *found)
         return lambda result: self._lose_result(result, name, inexact)
 
-    def _moves(self, function: Any, args: tuple, kwargs: dict, inexact: bool) -> Callable[[torch.Tensor], ShadowWords | None]:
+    def _moves(
+        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, inexact: bool
+    ) -> Callable[[torch.Tensor], ShadowWords | None]:
         first = args[0] if isinstance(args[0], list | tuple) else [args[0]]
         if not all(isinstance(item, torch.Tensor) for item in first):
             return lambda result: self._lose_result(result, function._schema.name, inexact)

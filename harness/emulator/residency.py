@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.compiled_kernel import KernelMetadata
 
 KIB = 1024
 WARP = 32
@@ -84,7 +87,7 @@ def check_grid(grid: tuple[int, int, int]) -> None:
         )
 
 
-def limit_of(metadata: Any, text: str | None) -> int | None:
+def limit_of(metadata: KernelMetadata, text: str | None) -> int | None:
     """The most registers of a thread, as the launch's options or the tile program's ``ttg.maxnreg`` say; None: nobody said."""
     given = getattr(metadata, "maxnreg", None)
     return int(given) if given else int(text.split(" ")[0]) if text else None

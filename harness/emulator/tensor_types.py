@@ -56,7 +56,7 @@ CPU_TYPES = _types("torch", False)
 """Torch's own would take a tensor of the emulated GPU, whose bytes lie on the CPU, for theirs."""
 
 
-def legacy_type(kind: Any) -> tuple[torch.dtype, bool] | None:
+def legacy_type(kind: object) -> tuple[torch.dtype, bool] | None:
     """What `Tensor.type(kind)` asks for by an older name: the element type, and whether on a GPU. None where `kind` is none."""
     if isinstance(kind, str):
         module, _, name = kind.rpartition(".")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton.experimental.gluon  # noqa: F401  (Triton imports it in a process's first launch)
@@ -22,7 +22,7 @@ from triton.runtime import driver
 
 from bitverdict.harness.emulator import layout_classes  # noqa: F401  (what it does it does at import)
 from bitverdict.harness.emulator.autotuner_choices import apply_tuning, check_tuning, several
-from bitverdict.harness.emulator.compiled_kernel import return_emulated_kernels
+from bitverdict.harness.emulator.compiled_kernel import KernelMetadata, return_emulated_kernels
 from bitverdict.harness.emulator.compiler_digest import install
 from bitverdict.harness.emulator.cuda_runtime import answer_torch_cuda
 from bitverdict.harness.emulator.cuda_tensors import CUDA
@@ -33,6 +33,9 @@ from bitverdict.harness.emulator.frontend.hints import compiled_in
 from bitverdict.harness.emulator.frontend.stop_compiler import Stages, check_release
 from bitverdict.harness.emulator.mlir_reader import escape
 from bitverdict.harness.emulator.residency import check_grid
+
+if TYPE_CHECKING:
+    from triton.compiler import ASTSource
 
 
 class _Utils:
@@ -62,7 +65,7 @@ class _Utils:
 class _Launcher:
     """One compiled kernel's way onto the device."""
 
-    def __init__(self, source: Any, metadata: Any) -> None:
+    def __init__(self, source: ASTSource, metadata: KernelMetadata) -> None:
         self.source, self.signature, self.metadata = source, dict(source.signature), metadata
         kernel = getattr(getattr(source, "fn", None), "fn", None)
         self.file = kernel.__code__.co_filename if kernel is not None else ""
@@ -166,7 +169,7 @@ class EmulatedDriver(DriverBase):
     def get_empty_cache_for_benchmark(self) -> Any:
         return None
 
-    def clear_cache(self, cache: Any) -> None: ...
+    def clear_cache(self, cache: object) -> None: ...
 
 
 @contextmanager

@@ -6,7 +6,6 @@ import os
 import unittest
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache
 from bitverdict.harness.model.addresses import is_importing
@@ -21,7 +20,7 @@ from bitverdict.harness.session.session import Session
 from bitverdict.harness.workers.pool import WorkerPool
 
 
-def hold(source: Callable[[Target], CaseSource], test_case: Any = None) -> None:
+def hold(source: Callable[[Target], CaseSource], test_case: object = None) -> None:
     """Judge on every target that is here; AssertionError with the report where a case fails, `unittest.SkipTest` where nothing ran.
 
     Where the file is imported to be judged nothing happens: a script may call its tests without a guard. `called_on`: the

@@ -11,7 +11,7 @@ import unittest
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,13 +34,16 @@ from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.failure_report import describe
 from bitverdict.harness.workers.pool import WorkerPool
 
+if TYPE_CHECKING:
+    import torch
+
 SCHEDULES = ("eager", "latest", "drawn:1")
 
 
 def judge_launch(
     address: str,
-    operands: Sequence[Any],
-    reference: Callable[..., Any],
+    operands: Sequence[object],
+    reference: Callable[..., object],
     *,
     target: str | None,
     exact: bool,
@@ -92,7 +95,9 @@ def _raise(case: Case, machine: Target, verdict: Verdict) -> None:
     raise AssertionError("\n" + tables.text_of(bug.report()))
 
 
-def _take_operands(operands: Sequence[Any], reference: Callable[..., Any]) -> tuple[list[GivenOperand], dict[str, np.ndarray]]:
+def _take_operands(
+    operands: Sequence[object], reference: Callable[..., object]
+) -> tuple[list[GivenOperand], dict[str, np.ndarray]]:
     """Each operand by the name of the reference's parameter, and the words of those that are tensors."""
     given_to = list(inspect.signature(reference).parameters)[1:]
     given_operands, codes = [], {}
@@ -111,7 +116,7 @@ def _take_operands(operands: Sequence[Any], reference: Callable[..., Any]) -> tu
     return given_operands, codes
 
 
-def _tensor(operand: Any) -> Any:
+def _tensor(operand: torch.Tensor) -> Any:
     import torch
 
     if isinstance(operand, np.ndarray):

@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import unittest
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -47,9 +47,9 @@ class Test(Protocol):
 
 def judged(
     *,
-    reference: Callable[..., Any],
+    reference: Callable[..., object],
     exact: bool = False,
-    returns: Any = (),
+    returns: object = (),
     accumulation: str = "fp32",
     specials: bool = False,
     regimes: Sequence[str] = (),
@@ -95,7 +95,7 @@ def judged(
     if strides not in STRIDES:
         raise UsageError(f"judged(strides={strides!r:.100}): must be {STRIDES_TOLD}")
 
-    def make_test(body: Callable[[Draw], Any]) -> Test:
+    def make_test(body: Callable[[Draw], object]) -> Test:
         if not callable(body) or len(inspect.signature(body).parameters) != 1:
             raise UsageError(f"judged: {body!r:.100} must be a function of one argument, draw")
         description = Description(
@@ -134,7 +134,7 @@ def judged(
 
 
 def test(
-    kernel: Callable[..., Any] | str,
+    kernel: Callable[..., object] | str,
     *,
     like: str,
     claims: Sequence[str] | None = None,
@@ -203,13 +203,13 @@ test.__test__ = False  # type: ignore[attr-defined]  # imported by its name it i
 
 
 def assert_right(
-    function: Callable[..., Any] | str,
-    operands: Sequence[Any],
+    function: Callable[..., object] | str,
+    operands: Sequence[object],
     *,
-    reference: Callable[..., Any],
+    reference: Callable[..., object],
     target: str | None = None,
     exact: bool = False,
-    returns: Any = (),
+    returns: object = (),
     accumulation: str = "fp32",
     real_values: bool = True,
     sealed: bool = False,
@@ -262,7 +262,7 @@ def load_tests(module: str) -> Callable[..., unittest.TestSuite]:
 def as_test(name: str, source: Callable[[Target], CaseSource], module: str, documentation: str | None) -> Test:
     """A function that judges the cases of `source`."""
 
-    def hold_test(*arguments: Any) -> None:
+    def hold_test(*arguments: object) -> None:
         from bitverdict.harness.frontends.called_test import hold
 
         hold(source, arguments[0] if arguments else None)
@@ -313,7 +313,7 @@ def check_promises(promises: str, mathematics: str, target: Target, *, is_sealed
         )
 
 
-def absolute(address: str, namespace: dict[str, Any]) -> str:
+def absolute(address: str, namespace: Mapping[str, object]) -> str:
     """An address "FILE:FUNCTION" whose file is looked for beside the file of `namespace`, then in the current folder."""
     place, _, name = address.rpartition(":")
     if not place or not name:
@@ -333,7 +333,7 @@ def calling_namespace() -> dict[str, Any]:
     return frame.f_globals
 
 
-def formats_of(returns: Any) -> tuple[str, ...]:
+def formats_of(returns: object) -> tuple[str, ...]:
     """The formats that `returns` names: one, or several in a tuple or a list. UsageError for an unknown one."""
     return tuple(format_of(each) for each in (returns if isinstance(returns, list | tuple) else (returns,)))
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
 
 PLUGIN = "bitverdict.harness.frontends.pytest_plugin"
 PROFILES = ("ci", "exhaustive", "quick", "whole")  # their contents: `bitverdict.harness.session.profiles`
@@ -122,7 +125,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     """What passing cases could have told apart, where it was asked. What sealed tests were protected by and left out, and what they
     drew by: it was committed to in their journal, and is told once all are over."""
     reports = [report for kept in terminalreporter.stats.values() for report in kept if hasattr(report, "user_properties")]

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -30,6 +30,9 @@ from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.session.case_filter import Expression
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.workers.forkserver import start_early
+
+if TYPE_CHECKING:
+    from _pytest.terminal import TerminalReporter
 
 LARGE_TESTS_FILE = "test_large.py"
 LONG_FIXTURES = {"node", "large_node"}  # arguments of the tests that judge for seconds
@@ -128,7 +131,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Any:
     """``--dist worksteal`` in place of xdist's default, ``load``, which gave one worker nearly all contracts in one chunk, in the
     middle of the session, and let it end alone."""
     if config.getoption("dist") != "load":
@@ -145,7 +148,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int | None:
     return int(asked) if asked.isdigit() else workers(config)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     reports = [
         report
         for category in ("passed", "failed", "skipped")

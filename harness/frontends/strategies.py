@@ -6,7 +6,7 @@ docs/strategies.md has examples."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from hypothesis import strategies as st
@@ -96,7 +96,7 @@ def _permutations(rows: int, length: int) -> SearchStrategy[list[int]]:
 
 
 def tensors(
-    dtype: Any, shape: Sequence[int] | SearchStrategy[tuple[int, ...]], *, regimes: Iterable[str] = known.REGIMES
+    dtype: object, shape: Sequence[int] | SearchStrategy[tuple[int, ...]], *, regimes: Iterable[str] = known.REGIMES
 ) -> SearchStrategy[torch.Tensor]:
     """Contiguous tensors on the CPU: `dtype` by the project's name or torch's, `shape` given or drawn, values of one of `regimes`:
 

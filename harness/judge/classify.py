@@ -171,7 +171,7 @@ def _of_triton_back_end(error: BaseException) -> bool:
     return is_foreign(Path(file)) and "/triton/backends/" in Path(file).as_posix()
 
 
-def for_the_launcher(function: Callable, /, *args: Any, **kwargs: Any) -> Any:
+def for_the_launcher(function: Callable, /, *args: object, **kwargs: object) -> Any:
     """`function` called on behalf of the launcher: what it raises with these arguments is the launcher's, though we called it."""
     return function(*args, **kwargs)
 

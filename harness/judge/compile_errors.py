@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,13 +62,13 @@ def _is_compilation_error(error: BaseException) -> bool:
     return any(kind.__name__ == "CompilationError" for kind in type(error).__mro__)
 
 
-def _message(innermost: Any) -> str:
+def _message(innermost: BaseException) -> str:
     said = getattr(innermost, "error_message", None) or innermost.__cause__ or ""
     lines = str(said).strip().splitlines() or str(innermost).strip().splitlines() or [type(innermost).__name__]
     return lines[0]
 
 
-def _line_of(link: Any, functions: dict[str, Any]) -> tuple[str, int] | None:
+def _line_of(link: object, functions: Mapping[str, object]) -> tuple[str, int] | None:
     function: Any = functions.get(getattr(link, "src", None) or "")
     node: Any = getattr(link, "node", None)
     if function is None or not hasattr(node, "lineno"):
@@ -93,5 +93,5 @@ def _functions(error: BaseException) -> Iterator[Any]:
         todo += [value for value in found if _is_jitted(value)]
 
 
-def _is_jitted(value: Any) -> bool:
+def _is_jitted(value: object) -> bool:
     return hasattr(value, "def_file_line_number")

@@ -89,7 +89,7 @@ _besides: dict[str, Any] = {}
 
 
 @contextmanager
-def launched_with(**options: Any) -> Iterator[None]:
+def launched_with(**options: object) -> Iterator[None]:
     """While entered, launches of this process on emulated targets have these `LaunchOptions` besides what the judge asks for."""
     before = dict(_besides)
     _besides.update(options)

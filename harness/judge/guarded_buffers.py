@@ -322,7 +322,7 @@ class _Interception(TorchFunctionMode):
         super().__init__()
         self.guard = guard
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         result = for_the_launcher(func, *args, **kwargs)
         if func not in self.POISON_FUNCTIONS and func not in self.VALUE_FUNCTIONS:

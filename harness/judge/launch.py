@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,11 @@ from bitverdict.harness.model.paths import ROOT, relative, source_line
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome
 
+if TYPE_CHECKING:
+    import torch
+
+    from bitverdict.harness.emulator.device import Device, Launch
+
 
 @dataclass(frozen=True)
 class Allocations:
@@ -49,7 +54,7 @@ DEFAULT_ALLOCATIONS = Allocations()
 
 def launch(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
-    enter_target: Callable[..., AbstractContextManager[Any]] = target_device, allocations: Allocations = DEFAULT_ALLOCATIONS,
+    enter_target: Callable[..., AbstractContextManager[object]] = target_device, allocations: Allocations = DEFAULT_ALLOCATIONS,
 ) -> LaunchResult:  # fmt: skip
     """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. A case that
     needs much memory (`bitverdict.harness.judge.case_memory`) needs room first: without it the outcome is "not run". `entering` is
@@ -69,7 +74,7 @@ def launch(
 
 def _launch_once(
     case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
-    enter_target: Callable[..., AbstractContextManager[Any]], allocations: Allocations, room: MemoryReservation,
+    enter_target: Callable[..., AbstractContextManager[object]], allocations: Allocations, room: MemoryReservation,
 ) -> LaunchResult:  # fmt: skip
     import torch
 
@@ -160,7 +165,7 @@ def _launch_once(
     return launch_result
 
 
-def _with_words(output: Any) -> Any:
+def _with_words(output: torch.Tensor) -> Any:
     """What a launcher returned, so that its bytes are its values: torch negates some tensors only when they are read."""
     from torch import Tensor
 
@@ -184,7 +189,7 @@ def _read_outputs(outputs: dict[str, Any]) -> LaunchResult:
     return LaunchResult(outputs={name: words(tensor).copy() for name, tensor in outputs.items()}, dtypes=dtypes)
 
 
-def _changed_outputs(seen: LaunchResult, outputs: dict[str, Any]) -> list[str]:
+def _changed_outputs(seen: LaunchResult, outputs: Mapping[str, object]) -> list[str]:
     """The names of outputs that have other words by now than when the launcher returned them."""
     return [name for name, got in seen.outputs.items() if not np.array_equal(got, words(outputs[name]))]
 
@@ -226,7 +231,7 @@ def _allocated_views(guard: Guard) -> list[Any]:
     return [AllocatedStorage(buffer.name, buffer.storage, buffer.poison) for buffer in guard.allocated_buffers]
 
 
-def _unwritten_reads(device: Any, guard: Guard) -> Iterator[tuple[str, str, str]]:
+def _unwritten_reads(device: Device, guard: Guard) -> Iterator[tuple[str, str, str]]:
     """(line, allocation, where in it) of each operation of the emulated `device` that took words that nobody wrote."""
     named = {buffer.name: buffer for buffer in guard.allocated_buffers}
     for location, name, parameter, byte in device.unwritten_reads:
@@ -239,12 +244,12 @@ _HAZARD_MARKS = {"tt.atomic_": "a kernel updates memory by atomics", "async_tma_
               "inline_asm": "a kernel has assembly of its own", "isVolatile = true": "a kernel has volatile loads"}  # fmt: skip
 
 
-def _find_order_hazard(launches: Iterable[Any]) -> str:
+def _find_order_hazard(launches: Iterable[Launch]) -> str:
     """What in the tile programs of emulated `launches` may leave other words in another order of programs; empty where nothing."""
     return next((said for done in launches for mark, said in _HAZARD_MARKS.items() if mark in done.program), "")
 
 
-def _real_values(device: Any, outputs: dict[str, Any]) -> dict[str, RealValues]:
+def _real_values(device: Device, outputs: Mapping[str, object]) -> dict[str, RealValues]:
     """What the emulated `device` knows of the tensors `outputs` without rounding, by name. Nothing where no kernel computed them,
     or where the launcher saw computed words: what it writes then is no launch's."""
     if not device.launches or device.reals.is_lost:
@@ -278,7 +283,7 @@ def _steer_autotuners(case: Case, target: Target) -> Iterator[list]:
         yield told
 
 
-def _describe_launches(device: Any, on_gpu: list[Instructions | None], tuner_choices: list) -> dict:
+def _describe_launches(device: Device, on_gpu: list[Instructions | None], tuner_choices: list) -> dict:
     """What an emulated device executed: kernel, grid, families of matrix instructions, tile of its largest product, its integer
     constants, digest of the tile program. Of both kinds of devices `instructions`: every matrix instruction that was launched,
     where all are known; and what autotuners took, each kernel's last choice."""

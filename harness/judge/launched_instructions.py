@@ -11,9 +11,12 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from bitverdict.harness.judge import hang_report
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.device import Launch
 
 Instructions = list[tuple[str, str, str, str, str]]
 TYPES = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "e4m3": "e4m3", "e5m2": "e5m2", "e2m3": "e2m3", "e3m2": "e3m2",
@@ -33,7 +36,7 @@ def of_ptx(text: str) -> Instructions:
     return sorted(instructions)
 
 
-def of_products(launches: Iterable[Any]) -> Instructions:
+def of_products(launches: Iterable[Launch]) -> Instructions:
     """The same of an emulated GPU's launches, whose `products` are keyed (family, a, b, d, ..)."""
     return sorted({(family, "", a, b, d) for launch in launches for family, a, b, d, *_ in launch.products})
 
@@ -46,7 +49,7 @@ def watch_launches() -> Iterator[list[Instructions | None]]:
 
     launches: list[Instructions | None] = []
 
-    def on_launch(metadata: Any) -> None:
+    def on_launch(metadata: object) -> None:
         hang_report.note_launch()
         file = _ptx.get(getattr(metadata, "data", {}).get("function", 0))
         launches.append(None if file is None else _of_file(file))

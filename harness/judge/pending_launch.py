@@ -50,7 +50,7 @@ class PendingRecord(Mapping[str, Any]):
 
 
 def compute_meanwhile(
-    pending_launch: PendingLaunch, clock: Clock, work: Callable[[Mapping[str, Any]], T]
+    pending_launch: PendingLaunch, clock: Clock, work: Callable[[Mapping[str, object]], T]
 ) -> tuple[LaunchResult, Callable[[], T]]:
     """What a launch came to; and what gives what `work` made of its record meanwhile, or raises what that raised.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
@@ -21,7 +21,7 @@ _returned_places: deque[tuple[torch.UntypedStorage, int, int]] = (
 )  # storage, first byte of a result in it and the one after its last
 
 
-def returned_before(outputs: Mapping[str, Any], operands: Iterable[torch.Tensor]) -> list[str]:
+def returned_before(outputs: Mapping[str, object], operands: Iterable[torch.Tensor]) -> list[str]:
     """The names of those of `outputs` that share a byte with a result of an earlier call. From now on these are results too.
     What lies in the memory of `operands` is the caller's own, and may come again."""
     theirs = list(operands)
@@ -34,7 +34,7 @@ def returned_before(outputs: Mapping[str, Any], operands: Iterable[torch.Tensor]
     return found
 
 
-def lies_in(output: Any, tensors: Iterable[torch.Tensor]) -> bool:
+def lies_in(output: torch.Tensor, tensors: Iterable[torch.Tensor]) -> bool:
     """Whether `output` lies in the storage of one of `tensors`."""
     return (own := _storage(output)) is not None and any(
         own._cdata == other._cdata for tensor in tensors if (other := _storage(tensor)) is not None
@@ -46,7 +46,7 @@ def forget() -> None:
     _returned_places.clear()
 
 
-def _storage(tensor: Any) -> torch.UntypedStorage | None:
+def _storage(tensor: torch.Tensor) -> torch.UntypedStorage | None:
     """Where a tensor lies; None of what has no memory of its own."""
     try:
         return tensor.untyped_storage()
@@ -54,7 +54,7 @@ def _storage(tensor: Any) -> torch.UntypedStorage | None:
         return None
 
 
-def _place(output: Any) -> tuple[torch.UntypedStorage, int, int] | None:
+def _place(output: torch.Tensor) -> tuple[torch.UntypedStorage, int, int] | None:
     storage = _storage(output)
     if storage is None or not output.numel():
         return None

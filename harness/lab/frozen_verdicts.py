@@ -175,7 +175,7 @@ def without_places(text: str, folder: Path) -> str:
     return re.sub(r" \(nearest: [^)]*\)", "", text)
 
 
-def write_line(stored: TextIO, value: Any) -> None:
+def write_line(stored: TextIO, value: object) -> None:
     stored.write(json.dumps(value, sort_keys=True, separators=(",", ":")) + "\n")
     stored.flush()
 
@@ -232,7 +232,7 @@ def record_differences(before: Iterable[Record], now: Iterable[Record]) -> Itera
                 yield f"{subject}: {field} was {_cut(was)}, is {_cut(now_is)}; case {_cut(record['case'])}"
 
 
-def _differing_parts(was: Any, now_is: Any) -> tuple[Any, Any]:
+def _differing_parts(was: object, now_is: object) -> tuple[Any, Any]:
     """The parts of two values that differ, where both are mappings."""
     if not (isinstance(was, Mapping) and isinstance(now_is, Mapping)):
         return was, now_is
@@ -240,7 +240,7 @@ def _differing_parts(was: Any, now_is: Any) -> tuple[Any, Any]:
     return tuple({name: side[name] for name in sorted(names) if name in side} for side in (was, now_is))  # type: ignore[return-value]
 
 
-def _cut(value: Any) -> str:
+def _cut(value: object) -> str:
     text = json.dumps(value, sort_keys=True)
     return text if len(text) <= PRINTED_CHARACTERS else f"{text[:PRINTED_CHARACTERS]}..."
 

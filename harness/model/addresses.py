@@ -63,13 +63,13 @@ _loaded_objects: dict[str, Any] = {}
 _fresh_loaders: dict[str, Callable[[], Any]] = {}
 
 
-def register_loaded(address: str, loaded: Any) -> None:
+def register_loaded(address: str, loaded: object) -> None:
     """Have `address` lead to `loaded` in this process, whose module is imported already, maybe by another name."""
     _loaded_objects[address] = loaded
 
 
 @contextmanager
-def substitute_object(address: str, found: Any, afresh: Callable[[], Any]) -> Iterator[None]:
+def substitute_object(address: str, found: object, afresh: Callable[[], object]) -> Iterator[None]:
     """While entered, `address` leads to `found`, and to what `afresh` gives where its module is asked for anew."""
     before = address in _loaded_objects, _loaded_objects.get(address)
     _loaded_objects[address], _fresh_loaders[address] = found, afresh

@@ -20,7 +20,7 @@ _TUNING = re.compile(r"(first|runs|config \d+)?")
 _NAMES = {int: "an integer", str: "a text", bool: "true or false", float: "a number", type(None): "null"}
 
 
-def check_record(record: Any, place: str, signed_fields: Collection[str] = ()) -> None:
+def check_record(record: object, place: str, signed_fields: Collection[str] = ()) -> None:
     """UsageError unless each field of the dataclass `record` has its annotated type, and no integer is negative but those in
     `signed`. `place` is what the record is called, "problem" for one. None has no fields. Annotations of types that no file has are
     not checked.
@@ -40,7 +40,7 @@ def check_record(record: Any, place: str, signed_fields: Collection[str] = ()) -
             raise UsageError(f"{field_path} is {value}: must be an integer of at least 0")
 
 
-def check_case(record: Any) -> None:
+def check_case(record: object) -> None:
     """UsageError unless `record` is a mapping with the fields that every case has, each of its type."""
     if not isinstance(record, dict):
         raise UsageError(f"case is {record!r:.100}: must be an object of JSON")
@@ -68,7 +68,7 @@ def check_case(record: Any) -> None:
         raise UsageError(f"case.data_seed is {record['data_seed']}: must be an integer of at least 0")
 
 
-def check_indices(given: Any) -> None:
+def check_indices(given: object) -> None:
     """UsageError unless `given` is a mapping from names of operands to lists of 32-bit integers."""
     if not isinstance(given, dict):
         raise UsageError(f"case.indices is {given!r:.100}: must be an object of JSON with a list for each operand")
@@ -77,7 +77,7 @@ def check_indices(given: Any) -> None:
             raise UsageError(f"case.indices.{name} is {numbers!r:.100}: must be a list of integers of 32 bits")
 
 
-def _has_kind(value: Any, kinds: Collection[type]) -> bool:
+def _has_kind(value: object, kinds: Collection[type]) -> bool:
     """Whether `value` is of one of `kinds`: true is no number here, and 3 is one where a float is asked."""
     if isinstance(value, bool):
         return bool in kinds
@@ -85,7 +85,7 @@ def _has_kind(value: Any, kinds: Collection[type]) -> bool:
 
 
 @cache
-def _hints(kind: Any) -> dict[str, Any]:
+def _hints(kind: object) -> dict[str, Any]:
     try:
         return typing.get_type_hints(kind)
     except (NameError, TypeError):  # a user's record with a type that only a checker sees

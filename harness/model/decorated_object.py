@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from bitverdict.harness.model.addresses import register_loaded
 from bitverdict.harness.model.paths import IMPORTED_FROM, is_foreign
@@ -19,7 +18,7 @@ class DecoratedObject:
     `what` is what the public function is called, for errors.
     """
 
-    def __init__(self, namespace: dict[str, Any], held: Callable[[], Any], what: str) -> None:
+    def __init__(self, namespace: Mapping[str, object], held: Callable[[], object], what: str) -> None:
         self.namespace, self.held, self.what = namespace, held, what
         self._found: tuple[str, tuple[str, ...]] | None = None
 
@@ -75,7 +74,7 @@ def root_of(file: Path) -> Path:
     return root
 
 
-def import_address(function: Any) -> str:
+def import_address(function: object) -> str:
     """The address of a function that was imported: the file and the name that it was defined by. UsageError where there is none."""
     code = getattr(function, "__code__", None)
     name = getattr(function, "__qualname__", "")

@@ -73,13 +73,13 @@ FAR_CLAIM = {FAR_CLAIM_WORD: "rows so far apart that offsets pass 2^31 elements"
 FAR_PAD = 1 << 20  # elements after each row, from which on a case is far
 
 
-def is_far(problem: Any) -> bool:
+def is_far(problem: object) -> bool:
     """Whether a field of `problem`, or of a dataclass inside it, puts rows of an operand so far apart that offsets may pass 2^31
     elements."""
     return max(_integers(problem), default=0) >= FAR_PAD
 
 
-def _integers(record: Any) -> Iterator[int]:
+def _integers(record: object) -> Iterator[int]:
     for value in vars(record).values() if is_dataclass(record) else ():
         if is_dataclass(value):
             yield from _integers(value)
@@ -87,7 +87,7 @@ def _integers(record: Any) -> Iterator[int]:
             yield value
 
 
-def unlimited_launcher(*operands: Any) -> None:
+def unlimited_launcher(*operands: object) -> None:
     """A launcher that says nothing of itself, which nobody calls: what it is asked is a kernel's plain list."""
 
 
@@ -100,7 +100,7 @@ def claims_far(launcher: str) -> bool:
     return FAR_CLAIM_WORD in ((said,) if isinstance(said, str) else said)
 
 
-def nearest(launcher: str, fields: Mapping[str, Any], sizes: Sequence[str] = ()) -> dict[str, Any] | None:
+def nearest(launcher: str, fields: Mapping[str, object], sizes: Sequence[str] = ()) -> dict[str, Any] | None:
     """`fields` as the launcher's `requires` takes them: those named in `sizes` moved to near multiples of powers of two, as few of
     them and as little as meets it. None where nothing near does. ValueError for a predicate that cannot be asked."""
     requires = getattr(load(launcher), "requires", None)
@@ -144,7 +144,7 @@ def _move_to_units(
     return None
 
 
-def narrowed_by(launcher: str, prepare: Callable[[], Any]) -> Counter:
+def narrowed_by(launcher: str, prepare: Callable[[], object]) -> Counter:
     """Of how many cases that `prepare` asks the launcher for it was "asked" whether it takes them, and how many of those its
     `requires` "moved" to other sizes or "left out"."""
     _requires_counts.pop(launcher, None)
@@ -157,7 +157,7 @@ def _nearby_sizes(size: int) -> list[int]:
     return sorted({value for unit in UNITS for value in (size // unit * unit, -(-size // unit) * unit, unit) if value > 0})
 
 
-def _names(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> tuple[str, ...]:
+def _names(launcher: str, requires: Callable, fields: Mapping[str, object]) -> tuple[str, ...]:
     """The fields that the predicate asks for."""
     try:
         names = tuple(inspect.signature(requires).parameters)
@@ -172,7 +172,7 @@ def _names(launcher: str, requires: Callable, fields: Mapping[str, Any]) -> tupl
     return names
 
 
-def _check_requires(launcher: str, requires: Callable, names: tuple[str, ...], listed: Sequence[tuple[Any, ...]]) -> list[bool]:
+def _check_requires(launcher: str, requires: Callable, names: tuple[str, ...], listed: Sequence[tuple[object, ...]]) -> list[bool]:
     """Of each of the values `listed` whether `requires` takes them. A sealed one is asked of all at once."""
     given = (dict(zip(names, each, strict=True)) for each in listed)
     ask = getattr(requires, "ask", None)
@@ -185,7 +185,7 @@ def _check_requires(launcher: str, requires: Callable, names: tuple[str, ...], l
     return answers
 
 
-def _ask_requires(requires: Callable, fields: Mapping[str, Any]) -> bool | str:
+def _ask_requires(requires: Callable, fields: Mapping[str, object]) -> bool | str:
     """Whether `requires` takes `fields`, or what it raised."""
     try:
         return bool(requires(**fields))

@@ -19,7 +19,7 @@ class NamedLauncher:
     """
 
     def __init__(
-        self, address: str, function: Callable[..., Any] | None, claims: Sequence[str] | None, requires: Requires | None
+        self, address: str, function: Callable[..., object] | None, claims: Sequence[str] | None, requires: Requires | None
     ) -> None:
         self.address, self.function = address, function
         self.__name__ = address.rpartition(":")[2] if address else getattr(function, "__name__", "launcher")

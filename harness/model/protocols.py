@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
+    from bitverdict.harness.emulator.device import Launch
     from bitverdict.harness.model.case import Case
     from bitverdict.harness.model.contract import Contract, ExpectedOutput
     from bitverdict.harness.model.targets import Target
@@ -63,11 +64,11 @@ class LaunchProbe(Protocol):
         """What the device is entered with. `far`: operands lie so far apart that no shadow of memory has room."""
         return {}
 
-    def observe_outputs(self, device: Any, outputs: Mapping[str, Any], in_place: Sequence[Any]) -> Mapping[str, Any]:
+    def observe_outputs(self, device: object, outputs: Mapping[str, object], in_place: Sequence[object]) -> Mapping[str, Any]:
         """What is recorded of a launch that came back with tensors, by name. `in_place`: operands that it may have written."""
         return {}
 
-    def broken_promise(self, case: Case, contract: Contract, target: Target, launches: Sequence[Any]) -> str:
+    def broken_promise(self, case: Case, contract: Contract, target: Target, launches: Sequence[Launch]) -> str:
         """What the contract promises of the instructions of `launches` and they do not hold; empty: nothing."""
         return ""
 

@@ -151,7 +151,7 @@ class Verdict:
         return cls(**record)
 
 
-def _cut(value: Any) -> Any:
+def _cut(value: object) -> Any:
     """`value` with each long text in it cut in the middle; tuples as lists."""
     if isinstance(value, str):
         if len(value) <= LONGEST:

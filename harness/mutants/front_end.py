@@ -12,7 +12,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from triton.compiler import ASTSource
 
 Lines = frozenset[tuple[str, int]]
 """(file, line) pairs."""
@@ -80,7 +83,7 @@ class FrontEnd:
                 source.make_ir = original
 
     def _front_end(self, original: Any) -> Any:
-        def make_ir(source: Any, target: Any, options: Any, functions: Any, modules: Any, context: Any) -> Any:
+        def make_ir(source: object, target: object, options: Any, functions: Any, modules: Any, context: Any) -> Any:
             self._visited_lines.clear()
             module = original(source, target, options, functions, modules, context)
             key = key_of(module, options, target)
@@ -100,7 +103,7 @@ class FrontEnd:
         return visit_and_note
 
     def _wrap_compile(self, compiler: Any) -> Any:
-        def compile(src: Any, target: Any = None, options: Any = None, _env_vars: Any = None) -> Any:
+        def compile(src: Any, target: object = None, options: Any = None, _env_vars: Any = None) -> Any:
             self._source_texts.clear()
             try:
                 compiled_kernel = compiler.compile(src, target=target, options=options, _env_vars=_env_vars)
@@ -119,7 +122,7 @@ class FrontEnd:
         return compile
 
 
-def _front_end_alone(source: Any, target: Any, options: Any, compiler: Any) -> None:
+def _front_end_alone(source: ASTSource, target: object, options: Any, compiler: Any) -> None:
     """Run the front end on a source that was found in Triton's cache, as `compile` would have."""
     from triton._C.libtriton import ir
 

@@ -25,7 +25,7 @@ class ResultCache:
         self.most, self.size = most, 0
         self._held: OrderedDict[Hashable, tuple[int, Any]] = OrderedDict()
 
-    def get_or_make(self, key: Hashable, make: Callable[[], Any]) -> Any:
+    def get_or_make(self, key: Hashable, make: Callable[[], object]) -> Any:
         if key in self._held:
             self._held.move_to_end(key)
             return self._held[key][1]
@@ -38,7 +38,7 @@ class ResultCache:
         return value
 
 
-def _bytes(value: Any) -> int:
+def _bytes(value: object) -> int:
     """Of the arrays in `value`, which is a list of records."""
     records = value if isinstance(value, list) else [value]
     return sum(each.nbytes for record in records for each in vars(record).values() if isinstance(each, np.ndarray))
@@ -52,7 +52,11 @@ class LaunchedContract(Contract):
     """
 
     def __init__(
-        self, right: Contract, other: Contract, kept: ResultCache, around: Callable[[], AbstractContextManager[Any]] = nullcontext
+        self,
+        right: Contract,
+        other: Contract,
+        kept: ResultCache,
+        around: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.right, self.other, self.kept, self.entered = right, other, kept, around
         self.stem, self.address, self.requires = right.stem, right.address, right.requires
@@ -89,7 +93,7 @@ class LaunchedContract(Contract):
 
     # what is launched
 
-    def launch(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None) -> Mapping[str, Any]:
+    def launch(self, case: Case, tensors: Mapping[str, object], launcher: Callable | None) -> Mapping[str, Any]:
         self.other.again = self.again
         with self.entered():
             outputs = self.other.launch(case, tensors, launcher)

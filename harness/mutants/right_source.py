@@ -143,11 +143,11 @@ class RightCases:
         """Note each line of `files` that Python executes."""
         traced = self._traced
 
-        def line(frame: Any, event: str, argument: Any) -> Any:
+        def line(frame: Any, event: str, argument: object) -> Any:
             traced.add((frame.f_code.co_filename, frame.f_lineno))
             return line
 
-        def call(frame: Any, event: str, argument: Any) -> Any:
+        def call(frame: Any, event: str, argument: object) -> Any:
             return line if frame.f_code.co_filename in files else None
 
         before = sys.gettrace()

@@ -269,7 +269,7 @@ def _time_limit(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def overdue(number: int, frame: Any) -> None:
+    def overdue(number: int, frame: object) -> None:
         raise _Overdue
 
     before: Any = signal.signal(signal.SIGPROF, overdue)

@@ -6,7 +6,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -185,13 +185,13 @@ def _examine_failure(case: Case, where: Target, verdict: Verdict, pool: WorkerPo
     return found, ""
 
 
-def _lines(value: Any) -> list[str]:
+def _lines(value: object) -> list[str]:
     if isinstance(value, dict):
         return [f"{name}: {each}" for name, each in value.items()]
     return [str(each) for each in value] if isinstance(value, list) else str(value).splitlines()
 
 
-def stem_of(told: dict[str, Any], number: int) -> str:
+def stem_of(told: Mapping[str, object], number: int) -> str:
     """The beginning of the names of a failure's picture files."""
     plain = "".join(c if c.isalnum() or c in "-_." else "-" for c in f"{told['contract']}-{told['target']}")
     return f"{number:02d}-{plain}"

@@ -56,7 +56,7 @@ class _WriterContract:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.contract, name)
 
-    def launch(self, case: Case, tensors: Mapping[str, Any], launcher: Callable | None) -> Mapping[str, Any]:
+    def launch(self, case: Case, tensors: Mapping[str, object], launcher: Callable | None) -> Mapping[str, Any]:
         from bitverdict.harness.emulator.cuda_tensors import inside
 
         outputs = self.contract.launch(case, tensors, launcher)

@@ -58,7 +58,7 @@ def _file_of(name: str) -> Path | None:
     return path if path is not None and path.suffix == ".py" and not is_foreign(path) and not is_ours(path) else None
 
 
-def pack_sources(about: dict[str, Any], cases: Iterable[dict[str, Any]]) -> dict[str, str]:
+def pack_sources(about: dict[str, object], cases: Iterable[dict[str, Any]]) -> dict[str, str]:
     """The texts of the files that `about` and `cases` name, whose addresses then name them as the pack does."""
     records = [about, *(each["case"] for each in cases)]
     places = {place for record in records for part in PARTS if (place := record.get(part, "").rpartition(":")[0]).endswith(".py")}

@@ -44,7 +44,7 @@ def _heat(told: Mapping[str, Any]) -> str:
     return heat_map(told["heat"]) if told["heat"] else ""
 
 
-def write_page(path: Path, told: Mapping[str, Any], header: Mapping[str, Any]) -> None:
+def write_page(path: Path, told: Mapping[str, object], header: Mapping[str, object]) -> None:
     """Write the page to `path`, whole or not at all."""
     with writing("--html", path, FREE):
         write_atomically(path, page(told, header))

@@ -149,7 +149,7 @@ def _key(case: Case) -> str:
 
 
 def _list(
-    address: str, launcher: str, machine: Target, cases: list[Case], about: Mapping[str, Any], verification: Verification
+    address: str, launcher: str, machine: Target, cases: list[Case], about: Mapping[str, object], verification: Verification
 ) -> None:
     """The pack is of the kernel that it names and has each case once; a shipped kernel's list is the frozen one that it names."""
     source = _source(address, launcher, machine)

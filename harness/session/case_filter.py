@@ -63,7 +63,7 @@ def words_of(case: Case, names: Iterable[str], outcomes: Iterable[str]) -> Words
     return Words(fields, frozenset(words | parts), tuple(name.lower() for name in names))
 
 
-def _fields(record: Any) -> Iterator[tuple[str, Any]]:
+def _fields(record: object) -> Iterator[tuple[str, Any]]:
     """The fields of a record, of records inside it too by their own names; of a record of draws what it tells."""
     if hasattr(record, "describe_parts"):
         for draw in record.describe_parts():

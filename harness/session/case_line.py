@@ -71,7 +71,7 @@ def in_runs(numbers: Sequence[int]) -> str:
     return told if len(runs) <= MOST_RUNS else f"{told}+... ({len(numbers)} numbers)"
 
 
-def _describe_record(record: Any) -> list[str]:
+def _describe_record(record: object) -> list[str]:
     if record is None:
         return []
     if not dataclasses.is_dataclass(record):
@@ -138,7 +138,7 @@ def case_of(line: str, contract: Contract, like: Sequence[Case], launcher: str =
     return dataclasses.replace(case_from_record(contract, record), contract=parsed_case.contract)
 
 
-def _config(kind: Any, given_fields: dict[str, Any], config_choice: list[Any], like: Sequence[Case]) -> Any:
+def _config(kind: Any, given_fields: dict[str, object], config_choice: Sequence[object], like: Sequence[Case]) -> Any:
     """The config of a line with the fields `given`. Where there is none, and the defaults make none: what the launcher chooses,
     else that of the first case of `like`."""
     if kind is None or config_choice:
@@ -176,7 +176,7 @@ def _names(kind: Any) -> list[str]:
     return [each.name for each in dataclasses.fields(kind)] if kind is not None else []
 
 
-def _value(name: str, text: str, kind: Any) -> Any:
+def _value(name: str, text: str, kind: object) -> Any:
     """`text` as a value of the field `name` of the dataclass `kind`, whose hints say of which type."""
     hint = typing.get_type_hints(kind).get(name, Any)
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
@@ -206,7 +206,7 @@ def _numbers(name: str, text: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _build_record(kind: Any, given: dict[str, Any], what: str) -> Any:
+def _build_record(kind: Any, given: dict[str, object], what: str) -> Any:
     needed = [each.name for each in dataclasses.fields(kind) if each.default is each.default_factory is dataclasses.MISSING]
     missing = [name for name in needed if name not in given]
     if missing:

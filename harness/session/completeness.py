@@ -192,7 +192,7 @@ def classes(case: Case, contract: Contract, target: Target) -> dict[str, Any]:
     return {name: value if name not in records else told.get(name) for name, value in found.items()}
 
 
-def _values(listed: Iterable[Mapping[str, Any]], into: Values | None = None) -> Values:
+def _values(listed: Iterable[Mapping[str, object]], into: Values | None = None) -> Values:
     """The values of each dimension in the records `listed`, put behind those of `into`."""
     found: Values = {} if into is None else into
     for fields in listed:
@@ -201,7 +201,7 @@ def _values(listed: Iterable[Mapping[str, Any]], into: Values | None = None) -> 
     return found
 
 
-def _are_sizes(values: Iterable[Any]) -> bool:
+def _are_sizes(values: Iterable[object]) -> bool:
     return all(type(value) in (int, tuple) for value in values)
 
 

@@ -8,7 +8,7 @@ follows from the draws alone, so it is the same in a run that is repeated.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
 from math import prod
 from typing import Any
@@ -58,7 +58,7 @@ def marks(case: Case, has_words: Callable[[Case], bool] = lambda case: True) -> 
     return frozenset((subject, types) for subject in _subjects(case.regime.partition("/")[0], problem, config))
 
 
-def _subjects(regime: str, problem: dict[str, Any], config: dict[str, Any]) -> Iterator[str]:
+def _subjects(regime: str, problem: Mapping[str, object], config: Mapping[str, object]) -> Iterator[str]:
     sizes = {name: value for name, value in problem.items() if type(value) is int and "pad" not in name and "offset" not in name}
     depth = max((value for name, value in sizes.items() if name in ("k", "columns", "n")), default=0)
     if regime not in EXACT:
@@ -77,7 +77,7 @@ def _subjects(regime: str, problem: dict[str, Any], config: dict[str, Any]) -> I
             yield from (f"tiles of {name}",) if size > tile else ()
 
 
-def _fields(record: Any) -> dict[str, Any]:
+def _fields(record: object) -> dict[str, Any]:
     """The fields of a dataclass; of a described kernel its draws by name."""
     draws = getattr(record, "draws", None)
     if draws is not None:

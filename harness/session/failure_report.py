@@ -93,7 +93,7 @@ def source_line(location: str, case: Case) -> str:
     return ""
 
 
-def _lines(value: Any) -> list[str]:
+def _lines(value: object) -> list[str]:
     if isinstance(value, dict):
         return [f"{name}: {item}"[:LONGEST] for name, item in value.items()][:MOST_LINES]
     return [str(line)[:LONGEST] for line in (value if isinstance(value, list) else str(value).splitlines())][-MOST_LINES:]

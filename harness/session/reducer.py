@@ -94,7 +94,7 @@ class Reducer:
         near = {less for less in near if self.floor(case, field) <= less < abs(value)}
         return self._first_candidate(case, [made for less in sorted(near) for made in self._moves(case, field, less)])
 
-    def _moves(self, case: Case, field: Field, value: Any) -> list[Case]:
+    def _moves(self, case: Case, field: Field, value: object) -> list[Case]:
         """`case` with `value` at `field`. Lists of row numbers follow their length; where a table got another number of rows, they
         are tried as they are, and then with their distance from its end."""
         moved = with_value(case, field, value)
@@ -315,7 +315,7 @@ def fields_of(case: Case) -> list[Field]:
     return [*found, ("tuning",), ("calls",), ("data_seed",)]
 
 
-def _leaves(record: Any, prefix: Field) -> Iterator[Field]:
+def _leaves(record: object, prefix: Field) -> Iterator[Field]:
     if not dataclasses.is_dataclass(record):
         return
     for each in dataclasses.fields(record):
@@ -342,7 +342,7 @@ def value_at(case: Case, field: Field) -> Any:
     return value
 
 
-def with_value(record: Any, field: Field, value: Any) -> Any:
+def with_value(record: Any, field: Field, value: object) -> Any:
     """`record` with the value at `field` replaced."""
     name, *rest = field
     inner = with_value(getattr(record, name), tuple(rest), value) if rest else value
@@ -358,7 +358,7 @@ def default_at(case: Case, field: Field) -> list[Any]:
     return [] if default is dataclasses.MISSING else [default]
 
 
-def is_number(value: Any) -> bool:
+def is_number(value: object) -> bool:
     return type(value) is int
 
 

@@ -173,7 +173,7 @@ def coverage_lines(tally: Tally) -> list[str]:
     return lines
 
 
-def text_of(*shown: Any) -> str:
+def text_of(*shown: object) -> str:
     """What `shown` looks like in a log of 140 columns, without colour."""
     page = Console(width=140, file=io.StringIO(), record=True)
     for item in shown:

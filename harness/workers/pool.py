@@ -12,6 +12,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from types import FrameType
 from typing import Any, TypeVar
 
 from bitverdict.harness.model.case import Case
@@ -94,7 +95,7 @@ class WorkerPool:
             return
         first_signal = 0.0
 
-        def interrupt(number: int, frame: Any) -> None:
+        def interrupt(number: int, frame: FrameType | None) -> None:
             nonlocal first_signal
             if self.interrupted and time.monotonic() - first_signal > ONE_SIGNAL:
                 raise KeyboardInterrupt

@@ -278,6 +278,6 @@ def serve(connection: Any, target: Target, log: str, variables: dict[str, str], 
         connection.send(json.loads(json.dumps(verdict.to_json(), default=_plain_value)))
 
 
-def _plain_value(value: Any) -> Any:
+def _plain_value(value: object) -> Any:
     """NumPy scalars and arrays as JSON values; anything else by its text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

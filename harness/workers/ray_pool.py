@@ -93,7 +93,7 @@ class Cluster:
                 gpu_targets.append(replace(Target(**row), name=f"cuda:{len(gpu_targets)}", index=0))
         return gpu_targets
 
-    def submit(self, asked: Mapping[str, Any], target: Target) -> Any:
+    def submit(self, asked: Mapping[str, object], target: Target) -> Any:
         """Ray's reference of the answer of `ray_node.judged`."""
         return self._kept.options(**({} if target.emulated else self._placement_options(target.name))).remote(asked)
 

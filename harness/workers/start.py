@@ -107,7 +107,7 @@ class _AwaitedConnection:
             raise EOFError
         return self._made.recv()
 
-    def send(self, what: Any) -> None:
+    def send(self, what: object) -> None:
         if self._made is None:
             raise BrokenPipeError
         self._made.send(what)

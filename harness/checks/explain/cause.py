@@ -468,7 +468,7 @@ def _of_operands(mathematics: Mathematics, operands: Mapping, evidence: Evidence
     return evaluate_reference(mathematics, operands)
 
 
-def _evaluate_or_none(evaluate: Callable[[], Any]) -> Any:
+def _evaluate_or_none(evaluate: Callable[[], object]) -> Any:
     """What a change gives; None where the function cannot take it (a shape that does not fit, an index outside)."""
     try:
         return evaluate()

@@ -118,7 +118,7 @@ class EvaluatedArray(np.ndarray):
     format: str  # of the words that the number has; empty where it is not known
     origin: int  # the operation that gave it
 
-    def __array_finalize__(self, made_from: Any) -> None:
+    def __array_finalize__(self, made_from: object) -> None:
         self.text = getattr(made_from, "text", "")
         self.format = getattr(made_from, "format", "")
         self.origin = getattr(made_from, "origin", -1)
@@ -127,10 +127,10 @@ class EvaluatedArray(np.ndarray):
         keywords.pop("out", None)
         return _active_run.get().operate(ufunc.__name__, getattr(ufunc, method), inputs, keywords)
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(self, function: Any, types: object, args: Any, kwargs: Any) -> Any:
         return _active_run.get().operate(function.__name__, function, tuple(args), dict(kwargs))
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Any:
         return _with_format(_active_run.get().operate("getitem", lambda x, key: np.asarray(x)[key], (self, key), {}), self.format)
 
     def __bool__(self) -> bool:
@@ -152,12 +152,12 @@ class Namespace:
             return member
         return lambda *args, **kwargs: member(*args, **_exact(kwargs))
 
-    def astype(self, x: Any, dtype: Any, /, **_: Any) -> Any:
+    def astype(self, x: object, dtype: Any, /, **_: object) -> Any:
         if np.issubdtype(np.dtype(dtype), np.floating):
             return _active_run.get().operate("astype", lambda x: np.asarray(x, np.float64), (x,), {})
         return _active_run.get().operate("astype", lambda x: np.trunc(x).astype(dtype) if dtype != np.bool_ else x != 0, (x,), {})
 
-    def round_to(self, x: Any, format: str, **how: Any) -> Any:
+    def round_to(self, x: object, format: str, **how: object) -> Any:
         """`x` as `format` holds it, rounded to nearest, ties to even; where it is asked otherwise nothing is explained."""
         if how.get("rounding", "nearest_even") != "nearest_even":
             raise ValueError(f"rounding {how['rounding']!r}: references are evaluated with nearest_even alone")
@@ -183,7 +183,7 @@ class Namespace:
 
         return _with_format(_active_run.get().operate("from_bits", numbers, (x, format), {}), format)
 
-    def philox(self, seed: Any, offsets: Any) -> Any:
+    def philox(self, seed: Any, offsets: object) -> Any:
         """The four words of `tl.randint4x(seed, offsets)`."""
 
         def words(seed: Any, offsets: np.ndarray) -> tuple[np.ndarray, ...]:
@@ -201,7 +201,7 @@ class Namespace:
 
         return _with_format(_active_run.get().operate("random_uniform", numbers, (seed, offsets), {}), "fp32")
 
-    def kept_in(self, x: Any, format: str) -> Any:
+    def kept_in(self, x: object, format: str) -> Any:
         return x
 
     def sort(self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
@@ -210,7 +210,7 @@ class Namespace:
     def argsort(self, x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
         return np.argsort(-x if descending else x, axis=axis, kind="stable")
 
-    def matmul(self, a: Any, b: Any, **_: Any) -> Any:
+    def matmul(self, a: Any, b: Any, **_: object) -> Any:
         return np.matmul(a, b)
 
 
@@ -307,11 +307,11 @@ def _outputs(mathematics: Mathematics, operands: Mapping[str, np.ndarray] | None
     return {name: np.asarray(_plain_value(one), np.float64) for name, one in zip(mathematics.outputs, each, strict=True)}
 
 
-def _operand(given: Any, name: str, mathematics: Mathematics) -> Any:
+def _operand(given: object, name: str, mathematics: Mathematics) -> Any:
     return _trace_value(given, name, mathematics.formats.get(name, "")) if isinstance(given, np.ndarray) else given
 
 
-def _trace_value(given: Any, text: str, format: str = "", origin: int = -1) -> Any:
+def _trace_value(given: object, text: str, format: str = "", origin: int = -1) -> Any:
     if not isinstance(given, np.ndarray | np.generic):
         return given
     found = np.asarray(given).view(EvaluatedArray)
@@ -319,7 +319,7 @@ def _trace_value(given: Any, text: str, format: str = "", origin: int = -1) -> A
     return found
 
 
-def _with_format(given: Any, format: str) -> Any:
+def _with_format(given: object, format: str) -> Any:
     return _trace_value(given, getattr(given, "text", ""), format, getattr(given, "origin", -1))
 
 
@@ -334,7 +334,7 @@ def _format_of(arguments: Iterable) -> str:
     return formats.pop() if len(formats) == 1 else ""
 
 
-def _plain_value(given: Any) -> Any:
+def _plain_value(given: object) -> Any:
     if isinstance(given, EvaluatedArray):
         return given.view(np.ndarray)
     if isinstance(given, tuple | list):
@@ -350,7 +350,7 @@ def _exact(keywords: dict) -> dict:
     return keywords
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, EvaluatedArray):
         return value.text or "a value"
     if isinstance(value, np.ndarray):

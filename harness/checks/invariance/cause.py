@@ -66,5 +66,5 @@ def _of_instructions(first: LaunchResult, other: LaunchResult) -> str:
     return f"it multiplies by {', '.join(twos)} for {', '.join(ones)}" if ones != twos else ""
 
 
-def _changed_constants(ones: Mapping[str, Any], twos: Mapping[str, Any]) -> list[tuple[str, Any, Any]]:
+def _changed_constants(ones: Mapping[str, object], twos: Mapping[str, object]) -> list[tuple[str, Any, Any]]:
     return [(name, ones.get(name), twos.get(name)) for name in {**ones, **twos} if ones.get(name) != twos.get(name)]

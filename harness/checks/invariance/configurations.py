@@ -34,7 +34,7 @@ def _of_the_contract(caller: Caller, first: Call) -> Iterator[tuple[Case, str]]:
         yield case, ", ".join(differ)
 
 
-def _fields(config: Any) -> dict[str, Any]:
+def _fields(config: object) -> dict[str, Any]:
     return dataclasses.asdict(config) if dataclasses.is_dataclass(config) and not isinstance(config, type) else {}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from bitverdict.harness.checks.invariance import configurations
 from bitverdict.harness.checks.invariance.batch import batch_findings, batches, permutation_finding
@@ -22,7 +21,7 @@ def examine_case(
     case: Case,
     target: Target,
     contract: Contract,
-    launcher: Callable[..., Any] | RemoteLauncher | None,
+    launcher: Callable[..., object] | RemoteLauncher | None,
     checks: frozenset[str] = frozenset(CHECKS),
     limit: int = 0,
     promises: Promises = NO_PROMISES,

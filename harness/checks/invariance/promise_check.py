@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 from bitverdict.harness.checks.invariance.calls import NO_PROMISES, Promises
 from bitverdict.harness.checks.invariance.examine import examine_case
@@ -19,7 +18,7 @@ BATCHES = 3  # smaller ones of each size, of every case: `bitverdict invariance`
 
 
 def held_to_promises(
-    verdict: Verdict, case: Case, target: Target, contract: Contract, launcher: Callable[..., Any] | RemoteLauncher | None
+    verdict: Verdict, case: Case, target: Target, contract: Contract, launcher: Callable[..., object] | RemoteLauncher | None
 ) -> Verdict:
     """`verdict`, or a failure by the first promise of `contract` or of the case's launcher that the case breaks. What did not pass
     is told as it is. Inconclusive where a sealed launcher's words of another call are no kernel's."""

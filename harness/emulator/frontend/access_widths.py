@@ -10,12 +10,17 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.emulator.compiler_process import in_compiler_process
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.stop_compiler import convert_to_llvm
 from bitverdict.harness.emulator.mlir_reader import Program
+
+if TYPE_CHECKING:
+    from triton._C.libtriton import ir
+
+    from bitverdict.harness.emulator.compiled_kernel import KernelMetadata
 
 MOVES = ("tt.load", "tt.store", "tt.atomic_rmw", "ttg.async_copy_global_to_local")
 _ORDINARY = re.compile(r"((?:ld|st|red|atom)\.[\w.:]*?global[\w.:]*)[^\[]*\[ \$\d+ \+ (\d+) \]")
@@ -70,14 +75,14 @@ def _convert_with_axes(text: str, capability: int, ptx: int) -> tuple[str, list[
     return convert_to_llvm(text, capability, ptx, lambda module: axes.extend(_axes(module))), axes
 
 
-def ptx_version(metadata: Any, capability: int) -> int:
+def ptx_version(metadata: KernelMetadata, capability: int) -> int:
     """The PTX version that a kernel with the options `metadata` is compiled to."""
     from triton.backends.nvidia.compiler import get_ptx_version_from_options
 
     return get_ptx_version_from_options(metadata, capability)
 
 
-def _axes(module: Any) -> list[int]:
+def _axes(module: ir.module) -> list[int]:
     """The axis along which neighbouring registers of a thread lie, for each operation of `MOVES` in the order of the text."""
     from triton._C.libtriton import gluon_ir
 

@@ -77,7 +77,7 @@ def refuse_cpu_tensors(values: Sequence[Any]) -> None:
             raise_for_the_launcher(ValueError(said))
 
 
-def bytes_of(name: str, value: Any) -> torch.Tensor:
+def bytes_of(name: str, value: object) -> torch.Tensor:
     """The CPU tensor that holds the bytes of `value`: a tensor, or one that `triton.reinterpret` gave another type."""
     while isinstance(value, TensorWrapper):
         value = value.base

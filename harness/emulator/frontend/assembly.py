@@ -16,13 +16,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from triton import knobs
 from triton._C.libtriton import ir, llvm, nvidia
 from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia.compiler import (
     CUDABackend,
+    CUDAOptions,
     get_features,
     get_llvm_flags,
     get_ptx_version_from_options,
@@ -32,6 +33,9 @@ from triton.backends.nvidia.compiler import (
 from bitverdict.harness.emulator.compiler_process import NotAssembled, in_compiler_process
 from bitverdict.harness.emulator.frontend.stop_compiler import CONVERSION, TO_LLVM, convert_to_llvm, read_back
 from bitverdict.harness.emulator.machine_code import cubin_resources
+
+if TYPE_CHECKING:
+    from triton.backends.amd.compiler import HIPOptions
 
 _TRIPLE = "nvptx64-nvidia-cuda"
 _PLACE = re.compile(r" loc\(#loc\d*\)$")
@@ -143,7 +147,7 @@ def _add_locations(program: str) -> str:
     return "\n".join(_PLACE.sub(f' loc("tile program":{n}:1)', line) for n, line in enumerate(program.split("\n"), 1))
 
 
-def _llvm(program: str, capability: int, options: Any, *, packs: bool = True) -> str:
+def _llvm(program: str, capability: int, options: CUDAOptions | HIPOptions, *, packs: bool = True) -> str:
     """Optimised LLVM IR of a tile program's text. NotAssembled where the compiler refuses."""
     version = get_ptx_version_from_options(options, capability)
     placed = _add_locations(program)
@@ -158,7 +162,7 @@ def _llvm(program: str, capability: int, options: Any, *, packs: bool = True) ->
     return _optimize_llvm(module, options, capability, packs and capability != 80)
 
 
-def _optimize_llvm(module: Any, options: Any, capability: int, packs: bool) -> str:
+def _optimize_llvm(module: ir.module, options: CUDAOptions | HIPOptions, capability: int, packs: bool) -> str:
     """LLVM IR of `module`, optimised as `make_llir` does; `packs`: with the SLP vectoriser."""
     llvm.init_targets()
     context = llvm.context()

@@ -116,7 +116,7 @@ class CarriedReals:
         """`of` each operand of `op`."""
         return tuple(map(self.real_of, op.operands))
 
-    def hold(self, op: Operation, found: Any) -> None:
+    def hold(self, op: Operation, found: object) -> None:
         """`found` is what the results of `op` carry, a tuple where there are several."""
         targets = [self.real_of(name) for name in op.results]
         if any(each is not None for each in targets):

@@ -214,7 +214,7 @@ class Contraction:
     def _texts(self) -> tuple[str, str | None]:
         return ptx_beside_scalars(self.program.text, self.capability)
 
-    def _compute_once(self, name: str, compute: Callable[[], Any]) -> Any:
+    def _compute_once(self, name: str, compute: Callable[[], object]) -> Any:
         """What `compute` finds, from disk when it was found before for this program, target and release."""
         told = f"{_FORMAT_VERSION} {triton.__version__} {self.capability} {self.program.text}"
         key = hashlib.sha256(told.encode()).hexdigest()

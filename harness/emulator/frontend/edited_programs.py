@@ -49,7 +49,7 @@ class EditedPrograms:
         """Of each program its integer arguments that were negative in a launch."""
         self._ready: dict[tuple, TranslatedProgram | None] = {}
 
-    def translation_of(self, text: str, *, arch: str, doubted: bool, widths: Widths, **options: Any) -> TranslatedProgram | None:
+    def translation_of(self, text: str, *, arch: str, doubted: bool, widths: Widths, **options: object) -> TranslatedProgram | None:
         """The change of the program `text` ready to run, None where it has none. EmulatedFault where it is no program."""
         key = (text, arch, doubted, *options.items())
         if key not in self._ready:
@@ -63,7 +63,7 @@ class EditedPrograms:
         self.launched += ready is not None
         return ready
 
-    def count_run(self, translation: TranslatedProgram, runs: Sequence[int], arguments: Sequence[Any]) -> None:
+    def count_run(self, translation: TranslatedProgram, runs: Sequence[int], arguments: Sequence[object]) -> None:
         """A launch of the program `ready` on `arguments` is over, whose blocks ran so often."""
         self.operations += sum(translation.counts(list(runs)).values())
         missed_lines = {

@@ -256,7 +256,7 @@ class EnclosureWriter:
         called = t.calls(enclosures.hold, op, results, enclosure_name, dtypes, formats, open_)
         t.emit("{}, = {}" if len(results) == 1 else "{} = {}", t.values(op.results), called)
 
-    def _correct_ends(self, op: Operation, enclosure_name: Any) -> None:
+    def _correct_ends(self, op: Operation, enclosure_name: object) -> None:
         """Behind the loops: what the ends of the operands do not show."""
         t = self.t
         if op.name in SMOOTH and (words := _NEAREST_ON_AMD if t.amd else SMOOTH[op.name]):
@@ -316,11 +316,11 @@ class EnclosureWriter:
             self.t.types[name] = self.t.types.get(op.operands[i])
         return found
 
-    def _loop(self, targets: str, over: Any, count: int = 1) -> None:
+    def _loop(self, targets: str, over: object, count: int = 1) -> None:
         self.t.emit("for {}, in {}:" if count == 1 else "for {} in {}:", targets, over)
         self.t.indent += "    "
 
-    def _ends(self, op: Operation, place: int, fresh: str, wide: Any) -> None:
+    def _ends(self, op: Operation, place: int, fresh: str, wide: object) -> None:
         t = self.t
         over = t.calls(enclosures.ends, t.value(op.operands[place]), t.operand(op, place).dtype, wide)
         t.emit("for {} in {}:", t.value(fresh), over)

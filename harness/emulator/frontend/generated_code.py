@@ -13,7 +13,7 @@ import keyword
 import linecache
 import re
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import CodeType
@@ -84,18 +84,18 @@ class Writer:
         """The next function may use the names of the last one again, but for constants and what is `kept`."""
         self._taken = {*_RESERVED_NAMES, *self.constants, *kept}
 
-    def join_values(self, values: Iterable[Any]) -> Any:
+    def join_values(self, values: Iterable[object]) -> Any:
         """The expressions `values` with commas between."""
         return Code(", ".join(map(self.text, values)))
 
-    def constant(self, value: Any, wished: str = "") -> Code:
+    def constant(self, value: object, wished: str = "") -> Code:
         """A name by which the generated code reaches `value`, like `wished`."""
         if (name := self._constant_of.get(id(value))) is None:
             name = self._constant_of[id(value)] = self.name(wished or _constant_name(value))
             self.constants[name] = value
         return name
 
-    def text(self, value: Any) -> str:
+    def text(self, value: object) -> str:
         """`given` as generated code: a `Code` as it is, None, bools and integers as literals, tuples and lists of such as such, and
         all else as a constant."""
         if type(value) is Code:
@@ -108,11 +108,11 @@ class Writer:
             return f"[{', '.join(map(self.text, value))}]"
         return self.constant(value)
 
-    def code(self, template: str, *given: Any) -> Any:
+    def code(self, template: str, *given: object) -> Any:
         """The expression `template`, a literal of the caller's, with `text` of each of `given` for its braces."""
         return Code(template.format(*map(self.text, given)))
 
-    def emit(self, template: str, *given: Any) -> None:
+    def emit(self, template: str, *given: object) -> None:
         """One line of code, by `code`."""
         self.lines.append(self.indent + template.format(*map(self.text, given)))
 
@@ -132,7 +132,7 @@ class Writer:
             self.indent = before
 
     @contextmanager
-    def when(self, condition: Any) -> Iterator[None]:
+    def when(self, condition: object) -> Iterator[None]:
         """Lines that run where the value `condition` is true; always where it is None."""
         if condition is None:
             yield
@@ -141,7 +141,7 @@ class Writer:
         with self.indent_block():
             yield
 
-    def calls(self, function: Callable, *given: Any, **named: Any) -> Any:
+    def calls(self, function: Callable, *given: object, **named: object) -> Any:
         """The expression that calls `function` on `given` and `named`: a method of a class in `UNIT_OF` on its instance, any other
         function on the program first. What may wait (it returns a `Thread`) is waited for. TypeError for arguments that `function`
         does not take."""
@@ -163,7 +163,7 @@ def _head(function: Callable, count: int, *names: str) -> str:
     return f"{'yield from ' if suspends(function) else ''}{bound(function)}"
 
 
-def _constant_name(value: Any) -> str:
+def _constant_name(value: object) -> str:
     """What the constant `value` is called: an operation by its line of the tile program, from 1."""
     if isinstance(value, Operation):
         return f"op{value.line + 1}"
@@ -178,7 +178,7 @@ def compile_code(source: str) -> CodeType:
     return compile(source, "<generated>", "exec")
 
 
-def run(code: CodeType, source: str, name: str, constants: dict[str, Any], owner: object) -> dict[str, Any]:
+def run(code: CodeType, source: str, name: str, constants: Mapping[str, object], owner: object) -> dict[str, Any]:
     """The globals of `code`, which is `source` compiled, after its run among `constants`. Tracebacks and debuggers show its lines
     under the file name `name` as long as `owner` lives."""
     globals_ = dict(constants)

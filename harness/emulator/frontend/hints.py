@@ -12,6 +12,7 @@ behaviour is undefined from there on (LLVM LangRef, llvm.assume).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,8 @@ from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.access_widths import Access
 
 if TYPE_CHECKING:
+    from triton.compiler import ASTSource
+
     from bitverdict.harness.emulator.execution.cta import Cta
     from bitverdict.harness.emulator.mlir_reader import Operation, Program
     from bitverdict.harness.emulator.mlir_types import Type
@@ -48,7 +51,7 @@ class Hint:
     values: tuple[int, ...]
     size: int
 
-    def untrue(self, value: Any) -> str:
+    def untrue(self, value: object) -> str:
         """What is not so of `value` (any shape), in a few words; empty where the hint holds."""
         array, step = np.atleast_1d(np.asarray(value)), self.size or 1
         say = hex if self.size else str
@@ -91,7 +94,7 @@ def _numbers(text: str, kind: Type) -> tuple[int, ...]:
     return tuple(numbers * axes if len(numbers) == 1 else numbers)
 
 
-def untrue_arguments(program: Program, values: list[Any]) -> dict[tuple[int | str, str], FalseHint]:
+def untrue_arguments(program: Program, values: Sequence[object]) -> dict[tuple[int | str, str], FalseHint]:
     """Arguments (one value each, as the program takes them) that are not what it was compiled for, as `Cta.false_hints` holds
     them. Triton compiles for the arguments of a launch, so there are none unless a compiled kernel is launched itself."""
     false_hints: dict[tuple[int | str, str], FalseHint] = {}
@@ -103,7 +106,7 @@ def untrue_arguments(program: Program, values: list[Any]) -> dict[tuple[int | st
     return false_hints
 
 
-def compiled_in(source: Any, values: tuple[Any, ...]) -> EmulatedFault | None:
+def compiled_in(source: ASTSource, values: tuple[object, ...]) -> EmulatedFault | None:
     """The fault of a launch that gives an argument another value than the one Triton compiled in because an earlier value was 1 or
     None. Parameters declared `tl.constexpr` are not arguments of a compiled kernel: what is given for them is ignored."""
     parameters = getattr(getattr(source, "fn", None), "params", ())
@@ -117,7 +120,7 @@ def compiled_in(source: Any, values: tuple[Any, ...]) -> EmulatedFault | None:
     return None
 
 
-def note(m: Cta, op: Operation, hints: list[Hint], value: Any) -> None:
+def note(m: Cta, op: Operation, hints: list[Hint], value: object) -> None:
     """Remember which of `hints` about the result of `op` is not true."""
     for hint in hints:
         if said := hint.untrue(value):

@@ -145,7 +145,7 @@ class _Pickler(pickle.Pickler):
         return _function, (module, *where, alike.index(code), len(cells)), state, None, None, _fill
 
 
-def _may_be_named(thing: Any) -> bool:
+def _may_be_named(thing: object) -> bool:
     module, name = getattr(thing, "__module__", None) or "", getattr(thing, "__qualname__", "")
     if f"{module}.".startswith(_OURS) or name in _PICKLABLE_NAMES.get(module, ()):
         return True

@@ -10,13 +10,17 @@ import hashlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import triton
 from triton._C.libtriton import amd, ir, nvidia, passes
 
 from bitverdict.harness.emulator.mlir_reader import places, unescape
 from bitverdict.harness.model.triton_release import REMEDY, SUPPORTED_RELEASES
+
+if TYPE_CHECKING:
+    from triton.backends.amd.compiler import HIPOptions
+    from triton.backends.nvidia.compiler import CUDAOptions
 
 FENCE = "ttng.fence_async_shared"
 FENCES_HEADER = "// fences before lowering: "  # first line of a tile program's text
@@ -109,11 +113,11 @@ class Stages:
         return None
 
 
-def tile_program(options: Any, capability: int, language: str) -> Callable[[Any, dict], bytes]:
+def tile_program(options: CUDAOptions | HIPOptions, capability: int, language: str) -> Callable[[Any, dict], bytes]:
     """The stage that ends the compilation: TTGIR module and metadata in, the text of the tile program out. `language`: "triton" or
     "gluon", the kernel's. RuntimeError, as the whole compilation would, where it is a cluster's and does not convert to LLVM."""
 
-    def stage(module: Any, metadata: dict) -> bytes:
+    def stage(module: ir.module, metadata: dict) -> bytes:
         from triton.backends.nvidia.compiler import get_ptx_version_from_options
 
         pass_arguments = {
@@ -134,10 +138,10 @@ def tile_program(options: Any, capability: int, language: str) -> Callable[[Any,
     return stage
 
 
-def amd_tile_program(options: Any, language: str) -> Callable[[Any, dict], bytes]:
+def amd_tile_program(options: CUDAOptions | HIPOptions, language: str) -> Callable[[Any, dict], bytes]:
     """As `tile_program`, of a kernel for one of AMD's architectures."""
 
-    def stage(module: Any, metadata: dict) -> bytes:
+    def stage(module: ir.module, metadata: dict) -> bytes:
         _run(module, _AMD_PASSES, {"": (), "arch": (options.arch,)})
         _tell(module, metadata)
         return f"{FENCES_HEADER}\n{LANGUAGE}{language}\n{generic_text(module, 'hip')}".encode()
@@ -145,14 +149,14 @@ def amd_tile_program(options: Any, language: str) -> Callable[[Any, dict], bytes
     return stage
 
 
-def _run(module: Any, listed: tuple[tuple[str, Any, str, str], ...], given: dict[str, tuple]) -> None:
+def _run(module: ir.module, listed: tuple[tuple[str, object, str, str], ...], given: dict[str, tuple]) -> None:
     manager = ir.pass_manager(module.context)
     for _, place, name, arguments in listed:
         getattr(place, name)(manager, *given[arguments])
     manager.run(module, "tile_program")
 
 
-def _tell(module: Any, metadata: dict) -> None:
+def _tell(module: ir.module, metadata: dict) -> None:
     """What Triton asks of the metadata of a compiled kernel."""
     total = module.get_int_attr("ttg.total-num-warps")
     if total is not None:
@@ -194,7 +198,7 @@ def read_back(program: str) -> Any:
     return module
 
 
-def convert_to_llvm(program: str, capability: int, ptx: int, before: Callable[[Any], None] = lambda module: None) -> str:
+def convert_to_llvm(program: str, capability: int, ptx: int, before: Callable[[object], None] = lambda module: None) -> str:
     """The tile program `program` (text, as `tile_program` leaves it) in LLVM's dialect. `before` is shown the module first.
     RuntimeError where the compiler does not take it."""
     module = read_back(program)
@@ -206,7 +210,7 @@ def convert_to_llvm(program: str, capability: int, ptx: int, before: Callable[[A
     return module.str()
 
 
-def generic_text(module: Any, backend: str = "cuda") -> str:
+def generic_text(module: ir.module, backend: str = "cuda") -> str:
     """The module in MLIR's generic assembly, locations included. The bindings print the short forms, except of a module that does
     not verify: so it is made not to, by an attribute that belongs on functions only, at the end, when nothing else will look at
     it."""

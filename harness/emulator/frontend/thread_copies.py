@@ -63,7 +63,7 @@ def _keepers(place: Place) -> np.ndarray:
     return np.flatnonzero(np.arange(len(held_elements(place))) & copies == 0)
 
 
-def spread(value: Any, words: Words, place: Place, dtype: np.dtype) -> np.ndarray:
+def spread(value: object, words: Words, place: Place, dtype: np.dtype) -> np.ndarray:
     """The copies of `value`: `words`, or where they are None as many as its place has."""
     if words is not None:
         return words
@@ -104,7 +104,7 @@ def _refuse_unsettled(op: Operation) -> Iterator[None]:
         raise NotModelled(op, f"in this form, on words that differ from lane to lane ({error})") from error
 
 
-def require_agreement(m: Cta, op: Operation, value: Any, words: Words, place: Place) -> None:
+def require_agreement(m: Cta, op: Operation, value: object, words: Words, place: Place) -> None:
     """NotModelled where copies of a value are not the same: `op` has no rule for them."""
     if words is not None and not same_words(spread(value, None, place, words.dtype), words):
         raise NotModelled(op, "on a result of a reduction whose words differ from lane to lane")

@@ -18,7 +18,7 @@ Words are compared by their keys: integers in the order of the real values, with
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
@@ -33,6 +33,7 @@ from bitverdict.harness.emulator.numerics.scalar_ops import widen
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Cta
     from bitverdict.harness.emulator.mlir_reader import Operation
+    from bitverdict.harness.emulator.numerics.real_values import TileValue
 
 MOST_WORDS = 4096  # tried of an operand of a function that need not be monotone: an effort, beyond which the operation is refused
 
@@ -138,14 +139,14 @@ class Enclosures:
     memory: EnclosedMemory = field(default_factory=EnclosedMemory)
     values_by_id: dict[int, tuple[Any, Enclosure]] = field(default_factory=dict)
 
-    def enclosure_of(self, value: Any) -> Enclosure | None:
+    def enclosure_of(self, value: object) -> Enclosure | None:
         found = self.values_by_id.get(id(value))
         if found is None:
             return None
         kept, enclosure = found
         return enclosure if (kept() if isinstance(kept, weakref.ref) else kept) is value else None
 
-    def hold(self, value: Any, enclosure: Enclosure) -> None:
+    def hold(self, value: object, enclosure: Enclosure) -> None:
         number = id(value)
         if isinstance(value, np.ndarray):
             self.values_by_id[number] = weakref.ref(value, lambda _: self.values_by_id.pop(number, None)), enclosure
@@ -153,18 +154,18 @@ class Enclosures:
             self.values_by_id[number] = value, enclosure
 
 
-def _array(value: Any, dtype: np.dtype) -> np.ndarray:
+def _array(value: TileValue, dtype: np.dtype) -> np.ndarray:
     return value if isinstance(value, np.ndarray) else np.asarray(value, dtype)
 
 
-def _like(value: Any, found: np.ndarray) -> Any:
+def _like(value: TileValue, found: np.ndarray) -> Any:
     """`found` as the code holds `value`: a scalar may be a Python number."""
     if isinstance(value, np.ndarray):
         return found
     return found.reshape(()).item() if isinstance(value, (float, int)) else found.reshape(())[()]
 
 
-def inside(m: Cta, *values: Any) -> bool:
+def inside(m: Cta, *values: TileValue) -> bool:
     """Whether any of `values` is enclosed."""
     held = m.launch.enclosures
     return bool(held.values_by_id) and any(held.enclosure_of(value) is not None for value in values)
@@ -174,7 +175,7 @@ MayBeProduct = bool | np.ndarray
 """Whether an operand may be a product that is taken in unrounded, of all elements or of each."""
 
 
-def inexact(fmt: str | None, value: Any, left: Any, right: Any) -> MayBeProduct:
+def inexact(fmt: str | None, value: TileValue, left: TileValue, right: TileValue) -> MayBeProduct:
     """Where the product `value` of `left` and `right` was rounded: elsewhere it is the same, taken in or not. float64 holds a
     product of two numbers of narrower formats."""
     if fmt is None:
@@ -184,7 +185,7 @@ def inexact(fmt: str | None, value: Any, left: Any, right: Any) -> MayBeProduct:
     return np.asarray(whole != np.abs(np.asarray(widen(value, fmt), np.float64)))
 
 
-def _ends(m: Cta, value: Any, dtype: np.dtype, may_be_product: MayBeProduct) -> tuple[np.ndarray, np.ndarray] | None:
+def _ends(m: Cta, value: TileValue, dtype: np.dtype, may_be_product: MayBeProduct) -> tuple[np.ndarray, np.ndarray] | None:
     enclosure, array = m.launch.enclosures.enclosure_of(value), _array(value, dtype)
     if enclosure is None:
         if not np.any(may_be_product):
@@ -212,7 +213,7 @@ def _finite(found: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return (found <= top) & (found >= ~top)
 
 
-def ends(m: Cta, value: Any, dtype: np.dtype, wide: MayBeProduct) -> tuple[Any, ...]:
+def ends(m: Cta, value: TileValue, dtype: np.dtype, wide: MayBeProduct) -> tuple[Any, ...]:
     """The lowest and the highest word of `value` element by element, or itself where it is exact. `wide`: one word further."""
     found = _ends(m, value, dtype, wide)
     if found is None:
@@ -228,7 +229,7 @@ def sides(
     return tuple(each[0] for each in found), tuple(each[-1] for each in found)
 
 
-def turning_points(m: Cta, value: Any, dtype: np.dtype) -> tuple[Any, ...]:
+def turning_points(m: Cta, value: TileValue, dtype: np.dtype) -> tuple[Any, ...]:
     """The lowest and the highest word of `value`, and its zeros: between them a product with itself, and a size, rise or fall."""
     known = m.launch.enclosures.enclosure_of(value)
     if known is None:
@@ -254,7 +255,7 @@ def every_word(m: Cta, op: Operation, values: tuple[Any, ...], dtypes: tuple[np.
         )
 
 
-def smooth(m: Cta, op: Operation, value: Any, dtype: np.dtype, pole: bool) -> Iterator[tuple[Any, ...]]:
+def smooth(m: Cta, op: Operation, value: TileValue, dtype: np.dtype, pole: bool) -> Iterator[tuple[Any, ...]]:
     """`value` at its ends, for a function that rises or falls all along; at each of its words where it has both signs, and the
     function a `pole` between them."""
     known = m.launch.enclosures.enclosure_of(value)
@@ -291,7 +292,7 @@ def check_product(m: Cta, op: Operation, factors: tuple[Any, Any], dtype: np.dty
             raise NotModelled(op, "of a value that is enclosed and may be zero, times an infinity")
 
 
-def other_outcomes(m: Cta, outcome: Any, values: tuple[Any, Any], dtype: np.dtype) -> tuple[Any, ...]:
+def other_outcomes(m: Cta, outcome: TileValue, values: tuple[Any, Any], dtype: np.dtype) -> tuple[Any, ...]:
     """The other outcome of a comparison `found` by == or != where the two `values` may be equal, or not."""
     left, right = (_enclosure_or_value(m, value, dtype) for value in values)
     at = left.low, left.high, right.low, right.high
@@ -300,7 +301,7 @@ def other_outcomes(m: Cta, outcome: Any, values: tuple[Any, Any], dtype: np.dtyp
     return (_like(outcome, np.where(settled, outcome, np.logical_not(outcome))),)
 
 
-def _enclosure_or_value(m: Cta, value: Any, dtype: np.dtype) -> Enclosure:
+def _enclosure_or_value(m: Cta, value: TileValue, dtype: np.dtype) -> Enclosure:
     """The enclosure of `value`, or itself."""
     return m.launch.enclosures.enclosure_of(value) or Enclosure(*(keys(_array(value, dtype)),) * 2)
 
@@ -315,7 +316,7 @@ def total(values: np.ndarray) -> np.ndarray:
     return np.abs(values).sum()
 
 
-def check_no_wrap(op: Operation, bits: int, run: Callable[..., np.ndarray], *choices: Any) -> None:
+def check_no_wrap(op: Operation, bits: int, run: Callable[..., np.ndarray], *choices: TileValue) -> None:
     """NotModelled where an integer of `bits` bits that `run` makes of `choices` wraps: then the ends say nothing."""
     real = run(*(np.asarray(choice, np.float64) for choice in choices))
     if (np.abs(real) >= 2.0 ** (bits - 1) * (1 - 2.0**-40)).any():
@@ -342,13 +343,15 @@ def extreme(
         yield words_of(side[0], dtypes[0]), words_of(side[1], dtypes[1])
 
 
-def join_results(before: tuple[Enclosure, ...] | None, found: Any, dtypes: tuple[np.dtype, ...]) -> tuple[Enclosure, ...]:
+def join_results(
+    before: tuple[Enclosure, ...] | None, found: Sequence[TileValue], dtypes: tuple[np.dtype, ...]
+) -> tuple[Enclosure, ...]:
     """`before` with the results `found` of one more choice; a tuple, also of one result."""
     at = [keys(_array(value, dtype)) for value, dtype in zip(found, dtypes, strict=True)]
     return tuple(before[i].join(key, key) if before else Enclosure(key, key) for i, key in enumerate(at))
 
 
-def wider(m: Cta, before: tuple[Enclosure, ...], words: int, value: Any, dtype: np.dtype) -> tuple[Enclosure, ...]:
+def wider(m: Cta, before: tuple[Enclosure, ...], words: int, value: TileValue, dtype: np.dtype) -> tuple[Enclosure, ...]:
     """The one enclosure of `before`, of what is computed of `value`, `words` further to both sides where that is enclosed."""
     (enclosure,), operand = before, m.launch.enclosures.enclosure_of(value)
     if operand is None:
@@ -361,7 +364,7 @@ def wider(m: Cta, before: tuple[Enclosure, ...], words: int, value: Any, dtype: 
 
 
 def widen_to_range(
-    m: Cta, before: tuple[Enclosure, ...], value: Any, dtype: np.dtype, fmt: str | None, bits: int, is_signed: bool
+    m: Cta, before: tuple[Enclosure, ...], value: TileValue, dtype: np.dtype, fmt: str | None, bits: int, is_signed: bool
 ) -> tuple[Enclosure, ...]:
     """The one enclosure of `before`, of the integers of `bits` bits that floats become: any integer where the ends of `value` do
     not show which. Integers of 8 bits are the low half of 16; unsigned ones are held as signed words."""
@@ -416,7 +419,7 @@ def refuse(m: Cta, op: Operation, what: str = "a value that is enclosed", *value
     raise NotModelled(op, f"of {what}{place}, because the compiled program leaves open which sums take a product")
 
 
-def note_store(m: Cta, op: Operation, pointer: Any, value: Any, mask: Any, dtype: np.dtype) -> None:
+def note_store(m: Cta, op: Operation, pointer: TileValue, value: TileValue, mask: TileValue | None, dtype: np.dtype) -> None:
     """Behind a store: what is enclosed there now."""
     known_enclosures = m.launch.enclosures
     enclosure = known_enclosures.enclosure_of(value)
@@ -438,7 +441,7 @@ def note_store(m: Cta, op: Operation, pointer: Any, value: Any, mask: Any, dtype
         )
 
 
-def hold_load(m: Cta, op: Operation, loaded_value: Any, pointer: Any, mask: Any, dtype: np.dtype) -> Any:
+def hold_load(m: Cta, op: Operation, loaded_value: TileValue, pointer: TileValue, mask: TileValue | None, dtype: np.dtype) -> Any:
     """Behind a load: hold what is enclosed of what it `found`, and give that back: by its address, or where it lies. NotModelled
     where words of another type, or parts of words, are read there."""
     known_enclosures = m.launch.enclosures
@@ -469,7 +472,7 @@ def hold_load(m: Cta, op: Operation, loaded_value: Any, pointer: Any, mask: Any,
     return loaded_value
 
 
-def _read(address: np.ndarray, mask: Any) -> np.ndarray:
+def _read(address: np.ndarray, mask: TileValue | None) -> np.ndarray:
     """The addresses that `mask` lets be read; one truth of a scalar may be an integer."""
     return address if mask is None else address[np.broadcast_to(np.atleast_1d(mask).astype(bool), address.shape)]
 
@@ -497,7 +500,7 @@ def handed(m: Cta, found: object, value: object, axes: list[int] | None) -> None
         m.launch.enclosures.hold(found, Enclosure(*(np.transpose(end, axes) for end in (known.low, known.high))) if axes else known)
 
 
-def refuse_enclosed(m: Cta, op: Operation, pointer: Any = None, mask: Any = None, size: int = 0) -> None:
+def refuse_enclosed(m: Cta, op: Operation, pointer: TileValue | None = None, mask: TileValue | None = None, size: int = 0) -> None:
     """Before an operation that reads global memory otherwise than by `tt.load`: no word of `size` bytes at `pointer`, where `mask`,
     may be enclosed; of an operation whose addresses are not known, none at all."""
     memory = m.launch.enclosures.memory

@@ -12,11 +12,10 @@ few units of that; one that is short means itself here too. An author may also g
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.numerics.real_values import LEAST, UNIT, Real
+from bitverdict.harness.emulator.numerics.real_values import LEAST, UNIT, Real, TileValue
 from bitverdict.harness.emulator.numerics.scalar_ops import widen
 from bitverdict.reference.formats import FORMATS
 
@@ -35,7 +34,7 @@ def _is_short(value: float, precision: int) -> bool:
     return used <= max(precision - SPARE, precision // 2) or (value == int(value) and abs(value) < 2.0**precision)
 
 
-def constant(word: Any, fmt: str | None) -> Real:
+def constant(word: TileValue, fmt: str | None) -> Real:
     """The Real of the constant `word` in the format `fmt` (None: fp64)."""
     value = np.float64(widen(np.asarray(word), fmt))
     precision, least = PRECISION.get(fmt, 2), 0.0 if fmt is None else 2.0 ** (1 - FORMATS[fmt].bias)

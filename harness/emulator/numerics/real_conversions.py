@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bitverdict.harness.emulator.numerics.real_values import UNIT, Real, Taint, with_taint
+from bitverdict.harness.emulator.numerics.real_values import UNIT, Real, Taint, TileValue, with_taint
 from bitverdict.harness.emulator.numerics.scalar_ops import convert_float, widen
 from bitverdict.reference.formats import FORMATS, decode, encode
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 
-def from_integer(value: Any, taint: Taint, bits: int, signed: bool) -> Real:
+def from_integer(value: TileValue, taint: Taint, bits: int, signed: bool) -> Real:
     """The integers `value` (...) of `bits` bits, exactly, or above 2^53 to within one rounding."""
     words = np.asarray(value)
     if bits == 1:
@@ -42,7 +42,7 @@ def round_declared(m: Cta, op: Operation, real: Real, fmt: str, arch: str) -> Re
     return Real(rounded_value, np.where(sure, 0.0, np.inf))
 
 
-def round_to_format(value: Any, fmt: str, arch: str) -> np.ndarray:
+def round_to_format(value: TileValue, fmt: str, arch: str) -> np.ndarray:
     """float64 `value` as the nearest number of the format `fmt`, in float64."""
     array, kind = np.asarray(value, np.float64), FORMATS[fmt]
     found = decode(kind, encode(kind, array))

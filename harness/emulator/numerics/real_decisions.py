@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.numerics.real_values import Real, Taint, errors_of, with_taint
+from bitverdict.harness.emulator.numerics.real_values import Real, Taint, TileValue, errors_of, with_taint
 from bitverdict.harness.emulator.numerics.scalar_ops import widen
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 
-def mark_taint(m: Cta, op: Operation, taint: Any, reason: str) -> Taint:
+def mark_taint(m: Cta, op: Operation, taint: np.ndarray, reason: str) -> Taint:
     """`taint` (...) bool as a Taint, told of where any of it is True."""
     if not np.any(taint):
         return None
@@ -27,7 +27,7 @@ def mark_taint(m: Cta, op: Operation, taint: Any, reason: str) -> Taint:
     return np.asarray(taint)
 
 
-def comparison_taint(m: Cta, op: Operation, found: Any, outcome: Callable[[Any, Any], Any], a: Real, b: Real) -> Taint:
+def comparison_taint(m: Cta, op: Operation, found: np.ndarray, outcome: Callable[[Any, Any], Any], a: Real, b: Real) -> Taint:
     """Where the words' result `found` of the comparison `outcome` hangs on a rounding."""
     wrong = np.not_equal(outcome(a.value, b.value), found)
     if a.error is None and b.error is None:
@@ -42,7 +42,7 @@ def _differ_in_class(a: Real, b: Real) -> Any:
     return np.isfinite(errors_of(a, b)) & ~(np.isfinite(a.value) & np.isfinite(b.value))
 
 
-def to_integer(m: Cta, op: Operation, word_integers: Any, convert: Callable[[Any], Any], real: Real) -> Taint:
+def to_integer(m: Cta, op: Operation, word_integers: np.ndarray, convert: Callable[[Any], Any], real: Real) -> Taint:
     """Where the words' integers `found` hang on a rounding; `convert` makes them of float64."""
     differs = np.not_equal(convert(np.asarray(real.value)), word_integers)
     if real.error is not None:
@@ -53,7 +53,7 @@ def to_integer(m: Cta, op: Operation, word_integers: Any, convert: Callable[[Any
     return mark_taint(m, op, differs, "float to integer")
 
 
-def bits_of(m: Cta, op: Operation, word: Any, fmt: str | None, real: Real) -> Taint:
+def bits_of(m: Cta, op: Operation, word: TileValue, fmt: str | None, real: Real) -> Taint:
     """Where the bits of `word` are not those of its real value."""
     value = np.asarray(widen(word, fmt))
     same = (value == real.value) | (np.isnan(value) & np.isnan(real.value))
@@ -62,12 +62,12 @@ def bits_of(m: Cta, op: Operation, word: Any, fmt: str | None, real: Real) -> Ta
     return mark_taint(m, op, ~same, "bit cast")
 
 
-def from_bits(word: Any, fmt: str | None, taint: Taint) -> Real:
+def from_bits(word: TileValue, fmt: str | None, taint: Taint) -> Real:
     """The float `word` that was made of bits."""
     return with_taint(Real(np.asarray(widen(word, fmt))), taint)
 
 
-def from_changed_bits(m: Cta, op: Operation, word: Any, fmt: str | None, taint: Taint) -> Real:
+def from_changed_bits(m: Cta, op: Operation, word: TileValue, fmt: str | None, taint: Taint) -> Real:
     """The float `word` of an integer that was computed from bits of a float. Powers of two alone are known, as scales are made:
     what else looks like that may be rounded by hand."""
     found = from_bits(word, fmt, taint)
@@ -78,7 +78,7 @@ def from_changed_bits(m: Cta, op: Operation, word: Any, fmt: str | None, taint: 
     return with_taint(found, np.ones(np.shape(found.value), np.bool_))
 
 
-def choose_real(condition: Any, taint: Taint, a: Real, b: Real) -> Real:
+def choose_real(condition: TileValue, taint: Taint, a: Real, b: Real) -> Real:
     """`a` where `condition`, else `b`. Where the condition hangs on a rounding it does not matter if the two agree to within their
     errors; else the result is unknown."""
     value = np.where(condition, a.value, b.value)
@@ -93,7 +93,7 @@ def choose_real(condition: Any, taint: Taint, a: Real, b: Real) -> Real:
     return Real(value, np.where(taint, either, error))
 
 
-def chosen_words(condition: Any, taint: Taint, a: Taint, b: Taint, equal_words: Any) -> Taint:
+def chosen_words(condition: TileValue, taint: Taint, a: Taint, b: Taint, equal_words: TileValue) -> Taint:
     """The same of integers and truth values; `same`: where they are equal words."""
     if taint is None and a is None and b is None:
         return None
@@ -103,7 +103,7 @@ def chosen_words(condition: Any, taint: Taint, a: Taint, b: Taint, equal_words: 
     return found if found.any() else None
 
 
-def combine_logic(a: Any, b: Any, hung_a: Taint, hung_b: Taint, decides: bool) -> Taint:
+def combine_logic(a: TileValue, b: TileValue, hung_a: Taint, hung_b: Taint, decides: bool) -> Taint:
     """Of `a and b` (`decides` False) or `a or b` (True) of truth values: an operand that is surely `decides` settles it."""
     if hung_a is None and hung_b is None:
         return None

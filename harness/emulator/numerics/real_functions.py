@@ -18,6 +18,7 @@ from bitverdict.harness.emulator.numerics.real_values import (
     LEAST,
     UNIT,
     Real,
+    TileValue,
     absolute,
     add,
     divide,
@@ -58,20 +59,20 @@ def _function(
     return run
 
 
-def _at_zero(x: Any, e: Any) -> Any:
+def _at_zero(x: np.ndarray, e: np.ndarray) -> Any:
     return np.abs(x) <= e
 
 
-def _reaches_one(x: Any, e: Any) -> Any:
+def _reaches_one(x: np.ndarray, e: np.ndarray) -> Any:
     return np.abs(1 - np.abs(x)) <= e
 
 
-def _circular(value: Any, x: Any, e: Any) -> Any:
+def _circular(value: TileValue, x: np.ndarray, e: np.ndarray) -> Any:
     return e / np.sqrt(1 - (np.abs(x) + e) ** 2)
 
 
 def _torch(name: str) -> Callable[[Any], np.ndarray]:
-    def run(values: Any) -> np.ndarray:
+    def run(values: TileValue) -> np.ndarray:
         import torch
 
         array = np.asarray(values, np.float64)
@@ -80,7 +81,7 @@ def _torch(name: str) -> Callable[[Any], np.ndarray]:
     return run
 
 
-def _cube_root(x: Any, e: Any) -> Any:
+def _cube_root(x: np.ndarray, e: np.ndarray) -> Any:
     return e / (3 * np.cbrt(np.maximum(np.abs(x) - e, 0)) ** 2)
 
 
@@ -92,7 +93,7 @@ def _lipschitz(most: float) -> Spread:
     return lambda value, x, e: e * most
 
 
-def _tangent(value: Any, x: Any, e: Any) -> Any:
+def _tangent(value: np.ndarray, x: np.ndarray, e: np.ndarray) -> Any:
     """sec^2 at most doubles while e sec^2 (1 + |tan|) is below 1/8."""
     slope = 1 + value * value
     return np.where(e * slope * (1 + np.abs(value)) < 0.125, 2 * slope * e, np.inf)
@@ -142,7 +143,7 @@ def _step_function(step: Callable[[Any], Any]) -> Callable[[Real], Real]:
     return run
 
 
-def _round_half_away(x: Any) -> Any:
+def _round_half_away(x: np.ndarray) -> Any:
     """Halves go away from zero."""
     return np.trunc(x + np.copysign(0.5, x))
 

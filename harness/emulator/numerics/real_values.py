@@ -32,7 +32,7 @@ class Real(NamedTuple):
     error: Any = None
 
 
-def unknown(value: Any) -> Real:
+def unknown(value: TileValue) -> Real:
     """A Real of which nothing is known, near `value` (...) float64."""
     return Real(value, np.full(np.shape(value), np.inf))
 
@@ -40,11 +40,6 @@ def unknown(value: Any) -> Real:
 def move_real(function: Callable[[np.ndarray], np.ndarray], real: Real) -> Real:
     """`real` after `function`, which only moves elements."""
     return Real(function(real.value), None if real.error is None else function(real.error))
-
-
-def move_taint(function: Callable[[np.ndarray], np.ndarray], taint: Taint) -> Taint:
-    """`taint` after `function`, which only moves elements."""
-    return None if taint is None else function(taint)
 
 
 def with_taint(real: Real, taint: Taint) -> Real:
@@ -72,7 +67,7 @@ def errors_of(*reals: Real) -> Any:
     return found
 
 
-def check_result(value: Any, error: Any, *operands: Real) -> Real:
+def check_result(value: TileValue, error: np.ndarray, *operands: Real) -> Real:
     """The result `value` with the bound `error`, which holds where both are finite. What is an infinity or a NaN by known operands
     is known; what comes from unknown ones is not."""
     if isfinite(np.add.reduce(error, None)):
@@ -80,13 +75,13 @@ def check_result(value: Any, error: Any, *operands: Real) -> Real:
     return special(value, error, np.isfinite(errors_of(*operands)))
 
 
-def special(value: Any, error: Any, known: Any) -> Real:
+def special(value: TileValue, error: Any, known: Any) -> Real:
     """The result `value` with the bound `error`, of operands that decide where `known` what it is. No infinity or NaN is off."""
     bound = np.where(np.isfinite(value), np.where(np.isnan(error), np.inf, error), np.inf)
     return Real(value, np.where(known & ~np.isfinite(value), 0.0, np.where(known, bound, np.inf)))
 
 
-def _rounding(value: Any) -> Any:
+def _rounding(value: TileValue) -> Any:
     """What one rounding to `value` may lose where no result is subnormal: a fresh array."""
     error = np.abs(value)
     error *= UNIT
@@ -94,12 +89,12 @@ def _rounding(value: Any) -> Any:
 
 
 # -- what is exact ------------------------------------------------------------------------------------------------------
-def single(value: Any) -> bool:
+def single(value: TileValue) -> bool:
     """Whether `value` are numbers that float32 holds: a product of two such is exact in float64."""
     return bool((np.asarray(value, np.float32) == value).all())
 
 
-def grid(value: Any) -> float:
+def grid(value: TileValue) -> float:
     """A power of two of which all of `value` are whole multiples; 0.0 where none was found that is worth it."""
     flat = np.asarray(value).reshape(-1)
     for least in (1.0, 2.0**-12, 2.0**-24):  # whole numbers, those of a few places behind the point, fp16
@@ -110,7 +105,7 @@ def grid(value: Any) -> float:
     return 0.0
 
 
-def _underflow(error: Any, value: Any, *operands: Real) -> Any:
+def _underflow(error: np.ndarray, value: TileValue, *operands: Real) -> Any:
     """`error` with what a result may be off by besides that lies below the normal numbers. A zero times anything is a zero."""
     low = np.abs(value) < 2.0**-1000
     if not low.any():
@@ -129,7 +124,7 @@ def subtract(a: Real, b: Real) -> Real:
     return _sum(a.value - b.value, a, b, -b.value)
 
 
-def _sum(value: Any, a: Real, b: Real, other: Any) -> Real:
+def _sum(value: TileValue, a: Real, b: Real, other: TileValue | None) -> Real:
     """`value`, the rounded sum of the values of `a` and `other`. Of exact operands what was lost is known (Knuth's two-sum)."""
     if a.error is None and b.error is None:
         back = value - a.value
@@ -254,7 +249,7 @@ def sum_along(a: Real, axis: int) -> Real:
     return special(value, error, known)
 
 
-def exactly(magnitude: Any, least: float) -> bool:
+def exactly(magnitude: np.ndarray, least: float) -> bool:
     """Whether sums of multiples of `least` are exact whose magnitudes add up to `magnitude`: all of them fit in 53 bits."""
     return least > 0 and bool((magnitude < least * 2.0**52).all())
 

@@ -33,7 +33,7 @@ def flush_subnormals(values: np.ndarray) -> np.ndarray:
     return np.where(np.abs(values) < np.float32(2.0**-126), np.copysign(np.float32(0), values), values)
 
 
-def widen(values: np.ndarray, fmt: str | None) -> np.ndarray:
+def widen(values: np.ndarray | np.generic | int | float, fmt: str | None) -> np.ndarray:
     """Exact float64 values of what `values` holds in `fmt` (None: already float64)."""
     if fmt is None or fmt == "fp32":
         return np.asarray(values).astype(np.float64)

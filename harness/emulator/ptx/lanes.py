@@ -438,7 +438,7 @@ def _of_meaning(program: Program, statement: Statement, opcode_meaning: Meaning)
 
 
 def _convert_widths(
-    opcode_meaning: Meaning, operands: tuple[Any, ...], targets: list[int | None], registers: Mapping[str, int]
+    opcode_meaning: Meaning, operands: tuple[object, ...], targets: list[int | None], registers: Mapping[str, int]
 ) -> Callable[..., Any]:
     """The computation between registers that may be wider than the types of the opcode (PTX ISA 9.4.1)."""
     narrower = [

@@ -94,7 +94,7 @@ def model_about(arch: str, data_seed: int, command: str) -> dict[str, Any]:
     return {"made_by": MODEL, **here, "date": utc_date(), "command": command, "data_seed": data_seed}
 
 
-def digest(about: Mapping[str, Any], parts: Mapping[str, Part]) -> str:
+def digest(about: Mapping[str, object], parts: Mapping[str, Part]) -> str:
     """SHA-256 of `about` without its digest and of every array: name, dtype, shape, bytes."""
     found = hashlib.sha256(json.dumps({k: v for k, v in about.items() if k != "digest"}, sort_keys=True).encode())
     for stem, name in sorted((stem, name) for stem, part in parts.items() for name in part):
@@ -103,7 +103,7 @@ def digest(about: Mapping[str, Any], parts: Mapping[str, Part]) -> str:
     return found.hexdigest()
 
 
-def write(path: Path, about: Mapping[str, Any], made: Mapping[str, tuple[dict[str, Any], Part]]) -> dict[str, Any]:
+def write(path: Path, about: Mapping[str, object], made: Mapping[str, tuple[dict[str, object], Part]]) -> dict[str, Any]:
     """Write `path`, whole or not at all, and return its `meta`. `made`: by stem, what a part says of itself and its arrays."""
     parts = {stem: part for stem, (_, part) in made.items()}
     header = {"form": FORM, "version": VERSION, **about, "parts": {stem: of_part for stem, (of_part, _) in made.items()}}

@@ -93,7 +93,7 @@ def _of_size(m: int, n: int, k: int, *, with_descriptors: bool) -> Iterator[Case
 
     size: dict[str, Any] = {"m": m, "n": n, "k": k}
 
-    def case(contract: str, problem: Any, config: Any) -> Case:
+    def case(contract: str, problem: object, config: object) -> Case:
         return Case(contract=contract, problem=problem, config=config, data_seed=DATA_SEED)
 
     wide_config, square = matmul.CONFIGS["cuda"][0], matmul.CONFIGS["cuda"][2]
@@ -309,7 +309,7 @@ def _decide(row: Row, comparison: WordComparison, poison: int) -> None:
     )
 
 
-def _config_name(config: Any) -> str:
+def _config_name(config: object) -> str:
     if config is None:
         return "autotuned"
     fields = config if isinstance(config, dict) else vars(config)

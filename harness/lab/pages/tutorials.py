@@ -100,5 +100,5 @@ def _link(node: str) -> str:
     return f"[{name.removeprefix('test_').replace('_', ' ')}](../{file})"
 
 
-def _as_list(held: Any) -> list:
+def _as_list(held: object) -> list:
     return held if isinstance(held, list) else [held]

@@ -78,7 +78,7 @@ class TmaLimitsContract(Contract):
             knobs.compilation.instrumentation_mode = earlier
         return {"out": table if p.stores else tile}
 
-    def own(self, p: Point, like: Any) -> Any:
+    def own(self, p: Point, like: object) -> Any:
         """A copy of the table `like` that the launch may write."""
         if p.offset:  # rows without a gap: what lies before the first element belongs to the buffer
             table = empty(like, (1, p.offset + p.rows * (p.columns + p.pad)))[0, p.offset :].view(p.rows, -1)[:, : p.columns]
@@ -87,7 +87,7 @@ class TmaLimitsContract(Contract):
         table.copy_(like)
         return table
 
-    def copy(self, p: Point, table: Any, tile: Any, tensors: Mapping) -> None:
+    def copy(self, p: Point, table: object, tile: object, tensors: Mapping) -> None:
         from bitverdict.harness.lab.tma_limits import tma_kernels
 
         if p.is_tiled:

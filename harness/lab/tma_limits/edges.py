@@ -61,7 +61,7 @@ def launches(quick: bool) -> Iterator[tuple[int, int, int, int | None, int, int]
                             yield itemsize, width // itemsize, rows, swizzle, box_bytes, unit
 
 
-def measure(device: Any, *, quick: bool = False) -> list[Edge]:
+def measure(device: object, *, quick: bool = False) -> list[Edge]:
     """Every launch on `device`, a torch device; under `emulated(...)` a CPU's."""
     found = []
     for itemsize, columns, rows, swizzle, box_bytes, unit in launches(quick):
@@ -70,7 +70,9 @@ def measure(device: Any, *, quick: bool = False) -> list[Edge]:
     return found
 
 
-def _edge(kind: str, device: Any, itemsize: int, columns: int, rows: int, box_bytes: int, swizzle: int | None, column: int) -> Edge:
+def _edge(
+    kind: str, device: object, itemsize: int, columns: int, rows: int, box_bytes: int, swizzle: int | None, column: int
+) -> Edge:
     import torch
 
     from bitverdict.harness.judge.guarded_buffers import torch_dtype

@@ -37,7 +37,7 @@ class ValueNotes:
 VALUE_NOTES = ValueNotes()
 
 
-def evaluate_both(right: Callable[[], Any], mutant: Callable[[], Any], truth: bool) -> Any:
+def evaluate_both(right: Callable[[], object], mutant: Callable[[], object], truth: bool) -> Any:
     """What `right` gives. Noted is whether `mutant` gives another value, or raises; of `truth`, whether it is as true."""
     value = right()
     if truth or isinstance(value, bool):

@@ -22,7 +22,7 @@ def read(path: Path) -> list[dict]:
     return runs
 
 
-def page(written: str, runs: Sequence[Mapping[str, Any]]) -> str:
+def page(written: str, runs: Sequence[Mapping[str, object]]) -> str:
     """The whole page: `written` as far as `MARK`, then what `runs` came to."""
     head, _, _ = written.partition(MARK)
     return f"{head}{MARK}\n" + "\n".join(_lines(runs)) + "\n"
@@ -97,7 +97,7 @@ def _equal_calls_cell(found: Sequence[Mapping[str, Any]]) -> str:
     return f"{said}: {words:,} words" if words else "not decided"
 
 
-def _sizes(checks: Mapping[str, Mapping[str, Any]], prefix: str) -> str:
+def _sizes(checks: Mapping[str, Mapping[str, object]], prefix: str) -> str:
     """The sizes with the same words, and those with others."""
     named = {name.removeprefix(prefix): check for name, check in checks.items() if name.startswith(prefix)}
     other = [name for name, check in named.items() if check.get(End.DIFFERS) or check.get(End.FAULT)]

@@ -137,7 +137,7 @@ def _is_tuned(ended: dict[tuple[str, str], Row], name: str, first: str, forks: l
     return any(fork.task.name == name for fork in forks) if row is None else bool(row.get("tuned"))
 
 
-def _task(fork: _Fork, state: str, message: str, **fields: Any) -> Row:
+def _task(fork: _Fork, state: str, message: str, **fields: object) -> Row:
     return {
         "event": "task",
         "task": fork.task.name,

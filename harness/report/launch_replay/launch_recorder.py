@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import Client
 from typing import Any
 
@@ -62,7 +62,7 @@ class LaunchRecorder:
         self._program = b""
         self._kernels: dict[int, tuple[Any, Kernel]] = {}  # by the identity of Triton's record, which is kept
 
-    def requests_launch(self, source: Any, metadata: Any, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+    def requests_launch(self, source: object, metadata: object, grid: tuple[int, int, int], values: Sequence[object]) -> None:
         self._asked, self._before = (source, metadata, grid, values), None
 
     def begins(self, program: bytes, regions: Sequence[Region]) -> None:
@@ -153,7 +153,7 @@ class LaunchRecorder:
                 time.sleep(0.2)
 
 
-def _plain_kind(kind: Any) -> Any:
+def _plain_kind(kind: object) -> Any:
     """A parameter's kind in the signature, as plain text and tuples."""
     return tuple(map(_plain_kind, kind)) if isinstance(kind, tuple) else str(kind)
 
@@ -172,12 +172,12 @@ def compile_source(source: Any, metadata: Any, program: bytes) -> CompiledKernel
         knobs.runtime.add_stages_inspection_hook, compiler.CompiledKernel = hook, saved_class
 
 
-def _hashable(value: Any) -> Any:
+def _hashable(value: object) -> Any:
     """An option as it was before it went through JSON: its lists were tuples."""
     return tuple(map(_hashable, value)) if isinstance(value, list) else value
 
 
-def arguments(signature: dict[str, Any], values: Sequence[Any], regions: Sequence[Region]) -> tuple[Any, ...]:
+def arguments(signature: Mapping[str, object], values: Sequence[object], regions: Sequence[Region]) -> tuple[Any, ...]:
     """`values` of the parameters with a Pointer for each that leads into memory, and None for each constant."""
     return tuple(_argument(kind, value, regions) for kind, value in zip(signature.values(), values, strict=True))
 
@@ -217,7 +217,7 @@ def _pointer(value: Any, regions: Sequence[Region], dtype: str) -> Pointer:
     return Pointer(-1)
 
 
-def storages(regions: Sequence[Region], before: dict[int, np.ndarray], passed: tuple[Any, ...]) -> tuple[Storage, ...]:
+def storages(regions: Sequence[Region], before: dict[int, np.ndarray], passed: tuple[object, ...]) -> tuple[Storage, ...]:
     """Each region as it is told: its words are elements of the first argument that leads into it."""
     sizes: dict[int, int] = {}
     for pointer in pointers(passed):

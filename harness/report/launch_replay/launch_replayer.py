@@ -40,7 +40,7 @@ class Machine(Protocol):
     device: str
     name: str
 
-    def launch(self, kernel: Kernel, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+    def launch(self, kernel: Kernel, grid: tuple[int, int, int], values: Sequence[object]) -> None:
         """The kernel has run, and what it wrote is in memory, when this returns. Raises whatever the driver does."""
 
 
@@ -57,7 +57,7 @@ class Gpu:
         self._loaded: dict[tuple[str, ...], Any] = {}
         triton.set_allocator(lambda size, alignment, stream: torch.empty(size, dtype=torch.int8, device=device))
 
-    def launch(self, kernel: Kernel, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+    def launch(self, kernel: Kernel, grid: tuple[int, int, int], values: Sequence[object]) -> None:
         self._kernel(kernel)[grid](*values)
         done = torch.cuda.Event()
         done.record()
@@ -88,7 +88,7 @@ class StandIn:
     def __init__(self, arch: str) -> None:
         self.arch, self.name = arch, f"emulated {arch}"
 
-    def launch(self, kernel: Kernel, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+    def launch(self, kernel: Kernel, grid: tuple[int, int, int], values: Sequence[object]) -> None:
         from bitverdict.harness.emulator import LaunchOptions, emulated
         from bitverdict.harness.emulator.frontend.arguments import program_arguments
 
@@ -103,7 +103,7 @@ def machine_of(name: str) -> Machine:
     return StandIn(name.removeprefix("emulated:")) if name.startswith("emulated:") else Gpu(name)
 
 
-def replay(launch_record: RecordedLaunch, before: Sequence[Any], after: Sequence[Any], machine: Machine) -> dict[str, Any]:
+def replay(launch_record: RecordedLaunch, before: Sequence[Any], after: Sequence[object], machine: Machine) -> dict[str, Any]:
     """Run it on `machine` from the bytes `before`, and hold its memory to the bytes `after` (an array of uint8 each, None where
     they are those before): what the results say of it."""
     memory = [place_storage(storage, data, machine.device) for storage, data in zip(launch_record.storages, before, strict=True)]

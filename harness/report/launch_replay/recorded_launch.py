@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,11 +110,11 @@ def with_places(value: Any, place: Any) -> Any:
 class Descriptor:
     """A tensor descriptor as Triton's launcher reads one: attributes."""
 
-    def __init__(self, base: Any, fields: dict[str, Any]) -> None:
+    def __init__(self, base: object, fields: Mapping[str, object]) -> None:
         self.__dict__.update(fields, base=base)
 
 
-def pointers(value: Any) -> Iterator[Pointer]:
+def pointers(value: object) -> Iterator[Pointer]:
     """Each Pointer in an argument."""
     if isinstance(value, tuple):
         for part in value:

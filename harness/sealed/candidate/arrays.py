@@ -26,7 +26,7 @@ def channel_of(connected: socket.socket) -> Channel:
     return Channel(connected, LIMITS)
 
 
-def send(channel: Channel, record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> None:
+def send(channel: Channel, record: Mapping[str, object], arrays: Mapping[str, np.ndarray]) -> None:
     """Send `record` (values of JSON) and `arrays`, which are contiguous on the other side. ChannelClosed where nobody is left."""
     listed = [[name, str(array.dtype), list(array.shape)] for name, array in arrays.items()]
     held: list[Any] = [np.ascontiguousarray(array).reshape(-1).view(np.uint8).data for array in arrays.values()]
@@ -45,7 +45,7 @@ def receive(channel: Channel) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     return record, arrays
 
 
-def _read(told: Any, payload: bytearray) -> tuple[str, np.ndarray]:
+def _read(told: object, payload: bytearray) -> tuple[str, np.ndarray]:
     """The name of an array, as a frame tells it, and the array."""
     name, kind, shape = told if type(told) is list and len(told) == 3 else (None, None, None)
     if type(name) is not str or kind not in TYPES or type(shape) is not list or len(shape) > MOST_AXES:

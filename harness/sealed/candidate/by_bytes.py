@@ -42,7 +42,7 @@ class ByBytes(Target):
 
 @target_device.register(ByBytes)
 @contextmanager
-def _enter_target(target: ByBytes, schedule: str = "eager", tuning: str = "", **options: Any) -> Iterator[None]:
+def _enter_target(target: ByBytes, schedule: str = "eager", tuning: str = "", **options: object) -> Iterator[None]:
     yield None
 
 
@@ -102,7 +102,7 @@ class GpuLauncher:
         return self.call(args, kwargs)
 
     def call(
-        self, args: Sequence[Any], kwargs: Mapping[str, Any], number: int | None = None, method: str = "", state: Mapping = {}
+        self, args: Sequence[object], kwargs: Mapping[str, object], number: int | None = None, method: str = "", state: Mapping = {}
     ) -> Any:
         """What the launcher returns; with a `number` the object of that number, or its `method`, with the weights `state`."""
         self._calls += 1
@@ -115,7 +115,7 @@ class GpuLauncher:
         wanted = [each for each in tensors_in([args, kwargs]) if each.requires_grad]
         return differentiable(self, call, wanted, made, moving) if wanted and moving else made
 
-    def gradients(self, call: int, upstream: list[Any], count: int) -> list[Any]:
+    def gradients(self, call: int, upstream: Sequence[object], count: int) -> list[Any]:
         """The gradients of `count` arguments of the call numbered `call`, from those of what it returned."""
         sent = ValueEncoder()
         found, _ = self._ask("gradients", {"of": call, "args": sent(upstream)}, sent)
@@ -124,7 +124,7 @@ class GpuLauncher:
                 raise WireError(f"gradients of {count} arguments must be {count} tensors or None")
         return found
 
-    def _ask(self, do: str, record: dict[str, Any], value_encoder: ValueEncoder) -> tuple[Any, list[Tensor]]:
+    def _ask(self, do: str, record: dict[str, object], value_encoder: ValueEncoder) -> tuple[Any, list[Tensor]]:
         """What comes back, and those of its tensors that have a gradient; the storages that went over are as they were left."""
         forgotten, self.forgotten = self.forgotten, []
         record |= self._asked | {
@@ -147,7 +147,7 @@ class GpuLauncher:
             made = ValueDecoder(storages, answer_arrays, torch.device("cpu"), self._object)
             return made(answer.get("result")), made.moving
 
-    def _object(self, number: Any) -> GpuObject:
+    def _object(self, number: object) -> GpuObject:
         if type(number) is not int:
             raise WireError(f"an object of the number {number!r:.40}")
         return self._objects.get(number) or self._objects.setdefault(number, GpuObject(self, number))
@@ -164,7 +164,7 @@ class GpuObject:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self._launcher.call(args, kwargs, self._number, state=self._state)
 
-    def to(self, device: Any) -> GpuObject:
+    def to(self, device: object) -> GpuObject:
         self._launcher.call((device,), {}, self._number, "to")
         return self
 
@@ -191,7 +191,7 @@ class GpuObject:
         self._launcher.forgotten.append(self._number)
 
 
-def _number(value: Any) -> int | None:
+def _number(value: object) -> int | None:
     return value._number if isinstance(value, GpuObject) else None
 
 

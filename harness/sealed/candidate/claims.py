@@ -36,7 +36,7 @@ def outcome_of_candidate(error: CandidateRaised) -> LaunchResult:
     return read_claim(error.fields, on_a_gpu=any(kind.__name__ == "RaisedOnAGpu" for kind in type(error).__mro__))
 
 
-def read_claim(fields: Mapping[str, Any], *, on_a_gpu: bool = False) -> LaunchResult:
+def read_claim(fields: Mapping[str, object], *, on_a_gpu: bool = False) -> LaunchResult:
     """What came of a launch whose launcher raised, by what its process says of it."""
     may_claim = MAY_CLAIM | ON_A_GPU if on_a_gpu else MAY_CLAIM
     texts = {name: _text(fields.get(name)) for name in ("outcome", "layer", "message", "location")}
@@ -52,13 +52,13 @@ def read_claim(fields: Mapping[str, Any], *, on_a_gpu: bool = False) -> LaunchRe
     return LaunchResult(outcome, texts["layer"], texts["message"][:400], texts["location"][:200], details)
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value[:LONGEST] if isinstance(value, str) else ""
 
 
-def _detail(value: Any) -> str | list[str]:
+def _detail(value: object) -> str | list[str]:
     return [_text(each) for each in value[:MOST_LINES]] if isinstance(value, list) else _text(value)

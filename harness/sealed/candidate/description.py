@@ -60,7 +60,7 @@ class SealedRequires:
     """What stands for the predicate `requires` of a sealed candidate."""
 
     def __init__(
-        self, said: str, parameters: ParameterList | None, taken: Callable[[Sequence[Mapping[str, Any]]], list[bool | str]]
+        self, said: str, parameters: ParameterList | None, taken: Callable[[Sequence[Mapping[str, object]]], list[bool | str]]
     ) -> None:
         self._said, self._parameters, self._taken = said, parameters, taken
         self._known: dict[tuple, bool | str] = {}
@@ -72,7 +72,7 @@ class SealedRequires:
     def __repr__(self) -> str:
         return self._said
 
-    def ask(self, listed: Sequence[Mapping[str, Any]]) -> list[bool | str]:
+    def ask(self, listed: Sequence[Mapping[str, object]]) -> list[bool | str]:
         """Of each fields whether they are taken, or what was raised. All that are new are asked at once."""
         keys = [tuple(sorted(fields.items())) for fields in listed]
         new = {key: fields for key, fields in zip(keys, listed, strict=True) if key not in self._known}
@@ -100,7 +100,7 @@ def signature_of(parameters: ParameterList | None) -> inspect.Signature:
     return inspect.Signature(listed)
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.100}: must be a text")
     return value[:400]

@@ -226,7 +226,7 @@ def description(address: str, folders: Sequence[str]) -> dict[str, Any]:
     return _ask_description(address, {"folders": list(folders)}, "describe")
 
 
-def ask_requires(address: str, folders: Sequence[str], fields: Sequence[Mapping[str, Any]]) -> list[bool | str]:
+def ask_requires(address: str, folders: Sequence[str], fields: Sequence[Mapping[str, object]]) -> list[bool | str]:
     """Of each of `fields` whether the candidate's `requires` takes it, or what that raised."""
     found = _ask_description(address, {"folders": list(folders), "fields": list(fields)}, "requires").get("taken")
     if not isinstance(found, list) or len(found) != len(fields) or not all(isinstance(each, bool | str) for each in found):
@@ -234,7 +234,7 @@ def ask_requires(address: str, folders: Sequence[str], fields: Sequence[Mapping[
     return found
 
 
-def _ask_description(address: str, record: Mapping[str, Any], what: str) -> dict[str, Any]:
+def _ask_description(address: str, record: Mapping[str, object], what: str) -> dict[str, Any]:
     try:
         answer, _ = ask_executor(what, address, record, {})()
     except NoAnswer as end:
@@ -273,7 +273,7 @@ def _nonsense(error: Exception) -> LaunchResult:
     return LaunchResult(Outcome.ERROR, "harness", f"the executor's answer is none: {type(error).__name__}: {error}"[:400])
 
 
-def _mapping(value: Any) -> dict[str, Any]:
+def _mapping(value: object) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 

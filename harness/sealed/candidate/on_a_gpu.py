@@ -43,7 +43,7 @@ class OperatorCounter(TorchDispatchMode):
         super().__init__()
         self.counted: Counter[str] = Counter()
 
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(self, func: Any, types: object, args: Any = (), kwargs: Any = None) -> Any:
         if (name := func._schema.name) not in MOVES:
             self.counted[name] += 1
         return func(*args, **(kwargs or {}))
@@ -87,7 +87,7 @@ class _GpuState:
         self.graphs: dict[int, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}  # call -> (given, returned) with gradients
         self.launch, self.guard, self.seed = -1, Guard(Poison.of_seed(0)), None
 
-    def answer(self, request: dict[str, Any], arrays: dict[str, Any], answer_arrays: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: dict[str, Any], arrays: dict[str, Any], answer_arrays: dict[str, object]) -> dict[str, Any]:
         for number in request.get("forgotten", ()):
             self.objects.pop(number, None)
         launcher = self.candidate.load(request["address"], False, request["folders"])
@@ -128,7 +128,7 @@ class _GpuState:
         returned, upstream = [list(each) for each in zip(*pairs, strict=True)]
         return list(torch.autograd.grad(returned, wanted, upstream, allow_unused=True, retain_graph=True))
 
-    def _object_number(self, value: Any) -> int | None:
+    def _object_number(self, value: object) -> int | None:
         """The number of an object that stays here. A type of Python's own is none: nobody calls it."""
         if not callable(value):
             return None
@@ -138,7 +138,7 @@ class _GpuState:
         return number
 
     def _run_watched(
-        self, request: dict[str, Any], storages: list[torch.Tensor], answer_arrays: dict[str, Any], action: Callable[[], Any]
+        self, request: dict[str, Any], storages: list[torch.Tensor], answer_arrays: dict[str, Any], action: Callable[[], object]
     ) -> dict[str, Any]:
         """What comes back of `asked`, with the given storages as they are afterwards, the words of what was made, and what was
         launched meanwhile."""

@@ -111,7 +111,7 @@ def _name(value: Any) -> str:
     return value
 
 
-def _require_type(value: Any, kind: type) -> Any:
+def _require_type(value: object, kind: type) -> Any:
     if type(value) is not kind:
         raise TypeError(f"{value!r:.100}: must be a {kind.__name__}")
     return value
@@ -123,6 +123,6 @@ def _texts(value: Any, count: int) -> Any:
     return tuple(_require_type(each, str) for each in value)
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: object) -> Any:
     """NumPy scalars and arrays as values of JSON; anything else by its text."""
     return value.tolist() if hasattr(value, "tolist") else str(value)

@@ -32,8 +32,8 @@ class ValueEncoder:
     def __init__(
         self,
         storages: Sequence[Any] = (),
-        made: Callable[[torch.Tensor], Any] | None = None,
-        numbered: Callable[[Any], int | None] = lambda value: None,
+        made: Callable[[torch.Tensor], object] | None = None,
+        numbered: Callable[[object], int | None] = lambda value: None,
     ) -> None:
         self.storages, self.made, self.numbered = list(storages), made, numbered
         self._places = {storage.data_ptr(): place for place, storage in enumerate(self.storages)}
@@ -83,8 +83,8 @@ class ValueDecoder:
         self,
         storages: Sequence[torch.Tensor],
         arrays: Mapping[str, np.ndarray],
-        place: Any,
-        objects: Callable[[int], Any],
+        place: object,
+        objects: Callable[[int], object],
     ) -> None:
         self.storages, self.arrays, self.place, self.objects = storages, arrays, place, objects
         self.moving: list[torch.Tensor] = []
@@ -106,7 +106,7 @@ class ValueDecoder:
     def _list(self, told: Any, depth: int) -> list[Any]:
         return [self(each, depth) for each in told]
 
-    def _tuple(self, told: Any, depth: int) -> tuple[Any, ...]:
+    def _tuple(self, told: object, depth: int) -> tuple[Any, ...]:
         return tuple(self._list(told, depth))
 
     def _record(self, told: Any, depth: int) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class ValueDecoder:
     def _dtype(self, told: Any, depth: int) -> torch.dtype:
         return DTYPES[told]
 
-    def _device(self, told: Any, depth: int) -> Any:
+    def _device(self, told: object, depth: int) -> Any:
         return self.place
 
     def _object(self, told: Any, depth: int) -> Any:

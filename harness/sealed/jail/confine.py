@@ -40,7 +40,7 @@ class CannotConfine(Exception):
     """A protection that the kernel says to have did not take hold. Nothing untrusted may run."""
 
 
-def _call_libc(name: str, *arguments: Any) -> None:
+def _call_libc(name: str, *arguments: object) -> None:
     ctypes.set_errno(0)
     if getattr(_libc, name)(*arguments):
         raise CannotConfine(f"{name}{arguments}: {os.strerror(ctypes.get_errno())}")

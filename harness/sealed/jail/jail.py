@@ -17,7 +17,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from bitverdict.harness.model.paths import IMPORTED_FROM
 from bitverdict.harness.sealed.jail import bubblewrap
@@ -250,7 +249,7 @@ def start_process(
     address: str,
     function: str,
     channels: Sequence[socket.socket],
-    arguments: Mapping[str, Any] | None = None,
+    arguments: Mapping[str, object] | None = None,
     *,
     variables: Mapping[str, str] | None = None,
     log: Path | None = None,

@@ -220,7 +220,7 @@ class Zygote:
             child.start_failure = greeting_text or "it ended before it was confined"
             self._kill(child, child.start_failure)
 
-    def _tell(self, one: _ConfinedChild, **record: Any) -> None:
+    def _tell(self, one: _ConfinedChild, **record: object) -> None:
         with contextlib.suppress(OSError):
             one.connection.send(json.dumps(record).encode(), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 

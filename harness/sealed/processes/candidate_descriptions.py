@@ -35,7 +35,7 @@ class DescriptionWorker:
         self._directory = directory
         self._workers: dict[str, Worker] = {}
 
-    def ask(self, address: str, folders: Sequence[str], fields: Sequence[Mapping[str, Any]] | None) -> Any:
+    def ask(self, address: str, folders: Sequence[str], fields: Sequence[Mapping[str, object]] | None) -> Any:
         """What the candidate at `address` says of itself, or of `fields` whether it takes them. UsageError where it cannot."""
         given = {"address": address, "folders": list(folders), "fields": fields}
         for _ in range(2):  # once more where the zygote of its processes has ended
@@ -50,7 +50,7 @@ class DescriptionWorker:
             raise UsageError(told)
         return task_result_of(verdict)
 
-    def _ask_worker(self, start: Start, address: str, given: Mapping[str, Any]) -> Verdict | None:
+    def _ask_worker(self, start: Start, address: str, given: Mapping[str, object]) -> Verdict | None:
         worker = self._workers.get(start.name) or Worker(nearest_emulated(ARCH), self._directory, (), start)
         self._workers[start.name] = worker
         try:
@@ -94,7 +94,7 @@ def stand_in(address: str) -> SealedLauncher:
     return _launcher(os.getpid(), address)
 
 
-def begin(address: str, folders: Sequence[str] = (), said: Any = None) -> None:
+def begin(address: str, folders: Sequence[str] = (), said: object = None) -> None:
     """From here on the candidate at `address` is sealed in this process, and its own process can be asked (`sealing.seal`)."""
     sealing.stand_in = stand_in
     sealing.seal(address, said, folders)

@@ -99,7 +99,7 @@ class Trio:
         self.end()
         return end
 
-    def looked_at(self, number: int, frame: Any) -> None:
+    def looked_at(self, number: int, frame: object) -> None:
         """Where this worker hangs the executor says: it has the kernel, and it knows whether it waits for the candidate."""
         if self._executor is not None:
             os.kill(self._executor.pid, number)

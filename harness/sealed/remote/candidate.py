@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -82,7 +82,7 @@ class _Candidate:
         self.memory.link.end({"done": request["do"], **made}, encoder.buffers)
 
     # -- objects ---------------------------------------------------------------------------------------------------------------
-    def _keep_object(self, value: Any) -> dict[str, Any]:
+    def _keep_object(self, value: object) -> dict[str, Any]:
         """What stands for an object of the candidate's at the other end."""
         self._objects += 1
         self.objects[self._objects] = value
@@ -91,7 +91,7 @@ class _Candidate:
     def _object(self, said: dict[str, Any]) -> Any:
         return self.objects[said["object"]]
 
-    def _load(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
+    def _load(self, request: dict[str, Any], decode: object, encode: object) -> dict[str, Any]:
         FOREIGN_MEMORIES.remove(self.memory)  # what a file allocates at its top level lies here until a call hands it over
         try:
             with emulated(request["arch"]):
@@ -100,7 +100,7 @@ class _Candidate:
             FOREIGN_MEMORIES.append(self.memory)
         return self._keep_object(found) | _describe_object(found)
 
-    def _ask_requires(self, request: dict[str, Any], decode: Any, encode: Any) -> dict[str, Any]:
+    def _ask_requires(self, request: dict[str, Any], decode: Any, encode: object) -> dict[str, Any]:
         requires = self.objects[request["object"]].requires
         answers: list[bool | str] = []
         for fields in request["fields"]:
@@ -137,7 +137,7 @@ class _Candidate:
         with driven(DistantDevice(self.memory, said["arch"], said["schedule"], options), said["tuning"]) as device:
             yield device  # type: ignore[misc]
 
-    def _with_graph(self, call: int, given: list[Any], made: Any) -> None:
+    def _with_graph(self, call: int, given: Sequence[object], made: object) -> None:
         """Keep what `_gradients` needs of this call, and of no earlier one."""
         wanted = [each for each in given if isinstance(each, torch.Tensor) and each.requires_grad]
         moving = [each for each in tensors_in(made) if each.requires_grad]
@@ -155,7 +155,7 @@ class _Candidate:
 
 
 @contextmanager
-def _random(request: dict[str, Any], decode: Any, encode: Any) -> Iterator[Callable[[], dict[str, Any]]]:
+def _random(request: dict[str, object], decode: Any, encode: Any) -> Iterator[Callable[[], dict[str, Any]]]:
     """Torch's random numbers go on from where those of the process that calls are."""
     torch.default_generator.set_state(decode(request["random"]))
     yield lambda: {"random": encode(torch.default_generator.get_state())}
@@ -176,7 +176,7 @@ def _choice_record(each: TuningChoice) -> dict[str, Any]:
     return {"kernel": each.kernel, "of": each.of, "took": each.took, "choice": each.choice, "unfit": list(each.unfit)}
 
 
-def _json_value(value: Any) -> Any:
+def _json_value(value: object) -> Any:
     """`value` as JSON has it; what JSON has not as a text."""
     if isinstance(value, dict):
         return {str(name): _json_value(each) for name, each in value.items()}
@@ -185,7 +185,7 @@ def _json_value(value: Any) -> Any:
     return value if type(value) in PLAIN_TYPES else str(value)
 
 
-def _describe_object(launcher: Any) -> dict[str, Any]:
+def _describe_object(launcher: object) -> dict[str, Any]:
     """What a launcher says of itself."""
     claims, requires = getattr(launcher, "claims", None), getattr(launcher, "requires", None)
     return {
@@ -207,7 +207,7 @@ def _signature(found: Any) -> list[dict[str, Any]] | None:
     return [{"name": each.name, "kind": each.kind.name, "default": _default(each.default)} for each in parameters]
 
 
-def _default(value: Any) -> list[Any]:
+def _default(value: object) -> list[Any]:
     """[] for none, else the value, or how it prints."""
     if value is inspect.Parameter.empty:
         return []

@@ -12,7 +12,7 @@ import json
 import select
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -121,7 +121,7 @@ class CandidateService:
         said, self._late = self._late, []
         return ", ".join(dict.fromkeys(said))
 
-    def _answer(self, frame: dict[str, Any], buffers: list[bytearray]) -> None:
+    def _answer(self, frame: dict[str, object], buffers: list[bytearray]) -> None:
         question = text(frame["ask"], 40)
         if self._call == 0 or frame.get("call") != self._call:
             self._refuse_late(frame)
@@ -146,7 +146,7 @@ class CandidateService:
             answer, encode.buffers, self._failed = _encode_error(self._failed), [], None
         self.channel.send(answer, encode.buffers)
 
-    def _keep_failure(self, served: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    def _keep_failure(self, served: Callable[[], dict[str, object]]) -> dict[str, Any]:
         """What `served` gives. What it raises for the launcher is kept in `_failed` until that can be told."""
         try:
             return served()
@@ -159,19 +159,19 @@ class CandidateService:
             self._failed = self._failed or error
             return {}
 
-    def _make_views(self, frame: dict[str, Any]) -> None:
+    def _make_views(self, frame: Mapping[str, object]) -> None:
         """What a frame says of views that were asked for before it, each with the number that the candidate gave it."""
         for each in listing(frame.get("views", []), MOST_VIEWS):
             if type(each) is not dict:
                 raise WireError("a view that is no object")
             self._make(each, partial(self.operate, each, Decoder((), self.tensor)))
 
-    def _refuse_late(self, frame: dict[str, Any]) -> None:
+    def _refuse_late(self, frame: Mapping[str, object]) -> None:
         what, about = text(frame.get("ask"), 40), frame.get("operator", frame.get("function"))
         if len(self._late) < MOST_LATE_QUESTIONS:
             self._late.append(f"{what} {text(about, 200)}" if about is not None else what)
 
-    def _make(self, said: dict[str, Any], make: Callable[[Encoder], dict[str, Any]]) -> None:
+    def _make(self, said: Mapping[str, object], make: Callable[[Encoder], dict[str, object]]) -> None:
         """Make a tensor that has a number of the candidate's already; where it is `made` in vain, it is missing from then on."""
         number, lies = whole_number(said.get("as"), -LARGEST_NUMBER, -1), said.get("lies")
 
@@ -205,7 +205,7 @@ class CandidateService:
             raise WireError(f"a tensor {number} beside another")
         self.tensors[number], self.numbers[id(tensor)], self.told[number] = tensor, number, 1
 
-    def _release(self, number: Any) -> None:
+    def _release(self, number: object) -> None:
         """The candidate holds the tensor once less."""
         if type(number) is int and self._unmade.pop(number, None) is not None:
             return
@@ -215,7 +215,7 @@ class CandidateService:
         if not self.told[number]:
             del self.told[number], self.numbers[id(self.tensors.pop(number))]
 
-    def tensor(self, record: dict[str, Any]) -> CudaTensor:
+    def tensor(self, record: Mapping[str, object]) -> CudaTensor:
         """The tensor that the candidate names."""
         number = whole_number(record["tensor"], -LARGEST_NUMBER, LARGEST_NUMBER)
         found = self.tensors.get(number)
@@ -225,7 +225,7 @@ class CandidateService:
             raise WireError(f"no tensor {record['tensor']}")
         return found
 
-    def returned_tensor(self, said: dict[str, Any]) -> CudaTensor:
+    def returned_tensor(self, said: Mapping[str, object]) -> CudaTensor:
         """As `tensor`, of what a call returned; those that have gradients over there are kept in `moving`."""
         found = self.tensor(said)
         if said.get("grad") is True and differentiable(found.dtype) and not any(found is each for each in self.moving):
@@ -234,7 +234,7 @@ class CandidateService:
         return found
 
     # -- questions -------------------------------------------------------------------------------------------------------------
-    def operate(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+    def operate(self, frame: Mapping[str, object], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         function = operator(text(frame.get("operator"), 200))
         args, kwargs = self._decode_arguments(frame, decode)
         check_given(function, args, kwargs)
@@ -261,7 +261,7 @@ class CandidateService:
         ]
         return {"written": told, **random()}
 
-    def construct(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+    def construct(self, frame: Mapping[str, object], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         name = text(frame.get("function"), 40)
         if name not in _CONSTRUCTOR_FUNCTIONS:
             raise WireError(f"function {name!r}: is not one that allocates")
@@ -279,11 +279,11 @@ class CandidateService:
             torch.set_default_dtype(before)
         return {"result": encode(made)}
 
-    def where(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+    def where(self, frame: Mapping[str, object], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         """Where a tensor lies that the candidate numbered."""
         return {"result": _describe_layout(self.tensor(frame))}
 
-    def place(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+    def place(self, frame: dict[str, object], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         tensor = decode(frame.get("host"))
         if type(tensor) is not torch.Tensor:
             raise WireError("what is placed is no tensor of the CPU")
@@ -296,13 +296,13 @@ class CandidateService:
             made = CudaTensor(tensor.detach())
         return {"result": encode(made)}
 
-    def copy(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+    def copy(self, frame: Mapping[str, object], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         found = self.tensor(frame)
         with torch._C.DisableTorchFunction():
             made = copies.deepcopy(found)
         return {"result": encode(made)}
 
-    def read(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+    def read(self, frame: Mapping[str, object], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         tensor, reader = self.tensor(frame), text(frame.get("by"), 40)
         if reader not in READ_BY:
             raise WireError(f"read by {reader!r}: there is no such call")
@@ -317,7 +317,7 @@ class CandidateService:
                 there = tensor.inner
         return {"result": encode.strided_host(there)}
 
-    def launch(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+    def launch(self, frame: Mapping[str, object], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         assert self.device is not None
         program = self._program(frame, decode)
         grid = tuple(whole_number(item, -(1 << 63), 1 << 63) for item in listing(frame.get("grid"), 3))
@@ -334,7 +334,7 @@ class CandidateService:
             for_the_launcher(self.device.run, program, metadata, grid, names, values, constants)
         return {}
 
-    def report_fault(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+    def report_fault(self, frame: Mapping[str, object], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         """A fault that Triton's launcher finds before the launch, in the candidate's process: a constant compiled in."""
         assert self.device is not None
         outcome, message, location = (text(frame.get(name), 4000) for name in ("outcome", "message", "location"))
@@ -343,7 +343,7 @@ class CandidateService:
         self.device.record_finding(EmulatedFault(outcome, message, location))
         return {}
 
-    def reach(self, frame: dict[str, Any], decode: Decoder, encode: Encoder) -> dict[str, Any]:
+    def reach(self, frame: Mapping[str, object], decode: Decoder, encode: Encoder) -> dict[str, Any]:
         assert self.device is not None
         tensors = [decode(each) for each in listing(frame.get("tensors"), 4096)]
         if not all(type(each) is CudaTensor for each in tensors):
@@ -352,7 +352,7 @@ class CandidateService:
         return {}
 
     # -- what they share -------------------------------------------------------------------------------------------------------
-    def _decode_arguments(self, frame: dict[str, Any], decode: Decoder) -> tuple[tuple, dict[str, Any]]:
+    def _decode_arguments(self, frame: Mapping[str, object], decode: Decoder) -> tuple[tuple, dict[str, Any]]:
         named = frame.get("kwargs")
         if type(named) is not dict:
             raise WireError("keywords that are no object")
@@ -361,7 +361,7 @@ class CandidateService:
         }
 
     @contextmanager
-    def _random(self, frame: dict[str, Any], decode: Decoder, encode: Encoder, function: Any) -> Iterator[Callable[[], dict]]:
+    def _random(self, frame: Mapping[str, object], decode: Decoder, encode: Encoder, function: Any) -> Iterator[Callable[[], dict]]:
         """Numbers are drawn from the generator of the candidate's, whose state came with the question."""
         if _RANDOM not in function.tags:
             yield dict
@@ -386,7 +386,7 @@ class CandidateService:
             if type(each) is CudaTensor:
                 origins.note_host_read(each.inner, reader)
 
-    def _program(self, frame: dict[str, Any], decode: Decoder) -> bytes:
+    def _program(self, frame: Mapping[str, object], decode: Decoder) -> bytes:
         number, sent = whole_number(frame.get("program"), 0, MOST_PROGRAMS), frame.get("sent")
         if sent is not None:
             held = decode.buffer(sent)
@@ -406,7 +406,7 @@ class Metadata(SimpleNamespace):
     name: str
 
     @classmethod
-    def from_record(cls, said: dict[str, Any]) -> Metadata:
+    def from_record(cls, said: Mapping[str, object]) -> Metadata:
         if len(said) > 200 or any(type(each) not in (str, int, float, bool, type(None)) for each in said.values()):
             raise WireError("metadata that are not plain")
         if not all(name.isidentifier() and not name.startswith("_") for name in said):

@@ -11,7 +11,7 @@ import json
 import socket
 import struct
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +45,7 @@ class Channel:
     def close(self) -> None:
         self.socket.close()
 
-    def send(self, header: dict[str, Any], buffers: Sequence[Buffer] = ()) -> None:
+    def send(self, header: Mapping[str, object], buffers: Sequence[Buffer] = ()) -> None:
         """ChannelClosed where nobody is there; WireError where the frame is over a limit: nothing is sent."""
         text = json.dumps(header, separators=(",", ":")).encode()
         sizes = [memoryview(buffer).nbytes for buffer in buffers]

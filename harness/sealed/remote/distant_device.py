@@ -24,7 +24,7 @@ class DistantDevice(Device):
         metadata: Any,
         grid: tuple[int, int, int],
         names: Sequence[str],
-        values: Sequence[Any],
+        values: Sequence[object],
         constants: dict[str, int] | None = None,
     ) -> None:
         encoder = self.memory.encoder(_address)
@@ -55,13 +55,13 @@ class DistantDevice(Device):
         self.memory.link.ask("found", outcome=fault.outcome, message=fault.message, location=fault.location)
         return super().record_finding(fault)
 
-    def reach(self, *tensors: Any) -> None:
+    def reach(self, *tensors: object) -> None:
         encoder = self.memory.encoder()
         said = [encoder(each) for each in tensors]
         self.memory.link.ask("reach", encoder.buffers, tensors=said)
 
 
-def _address(value: Any) -> Any:
+def _address(value: object) -> Any:
     """What else a pointer may be given as: something that tells its address."""
     if hasattr(value, "data_ptr"):
         return int(value.data_ptr())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
 
 CLAIMABLE = frozenset({"refused", "launcher error", "out of resources", "out of memory", "launch failure", "not modelled", "error"})
 """Outcomes that the candidate's process may claim for itself: what is known before anything of a launch has run (a grid too large
@@ -29,7 +29,7 @@ class CandidateRaised(Exception):
     """The candidate's code raised: `fields` are the plain ones of a `LaunchResult`, as its own process made them of the
     exception."""
 
-    def __init__(self, fields: dict[str, Any]) -> None:
+    def __init__(self, fields: Mapping[str, object]) -> None:
         super().__init__(f"{fields['outcome']}: {fields['message']}")
         self.fields = fields
 

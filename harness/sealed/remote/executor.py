@@ -86,7 +86,7 @@ class Candidate:
         wanted = [each for each in tensors_in([args, kwargs]) if each.requires_grad]
         return differentiable(self, call, wanted, made, self.served.moving) if wanted and self.served.moving else made
 
-    def gradients(self, call: int, upstream: list[Any], count: int) -> list[Any]:
+    def gradients(self, call: int, upstream: Sequence[CudaTensor | None], count: int) -> list[Any]:
         """The gradients of `count` arguments of the call numbered `call`, from those of what it returned (None: none)."""
         self._calls += 1
         device, encoder = entered_device(), Encoder(self.served.encode_tensor)
@@ -109,13 +109,13 @@ class Candidate:
         self.served.moving = []
         return Decoder(self._buffers, self.served.returned_tensor, self._object)
 
-    def _object(self, said: dict[str, Any]) -> Any:
+    def _object(self, said: Mapping[str, object]) -> Any:
         if "object" not in said:
             raise WireError(f"a value of an unknown kind: {sorted(said)!s:.100}")
         kind = type(text(said.get("kind"), 200), (RemoteObject,), {})
         return kind(self, whole_number(said["object"]))
 
-    def _go_on(self, said: Any) -> None:
+    def _go_on(self, said: object) -> None:
         """Torch's random numbers here go on from where the launcher left them."""
         state = Decoder(self._buffers, self.served.returned_tensor)(said)
         now = torch.default_generator.get_state()
@@ -158,7 +158,7 @@ class RemoteObject:
         if name not in METHODS:
             raise AttributeError(f"an object of the candidate's process: {name!r} is not asked of it")
 
-        def method(*args: Any, **kwargs: Any) -> Any:
+        def method(*args: object, **kwargs: object) -> Any:
             made = self._candidate.call(self._number, name, args, kwargs)
             return self if isinstance(made, RemoteObject) and name not in ("parameters", "buffers") else made
 
@@ -175,7 +175,7 @@ class RemoteLauncher(RemoteObject):
     name of its type.
     """
 
-    def __init__(self, candidate: Candidate, description: dict[str, Any]) -> None:
+    def __init__(self, candidate: Candidate, description: Mapping[str, object]) -> None:
         with candidate._honest():
             super().__init__(candidate, whole_number(description.get("object")))
             self.kind, self.__name__ = text(description.get("type"), 200), text(description.get("name"), 200)
@@ -199,7 +199,7 @@ class RemoteLauncher(RemoteObject):
 class RemoteRequires:
     """A launcher's predicate `requires`, asked in its own process."""
 
-    def __init__(self, launcher: RemoteLauncher, said: Any) -> None:
+    def __init__(self, launcher: RemoteLauncher, said: object) -> None:
         if type(said) is not dict:
             raise WireError("requires is no object")
         self.launcher, self.said = launcher, text(said.get("said"))
@@ -217,7 +217,7 @@ class RemoteRequires:
             raise RuntimeError(answer)
         return answer
 
-    def ask(self, records: Sequence[Mapping[str, Any]]) -> list[bool | str]:
+    def ask(self, records: Sequence[Mapping[str, object]]) -> list[bool | str]:
         """For each of `records` (name -> value) what the predicate says: a truth, or a text of what it raised."""
         candidate, encoder = self.launcher._candidate, Encoder(_no_tensor)
         said = candidate.ask("ask_requires", object=self.launcher._number, fields=[encoder(dict(each)) for each in records])
@@ -232,19 +232,25 @@ class _Call(torch.autograd.Function):
     """A call as autograd sees it here: gradients are asked of the candidate's process."""
 
     @staticmethod
-    def forward(ctx: Any, candidate: Differentiates, call: int, moving: list[torch.Tensor], *wanted: torch.Tensor) -> tuple:
+    def forward(
+        ctx: torch.autograd.function.FunctionCtx,
+        candidate: Differentiates,
+        call: int,
+        moving: list[torch.Tensor],
+        *wanted: torch.Tensor,
+    ) -> tuple:
         ctx.candidate, ctx.call, ctx.count = candidate, call, len(wanted)
         return tuple(moving)
 
     @staticmethod
-    def backward(ctx: Any, *upstream: Any) -> tuple:
+    def backward(ctx: torch.autograd.function.FunctionCtx, *upstream: object) -> tuple:
         return None, None, None, *ctx.candidate.gradients(ctx.call, list(upstream), ctx.count)
 
 
 class Differentiates(Protocol):
     """What asks a candidate's process for gradients."""
 
-    def gradients(self, call: int, upstream: list[Any], count: int) -> list[Any]: ...
+    def gradients(self, call: int, upstream: Sequence[CudaTensor | None], count: int) -> list[Any]: ...
 
 
 def differentiable(candidate: Differentiates, call: int, wanted: list, returned_value: Any, moving: list) -> Any:
@@ -252,7 +258,7 @@ def differentiable(candidate: Differentiates, call: int, wanted: list, returned_
     found = iter(_Call.apply(candidate, call, moving, *wanted))
     replaced = {id(tensor): next(found) for tensor in moving}
 
-    def outward(value: Any) -> Any:
+    def outward(value: object) -> Any:
         if isinstance(value, torch.Tensor):
             return replaced.get(id(value), value)
         if isinstance(value, dict):
@@ -273,18 +279,18 @@ def _about(device: Device) -> dict[str, Any]:
     }
 
 
-def _own(value: Any) -> Any:
+def _own(value: object) -> Any:
     """An object of the candidate's among the arguments of a call."""
     if isinstance(value, RemoteObject):
         return {"object": value._number}
     raise UnencodableValueError(f"a {type(value).__name__} cannot be handed to the candidate's process")
 
 
-def _no_tensor(value: Any) -> Any:
+def _no_tensor(value: object) -> Any:
     raise UnencodableValueError("requires is asked of sizes and names, not of tensors")
 
 
-def claimed_fields(claim: Any) -> dict[str, Any]:
+def claimed_fields(claim: object) -> dict[str, Any]:
     """The fields of a `LaunchResult` that the candidate's process claims for itself. It claims no fault of a device and no pass."""
     if type(claim) is not dict:
         raise WireError("what the candidate raised is no object")
@@ -299,7 +305,7 @@ def claimed_fields(claim: Any) -> dict[str, Any]:
     return {"outcome": outcome, **fields, "details": _shorten(details)}
 
 
-def _shorten(value: Any, depth: int = 0) -> Any:
+def _shorten(value: object, depth: int = 0) -> Any:
     """JSON that a verdict may keep: no text over 4,000 characters, no list over 100, four levels."""
     if isinstance(value, dict) and depth < 4:
         return {name[:100]: _shorten(each, depth + 1) for name, each in list(value.items())[:100]}
@@ -308,7 +314,7 @@ def _shorten(value: Any, depth: int = 0) -> Any:
     return value[:4000] if isinstance(value, str) else value if type(value) in PLAIN_TYPES else "..."
 
 
-def _tuned_choices(records: Any) -> list[TuningChoice]:
+def _tuned_choices(records: object) -> list[TuningChoice]:
     """What autotuners took, by the candidate's word."""
     return [
         TuningChoice(
@@ -322,20 +328,20 @@ def _tuned_choices(records: Any) -> list[TuningChoice]:
     ]
 
 
-def _tell_compilations(said: Any) -> None:
+def _tell_compilations(said: object) -> None:
     """Tell whoever listens to Triton's compilations of those over there, in microseconds."""
     for each in listing(said, MOST_CHOICES):
         if (listener := knobs.compilation.listener) is not None:
             listener(times=SimpleNamespace(total=whole_number(each)))
 
 
-def _record(said: Any) -> dict[str, Any]:
+def _record(said: object) -> dict[str, Any]:
     if type(said) is not dict:
         raise WireError(f"no object: {said!r:.40}")
     return said
 
 
-def _claims(said: Any) -> Any:
+def _claims(said: object) -> Any:
     """As a launcher may say them; `launcher_limits` holds them to the known words."""
     if said is None or type(said) is str:
         return said
@@ -354,7 +360,7 @@ class _PrintedDefault:
         return self.said
 
 
-def _signature(said: Any) -> inspect.Signature | None:
+def _signature(said: object) -> inspect.Signature | None:
     if said is None:
         return None
     parameters = []

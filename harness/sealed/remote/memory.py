@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from collections.abc import Mapping
 from types import FrameType
 from typing import Any
 
@@ -72,13 +73,13 @@ class Link:
         self._numbered = 0
         self._asking = threading.RLock()
 
-    def end(self, frame: dict[str, Any], buffers: Any) -> None:
+    def end(self, frame: dict[str, object], buffers: Any) -> None:
         """Send the frame that ends a call. What other threads ask from here on is late: it is told, and nobody answers."""
         with self._asking:
             self.call = 0
             self.channel.send(frame | self._pending_views(), buffers)
 
-    def view(self, **fields: Any) -> int:
+    def view(self, **fields: object) -> int:
         """The number of what an operator gives that is asked for beside the next question."""
         with self._asking:
             number = self.number()
@@ -96,12 +97,12 @@ class Link:
         views, self._views = self._views, []
         return {"views": views} if views else {}
 
-    def tell(self, what: str, buffers: Any = (), **fields: Any) -> None:
+    def tell(self, what: str, buffers: object = (), **fields: object) -> None:
         """Ask for what has no answer. What it raises is raised out of the next question that has one."""
         with self._asking:
             self._send(what, buffers, {**fields, "told": True})
 
-    def ask(self, what: str, buffers: Any = (), **fields: Any) -> tuple[dict[str, Any], list[bytearray]]:
+    def ask(self, what: str, buffers: object = (), **fields: object) -> tuple[dict[str, Any], list[bytearray]]:
         """The executor's answer. What it says was raised there is raised here: a fault of a launch, or torch's own exception."""
         with self._asking:
             self._send(what, buffers, fields)
@@ -113,7 +114,7 @@ class Link:
             raise_for_the_launcher(EXCEPTION_TYPES.get(kind, RuntimeError)(said))
         return answer, answer_buffers
 
-    def _send(self, what: str, buffers: Any, fields: dict[str, Any]) -> None:
+    def _send(self, what: str, buffers: Any, fields: Mapping[str, object]) -> None:
         if not self.call:
             self.channel.send({"ask": what, "call": 0, **{name: fields[name] for name in _LATE_FIELDS if name in fields}})
             raise_for_the_launcher(RuntimeError(f"{what}: the call of the launcher has returned"))
@@ -235,7 +236,7 @@ class Distant:
     def __format__(self, spec: str) -> str:
         return format(self.memory.read(self, "print"), spec)
 
-    def __reduce_ex__(self, protocol: Any) -> tuple:
+    def __reduce_ex__(self, protocol: object) -> tuple:
         return _same_tensor, (self.memory.read(self, "a copy to the host"),)
 
 
@@ -292,12 +293,12 @@ class RemoteMemory:
         place = (list(tensor.shape), list(tensor.stride()), tensor.storage_offset())
         return self.run(aten.as_strided.default, (typed, *place), {}, []).inner
 
-    def tensor(self, said: dict[str, Any]) -> CudaTensor:
+    def tensor(self, said: Mapping[str, object]) -> CudaTensor:
         made = CudaTensor(Distant(self, said))  # type: ignore[arg-type]
         return made.requires_grad_() if said.get("grad") else made
 
     # -- cuda_tensors.Elsewhere ------------------------------------------------------------------------------------------------
-    def run(self, function: Any, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
+    def run(self, function: object, args: tuple, kwargs: dict, written: list[tuple[int, str]]) -> Any:
         with torch._C.DisableTorchFunction():
             return self._run(function, args, kwargs, written)
 
@@ -390,7 +391,7 @@ class RemoteMemory:
             return None
         return torch.empty(begins // size + count, dtype=meta_tensor.dtype, device="meta")[begins // size :].view(meta_tensor.shape)
 
-    def _like(self, value: Any) -> Any:
+    def _like(self, value: object) -> Any:
         """A tensor of the CPU of the sizes and the type of `value`, where that lies in the executor."""
         if type(value) is not CudaTensor:
             return value
@@ -430,7 +431,7 @@ _VIEWS = {getattr(torch.ops.aten, name) for name in VIEWS}
 _NAMES = {function_called(name): name for name in CONSTRUCTORS}
 
 
-def _is_like(function: Any) -> bool:
+def _is_like(function: object) -> bool:
     name = getattr(function, "__name__", "")
     return name.endswith("_like") or name.startswith("new_")
 

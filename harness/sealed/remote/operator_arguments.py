@@ -173,7 +173,7 @@ def known_backward(base: str) -> bool:
     return base in ELEMENTWISE or base in CHECKED_BY_TORCH or base in CHECKS
 
 
-def check_given(function: Any, args: tuple, kwargs: dict[str, Any]) -> None:
+def check_given(function: Any, args: tuple, kwargs: Mapping[str, object]) -> None:
     """WireError where `function` is given a number for a dtype, a layout or a memory format, which torch looks up in tables
     unchecked, or what does not fit (`CHECKS`)."""
     arguments = dict(kwargs)

@@ -8,7 +8,7 @@ of the CPU its bytes. Decoding makes nothing but what is listed here: no name le
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,7 +41,7 @@ class Encoder:
     """Makes JSON of values, and keeps the `buffers` that belong to it. `tensor` gives the JSON of a tensor of the emulated GPU,
     `other` that of what is not listed."""
 
-    def __init__(self, tensor: Callable[[CudaTensor], Any], other: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, tensor: Callable[[CudaTensor], object], other: Callable[[object], object] | None = None) -> None:
         self.tensor, self.other = tensor, other
         self.buffers: list[Any] = []
 
@@ -86,12 +86,12 @@ class Encoder:
         flat = tensor.detach().as_strided((tensor.numel(),), (1,), tensor.storage_offset())
         return self.host(flat) | {"size": list(tensor.shape), "stride": strides}
 
-    def describe_descriptor(self, value: Any) -> Any:
+    def describe_descriptor(self, value: object) -> Any:
         found = {name: self(getattr(value, name)) for name in _DESCRIPTOR_FIELDS if hasattr(value, name)}
         return {"descriptor": found}
 
 
-def _name(value: Any) -> str:
+def _name(value: object) -> str:
     return str(value).removeprefix("torch.")
 
 
@@ -127,8 +127,8 @@ class Decoder:
     def __init__(
         self,
         buffers: Sequence[bytearray],
-        tensor: Callable[[dict[str, Any]], Any],
-        other: Callable[[dict[str, Any]], Any] | None = None,
+        tensor: Callable[[dict[str, object]], object],
+        other: Callable[[dict[str, object]], object] | None = None,
     ) -> None:
         self.buffers, self.tensor, self.other = buffers, tensor, other
 
@@ -148,7 +148,7 @@ class Decoder:
             return [self(each, depth + 1) for each in value]
         return self._decode_object(value, depth + 1)
 
-    def _decode_object(self, record: dict[str, Any], depth: int) -> Any:
+    def _decode_object(self, record: dict[str, object], depth: int) -> Any:
         if "tensor" in record:
             return self.tensor(record)
         if "host" in record:
@@ -160,7 +160,7 @@ class Decoder:
             return self.other(record)
         raise WireError(f"a value of an unknown kind: {sorted(record)!s:.100}")
 
-    def _host(self, record: dict[str, Any]) -> torch.Tensor:
+    def _host(self, record: Mapping[str, object]) -> torch.Tensor:
         dtype, size = look_up(DTYPES, record.get("dtype"), "dtype"), sizes(record.get("size"))
         held = self.buffer(record["host"])
         if len(held) != math.prod(size) * dtype.itemsize:
@@ -171,12 +171,12 @@ class Decoder:
             made = made.as_strided(size, dense(size, sizes(strides)))
         return made.requires_grad_() if record.get("grad") is True and differentiable(dtype) else made
 
-    def buffer(self, place: Any) -> bytearray:
+    def buffer(self, place: object) -> bytearray:
         if type(place) is not int or not 0 <= place < len(self.buffers):
             raise WireError(f"no buffer {place!r:.20}")
         return self.buffers[place]
 
-    def pairs(self, said: Any, depth: int) -> dict:
+    def pairs(self, said: object, depth: int) -> dict:
         listed = listing(said)
         if any(type(pair) is not list or len(pair) != 2 for pair in listed):
             raise WireError("a dictionary of no pairs")
@@ -185,7 +185,7 @@ class Decoder:
         except TypeError as error:
             raise WireError("a key that has no hash") from error
 
-    def descriptor(self, said: Any, depth: int) -> SimpleNamespace:
+    def descriptor(self, said: object, depth: int) -> SimpleNamespace:
         """What stands for a host tensor descriptor: the same attributes."""
         if type(said) is not dict or not {"base", "shape", "strides", "block_shape"} <= set(said) <= set(_DESCRIPTOR_FIELDS):
             raise WireError("a descriptor with other fields")
@@ -199,26 +199,26 @@ class Decoder:
         return SimpleNamespace(**fields)
 
 
-def _reinterpret(own: Decoder, base: Any, said: dict[str, Any], depth: int) -> TensorWrapper:
+def _reinterpret(own: Decoder, base: object, said: Mapping[str, object], depth: int) -> TensorWrapper:
     found = own(base, depth)
     if not isinstance(found, torch.Tensor | TensorWrapper):
         raise WireError("a reinterpreted value that is no tensor")
     return TensorWrapper(found, text(said.get("as")))
 
 
-def _complex(own: Decoder, said: Any, whole: dict[str, Any], depth: int) -> complex:
+def _complex(own: Decoder, said: object, whole: Mapping[str, object], depth: int) -> complex:
     if type(said) is not list or len(said) != 2 or any(type(part) is not float for part in said):
         raise WireError("a complex number of no two floats")
     return complex(*said)
 
 
-def _slice(own: Decoder, said: Any, whole: dict[str, Any], depth: int) -> slice:
+def _slice(own: Decoder, said: object, whole: Mapping[str, object], depth: int) -> slice:
     if len(listing(said)) != 3:
         raise WireError("a slice of no three parts")
     return slice(*own(said, depth))
 
 
-def _device(own: Decoder, said: Any, whole: dict[str, Any], depth: int) -> torch.device:
+def _device(own: Decoder, said: object, whole: Mapping[str, object], depth: int) -> torch.device:
     return look_up({"cpu": torch.device("cpu"), "cuda": CUDA, "cuda:0": CUDA, "meta": torch.device("meta")}, said, "device")
 
 
@@ -240,31 +240,31 @@ def differentiable(dtype: torch.dtype) -> bool:
     return dtype.is_floating_point or dtype.is_complex
 
 
-def look_up(known: dict[str, Any], said: Any, what: str) -> Any:
+def look_up(known: Mapping[str, object], said: object, what: str) -> Any:
     if type(said) is not str or said not in known:
         raise WireError(f"{what} {said!r:.40}: there is none")
     return known[said]
 
 
-def text(said: Any, most: int = LONGEST) -> str:
+def text(said: object, most: int = LONGEST) -> str:
     if type(said) is not str or len(said) > most:
         raise WireError(f"no text of at most {most} characters: {said!r:.40}")
     return said
 
 
-def whole_number(said: Any, low: int = 0, high: int = 1 << 62) -> int:
+def whole_number(said: object, low: int = 0, high: int = 1 << 62) -> int:
     if type(said) is not int or not low <= said <= high:
         raise WireError(f"no whole number of {low} to {high}: {said!r:.40}")
     return said
 
 
-def listing(said: Any, most: int = 1 << 22) -> list:
+def listing(said: object, most: int = 1 << 22) -> list:
     if type(said) is not list or len(said) > most:
         raise WireError(f"no list of at most {most}: {said!r:.40}")
     return said
 
 
-def sizes(said: Any) -> list[int]:
+def sizes(said: object) -> list[int]:
     """Sizes or strides of at most `MOST_AXES` axes."""
     return [whole_number(each) for each in listing(list(said) if type(said) is tuple else said, MOST_AXES)]
 

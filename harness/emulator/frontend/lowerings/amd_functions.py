@@ -19,6 +19,7 @@ from bitverdict.harness.emulator.numerics.scalar_ops import canonical, flush_sub
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.frontend.translator import Translator
     from bitverdict.harness.emulator.mlir_reader import Operation
+    from bitverdict.harness.emulator.numerics.real_values import TileValue
 
 LOG2E = np.float32(1.4426950408889634)
 _REAL: dict[str, Callable] = {
@@ -36,7 +37,7 @@ _FLUSHES = {"math.exp2"}
 APPROXIMATE_FUNCTIONS = frozenset({"math.exp", *_REAL})
 
 
-def divide_fp32(a: Any, b: Any) -> np.ndarray:
+def divide_fp32(a: TileValue, b: TileValue) -> np.ndarray:
     """fp32 a / b, rounded once."""
     return canonical(np.divide(np.asarray(a, np.float32), np.asarray(b, np.float32)))
 
@@ -49,7 +50,7 @@ def write_approximation(t: Translator, op: Operation) -> None:
     t.call(op, _exponential if op.name == "math.exp" else _nearest(op.name))
 
 
-def _exponential(a: Any) -> np.ndarray:
+def _exponential(a: TileValue) -> np.ndarray:
     """v_mul_f32 by log2(e), v_exp_f32; subnormals are kept (LLVM scales the argument)."""
     return _nearest("math.exp")(np.asarray(a, np.float32) * LOG2E)
 
@@ -57,7 +58,7 @@ def _exponential(a: Any) -> np.ndarray:
 def _nearest(name: str) -> Callable[[Any], np.ndarray]:
     real, flushes = _REAL[{"math.exp": "math.exp2"}.get(name, name)], name in _FLUSHES
 
-    def run(a: Any) -> np.ndarray:
+    def run(a: TileValue) -> np.ndarray:
         given = np.asarray(a, np.float32)
         found = canonical(real((flush_subnormals(given) if flushes else given).astype(np.float64)).astype(np.float32))
         return flush_subnormals(found) if flushes else found

@@ -6,7 +6,7 @@ A sum of floats depends on that order; it is taken, and an advice says so.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from bitverdict.harness.emulator.memory.global_atomics import GlobalAtomics
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, canonical, flush_subnormals
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.numerics.real_values import TileValue
 
 _UNSIGNED_DTYPES = {4: np.dtype(np.uint32), 8: np.dtype(np.uint64)}
 
@@ -101,8 +104,8 @@ def atomic_poll(t: Translator, op: Operation) -> None:
 
 
 def _atomic(
-    t: Translator, op: Operation, pointer: Any, mask: Any, kind: Type, *, value: Any = None, expected: Any = None,
-    update: Callable | None = None,
+    t: Translator, op: Operation, pointer: TileValue, mask: TileValue | None, kind: Type, *, value: TileValue | None = None,
+    expected: TileValue | None = None, update: Callable | None = None,
 ) -> None:  # fmt: skip
     meets = t.scratch(op)  # the result goes to other threads through shared memory, behind a barrier
     t.machine(

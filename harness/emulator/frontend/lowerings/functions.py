@@ -8,7 +8,7 @@ constant itself, and rounds it correctly: so the same division has other words w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -21,13 +21,16 @@ from bitverdict.reference.scalar_arithmetic import fp64
 from bitverdict.reference.special_functions import constant_division, sequences
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, division_factors
 
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.numerics.real_values import TileValue
+
 _MOVES = ("tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.unsplat", "ttg.convert_layout", SPREAD)
 
 
 def on_values(function: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
     """`function` of fp32 words as one of values as the emulator holds them (float32, or a Python float)."""
 
-    def run(*values: Any) -> np.ndarray:
+    def run(*values: TileValue) -> np.ndarray:
         return function(*(np.asarray(each, np.float32).view(np.uint32) for each in values)).view(np.float32)
 
     return run
@@ -42,7 +45,7 @@ _divide_approximately = on_values(INSTRUCTIONS["div.approx.f32"])
 
 
 def _split(function: Callable[..., tuple[np.ndarray, np.ndarray]]) -> Callable[..., tuple[np.ndarray, np.ndarray]]:
-    def run(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray]:
+    def run(a: TileValue, b: TileValue) -> tuple[np.ndarray, np.ndarray]:
         left, right = function(*(np.asarray(each, np.float32).view(np.uint32) for each in np.broadcast_arrays(a, b)))
         return left.view(np.float32), right.view(np.float32)
 

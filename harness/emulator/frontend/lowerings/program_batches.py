@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -22,6 +22,9 @@ from bitverdict.harness.emulator.frontend.translator import LOWERINGS, Translato
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Function, Operation, Program
 from bitverdict.harness.emulator.mlir_types import Type
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.numerics.real_values import TileValue
 
 _ELEMENTWISE = (
     "arith.", "math.", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.mulhiui", "tt.extern_elementwise",
@@ -123,7 +126,7 @@ class Batches:
         finally:
             t.names.update(before)
 
-    def row(self, value: Any, kind: Type) -> Any:
+    def row(self, value: TileValue, kind: Type) -> Any:
         """`value`, of the type `kind` and the same for all programs, once for each."""
         return self.t.calls(Batch.spread, value, kind.shape, kind.dtype)
 

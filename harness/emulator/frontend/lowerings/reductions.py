@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -37,6 +37,9 @@ from bitverdict.reference.reduction_order import (
 )
 from bitverdict.reference.thread_words import Reduction
 
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.numerics.real_values import TileValue
+
 _EXACT = re.compile(r"arith\.(addi|muli|minsi|maxsi|minui|maxui|andi|ori|xori|maximumf|minimumf|maxnumf|minnumf)$")
 _PACKED_OPERATIONS = ("arith.addf", "arith.mulf")
 Combine = Callable[..., tuple[np.ndarray, ...]]
@@ -64,7 +67,7 @@ def fold(t: Translator, op: Operation) -> None:
         t.meet(warps=True)
 
 
-def _lower_scan(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
+def _lower_scan(t: Translator, op: Operation, name: object, operands: tuple[object, ...]) -> None:
     axis, order, alone = op.integer("axis") + t.leading, scan_order_of(t, op), only(op)
     taking = None
     if alone is not None and alone.name == "arith.addf" and (found := taken_products(t, op, op, alone)):
@@ -74,7 +77,7 @@ def _lower_scan(t: Translator, op: Operation, name: Any, operands: tuple[Any, ..
     _assign(t, op, t.apply(_scan, name, operands, axis, order, op.flag("reverse"), taking))
 
 
-def _assign(t: Translator, op: Operation, found: Any, *more: str) -> None:
+def _assign(t: Translator, op: Operation, found: TileValue, *more: str) -> None:
     """The results of `op`, and the values `more`, are the tuple `found`."""
     names = [*op.results, *more]
     t.emit("{}, = {}" if len(names) == 1 else "{} = {}", t.values(names), found)
@@ -110,7 +113,7 @@ def _fuses_over_lanes(t: Translator, op: Operation) -> bool:
     return t.fused and not held and may_be_product(t, op.operands[0], includes_divisions=True)
 
 
-def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
+def _reduction(t: Translator, op: Operation, name: object, operands: tuple[object, ...]) -> None:
     """The code of a reduction, on the operands or, where their words differ from lane to lane, on the copies of all threads."""
     if t.lane_words.held.isdisjoint(op.operands):
         _on_values(t, op, name, operands)
@@ -128,7 +131,7 @@ def _reduction(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...
 
 
 def _order(
-    t: Translator, op: Operation, source: Operation, operands: tuple[Any, ...]
+    t: Translator, op: Operation, source: Operation, operands: tuple[object, ...]
 ) -> tuple[Layout, ReductionOrder, Callable | None, tuple[Any, ...]]:
     """How the reduction `source` combines: its layout, its order, and where products are taken into the first sums, these sums and
     the factors instead of `operands`, which are those of `op`."""
@@ -149,7 +152,7 @@ def _plan(t: Translator, op: Operation, layout: Layout, order: ReductionOrder) -
     return Reduction(layout, t.operand(op, 0).shape, op.integer("axis"), order, result), target
 
 
-def _on_values(t: Translator, op: Operation, name: Any, operands: tuple[Any, ...]) -> None:
+def _on_values(t: Translator, op: Operation, name: object, operands: tuple[object, ...]) -> None:
     axis, only_operation, single = op.integer("axis") + t.leading, only(op), _single(t, op)
     words = [t.lane_words.words(result) or t.name("same") for result in op.results]
     if only_operation is not None and _EXACT.match(only_operation.name):

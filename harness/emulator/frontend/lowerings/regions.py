@@ -122,7 +122,7 @@ def _live_names(block: Block, blocks: list[Block]) -> list[str]:
     return made + ([name for name, _ in block.arguments] if block is not blocks[0] else [])
 
 
-def _block(t: Translator, block: Block, blocks: list[Block], labels: dict[str, int], local: tuple[Any, Any, Any]) -> None:
+def _block(t: Translator, block: Block, blocks: list[Block], labels: dict[str, int], local: tuple[object, object, object]) -> None:
     block_number, active_lanes, final_values = local
     live_names = [name for name in _live_names(block, blocks) if name in {each for op in block.operations for each in op.results}]
     t.emit("{}", t.calls(Cta.tick, len(t.blocks), len(block.operations)))

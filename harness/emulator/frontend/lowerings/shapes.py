@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +11,9 @@ from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.threads import moved_places, slots, stays_in_warp
 from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.numerics.real_values import TileValue
 
 
 @lowers("tt.get_program_id", "tt.get_num_programs")
@@ -44,7 +47,7 @@ def splat(t: Translator, op: Operation) -> None:
     t.call(op, lambda a: repeat_value(a, shape, dtype, strides))
 
 
-def repeat_value(value: Any, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> np.ndarray:
+def repeat_value(value: TileValue, shape: tuple[int, ...], dtype: np.dtype, strides: tuple[int, ...]) -> np.ndarray:
     """`value` at each place of `shape`, read-only: what `np.broadcast_to` gives in five times the time. `strides`: zeros."""
     found = np.ndarray(shape, dtype, np.asarray(value, dtype), 0, strides)
     found.flags.writeable = False

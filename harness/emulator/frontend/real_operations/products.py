@@ -33,7 +33,7 @@ def dot_scaled(r: CarriedReals, op: Operation) -> None:
 
 def scaled_registers(
     elements: tuple[str, str], scales: tuple[str, str], a: np.ndarray, b: np.ndarray, rows: np.ndarray, columns: np.ndarray,
-    held_a: Any, held_b: Any, before: Any, hang_a: Any, hang_b: Any,
+    held_a: object, held_b: object, before: Any, hang_a: object, hang_b: object,
 ) -> Real | Taint:  # fmt: skip
     """Real values of a block-scaled product of registers: a (M, K), b (K, N), scales (M, blocks) and (N, blocks)."""
     k = a.shape[1] * (2 if elements[0] == "e2m1" else 1)

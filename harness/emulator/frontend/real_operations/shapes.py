@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics.real_values import Real, Taint, union_of_taints, with_taint
 
 
-def move_elements(carried_value: Real | Taint, function: Callable[..., np.ndarray], *arguments: Any) -> Real | Taint:
+def move_elements(carried_value: Real | Taint, function: Callable[..., np.ndarray], *arguments: object) -> Real | Taint:
     """`held` after `function(array, *given)`, which only moves elements."""
     if carried_value is None:
         return None
@@ -26,7 +25,7 @@ def move_elements(carried_value: Real | Taint, function: Callable[..., np.ndarra
     return function(carried_value, *arguments)
 
 
-def move(r: CarriedReals, op: Operation, function: Callable[..., np.ndarray], *given: Any) -> None:
+def move(r: CarriedReals, op: Operation, function: Callable[..., np.ndarray], *given: object) -> None:
     r.hold(op, r.t.apply(move_elements, r.real_of(op.operands[0]), function, *given))
 
 
@@ -119,7 +118,7 @@ def cat(r: CarriedReals, op: Operation) -> None:
     r.hold(op, r.t.apply(join_elements, concatenate_ordered, r.reals_of(op), order, shape))
 
 
-def join_elements(function: Callable[..., np.ndarray], carried_pair: tuple[Real | Taint, ...], *arguments: Any) -> Real | Taint:
+def join_elements(function: Callable[..., np.ndarray], carried_pair: tuple[Real | Taint, ...], *arguments: object) -> Real | Taint:
     """What two values carry, joined by `function(arrays, *given)`."""
     reals = [part for part in carried_pair if isinstance(part, Real)]
     if reals:
