@@ -30,11 +30,7 @@ from bitverdict.reference.split_sums import MOST_IN_ANY_ORDER, ascending_sum, sh
 
 ATOMICS = "atomics"
 NAMES = ("block_m", "block_n", "block_k", "split", "reduction", "num_warps", "stages")
-CONFIGS = (
-    (64, 64, 32, 4, "second kernel", 4, 3),
-    (32, 32, 16, 3, "last program", 2, 2),
-    (64, 32, 32, 5, ATOMICS, 4, 3),
-)
+CONFIGS = ((64, 64, 32, 4, "second kernel", 4, 3), (32, 32, 16, 3, "last program", 2, 2), (64, 32, 32, 5, ATOMICS, 4, 3))
 
 
 class SplitKMatmulContract(BlockedContract):

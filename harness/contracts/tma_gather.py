@@ -170,10 +170,7 @@ class TmaGatherContract(RowsContract):
         direction = Direction.LOAD if self.stem == "tma_gather" else Direction.STORE
         rows = self.row_operands(case)[0].codes  # (offsets,)
         hardware_fault = fault(
-            Request(direction, c.block_x, c.block_y, bits_of(p.dtype) // 8, target.arch),
-            rows,
-            p.column_offset,
-            iisan=under_iisan(),
+            Request(direction, c.block_x, c.block_y, bits_of(p.dtype) // 8, target.arch), rows, p.column_offset, iisan=under_iisan()
         )
         return (
             None

@@ -374,10 +374,7 @@ _CUDA: dict[str, Any] = {
     "memory_summary": _answer("the emulated GPU: nothing is allocated"),
     "memory_snapshot": lambda *_, **__: [],
     "get_per_process_memory_fraction": _answer(1.0),
-    **dict.fromkeys(
-        (f"{most}memory_{kind}" for most in ("", "max_") for kind in ("allocated", "reserved", "cached")),
-        _no_bytes,
-    ),
+    **dict.fromkeys((f"{most}memory_{kind}" for most in ("", "max_") for kind in ("allocated", "reserved", "cached")), _no_bytes),
     **dict.fromkeys(
         (
             "empty_cache",

@@ -28,10 +28,7 @@ CHECKS = (
     f"{_HARNESS}.checks.invariance.check:KeptPromises",
 )
 """Optional questions about a case (`bitverdict.harness.model.protocols.Check`)."""
-PROBES = (
-    f"{_HARNESS}.checks.provenance:ProvenanceProbe",
-    f"{_HARNESS}.checks.promised_instructions:InstructionProbe",
-)
+PROBES = (f"{_HARNESS}.checks.provenance:ProvenanceProbe", f"{_HARNESS}.checks.promised_instructions:InstructionProbe")
 """What rides on a launch (`LaunchProbe`)."""
 REMOTE_LAUNCHERS = {"sealed": f"{_HARNESS}.sealed.candidate.judge_side:SealedCaseLauncher"}
 """Flag of a case -> the launcher that calls it in another process (`bitverdict.harness.judge.remote_launcher.RemoteLauncher`)."""

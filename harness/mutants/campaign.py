@@ -71,12 +71,7 @@ class PlannedMutants:
 
 
 def judge_all(
-    plans: Sequence[PlannedMutants],
-    out: Path,
-    *,
-    jobs: int = 1,
-    seconds: float | None = None,
-    pool: WorkerPool | None = None,
+    plans: Sequence[PlannedMutants], out: Path, *, jobs: int = 1, seconds: float | None = None, pool: WorkerPool | None = None
 ) -> Iterator[JudgedMutant]:
     """Judge what is planned and not yet in the results file `out`; each result as it comes, after it was written there.
 

@@ -113,10 +113,7 @@ def test_no_zeros_are_put_behind_an_operand_that_repeats_one_row() -> None:
     contract = resolve("matmul")
     case = next(each for each in contract.required(SM_90) if each.problem.b.broadcast == "rows" and each.problem.k > 1)
     (zeros,) = (each for each in examine_case(case, SM_90, contract, None, frozenset({"zeros"})) if each.check == "zeros k")
-    assert (zeros.end, zeros.reason) == (
-        End.NOT_APPLICABLE,
-        "b has stride 0 along k: zeros behind it would be all of it",
-    )
+    assert (zeros.end, zeros.reason) == (End.NOT_APPLICABLE, "b has stride 0 along k: zeros behind it would be all of it")
 
 
 def test_a_promise_is_judged_in_each_case_of_a_run() -> None:

@@ -91,16 +91,10 @@ def twins(kernel: Callable[..., Any]) -> tuple[Callable[..., Any], Callable[...,
 
 REPORTS = {
     "Liger-Kernel 1373, a select of two ways where three are": Report(
-        two,
-        lambda xp, p, q: xp.where(p > q, 0.5, xp.where(p < q, -0.5, 0.0)),
-        *twins(kernels.tvd_gradient),
-        WORDS,
+        two, lambda xp, p, q: xp.where(p > q, 0.5, xp.where(p < q, -0.5, 0.0)), *twins(kernels.tvd_gradient), WORDS
     ),
     "vllm-ascend 16275, both arms of tl.where": Report(
-        one,
-        lambda xp, x: xp.concat([x[:1] * 0, x[:-1]]),
-        *twins(kernels.shifted),
-        frozenset({Outcome.STRAY_READ}),
+        one, lambda xp, x: xp.concat([x[:1] * 0, x[:-1]]), *twins(kernels.shifted), frozenset({Outcome.STRAY_READ})
     ),
     "triton 9838, padding in a variance": Report(rows, normalised, *twins(kernels.layer_norm), WORDS),
     "triton 10336, the length of another operand": Report(

@@ -25,12 +25,7 @@ from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.reference.error_bound import Accumulation
 from bitverdict.reference.tensor_core import Instruction, product
 
-CONTRACTS = (
-    ("matmul", "sm_80"),
-    ("hopper_matmul", "sm_90"),
-    ("small_mma", "sm_100"),
-    ("block_scaled_matmul", "sm_90"),
-)
+CONTRACTS = (("matmul", "sm_80"), ("hopper_matmul", "sm_90"), ("small_mma", "sm_100"), ("block_scaled_matmul", "sm_90"))
 FIRST = 16
 Words = np.ndarray | None
 

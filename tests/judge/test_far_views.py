@@ -287,10 +287,7 @@ def test_a_far_case_without_memory_is_not_run_with_the_reason(monkeypatch: pytes
     verdicts = [judge(case, where, contract) for case in (near, far)]
     assert verdicts[0].decision is Decision.PASS
     # the far case: of the table, and of the rows that are written
-    assert (verdicts[1].decision, verdicts[1].message) == (
-        Decision.NOT_RUN,
-        "8 GiB are not here",
-    )
+    assert (verdicts[1].decision, verdicts[1].message) == (Decision.NOT_RUN, "8 GiB are not here")
     tally = Tally()
     tally.require(contract.address, where.name, [near, far])
     for case, verdict in zip((near, far), verdicts, strict=True):

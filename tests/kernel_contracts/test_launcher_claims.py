@@ -167,10 +167,7 @@ EDGES = {
         "range(tl.program_id(0), tl.program_id(0) + 1)",
     ),
     "the end of a deep K": ("for k in range(0, K, BLOCK_K)", "for k in range(0, min(K, 4096), BLOCK_K)"),
-    "one above the tile": (
-        "rows, columns = tl.cdiv(M, BLOCK_M),",
-        "rows, columns = tl.maximum(M // BLOCK_M, 1),",
-    ),
+    "one above the tile": ("rows, columns = tl.cdiv(M, BLOCK_M),", "rows, columns = tl.maximum(M // BLOCK_M, 1),"),
 }
 
 

@@ -49,7 +49,7 @@ PASS = {
     },
     "memory": {
         "before": "free, total = torch.cuda.mem_get_info()\nassert 0 < free <= total and torch.cuda.memory_allocated() >= 0\n"
-        "torch.cuda.reset_peak_memory_stats()\ntorch.cuda.empty_cache()",
+        "torch.cuda.reset_peak_memory_stats()\ntorch.cuda.empty_cache()"
     },
     "selecting the device": {
         "before": "torch.cuda.set_device(a.device)",
@@ -62,7 +62,7 @@ PASS = {
     "numbers": {
         "before": 'noise = torch.rand(4, device="cuda", generator=torch.Generator(device="cuda").manual_seed(1))\n'
         "torch.cuda.manual_seed(0)\nassert noise.is_cuda and 0 <= noise.max().item() < 1 and f'{noise.min():.3f}'\n"
-        "assert noise.cpu().numpy().shape == (4,) and len(noise.tolist()) == 4",
+        "assert noise.cpu().numpy().shape == (4,) and len(noise.tolist()) == 4"
     },
     "what was compiled": {
         "handle": "h",

@@ -25,11 +25,7 @@ def test_a_wrong_launcher_fails_with_its_cause(bug, tmp_path: Path) -> None:
     file.write_text(mutant_source(bug.mutant))
     for real_values in (True, False):
         case = Case(
-            contract="matmul",
-            problem=Problem(**bug.cases[0]),
-            data_seed=1,
-            launcher=f"{file}:matmul",
-            real_values=real_values,
+            contract="matmul", problem=Problem(**bug.cases[0]), data_seed=1, launcher=f"{file}:matmul", real_values=real_values
         )
         verdict = judge(case, target(bug.on), resolve("matmul"))
         assert verdict.failed and bug.names_it(verdict.details["cause"]), verdict.details

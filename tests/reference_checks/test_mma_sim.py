@@ -52,11 +52,7 @@ def test_each_instruction_has_the_stored_words_of_mma_sim(other: Counterpart, st
         for changed in ({"fraction_bits": 23}, {"fraction_bits": 25}, {"block": rule.block // 2})
     ]
     + [(rule, {"fraction_bits": bits}) for rule in (CONSUMER, TURING) for bits in (rule.fraction_bits - 1, rule.fraction_bits + 1)]
-    + [
-        (FLUSHED, {"tree": 2}),
-        (HALF, {"step": BYTES.step}),
-        (BYTES, {"step": HALF.step}),
-    ],
+    + [(FLUSHED, {"tree": 2}), (HALF, {"step": BYTES.step}), (BYTES, {"step": HALF.step})],
     ids=lambda value: name_of(value) if isinstance(value, Instruction) else next(iter(value)),
 )
 def test_a_wrong_number_shows_in_the_stored_words(

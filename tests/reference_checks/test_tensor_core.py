@@ -221,8 +221,7 @@ def test_the_proof_holds_down_to_the_smallest_number_of_fp32(lowest: int, proven
 
 
 @pytest.mark.parametrize(
-    ("smallest", "largest", "bits", "fits"),
-    [(-50, 40, 12, True), (-51, 40, 12, False), (-50, 41, 12, False), (-50, 40, 13, False)],
+    ("smallest", "largest", "bits", "fits"), [(-50, 40, 12, True), (-51, 40, 12, False), (-50, 41, 12, False), (-50, 40, 13, False)]
 )
 def test_products_are_formed_in_float32_up_to_its_ends(smallest: int, largest: int, bits: int, fits: bool) -> None:
     """12 bits each, between 2^-50 and 2^40: 24 bits, between 2^-100 and 2^80."""

@@ -17,13 +17,7 @@ HERE = Path(__file__)
 def stored(source: str, *, sealed: bool, text: str = "1 / 0") -> Reproducer:
     case = {"contract": "matmul", "launcher": f"{source}:f", "sealed": sealed}
     return Reproducer(
-        case=case,
-        target="emulated:sm_90",
-        verdict={},
-        signature=("fail", "", ""),
-        versions={},
-        machine="",
-        sources={source: text},
+        case=case, target="emulated:sm_90", verdict={}, signature=("fail", "", ""), versions={}, machine="", sources={source: text}
     )
 
 

@@ -107,10 +107,7 @@ def test_a_launcher_whose_file_is_gone_is_judged_from_the_stored_text(tmp_path: 
         ('{"version": 1, "case"', "is not JSON.*cut or edited"),
         ("[]", "has no version"),
         ('{"case": {}}', "has no version"),
-        (
-            '{"version": 99, "versions": {"harness": "abc"}}',
-            r"version 99, this checkout reads version 2; .* that wrote it \(abc\)",
-        ),
+        ('{"version": 99, "versions": {"harness": "abc"}}', r"version 99, this checkout reads version 2; .* that wrote it \(abc\)"),
         ('{"version": 1, "case": {}}', "version 1, this checkout reads version 2"),
         ('{"version": 2, "case": {}}', "lacks signature, target, verdict"),
     ],

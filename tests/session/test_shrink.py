@@ -49,13 +49,7 @@ def test_a_required_case_is_made_smaller_field_by_field() -> None:
         def prepare(self, case: Case) -> Case | None:
             return None
 
-    start = Case(
-        contract=ADDRESS,
-        problem=Problem(n=177, stride=3, fault="wrong"),
-        config="torch",
-        data_seed=5,
-        schedule="latest",
-    )
+    start = Case(contract=ADDRESS, problem=Problem(n=177, stride=3, fault="wrong"), config="torch", data_seed=5, schedule="latest")
     small, _ = shrink(Nothing(ADDRESS, HOST), start, judge(start, HOST), VerdictCache(judged_here), draws=5, seconds=20)
     assert (small.problem.stride, small.data_seed, small.schedule) == (1, 0, "eager")
     assert small.problem.n == 5 and judge(small, HOST).failed

@@ -253,10 +253,7 @@ def _in_order(operands: Operands, name: str, values: np.ndarray) -> Iterator[tup
             yield (
                 "order",
                 f"takes row p of {table_name} where the row at place p of the order that sorts {name} is due",
-                {
-                    **operands,
-                    table_name: table[place],
-                },
+                {**operands, table_name: table[place]},
             )
             yield "order", f"takes the rows of {table_name} in the order that sorts {name}", {**operands, table_name: table[order]}
 

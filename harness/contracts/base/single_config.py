@@ -306,26 +306,14 @@ def edges(tile: Tile, target: Target) -> list[tuple[tuple[int, int, int], Fields
     return [
         (
             (max(size[0], 1), max(size[1], 1), max(size[2], 1)),
-            {
-                "regime": ("normal", "integers")[place % 2],
-                "data_seed": place,
-                "schedule": on_two if size in several else "eager",
-            },
+            {"regime": ("normal", "integers")[place % 2], "data_seed": place, "schedule": on_two if size in several else "eager"},
         )
         for place, size in enumerate(sizes)
     ]
 
 
 def drawn_operand(
-    case: Case,
-    name: str,
-    dtype: str,
-    shape: tuple[int, int],
-    *,
-    pad: int = 0,
-    offset: int = 0,
-    side: str = "",
-    k_axis: int = 1,
+    case: Case, name: str, dtype: str, shape: tuple[int, int], *, pad: int = 0, offset: int = 0, side: str = "", k_axis: int = 1
 ) -> Operand:
     """A row-major matrix drawn by the case's regime and seed; `pad` elements follow each row. int16 travels as bits of fp16.
     `side`: "a" or "b" of a factor of a product, whose axis `k_axis` is K."""

@@ -30,11 +30,7 @@ def program_arguments(kind: Any, name: str, value: Any) -> list[tuple[str, Any]]
 
 
 def flatten(
-    memory: GlobalMemory,
-    names: Sequence[str],
-    values: Sequence[Any],
-    types: Sequence[Type],
-    floats: dict[int, float] | None = None,
+    memory: GlobalMemory, names: Sequence[str], values: Sequence[Any], types: Sequence[Type], floats: dict[int, float] | None = None
 ) -> list[Any]:
     """One Python value for each argument of the program, tensors made reachable in `memory`. Values whose kind the program does not
     expect, or too few, are refused as "not modelled". `floats` takes the floats by place, as they were given."""

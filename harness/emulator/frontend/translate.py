@@ -120,13 +120,7 @@ def translate(
     check_accepted(text)
     check_instructions(program, arch)
     return translated_program(
-        program,
-        arch=arch,
-        fused=fused,
-        flushes=flushes,
-        accesses=widths(program),
-        encloses=encloses,
-        real_values=real_values,
+        program, arch=arch, fused=fused, flushes=flushes, accesses=widths(program), encloses=encloses, real_values=real_values
     )
 
 

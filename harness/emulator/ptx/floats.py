@@ -281,11 +281,7 @@ def extremes(op: Opcode) -> Meaning | None:
 
 
 _QUIET = np.uint64(1 << 51)  # of two fp64 NaN the second comes out, made quiet (`fp64`)
-_NAN: dict[str, Any] = {
-    "f32": np.uint32(0x7FFFFFFF),
-    "f16": np.uint16(0x7FFF),
-    "bf16": np.uint16(0x7FFF),
-}
+_NAN: dict[str, Any] = {"f32": np.uint32(0x7FFFFFFF), "f16": np.uint16(0x7FFF), "bf16": np.uint16(0x7FFF)}
 
 _ORDERED_COMPARISONS = {
     "eq": np.equal,

@@ -38,12 +38,7 @@ def scaled_on_gpu(device: torch.device | str) -> Callable[..., np.ndarray]:
     """`reference.tensor_core.scaled_product` on `device`."""
 
     def scaled_product(
-        rule: Instruction,
-        a: np.ndarray,
-        scale_a: np.ndarray,
-        b: np.ndarray,
-        scale_b: np.ndarray,
-        c: np.ndarray | None = None,
+        rule: Instruction, a: np.ndarray, scale_a: np.ndarray, b: np.ndarray, scale_b: np.ndarray, c: np.ndarray | None = None
     ) -> np.ndarray:
         given = None if c is None else to_device(c, device)  # (M, N)
         sides = (to_device(a, device).t(), to_device(scale_a, device).t()), (to_device(b, device), to_device(scale_b, device).t())

@@ -30,14 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from bitverdict.harness.lab.hardware_words import cuda_library as instructions
-from bitverdict.harness.lab.hardware_words.cuda_library import (
-    CannotRecord,
-    Device,
-    Machine,
-    compiler_version,
-    driver_version,
-    nvcc,
-)
+from bitverdict.harness.lab.hardware_words.cuda_library import CannotRecord, Device, Machine, compiler_version, driver_version, nvcc
 from bitverdict.harness.lab.hardware_words.instruction_words import utc_date
 from bitverdict.harness.lab.hardware_words.packed_words import pack
 from bitverdict.harness.model.paths import state_directory

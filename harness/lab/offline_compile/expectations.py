@@ -523,11 +523,7 @@ def _pointer_gather_scatter_matmul() -> Iterator[Row]:
 def _warp_specialized_gather_scatter_matmul() -> Iterator[Row]:
     sizes = {"table_rows": 300, "rows": 500, "out_rows": 400, "n": 208, "k": 304}
     for arch in BLACKWELL:
-        for dtype, config in (
-            ("bf16", {}),
-            ("bf16", {"block_n": 64, "load_warps": 1}),
-            ("e4m3", {"num_warps": 8}),
-        ):
+        for dtype, config in (("bf16", {}), ("bf16", {"block_n": 64, "load_warps": 1}), ("e4m3", {"num_warps": 8})):
             yield Row(
                 stem="warp_specialized_gather_scatter_matmul",
                 arch=arch,

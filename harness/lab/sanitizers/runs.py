@@ -121,12 +121,7 @@ def merge_output(mode: str, judged: Verdict, output: str) -> Verdict:
         if outcome is Outcome.NOT_RUN:
             return replace(_not_run(message), details=details)
         return Verdict(
-            decision=Decision.FAIL,
-            outcome=outcome,
-            message=message,
-            location=location,
-            basis=Basis.OBSERVED_FAULT,
-            details=details,
+            decision=Decision.FAIL, outcome=outcome, message=message, location=location, basis=Basis.OBSERVED_FAULT, details=details
         )
     if mode in AROUND and not no_verdict and _refused_calls(lines):
         judged = replace(judged, details=judged.details | {"besides": BESIDES})

@@ -69,12 +69,7 @@ class Canonical:
     left out, where no operation depends on one. `without_other`: what a masked load gives outside of its mask is left out."""
 
     def __init__(
-        self,
-        program: Program,
-        *,
-        negative: Collection[str] = (),
-        without_layouts: bool = False,
-        without_other: bool = False,
+        self, program: Program, *, negative: Collection[str] = (), without_layouts: bool = False, without_other: bool = False
     ) -> None:
         self.program, self.negative = program, negative
         self.without_layouts = without_layouts and free_of_layouts(program)

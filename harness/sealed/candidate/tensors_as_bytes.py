@@ -80,11 +80,7 @@ class ValueDecoder:
     the object of a number."""
 
     def __init__(
-        self,
-        storages: Sequence[torch.Tensor],
-        arrays: Mapping[str, np.ndarray],
-        place: object,
-        objects: Callable[[int], object],
+        self, storages: Sequence[torch.Tensor], arrays: Mapping[str, np.ndarray], place: object, objects: Callable[[int], object]
     ) -> None:
         self.storages, self.arrays, self.place, self.objects = storages, arrays, place, objects
         self.moving: list[torch.Tensor] = []

@@ -85,11 +85,7 @@ def bubblewrap_fails() -> str:
         return "install Debian's package bubblewrap"
     try:
         trial = subprocess.run(
-            [bwrap, *_TRIAL_ARGUMENTS],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=_TRIED_WITHIN,
+            [bwrap, *_TRIAL_ARGUMENTS], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_TRIED_WITHIN
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{bwrap} did not run: {error}"

@@ -34,14 +34,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
-from bitverdict.harness.sealed.jail.confine import (
-    THREADS,
-    SystemCalls,
-    adopts_orphans,
-    confine,
-    dies_with_parent,
-    rehearse,
-)
+from bitverdict.harness.sealed.jail.confine import THREADS, SystemCalls, adopts_orphans, confine, dies_with_parent, rehearse
 from bitverdict.harness.sealed.jail.log import BoundedLog
 from bitverdict.harness.sealed.jail.places import Places
 from bitverdict.harness.sealed.jail.policy import Policy

@@ -39,16 +39,7 @@ from bitverdict.harness.sealed.remote.errors import WireError
 from bitverdict.harness.sealed.remote.memory import CONSTRUCTORS, MOST_PROGRAMS, function_called, tensor_layout
 from bitverdict.harness.sealed.remote.operator_arguments import check_given
 from bitverdict.harness.sealed.remote.operators import operator
-from bitverdict.harness.sealed.remote.wire import (
-    DTYPES,
-    Decoder,
-    Encoder,
-    differentiable,
-    listing,
-    look_up,
-    text,
-    whole_number,
-)
+from bitverdict.harness.sealed.remote.wire import DTYPES, Decoder, Encoder, differentiable, listing, look_up, text, whole_number
 
 MOST_TENSORS = 1 << 20  # that a candidate may hold at a time
 LARGEST_NUMBER = 1 << 62

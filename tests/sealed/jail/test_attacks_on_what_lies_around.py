@@ -13,15 +13,7 @@ import pytest
 from bitverdict.harness.model.paths import ROOT
 from bitverdict.harness.sealed.jail import confine
 from bitverdict.harness.sealed.jail.jail import Jail, start_process
-from bitverdict.harness.sealed.jail.protections import (
-    ALWAYS,
-    BUBBLEWRAP,
-    LANDLOCK,
-    SECCOMP,
-    SIGNALS,
-    Protections,
-    protections,
-)
+from bitverdict.harness.sealed.jail.protections import ALWAYS, BUBBLEWRAP, LANDLOCK, SECCOMP, SIGNALS, Protections, protections
 from tests.support.confined_attacks import ATTACKS
 
 ALONE = (BUBBLEWRAP, SECCOMP, LANDLOCK)

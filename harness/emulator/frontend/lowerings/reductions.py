@@ -326,11 +326,6 @@ def scan_order_of(t: Translator, op: Operation) -> ScanOrder:
 
 
 def _scan(
-    combine: Combine,
-    arrays: tuple[np.ndarray, ...],
-    axis: int,
-    order: ScanOrder,
-    reverse: bool,
-    taking: ProductSum | None,
+    combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, order: ScanOrder, reverse: bool, taking: ProductSum | None
 ) -> tuple:
     return scan_parts(arrays, axis, order, combine, reverse=reverse, elements=taking)
