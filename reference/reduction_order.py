@@ -46,11 +46,7 @@ class Layout:
 
 
 def blocked_layout(
-    shape: Sequence[int],
-    per_thread: Sequence[int],
-    per_warp: Sequence[int],
-    warps: Sequence[int],
-    order: Sequence[int],
+    shape: Sequence[int], per_thread: Sequence[int], per_warp: Sequence[int], warps: Sequence[int], order: Sequence[int]
 ) -> Layout:
     """The layout of a tile of `shape` that Triton calls blocked: `per_thread` elements a thread, `per_warp` threads, `warps`, all
     by axis; `order` names the axes, the one that moves fastest first. What is larger than the tile holds copies, a tile that is

@@ -300,11 +300,4 @@ def _number(arch: str) -> int:
 
 def _ptx(name: str) -> str:
     """PTX's name of a type."""
-    return {
-        "fp32": "f32",
-        "fp16": "f16",
-        "bf16": "bf16",
-        "int16": "s16",
-        "uint16": "u16",
-        "int32": "s32",
-    }[name]
+    return {"fp32": "f32", "fp16": "f16", "bf16": "bf16", "int16": "s16", "uint16": "u16", "int32": "s32"}[name]

@@ -41,11 +41,7 @@ _FLOAT64 = _Source(np.float64, np.int64, 52, 1023)
 
 
 def encode(
-    fmt: Format,
-    values: np.ndarray,
-    *,
-    rounding: Rounding = Rounding.NEAREST_EVEN,
-    overflow: Overflow = Overflow.INFINITY,
+    fmt: Format, values: np.ndarray, *, rounding: Rounding = Rounding.NEAREST_EVEN, overflow: Overflow = Overflow.INFINITY
 ) -> np.ndarray:
     """Codes of `values` (any shape; float64, float32, float16 or integers up to 2^53) in `fmt.storage`, same shape.
 

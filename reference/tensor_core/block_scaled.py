@@ -20,12 +20,7 @@ from bitverdict.reference.tensor_core.terms import Terms, scaled_operand
 
 
 def scaled_product(
-    rule: Instruction,
-    a: np.ndarray,
-    scale_a: np.ndarray,
-    b: np.ndarray,
-    scale_b: np.ndarray,
-    c: np.ndarray | None = None,
+    rule: Instruction, a: np.ndarray, scale_a: np.ndarray, b: np.ndarray, scale_b: np.ndarray, c: np.ndarray | None = None
 ) -> np.ndarray:
     """Words of (A scale_a)(B scale_b) + C, one ascending chain over K; shape (M, N) of `rule.d`.
 

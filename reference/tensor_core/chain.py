@@ -69,14 +69,7 @@ def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, by_pairs: bool
 
 
 def _step(
-    rule: Instruction,
-    a: Terms,
-    b: Terms,
-    k: slice | np.ndarray,
-    c: np.ndarray,
-    grid: int,
-    scratch: Scratch,
-    by_pairs: bool,
+    rule: Instruction, a: Terms, b: Terms, k: slice | np.ndarray, c: np.ndarray, grid: int, scratch: Scratch, by_pairs: bool
 ) -> np.ndarray:
     """One block on one tile; everything in it, c included, is a multiple of 2^grid."""
     left = (slice(None), slice(None)) if by_pairs else (slice(None), slice(None), None)

@@ -15,16 +15,7 @@ from fractions import Fraction
 from math import copysign, floor, inf
 
 from bitverdict.reference.formats import FORMATS, Rounding
-from bitverdict.reference.tensor_core.definition import (
-    ABSENT,
-    Factor,
-    Number,
-    cut,
-    exponent_of,
-    round_result,
-    special_sum,
-    times,
-)
+from bitverdict.reference.tensor_core.definition import ABSENT, Factor, Number, cut, exponent_of, round_result, special_sum, times
 from bitverdict.reference.tensor_core.record import Instruction, Step
 
 FP32 = FORMATS["fp32"]

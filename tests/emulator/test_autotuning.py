@@ -104,12 +104,7 @@ def test_pruning_decides_what_there_is_to_take() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kernel", "hooks", "right"),
-    [
-        (added, {}, False),
-        (added, {"reset_to_zero": ["y_ptr"]}, True),
-        (copied, {}, True),
-    ],
+    ("kernel", "hooks", "right"), [(added, {}, False), (added, {"reset_to_zero": ["y_ptr"]}, True), (copied, {}, True)]
 )
 def test_tuning_runs_show_what_adds_up_in_the_result(kernel: Any, hooks: dict, right: bool) -> None:
     """Three configurations, two runs of each, and the launch itself."""

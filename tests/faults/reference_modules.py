@@ -62,10 +62,7 @@ SCALAR = _mutants(
         "never scaled": ("if near.all():", "if True:"),
     },
 ) + _mutants(
-    "scalar_arithmetic/exact.py",
-    {
-        "not to odd": ("even = inexact & (words & 1 == 0)", "even = inexact & (words != words)"),
-    },
+    "scalar_arithmetic/exact.py", {"not to odd": ("even = inexact & (words & 1 == 0)", "even = inexact & (words != words)")}
 )
 CONVERT = _mutants(
     "formats/convert.py",
@@ -87,15 +84,10 @@ BLOCK_SCALING = _mutants(
         "floor of a rounded log2": (
             "np.frexp(np.asarray(largest, np.float64))[1] - 1",
             "np.floor(np.log2(np.maximum(np.asarray(largest, np.float32), np.float32(1e-45)))).astype(int)",
-        ),
+        )
     },
 )
-EXACT_GEMM = _mutants(
-    "exact_gemm.py",
-    {
-        "fast path taken without proof": ("2.0 ** min(low + SIGNIFICAND, 1023)", "np.inf"),
-    },
-)
+EXACT_GEMM = _mutants("exact_gemm.py", {"fast path taken without proof": ("2.0 ** min(low + SIGNIFICAND, 1023)", "np.inf")})
 ACTIVATION = _mutants(
     "activation.py",
     {
@@ -170,10 +162,7 @@ TRITON_FUNCTIONS = _mutants(
         ),
         "sigmoid of the other sign": ("fp32.multiply(x.view(np.float32), -LOG2_E)", "fp32.multiply(x.view(np.float32), LOG2_E)"),
         "division rounded once": ('INSTRUCTIONS["div.full.f32"](a, b)', "_words(a.view(np.float32) / b.view(np.float32))"),
-        "softmax of what was not shifted": (
-            "below = fp32.add(values, -np.max(values, axis=-1, keepdims=True))",
-            "below = values",
-        ),
+        "softmax of what was not shifted": ("below = fp32.add(values, -np.max(values, axis=-1, keepdims=True))", "below = values"),
     },
 )
 LOGARITHM = _mutants(
@@ -280,19 +269,10 @@ DEFINITION = _mutants(
     {
         "cut toward minus infinity": ("return int(term / unit) * unit", "return (term // unit) * unit"),
         "cut to nearest": ("return int(term / unit) * unit", "return round(term / unit) * unit"),
-        "truncated to nearest": (
-            _ROUNDED,
-            "round(exact / unit)",
-        ),
-        "nearest truncated": (
-            _ROUNDED,
-            "int(exact / unit)",
-        ),
+        "truncated to nearest": (_ROUNDED, "round(exact / unit)"),
+        "nearest truncated": (_ROUNDED, "int(exact / unit)"),
         "zeros raise E": ("ABSENT if left_out and not (x.value and y.value) else", ""),
-        "c aligned as a subnormal": (
-            _OF_C,
-            "exponent_of(Fraction(c)) if c",
-        ),
+        "c aligned as a subnormal": (_OF_C, "exponent_of(Fraction(c)) if c"),
         "subnormal operands aligned by their value": (
             "exponent_of(Fraction(value)), smallest) if",
             "exponent_of(Fraction(value)), -999) if",

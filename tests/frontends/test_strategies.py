@@ -127,10 +127,7 @@ def test_tensors_have_their_type_and_shape_and_a_regime_s_values(dtype: Any, mad
 
 REFUSED = [
     (lambda: strategies.sizes(9, 3), "sizes(9, 3"),
-    (
-        lambda: strategies.sizes(9, 15, multiple_of=16),
-        "a multiple of",
-    ),
+    (lambda: strategies.sizes(9, 15, multiple_of=16), "a multiple of"),
     (lambda: strategies.shapes(), "needs the largest of each dimension"),
     (lambda: strategies.shapes(3, 4, around=(1, 2, 3)), "one tile or one for each"),
     (lambda: strategies.offsets(8, block=9), "block must be from 1 to length"),

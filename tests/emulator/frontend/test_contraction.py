@@ -146,11 +146,7 @@ RULES: dict[str, tuple[list[str], Formula, Formula]] = {
         lambda x, y, z, w: np.where(w > 0, x * y, np.float32(0)) + z,
         lambda x, y, z, w: np.where(w > 0, fma(x, y, z), z),
     ),
-    "the left of two products": (
-        ["z = x * y + z * w"],
-        lambda x, y, z, w: fma(x, y, z * w),
-        lambda x, y, z, w: fma(z, w, x * y),
-    ),
+    "the left of two products": (["z = x * y + z * w"], lambda x, y, z, w: fma(x, y, z * w), lambda x, y, z, w: fma(z, w, x * y)),
     "the left of two, and the right one taken away": (
         ["z = x * y - z * w"],
         lambda x, y, z, w: fma(x, y, -(z * w)),
@@ -171,11 +167,7 @@ RULES: dict[str, tuple[list[str], Formula, Formula]] = {
         lambda x, y, z, w: fma(x, y, z) * fma(x, y, -w),
         lambda x, y, z, w: (x * y + z) * fma(x, y, -w),
     ),
-    "with its sign changed": (
-        ["z = -(x * y) + z"],
-        lambda x, y, z, w: fma(-x, y, z),
-        lambda x, y, z, w: z - x * y,
-    ),
+    "with its sign changed": (["z = -(x * y) + z"], lambda x, y, z, w: fma(-x, y, z), lambda x, y, z, w: z - x * y),
     "with its sign changed, and the other taken away": (
         ["z = -(x * y) - z"],
         lambda x, y, z, w: fma(-x, y, -z),
@@ -191,11 +183,7 @@ RULES: dict[str, tuple[list[str], Formula, Formula]] = {
         lambda x, y, z, w: beside_one_made_before(x, z, fused_left=True),
         lambda x, y, z, w: beside_one_made_before(x, z, fused_left=False),
     ),
-    "taken away": (
-        ["z = z - x * y"],
-        lambda x, y, z, w: fma(-x, y, z),
-        lambda x, y, z, w: z - x * y,
-    ),
+    "taken away": (["z = z - x * y"], lambda x, y, z, w: fma(-x, y, z), lambda x, y, z, w: z - x * y),
 }
 
 

@@ -36,11 +36,7 @@ def loaded(dtype: torch.dtype, **more: object) -> torch.Tensor:
 
 @pytest.mark.parametrize(
     ("dtype", "one", "word"),
-    [
-        (torch.float16, 0x3C00, 0x7FF7),
-        (torch.float32, 0x3F800000, 0x7FF77FF7),
-        (torch.float64, 0x3FF << 52, 0x7FF77FF77FF77FF7),
-    ],
+    [(torch.float16, 0x3C00, 0x7FF7), (torch.float32, 0x3F800000, 0x7FF77FF7), (torch.float64, 0x3FF << 52, 0x7FF77FF77FF77FF7)],
 )
 def test_outside_the_tensor_lies_the_word_of_the_hardware(dtype: torch.dtype, one: int, word: int) -> None:
     words = loaded(dtype)

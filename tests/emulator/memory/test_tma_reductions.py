@@ -16,14 +16,7 @@ from bitverdict.harness.emulator import EmulatedFault, emulated
 from tests.support import tile_kernels as kernels
 
 PROGRAMS, ROWS, COLUMNS = 3, 8, 16
-COMBINE = {
-    "add": np.add,
-    "min": np.minimum,
-    "max": np.maximum,
-    "and": np.bitwise_and,
-    "or": np.bitwise_or,
-    "xor": np.bitwise_xor,
-}
+COMBINE = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 SPECIAL = torch.tensor([
     2.0**-126, -(2.0**-126), 2.0**-127, 2.0**-149, -(2.0**-149), 0.0, -0.0, 1.0, torch.inf, torch.nan, 1.5 * 2.0**-126,
     -1.5 * 2.0**-126, 6e-8, -6e-8, 6.1e-5, 65504.0,

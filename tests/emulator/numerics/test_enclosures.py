@@ -364,12 +364,7 @@ LAST = 2**31 - 1
 def last_terms(kind: str, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """The terms by which integers of `low` to `high` (both above zero) just reach an end of 32 bits, and by 1 more leave it."""
     first = np.arange(N) == 0
-    return {
-        "plus": LAST - high,
-        "minus": high - LAST,
-        "times": LAST // high,
-        "total": np.where(first, LAST - high.sum(), 0),
-    }[kind]
+    return {"plus": LAST - high, "minus": high - LAST, "times": LAST // high, "total": np.where(first, LAST - high.sum(), 0)}[kind]
 
 
 @pytest.mark.parametrize(("kind", "step"), [("plus", 1), ("minus", -1), ("times", 1), ("total", 1)])

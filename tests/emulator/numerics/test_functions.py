@@ -174,7 +174,7 @@ def test_another_rule_would_be_seen(name: str, folder: Path, monkeypatch: pytest
 
 
 REFUSED = {
-    "a number that a loop may know": ("tl.exp2(x)", "for i in range(0, 4): x = x / (i + 1.5)", "once it has unrolled the loop"),
+    "a number that a loop may know": ("tl.exp2(x)", "for i in range(0, 4): x = x / (i + 1.5)", "once it has unrolled the loop")
 }
 
 

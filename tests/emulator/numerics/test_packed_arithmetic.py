@@ -57,10 +57,7 @@ def test_a_product_that_only_the_packed_sum_uses_is_fused(form: str) -> None:
 
 def test_a_product_that_something_else_uses_too_is_refused() -> None:
     given, out = operands(torch.float32), torch.zeros(2, COUNT)
-    with (
-        emulated("sm_100"),
-        pytest.raises(EmulatedFault, match=r"not modelled: ttng.packed_arith: a packed sum .*fp_fusion"),
-    ):
+    with emulated("sm_100"), pytest.raises(EmulatedFault, match=r"not modelled: ttng.packed_arith: a packed sum .*fp_fusion"):
         kernels.sums_of_products[(1,)](*given, out, "both")
     with emulated("sm_100"):
         kernels.sums_of_products[(1,)](*given, out, "both", enable_fp_fusion=False)

@@ -26,10 +26,7 @@ def without(name: str, attribute: str):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize(
     ("arch", "wait", "attribute", "writer"),
-    [
-        ("sm_80", "ttg.async_wait", "num", "cp.async"),
-        ("sm_90", "ttg.async_wait", "num", "cp.async"),
-    ],
+    [("sm_80", "ttg.async_wait", "num", "cp.async"), ("sm_90", "ttg.async_wait", "num", "cp.async")],
 )
 def test_a_dropped_cp_async_wait_is_a_race_with_both_lines(arch, wait, attribute, writer, schedule):
     a, b = operands("fp16", 128, 128, 256)

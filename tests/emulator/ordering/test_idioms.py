@@ -88,12 +88,7 @@ TWINS = [
         "    fence_async_shared()\n    mbarrier.wait(stored, 0)",
         "race",
     ),
-    (
-        "copy_is_refilled_behind_the_fence_of_its_reader",
-        "    fence_async_shared()  # between",
-        "    # between",
-        "race",
-    ),
+    ("copy_is_refilled_behind_the_fence_of_its_reader", "    fence_async_shared()  # between", "    # between", "race"),
     (
         "copy_is_refilled_behind_the_fence_of_its_loader",
         "    mbarrier.wait(seen, 0)\n    fence_async_shared()",

@@ -77,10 +77,7 @@ _CAUSES: dict[str, dict[str, tuple[str, ...]]] = {
         "the lower edge of the first bin left out": (r"> in the place of >=",),
         "elements behind the last whole block left out": ("without|last",),
     },
-    "quantize_mxfp4": {
-        "signs lost": (r"magnitude|\|",),
-        "the exponent one too large": ("- 1 in the place of - 2",),
-    },
+    "quantize_mxfp4": {"signs lost": (r"magnitude|\|",), "the exponent one too large": ("- 1 in the place of - 2",)},
     "grouped_matmul": {
         "rows not gathered": ("order that sorts expert",),
         "the tail of K dropped": ("without", "of no element"),

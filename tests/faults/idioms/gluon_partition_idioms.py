@@ -112,10 +112,7 @@ def copy_is_refilled_behind_the_fence_of_its_loader(a, b, out):
     arrived = barrier_of(1)
     seen = barrier_of(1)
     gl.warp_specialize(
-        [
-            (read_and_tell, (a_tile, tile_of(a), arrived, seen)),
-            (load_again_behind_its_own_fence, (a, out, a_tile, arrived, seen)),
-        ],
+        [(read_and_tell, (a_tile, tile_of(a), arrived, seen)), (load_again_behind_its_own_fence, (a, out, a_tile, arrived, seen))],
         [1],
         [24],
     )

@@ -53,10 +53,7 @@ _OF_GRADIENTS = (
     ),
     ("dK causal from the first row", "<= rows[None, :] + (n - m), powers", "<= rows[None, :], powers"),
 )
-_SHOWS_IN = {
-    "columns behind the end count": (("causal", "False"),),
-    "each quotient divided": (("rows that meet none", "False"),),
-}
+_SHOWS_IN = {"columns behind the end count": (("causal", "False"),), "each quotient divided": (("rows that meet none", "False"),)}
 MUTANTS = (
     *(
         Mutant(kernel="attention", name=name, edits=once(was, by), expected=named, shows_in=_SHOWS_IN.get(name, ()))

@@ -13,14 +13,7 @@ SM_90, SM_100 = "emulated:sm_90", "emulated:sm_100"
 
 def _mutant(name: str, replace: str, by: str, *expected: str, on: str = SM_90, **shows_in: str) -> Mutant:
     classes = tuple((dimension.replace("_", " "), member) for dimension, member in shows_in.items())
-    return Mutant(
-        kernel="block_scaled_matmul",
-        name=name,
-        edits=once(replace, by),
-        expected=expected,
-        on=(on,),
-        shows_in=classes,
-    )
+    return Mutant(kernel="block_scaled_matmul", name=name, edits=once(replace, by), expected=expected, on=(on,), shows_in=classes)
 
 
 _B_LOAD = "load_scales(b_scale, n, columns, b_strides[0], b_strides[1],"

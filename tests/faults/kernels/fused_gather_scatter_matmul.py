@@ -31,12 +31,7 @@ _TEXTS = (
         "            pass",
         ("race", "wrong words", "barrier misuse"),
     ),
-    (
-        "tile stored over one being scattered",
-        "        tma.store_wait(pendings=0)",
-        "        pass",
-        ("race", "wrong words"),
-    ),
+    ("tile stored over one being scattered", "        tma.store_wait(pendings=0)", "        pass", ("race", "wrong words")),
     (
         "fewer K blocks than are loaded ahead",
         "blocks = gl.maximum(gl.cdiv(x.shape[1], BLOCK_K), LOOKAHEAD)",

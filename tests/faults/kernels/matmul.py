@@ -14,14 +14,7 @@ UNGROUPED, GROUPS_OF_4 = "32x64x32 g1 w2 s5", "32x64x32 g4 w2 s5"
 
 
 def _mutant(name: str, replace: str, by: str, *expected: str, on: tuple[str, ...] = (), **shows_in: str) -> Mutant:
-    return Mutant(
-        kernel="matmul",
-        name=name,
-        edits=once(replace, by),
-        expected=expected,
-        on=on,
-        shows_in=tuple(shows_in.items()),
-    )
+    return Mutant(kernel="matmul", name=name, edits=once(replace, by), expected=expected, on=on, shows_in=tuple(shows_in.items()))
 
 
 _A_TAIL = "a = tl.load(a_ptrs, mask=steps[None, :] < left, other=0.0)"

@@ -22,12 +22,7 @@ _TEXTS = (
     ),
     ("dw of the last row alone", "part += given * values * inverse", "part = given * values * inverse", ("wrong words",)),
     ("dx without the mean", "(scaled - values * along)", "scaled", ("wrong words",)),
-    (
-        "the first part each time",
-        "        place += columns\n",
-        "",
-        ("wrong words",),
-    ),
+    ("the first part each time", "        place += columns\n", "", ("wrong words",)),
     ("the sum's weights forgotten", "gl.sum(scaled * values, 0)", "gl.sum(given * values, 0)", ("wrong words",)),
 )
 MUTANTS = tuple(Mutant(kernel="rms_norm", name=name, edits=once(was, by), expected=named) for name, was, by, named in _TEXTS)

@@ -17,12 +17,7 @@ _TEXTS = (
         _STORE[:-1] + ", mask=(gl.arange(0, M, gl.SliceLayout(1, coalesced_layout)) < M // 2)[:, None])",
         ("wrong words",),
     ),
-    (
-        "a copy that computes",
-        "gl.convert_layout(loaded, held",
-        "gl.convert_layout(loaded + loaded * 0, held",
-        ("wrong words",),
-    ),
+    ("a copy that computes", "gl.convert_layout(loaded, held", "gl.convert_layout(loaded + loaded * 0, held", ("wrong words",)),
     (
         "rows of the result as wide as high",
         _STORE,

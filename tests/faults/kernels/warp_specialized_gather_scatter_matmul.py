@@ -73,12 +73,7 @@ _TEXTS = (
         "        result = sums.index(held).load().to(out.dtype)  # (BLOCK_M, BLOCK_N)\n",
         ("race", "wrong words"),
     ),
-    (
-        "accumulator never freed",
-        "        mbarrier.arrive(free.index(held), count=1)\n",
-        "",
-        ("deadlock",),
-    ),
+    ("accumulator never freed", "        mbarrier.arrive(free.index(held), count=1)\n", "", ("deadlock",)),
     (
         "tile on its way out overwritten",
         "        tma.store_wait(pendings=0)  # the scatter of the tile before has read this buffer\n",

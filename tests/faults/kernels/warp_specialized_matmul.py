@@ -5,12 +5,7 @@ from __future__ import annotations
 from tests.faults.mutants import Mutant, once
 
 _TEXTS = (
-    (
-        "load waits for the wrong phase",
-        "step // STAGES & 1 ^ 1)  #",
-        "step // STAGES & 1)  #",
-        ("deadlock",),
-    ),
+    ("load waits for the wrong phase", "step // STAGES & 1 ^ 1)  #", "step // STAGES & 1)  #", ("deadlock",)),
     (
         "load does not wait",
         "            mbarrier.wait(empty.index(stage), step // STAGES & 1 ^ 1)  # the first turn of the ring waits for nobody\n",
@@ -42,12 +37,7 @@ _TEXTS = (
         "",
         ("race", "barrier misuse", "wrong words", "deadlock"),
     ),
-    (
-        "buffers are never given back",
-        "            tcgen05_commit(empty.index(stage))\n",
-        "",
-        ("deadlock",),
-    ),
+    ("buffers are never given back", "            tcgen05_commit(empty.index(stage))\n", "", ("deadlock",)),
     ("sums of the tile before are kept", "use_acc=block > 0)", "use_acc=step > 0)", ("wrong words", "uninitialised read")),
     (
         "steps counted anew in each tile",

@@ -36,12 +36,7 @@ MUTANTS = tuple(
         ("32-bit rows", "rms_norm", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
         ("32-bit rows", "dropout", "row = tl.program_id(0).to(tl.int64)", "row = tl.program_id(0)"),
         ("32-bit rows", "quantize_mxfp", "row = tl.program_id(0).to(tl.int64)", "row = tl.program_id(0)"),
-        (
-            "32-bit rows",
-            "cross_entropy",
-            "row = gl.program_id(0).to(gl.int64)\n    largest",
-            "row = gl.program_id(0)\n    largest",
-        ),
+        ("32-bit rows", "cross_entropy", "row = gl.program_id(0).to(gl.int64)\n    largest", "row = gl.program_id(0)\n    largest"),
         ("32-bit rows", "swiglu", "row = gl.program_id(0).to(gl.int64)", "row = gl.program_id(0)"),
         ("32-bit tiles down", "block_scaled_matmul", "    tile = tile.to(tl.int64)\n", ""),
         ("32-bit tiles along K", "block_scaled_matmul", "tile_column.to(tl.int64) * stride_tile", "tile_column * stride_tile"),
