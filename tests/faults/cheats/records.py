@@ -515,7 +515,7 @@ SAID: dict[str, tuple[str, ...]] = {
     "memory_found: beside_operands": ("stray read",),
     "lazy_results: subclass": ("what cannot be handed over",),
     "lazy_results: own_methods": _WRONG_WORDS,
-    "lazy_results: late_kernel": _WRONG_WORDS,
+    "lazy_results: late_kernel": (*_WRONG_WORDS, "words changed after the return"),
     "lazy_results: late_thread": ("the launcher went on",),
     "lazy_results: at_finalisation": ("the launcher went on",),
     "lazy_results: at_deletion": _BY_HOST,
