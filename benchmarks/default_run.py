@@ -2,10 +2,10 @@
 
     python -m benchmarks.default_run [--commit REV ...] [--certificate] [--turns 5] [--max-cases N] [STEM ...]
 
-Each side is `bitverdict run` of README.md: this checkout; with --certificate this checkout under `run --certificate`; each REV, in
-a worktree of its own. A side has its own state and caches, and runs once before it is timed. Then the sides take turns, each second
-turn in the opposite order. `--max-cases` bounds the cases of each contract: the profile bounds drawn cases by time, so that a
-slower side would judge fewer.
+Each side is `bitverdict selftest` of README.md (`run` of commits before it): this checkout; with --certificate this checkout
+under --certificate; each REV, in a worktree of its own. A side has its own state and caches, and runs once before it is timed.
+Then the sides take turns, each second turn in the opposite order. `--max-cases` bounds the cases of each contract: the profile
+bounds drawn cases by time, so that a slower side would judge fewer.
 
 Printed of each side are the median wall and the cases. The ratio is told of the seconds in workers of the cases that both sides
 judged, turn by turn: median, least and largest. Buckets whose sum moves by more than 0.2 % of all are named.
@@ -46,7 +46,9 @@ class Side:
         """One run. What does not end with status 0 is told, and counted all the same."""
         out = self.state / "run.jsonl"
         more = {"PYTHONPATH": str(self.checkout), "HARNESS_STATE": str(self.state), "TRITON_CACHE_DIR": str(self.state / "triton")}
-        command = [sys.executable, "-m", "bitverdict", "run", *words, *self.options, "--json", str(out)]
+        names_tests = (self.checkout / "harness/frontends/subjects.py").is_file()  # since when `run` alone means the folder's tests
+        command = [sys.executable, "-m", "bitverdict", "selftest" if names_tests and not words else "run"]
+        command += [*words, *self.options, "--json", str(out)]
         begun = time.monotonic()
         with (self.state / "log").open("w") as log:
             status = subprocess.run(

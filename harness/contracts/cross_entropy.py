@@ -10,7 +10,7 @@ import numpy as np
 
 import bitverdict.kernels.cross_entropy
 from bitverdict.harness.contracts.base.row_contract import DTYPES, RowContract, normal_for, output, widen_to_fp32
-from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand, empty
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand, empty, results_by_name
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.model.case import Case, Operand
@@ -95,13 +95,14 @@ class CrossEntropyContract(RowContract):
         """One pass or both; a user's launcher is asked for the first."""
         p, x, targets = case.problem, tensors["x"], tensors["targets"]
         settings = vars(case.config) | {"smoothing": p.smoothing, "ignore_index": p.ignore_index}
-        loss, lse = call_launcher(launcher or self.module.cross_entropy, x, targets, **settings)
+        results = results_by_name(call_launcher(launcher or self.module.cross_entropy, x, targets, **settings), "loss", "lse")
         if launcher or not p.backward:
-            return {"loss": loss, "lse": lse}
+            return results
         if p.in_place:
             x = empty(x, (p.rows, p.columns), pad=p.x_pad).copy_(x)
-        dx = call_launcher(self.module.cross_entropy_backward, x, targets, lse, tensors["g"], in_place=p.in_place, **settings)
-        return {"loss": loss, "lse": lse, "dx": dx}
+        gradient = {"in_place": p.in_place} | settings
+        dx = call_launcher(self.module.cross_entropy_backward, x, targets, results["lse"], tensors["g"], **gradient)
+        return results | {"dx": dx}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if self.has_bound(case, target):

@@ -9,7 +9,7 @@ import numpy as np
 
 import bitverdict.kernels.quantize_mxfp
 from bitverdict.harness.contracts.base.row_contract import RowContract, widen_to_fp32
-from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, call_launcher, drawn_operand
+from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, call_launcher, drawn_operand, results_by_name
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.inputs.near_ties import TIES, near_ties
 from bitverdict.harness.contracts.oracle.expected_refusals import without_e4m3
@@ -135,8 +135,8 @@ class QuantizeMxfpContract(RowContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         p = case.problem
         settings = vars(case.config) | {"tensor_scale": p.tensor_scale}
-        elements, scales = call_launcher(launcher or self.module.quantize_mxfp, tensors["x"], p.format, **settings)
-        return {"elements": elements, "scales": scales}
+        returned = call_launcher(launcher or self.module.quantize_mxfp, tensors["x"], p.format, **settings)
+        return results_by_name(returned, "elements", "scales")
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p = case.problem

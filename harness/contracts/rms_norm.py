@@ -8,7 +8,7 @@ from types import ModuleType
 
 import bitverdict.kernels.rms_norm
 from bitverdict.harness.contracts.base.row_contract import DTYPES, LAYOUTS, RowContract, output, row_sum, widen_to_fp32
-from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand
+from bitverdict.harness.contracts.base.single_config import Fields, call_launcher, drawn_operand, results_by_name
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
 from bitverdict.harness.model.case import Case, Operand
@@ -55,11 +55,11 @@ class RmsNormContract(RowContract):
     def launch(self, case: Case, tensors: Mapping, launcher: Callable | None) -> Mapping:
         """One pass or both; a user's launcher is asked for the first."""
         x, w, dy, settings = tensors["x"], tensors["w"], tensors["dy"], vars(case.config)
-        y, r = call_launcher(launcher or self.module.rms_norm, x, w, **settings)
+        results = results_by_name(call_launcher(launcher or self.module.rms_norm, x, w, **settings), "y", "r")
         if launcher or not case.problem.backward:
-            return {"y": y, "r": r}
-        dx, dw = call_launcher(self.module.rms_norm_backward, x, w, r, dy, **settings)
-        return {"y": y, "r": r, "dx": dx, "dw": dw}
+            return results
+        dx, dw = call_launcher(self.module.rms_norm_backward, x, w, results["r"], dy, **settings)
+        return results | {"dx": dx, "dw": dw}
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if self.has_bound(case, target):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitverdict.harness.frontends import cli_run
+from bitverdict.harness.frontends.subjects import find_subjects
 from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model.targets import targets
 from bitverdict.harness.model.usage import UsageError, did_you_mean
@@ -88,5 +89,8 @@ def _sources(arguments: argparse.Namespace) -> list[CaseSource]:
     if not arguments.target:
         gpu = next((each.name for each in targets() if not each.emulated), "")
         arguments.target = [gpu or "emulated:sm_90"]
+    if not arguments.launcher:
+        subjects = find_subjects(arguments.stems, "invariance")
+        arguments.stems, arguments.launcher = list(subjects.addresses), subjects.launcher
     given = {name: getattr(arguments, name) for name in ("stems", "launcher", "target", "jobs", "json")}
     return cli_run.check_arguments(argparse.Namespace(**cli_run.defaults() | given))

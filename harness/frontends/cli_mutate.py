@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bitverdict.harness.frontends import fleet
+from bitverdict.harness.frontends.subjects import find_subject, is_bare_launcher, mathematics_of
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
 from bitverdict.harness.model.addresses import add_search_path, load
 from bitverdict.harness.model.decorated_object import root_of
@@ -119,7 +120,7 @@ def status(judged: Sequence[JudgedMutant], *, ended: bool = False) -> int:
 
 def kernel_of(arguments: argparse.Namespace) -> Kernel:
     """What the arguments name. UsageError for what can be known to be wrong before a file is imported."""
-    address, like, known_kernels = arguments.address, arguments.kernel, kernels_with_a_contract()
+    address, like, known_kernels = find_subject(arguments.address, "mutate"), arguments.kernel, kernels_with_a_contract()
     place, colon, _ = address.rpartition(":")
     if not colon and address not in known_kernels:
         if address.endswith(".py"):
@@ -146,6 +147,8 @@ def of_a_test(kernel: Kernel) -> Kernel:
     if kernel.file is None or kernel.like:
         return kernel
     add_search_path([str(root_of(kernel.file))])
+    if is_bare_launcher(kernel.address):
+        return replace(kernel, like=mathematics_of(kernel.address, "mutate"))
     test = load(kernel.address, unwrap=False)
     launcher = getattr(test, "__launcher__", None)
     if not hasattr(test, "__bitverdict__") or launcher is None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from bitverdict.harness.model.targets import Target, target, targets
+from bitverdict.harness.frontends.subjects import find_subject
+from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 
 
@@ -30,8 +31,8 @@ def run(arguments: argparse.Namespace) -> int:
     from bitverdict.harness.report.orders_of_sums import cases_of, contract_at, departures, read_orders, survey, write
     from bitverdict.harness.session.case_line import case_of
 
-    machines = [_target(name) for name in arguments.target or ["emulated:sm_90"]]
-    contract = contract_at(arguments.contract)
+    machines = [target(name) for name in arguments.target or ["emulated:sm_90"]]
+    contract = contract_at(find_subject(arguments.contract, "order"))
     recorded_orders = read_orders(arguments.check) if arguments.check else None
     requests = []
     for machine in machines:
@@ -54,8 +55,3 @@ def run(arguments: argparse.Namespace) -> int:
         print("\n".join(said) if said else f"every order is the one recorded in {arguments.check}")
         return int(bool(said))
     return 0 if all(row.recovery.outputs for row in rows) else 3
-
-
-def _target(name: str) -> Target:
-    known = {each.name for each in targets(every=True)}
-    return target(f"emulated:{name}" if f"emulated:{name}" in known else name)

@@ -12,6 +12,7 @@ from pathlib import Path
 from bitverdict.harness.frontends import fleet
 from bitverdict.harness.frontends.progress import ProgressDisplay
 from bitverdict.harness.frontends.sealing import protection, source_of
+from bitverdict.harness.frontends.subjects import address_of_word, find_subjects, mathematics_of
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, missing_tools
 from bitverdict.harness.model.addresses import add_search_path, load, resolve
 from bitverdict.harness.model.decorated_object import root_of
@@ -37,7 +38,12 @@ from bitverdict.harness.workers.pool import WorkerPool
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("stems", nargs="*", metavar="STEM", help="kernels to judge (default: all)")
+    parser.add_argument(
+        "stems",
+        nargs="*",
+        metavar="WHAT",
+        help="FILE, FILE::TEST, FILE:LAUNCHER, a folder, or a kernel that bitverdict brings (default: the tests of this folder)",
+    )
     parser.add_argument(
         "--launcher",
         default="",
@@ -153,6 +159,8 @@ def run(arguments: argparse.Namespace) -> int:
     past, goes_on = resume.Past(), arguments.resume is not None
     if goes_on:
         arguments, journal, past = resume.take_up(arguments, defaults())
+    else:
+        _take_subjects(arguments)
     shard = Shard.parse_shard(arguments.shard)
     fleet.check_trusted(arguments.on, arguments.sealed)
     cluster = fleet.cluster(arguments.on)
@@ -237,6 +245,27 @@ def run(arguments: argparse.Namespace) -> int:
         ended = not session_tally.is_cancelled and not session_tally.stop_reason
         print(secret_draws.revelation_lines(secret) if ended else secret_draws.withheld(secret))
     return session_tally.status()
+
+
+def run_selftest(arguments: argparse.Namespace) -> int:
+    """``bitverdict selftest``: the kernels that bitverdict brings, by their own contracts."""
+    if unknown := [stem for stem in arguments.stems if stem not in kernels_with_a_contract()]:
+        raise UsageError(f"selftest {unknown[0]}: judges the kernels that bitverdict brings; yours are judged by: run {unknown[0]}")
+    arguments.stems = arguments.stems or ([] if arguments.contract else kernels_with_a_contract())
+    return run(arguments)
+
+
+def _take_subjects(arguments: argparse.Namespace) -> None:
+    """Put into `arguments` the addresses that their words name (`subjects`); the tests of this folder where they name nothing."""
+    words, launcher = arguments.stems, arguments.launcher
+    if arguments.contract:
+        arguments.contract = address_of_word(arguments.contract)
+    elif launcher:
+        arguments.launcher = launcher = address_of_word(launcher)
+        arguments.stems = words or [mathematics_of(launcher, "run", sealed=arguments.sealed)]
+    else:
+        subjects = find_subjects(words or ["."], "run", sealed=arguments.sealed)
+        arguments.stems, arguments.launcher = list(subjects.addresses), subjects.launcher
 
 
 def page_of(counted: tally.Tally, found: Iterable[bugs.Bug], pool: WorkerPool) -> dict:

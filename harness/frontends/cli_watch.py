@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from bitverdict.harness.frontends.subjects import address_of_word, decorated_tests
 from bitverdict.harness.frontends.watch_screen import Lines, PanelScreen
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
 from bitverdict.harness.model.addresses import resolve
@@ -112,12 +113,14 @@ def _folder() -> Path:
 
 def watch_subject(arguments: argparse.Namespace) -> WatchTarget:
     """What the arguments say. UsageError for what can be known to be wrong before the user's file is imported."""
-    launcher, contract = arguments.launcher, arguments.address
+    launcher, contract = arguments.launcher, address_of_word(arguments.address)
+    if contract.endswith(".py") and len(names := decorated_tests(contract)) == 1:
+        contract = f"{contract}:{names[0]}"
     if arguments.kernel and launcher:
         once = f"give the launcher once: watch {launcher} {arguments.kernel}"
         raise UsageError(f"--launcher {launcher} and {contract} {arguments.kernel}: {once}")
     if arguments.kernel:
-        launcher, contract = arguments.address, arguments.kernel
+        launcher, contract = contract, arguments.kernel
     known = kernels_with_a_contract()
     if ":" not in contract and contract not in known:
         if contract.endswith(".py"):

@@ -1,6 +1,4 @@
-"""The command line: ``bitverdict run | merge JOURNAL... | ci | watch | mutate ADDRESS | kernelbench PROBLEM CANDIDATE | replay
-FILE | promote FILE | targets | certify STEM | verify PACK | invariance STEM | crosscheck STEM | order KERNEL | large | record |
-replay-launches TASK... | compile | pages | translate KERNEL``.
+"""The command line: `COMMANDS`, a word each.
 
 Exit status: 0 all right, 1 fail, 2 usage, 3 inconclusive, an error or cancelled, 5 nothing ran.
 """
@@ -46,7 +44,10 @@ class Command:
 
 
 COMMANDS = {
-    "run": Command("judge kernels, or your own launcher, on targets", "frontends.cli_run", forks=True),
+    "run": Command("judge your tests and launchers, or kernels, on targets", "frontends.cli_run", forks=True),
+    "selftest": Command(
+        "judge the kernels that bitverdict brings: does it work here?", "frontends.cli_run", does="run_selftest", forks=True
+    ),
     "kernelbench": Command("judge ModelNew of one file by Model of another", "frontends.cli_kernelbench", forks=True),
     "merge": Command("join the journals of the shards of one run, each case counted once", "frontends.cli_merge"),
     "ci": Command("what journals say, as annotations, a summary, SARIF and JUnit", "frontends.cli_ci"),
@@ -101,6 +102,26 @@ class Parser(argparse.ArgumentParser):
         super().error(message)
 
 
+class _VersionAction(argparse.Action):
+    """Prints the version and those of what decides the words."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        from importlib.metadata import PackageNotFoundError, version
+
+        from bitverdict import __version__
+
+        found = {"bitverdict": __version__}
+        for package in ("triton", "torch"):
+            try:
+                found[package] = version(package)
+            except PackageNotFoundError:
+                found[package] = "not installed"
+        parser.exit(message=", ".join(f"{package} {release}" for package, release in found.items()) + "\n")
+
+
 def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
     """The option strings of `parser` and of its commands."""
     for action in parser._actions:
@@ -113,6 +134,7 @@ def parser(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Every command, and its arguments; of those that `asked` does not begin with no arguments, since their modules take time."""
     told = "Judge Triton and Gluon kernels, bit for bit where bits are known."
     root_parser = Parser(prog="bitverdict", description=told)
+    root_parser.add_argument("--version", action=_VersionAction, help="which bitverdict, Triton and torch these are")
     commands = root_parser.add_subparsers(dest="command", required=True)
     alone = asked[0] if asked and asked[0] in COMMANDS else ""
     for name, command in COMMANDS.items():
@@ -139,7 +161,7 @@ def main(words: list[str] | None = None) -> int:
 
     import bitverdict.harness.judge.devices  # noqa: F401  (what torch.cuda says to a user's file)
 
-    if arguments.command not in ("run", "kernelbench"):  # which says itself from when there is something to cancel
+    if arguments.command not in ("run", "selftest", "kernelbench"):  # which says itself from when there is something to cancel
         cancels_from_here()
     try:
         return does(arguments)

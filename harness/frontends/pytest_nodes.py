@@ -221,7 +221,7 @@ class NodeJudge:
         )  # what failed before what is no fault of the kernel
         reports = [tables.text_of(bug.report()) for bug in bugs]
         if failed_bug is not None:
-            raise failure_class(failed_bug.verdict.signature)("\n" + no_commands("\n".join(reports)))
+            raise failure_class(failed_bug.verdict.signature)(no_commands("\n".join([failed_bug.headline(), *reports])))
         said = ["; ".join(session.tally.open()), *session.tally.inconclusive, *tables.not_run_lines(session.tally)]
         pytest.fail(no_commands("\n".join(said + reports)), pytrace=False)
 

@@ -104,28 +104,33 @@ def _load(address: str) -> Any:
     place, _, name = address.rpartition(":")
     if not place or not name:
         raise UsageError(f"address {address!r}: must be package.module:NAME or path/file.py:NAME")
-    if place.endswith(".py"):
-        path = Path(place).resolve()
-        if not path.is_file():
-            raise UsageError(f"address {address!r}: there is no file {place}; give a path to an existing Python file")
-        try:
-            module = _load_file(path, address)
-        except (Exception, SystemExit) as error:  # a script that exits would end the run with its own status, nothing judged
-            raise UsageError(f"address {address!r}: {place} cannot be imported: {_where(error, path)}; mend the file") from error
-    else:
-        try:
-            module = sys.modules.get(place) or _import(place, address)
-        except ModuleNotFoundError as error:
-            raise UsageError(f"address {address!r}: cannot import {place} ({error}); give path/file.py:NAME for a file") from error
-        except (Exception, SystemExit) as error:
-            said = _where(error, Path())
-            raise UsageError(f"address {address!r}: {place} cannot be imported: {said}; mend the module") from error
+    module = load_module(place, address)
     try:
         return attrgetter(name)(module)
     except AttributeError:
         public = [n for n, value in vars(module).items() if not n.startswith("_") and _may_be_named(value, module)]
         shown = ", ".join(public[:12]) or "no function and no contract"
         raise UsageError(f"address {address!r}: {place} has no {name}{did_you_mean(name, public)}; it has {shown}") from None
+
+
+def load_module(place: str, address: str) -> Any:
+    """The module at ``package.module`` or ``path/file.py``, a file once per process; errors name `address`."""
+    if place.endswith(".py"):
+        path = Path(place).resolve()
+        if not path.is_file():
+            raise UsageError(f"address {address!r}: there is no file {place}; give a path to an existing Python file")
+        try:
+            return _load_file(path, address)
+        except (Exception, SystemExit) as error:  # a script that exits would end the run with its own status, nothing judged
+            raise UsageError(f"address {address!r}: {place} cannot be imported: {_where(error, path)}; mend the file") from error
+    else:
+        try:
+            return sys.modules.get(place) or _import(place, address)
+        except ModuleNotFoundError as error:
+            raise UsageError(f"address {address!r}: cannot import {place} ({error}); give path/file.py:NAME for a file") from error
+        except (Exception, SystemExit) as error:
+            said = _where(error, Path())
+            raise UsageError(f"address {address!r}: {place} cannot be imported: {said}; mend the module") from error
 
 
 def _may_be_named(value: Any, module: Any) -> bool:

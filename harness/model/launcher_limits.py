@@ -25,13 +25,14 @@ from bitverdict.harness.model.usage import UsageError, did_you_mean
 
 _requires_counts: dict[str, Counter] = {}  # by launcher, since `narrowed_by` was last asked
 UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made multiples of where they are refused as they are
+TRITON_KERNELS = ("JITFunction", "GluonJITFunction", "Autotuner", "Heuristics")  # names of Triton's own types of kernels
 
 
 def check_launcher(contract: Contract, address: str) -> None:
     """ValueError where what lies at `address` cannot be called with the operands that `parameters` names."""
     launcher = load(address)
     kind, must = getattr(launcher, "kind", type(launcher).__name__), f"must be a function {contract.parameters}"
-    if kind in ("JITFunction", "GluonJITFunction", "Autotuner", "Heuristics"):
+    if kind in TRITON_KERNELS:
         raise UsageError(f"--launcher {address}: is a Triton kernel, {must} that launches it")
     if not getattr(launcher, "is_callable", callable(launcher)):
         raise UsageError(f"--launcher {address}: is a {kind}, {must}")

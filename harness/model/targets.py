@@ -79,10 +79,11 @@ def newest_emulated(contract: Contract) -> Target:
 
 
 def target(name: str) -> Target:
-    """The target called `name`; ValueError (value, rule, remedy) when it is unknown or not here."""
+    """The target called `name`, an emulated one by its architecture alone too (``sm_90``); ValueError (value, rule, remedy) when it
+    is unknown or not here."""
     for arch in EMULATED_ARCHITECTURES:  # without looking for GPUs
-        if name == f"emulated:{arch}":
-            return Target(name, arch)
+        if name in (arch, f"emulated:{arch}"):
+            return Target(f"emulated:{arch}", arch)
     known_targets = targets(every=True)
     for found in known_targets:
         if found.name == name:
@@ -93,7 +94,7 @@ def target(name: str) -> Target:
     meant = (
         "" if re.fullmatch(r"emulated:(sm_\d+|gfx\w+)", name) else did_you_mean(name, (machine.name for machine in known_targets))
     )
-    raise UsageError(f"target {name!r}: must be emulated:sm_NN or cuda:N{meant}; targets here: {known}")
+    raise UsageError(f"target {name!r}: must be sm_NN, emulated:sm_NN or cuda:N{meant}; targets here: {known}")
 
 
 def visible_device(index: int) -> str:

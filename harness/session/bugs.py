@@ -64,6 +64,13 @@ class Bug:
         inside = directory is not None and self.path.is_relative_to(directory)
         return reproducers.replay_line(self.path.relative_to(directory) if inside and directory is not None else self.path)
 
+    def headline(self) -> str:
+        """One line: what failed, where, and the cause or else the first sentence; what pytest's short summary shows."""
+        verdict = self.verdict
+        said = verdict.details.get("cause") or verdict.message
+        place = f" at {verdict.location}" if verdict.location else ""
+        return f"{verdict.outcome}{place}: {' '.join(str(said).split())}"
+
     def report(self, *, near: Path | None = None) -> RenderableType:
         """Name, first words, picture, case, and the line that replays it."""
         notes = [f"{self.case_count} cases show it", *self.notes] if self.case_count > 1 else self.notes

@@ -40,7 +40,11 @@ def test_the_gpu_environments_judge_their_python_and_install_nothing() -> None:
 @pytest.mark.compiles
 def test_a_run_for_an_architecture_that_is_not_there_fails() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "bitverdict", "run", "--arch", "sm_999"], cwd=CHECKOUT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "bitverdict", "selftest", "--arch", "sm_999"],
+        cwd=CHECKOUT,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 2 and "no GPU of architecture 'sm_999' is visible" in done.stderr
 
@@ -57,7 +61,7 @@ def readme_commands() -> list[str]:
 
 def test_readme_has_two_lines_that_do_all_the_set_up() -> None:
     judging, testing = [line for line in readme_commands() if "-m venv" in line]
-    assert "pip install -q . " in judging and judging.endswith("bin/bitverdict run")
+    assert "pip install -q . " in judging and judging.endswith("bin/bitverdict selftest")
     assert "requirements.txt" in testing and testing.endswith("-m pytest -n auto")
 
 

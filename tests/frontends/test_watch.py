@@ -57,7 +57,7 @@ def test_a_launcher_called_as_a_kernel_is_judged_by_its_mathematics() -> None:
         (["matmul", "--timeout", "0"], "--timeout 0: must be more than 0 seconds"),
         (["matmul", "--jobs", "-1"], "--jobs -1: must be at least 0"),
         (["matmul", "-k", "m>"], "-k 'm>': where a value behind m> must be, it ends"),
-        (["matmul", "--target", "sm_90"], "(did you mean 'emulated:sm_90'?)"),
+        (["matmul", "--target", "emulated:sm90"], "(did you mean 'emulated:sm_90'?)"),
     ],
 )
 def test_what_cannot_be_watched_is_told_before_anything_starts(

@@ -374,6 +374,13 @@ def chain_of(arch: str, family: str, dtype: str) -> Instruction:
     return instruction(arch, family, dtype, dtype, "fp32")
 
 
+def results_by_name(returned: object, *names: str) -> dict[str, Any]:
+    """What a launcher returned, by the names of its results in their order. Of another number of results those that lack have
+    no name, and too many are one: the comparison says which lacks, or is no tensor."""
+    values = tuple(returned) if isinstance(returned, tuple | list) and len(returned) <= len(names) else (returned,)
+    return dict(zip(names, values, strict=False))
+
+
 def call_launcher(launcher: Callable, *operands: object, **configuration: object) -> Any:
     """`launcher` with the operands it must take and those of the configuration's keywords that it accepts."""
     accepted = inspect.signature(launcher).parameters
