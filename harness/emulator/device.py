@@ -115,6 +115,8 @@ class LaunchOptions:
     """Is told each event on the chip and each store, for a picture. Programs run one by one."""
     witness: LaunchWitness | None = None
     """Is shown each launch whole, and its memory before and after it."""
+    watches: tuple[Watches, ...] = ()
+    """What follows the tensors of the device through operators of torch, beside what the device follows by itself."""
     step_limit: int = 0
     """Operations of one program of a launch, after which it is a timeout; 0: `STEP_LIMIT`."""
 
@@ -170,7 +172,7 @@ class Device:
     @contextmanager
     def watch_tensors(self) -> Iterator[None]:
         """While entered, real values and origins go through operations of torch on tensors of this GPU, where they are followed."""
-        watches: list[Watches] = []
+        watches = list(self.options.watches)
         if self.options.real_values is not None:
             watches.append(RealTensors(self.reals, lambda reason: self._hangs.setdefault((reason, ""))))
         if self.origins is not None:
@@ -199,6 +201,13 @@ class Device:
     def advice(self) -> list[str]:
         """What is not wrong as compiled, but rests on the compiler (`Advice`), a sentence each."""
         return sorted(map(str, self._advice))
+
+    def take_findings(self) -> tuple[list[Launch], list[EmulatedFault], list[str]]:
+        """The launches, faults and advice since the last call, which the device keeps no longer."""
+        taken = list(self.launches), list(self.findings), self.advice
+        for kept in (self.launches, self.findings, self._advice):
+            kept.clear()
+        return taken
 
     @property
     def hangs(self) -> list[tuple[str, str]]:

@@ -8,6 +8,7 @@ torch is imported. This checkout's conftest.py loads the plugin itself.
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
 PLUGIN = "bitverdict.harness.frontends.pytest_plugin"
+EMULATED = "sm_90"  # what --emulate alone means
+_ARCHITECTURE = re.compile(r"(emulated:)?(sm_|gfx)\w+")
 PROFILES = ("ci", "exhaustive", "quick", "whole")  # their contents: `bitverdict.harness.session.profiles`
 SIZES = "4096x2048x128,8192x8192x8192,8176x8144x4128"  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
 
@@ -80,7 +83,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--harness-require-jail", action="store_true", help="a sealed test fails where the machine lacks a protection of the jail"
     )
     group.addoption("--harness-html", type=Path, default=None, metavar="FILE", help="the report of all nodes as a page")
+    group.addoption(
+        "--emulate",
+        nargs="?",
+        const=EMULATED,
+        action="append",
+        default=[],
+        metavar="ARCH",
+        help=f'run each test on an emulated GPU, which answers for "cuda": {EMULATED}, or ARCH; repeatable (docs/your_tests.md)',
+    )
+    group.addoption("--emulate-advice", action="store_true", help="with --emulate: print advice, which is counted otherwise")
+    group.addoption(
+        "--emulate-report", default="", metavar="FILE", help="with --emulate: what was found, as JSON, or as SARIF in FILE.sarif"
+    )
+    group.addoption("--schedules", type=int, default=2, metavar="N", help="with --emulate: run each launch under N (default 2)")
+    _let_emulate_stand_alone(parser)
     group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the reproducers of DIR too, each as a test")
+
+
+def _let_emulate_stand_alone(parser: pytest.Parser) -> None:
+    """Let ``--emulate tests/`` mean a path: argparse would take whatever follows an option that may have a value."""
+    arguments = getattr(parser, "optparser", None)
+    if arguments is None:  # another pytest: there it needs a place behind the paths, or ``--emulate=sm_90``
+        return
+    parse = arguments.parse_known_args
+
+    def parse_known_args(args: list[str] | None = None, namespace: object = None, **options: object) -> tuple[object, list[str]]:
+        following_words = [*(args or ())][1:] + ["-"]
+        words = [
+            f"--emulate={EMULATED}" if word == "--emulate" and not _ARCHITECTURE.fullmatch(following) else word
+            for word, following in zip(args or (), following_words, strict=False)
+        ]
+        return parse(words if args is not None else None, namespace, **options)
+
+    arguments.parse_known_args = parse_known_args
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -150,10 +186,21 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
 
 
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
-    """Before xdist counts its workers, which the plugin has a say in."""
-    if early_config.known_args_namespace.bitverdict or early_config.getini("bitverdict"):
-        from bitverdict.harness.model.triton_release import problem_of_release
+    """Before xdist counts its workers, which the plugin has a say in, and before a conftest.py asks whether there is a GPU."""
+    if targets := early_config.known_args_namespace.emulate:
+        os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
+        _check_release()
+        from bitverdict.harness.frontends.pytest_emulate import load
 
-        if problem := problem_of_release():  # before the plugin imports what only a release that is taken has
-            raise pytest.UsageError(problem)
+        load(early_config, targets, early_config.known_args_namespace.schedules)
+    if early_config.known_args_namespace.bitverdict or early_config.getini("bitverdict"):
+        _check_release()
         early_config.pluginmanager.import_plugin(PLUGIN)
+
+
+def _check_release() -> None:
+    """pytest.UsageError for a Triton that is not taken, before what only one that is taken has is imported."""
+    from bitverdict.harness.model.triton_release import problem_of_release
+
+    if problem := problem_of_release():
+        raise pytest.UsageError(problem)

@@ -6,6 +6,7 @@ import os
 import runpy
 import shlex
 import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -22,34 +23,40 @@ def task_of(line: str) -> Task:
         words = words[1:]
     if words[:1] == [PYTEST]:
         words = ["-m", *words]
+    return Task(line, partial(_exit_text, program_of(words)))
+
+
+def program_of(words: list[str]) -> Callable[[], object]:
+    """What runs the file or the module that `words` begin with, with the rest as its arguments, as Python would. UsageError where
+    they name none."""
     if words[:1] == ["-m"] and len(words) > 1:
-        return Task(line, partial(_module, words[1], words[2:]))
+        return partial(_module, words[1], words[2:])
     if not words or not words[0].endswith(".py"):
-        raise UsageError(f"task {line!r}: must be 'FILE.py ...', '-m MODULE ...' or 'pytest ...'")
+        raise UsageError(f"task {shlex.join(words)!r}: must be 'FILE.py ...', '-m MODULE ...' or 'pytest ...'")
     if not Path(words[0]).is_file():
-        raise UsageError(f"task {line!r}: there is no file {words[0]}")
-    return Task(line, partial(_file, words[0], words[1:]))
+        raise UsageError(f"task {shlex.join(words)!r}: there is no file {words[0]}")
+    return partial(_file, words[0], words[1:])
 
 
-def _file(path: str, words: list[str]) -> str:
+def _file(path: str, words: list[str]) -> None:
     sys.argv = [path, *words]
     sys.path.insert(0, str(Path(path).resolve().parent))
-    return _exit_text(lambda: runpy.run_path(path, run_name="__main__"))
+    runpy.run_path(path, run_name="__main__")
 
 
-def _module(name: str, words: list[str]) -> str:
+def _module(name: str, words: list[str]) -> None:
     sys.path.insert(0, os.getcwd())
     sys.argv = [name, *words]
-    return _exit_text(lambda: runpy.run_module(name, run_name="__main__", alter_sys=True))
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
-def _exit_text(call) -> str:  # type: ignore[no-untyped-def]
-    """ "" where `call` ends as a program that succeeds, else how it ends."""
+def _exit_text(program: Callable[[], object]) -> str:
+    """ "" where `program` ends as one that succeeds, else how it ends."""
     try:
-        call()
+        program()
     except SystemExit as end:
         return f"exits with {end.code}" if end.code else ""
     return ""
 
 
-__all__ = ["task_of"]
+__all__ = ["program_of", "task_of"]

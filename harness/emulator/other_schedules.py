@@ -1,0 +1,128 @@
+"""Each launch once more, from the same bytes, under other schedules: what it leaves may not depend on them.
+
+Programs that order nothing among one another, and that wait for nothing on the chip, run several at once (`Launch.serial_reason` is
+empty): no schedule is asked there, and such a launch is not repeated.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import re
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.frontend.arguments import program_arguments
+from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums
+from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.device import Device, Launch
+    from bitverdict.harness.emulator.memory.global_memory import Region
+
+_ORDERED_BY_ATOMICS = re.compile(
+    rb"tt\.atomic_|async_tma_reduce|tt\.descriptor_reduce|local_atomic|buffer_atomic|inline_asm|isVolatile"
+)
+
+
+def other_schedules(count: int) -> list[str]:
+    """The schedules beside "eager" of `count` in all: "latest", then drawn ones."""
+    return ["latest", *(f"drawn:{seed}" for seed in range(1, count - 1))][: max(count - 1, 0)]
+
+
+class OtherSchedules:
+    """The witness of the launches of `device` (`launch_witness`), which repeats each under `schedules`. `tell` is given a sentence
+    on words that depend on the schedule where atomics may choose among orders; without atomics they are a race."""
+
+    def __init__(self, schedules: Sequence[str], tell: Callable[[str], None]) -> None:
+        self.schedules, self.tell = schedules, tell
+        self.device: Device
+        self.repeated = 0  # launches
+        self._request: tuple[Any, Any, tuple[int, int, int], Sequence[Any]] | None = None
+        self._program, self._before = b"", dict[int, np.ndarray]()
+
+    def requests_launch(self, source: Any, metadata: Any, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+        self._request = source, metadata, grid, values
+
+    def begins(self, program: bytes, regions: Sequence[Region]) -> None:
+        self._program = program
+        self._before = {region.base: region.raw.copy() for region in regions if region.changes}
+        for region in regions:
+            if region.changes:
+                region.sums = AtomicSums(region.raw.size)
+
+    def fails(self, error: BaseException) -> None:
+        self._request, self._before = None, {}
+
+    def ends(self, launch: Launch, regions: Sequence[Region], enclosed: EnclosedMemory) -> None:
+        request, before, self._request, self._before = self._request, self._before, None, {}
+        changing = [region for region in regions if region.base in before]
+        if request is None or not launch.serial_reason or not self.schedules:
+            return
+        after = {region.base: region.raw.copy() for region in changing}
+        self.repeated += 1
+        try:
+            for schedule in self.schedules:
+                for region in changing:
+                    region.raw[:] = before[region.base]
+                self._repeat(request, schedule, enclosed)
+                for region in changing:
+                    self._compare(launch, region, after[region.base], schedule)
+        finally:
+            for region in changing:
+                region.raw[:] = after[region.base]
+                region.sums = None
+
+    def _repeat(self, request: tuple, schedule: str, enclosed: EnclosedMemory) -> None:
+        source, metadata, grid, values = request
+        device = self.device
+        twin = type(device)(device.arch, f"{schedule} on {device.multiprocessors}", replace(device.options, witness=None))
+        twin.reachable, twin.enclosed = device.reachable, copy.copy(enclosed)
+        arguments = [
+            part
+            for (name, kind), value in zip(dict(source.signature).items(), values, strict=True)
+            for part in program_arguments(kind, name, value)
+        ]
+        with redirect_stdout(io.StringIO()):  # what the kernel prints was printed
+            try:
+                twin.run(self._program, metadata, grid, [name for name, _ in arguments], [value for _, value in arguments])
+            except EmulatedFault as fault:
+                fault.details.setdefault("schedule", schedule)
+                raise
+
+    def _compare(self, launch: Launch, region: Region, first_run: np.ndarray, schedule: str) -> None:
+        """Words of `region` that the two runs left differently, those aside that are float sums of atomics, within their bound."""
+        differing = region.raw != first_run
+        if not differing.any():
+            return
+        if _ORDERED_BY_ATOMICS.search(self._program):
+            sums = [] if region.sums is None else list(region.sums.bounds(first_run))
+            for places, _, _, size in sums:
+                words = differing[: differing.size // size * size].reshape(-1, size)
+                words[places] = False
+            if differing.any():
+                self.tell(
+                    f"{launch.name}: {int(differing.sum())} bytes of {region.name} depend on the order of programs ({schedule})"
+                )
+            return
+        place = int(differing.argmax()) - region.low
+        raise EmulatedFault(
+            "race",
+            f"{region.name} holds other bytes under the schedule {schedule} than under eager, the first at byte {place}, and the "
+            "kernel has no atomic that could choose an order",
+            _first_line(launch),
+            {"schedule": schedule},
+        )
+
+
+def _first_line(launch: Launch) -> str:
+    found = re.search(r'loc\("([^"]+)":(\d+):', launch.program)
+    return f"{found[1]}:{found[2]}" if found else ""
+
+
+__all__ = ["OtherSchedules", "other_schedules"]

@@ -1,0 +1,302 @@
+"""Somebody else's program on an emulated GPU: what was launched, found and left unjudged while it ran, and how it is told.
+
+Both front doors stand on it: ``pytest --emulate`` (`pytest_emulate`) and ``bitverdict exec`` (`cli_exec`). No contract is asked: a
+launch is judged by what the emulated GPU itself finds.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import linecache
+import os
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions
+from bitverdict.harness.emulator.device import Device
+from bitverdict.harness.emulator.gpu_operators import PoisonedMemory, WideOperators
+from bitverdict.harness.emulator.other_schedules import OtherSchedules, other_schedules
+from bitverdict.harness.emulator.triton_driver import driven
+from bitverdict.harness.judge.classify import raised_by
+from bitverdict.harness.model.paths import HARNESS, source_line
+from bitverdict.harness.model.targets import target as target_called
+from bitverdict.harness.model.usage import UsageError
+
+DEFAULT_TARGET = "sm_90"
+UNJUDGED_OUTCOMES = {"not modelled", "error", "refused", "out of memory", "compiler abort"}
+_SHOWN_DETAILS = ("rule", "operation", "other operation", "other location", "schedule", "program")
+_MOST_LISTED = 20  # sentences of a list at the end
+
+
+def architecture_of(text: str) -> str:
+    """The emulated GPU that `text` names: "sm_90" or "emulated:sm_90". UsageError for any other."""
+    found = target_called(text if text.startswith("emulated:") else f"emulated:{text}")
+    return found.arch
+
+
+def is_unjudged(fault: EmulatedFault) -> bool:
+    """Whether `fault` says that the emulated GPU cannot tell: it knows no such operation or call, or the compiler is at fault."""
+    return fault.outcome in UNJUDGED_OUTCOMES or "made by" in fault.details
+
+
+@dataclass
+class EmulationTally:
+    """What came of launches, and of torch's operators beside them. Tallies of several processes add up."""
+
+    launches: int = 0
+    repeated: int = 0
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    unjudged: Counter[str] = field(default_factory=Counter)
+    advice: Counter[str] = field(default_factory=Counter)
+    operators: int = 0
+    operators_left: Counter[str] = field(default_factory=Counter)
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Add one that `vars` gave, here or in another process."""
+        for name, value in record.items():
+            if isinstance(mine := getattr(self, name), Counter):
+                mine.update(value)
+            else:
+                setattr(self, name, mine + value)
+
+    def lines(self, schedules: int, *, shows_advice: bool) -> list[str]:
+        """What a person reads at the end of a session."""
+        text = [
+            f"{self.launches:,} launches, {self.repeated:,} of them under {schedules} schedules (the others order nothing); "
+            f"{len(self.faults):,} faults, {len(self.advice):,} pieces of advice"
+        ]
+        if total := self.operators + sum(self.operators_left.values()):
+            text.append(
+                f"torch on fp16 and bf16: {self.operators:,} of {total:,} operators ({100 * self.operators / total:.1f} %) were "
+                "computed in fp32 and rounded once, as a GPU computes them"
+            )
+            text += _counted("as the CPU computes it", self.operators_left)
+        text += _counted("not judged", self.unjudged)
+        return text + (_counted("advice", self.advice) if shows_advice else [])
+
+    def report(self, targets: Sequence[str]) -> str:
+        """All of it as JSON."""
+        return json.dumps({"targets": list(targets), **vars(self)}, indent=1) + "\n"
+
+    def write(self, path: Path, targets: Sequence[str]) -> None:
+        """The report at `path`: SARIF where its name ends so, else JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self._sarif() if path.suffix == ".sarif" else self.report(targets))
+
+    def _sarif(self) -> str:
+        from bitverdict.harness.report.ci.findings import ClauseFinding, JournalFindings
+        from bitverdict.harness.report.ci.forms import sarif
+
+        findings: dict[tuple[str, str, int], ClauseFinding] = {}
+        for fault in self.faults:
+            key = fault["outcome"], fault["file"], fault["line"]
+            path = os.path.relpath(fault["file"]) if fault["file"] else ""
+            finding = findings.setdefault(
+                key,
+                ClauseFinding(
+                    fault["kernel"], fault["outcome"], fault["outcome"], fault["message"], path, fault["line"], fault["where"]
+                ),
+            )
+            finding.cases[fault["target"]] += 1
+        return sarif(JournalFindings(findings=list(findings.values())))
+
+
+def _counted(title: str, sentences: Counter[str]) -> list[str]:
+    more = len(sentences) - _MOST_LISTED
+    listed = [f"{title}: {sentence} ({count:,} times)" for sentence, count in sentences.most_common(_MOST_LISTED)]
+    return listed + ([f"{title}: {more:,} more; --emulate-report FILE has all"] if more > 0 else [])
+
+
+class EmulatedSession:
+    """The emulated GPUs of one process, of which one at a time is entered. `schedules`: under how many each launch runs."""
+
+    def __init__(self, targets: Iterable[str], schedules: int = 2) -> None:
+        self.targets = list(dict.fromkeys(map(architecture_of, targets)))
+        if schedules < 1:
+            raise UsageError(f"--schedules {schedules}: must be 1 or more; 1 runs each launch once")
+        self.schedules, self.operators = schedules, WideOperators()
+        self.dependences: Counter[str] = Counter()  # on the schedule, where atomics choose
+        self.unanswered: list[EmulatedFault] = []
+        self._devices: dict[str, tuple[Device, OtherSchedules]] = {}
+        self._entered, self._stack = "", ExitStack()
+
+    @property
+    def device(self) -> Device:
+        """The one that is entered."""
+        return self._devices[self._entered][0]
+
+    def enter(self, arch: str = "") -> None:
+        """`arch`, by default the first of the targets, answers for "cuda" from here on, until another is entered."""
+        arch = arch or self.targets[0]
+        if arch == self._entered:
+            return
+        self.close()
+        if arch not in self._devices:
+            repeats = OtherSchedules(other_schedules(self.schedules), lambda sentence: self.dependences.update([sentence]))
+            device = Device(
+                arch, "eager", LaunchOptions(takes_cpu_tensors=False, witness=repeats, watches=(self.operators, PoisonedMemory()))
+            )
+            repeats.device = device
+            self._devices[arch] = device, repeats
+        self._stack.enter_context(driven(self._devices[arch][0]))
+        self._entered = arch
+
+    def close(self) -> None:
+        """No emulated GPU is entered any more."""
+        self._stack.close()
+        self._entered = ""
+
+    def swallowed_fault(self) -> EmulatedFault | None:
+        """The first fault since the last `take`, whether the program caught it or not."""
+        return next((fault for fault in self.device.findings if not is_unjudged(fault)), None)
+
+    def reason_not_judged(self, error: BaseException) -> str:
+        """Why the exception `error` says nothing of the program: what the emulated GPU cannot answer, or its own failure; empty
+        where it does."""
+        if isinstance(error, EmulatedFault):
+            return _sentence(error) if is_unjudged(error) else ""
+        room = raised_by(error)
+        return f"bitverdict's {room} raised {type(error).__name__}: {' '.join(str(error).split())[:200]}" if room else ""
+
+    def note_unanswered(self, error: BaseException) -> None:
+        """`error`, which ended a test or the script, counts among what was not judged."""
+        if not isinstance(error, EmulatedFault) or error not in self.device.findings:
+            self.unanswered.append(EmulatedFault("error", self.reason_not_judged(error)))
+
+    def take(self, where: str) -> dict[str, Any]:
+        """The tally since the last call, as `EmulationTally.add` takes it. `where`: the test, or the script."""
+        tally = EmulationTally(operators=self.operators.computed, operators_left=Counter(self.operators.left))
+        self.operators.computed = 0
+        self.operators.left.clear()
+        for arch, (device, repeats) in self._devices.items():
+            launches, findings, advice = device.take_findings()
+            tally.launches += len(launches)
+            tally.repeated += repeats.repeated
+            repeats.repeated = 0
+            tally.advice.update(advice)
+            for fault in findings:
+                if is_unjudged(fault):
+                    tally.unjudged[_sentence(fault)] += 1
+                else:
+                    tally.faults.append(_record(fault, arch, where))
+        tally.advice.update(self.dependences)
+        tally.unjudged.update(fault.message for fault in self.unanswered)
+        self.dependences.clear()
+        self.unanswered.clear()
+        return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(tally).items()}
+
+
+def _sentence(fault: EmulatedFault) -> str:
+    place = f" ({source_line(*fault.location.rsplit(':', 1))})" if ":" in fault.location else ""
+    return f"{fault.outcome}: {fault.message}{place}" if fault.outcome != "error" else fault.message
+
+
+def _record(fault: EmulatedFault, arch: str, where: str) -> dict[str, Any]:
+    file, line = place_of_fault(fault)
+    return {
+        "where": where,
+        "target": arch,
+        "outcome": fault.outcome,
+        "message": fault.message,
+        "file": file,
+        "line": line,
+        "kernel": _function_at(file, line)[0],
+        "details": {name: str(value) for name, value in fault.details.items()},
+    }
+
+
+def details_of(fault: EmulatedFault) -> str:
+    """What stands below the traceback of a fault."""
+    return "\n".join(f"{name:<16}{fault.details[name]}" for name in _SHOWN_DETAILS if fault.details.get(name))
+
+
+def place_of_fault(fault: EmulatedFault) -> tuple[str, int]:
+    """(file, line) of the kernel's operation; ("", 0) where the fault has none."""
+    file, _, line = fault.location.rpartition(":")
+    return (file, int(line)) if file and line.isdigit() else ("", 0)
+
+
+def _function_at(file: str, line: int) -> tuple[str, int]:
+    """(name, first line) of the innermost function of `file` that holds `line`."""
+    try:
+        tree = ast.parse(Path(file).read_text())
+    except (OSError, SyntaxError, ValueError):
+        return "kernel", max(line, 1)
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+    holding = [(node.lineno, node.name) for node in functions if node.lineno <= line <= (node.end_lineno or 0)]
+    first, name = max(holding, default=(max(line, 1), "kernel"))
+    return name, first
+
+
+def at_the_kernel(fault: EmulatedFault) -> EmulatedFault:
+    """`fault` with a traceback whose last frame is the kernel's line, and which shows no frame of bitverdict and of Triton."""
+    entries: list[TracebackType] = []
+    entry = fault.__traceback__
+    while entry is not None:
+        if not _is_hidden(entry.tb_frame.f_code.co_filename):
+            entries.append(entry)
+        entry = entry.tb_next
+    chain = _kernel_frame(fault)
+    for kept in reversed(entries):
+        chain = TracebackType(chain, kept.tb_frame, kept.tb_lasti, kept.tb_lineno)
+    fault.__cause__, fault.__suppress_context__ = None, True
+    return fault.with_traceback(chain)
+
+
+def _is_hidden(file: str) -> bool:
+    path = Path(file)
+    return file.startswith(("<tile program", "<frozen runpy>")) or path.is_relative_to(HARNESS) or "triton" in path.parts
+
+
+def _kernel_frame(fault: EmulatedFault) -> TracebackType | None:
+    """A frame at the kernel's line, as Python would have it if the kernel itself had raised; None where no line is known."""
+    file, line = place_of_fault(fault)
+    if not file:
+        return None
+    name, first = _function_at(file, line)
+    text = linecache.getline(file, line).rstrip()
+    tree = ast.parse("raise fault")
+    for node in ast.walk(tree.body[0]):  # the columns of the whole line: Python marks no part of it then
+        vars(node).update(
+            lineno=line - first + 1,
+            end_lineno=line - first + 1,
+            col_offset=len(text) - len(text.lstrip()),
+            end_col_offset=len(text),
+        )
+    code = compile(tree, file, "exec").replace(co_firstlineno=first, co_name=name, co_qualname=name)
+    before = fault.__traceback__
+    try:
+        exec(code, {"fault": fault.with_traceback(None)})
+    except EmulatedFault as raised:
+        entry = raised.__traceback__
+        while entry is not None and entry.tb_next is not None:
+            entry = entry.tb_next
+        return entry
+    finally:
+        fault.with_traceback(before)
+    return None
+
+
+def traceback_text(fault: EmulatedFault) -> str:
+    """`fault` as Python prints it, with its details."""
+    return "".join(traceback.format_exception(at_the_kernel(fault))) + details_of(fault)
+
+
+__all__ = [
+    "DEFAULT_TARGET",
+    "EmulatedSession",
+    "EmulationTally",
+    "architecture_of",
+    "at_the_kernel",
+    "details_of",
+    "is_unjudged",
+    "place_of_fault",
+    "traceback_text",
+]

@@ -1,0 +1,209 @@
+"""Contract under test: somebody else's tests and scripts run unchanged on an emulated GPU, and fail where a launch of theirs does,
+at the kernel's line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import suite_kernels
+
+pytestmark = pytest.mark.compiles
+CHECKOUT = Path(__file__).resolve().parents[2]
+KERNELS = Path(suite_kernels.__file__)
+FAULTS = ("stray_read", "stray_write", "race", "misaligned_address", "deadlock", "tickets", "uninitialised_read")
+OUTCOMES = {name: name.replace("_", " ") for name in FAULTS} | {"tickets": "stray write"}
+SUITE = """
+import pytest
+import torch
+
+from tests.support import suite_kernels
+
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
+@pytest.fixture
+def x():
+    return torch.arange(128, device="cuda", dtype=torch.float32)[:100]
+
+
+def launch(kernel, x):
+    storage = torch.zeros(128, device="cuda")
+    kernel[(2,)](x, storage[:100], 100, BLOCK=64)
+    return storage[:100]
+
+
+@gpu
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_faulty(kernel, x):
+    launch(getattr(suite_kernels, kernel), x)
+
+
+@gpu
+def test_right(x):
+    torch.testing.assert_close(launch(suite_kernels.doubled, x), 2 * x)
+
+
+@gpu
+@pytest.mark.parametrize("allocate", [torch.zeros, torch.empty])
+def test_sum(x, allocate):
+    total = allocate(100, device="cuda")
+    suite_kernels.added[(2,)](x, total, 100, BLOCK=64)
+    torch.testing.assert_close(total, x)
+
+
+@gpu
+def test_fault_is_caught(x):
+    with pytest.raises(Exception):
+        launch(suite_kernels.stray_read, x)
+
+
+@gpu
+def test_refused(x):
+    launch(suite_kernels.nothing_to_say, x)
+
+
+@gpu
+def test_unanswered():
+    torch.cuda.MemPool()
+
+
+@gpu
+def test_own_failure(x):
+    assert x.sum() == 0
+
+
+@gpu
+def test_weight_gradient_of_layer_norm():
+    torch.manual_seed(0)
+    x, gradient = (torch.randn(64, 32, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    weight = torch.ones(32, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    torch.nn.functional.layer_norm(x, (32,), weight).backward(gradient)
+    rows = x.cpu().double()
+    normal = (rows - rows.mean(1, keepdim=True)) / torch.sqrt(rows.var(1, unbiased=False, keepdim=True) + 1e-5)
+    exact = (normal * gradient.cpu().double()).sum(0)
+    assert ((weight.grad.cpu().double() - exact).abs() <= 2.0**-8 * exact.abs()).all()
+"""
+
+
+def environment() -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(CHECKOUT), "PYTHONSAFEPATH": "1"}
+
+
+@pytest.fixture(scope="module")
+def suite(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict]:
+    """What pytest prints of the suite on two emulated GPUs under two workers of xdist, and the report of it."""
+    folder = tmp_path_factory.mktemp("suite")
+    (folder / "test_theirs.py").write_text(SUITE.replace("KERNELS", repr(FAULTS), 1))
+    command = (
+        "-q -rA -n 2 -p no:cacheprovider --emulate --emulate sm_80 --emulate-report report.json --emulate-advice test_theirs.py"
+    )
+    plugin = ["-p", "bitverdict.harness.frontends.pytest_options"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *plugin, *command.split()], cwd=folder, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout, json.loads((folder / "report.json").read_text())
+
+
+@pytest.mark.parametrize("name", FAULTS)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
+def test_each_class_of_fault_fails_its_test_at_the_line(suite: tuple[str, dict], name: str, arch: str) -> None:
+    """`tickets` is right under the first schedule: the second one finds it."""
+    printed, report = suite
+    (fault,) = (each for each in report["faults"] if each["where"] == f"test_theirs.py::test_faulty[{arch}-{name}]")
+    assert (fault["outcome"], fault["target"], fault["kernel"]) == (OUTCOMES[name], arch, name)
+    assert Path(fault["file"]) == KERNELS and f"FAILED test_theirs.py::test_faulty[{arch}-{name}]" in printed
+    lines = KERNELS.read_text().split("\n")
+    assert lines[fault["line"] - 1].strip() and f"def {name}" in "\n".join(lines[max(fault["line"] - 9, 0) : fault["line"]])
+    assert f"{KERNELS.name}:{fault['line']}: " in printed
+
+
+def test_right_tests_pass_and_own_failures_fail(suite: tuple[str, dict]) -> None:
+    printed, report = suite
+    for arch in ("sm_80", "sm_90"):
+        assert f"PASSED test_theirs.py::test_right[{arch}]" in printed
+        assert f"PASSED test_theirs.py::test_weight_gradient_of_layer_norm[{arch}]" in printed
+        assert f"FAILED test_theirs.py::test_own_failure[{arch}]" in printed
+    assert report["operators"] and "were computed in fp32 and rounded once" in printed
+
+
+def test_memory_that_nobody_wrote_holds_no_zeros(suite: tuple[str, dict]) -> None:
+    for arch in ("sm_80", "sm_90"):
+        assert f"PASSED test_theirs.py::test_sum[{arch}-zeros]" in suite[0]
+        assert f"FAILED test_theirs.py::test_sum[{arch}-empty]" in suite[0]
+
+
+def test_a_fault_that_the_test_catches_fails_it(suite: tuple[str, dict]) -> None:
+    assert "FAILED test_theirs.py::test_fault_is_caught[sm_90]" in suite[0]
+
+
+def test_what_cannot_be_answered_is_skipped_and_listed(suite: tuple[str, dict]) -> None:
+    printed, report = suite
+    assert len(report["unjudged"]) == 2 and set(report["unjudged"].values()) == {2}
+    refused, unanswered = sorted(report["unjudged"])
+    assert "torch.cuda.MemPool" in unanswered
+    assert "not modelled" in refused and "nanosleep" in refused
+    for sentence in (refused, unanswered):
+        assert f"not judged: {sentence} (2 times)" in printed
+
+
+def test_no_frame_of_the_harness_is_shown(suite: tuple[str, dict]) -> None:
+    printed, _ = suite
+    assert "harness/emulator/" not in printed and "triton/runtime" not in printed
+
+
+SCRIPT = """
+import sys
+
+import torch
+from tests.support import suite_kernels
+x, y = torch.arange(100.0, device="cuda"), torch.zeros(100, device="cuda")
+assert torch.cuda.is_available() and __name__ == "__main__"
+suite_kernels.doubled[(2,)](x, y, 100, BLOCK=64)
+print(sys.argv[1:], torch.cuda.get_device_name(), y.sum().item())
+if "fault" in sys.argv:
+    suite_kernels.race[(2,)](x, y, 100, BLOCK=64)
+sys.exit(int(sys.argv[-1]))
+"""
+
+
+@pytest.mark.parametrize(("words", "status"), [(["right", "0"], 0), (["right", "7"], 7), (["fault", "0"], 1)])
+def test_a_script_runs_with_its_arguments_and_its_own_status(tmp_path: Path, words: list[str], status: int) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    command = [sys.executable, "-m", "bitverdict", "exec", "--target", "sm_90", "--report", "report.sarif", "script.py", *words]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.returncode == status, done.stdout + done.stderr
+    assert done.stdout == f"{words} NVIDIA H100 80GB HBM3 9900.0\n"
+    results = json.loads((tmp_path / "report.sarif").read_text())["runs"][0]["results"]
+    assert [each["ruleId"] for each in results] == ["race"] * (words[0] == "fault")
+    if words[0] == "fault":
+        last_frame = [line for line in done.stderr.split("\n") if line.startswith("  File ")][-1]
+        assert str(KERNELS) in last_frame and last_frame.endswith("in race") and "harness" not in last_frame
+    else:
+        assert "0 faults" in done.stderr
+
+
+def test_a_module_runs_as_python_runs_it(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text("import sys, torch\nprint(sys.argv[1:], torch.zeros(2, device='cuda').device)\n")
+    command = [sys.executable, "-m", "bitverdict", "exec", "-m", "theirs", "--flag", "2"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment() | {"PYTHONPATH": f"{CHECKOUT}:{tmp_path}"}, capture_output=True,
+                          text=True)  # fmt: skip
+    assert (done.returncode, done.stdout) == (0, "['--flag', '2'] cuda:0\n"), done.stderr
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["exec"], "names no program"), (["exec", "gone.py"], "there is no file gone.py"),
+    (["exec", "--target", "sm_1", "a.py"], "sm_1"), (["exec", "--schedules", "0", "a.py"], "must be 1 or more"),
+])  # fmt: skip
+def test_what_cannot_be_run_is_one_sentence(tmp_path: Path, words: list[str], said: str) -> None:
+    (tmp_path / "a.py").write_text("")
+    done = subprocess.run(
+        [sys.executable, "-m", "bitverdict", *words], cwd=tmp_path, env=environment(), capture_output=True, text=True
+    )
+    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
