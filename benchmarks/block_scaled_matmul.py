@@ -1,8 +1,8 @@
 """Throughput of block_scaled_matmul next to cuBLAS on the same operands widened to bf16, checked word for word before it is timed.
 
-    python benchmarks/block_scaled_matmul.py --format nvfp4
-    python benchmarks/block_scaled_matmul.py --format mxfp4 --K_range 512 8192 --bench
-    python benchmarks/block_scaled_matmul.py --format mxfp8 --K_range 8192 16384 --K_step 2048 --bench
+    python -m benchmarks.block_scaled_matmul --format nvfp4
+    python -m benchmarks.block_scaled_matmul --format mxfp4 --K_range 512 8192 --bench
+    python -m benchmarks.block_scaled_matmul --format mxfp8 --K_range 8192 16384 --K_step 2048 --bench
 
 M = N = 8192 (`--size`). The check takes chosen elements of the result and holds them to the words of the machine's own model:
 scaled tcgen05 where there is one, the compiler's widening elsewhere. Exit status 1 when a word differs, 2 without a GPU or, with
@@ -17,15 +17,14 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 import numpy as np
+
+from benchmarks.campaign import Option, parse, refuse, run_script
 
 CHECKED = 4096  # elements of the result
 SESSION = 0  # of the profiler: the first of a process
@@ -64,27 +63,22 @@ def depths(given: argparse.Namespace) -> range:
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     """The tutorial's options, and more."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-K", type=int, default=512)
-    parser.add_argument("--K_range", type=int, nargs=2, metavar=("FIRST", "LAST"))
-    parser.add_argument("--K_step", type=int, default=512)
-    parser.add_argument("--bench", action=argparse.BooleanOptionalAction, default=True)
-    parser.add_argument("--format", choices=["mxfp4", "nvfp4", "mxfp8", "mixed"], default="nvfp4")
-    parser.add_argument("--size", type=int, default=8192, help="of M and N")
-    parser.add_argument(
-        "--regime", default="codes", help="what is multiplied: see bitverdict.harness.contracts.inputs.block_scaled_inputs.REGIMES"
-    )
-    parser.add_argument("--proton", metavar="NAME", help="profile into NAME.hatchet and print its tree")
-    parser.add_argument("--repetitions", type=int, default=10_000, help="launches of each K that are profiled: the tutorial's")
-    given = parser.parse_args(arguments)
+    given = parse(
+        __doc__, argv=arguments, K=512, K_range=Option(int, "", {"nargs": 2, "metavar": ("FIRST", "LAST")}), K_step=512,
+        bench=True, format=Option("nvfp4", choices=["mxfp4", "nvfp4", "mxfp8", "mixed"]),
+        size=Option(8192, "of M and N"),
+        regime=Option("codes", "what is multiplied: see bitverdict.harness.contracts.inputs.block_scaled_inputs.REGIMES"),
+        proton=Option(str, "profile into NAME.hatchet and print its tree"),
+        repetitions=Option(10_000, "launches of each K that are profiled: the tutorial's"),
+    )  # fmt: skip
     if given.K_step < 1:
-        parser.error(f"--K_step {given.K_step}: must be at least 1")
+        refuse(f"--K_step {given.K_step}: must be at least 1")
     if given.repetitions < 1:
-        parser.error(f"--repetitions {given.repetitions}: must be at least 1")
+        refuse(f"--repetitions {given.repetitions}: must be at least 1")
     if given.proton and not given.bench:
-        parser.error(f"--proton {given.proton}: counts timed launches, and --no-bench times none; leave one of them out")
+        refuse(f"--proton {given.proton}: counts timed launches, and --no-bench times none; leave one of them out")
     if given.proton and not (place := Path(given.proton).absolute().parent).is_dir():
-        parser.error(f"--proton {given.proton}: must be in a directory that exists; make {place} first")
+        refuse(f"--proton {given.proton}: must be in a directory that exists; make {place} first")
     return given
 
 
@@ -220,4 +214,4 @@ def _total(node: dict, metric: str) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -13,13 +13,13 @@ the regimes `COVERAGE`: the sum over all cases, as every run does, by the sum ov
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from unittest.mock import patch
 
+from benchmarks.campaign import parse, run_script
 from bitverdict.harness.checks.certificate import check, discriminating_seed
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS
 from bitverdict.harness.judge import judge as judging
@@ -95,12 +95,7 @@ def told(taken: list[Taken], choosing: float) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.certificate_cost", description=__doc__)
-    parser.add_argument("stems", nargs="+", metavar="STEM")
-    parser.add_argument("--target", default="emulated:sm_90")
-    parser.add_argument("--cases", type=int, default=0, help="so many of each kernel's required cases, evenly; 0: all")
-    parser.add_argument("--turns", type=int, default=3)
-    given = parser.parse_args()
+    given = parse(__doc__, "stems+", target="emulated:sm_90", cases=0, turns=3)
     where, everything, choosing, wrong = target(given.target), list[Taken](), 0.0, 0
     for stem in given.stems:
         cases = CaseSource(stem, where).required()
@@ -122,4 +117,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_script(main)

@@ -13,7 +13,6 @@ ended otherwise than its record says.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import os
@@ -37,12 +36,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(CHECKOUT))
+from benchmarks.campaign import Option, parse, run_script, write
+from benchmarks.cheats_page import page
+from tests.faults.cheats.handed_in import write_candidate
+from tests.faults.cheats.records import BELIEVED, CHEATS, DESCRIBED, MATMUL, PROBLEM, TWINS, Cheat
 
-from benchmarks.cheats_page import page  # noqa: E402
-from tests.faults.cheats.handed_in import write_candidate  # noqa: E402
-from tests.faults.cheats.records import BELIEVED, CHEATS, DESCRIBED, MATMUL, PROBLEM, TWINS, Cheat  # noqa: E402
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 RUNS = ("unsealed", "command", "pytest")
 CASES, LONGEST = 4, 400.0
@@ -318,19 +317,14 @@ def _serve(server: socket.socket) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("-k", default="", metavar="TEXT", help="cheats whose id has the text, or one of several between commas")
-    parser.add_argument("--not", dest="left_out", default="", metavar="TEXT", help="leave out those whose id has it, likewise")
-    parser.add_argument("--target", default="", help="in the place of each cheat's own, emulated:sm_90")
-    parser.add_argument("--runs", default=",".join(RUNS), help="which of unsealed, command, pytest (default: all)")
-    parser.add_argument("--results", type=Path, default=None, metavar="FILE", help="keep what came there, and add to what is there")
-    parser.add_argument("--resume", action="store_true", help="run what --results does not have, or has otherwise than its record")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--page", action="store_true", help="print the page of docs/ from --results; nothing is run")
-    arguments = parser.parse_args()
-    known: dict[str, dict[str, str]] = {}
-    if arguments.results and arguments.results.is_file():
-        known = json.loads(arguments.results.read_text())
+    arguments = parse(
+        __doc__, k=Option("", "cheats whose id has the text, or one of several between commas"),
+        not_=Option("", "leave out those whose id has it, likewise"), target="",
+        runs=Option(",".join(RUNS), "which of unsealed, command, pytest (default: all)"), results=Path, resume=False, jobs=2,
+        page=False,
+    )  # fmt: skip
+    there = arguments.results and arguments.results.is_file()
+    known: dict[str, dict[str, str]] = json.loads(arguments.results.read_text()) if there else {}
     if arguments.page:
         print(page(known), end="")
         return 0
@@ -338,7 +332,7 @@ def main() -> int:
     serve_answers()
     runs = [run for run in RUNS if run in arguments.runs.split(",")]
     chosen = [cheat for cheat in (*TWINS, *CHEATS) if _named(cheat, arguments.k)]
-    chosen = [cheat for cheat in chosen if not arguments.left_out or not _named(cheat, arguments.left_out)]
+    chosen = [cheat for cheat in chosen if not arguments.not_ or not _named(cheat, arguments.not_)]
     chosen = [replace(cheat, target=arguments.target or cheat.target) for cheat in chosen]
     begun, believed = time.perf_counter(), []
 
@@ -362,7 +356,7 @@ def main() -> int:
             print(f"{cheat.id:<46} " + " ".join(f"{known[cheat.id][run]:<36}" for run in runs) + f" {' or '.join(cheat.ends)}"
                   + (" <== NOT SO" if wrong else ""), flush=True)  # fmt: skip
             if arguments.results:
-                arguments.results.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n")
+                write(arguments.results, known, sort_keys=True)
     passing = sum(known[cheat.id].get("unsealed", "").startswith(BELIEVED) for cheat in chosen if cheat not in TWINS)
     print(
         f"{len(chosen)} in {time.perf_counter() - begun:.0f} s; {passing} pass without a seal; {len(believed)} not as they must be"
@@ -395,4 +389,4 @@ def _as_it_may(cheat: Cheat, came: Ended) -> bool:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_script(main)

@@ -1,6 +1,6 @@
 """Published Triton kernels on the emulated GPU: each by its own launcher, with drawn operands, against a reference of torch.
 
-Run: `python benchmarks/corpus.py FOLDER [--package NAME] [--only TEXT] [--seconds S] [--results FILE] [--again]`.
+Run: `python -m benchmarks.corpus FOLDER [--package NAME] [--only TEXT] [--seconds S] [--results FILE] [--again]`.
 Packages are installed by name and version below FOLDER, without their dependencies: torch and Triton stay the environment's.
 Nothing of them is part of this repository: `benchmarks/corpus_*.py` say how they are called and what the result should be.
 
@@ -16,9 +16,7 @@ integers, and what is only moved, must be equal. `--page` prints `docs/coverage.
 
 from __future__ import annotations
 
-import argparse
 import fcntl
-import json
 import multiprocessing
 import subprocess
 import sys
@@ -27,8 +25,7 @@ from dataclasses import asdict, replace
 from functools import cache
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import Option, append, commit, parse, records, refuse, run_script
 from benchmarks.corpus_entry import Entry, Package
 from benchmarks.corpus_run import INTERPRETER, RIGHT, Outcome, run_package
 from bitverdict.harness.model.usage import UsageError
@@ -68,49 +65,28 @@ def keep(outcome: Outcome, file: Path | None, done: dict[tuple, Outcome]) -> Non
     done[outcome.key] = outcome
     line = f"{outcome.state:10s} {outcome.seconds:6.1f} s {outcome.on:11s} {outcome.package}: {outcome.entry}"
     print(f"{line} {outcome.outcome} {outcome.said}".rstrip()[:250], file=sys.stderr, flush=True)
-    if file is not None:
-        with file.open("a") as to:
-            to.write(json.dumps(asdict(outcome)) + "\n")
+    append(file, asdict(outcome))
 
 
 def read(file: Path) -> dict[tuple, Outcome]:
     """The last outcome of each entry that a run kept in `file`; a line that was cut off is left out, and taken away."""
-    lines = file.read_text().splitlines(keepends=True)
-    if lines and not lines[-1].endswith("\n"):
-        try:
-            json.loads(lines[-1])
-            lines[-1] += "\n"
-        except ValueError:
-            lines.pop()
-        file.write_text("".join(lines))
-    found = [Outcome(**json.loads(line)) for line in lines]
+    found = [Outcome(**record) for record in records(file)]
     return {each.key: replace(each, kernels=tuple(each.kernels)) for each in found}
 
 
-def commit() -> str:
-    asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    return subprocess.run(asked, capture_output=True, text=True).stdout.strip()
-
-
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where packages are installed")
-    parser.add_argument("--package", action="append", metavar="NAME", help="this package; by default all")
-    parser.add_argument("--only", default="", metavar="TEXT", help="entries whose name has TEXT in it")
-    parser.add_argument("--entry", action="append", metavar="NAME", help="this entry, by its whole name; by default all")
-    parser.add_argument("--target", default="sm_90")
-    parser.add_argument("--on", action="append", metavar="PLACE", help=f"the target, or {INTERPRETER}; by default both")
-    parser.add_argument("--shard", type=Shard.parse_shard, default=Shard(), metavar="I/N", help="each Nth entry, from the Ith on")
-    parser.add_argument("--ray", action="store_true", help="by the Ray cluster at RAY_ADDRESS, not by this machine alone")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit of an entry")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="one JSON record a line: kept, and gone on with")
-    parser.add_argument("--again", action="store_true", help="what was not right is run once more")
-    parser.add_argument("--list", action="store_true", help="name the entries and end")
-    parser.add_argument("--page", action="store_true", help="print the page from the results and end")
-    parser.add_argument("--tests", type=Path, metavar="FILE", help="results of upstream_tests.py, for the page")
-    parser.add_argument("--times", type=Path, metavar="FILE", help="results of a run whose times alone the page shows")
-    parser.add_argument("--of", default="", metavar="TEXT", help="the commits at which the tests were run, for the page")
-    given = parser.parse_args(arguments)
+    given = parse(
+        __doc__, "folder/", argv=arguments, package=Option([], "this package; by default all"), only="",
+        entry=Option([], "this entry, by its whole name; by default all"), target="sm_90",
+        on=Option([], f"the target, or {INTERPRETER}; by default both"),
+        shard=Option(Shard(), "each Nth entry, from the Ith on", {"type": Shard.parse_shard}),
+        ray=Option(False, "by the Ray cluster at RAY_ADDRESS, not by this machine alone"),
+        seconds=Option(SECONDS, "the limit of an entry"), results=Path,
+        again=Option(False, "what was not right is run once more"), list=Option(False, "name the entries and end"), page=False,
+        tests=Option(Path, "results of upstream_tests.py, for the page"),
+        times=Option(Path, "results of a run whose times alone the page shows"),
+        of=Option("", "the commits at which the tests were run, for the page"),
+    )  # fmt: skip
     chosen = [e for e in entries() if given.only in e.name and (not given.package or e.package.name in given.package)]
     if given.entry:
         chosen = [e for e in chosen if e.name in given.entry]
@@ -146,7 +122,7 @@ def main(arguments: list[str] | None = None) -> int:
         for outcome in outcomes:
             keep(outcome, given.results, done)
     except UsageError as error:
-        parser.error(str(error))
+        refuse(str(error))
     asked = [(e.package.name, e.name, place) for e in wanted for place in on]
     return int(any(key not in done or done[key].state != RIGHT for key in asked))
 
@@ -172,4 +148,4 @@ def _is_left(outcome: Outcome | None, again: bool) -> bool:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

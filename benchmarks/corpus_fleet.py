@@ -47,7 +47,7 @@ def judged(asked: Target, given: Mapping[str, Any]) -> Verdict:
     """The task of a node: the outcomes of one batch."""
     with tempfile.TemporaryDirectory(prefix="bitverdict-corpus-") as own:
         kept = Path(own, "results.jsonl")
-        command = [sys.executable, str(ROOT / "benchmarks" / "corpus.py"), given["folder"], "--results", str(kept)]
+        command = [sys.executable, "-m", "benchmarks.corpus", given["folder"], "--results", str(kept)]
         command += ["--target", given["target"], "--on", given["on"], "--seconds", str(given["seconds"])]
         command += ["--package", given["package"], *(word for name in given["entries"] for word in ("--entry", name))]
         ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)

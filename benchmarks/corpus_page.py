@@ -38,7 +38,7 @@ def page(
     found = [done[each.package.name, each.name, target] for each in wanted if (each.package.name, each.name, target) in done]
     beside = {(o.package, o.entry): o for o in done.values() if o.on == INTERPRETER}
     lines = ["# Published kernels on the emulated GPU", ""]
-    lines += ["Printed by `python benchmarks/corpus.py` and `python benchmarks/upstream_tests.py`.", ""]
+    lines += ["Printed by `python -m benchmarks.corpus` and `python -m benchmarks.upstream_tests`.", ""]
     lines += [
         f"{date.today()}, Triton {triton.__version__}, torch {torch.__version__.split('+')[0]}, {target}.",
         "",

@@ -1,6 +1,6 @@
 """The corpus (`benchmarks/corpus.py`) on the emulated GPU and again on a real one, launch by launch, byte for byte.
 
-Run: `python benchmarks/corpus_replay.py FOLDER --on cuda:0 --jobs N --results FILE [--page FILE]`. FOLDER is that of `corpus.py`,
+Run: `python -m benchmarks.corpus_replay FOLDER --on cuda:0 --jobs N --results FILE [--page FILE]`. FOLDER is that of `corpus.py`,
 with the packages installed; what is not there is left out by name. Beside the entries of the corpus it launches operations of
 FlagGems on `LARGE` elements, for words, and the probes (`benchmarks/replay_probes.py`), for what is known to be hard: sums and
 scans of products, carried sums, rows of flash decoding.
@@ -10,7 +10,6 @@ scans of products, carried sums, rows of flash decoding.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.campaign import Option, parse, run_script
+
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 import torch
@@ -103,22 +103,13 @@ def tasks(folder: Path, of: list[str], only: str, run: Run) -> Iterator[Task]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the packages of corpus.py are installed")
-    parser.add_argument("--on", default="cuda:0", metavar="MACHINE", help="cuda:N, or emulated:sm_NN to try it out")
-    parser.add_argument("--arch", default="", metavar="sm_NN", help="of the emulated GPU; by default that of the machine")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N")
-    parser.add_argument("--configurations", nargs="+", default=[FIRST_CONFIGURATION, "1", "3"], metavar="C")
-    parser.add_argument("--seconds", type=float, default=120.0, metavar="S", help="the limit of a task")
-    parser.add_argument("--whole", type=float, default=0.0, metavar="S", help="the limit of the run")
-    parser.add_argument("--what", nargs="+", default=[OPERATIONS, PROBES, CORPUS], choices=(OPERATIONS, PROBES, CORPUS))
-    parser.add_argument("--only", default="", metavar="TEXT", help="tasks whose name has TEXT in it")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="one JSON record a line: kept, and gone on with")
-    parser.add_argument(
-        "--page", type=Path, metavar="FILE", help="write the page from the results, of a run that was made, and end"
-    )
-    parser.add_argument("--of", default="", metavar="TEXT", help="the commit, the machine and the date, for the page")
-    given = parser.parse_args(arguments)
+    given = parse(
+        __doc__, "folder/", argv=arguments, on=Option("cuda:0", "cuda:N, or emulated:sm_NN to try it out"), arch="", jobs=0,
+        configurations=(FIRST_CONFIGURATION, "1", "3"), seconds=Option(120.0, "the limit of a task"),
+        whole=Option(0.0, "the limit of the run"),
+        what=Option((OPERATIONS, PROBES, CORPUS), choices=(OPERATIONS, PROBES, CORPUS)), only="", results=Path,
+        page=Path, of=Option("", "the commit, the machine and the date, for the page"),
+    )  # fmt: skip
     if given.page:
         given.page.write_text(page(given.page.read_text(), sum_rows(read(given.results)), given.of))
         return 0
@@ -134,4 +125,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

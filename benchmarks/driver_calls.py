@@ -10,7 +10,6 @@ what it needs: `files` of `CANDIDATE_ON_A_GPU` (`harness/sealed/jail/policy.py`)
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ctypes
 import errno
@@ -29,6 +28,7 @@ from typing import NoReturn
 
 import torch
 
+from benchmarks.campaign import parse, run_script
 from bitverdict.harness.sealed.candidate.gpu_trial_kernel import add_kernel
 from bitverdict.harness.sealed.jail import confine
 from bitverdict.harness.sealed.jail.places import places
@@ -198,10 +198,7 @@ def _text(pid: int, address: int) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--write", type=Path, default=None)
-    arguments = parser.parse_args()
+    arguments = parse(__doc__, device="cuda", write=Path)
     print(protections().sentence())
     begun, has = time.monotonic(), protections().has
 
@@ -259,4 +256,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_script(main)

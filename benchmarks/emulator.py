@@ -1,6 +1,6 @@
 """What a launch costs on the emulated GPU, on one core: compilation apart, drawn schedules beside eager, a peer in the same run.
 
-Run: `python benchmarks/emulator.py [runs]`; `TRITON_VIZ` names a checkout of triton-viz whose simulator then runs the same kernels.
+Run: `python -m benchmarks.emulator [runs]`; `TRITON_VIZ` names a checkout of triton-viz whose simulator then runs the same kernels.
 Without it its column says "not run"; what it took on two cores when it was measured was 0.44 s and 0.013 s
 (`docs/emulator.md`). Exit status 1 when a goal is missed: drawn at most 1.5 times eager; against the peer not slower with
 bit-accurate operands, and 5 times faster with integers that no step can round.

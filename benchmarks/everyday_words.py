@@ -1,7 +1,7 @@
 """Fifteen everyday kernels, in plain Triton: their words on the emulated GPU beside a real one's.
 
-    python benchmarks/everyday_words.py --device cuda:0 [--words 1048576] [--jobs 16] ["layer norm" ...]
-    python benchmarks/everyday_words.py [--words 16384]
+    python -m benchmarks.everyday_words --device cuda:0 [--words 1048576] [--jobs 16] ["layer norm" ...]
+    python -m benchmarks.everyday_words [--words 16384]
 
 With a device each kernel is launched there and on the emulated GPU of its architecture, over at least `--words` result words, in
 parts with operands of their own. Every word is compared, NaN too. Without one it runs on all three emulated targets. What has one
@@ -11,9 +11,7 @@ difference from float64 is told, and nothing is judged by it. Exit status 1 wher
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable
@@ -21,16 +19,14 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 import torch
 import triton
 import triton.language as tl
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
 from benchmarks import everyday_kernels as kernels
+from benchmarks.campaign import Option, parse, refuse, run_script
 from bitverdict.harness.emulator import emulated
 from bitverdict.reference.philox import uniform
 
@@ -308,19 +304,17 @@ def row(name: str, target: str, parts: list[Part], device: str) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="", help="cuda:0; emulated:sm_90 to try the comparison")
-    parser.add_argument("--words", type=int, default=0, help="least result words a kernel (1,048,576; without a device 16,384)")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes; 0: this one")
-    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help=f"all unless said: {', '.join(EVERYDAY)}")
-    given = parser.parse_args(arguments)
+    given = parse(
+        __doc__, "kernels*", argv=arguments, device="",
+        words=Option(0, "least result words a kernel (1,048,576; without a device 16,384)"), jobs=os.cpu_count() or 1,
+    )  # fmt: skip
     if unknown := set(given.kernels) - set(EVERYDAY):
-        parser.error(f"{', '.join(sorted(unknown))}: no kernel of this benchmark; there are {', '.join(EVERYDAY)}")
+        refuse(f"{', '.join(sorted(unknown))}: no kernel of this benchmark; there are {', '.join(EVERYDAY)}")
     pool = ProcessPoolExecutor(given.jobs, mp_context=get_context("spawn")) if given.jobs else None
     if given.device:
         targets: tuple[str, ...] = (pool.submit(architecture, given.device).result() if pool else architecture(given.device),)
         if targets[0] not in TARGETS:
-            parser.error(f"--device {given.device} is {targets[0]}: must be one of {', '.join(TARGETS)}, which are emulated")
+            refuse(f"--device {given.device} is {targets[0]}: must be one of {', '.join(TARGETS)}, which are emulated")
     else:
         targets = TARGETS
     wanted = given.words or (1 << 20 if given.device else 1 << 14)
@@ -346,4 +340,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

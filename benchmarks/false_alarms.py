@@ -1,6 +1,6 @@
 """No false alarm: every kernel here judged on the emulated GPU over drawn schedules, and nobody kernel under test.
 
-Run: `python benchmarks/false_alarms.py [cases] [STEM ...]` (500 cases a kernel, shared by the emulated targets that have what it
+Run: `python -m benchmarks.false_alarms [cases] [STEM ...]` (500 cases a kernel, shared by the emulated targets that have what it
 needs; 2 cores take about ten minutes). Half of the cases are the contract's required cases as far as it goes, the rest is drawn,
 and each case gets a schedule of its own ("drawn:<place>"). Exit status 1 where a kernel fails or fewer than 95 % are decided."""
 
@@ -12,10 +12,8 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import run_script
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, targets
@@ -71,4 +69,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

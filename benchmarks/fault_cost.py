@@ -1,7 +1,7 @@
 """What a fault costs: the same cases, faulty and made benign, one after the other in one place, and where the difference goes.
 
-    python benchmarks/fault_cost.py --target cuda:0 --out DIR            about two minutes on an H200
-    python benchmarks/fault_cost.py --target emulated:sm_90 --out DIR --cases 10 --turns 1   tries it without a GPU
+    python -m benchmarks.fault_cost --target cuda:0 --out DIR            about two minutes on an H200
+    python -m benchmarks.fault_cost --target emulated:sm_90 --out DIR --cases 10 --turns 1   tries it without a GPU
 
 The cases take turns among the kinds of fault of tests/faults/crashes/faulting_kernels.py. Both forms are run once before anything
 is counted, so nothing is compiled. Then, `--turns` times, the benign ones and the faulty ones; each series ends with one benign
@@ -16,23 +16,21 @@ as it should be, 2 without the target.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
 
-CHECKOUT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(CHECKOUT))
-
-# ruff: noqa: E402  the checkout is on the path only now
+from benchmarks.campaign import REQUIRED_PATH, Option, parse, run_script, write
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.workers.journal import Journal
 from bitverdict.harness.workers.pool import WorkerPool
+
+CHECKOUT = Path(__file__).resolve().parent.parent
 
 ADDRESS = "tests.faults.crashes.faulting_kernels:CONTRACT"
 GOAL = {"median": 0.7, "p95": 1.5}  # seconds a fault
@@ -48,7 +46,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     given.out.mkdir(parents=True, exist_ok=True)
     told: dict = {"target": machine.name, "model": machine.model, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-                  "command": "python benchmarks/fault_cost.py " + " ".join(sys.argv[1:]), "goal": GOAL, "cases": given.cases,
+                  "command": "python -m benchmarks.fault_cost " + " ".join(sys.argv[1:]), "goal": GOAL, "cases": given.cases,
                   "wrong": [], "series": {}}  # fmt: skip
     with tempfile.TemporaryDirectory() as scratch:
         kinds = warmed(machine, Path(scratch), told)
@@ -61,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
             for turn in range(given.turns if held else 1):
                 one_turn(machine, kinds, count, standbys, Path(scratch) / f"{standbys}-{turn}", series, told["wrong"])
                 series |= summary(series)
-                (given.out / "fault_cost.json").write_text(json.dumps(told, indent=1) + "\n")
+                write(given.out / "fault_cost.json", told)
                 print(f"standby workers {standbys}: {series['sentence']}", flush=True)
     first = told["series"][str(given.standbys[0])]
     for line in told["wrong"][:10]:
@@ -70,15 +68,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", default="cuda:0")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--cases", type=int, default=50, help="faulty ones in a series, and as many benign (default 50)")
-    parser.add_argument(
-        "--turns", type=int, default=3, help="of the first number of standby workers; one of the others (default 3)"
-    )
-    parser.add_argument("--standbys", type=int, nargs="+", default=[3, 2, 1, 0], help="workers that wait (default 3 2 1 0)")
-    return parser.parse_args(arguments)
+    return parse(
+        __doc__, argv=arguments, target="cuda:0", out=REQUIRED_PATH, cases=50,
+        turns=Option(3, "of the first number of standby workers; one of the others (default 3)"),
+        standbys=Option((3, 2, 1, 0), "workers that wait (default 3 2 1 0)"),
+    )  # fmt: skip
 
 
 def warmed(machine: Target, scratch: Path, told: dict) -> list[str]:
@@ -165,4 +159,4 @@ def by_kind(parts: list[dict]) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -13,14 +13,14 @@ the register, with this commit and today's date. Exit status 1 where a figure is
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from benchmarks.campaign import Option, parse, run_script, write
 
 ROOT = Path(__file__).resolve().parent.parent
 REGISTER = ROOT / "docs" / "figures.json"
@@ -127,14 +127,15 @@ def measured(register: dict, before: str, after: str, machine: str) -> None:
         page.write_text(page.read_text().replace(before, after))
         now = {"text": after, "commit": commit.stdout.strip(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
         entry |= now | ({"machine": machine} if machine else {})
-    REGISTER.write_text(json.dumps(register, indent=1) + "\n")
+    write(REGISTER, register)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--measured", nargs=2, metavar=("BEFORE", "AFTER"), help="a figure as it stands, and as it was measured")
-    parser.add_argument("--machine", default="", help="where it was measured, if elsewhere than before")
-    given = parser.parse_args()
+    given = parse(
+        __doc__,
+        measured=Option(str, "a figure as it stands, and as it was measured", {"nargs": 2, "metavar": ("BEFORE", "AFTER")}),
+        machine=Option("", "where it was measured, if elsewhere than before"),
+    )  # fmt: skip
     register = json.loads(REGISTER.read_text())
     if given.measured:
         measured(register, *given.measured, given.machine)
@@ -144,4 +145,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

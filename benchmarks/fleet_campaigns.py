@@ -14,7 +14,6 @@ Writes DIR/fleet_campaigns.json, and ends with status 1 where something differs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -27,6 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.campaign import REQUIRED_PATH, parse, run_script, write
 from benchmarks.fleet_kills import STORE
 from benchmarks.injected_faults import CHECKOUT, timeless
 
@@ -97,7 +97,7 @@ def corpus_three_ways(out: Path, address: str) -> dict:
     def run(place: str, *more: str) -> tuple[Path, int]:
         (at := out / place).mkdir(parents=True, exist_ok=True)
         given = os.environ | {"HARNESS_STATE": str(at / "state"), "RAY_ADDRESS": address}
-        command = [sys.executable, str(CHECKOUT / "benchmarks" / "corpus.py"), str(out / "packages"), *CORPUS]
+        command = [sys.executable, "-m", "benchmarks.corpus", str(out / "packages"), *CORPUS]
         command += ["--results", str(at / "results.jsonl"), *more]
         ended = subprocess.run(command, cwd=CHECKOUT, env=given, capture_output=True, text=True, timeout=2 * SECONDS)
         if not (at / "results.jsonl").exists():
@@ -214,10 +214,7 @@ def test_doubled(draw):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--only", nargs="+", default=[], help="campaigns by name, corpus, and redis")
-    given = parser.parse_args()
+    given = parse(__doc__, out=REQUIRED_PATH, only=())
     out = given.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     asked = {name: words for name, words in (RUNS | {"mutants": MUTANTS}).items() if not given.only or name in given.only}
@@ -234,10 +231,10 @@ def main() -> int:
     if not given.only or "redis" in given.only:
         found["redis"] = on_redis(out)
         print(json.dumps(found["redis"]), flush=True)
-    (out / "fleet_campaigns.json").write_text(json.dumps(found, indent=1) + "\n")
+    write(out / "fleet_campaigns.json", found)
     kept = "redis" not in found or found["redis"]["keys on the server"] > 0
     return int(not kept or not all(row["the same"] for row in found["campaigns"]))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -16,12 +16,10 @@ hold. Needs ``pip install '.[ray]'``.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import signal
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -29,6 +27,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaign import REQUIRED_PATH, Option, parse, run_script, write
 from benchmarks.injected_faults import books, command, differences, journal_of, results, run
 from bitverdict.harness.workers.journal import records
 
@@ -217,21 +216,17 @@ def kills(count: int, seed: int, cases: int, out: Path, kinds: tuple[str, ...] =
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=600, help="of a run")
-    parser.add_argument("--kinds", nargs="+", choices=[*KINDS, HEAD], default=[*KINDS], help="what is killed in each run")
-    parser.add_argument("--nodes", type=int, default=NODES)
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args()
+    given = parse(
+        __doc__, kills=20, seed=1, cases=600, kinds=Option(KINDS, "what is killed in each run", choices=[*KINDS, HEAD]),
+        nodes=NODES, out=REQUIRED_PATH,
+    )  # fmt: skip
     out = given.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     found = kills(given.kills, given.seed, given.cases, out, tuple(given.kinds), given.nodes)
-    (out / "fleet_kills.json").write_text(json.dumps(found, indent=1) + "\n")
+    write(out / "fleet_kills.json", found)
     print(json.dumps(found, indent=1))
     return 1 if found["wrong"] else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -1,8 +1,8 @@
 """Scans and sums of products on the emulated GPU, held word for word to their PTX or to a real GPU.
 
-    python benchmarks/fusion_probes.py [--arch sm_90] [--kind "scan"] [--share 8] [--jobs 2]
-    python benchmarks/fusion_probes.py --device cuda:0 [--jobs 12] [--words 4096]
-    python benchmarks/fusion_probes.py --launch cuda
+    python -m benchmarks.fusion_probes [--arch sm_90] [--kind "scan"] [--share 8] [--jobs 2]
+    python -m benchmarks.fusion_probes --device cuda:0 [--jobs 12] [--words 4096]
+    python -m benchmarks.fusion_probes --launch cuda
 
 Which product a sum takes in is the compiler's choice, register by register. Every kind of `tests/support/fusion_kernels.py` is
 launched in each shape, type and number of warps below. Without a device, one program of each: its PTX is executed for all threads
@@ -14,8 +14,6 @@ A word that the emulated GPU encloses is counted apart: it must lie inside. Exit
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 import warnings
 from collections import Counter
@@ -23,14 +21,12 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import Option, parse, run_script
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.numerics.enclosures import keys
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
@@ -240,15 +236,10 @@ def held_to_the_device(listed: list[Launch], device: str, jobs: int, words: int)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--arch", choices=("sm_80", "sm_90", "sm_100"), default="sm_90")
-    parser.add_argument("--kind", choices=KINDS, action="append")
-    parser.add_argument("--share", type=int, default=1)
-    parser.add_argument("--jobs", type=int, default=1)
-    parser.add_argument("--device")
-    parser.add_argument("--launch", metavar="DEVICE")
-    parser.add_argument("--words", type=int, default=1 << 12)
-    options = parser.parse_args()
+    options = parse(
+        __doc__, arch=Option("sm_90", choices=("sm_80", "sm_90", "sm_100")), kind=Option([], choices=KINDS),
+        share=1, jobs=1, device=str, launch=str, words=1 << 12,
+    )  # fmt: skip
     warnings.simplefilter("ignore")
     listed = list(launches("sm_90" if options.device else options.arch, tuple(options.kind or KINDS)))[:: options.share]
     if options.launch:
@@ -262,4 +253,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -10,7 +10,6 @@ Exit status 1 where a word differs.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -22,6 +21,7 @@ from multiprocessing import get_context
 import numpy as np
 import torch
 
+from benchmarks.campaign import Option, parse, run_script
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.lab.gpu_oracle import products
 from bitverdict.reference.formats import FORMATS, decode
@@ -220,18 +220,13 @@ def _round(kinds: dict[str, torch.dtype]) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("do", choices=("hold", "time", "hardware"))
-    parser.add_argument("--words", type=int, default=110_000_000)
-    parser.add_argument("--defined", type=int, default=10_000, help="words of `hold` that are asked of the definition too")
-    parser.add_argument("--size", type=int, default=8192)
-    parser.add_argument("--only", default="", metavar="TEXT", help="instructions of `hold` whose name has TEXT in it")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--target", default="cuda:0", help="where the integer chain runs: cuda:0, or emulated:sm_90")
-    parser.add_argument("--verbose", action="store_true")
-    arguments = parser.parse_args()
+    arguments = parse(
+        __doc__, "do=hold|time|hardware", words=110_000_000,
+        defined=Option(10_000, "words of `hold` that are asked of the definition too"), size=8192, only="", jobs=2,
+        target="cuda:0", verbose=False,
+    )  # fmt: skip
     return {"hold": hold, "time": timed, "hardware": hardware}[arguments.do](arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

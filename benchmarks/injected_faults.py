@@ -15,7 +15,6 @@ DIR and end with status 1 where something does not hold.
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 import json
 import os
@@ -30,13 +29,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from xml.etree import ElementTree
 
-CHECKOUT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(CHECKOUT))
+from benchmarks.campaign import REQUIRED_PATH, Option, parse, run_script, write
+from bitverdict.harness.model.verdict import Verdict
+from bitverdict.harness.workers.journal import records
+from bitverdict.harness.workers.process import UNKNOWN
+from tests.faults.crashes.injected import EVERY, NAMES, fault_of
 
-from bitverdict.harness.model.verdict import Verdict  # noqa: E402
-from bitverdict.harness.workers.journal import records  # noqa: E402
-from bitverdict.harness.workers.process import UNKNOWN  # noqa: E402
-from tests.faults.crashes.injected import EVERY, NAMES, fault_of  # noqa: E402
+CHECKOUT = Path(__file__).resolve().parent.parent
 
 SESSION = "tests/faults/crashes/injected_session.py"
 
@@ -292,28 +291,22 @@ def kills(count: int, seed: int, cases: int, out: Path) -> dict:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["pytest", "kills"])
-    parser.add_argument("--faults", type=int, default=20)
-    parser.add_argument("--target", default="emulated:sm_90")
-    parser.add_argument("--timeout", type=float, default=4.0, help="seconds a case may take in the session")
-    parser.add_argument("--workers", type=int, default=4, help="of pytest; 0: none, in one process")
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--cases", type=int, default=300, help="of a run that is killed")
-    parser.add_argument("--out", type=Path, required=True)
-    asked = parser.parse_args()
+    asked = parse(
+        __doc__, "what=pytest|kills", faults=20, target="emulated:sm_90",
+        timeout=Option(4.0, "seconds a case may take in the session"), workers=Option(4, "of pytest; 0: none, in one process"),
+        kills=20, seed=1, cases=300, out=REQUIRED_PATH,
+    )  # fmt: skip
     out = asked.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     if asked.what == "pytest":
         found = session(asked.faults, asked.target, asked.timeout, asked.workers, out)
     else:
         found = kills(asked.kills, asked.seed, asked.cases, out)
-    (out / f"{asked.what}.json").write_text(json.dumps(found, indent=1) + "\n")
+    write(out / f"{asked.what}.json", found)
     for name, value in found.items():
         print(f"{name}: {value if name != 'wrong' else f'{len(value)} ' + '; '.join(value[:8])}")
     return 1 if found["wrong"] else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

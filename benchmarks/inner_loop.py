@@ -9,8 +9,6 @@ Times are of the wall, with the load average beside them. CPU seconds are those 
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import resource
 import signal
@@ -20,6 +18,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from benchmarks.campaign import Option, parse, run_script, write
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 EXAMPLE = CHECKOUT / "docs" / "examples" / "tutorial_matmul.py"
@@ -138,12 +138,10 @@ def told(seconds: list[float]) -> dict:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=10, help="cold runs (default 10)")
-    parser.add_argument("--saves", type=int, default=20, help="saves of each kind (default 20)")
-    parser.add_argument("--pause", type=float, default=3.0, help="seconds between an answer and the next save (default 3)")
-    parser.add_argument("--out", type=Path, default=None, help="the figures as JSON")
-    arguments = parser.parse_args()
+    arguments = parse(
+        __doc__, runs=Option(10, "cold runs (default 10)"), saves=Option(20, "saves of each kind (default 20)"),
+        pause=Option(3.0, "seconds between an answer and the next save (default 3)"), out=Path,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory() as state:
         environment = os.environ | {"HARNESS_STATE": state, "PYTHONPATH": str(CHECKOUT)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has its bytecode
@@ -151,8 +149,8 @@ def main() -> None:
     for name, figures in found.items():
         print(f"{name}: {figures}")
     if arguments.out:
-        arguments.out.write_text(json.dumps(found, indent=1) + "\n")
+        write(arguments.out, found)
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -1,7 +1,7 @@
 """The emulated GPU beside Triton's own interpreter: the same kernels, the same operands, in one run.
 
-    python benchmarks/interpreter_speed.py                          # the kernels of everyday_kernels.py and `matmul`
-    python benchmarks/interpreter_speed.py --cases FILE.py --only norm --rounds 9 --markdown
+    python -m benchmarks.interpreter_speed                          # the kernels of everyday_kernels.py and `matmul`
+    python -m benchmarks.interpreter_speed --cases FILE.py --only norm --rounds 9 --markdown
 
 Each side is a process of its own with one core: the interpreter is chosen when Triton is imported. They take turns, launch by
 launch, so both see the same machine. Seconds are of the processor, so a busy machine changes them little. The first launch of each
@@ -23,7 +23,6 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"  # before NumPy loads its BLAS
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
-import argparse  # noqa: E402
 import contextlib  # noqa: E402
 import importlib.util  # noqa: E402
 import json  # noqa: E402
@@ -36,6 +35,8 @@ from collections.abc import Callable, Iterator  # noqa: E402
 from dataclasses import dataclass  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
+
+from benchmarks.campaign import Option, parse, run_script  # noqa: E402
 
 HERE = Path(__file__).resolve().parent
 EVERYDAY = str(HERE / "everyday_kernels.py")
@@ -179,7 +180,16 @@ class Side:
     """A process that launches what it is told, started anew when it died or took too long."""
 
     def __init__(self, name: str, arch: str, files: list[str]) -> None:
-        self.command = [sys.executable, __file__, "--serve", name, "--arch", arch, *(x for f in files for x in ("--cases", f))]
+        self.command = [
+            sys.executable,
+            "-m",
+            "benchmarks.interpreter_speed",
+            "--serve",
+            name,
+            "--arch",
+            arch,
+            *(x for f in files for x in ("--cases", f)),
+        ]
         self.environment = os.environ | ({"TRITON_INTERPRET": "1"} if name == "interpreter" else {})
         self.name = name
         self.start()
@@ -273,14 +283,10 @@ def judged(rows: list[Row]) -> tuple[str, list[str]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", action="append", metavar="FILE.py", help="kernels (default: everyday_kernels.py)")
-    parser.add_argument("--only", default="", help="kernels whose name has this text")
-    parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--markdown", action="store_true", help="the table as a page has it")
-    parser.add_argument("--serve", choices=SIDES, help=argparse.SUPPRESS)
-    given = parser.parse_args()
+    given = parse(
+        __doc__, cases=[], only="", arch="sm_90", rounds=ROUNDS, markdown=False,
+        serve=Option(str, "one side, as this script starts it", choices=SIDES),
+    )  # fmt: skip
     files = given.cases or [EVERYDAY]
     if given.serve:
         serve(given.serve, given.arch, files)
@@ -301,4 +307,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -10,11 +10,8 @@ behind a line that says where it was made. Cases of all kernels come by turns, s
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import json
-import os
-import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,9 +19,11 @@ from pathlib import Path
 import torch
 import triton
 
+from benchmarks.campaign import REQUIRED_PATH, Option, parse, records
+from benchmarks.campaign import commit as head
 from bitverdict.harness.checks.invariance.invariance_finding import CHECKS
 from bitverdict.harness.model.addresses import resolve
-from bitverdict.harness.model.paths import ROOT, kernels_with_a_contract
+from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.supervision import leave
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.report.invariance.campaign import ExaminationRequest
@@ -51,13 +50,7 @@ def work_of(stem: str, where: Target) -> list[tuple[ExaminationRequest, Task]]:
 
 def done_in(file: Path) -> set[str]:
     """The cases that stand in `file`, a line that was cut off not among them: it is taken away."""
-    if not file.exists():
-        return set()
-    text = file.read_text()
-    whole = text[: text.rfind("\n") + 1]
-    if whole != text:
-        file.write_text(whole)
-    return {key_of(row["kernel"], row["case"], row["checks"]) for row in map(json.loads, whole.splitlines()[1:])}
+    return {key_of(row["kernel"], row["case"], row["checks"]) for row in records(file)[1:]}
 
 
 def key_of(stem: str, case: dict, checks: Sequence[str]) -> str:
@@ -67,30 +60,23 @@ def key_of(stem: str, case: dict, checks: Sequence[str]) -> str:
 
 def made_where(where: Target, commit: str = "") -> dict:
     """What a page says of a run."""
-    if not commit:
-        git = ["git", "rev-parse", "--short", "HEAD"]
-        commit = subprocess.run(git, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
     return {
         "target": where.name,
         "arch": where.arch,
         "machine": where.model or "emulated",
         "date": time.strftime("%Y-%m-%d", time.gmtime()),
-        "commit": commit or "unknown",
+        "commit": commit or head(),
         "torch": torch.__version__.partition("+")[0],
         "triton": triton.__version__,
     }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.invariance", description=__doc__)
-    parser.add_argument("stems", nargs="*", metavar="STEM", help="kernels (default: all)")
-    parser.add_argument("--target", default="emulated:sm_90")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="take no further case after so many")
-    parser.add_argument("--jobs", type=int, default=0, help="workers at a time (default: one a core)")
-    parser.add_argument("--resume", action="store_true", help="keep the cases of --out, ask the others")
-    parser.add_argument("--commit", default="", help="what FILE says the code is (default: that of git)")
-    asked = parser.parse_args()
+    asked = parse(
+        __doc__, "stems*", target="emulated:sm_90", out=REQUIRED_PATH,
+        seconds=Option(float("inf"), "take no further case after so many"), jobs=0, resume=False,
+        commit=Option("", "what FILE says the code is (default: that of git)"),
+    )  # fmt: skip
     where, begun = target(asked.target), time.monotonic()
     by_kernel = [work_of(stem, where) for stem in asked.stems or kernels_with_a_contract()]
     work = [each for turn in itertools.zip_longest(*by_kernel) for each in turn if each is not None]
@@ -99,8 +85,7 @@ def main() -> int:
     left = [(each, task) for each, task in work if key_of(each.name, task.given["case"], task.given["checks"]) not in done]
     places = {id(task): each for each, task in left}
     counts = {"cases": 0, "fail": 0}
-    jobs = asked.jobs or len(os.sched_getaffinity(0))
-    with asked.out.open("a" if done else "w") as out, WorkerPool(jobs=jobs, timeout=300) as pool:
+    with asked.out.open("a" if done else "w") as out, WorkerPool(jobs=asked.jobs, timeout=300) as pool:
         if not done:
             out.write(json.dumps(made_where(where, asked.commit) | {"planned": len(work)}) + "\n")
         taken = ((task, where) for _, task in left if time.monotonic() - begun < asked.seconds)

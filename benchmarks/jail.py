@@ -8,7 +8,6 @@ measured from the request to the greeting of a process that is confined; the zyg
 
 from __future__ import annotations
 
-import argparse
 import socket
 import statistics
 import tempfile
@@ -16,6 +15,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.campaign import parse, run_script
 from bitverdict.harness.sealed.jail.jail import ConfinedProcess, Jail, start_process, wait_ready
 from bitverdict.harness.sealed.jail.protections import ALWAYS, BUBBLEWRAP, LANDLOCK, SECCOMP, Protections, protections
 from bitverdict.harness.sealed.processes.jails import CANDIDATE_IMPORTS
@@ -96,14 +96,11 @@ def measured(found: Protections, starts: int, gigabytes: float) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--starts", type=int, default=20)
-    parser.add_argument("--gigabytes", type=float, default=10.0)
-    asked = parser.parse_args()
+    asked = parse(__doc__, starts=20, gigabytes=10.0)
     print(protections().sentence())
     for name, found in ways():
         print(name, measured(found, asked.starts, asked.gigabytes), sep="\n")
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

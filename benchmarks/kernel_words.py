@@ -1,7 +1,7 @@
 """Words of our row kernels, attention and blockwise products: plan, emulated GPU and a real one, over many words of each.
 
-    python benchmarks/kernel_words.py --device cuda:0 [--words 10000000] [--jobs 14] [KERNEL ...]
-    python benchmarks/kernel_words.py --words 100000                      without a GPU: plan and emulated sm_90
+    python -m benchmarks.kernel_words --device cuda:0 [--words 10000000] [--jobs 14] [KERNEL ...]
+    python -m benchmarks.kernel_words --words 100000                      without a GPU: plan and emulated sm_90
 
 Each case is judged by its contract, which compares every word of the plan, on the device and on the emulated GPU of its
 architecture. So 0 that fail means that the three agree. Types, configurations, regimes and operands change from case to case.
@@ -10,8 +10,6 @@ Exit status 1 where a case does not pass.
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,10 +17,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.campaign import Option, parse, refuse, run_script
 
 Fields = dict[str, Any]
 FLOATS = ("fp32", "fp16", "bf16")
@@ -114,14 +111,9 @@ def run(kernels: list[str], words: int, device: str, jobs: int) -> Iterator[Part
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", default="", help="cuda:0; without one the plan is held to the emulated sm_90")
-    parser.add_argument("--words", type=int, default=10_000_000, help="of each kernel")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("kernels", nargs="*", metavar="KERNEL", help="all unless said")
-    given = parser.parse_args()
+    given = parse(__doc__, "kernels*", device="", words=Option(10_000_000, "of each kernel"), jobs=2)
     if unknown := set(given.kernels) - set(KERNELS):
-        parser.error(f"{', '.join(sorted(unknown))}: must be of {', '.join(KERNELS)}")
+        refuse(f"{', '.join(sorted(unknown))}: must be of {', '.join(KERNELS)}")
     begun, failed, total = time.perf_counter(), 0, Counter[tuple[str, str]]()
     for part in run(given.kernels or list(KERNELS), given.words, given.device, given.jobs):
         total[part.kernel, part.target] += part.words
@@ -137,4 +129,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -1,6 +1,6 @@
 """Problems in KernelBench's form: right candidates pass, and constant outputs (zero, the mean of the right output) fail on each.
 
-    python benchmarks/kernelbench.py [--target emulated:sm_90] [--cases 8] [PROBLEM ...]
+    python -m benchmarks.kernelbench [--target emulated:sm_90] [--cases 8] [PROBLEM ...]
 
 Judges required cases in this process: of a right candidate all of them, of a constant one until it fails. Beside each verdict
 stands what `torch.allclose` with KernelBench's tolerance (1e-2) says of the same constant, on the problem's own sizes.
@@ -8,8 +8,6 @@ stands what `torch.allclose` with KernelBench's tolerance (1e-2) says of the sam
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -17,14 +15,14 @@ from pathlib import Path
 
 import torch
 
-CHECKOUT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(CHECKOUT))
+from benchmarks.campaign import parse, run_script
+from bitverdict.harness.contracts.torch_mathematics.kernelbench import address_of, contract_of
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.targets import Target, target
+from bitverdict.harness.model.verdict import Verdict
+from tests.support.kernelbench.constant import NUMBERS, text
 
-from bitverdict.harness.contracts.torch_mathematics.kernelbench import address_of, contract_of  # noqa: E402
-from bitverdict.harness.judge.judge import judge  # noqa: E402
-from bitverdict.harness.model.targets import Target, target  # noqa: E402
-from bitverdict.harness.model.verdict import Verdict  # noqa: E402
-from tests.support.kernelbench.constant import NUMBERS, text  # noqa: E402
+CHECKOUT = Path(__file__).resolve().parents[1]
 
 HERE = CHECKOUT / "tests" / "support" / "kernelbench"
 KERNELBENCH_TOLERANCE = 1e-2  # what KernelBench itself compares with: the peer
@@ -58,11 +56,7 @@ def tolerated(problem: Path, number: str) -> bool:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--target", default="emulated:sm_90")
-    parser.add_argument("--cases", type=int, default=8)
-    parser.add_argument("problems", nargs="*", metavar="PROBLEM", help="names of files below problems/ (default: all)")
-    arguments = parser.parse_args()
+    arguments = parse(__doc__, "problems*", target="emulated:sm_90", cases=8)
     where, began, wrong, tricked = target(arguments.target), time.perf_counter(), 0, 0
     problems = sorted((HERE / "problems").glob("*.py"))
     problems = [problem for problem in problems if not arguments.problems or problem.stem in arguments.problems]
@@ -86,4 +80,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_script(main)

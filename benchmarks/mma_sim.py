@@ -16,7 +16,6 @@ Exit status 1 where another word differs. 2^20 words of one instruction take 10 
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
 import sys
 import time
@@ -29,6 +28,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.campaign import Option, parse, run_script
 from benchmarks.mma_sim_names import Counterpart, counterparts
 from bitverdict.reference.formats import FORMATS, Format, Overflow, decode, encode
 from bitverdict.reference.tensor_core import Instruction, elements, scaled_elements
@@ -257,15 +257,12 @@ def snapshot(path: Path, chosen: list[Counterpart], words: int, data_seed: int) 
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--words", type=int, default=1 << 20)
-    parser.add_argument("--data-seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="a part of the instruction's name")
-    parser.add_argument("--jobs", type=int, default=1, help="processes")
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="compare no longer than that")
-    parser.add_argument("--deep", action="store_true", help="operands around the smallest results alone")
-    parser.add_argument("--snapshot", type=Path, help="write operands and MMA-Sim's words there, and compare nothing")
-    given = parser.parse_args(arguments)
+    given = parse(
+        __doc__, argv=arguments, words=1 << 20, data_seed=1, only="", jobs=1,
+        seconds=Option(float("inf"), "compare no longer than that"),
+        deep=Option(False, "operands around the smallest results alone"),
+        snapshot=Option(Path, "write operands and MMA-Sim's words there, and compare nothing"),
+    )  # fmt: skip
     chosen = [other for other in counterparts() if given.only in other.name]
     if given.snapshot:
         snapshot(given.snapshot, [other for other in chosen if other.in_snapshot], min(given.words, SNAPSHOT), given.data_seed)
@@ -295,4 +292,4 @@ def _in_order(judge: Callable[[str], Row], names: list[str], jobs: int) -> Itera
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -8,11 +8,9 @@ near 1, far apart, and cancelling.
 
 from __future__ import annotations
 
-import argparse
-import sys
-
 import numpy as np
 
+from benchmarks.campaign import parse, run_script
 from bitverdict.reference.scalar_arithmetic import fp64
 
 FORMS = (
@@ -51,10 +49,7 @@ def ours(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--words", type=int, default=1 << 20)
-    parser.add_argument("--data-seed", type=int, default=1)
-    given = parser.parse_args(arguments)
+    given = parse(__doc__, argv=arguments, words=1 << 20, data_seed=1)
     import torch
     from mmasim import nv_ptx
 
@@ -72,4 +67,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

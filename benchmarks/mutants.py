@@ -7,9 +7,7 @@ mutants is counted apart. Kills per second are workers * kills / seconds of kill
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from itertools import islice
 from pathlib import Path
 from statistics import median
 
+from benchmarks.campaign import Option, parse, run_script
 from benchmarks.mutation_score import target_of
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.mutants.campaign import PlannedMutants, generate_programs, judge_all
@@ -62,12 +61,10 @@ SHOWN = (End.KILL, End.SURVIVAL, End.EQUIVALENT, End.INVALID, End.ERROR)
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kernels", nargs="*", metavar="STEM", help="kernels (default: all)")
-    parser.add_argument("--kind", choices=[str(kind) for kind in Kind], default=str(Kind.PROGRAM))
-    parser.add_argument("--mutants", type=int, default=80, metavar="N", help="mutants a kernel, of which half are counted")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="workers, one a core")
-    arguments = parser.parse_args(given)
+    arguments = parse(
+        __doc__, "kernels*", argv=given, kind=Option(str(Kind.PROGRAM), choices=[str(kind) for kind in Kind]),
+        mutants=Option(80, "mutants a kernel, of which half are counted"), jobs=2,
+    )  # fmt: skip
     kind, rates = Kind(arguments.kind), []
     print(f"| kernel | target | kills/s on {arguments.jobs} | {' | '.join(SHOWN)} |\n| {'--- | ' * (3 + len(SHOWN))}")
     for kernel in arguments.kernels or kernels_with_a_contract():
@@ -79,4 +76,4 @@ def main(given: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

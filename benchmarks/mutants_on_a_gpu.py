@@ -24,6 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaign import Option, append, parse, records, run_script
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -149,8 +150,7 @@ class Campaign:
             for pair in self._pairs(mutant, place):
                 with self._lock:
                     self.launched.add(mutant.id)
-                    with self.pairs.open("a") as file:
-                        file.write(json.dumps(asdict(pair)) + "\n")
+                    append(self.pairs, asdict(pair))
 
     def _pairs(self, mutant: GeneratedMutant, place: int) -> Iterator[Pair]:
         verdict = self._asked(on_the_emulated.__name__, mutant, {}, self.emulated, place)
@@ -191,8 +191,7 @@ def run(arguments: argparse.Namespace) -> int:
     arguments.out.mkdir(parents=True, exist_ok=True)
     gpu = target_called(arguments.target)
     by_kernel: dict[str, list[GeneratedMutant]] = {}
-    for line in arguments.mutants.read_text().splitlines():
-        each = GeneratedMutant.from_json(json.loads(line))
+    for each in map(GeneratedMutant.from_json, records(arguments.mutants)):
         by_kernel.setdefault(each.kernel, []).append(each)
     begun = time.monotonic()
     with WorkerPool(jobs=arguments.jobs, timeout=arguments.timeout) as pool, pool.interruptible():
@@ -218,7 +217,7 @@ def in_turns(groups: Iterable[list[GeneratedMutant]]) -> Iterator[list[Generated
 
 def table(out: Path) -> str:
     """How many pairs came to which outcomes, and each that differs."""
-    pairs = [Pair(**json.loads(line)) for line in (out / "pairs.jsonl").read_text().splitlines()]
+    pairs = [Pair(**record) for record in records(out / "pairs.jsonl")]
     mutants = {pair.mutant for pair in pairs}
     counts = Counter((pair.emulated, pair.real) for pair in pairs)
     lines = [f"{len(mutants)} mutants, {len(pairs)} launches; {sum(pair.differs for pair in pairs)} launches differ", ""]
@@ -232,18 +231,13 @@ def table(out: Path) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__), formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--generate", type=Path, metavar="FILE", help="write mutants, and do nothing else")
-    parser.add_argument("--mutants", type=Path, metavar="FILE", help="what --generate wrote")
-    parser.add_argument("--out", type=Path, metavar="DIR", default=Path("mutants_on_a_gpu"), help="for what came of each")
-    parser.add_argument("--table", type=Path, metavar="DIR", help="print the tables of an earlier run")
-    parser.add_argument("--count", type=int, default=520, metavar="N", help="mutants that are launched (default 520)")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="of the draw")
-    parser.add_argument("--seconds", type=float, default=420.0, metavar="S", help="no mutant is begun later")
-    parser.add_argument("--timeout", type=float, default=45.0, metavar="S", help="of one mutant on one machine")
-    parser.add_argument("--jobs", type=int, default=min(16, os.cpu_count() or 1), metavar="N", help="workers at a time")
-    parser.add_argument("--target", default="cuda:0", metavar="T", help="the GPU")
-    arguments = parser.parse_args()
+    arguments = parse(
+        __doc__, generate=Option(Path, "write mutants, and do nothing else"), mutants=Option(Path, "what --generate wrote"),
+        out=Path("mutants_on_a_gpu"), table=Option(Path, "print the tables of an earlier run"),
+        count=Option(520, "mutants that are launched (default 520)"), seed=Option(0, "of the draw"),
+        seconds=Option(420.0, "no mutant is begun later"), timeout=Option(45.0, "of one mutant on one machine"),
+        jobs=min(16, os.cpu_count() or 1), target="cuda:0",
+    )  # fmt: skip
     if arguments.generate:
         generate(arguments.generate, arguments.count, arguments.seed)
         return 0
@@ -254,4 +248,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    run_script(main)

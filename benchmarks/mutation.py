@@ -28,7 +28,6 @@ import multiprocessing
 import os
 import random
 import shutil
-import sys
 import tempfile
 import time
 from collections import Counter
@@ -36,6 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import mutation_draw, mutation_map
+from benchmarks.campaign import REQUIRED_PATH, Option, parse, run_script
 from benchmarks.mutation_map import Map
 from benchmarks.mutation_run import Slot, collected, copied, pytest_run
 
@@ -68,17 +68,14 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.mutation", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="where the state and the results are kept")
-    parser.add_argument("--count", type=int, default=COUNT, help=f"about how many mutants are drawn (default {COUNT})")
-    parser.add_argument("--seed", default=TUTORIAL, help=f"what the draw depends on, beside the sources (default {TUTORIAL})")
-    parser.add_argument("--only", action="append", default=[], metavar="FILE", help="draw from these files alone")
-    parser.add_argument("--tests", action="append", default=[], metavar="PATH", help="make the map from these tests alone")
-    parser.add_argument("--retry", action="append", default=[], metavar="PATH", help="run the survivors again, against these tests")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--seconds", type=float, default=86400.0, help="start nothing that ends later than this (default a day)")
-    parser.add_argument("--budget", type=float, default=300.0, help="seconds of tests, as measured in the map, for one mutant")
-    return parser.parse_args(arguments)
+    return parse(
+        __doc__, argv=arguments, out=REQUIRED_PATH,
+        count=Option(COUNT, f"about how many mutants are drawn (default {COUNT})"),
+        seed=Option(TUTORIAL, f"what the draw depends on, beside the sources (default {TUTORIAL})"), only=[],
+        tests=Option([], "make the map from these tests alone"), retry=Option([], "run the survivors again, against these tests"),
+        jobs=os.cpu_count() or 1, seconds=Option(86400.0, "start nothing that ends later than this (default a day)"),
+        budget=Option(300.0, "seconds of tests, as measured in the map, for one mutant"),
+    )  # fmt: skip
 
 
 def sources() -> list[Path]:
@@ -292,4 +289,4 @@ def changed(diff: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -7,14 +7,12 @@ one compiled kernel, and one of the source. Each is judged here once more, and h
 
 from __future__ import annotations
 
-import argparse
 import json
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
+from benchmarks.campaign import REQUIRED_PATH, Option, parse, run_script
 from benchmarks.mutation_score import CHECKOUT, target_of
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.mutants.draw import drawn
@@ -59,10 +57,7 @@ def lines_of(listed: dict) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="directory of benchmarks.mutation_score")
-    parser.add_argument("--into", type=Path, default=LIST, metavar="FILE", help="the list (default: that of the suite)")
-    arguments = parser.parse_args()
+    arguments = parse(__doc__, out=REQUIRED_PATH, into=Option(LIST, "the list (default: that of the suite)"))
     by_kernel: dict[str, list[JudgedMutant]] = defaultdict(list)
     for each in read(arguments.out / "results.jsonl"):
         by_kernel[each.mutant.kernel].append(each)
@@ -80,4 +75,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -12,14 +12,14 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
 
+from benchmarks.campaign import REQUIRED_PATH, Option, append, parse, records, run_script
+from benchmarks.campaign import commit as head
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, newest_emulated, target
@@ -159,15 +159,7 @@ def worth(out: Path) -> dict[str, CasesWorth]:
 
 def runs(out: Path) -> Iterator[dict[str, str]]:
     """What was run, one a line of ``runs.jsonl``."""
-    path = out / "runs.jsonl"
-    for line in path.read_text().splitlines() if path.is_file() else ():
-        yield json.loads(line)
-
-
-def head() -> str:
-    """The commit of the checkout."""
-    told = subprocess.run(["git", "rev-parse", "--short=7", "HEAD"], cwd=CHECKOUT, capture_output=True, text=True)
-    return told.stdout.strip() or "unknown"
+    yield from records(out / "runs.jsonl")
 
 
 def noted(out: Path, commit: str, mutants: int) -> None:
@@ -181,23 +173,19 @@ def noted(out: Path, commit: str, mutants: int) -> None:
         "triton": triton.__version__,
         "mutants": str(mutants),
     }
-    with (out / "runs.jsonl").open("a") as file:
-        file.write(json.dumps(record) + "\n")
+    append(out / "runs.jsonl", record)
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR")
-    parser.add_argument("--seconds", type=float, default=float("inf"), metavar="S", help="begin no mutant after them")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count(), metavar="J", help="workers (default: one a core)")
-    parser.add_argument("--programs", type=int, default=PROGRAMS, metavar="N", help=f"live ones a kernel (default: {PROGRAMS})")
-    parser.add_argument("--sources", type=int, default=SOURCES, metavar="N", help=f"live ones a kernel (default: {SOURCES})")
-    parser.add_argument("--kernels", nargs="*", metavar="STEM", help="default: all that have a contract")
-    parser.add_argument("--worth", type=int, default=0, metavar="N", help="mutants a kernel that every required case judges")
-    parser.add_argument("--generate", action="store_true", help="generate the mutants and judge none")
-    parser.add_argument("--commit", default="", help="of a copy that is no checkout, for the page")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="print the page and judge none")
-    arguments = parser.parse_args()
+    arguments = parse(
+        __doc__, out=REQUIRED_PATH, seconds=Option(float("inf"), "begin no mutant after them"),
+        jobs=os.cpu_count(), programs=Option(PROGRAMS, f"live ones a kernel (default: {PROGRAMS})"),
+        sources=Option(SOURCES, f"live ones a kernel (default: {SOURCES})"),
+        kernels=Option(str, "default: all that have a contract", {"nargs": "*", "metavar": "STEM"}),
+        worth=Option(0, "mutants a kernel that every required case judges"),
+        generate=Option(False, "generate the mutants and judge none"),
+        commit=Option("", "of a copy that is no checkout, for the page"), page=Path,
+    )  # fmt: skip
     if arguments.page:
         arguments.page.write_text(page(campaign(arguments.out)))
         return 0
@@ -205,4 +193,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -7,7 +7,6 @@ Prints each fault with what its report says, and of each collection: faults, rig
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import sys
 import tempfile
@@ -15,6 +14,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.campaign import Option, parse, run_script
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -93,10 +93,7 @@ def explained(bug: Explained) -> Explanation:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--collection", default="", help="the beginning of its name")
-    asked = parser.parse_args()
+    asked = parse(__doc__, only="", collection=Option("", "the beginning of its name"))
     for collection, bugs in COLLECTIONS.items():
         chosen = [bug for bug in bugs if asked.only in bug.mutant.id] if collection.startswith(asked.collection) else []
         explanations = []
@@ -120,4 +117,4 @@ def _summary(collection: str, explanations: list[Explanation]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

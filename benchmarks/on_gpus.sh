@@ -13,7 +13,7 @@ export PYTHONUNBUFFERED=1 TRITON_DEFAULT_FP_FUSION=1 HARNESS_STATE="${HARNESS_ST
 for part in "$@"; do
     echo "== $part ($SECONDS s)"
     case $part in
-    throughput) timeout 240 "$python" benchmarks/throughput.py --out "$out" 2>&1 | cut -c1-240 ;;
+    throughput) timeout 240 "$python" -m benchmarks.throughput --out "$out" 2>&1 | cut -c1-240 ;;
     large) timeout 280 "$python" -m bitverdict large --target cuda:0 --json "$out/large.jsonl" 2>&1 | cut -c1-240 ;;
     time)
         for round in cold warm; do # the second finds everything compiled
@@ -22,7 +22,7 @@ for part in "$@"; do
             (head -n 1 /tmp/judged.jsonl && tail -n 1 /tmp/judged.jsonl) >"$out/judged_$round.jsonl"
         done
         ;;
-    two) timeout 330 "$python" benchmarks/two_gpus.py --out "$out" 2>&1 | cut -c1-240 ;;
+    two) timeout 330 "$python" -m benchmarks.two_gpus --out "$out" 2>&1 | cut -c1-240 ;;
     *) echo "part $part: must be throughput, large, time or two" >&2 && exit 2 ;;
     esac
     echo "== $part: status $? ($SECONDS s)"

@@ -8,7 +8,6 @@ that word alone, at its row and column, with every word of the result compared. 
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from benchmarks.campaign import Option, parse
 from bitverdict.harness.lab.commands.large_products import size_of
 from bitverdict.harness.lab.large_gemm.cases import Row, cases, large_row
 from bitverdict.harness.model.addresses import resolve
@@ -71,11 +71,10 @@ def found(case: Case, where: Target, rng: np.random.Generator) -> tuple[Row, str
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.one_wrong_word", description=__doc__)
-    parser.add_argument("stems", nargs="*", metavar="STEM", help="kernels (default: all that have large cases)")
-    parser.add_argument("--target", default="cuda:0")
-    parser.add_argument("--size", type=size_of, default=(8192, 8192, 8192), metavar="S", help="N for a cube, or MxNxK")
-    asked = parser.parse_args(arguments)
+    asked = parse(
+        __doc__, "stems*", argv=arguments, target="cuda:0",
+        size=Option((8192, 8192, 8192), "N for a cube, or MxNxK", {"type": size_of, "nargs": None}),
+    )  # fmt: skip
     where, rng, begun = target(asked.target), np.random.default_rng(8192), time.monotonic()
     words = wrong = ran = 0
     for case in cases([asked.size], where):

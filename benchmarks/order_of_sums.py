@@ -1,7 +1,7 @@
 """Launchers of known orders of sums: is the order that the probes give the one that each has by construction?
 
-    python benchmarks/order_of_sums.py [--arch sm_90] [--launchers sequential,stream_k] [--jobs 2]
-    python benchmarks/order_of_sums.py --device cuda:0 [--jobs 12]
+    python -m benchmarks.order_of_sums [--arch sm_90] [--launchers sequential,stream_k] [--jobs 2]
+    python -m benchmarks.order_of_sums --device cuda:0 [--jobs 12]
 
 With a device each launcher is recovered there and on the emulated GPU of its architecture, and the trees must be equal. A larger
 case is recovered on the device too, and its words on drawn operands must be those that the tree gives; they are counted. A
@@ -10,19 +10,15 @@ launcher whose order depends on timing, or is no tree, must be told so. Exit sta
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 import warnings
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import parse, run_script
 from tests.support.summing_orders import NO_ORDER, SUMMING, Summing
 
 SHIPPED = (("split_k_matmul", "second kernel"), ("split_k_matmul", "last program"), ("split_k_matmul", "atomics"))
@@ -92,12 +88,7 @@ def wrong(summing: Summing, line: str, arch: str, got: dict[str, Any]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device")
-    parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--launchers", default="")
-    parser.add_argument("--jobs", type=int, default=2)
-    options = parser.parse_args()
+    options = parse(__doc__, device=str, arch="sm_90", launchers="", jobs=2)
     asked = [each for each in SUMMING if not options.launchers or each.name in options.launchers.split(",")]
     asked = [each for each in asked if options.arch in each.architectures]
     shipped = SHIPPED if not options.launchers or "split_k_matmul" in options.launchers else ()
@@ -158,4 +149,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

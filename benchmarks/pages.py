@@ -190,7 +190,7 @@ def ran_with(told: dict) -> str:
 def throughput_section(told: dict | None) -> list[str]:
     made = ["## Throughput beside cuBLAS", ""]
     if told is None:
-        return [*made, "Not run. `python benchmarks/throughput.py --out DIR`", ""]
+        return [*made, "Not run. `python -m benchmarks.throughput --out DIR`", ""]
     told = told | {"rows": [row for row in told["rows"] if row["part"] not in ("small", "grouping", "gathers", "copies")]}
     made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
     made += [
@@ -237,7 +237,7 @@ def small_section(told: dict | None) -> list[str]:
     """Sizes whose launch takes the host longer than the GPU, through one graph."""
     made = ["## Small sizes through one CUDA graph", ""]
     if told is None:
-        return [*made, "Not run. `python benchmarks/throughput.py --out DIR --parts small`", ""]
+        return [*made, "Not run. `python -m benchmarks.throughput --out DIR --parts small`", ""]
     made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
     made += [
         "A launch of many in one graph, whose operands stay in the L2 cache; cuBLAS the same, in turns.",
@@ -253,7 +253,7 @@ def split_section(told: dict | None) -> list[str]:
     """Tiles that are not split beside split-K, and what follows."""
     made = ["## Tiles and split-K at small sizes", ""]
     if told is None or not told["rows"]:
-        return [*made, "Not run. `python benchmarks/split_k.py --out DIR`", ""]
+        return [*made, "Not run. `python -m benchmarks.split_k --out DIR`", ""]
     made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
     made += [
         "`matmul`'s tiles by TMA, and `split_k_matmul`, in fp16 through one CUDA graph; cuBLAS in turns.",
@@ -284,7 +284,7 @@ def grouping_section(told: dict | None) -> list[str]:
     made = ["## Tiles in groups of rows", ""]
     rows = [row for row in told["rows"] if row["ms"]] if told else []
     if told is None or not rows:
-        return [*made, "Not run. `python benchmarks/throughput.py --out DIR --parts grouping`", ""]
+        return [*made, "Not run. `python -m benchmarks.throughput --out DIR --parts grouping`", ""]
     without, grouped = GROUPED
     made += [
         f"{told['model']}, {told['date']}; {ran_with(told)}.",
@@ -321,7 +321,7 @@ def gathers_section(told: dict | None) -> list[str]:
     """A matmul between a gather and a scatter: by TMA where the GPU has it, by pointers anywhere."""
     made = ["## A matmul between a gather and a scatter", ""]
     if told is None:
-        return [*made, "Not run. `python benchmarks/throughput.py --out DIR --parts gathers`", ""]
+        return [*made, "Not run. `python -m benchmarks.throughput --out DIR --parts gathers`", ""]
     made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
     made += [
         "Row numbers are permutations. The peer is torch: `index_select`, the product by cuBLAS, `index_copy_`; three launches.",
@@ -336,7 +336,7 @@ def copies_section(told: dict | None) -> list[str]:
     """A tile through tensor memory and back, in GB/s."""
     made = ["## A tile through tensor memory", ""]
     if told is None:
-        return [*made, "Not run. `python benchmarks/throughput.py --out DIR --parts copies`", ""]
+        return [*made, "Not run. `python -m benchmarks.throughput --out DIR --parts copies`", ""]
     made += [f"{told['model']}, {told['date']}; {ran_with(told)}.", f"`{told['command']}`", ""]
     made += ["`tmem_copy` is one program: the time is that of a launch. GB/s of what is read and written.", ""]
     table = [
@@ -353,7 +353,7 @@ def tutorial_section(told: dict | None) -> list[str]:
     """The tutorials' own figures, each beside the row of ours that it belongs to."""
     made = ["## The tutorials' figures beside ours", ""]
     if told is None:
-        return [*made, "Not run. `python benchmarks/throughput.py --out DIR`", ""]
+        return [*made, "Not run. `python -m benchmarks.throughput --out DIR`", ""]
     ours = {(row["kernel"], row["dtype"], row["size"], row["config"]): row for row in told["rows"]}
     table = []
     for figure in TABLES:
@@ -376,9 +376,9 @@ def proton_section(log: Path) -> list[str]:
     if other or not any("tflop/s" in line for line in said):
         why = dict.fromkeys(line for line in said if line.startswith(("not run: ", "ModuleNotFoundError: ")))
         why |= {f"by Triton {other[1]}, whose figures are not shown: this project does not take it": None} if other else {}
-        how = "Not run. `python benchmarks/block_scaled_matmul.py --format mixed --proton NAME | tee DIR/proton.log`"
+        how = "Not run. `python -m benchmarks.block_scaled_matmul --format mixed --proton NAME | tee DIR/proton.log`"
         return [*made, how, "", *(f"- last tried: {line}" for line in why), *([""] if why else [])]
-    how = "`python benchmarks/block_scaled_matmul.py --proton NAME`, as the tutorial profiles: active around the launches alone."
+    how = "`python -m benchmarks.block_scaled_matmul --proton NAME`, as the tutorial profiles: active around the launches alone."
     return [*made, how, "", "```", *said, "```", ""]
 
 
@@ -501,7 +501,7 @@ def two_section(runs: list[dict | None]) -> list[str]:
     made = ["## Two GPUs", ""]
     found = [told for told in runs if told is not None and told.get("ratio")]
     if not found:
-        return [*made, "Not run. `python benchmarks/two_gpus.py --out DIR`", ""]
+        return [*made, "Not run. `python -m benchmarks.two_gpus --out DIR`", ""]
     if len(found) > 1:
         made += [
             "Judging waits for the host, which works out the expected words, not for the GPU. A second GPU takes time off",

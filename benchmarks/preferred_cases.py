@@ -10,11 +10,11 @@ share that a choice would have which knows the certificates: all draws that tell
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections import Counter
 from collections.abc import Iterable
 
+from benchmarks.campaign import parse, run_script
 from bitverdict.harness.checks.certificate.certify import certificate
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
@@ -56,12 +56,7 @@ def counted(cases: Iterable[Case], known: dict[str, dict[str, bool]]) -> tuple[C
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.preferred_cases", description=__doc__)
-    parser.add_argument("stems", nargs="+", metavar="STEM")
-    parser.add_argument("--target", default="emulated:sm_90")
-    parser.add_argument("--cases", type=int, default=24)
-    parser.add_argument("--seeds", type=int, default=3)
-    asked = parser.parse_args()
+    asked = parse(__doc__, "stems+", target="emulated:sm_90", cases=24, seeds=3)
     where = target(asked.target)
     for stem in asked.stems:
         begun, kept, plain, most, of = time.monotonic(), Counter(), Counter(), Counter(), 0  # type: ignore[var-annotated]
@@ -86,4 +81,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

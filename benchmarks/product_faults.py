@@ -1,6 +1,6 @@
 """Which faults of a product the derived bound sees: fault by K by element type, out of some cases each.
 
-Run: `python benchmarks/product_faults.py [--cases 6] [--arch sm_90] [--types fp16,e4m3:fp32] [--markdown] [--jobs N]` (about two
+Run: `python -m benchmarks.product_faults [--cases 6] [--arch sm_90] [--types fp16,e4m3:fp32] [--markdown] [--jobs N]` (about two
 minutes of a core). A type is that of the operands, and after a colon that of the result where it is another. A place of the table
 counts cases that fail, in the regime `exact` and in `normal`; ~n says that n more are inconclusive, ~ that all are, and what is
 left passes; - is no fault there, for the reason below the table. The first row is the kernel without a fault. Exit status 1 where
@@ -9,18 +9,13 @@ below."""
 
 from __future__ import annotations
 
-import argparse
 import multiprocessing
-import os
-import sys
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from types import SimpleNamespace
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import Option, parse, run_script
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.inputs.exact_inputs import exact_bits
 from bitverdict.harness.contracts.oracle.gemm_bound import bounded_product
@@ -100,14 +95,11 @@ def as_markdown(kernels: list[Kernel], tables: list[list[list[str]]]) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=6)
-    parser.add_argument("--arch", default="sm_90", choices=[*TYPES])
-    parser.add_argument("--types", help="by default all that the chip multiplies")
-    parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one a core)")
-    given = parser.parse_args()
-    jobs, bad = given.jobs or len(os.sched_getaffinity(0)), 0
+    given = parse(
+        __doc__, cases=6, arch=Option("sm_90", choices=[*TYPES]),
+        types=Option(str, "by default all that the chip multiplies"), markdown=False, jobs=0,
+    )  # fmt: skip
+    jobs, bad = given.jobs, 0
     kernels = [Kernel(given.arch, *name.split(":")) for name in (given.types or TYPES[given.arch]).split(",")]
     columns = [(regime, k) for regime in SHOWN for k in DEPTHS]
     reasons: dict[str, None] = {}
@@ -145,4 +137,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -9,13 +9,12 @@ signed zeros, ties, and sums that cancel among them. Exit status 1 where a word 
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from contextlib import nullcontext
 
 import numpy as np
 
+from benchmarks.campaign import Option, parse, run_script
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.lab.gpu_oracle.products import to_device
 from bitverdict.harness.lab.gpu_oracle.promoted_sums import add_promoted
@@ -94,11 +93,7 @@ def computed(inner: np.ndarray, rows: np.ndarray, columns: np.ndarray, total: np
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--words", type=int, default=10_000_000)
-    parser.add_argument("--side", type=int, default=1024, help="rows and columns at a time")
-    parser.add_argument("--target", default="cuda:0", help="cuda:0, or emulated:sm_90")
-    given = parser.parse_args()
+    given = parse(__doc__, words=10_000_000, side=Option(1024, "rows and columns at a time"), target="cuda:0")
     begun, words, wrong, turn = time.monotonic(), 0, 0, 0
     distinct = dict.fromkeys(DRAWS, 0)
     with emulated(given.target.removeprefix("emulated:")) if given.target.startswith("emulated") else nullcontext():
@@ -119,4 +114,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -1,6 +1,6 @@
 """What real values cost: launches with them beside the same launches without, in one run.
 
-    python benchmarks/real_values.py [--rounds 7] [--only NAME] [--profile] [--markdown]
+    python -m benchmarks.real_values [--rounds 7] [--only NAME] [--profile] [--markdown]
 
 The kernels of `everyday_kernels.py`, and of this project the required cases of each that has a contract. Both forms of a launch
 take turns in one process on one core, in seconds of the processor; the first launch of each compiles and is not timed. A row is the
@@ -17,7 +17,6 @@ for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 os.environ.setdefault("HARNESS_TRANSLATIONS", "off")
 
-import argparse  # noqa: E402
 import cProfile  # noqa: E402
 import pstats  # noqa: E402
 import statistics  # noqa: E402
@@ -28,6 +27,8 @@ from dataclasses import dataclass, replace  # noqa: E402
 from functools import partial  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
+
+from benchmarks.campaign import Option, parse, run_script  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
@@ -148,12 +149,10 @@ def profile(launch: Launch, clock: Clock) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--only", default="", help="kernels whose name contains this")
-    parser.add_argument("--profile", action="store_true", help="show where launches with real values spend their time")
-    parser.add_argument("--markdown", action="store_true")
-    given = parser.parse_args()
+    given = parse(
+        __doc__, rounds=ROUNDS, only="", profile=Option(False, "show where launches with real values spend their time"),
+        markdown=False,
+    )  # fmt: skip
     clock = Clock()
     found = [(name, everyday(make)) for name, make in CASES.items()]
     found += [
@@ -175,4 +174,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

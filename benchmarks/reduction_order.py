@@ -1,7 +1,7 @@
 """Reductions and scans of drawn shapes, layouts and types on the emulated GPU, held to their PTX or to a real GPU.
 
-    python benchmarks/reduction_order.py [--cases 150] [--seed 0] [--arch sm_90] [--lanes]
-    python benchmarks/reduction_order.py --device cuda:0 [--cases 100] [--jobs 12] [--words 16384] [--lanes]
+    python -m benchmarks.reduction_order [--cases 150] [--seed 0] [--arch sm_90] [--lanes]
+    python -m benchmarks.reduction_order --device cuda:0 [--cases 100] [--jobs 12] [--words 16384] [--lanes]
 
 Without a device each case is one program, and its PTX is executed for all threads. With one, emulated sm_90 words are held to those
 of the device, `--words` a case. `--lanes` draws tiles of which a thread holds few elements, so that lanes have different words of
@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 import time
 import warnings
 from collections import Counter
@@ -22,14 +21,12 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import Option, parse, run_script
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.advice import Advice
 from bitverdict.harness.emulator.frontend import thread_copies
@@ -163,15 +160,10 @@ def counting_lanes() -> Iterator[list[None]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=150)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--arch", choices=ARCHITECTURES)
-    parser.add_argument("--device")
-    parser.add_argument("--jobs", type=int, default=12)
-    parser.add_argument("--words", type=int, default=1 << 14)
-    parser.add_argument("--lanes", action="store_true")
-    options = parser.parse_args()
+    options = parse(
+        __doc__, cases=150, seed=0, arch=Option(str, choices=ARCHITECTURES), device=str, jobs=12, words=1 << 14,
+        lanes=False,
+    )  # fmt: skip
     warnings.simplefilter("ignore")
     generator = random.Random(options.seed)
     draw = Case.draw_lanes if options.lanes else Case.draw
@@ -241,4 +233,4 @@ def _told(refused: Counter[str], began: float, wrong: int) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -1,6 +1,6 @@
 """No false failure: launchers that are right in ways no plan knows, over all emulated targets and all regimes.
 
-Run: `python benchmarks/right_launchers.py [--cases 90] [--target TARGET] [--markdown] [--jobs N] [NAME ...]` (cases a launcher and
+Run: `python -m benchmarks.right_launchers [--cases 90] [--target TARGET] [--markdown] [--jobs N] [NAME ...]` (cases a launcher and
 target: 3,240 in all; 2 quiet cores take about fifteen minutes, more take less). The launchers are those of
 `tests/support/right_launchers.py`: fp32 by tf32 as it is and rounded by `cvt.rna`, block scales whose padding is zero, six
 orders of sums, split K with atomics, split K under a lock, and stream K. Cases are the contract's list and draws; their regimes go
@@ -11,8 +11,6 @@ inconclusive. The table goes to standard output, each case that is not right to 
 
 from __future__ import annotations
 
-import argparse
-import os
 import sys
 import time
 from collections import Counter
@@ -20,8 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import parse, refuse, run_script
 from bitverdict.harness.contracts.inputs import block_scaled_inputs
 from bitverdict.harness.contracts.inputs import regimes as operands
 from bitverdict.harness.model.case import Case
@@ -72,15 +69,9 @@ def line(row: Sequence[object], markdown: bool) -> str:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(LAUNCHERS)}; by default all")
-    parser.add_argument("--cases", type=int, default=CASES)
-    parser.add_argument("--target", action="append", help="by default every emulated one")
-    parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
-    given = parser.parse_args()
+    given = parse(__doc__, "names*", cases=CASES, target=[], markdown=False, jobs=0)
     if unknown := set(given.names) - set(LAUNCHERS):
-        parser.error(f"{unknown.pop()!r}: no such launcher; there are {', '.join(LAUNCHERS)}")
+        refuse(f"{unknown.pop()!r}: no such launcher; there are {', '.join(LAUNCHERS)}")
     where = [target(name) for name in given.target] if given.target else [here for here in targets() if here.emulated]
     failed, judged, fewest = 0, 0, 1.0
     regimes_seen, begun = Counter[str](), time.monotonic()
@@ -96,7 +87,7 @@ def main() -> int:
         "words",
     )
     print(line(heads, given.markdown) + (f"\n{line(['---'] * len(heads), True)}" if given.markdown else ""))
-    with WorkerPool(jobs=given.jobs or len(os.sched_getaffinity(0))) as pool:
+    with WorkerPool(jobs=given.jobs) as pool:
         for name in given.names or LAUNCHERS:
             words, decisions, seen, asked = 0, Counter[Decision](), Counter[str](), Counter[Decision]()
             regimes = Counter[str]()
@@ -138,4 +129,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -1,6 +1,6 @@
 """Honest launchers pass sealed exactly as unsealed: each judged both ways on one emulated target, case by case.
 
-Run: `python benchmarks/sealed_honest.py [--cases 2] [--target emulated:sm_90] [--jobs N] [NAME ...]`. The launchers are those of
+Run: `python -m benchmarks.sealed_honest [--cases 2] [--target emulated:sm_90] [--jobs N] [NAME ...]`. The launchers are those of
 `tests/support/honest_launchers/listed.py`; NAME is a part of the name of one. Compared are decision, outcome, message, the count of
 words and their digests, and the line. Exit status 1 where a launcher differs in any of its cases, or cannot be judged sealed.
 N is one job a core by default, on a real GPU no more than its memory has room for. The last line says where the time went.
@@ -8,9 +8,7 @@ N is one job a core by default, on a real GPU no more than its memory has room f
 
 from __future__ import annotations
 
-import argparse
 import os
-import sys
 import tempfile
 import threading
 import time
@@ -20,8 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import parse, run_script
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
@@ -99,12 +96,7 @@ def most_jobs(there: Target) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--cases", type=int, default=CASES)
-    parser.add_argument("--target", default="emulated:sm_90")
-    parser.add_argument("--jobs", type=int)
-    arguments = parser.parse_args()
+    arguments = parse(__doc__, "names*", cases=CASES, target="emulated:sm_90", jobs=int)
     there = target(arguments.target)
     jobs = arguments.jobs or most_jobs(there)
     same, differ, begun, seconds = Counter[str](), Counter[str](), time.monotonic(), Seconds()
@@ -156,4 +148,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

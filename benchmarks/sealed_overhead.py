@@ -1,6 +1,6 @@
 """What a sealed case costs beside the same case unsealed: paired, interleaved, in warm workers, on one core each.
 
-Run: `python benchmarks/sealed_overhead.py [--cases 2] [--turns 5] [--target emulated:sm_90] [NAME ...]`. A drawn sample of
+Run: `python -m benchmarks.sealed_overhead [--cases 2] [--turns 5] [--target emulated:sm_90] [NAME ...]`. A drawn sample of
 `tests/support/honest_launchers/listed.py` is judged; NAME is a part of the name of one. Each case is judged once both ways first:
 that starts workers, imports, compiles and translates, and is told apart. Then both ways take turns. The ratio of a case is the
 median of its sealed times by the median of the others. Printed are the ratios, their median, quartiles and the ratio of the sums;
@@ -10,7 +10,6 @@ processes. Exit status 1 where the ratio of the sums is above `GOAL`.
 
 from __future__ import annotations
 
-import argparse
 import os
 import random
 import statistics
@@ -21,8 +20,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import parse, run_script
 from benchmarks.sealed_honest import cases_of
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
@@ -69,12 +67,7 @@ def timed(pool: WorkerPool, case: Case, there: Target) -> tuple[float, float, di
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME")
-    parser.add_argument("--cases", type=int, default=2)
-    parser.add_argument("--turns", type=int, default=5)
-    parser.add_argument("--target", default="emulated:sm_90")
-    arguments = parser.parse_args()
+    arguments = parse(__doc__, "names*", cases=2, turns=5, target="emulated:sm_90")
     there = target(arguments.target)
     shortest, worked = [0.0, 0.0], [0.0, 0.0]
     ratios, sums, first, parts = list[float](), [0.0, 0.0], [0.0, 0.0], dict[str, list[float]]()
@@ -114,4 +107,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -1,6 +1,6 @@
 """Do crash mutants shrink to one reduced case, whatever the seed, and do they replay in a fresh clone?
 
-    python benchmarks/shrinking.py [--seeds 5] [--only TEXT] [--draws 300] [--no-clone] [--out DIR]
+    python -m benchmarks.shrinking [--seeds 5] [--only TEXT] [--draws 300] [--no-clone] [--out DIR]
 
 For each crash of tests/faults/crashes/kernels.py and each base seed: draw until a case shows it (no required cases, no
 database), shrink it, write its reproducer, and judge that file again in a clone of this repository's HEAD, the faulty source gone.
@@ -9,7 +9,6 @@ same bug. `--out` keeps reproducers and a JSON of all runs."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -20,8 +19,9 @@ from collections import Counter
 from pathlib import Path
 from statistics import median
 
+from benchmarks.campaign import Option, parse, run_script
+
 CHECKOUT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(CHECKOUT))
 
 REPLAY = """
 import sys
@@ -91,13 +91,9 @@ KEPT_PATH = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathse
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--draws", type=int, default=300, help="at most this many draws until a crash shows")
-    parser.add_argument("--only", default="", help="crashes whose name has this text")
-    parser.add_argument("--no-clone", action="store_true")
-    parser.add_argument("--out", type=Path, default=None)
-    arguments = parser.parse_args()
+    arguments = parse(
+        __doc__, seeds=5, draws=Option(300, "at most this many draws until a crash shows"), only="", no_clone=False, out=Path
+    )
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     from bitverdict.harness.workers.journal import Journal
     from bitverdict.harness.workers.pool import WorkerPool
@@ -144,4 +140,4 @@ def show(rows: list[dict], again: set[str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

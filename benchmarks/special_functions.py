@@ -1,6 +1,6 @@
 """Values a second of each approximate instruction of `bitverdict.reference.special_functions`, on one core, for ordinary arguments.
 
-Run: `python benchmarks/special_functions.py [values]`. Exit status 1 when a goal is missed: 50 million values a second of each
+Run: `python -m benchmarks.special_functions [values]`. Exit status 1 when a goal is missed: 50 million values a second of each
 instruction but `rsqrt.approx.f64`, which is three fused multiply-adds of fp64. The rate is that of the fastest of several runs, in
 processor time.
 """
@@ -9,11 +9,8 @@ from __future__ import annotations
 
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS, Instruction
 

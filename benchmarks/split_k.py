@@ -1,6 +1,6 @@
 """`split_k_matmul` beside tiles that are not split, at small sizes: why `matmul` has none (docs/benchmarks.md).
 
-    python benchmarks/split_k.py --out DIR        about a minute on an H100; writes DIR/split_k.json
+    python -m benchmarks.split_k --out DIR        about a minute on an H100; writes DIR/split_k.json
 
     part s of C = sum over the K blocks of share s of A @ B, fp32        C = fp16(part 0 + part 1 + ...), added in this order
 
@@ -12,9 +12,7 @@ Exit status 1 when a word of the two forms differs, 2 without a GPU.
 
 from __future__ import annotations
 
-import argparse
 import functools
-import json
 import os
 import statistics
 import sys
@@ -23,7 +21,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.campaign import Option, parse, run_script, write
+
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 import torch
@@ -107,12 +106,10 @@ def differing(a: torch.Tensor, b: torch.Tensor, repeats: int) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(".harness/benchmarks"), metavar="DIR")
-    parser.add_argument("--sizes", nargs="+", default=list(SIZES), metavar="S", help="N for a cube, or MxNxK")
-    parser.add_argument("--rounds", type=int, default=2, help="turns that each configuration and cuBLAS take")
-    parser.add_argument("--seconds", type=float, default=0.02, help="of one turn's graph, which is replayed ten times")
-    given = parser.parse_args(arguments)
+    given = parse(
+        __doc__, argv=arguments, out=Path(".harness/benchmarks"), sizes=Option(SIZES, "N for a cube, or MxNxK"), rounds=2,
+        seconds=Option(0.02, "of one turn's graph, which is replayed ten times"),
+    )  # fmt: skip
     from bitverdict.harness.model.targets import target
     from bitverdict.harness.session.reproducers import versions
 
@@ -124,11 +121,10 @@ def main(arguments: list[str] | None = None) -> int:
     rows = [row for size in given.sizes for row in measured(size, hardware, given.rounds, given.seconds)]
     a, b = (torch.randn((512, 512), device="cuda", dtype=torch.float16) for _ in "ab")
     told = {"date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-            "command": "python benchmarks/split_k.py " + " ".join(sys.argv[1:]),
+            "command": "python -m benchmarks.split_k " + " ".join(sys.argv[1:]),
             "model": hardware.model, "versions": versions() | driver_versions(), "rows": rows,
             "differ": differing(a, b, 50)}  # fmt: skip
-    given.out.mkdir(parents=True, exist_ok=True)
-    (given.out / "split_k.json").write_text(json.dumps(told, indent=1) + "\n")
+    write(given.out / "split_k.json", told)
     for row in rows:
         print(f"{row['size']} {row['form']} {row['config']}: {row['us']} us, {row['ratio']:.3f} of cuBLAS")
     print(f"words in which the two forms differ: {told['differ']}")
@@ -136,4 +132,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -1,15 +1,14 @@
 """Every shipped kernel on every emulated target: a few required cases each, or the missing feature. Prints docs/targets.md.
 
-Run: `python benchmarks/targets.py [--cases N] [--seconds S] > docs/targets.md` (1 case and 300 s). What the time does not reach is
+Run: `python -m benchmarks.targets [--cases N] [--seconds S] > docs/targets.md` (1 case and 300 s). What the time does not reach is
 printed as "not judged". Exit status 1 where a case did not pass. After a change of some kernels or targets:
-`python benchmarks/targets.py --renew docs/targets.md [--target ARCH] [STEM ...]` judges and writes those cells, and the cells that
+`python -m benchmarks.targets --renew docs/targets.md [--target ARCH] [STEM ...]` judges and writes those cells, and the cells that
 are out of date; the others stay. `tests/docs/test_targets_page.py` holds the page to the kernels, targets and features there are. A
 kernel or target that is in no frozen list (`harness/report/required_lists.py`) may lack its row or column.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import sys
@@ -18,8 +17,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import Option, parse, run_script
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.architectures import CHIPS, EMULATED_ARCHITECTURES
 from bitverdict.harness.model.case import Case
@@ -130,7 +128,7 @@ def page(
     lines = [
         "# Every kernel on every emulated target",
         "",
-        f"`python benchmarks/targets.py --cases {most}` printed this page: "
+        f"`python -m benchmarks.targets --cases {most}` printed this page: "
         f"at most {most} required cases of each kernel on each target.",
         "A cell has the verdicts of the cases that were judged and the output words compared, "
         "or the features that the target lacks.",
@@ -161,15 +159,10 @@ def page(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--cases", type=int, default=1)
-    parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--renew", type=Path, metavar="PAGE", help="write these cells, and those out of date, into this page")
-    parser.add_argument(
-        "--target", action="append", choices=EMULATED_ARCHITECTURES, help="judge on this one alone (may be repeated)"
-    )
-    parser.add_argument("stems", nargs="*")
-    asked = parser.parse_args()
+    asked = parse(
+        __doc__, "stems*", cases=1, seconds=300.0, renew=Option(Path, "write these cells, and those out of date, into this page"),
+        target=Option([], choices=EMULATED_ARCHITECTURES),
+    )  # fmt: skip
     every = list(kernels_with_a_contract())
     lacking = lacking_of(every if asked.renew else asked.stems or every)
     kept = cells_of(asked.renew.read_text()) if asked.renew else {}
@@ -203,4 +196,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

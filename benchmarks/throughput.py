@@ -1,9 +1,9 @@
 """Throughput of the matrix products next to cuBLAS, on one GPU, in one run; then each timed launch judged at its own size.
 
-    python benchmarks/throughput.py --out DIR               the rows of docs/benchmarks.md: about three minutes on an H200
-    python benchmarks/throughput.py --out DIR --sizes 1024  a few seconds
-    python benchmarks/throughput.py --out DIR --parts small grouping      these parts of the list alone
-    python benchmarks/throughput.py --dry                   the list of rows, on any machine
+    python -m benchmarks.throughput --out DIR               the rows of docs/benchmarks.md: about three minutes on an H200
+    python -m benchmarks.throughput --out DIR --sizes 1024  a few seconds
+    python -m benchmarks.throughput --out DIR --parts small grouping      these parts of the list alone
+    python -m benchmarks.throughput --dry                   the list of rows, on any machine
 
 Times are Triton's `do_bench` (the L2 cache cleared before each call) at the quantiles 0.5, 0.2 and 0.8, as the tutorials have them;
 kernel and cuBLAS take turns, `--rounds` times, so that a clock that drifts drifts under both. Up to 2048^3 a launch takes the host
@@ -23,7 +23,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import json
 import os
 import statistics
 import sys
@@ -34,9 +33,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.campaign import Option, parse, run_script, write
 from bitverdict.harness.judge.devices import device_of, target_device
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
 
 from benchmarks.pages import reached
@@ -86,16 +85,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(".harness/benchmarks"), metavar="DIR")
-    parser.add_argument("--sizes", nargs="+", default=list(SIZES), metavar="S", help="of matmul: N for a cube, or MxNxK")
-    parser.add_argument("--target", default="cuda:0", help="an emulated one tries the script; its times are the emulator's")
-    parser.add_argument("--rounds", type=int, default=3, help="turns that kernel and peer take")
-    parser.add_argument("--seconds", type=float, default=0.15, help="of one turn")
-    parser.add_argument("--judge", action=argparse.BooleanOptionalAction, default=True, help="judge what was timed")
-    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=PARTS, metavar="P", help=f"of {', '.join(PARTS)}")
-    parser.add_argument("--dry", action="store_true")
-    return parser.parse_args(arguments)
+    return parse(
+        __doc__, argv=arguments, out=Path(".harness/benchmarks"), sizes=Option(SIZES, "of matmul: N for a cube, or MxNxK"),
+        target="cuda:0", rounds=3, seconds=Option(0.15, "of one turn"), judge=Option(True, "judge what was timed"),
+        parts=Option((*PARTS,), f"of {', '.join(PARTS)}", choices=PARTS), dry=False,
+    )  # fmt: skip
 
 
 def warm(asks: list[Ask], sizes: list[str], parts: list[str]) -> None:
@@ -262,13 +256,13 @@ def save(out: Path, rows: list[Timed], hardware: Any, begun: float) -> None:
 
     told = {
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        "command": "python benchmarks/throughput.py " + " ".join("$OUT" if Path(word) == out else word for word in sys.argv[1:]),
+        "command": "python -m benchmarks.throughput " + " ".join("$OUT" if Path(word) == out else word for word in sys.argv[1:]),
         "model": hardware.model,
         "versions": versions() | driver_versions(),
         "seconds": round(time.monotonic() - begun, 1),
         "rows": [row.to_json() for row in rows],
     }
-    (out / "throughput.json").write_text(json.dumps(told, indent=1) + "\n")
+    write(out / "throughput.json", told)
     page = Console(width=200, file=io.StringIO(), record=True)
     page.print(throughput_table(told))
     (out / "throughput.txt").write_text(page.export_text())
@@ -295,4 +289,4 @@ def status(rows: list[Timed]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

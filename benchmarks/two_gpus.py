@@ -1,7 +1,7 @@
 """How much faster two GPUs judge than one: the same shards of the same cases, with everything compiled before.
 
-    python benchmarks/two_gpus.py --out DIR                      needs two GPUs; minutes
-    python benchmarks/two_gpus.py --out DIR --emulated sm_90     tries the script: cores in place of GPUs, contracts for products
+    python -m benchmarks.two_gpus --out DIR                      needs two GPUs; minutes
+    python -m benchmarks.two_gpus --out DIR --emulated sm_90     tries the script: cores in place of GPUs, contracts for products
 
 The shards are pytest's own nodes: large products of every kernel and type that run there, each with several seeds of data, judged
 by `pytest -n auto --harness-target cuda`. Each worker leases a GPU; a GPU has the same number of slots in both runs (`--slots`), so
@@ -15,7 +15,6 @@ two_gpus.json. Exit status 1 when two take more than 0.6 of the time of one, 2 w
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import os
 import statistics
@@ -26,8 +25,9 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree
 
+from benchmarks.campaign import Option, parse, run_script, write
+
 CHECKOUT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(CHECKOUT))
 
 GOAL, LEAST_SHARDS = 0.6, 200
 LARGE, CONTRACTS = "tests/kernel_contracts/test_large.py", "tests/kernel_contracts/test_contracts.py"
@@ -48,9 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
             return 2
         entries = [visible_device(gpu.index) for gpu in gpus[:2]]
         machines, name, model = [entries[:1], entries], "cuda", gpus[0].model
-    given.out.mkdir(parents=True, exist_ok=True)
     told: dict = {"model": model, "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-                  "command": "python benchmarks/two_gpus.py " + " ".join(sys.argv[1:]), "size": given.size,
+                  "command": "python -m benchmarks.two_gpus " + " ".join(sys.argv[1:]), "size": given.size,
                   "seeds": given.seeds, "slots": given.slots, "cores": len(os.sched_getaffinity(0)),
                   "goal": GOAL, "one": [], "two": []}  # fmt: skip
     told["warming"] = judged(machines[1], name, given, WARMING)
@@ -67,7 +66,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"one: {told['one'][-1]}", flush=True)
         told["products"] = given.products
         summary(told)
-        (given.out / "two_gpus.json").write_text(json.dumps(told, indent=1) + "\n")
+        write(given.out / "two_gpus.json", told)
     print(told["sentence"])
     alike = {(run["shards"], run["cases"], run["words"]) for run in told["one"] + told["two"]}
     if len(alike) != 1 or any(run["status"] for run in told["one"] + told["two"]):
@@ -77,20 +76,13 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path(".harness/benchmarks"), metavar="DIR")
-    parser.add_argument("--size", default="4096x4096x4096", metavar="MxNxK", help="of the products")
-    parser.add_argument("--seeds", type=int, default=14, help="shards of each kernel, type and configuration")
-    parser.add_argument("--slots", type=int, default=8, help="workers on each GPU")
-    parser.add_argument(
-        "--products", type=int, default=1 << 29, help="that a shard's expected words cost, where the host computes them"
-    )
-    parser.add_argument(
-        "--least", type=float, default=100.0, metavar="SECONDS", help="that two GPUs must need, or there is more work"
-    )
-    parser.add_argument("--turns", type=int, default=1, help="how often one GPU and two are timed")
-    parser.add_argument("--emulated", default="", metavar="sm_NN")
-    return parser.parse_args(arguments)
+    return parse(
+        __doc__, argv=arguments, out=Path(".harness/benchmarks"), size=Option("4096x4096x4096", "of the products"),
+        seeds=Option(14, "shards of each kernel, type and configuration"), slots=Option(8, "workers on each GPU"),
+        products=Option(1 << 29, "that a shard's expected words cost, where the host computes them"),
+        least=Option(100.0, "that two GPUs must need, or there is more work"),
+        turns=Option(1, "how often one GPU and two are timed"), emulated="",
+    )  # fmt: skip
 
 
 def judged(visible: list[str], name: str, given: argparse.Namespace, products: int) -> dict:
@@ -143,4 +135,4 @@ def summary(told: dict) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -1,6 +1,6 @@
 """Torch's operators with arguments that lie: which of those that an executor runs for a candidate end its process.
 
-Run: `python benchmarks/untrusted_operators.py [turns] [data_seed] [OPERATOR ...]` (40 turns of each; 2 cores take some minutes).
+Run: `python -m benchmarks.untrusted_operators [turns] [data_seed] [OPERATOR ...]` (40 turns of each; 2 cores take some minutes).
 Each operator of aten that `harness/sealed/remote/operators.py` allows is called in a process of its own, with tensors of sizes
 that do not fit, indices far outside, and numbers at the ends of their types. It may give a result or raise. Exit status 1 where a
 process dies of a signal, with the operators by name: an index that nobody checks writes memory that is not the candidate's.
@@ -16,13 +16,11 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import torch
 
+from benchmarks.campaign import run_script
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.sealed.remote.operator_arguments import check_given
 from bitverdict.harness.sealed.remote.operators import operator
@@ -148,4 +146,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

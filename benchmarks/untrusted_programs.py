@@ -1,6 +1,6 @@
 """Tile programs that no compiler made: valid ones with tokens changed, handed to an emulated GPU as a sealed run hands them over.
 
-Run: `python benchmarks/untrusted_programs.py [seconds] [data_seed] [STEM ...]` (240 seconds). Each is executed in a process of
+Run: `python -m benchmarks.untrusted_programs [seconds] [data_seed] [STEM ...]` (240 seconds). Each is executed in a process of
 its own, on the tensors of the launch that it was made from, where programs are not trusted
 (`harness/sealed/candidate/untrusted_programs.py`). It must end as a result, as a fault of the emulated GPU, or as what a driver
 raises to its launcher. Every second one skips the compiler's own verifier, as if that had a hole: so more reach the translation,
@@ -21,11 +21,9 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import run_script
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.device import Device
 from bitverdict.harness.emulator.frontend import translate
@@ -203,4 +201,4 @@ def _difference(before: str, after: str) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

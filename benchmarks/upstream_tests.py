@@ -1,6 +1,6 @@
 """Triton's own tests on emulated GPUs: a drawn sample of the parametrisations of each test function, by upstream's assertions.
 
-Run: `python benchmarks/upstream_tests.py FOLDER FILE[@TARGET] ... [--sample N] [--seconds S] [--results FILE]`.
+Run: `python -m benchmarks.upstream_tests FOLDER FILE[@TARGET] ... [--sample N] [--seconds S] [--results FILE]`.
 FOLDER is `python/test` of a checkout of Triton, FILE a file below it, TARGET an emulated GPU (by default sm_90; a Gluon file
 sm_100). Nothing of FOLDER is part of this repository. It is copied first, and `--replace OLD=NEW` changes a name in the copy,
 where the tests are of another release than the Triton that is installed.
@@ -28,8 +28,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import Option, parse, refuse, run_script
 from benchmarks.forked_runs import Ended, forked
 from benchmarks.tutorial_cases import FAIL, FILE, LIMIT, NOT_RUN, PASS, Case, Result, last_line, told
 from benchmarks.tutorial_copies import copied
@@ -147,18 +146,13 @@ def target_of(asked: str) -> tuple[str, str]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("files", nargs="+", metavar="FILE[@TARGET]")
-    parser.add_argument("--sample", type=int, default=SAMPLE, metavar="N", help="cases of each function")
-    parser.add_argument("--draw", type=int, default=0, metavar="SEED", help="which cases")
-    parser.add_argument("--test", default="", metavar="TEXT", help="functions whose name has TEXT in it")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit of a case")
-    parser.add_argument("--replace", action="append", default=[], metavar="OLD=NEW", help="a name that has changed")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="one JSON record a line: kept, and gone on with")
-    given = parser.parse_args(arguments)
+    given = parse(
+        __doc__, "folder/", "files+", argv=arguments, sample=Option(SAMPLE, "cases of each function"),
+        draw=Option(0, "which cases"), test=Option("", "functions whose name has TEXT in it"),
+        seconds=Option(SECONDS, "the limit of a case"), replace=Option([], "a name that has changed"), results=Path,
+    )  # fmt: skip
     if not given.folder.is_dir():
-        parser.error(f"{given.folder}: no such folder; give python/test of a checkout of Triton")
+        refuse(f"{given.folder}: no such folder; give python/test of a checkout of Triton")
     done = {each.case.key: each for each in read(given.results)} if given.results and given.results.exists() else {}
     context = multiprocessing.get_context("spawn")
     with tempfile.TemporaryDirectory() as place:
@@ -166,7 +160,7 @@ def main(arguments: list[str] | None = None) -> int:
         copied(given.folder, copy, dict(text.split("=") for text in given.replace), reduced=False)
         for file, target in map(target_of, given.files):
             if not (copy / file).is_file():
-                parser.error(f"{file}: no such file in {given.folder}")
+                refuse(f"{file}: no such file in {given.folder}")
             receiver, sender = context.Pipe(duplex=False)
             process = context.Process(target=run_file, args=(sender, str(copy), file, target, given, set(done)))
             process.start()
@@ -181,4 +175,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

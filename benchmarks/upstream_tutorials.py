@@ -1,6 +1,6 @@
 """Triton's tutorials, and those of Gluon below them, on emulated GPUs: each test and each script by its own assertions.
 
-Run: `python benchmarks/upstream_tutorials.py FOLDER [--target TARGET] [--only TEXT] [--jobs N] [--seconds S] [--results FILE]`.
+Run: `python -m benchmarks.upstream_tutorials FOLDER [--target TARGET] [--only TEXT] [--jobs N] [--seconds S] [--results FILE]`.
 FOLDER is `python/tutorials` of a checkout of Triton; nothing of it is part of this repository. It is copied first, and
 `--replace OLD=NEW` changes a name in the copy, where the tutorials are of another release than the Triton that is installed.
 
@@ -24,11 +24,8 @@ Prints the page of `docs/upstream_tutorials.md`. Exit status 1 where a case fail
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
@@ -37,8 +34,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import date
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import Option, append, commit, parse, records, refuse, run_script
 from benchmarks.tutorial_cases import BY_TRITON, FAIL, FILE, LIMIT, NOT_RUN, NOT_TRIED, PASS, REFUSED, Case, Result
 from benchmarks.tutorial_copies import copied
 from benchmarks.tutorial_runs import Runs, cases_of, run
@@ -81,7 +77,7 @@ def page(results: list[Result], given: list[str]) -> str:
 
     Tests of which nothing runs on a target have no row in the first."""
     heads = ["file", "test", "target", "cases", NOT_RUN, *SHOWN, NOT_TRIED, *(f"reduced: {state}" for state in SHOWN)]
-    lines = ["# Triton's own tutorials on the emulated GPU", "", "Printed by `python benchmarks/upstream_tutorials.py`.", ""]
+    lines = ["# Triton's own tutorials on the emulated GPU", "", "Printed by `python -m benchmarks.upstream_tutorials`.", ""]
     lines += [*given, "", "| " + " | ".join(heads) + " |", "| --- " * 3 + "| ---: " * (len(heads) - 3) + "|"]
     groups: dict[tuple, Counter] = defaultdict(Counter)
     for result in results:
@@ -142,28 +138,21 @@ def unexamined(results: list[Result]) -> list[Result]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, metavar="FOLDER")
-    parser.add_argument("--target", action="append", help="emulated:sm_80, ...; by default each emulated one")
-    parser.add_argument("--only", default="", metavar="TEXT", help="files whose name has TEXT in it")
-    parser.add_argument("--test", default="", metavar="TEXT", help="tests whose name has TEXT in it")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="the limit of a case")
-    parser.add_argument("--within", type=float, default=math.inf, metavar="S", help="end after so many seconds; --results goes on")
-    parser.add_argument("--schedule", default="eager")
-    parser.add_argument("--replace", action="append", default=[], metavar="OLD=NEW", help="a name that has changed")
-    parser.add_argument("--results", type=Path, metavar="FILE", help="one JSON record a line: kept, and gone on with")
-    parser.add_argument("--of", default="", metavar="TEXT", help="where the tutorials are from, for the page")
-    given = parser.parse_args(arguments)
+    given = parse(
+        __doc__, "folder/", argv=arguments, target=[], only="", test=Option("", "tests whose name has TEXT in it"), jobs=0,
+        seconds=Option(SECONDS, "the limit of a case"), within=Option(math.inf, "end after so many seconds; --results goes on"),
+        schedule="eager", replace=Option([], "a name that has changed"), results=Path,
+        of=Option("", "where the tutorials are from, for the page"),
+    )  # fmt: skip
     if not given.folder.is_dir():
-        parser.error(f"{given.folder}: no such folder; give python/tutorials of a checkout of Triton")
+        refuse(f"{given.folder}: no such folder; give python/tutorials of a checkout of Triton")
     if wrong := [text for text in given.replace if not re.fullmatch(r"[\w.]+=[\w.]+", text)]:
-        parser.error(f"--replace {wrong[0]!r}: it is OLD=NEW, two names, which may have dots")
+        refuse(f"--replace {wrong[0]!r}: it is OLD=NEW, two names, which may have dots")
     from bitverdict.harness.model.architectures import EMULATED_ARCHITECTURES
 
     known = [f"emulated:{arch}" for arch in EMULATED_ARCHITECTURES]
     if unknown := set(given.target or ()) - set(known):
-        parser.error(f"--target {unknown.pop()}: no emulated target of that name; there are {', '.join(known)}")
+        refuse(f"--target {unknown.pop()}: no emulated target of that name; there are {', '.join(known)}")
     done = {result.case.key: result for result in read(given.results)} if given.results and given.results.exists() else {}
     end = time.monotonic() + given.within
     with tempfile.TemporaryDirectory() as place:
@@ -196,9 +185,7 @@ def keep(result: Result, file: Path | None, done: dict[tuple, Result]) -> None:
     case = result.case
     line = f"{result.state:10s} {result.seconds:6.1f} s {case.target} {case.file}::{case.case}{' reduced' * case.reduced}"
     print(f"{line} {result.outcome} {result.said}".rstrip(), file=sys.stderr, flush=True)
-    if file is not None:
-        with file.open("a") as to:
-            to.write(json.dumps(asdict(result)) + "\n")
+    append(file, asdict(result))
 
 
 def missing(cases: list[Case], done: dict[tuple, Result]) -> int:
@@ -210,8 +197,7 @@ def missing(cases: list[Case], done: dict[tuple, Result]) -> int:
 
 def read(file: Path) -> list[Result]:
     """The results that a run kept in `file`."""
-    found = [json.loads(line) for line in file.read_text().splitlines()]
-    return [Result(**{**each, "case": Case(**each["case"])}) for each in found]
+    return [Result(**{**record, "case": Case(**record["case"])}) for record in records(file)]
 
 
 def _described(given: argparse.Namespace, results: list[Result], left: int) -> list[str]:
@@ -221,15 +207,13 @@ def _described(given: argparse.Namespace, results: list[Result], left: int) -> l
     spent = sum(result.seconds for result in results) / 3600
     changed = f"; changed in the copy: {', '.join(given.replace)}" if given.replace else ""
     versions = f"Triton {triton.__version__}, torch {torch.__version__.split('+')[0]}"
-    asked = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(asked, capture_output=True, text=True).stdout.strip()
     limit = f"a limit of {given.seconds:.0f} s a case, {spent:.1f} hours of processes"
     return [
-        f"{date.today()}{f', commit {commit}' if commit else ''}, {versions}, schedule {given.schedule}, {limit}.",
+        f"{date.today()}, commit {commit()}, {versions}, schedule {given.schedule}, {limit}.",
         f"Tutorials: {given.of or given.folder.name}{changed}.",
         *([f"The run was ended before {left:,} more cases were done."] if left else []),
     ]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -1,6 +1,6 @@
 """The kernels of `docs/examples/your_kernels/`: right ones pass, their mutants fail, and no generated case of a right one fails.
 
-Run: `python benchmarks/your_kernels.py [--right] [--mutants] [--cases N] [--jobs N] [--target TARGET] [--work DIR] [NAME ...]`.
+Run: `python -m benchmarks.your_kernels [--right] [--mutants] [--cases N] [--jobs N] [--target TARGET] [--work DIR] [NAME ...]`.
 
 - `--right` judges the kernels by pytest in an empty environment with the wheel, in a repository that has packages called `kernels`,
   `reference` and `harness`. It prints what each file took on each target. DIR keeps the environment for the next time.
@@ -14,7 +14,6 @@ another family than its own, or more than one case in twenty is inconclusive.
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -25,8 +24,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-
+from benchmarks.campaign import Option, parse, refuse, run_script
 from benchmarks.foreign_repository import EXAMPLES, made
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target, targets
@@ -158,17 +156,12 @@ def judge_cases(pool: WorkerPool, names: Sequence[str], where: Sequence[Target],
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(NAMES)}; by default all")
-    parser.add_argument("--right", action="store_true")
-    parser.add_argument("--mutants", action="store_true")
-    parser.add_argument("--cases", type=int, default=0, metavar="N")
-    parser.add_argument("--target", action="append", help="for mutants and cases; by default every emulated one")
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
-    parser.add_argument("--work", type=Path, help="folder for the environment, kept (default: one that is removed)")
-    given = parser.parse_args()
+    given = parse(
+        __doc__, "names*", right=False, mutants=False, cases=0, target=[], jobs=0,
+        work=Option(Path, "folder for the environment, kept (default: one that is removed)"),
+    )  # fmt: skip
     if unknown := set(given.names) - set(NAMES):
-        parser.error(f"{unknown.pop()!r}: no such kernel; there are {', '.join(NAMES)}")
+        refuse(f"{unknown.pop()!r}: no such kernel; there are {', '.join(NAMES)}")
     names, good = given.names or NAMES, True
     where = [target(name) for name in given.target] if given.target else [here for here in targets() if here.emulated]
     if not (given.right or given.mutants or given.cases):
@@ -178,11 +171,11 @@ def main() -> int:
             good &= judge_right((given.work or Path(directory)).resolve(), names)
     if given.mutants or given.cases:
         sys.path.insert(0, str(EXAMPLES))
-        with WorkerPool(jobs=given.jobs or len(os.sched_getaffinity(0))) as pool:
+        with WorkerPool(jobs=given.jobs) as pool:
             good &= not given.mutants or judge_mutants(pool, names, where)
             good &= not given.cases or judge_cases(pool, names, where, given.cases)
     return int(not good)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_script(main)

@@ -18,7 +18,7 @@ from bitverdict.harness.report.required_lists import frozen_architectures, froze
 
 PAGE = Path(__file__).parents[2] / "docs" / "targets.md"
 FIRST = frozen_architectures()[0]
-REMEDY = "run `python benchmarks/targets.py --renew docs/targets.md`"
+REMEDY = "run `python -m benchmarks.targets --renew docs/targets.md`"
 
 
 TRITON_TYPES = {

@@ -1,6 +1,6 @@
 """Contract under test: the kernels of `docs/examples/your_kernels/` are a user's own; each has a test and ten mutants.
 
-`python benchmarks/your_kernels.py` judges all of them: the right ones in an empty environment, each mutant, generated cases."""
+`python -m benchmarks.your_kernels` judges all of them: the right ones in an empty environment, each mutant, generated cases."""
 
 from __future__ import annotations
 

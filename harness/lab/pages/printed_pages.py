@@ -72,10 +72,10 @@ PAGES = (
 BY_RUNS = {
     "tma_limits.md": "bitverdict tma-limits --merge tests/hardware_words/tma_limits_h200.json --page docs/tma_limits.md",
     "benchmarks.md": "python -m benchmarks.pages DIRECTORY > docs/benchmarks.md",
-    "upstream_tutorials.md": "python benchmarks/upstream_tutorials.py",
+    "upstream_tutorials.md": "python -m benchmarks.upstream_tutorials",
     "cheats.md": "python -m benchmarks.cheats --page --results FILE > docs/cheats.md",
     "mutation_score.md": "python -m benchmarks.mutation_score --out DIR --page docs/mutation_score.md",
-    "coverage.md": "python benchmarks/corpus.py FOLDER --results FILE --tests FILE --page",
+    "coverage.md": "python -m benchmarks.corpus FOLDER --results FILE --tests FILE --page",
 }
 """Page -> the command whose measurements it holds. It says when and where they were made, so it is not printed here."""
 
