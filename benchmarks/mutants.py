@@ -19,9 +19,8 @@ from benchmarks.campaign import Option, parse, run_script
 from benchmarks.mutation_score import target_of
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.mutants.campaign import PlannedMutants, generate_programs, judge_all
-from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.kernels import Kernel
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, drawn
 
 
 def mutants_of(kernel: str, kind: Kind, folder: Path, jobs: int) -> list[GeneratedMutant]:

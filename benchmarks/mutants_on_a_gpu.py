@@ -32,10 +32,9 @@ from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.mutant_judge import KernelUnderMutation
-from bitverdict.harness.mutants.record import End, GeneratedMutant, digest_of
+from bitverdict.harness.mutants.record import End, GeneratedMutant, digest_of, drawn
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import TASK_RESULT, Task, task_result_of

@@ -15,10 +15,9 @@ from collections.abc import Iterable, Iterator
 from benchmarks.campaign import REQUIRED_PATH, Option, parse, run_script
 from benchmarks.mutation_score import CHECKOUT, target_of
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.mutant_judge import KernelUnderMutation
-from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, digest_of, read
+from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, digest_of, drawn, read
 
 LIST = CHECKOUT / "tests" / "mutants" / "fixed_list.json"
 COUNT = 200

@@ -25,10 +25,9 @@ from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.model.targets import Target, newest_emulated, target
 from bitverdict.harness.mutants.campaign import PlannedMutants, generate_programs, judge_all
 from bitverdict.harness.mutants.counts import CasesWorth, cases_worth, count_ends
-from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.page import Campaign, page, share
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, digest_of, read
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, digest_of, drawn, read
 from bitverdict.harness.session.case_line import describe
 
 CHECKOUT = Path(__file__).resolve().parents[1]

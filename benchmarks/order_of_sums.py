@@ -30,7 +30,7 @@ def recovered_at(name: str, address: str, line: str, target_name: str) -> dict[s
     from dataclasses import replace
 
     from bitverdict.harness.checks.sums.order_recovery import recover_orders
-    from bitverdict.harness.judge.launchers import launcher_of_case
+    from bitverdict.harness.judge.remote_launcher import launcher_of_case
     from bitverdict.harness.model.addresses import resolve
     from bitverdict.harness.model.targets import target
     from bitverdict.reference.sums.description import describe_tree

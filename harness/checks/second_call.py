@@ -27,7 +27,7 @@ import numpy as np
 
 from bitverdict.harness.judge.guarded_buffers import words
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
-from bitverdict.harness.judge.launchers import launcher_of_case
+from bitverdict.harness.judge.remote_launcher import launcher_of_case
 from bitverdict.harness.judge.returned_memory import lies_in, returned_before
 from bitverdict.harness.model.case import SECOND, THIRD, Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput

@@ -17,8 +17,8 @@ from bitverdict.harness.contracts.oracle import shared_mathematics
 from bitverdict.harness.contracts.oracle.block_scaled_gemm_bound import bounded_scaled_product, scaled_opinion
 from bitverdict.harness.contracts.oracle.dot_lowering import without_a_model
 from bitverdict.harness.contracts.oracle.dot_scaled_lowering import result_words, scaled_plan
-from bitverdict.harness.contracts.oracle.expected_refusals import beyond_shared_memory, without_e4m3
 from bitverdict.harness.contracts.oracle.gemm_bound import has_plan, launched_instructions
+from bitverdict.harness.contracts.oracle.matmul_support import beyond_shared_memory, without_e4m3
 from bitverdict.harness.model import addresses as contracts
 from bitverdict.harness.model.architectures import architecture, is_amd
 from bitverdict.harness.model.case import Case, Operand

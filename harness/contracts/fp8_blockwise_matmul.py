@@ -19,7 +19,7 @@ from bitverdict.harness.contracts.base.single_config import (
 )
 from bitverdict.harness.contracts.base.tiled_gemm import PAIR_SIZE, BlockedContract
 from bitverdict.harness.contracts.inputs.all_codes import PAIRS
-from bitverdict.harness.contracts.inputs.generators import generator
+from bitverdict.harness.contracts.inputs.exact_inputs import generator
 from bitverdict.harness.contracts.inputs.regimes import EXACT
 from bitverdict.harness.contracts.oracle import row_mathematics, shared_mathematics
 from bitverdict.harness.contracts.oracle.dot_lowering import accumulator_words, dot_plan, one_chain, without_a_model, words_rest_on

@@ -12,7 +12,7 @@ from bitverdict.harness.contracts.base.row_contract import RowContract, widen_to
 from bitverdict.harness.contracts.base.single_config import Fields, KernelContract, call_launcher, drawn_operand, results_by_name
 from bitverdict.harness.contracts.inputs import regimes
 from bitverdict.harness.contracts.inputs.near_ties import TIES, near_ties
-from bitverdict.harness.contracts.oracle.expected_refusals import without_e4m3
+from bitverdict.harness.contracts.oracle.matmul_support import without_e4m3
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput

@@ -25,9 +25,8 @@ from bitverdict.harness.model.paths import kernels_with_a_contract, state_direct
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.harness.mutants.counts import count_ends
-from bitverdict.harness.mutants.draw import drawn
 from bitverdict.harness.mutants.kernels import Kernel
-from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, append, read
+from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant, Kind, append, drawn, read
 from bitverdict.harness.mutants.report import report
 from bitverdict.harness.mutants.shards import begin_shard
 from bitverdict.harness.session import tables

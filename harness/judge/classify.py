@@ -9,6 +9,7 @@ emulator.
 from __future__ import annotations
 
 import re
+import signal
 import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -235,3 +236,20 @@ def _relevant(text: str) -> str:
         if re.search(r"error|fatal|not supported|failed|unsupported|must|expected", line, re.IGNORECASE)
     ]
     return "\n".join(line[:300] for line in (lines or text.splitlines())[:12])
+
+
+_DEATHS = {
+    signal.SIGSEGV: Outcome.SEGMENTATION_FAULT,
+    signal.SIGBUS: Outcome.SEGMENTATION_FAULT,
+    signal.SIGABRT: Outcome.COMPILER_ABORT,
+    signal.SIGKILL: Outcome.KILLED,
+    signal.SIGTERM: Outcome.KILLED,
+}
+
+
+def of_status(status: int | None, process: str = "the process") -> tuple[Outcome, str]:
+    """The outcome and one sentence for the exit `status` of `process`: -N for signal N."""
+    if status is not None and status < 0:
+        died = signal.Signals(-status)
+        return _DEATHS.get(died, Outcome.KILLED), f"{process} died of {died.name}"
+    return Outcome.LAUNCHER_ERROR, f"{process} left by exit"

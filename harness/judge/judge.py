@@ -18,10 +18,9 @@ from bitverdict.harness.judge.devices import emulated_like
 from bitverdict.harness.judge.guarded_buffers import TORCH_DTYPES
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.judgement import Judgement
-from bitverdict.harness.judge.launchers import launcher_of_case
 from bitverdict.harness.judge.missing_features import COMPILER, held_to_features, not_run
 from bitverdict.harness.judge.pending_launch import compute_meanwhile
-from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher, launch
+from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher, launch, launcher_of_case
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, ExpectedOutput, UndecidedCase

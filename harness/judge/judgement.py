@@ -11,8 +11,7 @@ from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.compare import Comparison
 from bitverdict.harness.judge.devices import multiprocessors_of
 from bitverdict.harness.judge.launch import DEFAULT_ALLOCATIONS, Allocations
-from bitverdict.harness.judge.launchers import launcher_of_case
-from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher, launch
+from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher, launch, launcher_of_case
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.protocols import Check

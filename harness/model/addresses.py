@@ -6,12 +6,14 @@ was decorated by one of the public functions, is taken for that: by its attribut
 
 from __future__ import annotations
 
+import ast
 import importlib
 import importlib.util
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import resolve_name
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -219,3 +221,18 @@ def _load_file(path: Path, address: str, *, again: str | None = None) -> Any:
         del sys.modules[name]
         raise
     return module
+
+
+def imported_names(source: str, package: str) -> Iterator[str]:
+    """The absolute names of modules that `source` imports, wherever in it, and of what may be modules.
+
+    `package`: the dotted name of the package that holds the module; relative imports count from it. Raises SyntaxError where
+    `source` is no Python, and ImportError where a relative import leads out of `package`.
+    """
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = resolve_name("." * node.level + (node.module or ""), package) if node.level else str(node.module)
+            yield base
+            yield from (f"{base}.{alias.name}" for alias in node.names)

@@ -9,10 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from bitverdict.harness.model.addresses import add_search_path, load, resolve
+from bitverdict.harness.model.addresses import add_search_path, imported_names, load, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.imported_names import imported_names
 from bitverdict.harness.model.paths import KERNELS, is_foreign, is_ours, kernels_with_a_contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError, did_you_mean

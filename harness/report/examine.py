@@ -18,8 +18,8 @@ from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.diagnose import ulp_distance, values
 from bitverdict.harness.judge.instrumentation import own_instrumentation
 from bitverdict.harness.judge.launch import launch
-from bitverdict.harness.judge.launchers import launcher_of
 from bitverdict.harness.judge.real_values import mathematics
+from bitverdict.harness.judge.remote_launcher import launcher_of
 from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, ExpectedOutput, UndecidedCase, case_from_record

@@ -14,7 +14,7 @@ from typing import Any
 
 from bitverdict.harness.checks.sums.order_recovery import RecoveredOrders, recover_orders
 from bitverdict.harness.checks.sums.words import same_launch
-from bitverdict.harness.judge.launchers import launcher_of_case
+from bitverdict.harness.judge.remote_launcher import launcher_of_case
 from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract

@@ -12,8 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from bitverdict.harness.model.addresses import package_of
-from bitverdict.harness.model.imported_names import imported_names
+from bitverdict.harness.model.addresses import imported_names, package_of
 from bitverdict.harness.model.paths import is_foreign, is_ours
 from bitverdict.harness.model.usage import UsageError
 

@@ -14,7 +14,7 @@ from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.devices import target_device
 from bitverdict.harness.judge.launch import launch
-from bitverdict.harness.judge.launchers import launcher_of
+from bitverdict.harness.judge.remote_launcher import launcher_of
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.case_source import CaseSource

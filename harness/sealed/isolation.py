@@ -8,8 +8,13 @@ from pathlib import Path
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.protocols import Isolation, SeedSource
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.sealed.worker_variables import JAIL
 from bitverdict.harness.workers.start import Start
+
+JAIL = "HARNESS_SEALED_JAIL"
+"""The candidate's processes."""
+EXECUTORS = "HARNESS_SEALED_EXECUTORS"
+GPU_JAIL = "HARNESS_SEALED_GPU_JAIL"
+"""On a GPU: those processes of the candidate that have it."""
 
 
 class ProcessIsolation(Isolation):

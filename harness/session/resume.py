@@ -16,8 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.code_digest import code_digest
-from bitverdict.harness.model.paths import state_directory
+from bitverdict.harness.model.paths import code_digest, state_directory
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict

@@ -18,8 +18,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.code_digest import code_digest
-from bitverdict.harness.model.paths import state_directory
+from bitverdict.harness.model.paths import code_digest, state_directory
 from bitverdict.harness.model.targets import Target, targets
 from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.workers.journal import verdict_record

@@ -27,9 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.judge import hang_report
-from bitverdict.harness.judge.classify import room_of
+from bitverdict.harness.judge.classify import of_status, room_of
 from bitverdict.harness.judge.compile_errors import named_by_compiler, says_nothing
-from bitverdict.harness.judge.deaths import of_status
 from bitverdict.harness.judge.missing_features import held_to_features
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import source_line

@@ -1,7 +1,7 @@
 """Tensor cores, bit for bit: mma.sync, wgmma, tcgen05 (docs/arithmetic.md) and AMD's MFMA (docs/amd_arithmetic.md).
 
-One step (`fused_sum`), chained over K (`chain`), with one file of numbers an architecture. To add one: write its file, name it in
-`lookup.INSTRUCTIONS`.
+One step (`fused_sum`), chained over K (`chain`), with one file of numbers an architecture or family. To add one: write its file,
+name it in `lookup.INSTRUCTIONS`.
 """
 
 from bitverdict.reference.tensor_core.block_scaled import scaled_elements, scaled_product

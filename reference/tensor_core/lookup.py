@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bitverdict.reference.tensor_core import analogues, gfx90a, gfx942, gfx950, sm_80, sm_89, sm_90, sm_100
+from bitverdict.reference.tensor_core import analogues, cdna, sm_80, sm_89, sm_90, sm_100
 from bitverdict.reference.tensor_core.constructors import register_halves
 from bitverdict.reference.tensor_core.evidence import analogy, hardware
 from bitverdict.reference.tensor_core.record import Accumulator, Choices, Instruction
@@ -14,7 +14,7 @@ INSTRUCTIONS: tuple[Instruction, ...] = sm_80.INSTRUCTIONS + sm_89.INSTRUCTIONS 
 """NVIDIA's whose numbers rest on words of the chip or on two models."""
 ANALOGUES: tuple[Instruction, ...] = analogues.INSTRUCTIONS
 """NVIDIA's that rest on one model or on an analogy: `instruction` finds them. A launch on such a chip is held to a bound."""
-MFMA: tuple[Instruction, ...] = gfx90a.INSTRUCTIONS + gfx942.INSTRUCTIONS + gfx950.INSTRUCTIONS
+MFMA: tuple[Instruction, ...] = cdna.INSTRUCTIONS
 """AMD's. They are apart, because a derived bound of NVIDIA's (`block`, `fraction_bits`) does not hold for them."""
 ALL_INSTRUCTIONS = INSTRUCTIONS + ANALOGUES + MFMA
 

@@ -13,9 +13,9 @@ from functools import partial
 
 from bitverdict.reference.tracing.accumulation import accumulation_type
 from bitverdict.reference.tracing.arrays import TracedArray
+from bitverdict.reference.tracing.dtypes import Untraceable
 from bitverdict.reference.tracing.outputs import Operands, Reference, TracedOutput, evaluate
 from bitverdict.reference.tracing.state import Trace
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 __all__ = ["TracedArray", "TracedOutput", "Untraceable", "declared_formats", "rounding_operations", "trace"]
 

@@ -14,9 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from bitverdict.reference.tracing.accumulation import Ends
-from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, DType
+from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, DType, Untraceable
 from bitverdict.reference.tracing.state import OPERATIONS, Trace
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 Masks = Any  # a bool array, or None
 

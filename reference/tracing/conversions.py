@@ -8,10 +8,9 @@ from bitverdict.reference.formats import FORMATS, Format, Overflow, Rounding, de
 from bitverdict.reference.tracing.accumulation import stored_ends
 from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, union_masks
 from bitverdict.reference.tracing.comparisons import truth
-from bitverdict.reference.tracing.dtypes import BY_FORMAT, WORDS, DType, DTypeLike, dtype_of, promote
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, WORDS, DType, DTypeLike, Untraceable, dtype_of, promote
 from bitverdict.reference.tracing.results import around, real
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 def _format(name: object) -> Format:

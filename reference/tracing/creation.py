@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, constant
-from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, DType, DTypeLike, Shape, dtype_of
+from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, DType, DTypeLike, Shape, Untraceable, dtype_of
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 def _dtype_or_default(trace: Trace, dtype: DTypeLike | None) -> DType:

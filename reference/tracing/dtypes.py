@@ -12,7 +12,14 @@ from typing import TypeAlias
 import numpy as np
 
 from bitverdict.reference.formats import FORMATS, Format
-from bitverdict.reference.tracing.untraceable import Untraceable
+
+
+class Untraceable(Exception):
+    """An operator, or a use of one, that has no rule here. `operator` is its name as the standard writes it."""
+
+    def __init__(self, operator: str, why: str = "") -> None:
+        super().__init__(f"{operator}: {why}" if why else operator)
+        self.operator = operator
 
 
 @dataclass(frozen=True)

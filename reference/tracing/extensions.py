@@ -7,9 +7,8 @@ import numpy as np
 from bitverdict.reference.philox import philox as philox_words
 from bitverdict.reference.philox import uniform
 from bitverdict.reference.tracing.arrays import Operand, TracedArray, array
-from bitverdict.reference.tracing.dtypes import BY_FORMAT
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, Untraceable
 from bitverdict.reference.tracing.state import Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 @operation("philox")

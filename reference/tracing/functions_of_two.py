@@ -7,12 +7,12 @@ import numpy as np
 from bitverdict.reference.tracing.accumulation import Ends, widen_ends
 from bitverdict.reference.tracing.arrays import Operand, TracedArray, pair
 from bitverdict.reference.tracing.choices import absolute, maximum, minimum
+from bitverdict.reference.tracing.dtypes import Untraceable
 from bitverdict.reference.tracing.function_errors import function_error
 from bitverdict.reference.tracing.functions import ACCURACY, monotone
 from bitverdict.reference.tracing.real_arithmetic import add, divide, multiply, subtract
 from bitverdict.reference.tracing.results import V, around, errors, integers, real, settle_result
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 @operation("pow")

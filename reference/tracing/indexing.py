@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, union_masks
+from bitverdict.reference.tracing.dtypes import Untraceable
 from bitverdict.reference.tracing.results import mark_unknown
 from bitverdict.reference.tracing.state import Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 def _indices(key: object) -> tuple[Any, list[TracedArray]]:

@@ -8,10 +8,9 @@ import numpy as np
 
 from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, constant
 from bitverdict.reference.tracing.choices import where
-from bitverdict.reference.tracing.dtypes import BOOL, Axes, DTypeLike, Shape, promote
+from bitverdict.reference.tracing.dtypes import BOOL, Axes, DTypeLike, Shape, Untraceable, promote
 from bitverdict.reference.tracing.results import float_type, real
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 FIELDS = ("value", "error", "low", "high", "open", "hangs", "words_differ", "no_write_mask")
 

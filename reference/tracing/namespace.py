@@ -28,9 +28,8 @@ from bitverdict.reference.tracing import (  # noqa: F401  (each registers its op
     sort_operations,
     whole_numbers,
 )
-from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, DTypeLike, dtype_of, finfo, iinfo, promote
+from bitverdict.reference.tracing.dtypes import BOOL, BY_FORMAT, BY_NAME, DTypeLike, Untraceable, dtype_of, finfo, iinfo, promote
 from bitverdict.reference.tracing.state import OPERATIONS, Trace
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 LINALG = {"matmul", "vecdot", "tensordot", "matrix_transpose", "outer", "diagonal", "trace", "vector_norm"}
 ABSENT = {

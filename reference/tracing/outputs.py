@@ -8,14 +8,36 @@ from typing import Any
 import numpy as np
 
 from bitverdict.reference.error_bound import words_between
-from bitverdict.reference.formats import FORMATS
+from bitverdict.reference.formats import FORMATS, decode
 from bitverdict.reference.tracing.accumulation import Accumulation, accumulation_type
 from bitverdict.reference.tracing.arrays import TracedArray, array
 from bitverdict.reference.tracing.creation import asarray
-from bitverdict.reference.tracing.dtypes import dtype_of
+from bitverdict.reference.tracing.dtypes import WORDS, Untraceable, dtype_of
 from bitverdict.reference.tracing.real_arithmetic import real
 from bitverdict.reference.tracing.state import Place, Trace
-from bitverdict.reference.tracing.untraceable import Untraceable
+
+
+def operand(trace: Trace, given: object) -> Any:
+    """A (format, codes) pair as a traced array; anything else unchanged."""
+    if not (isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], str) and isinstance(given[1], np.ndarray)):
+        return given
+    name, codes = given
+    dtype = dtype_of(name)
+    if dtype.kind == "bool":
+        return TracedArray(trace, dtype, codes.astype(bool))
+    if dtype.kind == "integer":
+        width = np.dtype(dtype.storage_type).itemsize
+        same = codes.dtype.itemsize == width and codes.dtype.kind in "iu"
+        return TracedArray(
+            trace, dtype, np.ascontiguousarray(codes).view(dtype.storage_type) if same else codes.astype(dtype.storage_type)
+        )
+    if codes.dtype.kind == "f":
+        return TracedArray(trace, dtype, codes.astype(np.float64))
+    if dtype.format == "fp64":
+        return TracedArray(trace, dtype, np.ascontiguousarray(codes).view(np.float64))
+    fmt = FORMATS[dtype.format]
+    return TracedArray(trace, dtype, decode(fmt, np.ascontiguousarray(codes).view(WORDS[codes.dtype.itemsize])))
+
 
 Operands = Sequence[Any]
 Reference = Callable[..., Any]
@@ -128,7 +150,7 @@ def _width(traced: TracedArray, where: np.ndarray | None) -> float:
 def evaluate(function: Reference, trace: Trace, operands: Operands, keyword_operands: Mapping[str, object]) -> list[TracedArray]:
     """The outputs of one evaluation."""
     from bitverdict.reference.tracing.namespace import Namespace
-    from bitverdict.reference.tracing.operands import operand
+    from bitverdict.reference.tracing.outputs import operand
 
     given = [operand(trace, output) for output in operands]
     found = function(Namespace(trace), *given, **{name: operand(trace, output) for name, output in keyword_operands.items()})

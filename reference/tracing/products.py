@@ -31,11 +31,10 @@ from bitverdict.reference.stored_sums import store_sum
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 from bitverdict.reference.tracing.accumulation import MARGIN
 from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, pair
-from bitverdict.reference.tracing.dtypes import BY_FORMAT, promote
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, Untraceable, promote
 from bitverdict.reference.tracing.real_arithmetic import V, all_finite, real, settle_result
 from bitverdict.reference.tracing.results import errors
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 TF32_PRODUCTS = 3  # tf32x3 multiplies high and low parts
 TF32_LOSS = 2.0**-10  # of a number whose low 13 bits are dropped

@@ -27,6 +27,7 @@ import numpy as np
 
 from bitverdict.reference.tracing.accumulation import MARGIN, Ends, widen_ends
 from bitverdict.reference.tracing.arrays import Chain, Operand, TracedArray, pair
+from bitverdict.reference.tracing.dtypes import Untraceable
 from bitverdict.reference.tracing.function_errors import FUNCTIONS, Function
 from bitverdict.reference.tracing.results import (
     V,
@@ -41,7 +42,6 @@ from bitverdict.reference.tracing.results import (
     underflow,
 )
 from bitverdict.reference.tracing.state import Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 def add_(trace: Trace, name: str, left: TracedArray, right: TracedArray, sign: float) -> TracedArray:

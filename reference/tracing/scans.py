@@ -8,11 +8,10 @@ import numpy as np
 
 from bitverdict.reference.tracing.accumulation import MARGIN, widen_ends
 from bitverdict.reference.tracing.arrays import Operand, TracedArray, array
-from bitverdict.reference.tracing.dtypes import BY_FORMAT, DType, DTypeLike
+from bitverdict.reference.tracing.dtypes import BY_FORMAT, DType, DTypeLike, Untraceable
 from bitverdict.reference.tracing.reductions import lowest_bits
 from bitverdict.reference.tracing.results import V, settle_result
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 @operation("cumulative_sum")

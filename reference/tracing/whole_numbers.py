@@ -8,11 +8,11 @@ import numpy as np
 
 from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, pair, union_masks
 from bitverdict.reference.tracing.comparisons import logic
+from bitverdict.reference.tracing.dtypes import Untraceable
 from bitverdict.reference.tracing.function_errors import FUNCTIONS
 from bitverdict.reference.tracing.real_arithmetic import add_, product, quotient
 from bitverdict.reference.tracing.results import around, float_type, integers, real
 from bitverdict.reference.tracing.state import Trace, operation
-from bitverdict.reference.tracing.untraceable import Untraceable
 
 
 def _put_bits(name: str, function: Callable, bools: Callable | None) -> None:

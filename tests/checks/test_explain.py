@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitverdict.harness.checks.explain.advice_cause import probable_cause
 from bitverdict.harness.checks.explain.cause import ZEROS, Cause, cause_of, choose_cause
+from bitverdict.harness.checks.explain.check import probable_cause
 from bitverdict.harness.checks.explain.evaluation import evaluate_reference, operation_text, operations
 from bitverdict.harness.checks.explain.evidence import CauseFinding, Evidence, Fit
 from bitverdict.harness.checks.explain.places import relocations

@@ -10,7 +10,7 @@ from typing import Any
 from bitverdict.harness.checks.sums.order_recovery import RecoveredOrders, recover_orders
 from bitverdict.harness.checks.sums.words import ORDER_KEY
 from bitverdict.harness.judge.judge import judge
-from bitverdict.harness.judge.launchers import launcher_of_case
+from bitverdict.harness.judge.remote_launcher import launcher_of_case
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target

@@ -11,7 +11,7 @@ import pytest
 from bitverdict.harness.contracts.base.row_indices import ROW_KINDS, SPAN_KIND, row_numbers
 from bitverdict.harness.contracts.inputs import block_scaled_inputs
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE_CODES, REACHES
-from bitverdict.harness.contracts.inputs.generators import generator
+from bitverdict.harness.contracts.inputs.exact_inputs import generator
 from bitverdict.harness.contracts.inputs.regimes import REGIMES, TENTH, decisive_codes, draw, special_codes
 from bitverdict.harness.model.case import Case
 from bitverdict.reference import scale_layout

@@ -14,7 +14,7 @@ import pytest
 
 from bitverdict.harness.contracts.oracle import block_scaled_gemm_bound, gemm_bound
 from bitverdict.harness.contracts.oracle.dot_lowering import mutated_model
-from bitverdict.harness.contracts.oracle.second_opinion import COLUMNS, ROWS, second_opinion, spread_out
+from bitverdict.harness.contracts.oracle.gemm_bound import COLUMNS, ROWS, second_opinion, spread_out
 from bitverdict.harness.judge.compare import contradiction
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve

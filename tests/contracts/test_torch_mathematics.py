@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from bitverdict.harness.contracts.torch_mathematics import operators
 from bitverdict.harness.contracts.torch_mathematics.graph import check_writes, gradients_of, reference_of
-from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
+from bitverdict.harness.contracts.torch_mathematics.operators.rules import NoRule
 from bitverdict.reference.tracing import trace
 
 CLASSES = torch.tensor([1, 0, 3])

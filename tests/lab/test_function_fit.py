@@ -9,8 +9,7 @@ import pytest
 
 from bitverdict.harness.lab.hardware_words import function_fit
 from bitverdict.harness.lab.hardware_words.function_fit import BINADE, FITS, RecordedWords, binade, hyperbolic_tangent, main, module
-from bitverdict.harness.lab.hardware_words.function_words import ptx
-from bitverdict.harness.lab.hardware_words.packed_words import pack
+from bitverdict.harness.lab.hardware_words.function_words import pack, ptx
 from bitverdict.harness.lab.hardware_words.quadratic_fit import NO_BOUND, Bounds, DoesNotFit
 from bitverdict.reference.special_functions import coefficients
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS

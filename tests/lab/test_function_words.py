@@ -18,8 +18,17 @@ import pytest
 
 from bitverdict.harness.lab.hardware_words import function_words
 from bitverdict.harness.lab.hardware_words.cuda_library import CannotRecord, Device, nvcc
-from bitverdict.harness.lab.hardware_words.function_words import CONTROL, OF_16_BITS, RANGE, SOURCES, Run, digest, operands
-from bitverdict.harness.lab.hardware_words.packed_words import pack, unpack
+from bitverdict.harness.lab.hardware_words.function_words import (
+    CONTROL,
+    OF_16_BITS,
+    RANGE,
+    SOURCES,
+    Run,
+    digest,
+    operands,
+    pack,
+    unpack,
+)
 
 GPU = Device("NVIDIA H200", "sm_90", "13000", "13000")
 

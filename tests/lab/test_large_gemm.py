@@ -27,9 +27,8 @@ from bitverdict.harness.lab.commands import large_products as cli_large
 from bitverdict.harness.lab.large_gemm import cases as large_cases
 from bitverdict.harness.lab.large_gemm import held_words
 from bitverdict.harness.lab.large_gemm import operands as large_operands
-from bitverdict.harness.lab.large_gemm.cases import cases, judge_large
-from bitverdict.harness.lab.large_gemm.places import run_of, sample
-from bitverdict.harness.lab.large_gemm.tutorials import tutorial_cases
+from bitverdict.harness.lab.large_gemm.cases import cases, judge_large, tutorial_cases
+from bitverdict.harness.lab.large_gemm.row_numbers import run_of, sample
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import ExpectedOutput

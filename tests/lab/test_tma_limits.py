@@ -16,10 +16,10 @@ import pytest
 
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.lab.tma_limits import answers as columns
-from bitverdict.harness.lab.tma_limits import edges, page, point_key
+from bitverdict.harness.lab.tma_limits import edges, page
 from bitverdict.harness.lab.tma_limits.compiler_answers import by_compiler
 from bitverdict.harness.lab.tma_limits.contract import CONTRACT, case_of
-from bitverdict.harness.lab.tma_limits.points import Point, points, rule
+from bitverdict.harness.lab.tma_limits.points import Point, key, points, rule
 from bitverdict.harness.model.targets import Target
 from bitverdict.reference import tiled_copy
 
@@ -43,7 +43,7 @@ def test_the_rule_is_what_the_hardware_answered_at_every_point(iisan: bool) -> N
     wrong = {
         point.name: (said, answers[at]["outcome"])
         for point in points(("tiled load", "tiled store"))
-        if (said := rule(point, "sm_90", iisan=iisan).outcome) != answers[at := point_key.key(point)]["outcome"]
+        if (said := rule(point, "sm_90", iisan=iisan).outcome) != answers[at := key(point)]["outcome"]
     }
     assert not wrong
 
@@ -93,7 +93,7 @@ def test_iisan_on_the_emulated_gpu_names_the_unaligned_column() -> None:
 
 
 def test_a_mutated_disagreement_is_shown_and_said_to_be_unexplained() -> None:
-    at = point_key.key(STORE)
+    at = key(STORE)
     made = {"emulated": {at: {"outcome": "pass"}}, "hardware": {at: {"outcome": "illegal instruction"}}}
     found = dict(page.disagreements(made))
     assert found["the emulated GPU is not the hardware"] == [
@@ -104,9 +104,7 @@ def test_a_mutated_disagreement_is_shown_and_said_to_be_unexplained() -> None:
 
 
 def test_each_row_of_the_pages_tables_has_a_cell_for_each_head() -> None:
-    text = page.text(
-        {"sm_90": {name: {point_key.key(STORE): {"outcome": "pass"}} for name in page.COLUMN_ORDER}}, [{"date": "today"}]
-    )
+    text = page.text({"sm_90": {name: {key(STORE): {"outcome": "pass"}} for name in page.COLUMN_ORDER}}, [{"date": "today"}])
     tables = [part for part in text.split("\n\n") if part.startswith("| ")]
     assert tables
     for table in tables:
@@ -114,7 +112,7 @@ def test_each_row_of_the_pages_tables_has_a_cell_for_each_head() -> None:
 
 
 def test_a_mutated_miss_and_a_mutated_false_alarm_of_iisan_are_told_apart() -> None:
-    miss, alarm, no_machine = (point_key.key(replace(STORE, row=row)) for row in (0, 1, 2))
+    miss, alarm, no_machine = (key(replace(STORE, row=row)) for row in (0, 1, 2))
     made = {
         "hardware": {miss: {"outcome": "stray write"}, alarm: {"outcome": "pass"}, no_machine: {"outcome": "not there"}},
         "hardware iisan": {miss: {"outcome": "pass"}, alarm: {"outcome": "device assert"}, no_machine: {"outcome": "pass"}},
@@ -183,9 +181,9 @@ def test_edges_are_measured_at_every_width_and_quickly_at_a_few() -> None:
 def test_a_compiler_that_dies_costs_its_point_and_no_other() -> None:
     grid = [replace(LOAD, column=column) for column in (0, 1, 3, 4, 8)]
     found = by_compiler(grid, "sm_90", worker=(sys.executable, "-c", ABORTS))
-    said = [found[point_key.key(point)]["outcome"] for point in grid]
+    said = [found[key(point)]["outcome"] for point in grid]
     assert said == ["compiles", "compiles", "compiler abort", "compiles", "compiles"]
-    assert found[point_key.key(grid[2])]["message"].startswith("SIGABRT")
+    assert found[key(grid[2])]["message"].startswith("SIGABRT")
 
 
 def test_the_compiler_takes_what_faults_and_refuses_no_power_of_two() -> None:

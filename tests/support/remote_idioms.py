@@ -1,4 +1,4 @@
-"""Ordinary lines of launchers around a kernel: what each gives here, it gives in another process (tests/sealed/remote/test_idioms.py).
+"""Ordinary lines of launchers around a kernel: what each gives here, it gives in another process (`tests/sealed`).
 
 Each takes an operand of 100 floats, 0 to 99, on the GPU. Some raise, as torch does.
 """

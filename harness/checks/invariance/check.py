@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
-from bitverdict.harness.judge.launchers import launcher_of_case
+from bitverdict.harness.judge.remote_launcher import launcher_of_case
 from bitverdict.harness.model.verdict import Verdict
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.contracts.inputs import regimes
-from bitverdict.harness.contracts.oracle.expected_refusals import beyond_shared_memory, without_e4m3
+from bitverdict.harness.contracts.oracle.matmul_support import beyond_shared_memory, without_e4m3
 from bitverdict.harness.model.architectures import architecture
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
 from bitverdict.harness.model.case_fields import check_indices, check_record

@@ -79,7 +79,7 @@ class GradientContract(DescribedContract):
         run_record: Mapping,
     ) -> list[ExpectedOutput]:
         from bitverdict.harness.contracts.torch_mathematics.graph import gradients_of, reference_of
-        from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
+        from bitverdict.harness.contracts.torch_mathematics.operators.rules import NoRule
         from bitverdict.reference.tracing import Untraceable, trace
 
         differentiable_outputs = [item for item in forward if item.format in DIFFERENTIABLE]

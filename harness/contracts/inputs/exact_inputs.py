@@ -17,14 +17,20 @@ than a place of any result in fp8.
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
 
-from bitverdict.harness.contracts.inputs.generators import generator
 from bitverdict.reference.formats import BF16, FORMATS, TF32, Format, encode
 from bitverdict.reference.tensor_core import INSTRUCTIONS
+
+
+def generator(data_seed: int, name: str) -> np.random.Generator:
+    """The generator of one operand: operands of one case are independent, whichever is drawn first."""
+    return np.random.Generator(np.random.PCG64([data_seed, zlib.crc32(name.encode())]))
+
 
 LEAST_BITS = 8  # of the product of two elements: where K leaves fewer, rows of A are sparse
 SUMS = {24: (14, 12, 9), 14: (7, 5)}

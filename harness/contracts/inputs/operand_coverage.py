@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import ONE_CODES, Side
-from bitverdict.harness.contracts.inputs.generators import generator
+from bitverdict.harness.contracts.inputs.exact_inputs import generator
 from bitverdict.reference import scale_layout
 from bitverdict.reference.formats import FORMATS, Format, decode
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from bitverdict.harness.contracts.inputs.all_codes import ALL_CODES, PAIRS, every_code, one_code_a_line
 from bitverdict.harness.contracts.inputs.exact_inputs import factor as exact_factor
-from bitverdict.harness.contracts.inputs.generators import generator
+from bitverdict.harness.contracts.inputs.exact_inputs import generator
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.reference.formats import FORMATS, Format, Overflow, encode
 

@@ -17,8 +17,8 @@ from bitverdict.harness.contracts.oracle.gemm_bound import (
     bound_rests_on,
     choose_instructions,
     of_arch,
+    second_opinion,
 )
-from bitverdict.harness.contracts.oracle.second_opinion import second_opinion
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
 from bitverdict.kernels.scaled_operands import ScaledFormat

@@ -6,7 +6,7 @@ all that the target has (`bitverdict.reference.error_bound` has the derivation);
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from functools import cached_property
 from types import SimpleNamespace
@@ -16,7 +16,6 @@ import numpy as np
 
 from bitverdict.harness.contracts.inputs.narrowed_inputs import narrowing_effect
 from bitverdict.harness.contracts.oracle.allowed_results import allowed_output
-from bitverdict.harness.contracts.oracle.second_opinion import second_opinion
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
 from bitverdict.harness.model.verdict import Basis
@@ -32,6 +31,7 @@ from bitverdict.reference.exact_gemm import exact_gemm
 from bitverdict.reference.formats import FORMATS, FP32, Format, decode
 from bitverdict.reference.stored_sums import store_sum
 from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
+from bitverdict.reference.tensor_core.product_query import words_alone
 
 TF32_PRODUCTS, BF16_PRODUCTS = 3, 6  # for one of fp32: tf32x3 multiplies high and low parts, bf16x6 three parts of each
 BF16X3_SHARE = 3 * 2.0**-18  # of sum |a||b|: two bf16 parts of either operand leave out 2^-18 of it, and low times low is left out
@@ -232,3 +232,27 @@ def _holds_exactly(fmt: Format, operand: Format | None) -> bool:
     return operand is not None and (
         operand.mantissa_bits >= fmt.mantissa_bits and operand.largest >= fmt.largest and operand.smallest <= fmt.smallest
     )
+
+
+ROWS, COLUMNS = 16, 16  # of a result, its first and its last among them
+DEEPEST = 1 << 18  # of the products of these rows and columns: fewer of them where K is deep
+
+
+def second_opinion(words: np.ndarray, k: int, bound: Callable[[np.ndarray, np.ndarray], ExpectedOutput]) -> SecondOpinion | None:
+    """The opinion of `bound`, which is given the numbers of rows and of columns, on `words` (M, N) of sums over K = `k`.
+
+    The plan knows instruction, order and roundings; the bound knows of them which family of instructions multiplies. Words
+    outside of the bound mean that the two contradict each other: then nothing is known of the kernel. The bound is derived for
+    some rows and columns, each with its whole K: at all elements it would cost as much as the launch. None where there is nothing
+    to have an opinion on, or nobody wants one."""
+    m, n = words.shape
+    if not m or not n or words_alone():
+        return None
+    most = max(DEEPEST // max(k, 1), 4)
+    rows, columns = spread_out(m, min(ROWS, max(most // COLUMNS, 2))), spread_out(n, min(COLUMNS, max(most // 2, 2)))
+    return SecondOpinion(words=words[np.ix_(rows, columns)], output=bound(rows, columns), word_count=words.size)
+
+
+def spread_out(size: int, count: int) -> np.ndarray:
+    """At most `count` different numbers below `size`, the first and the last among them, evenly spread."""
+    return np.unique(np.linspace(0, size - 1, count).round().astype(int))

@@ -7,7 +7,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.contracts.oracle.dot_lowering import dot_plan, without_a_model
-from bitverdict.harness.contracts.oracle.expected_refusals import beyond_shared_memory, without_e4m3
 from bitverdict.harness.model.architectures import ARCHITECTURES, is_amd
 from bitverdict.harness.model.contract import ExpectedOutcome
 from bitverdict.kernels.features import Feature
@@ -15,6 +14,20 @@ from bitverdict.reference.formats.convert import FP8_BY_INTEGERS
 
 if TYPE_CHECKING:
     from bitverdict.harness.model.targets import Target
+
+
+def beyond_shared_memory(needed: int, limit: int, arch: str) -> ExpectedOutcome | None:
+    """Out of resources where a launch needs `needed` bytes of shared memory and `arch` has but `limit`; None if they fit."""
+    if needed <= limit:
+        return None
+    reason = f"{needed} bytes of shared memory, {arch} has {limit}"
+    return ExpectedOutcome(result=False, outcome="out of resources", layer="capacity", message="shared memory", reason=reason)
+
+
+def without_e4m3(arch: str) -> ExpectedOutcome:
+    """Triton's front end refuses the type e4m3 (fp8e4nv) on `arch`, which has none."""
+    return ExpectedOutcome(result=False, outcome="refused", layer="front end", message="fp8e4nv", reason=f"{arch} has no e4m3")
+
 
 KINDS = (("fp16", "tf32"), ("bf16", "tf32"), ("e4m3", "tf32"), ("int8", "tf32"), ("fp32", "tf32"), ("fp32", "ieee"))
 """Element type and precision of what is multiplied: each has its own instruction."""

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
 from bitverdict.harness.contracts.torch_mathematics.operators import RULES
+from bitverdict.harness.contracts.torch_mathematics.operators.rules import NoRule
 
 if TYPE_CHECKING:
     from bitverdict.reference.array_api import ArrayNamespace

@@ -19,7 +19,7 @@ import torch
 
 from bitverdict.harness.contracts.described.outputs import expected_output
 from bitverdict.harness.contracts.torch_mathematics.graph import reference_of
-from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
+from bitverdict.harness.contracts.torch_mathematics.operators.rules import NoRule
 from bitverdict.harness.contracts.torch_mathematics.problem_file import Problem, ProblemFile, seed_torch
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.case_fields import check_record

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
+from bitverdict.harness.contracts.torch_mathematics.operators.rules import NoRule
 
 _DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}
 _STEPS = ("round_to", "bits", "from_bits", "philox", "random_uniform")

@@ -45,8 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Judge as asked; exit status 0 when nothing differs, 1 when something does, 5 when nothing ran."""
     from dataclasses import replace
 
-    from bitverdict.harness.lab.large_gemm.cases import PRODUCTS, cases, judge_large
-    from bitverdict.harness.lab.large_gemm.tutorials import tutorial_cases
+    from bitverdict.harness.lab.large_gemm.cases import PRODUCTS, cases, judge_large, tutorial_cases
 
     hardware = target(arguments.target) if arguments.target else next((t for t in targets() if not t.emulated), None)
     if hardware is None:

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bitverdict.harness.lab.hardware_words.function_words import BINADE, PIECE, Run
-from bitverdict.harness.lab.hardware_words.packed_words import unpack
+from bitverdict.harness.lab.hardware_words.function_words import BINADE, PIECE, Run, unpack
 from bitverdict.harness.lab.hardware_words.quadratic_fit import Bounds, DoesNotFit, Form, fit, truncation_bounds
 from bitverdict.reference.special_functions.quadratic import TANH_FIRST_EXPONENT, TANH_SEGMENTS, Quadratic
 

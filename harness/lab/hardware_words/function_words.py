@@ -15,6 +15,7 @@ without a GPU, to NumPy.
 from __future__ import annotations
 
 import argparse
+import bz2
 import ctypes
 import hashlib
 import json
@@ -32,8 +33,24 @@ import numpy as np
 from bitverdict.harness.lab.hardware_words import cuda_library as instructions
 from bitverdict.harness.lab.hardware_words.cuda_library import CannotRecord, Device, Machine, compiler_version, driver_version, nvcc
 from bitverdict.harness.lab.hardware_words.instruction_words import utc_date
-from bitverdict.harness.lab.hardware_words.packed_words import pack
 from bitverdict.harness.model.paths import state_directory
+
+
+def pack(words: np.ndarray) -> np.ndarray:
+    """Bytes (uint8) from which `unpack` makes the words, uint32 of one dimension, again."""
+    difference = np.diff(words, prepend=np.uint32(0)).view(np.int32)  # (n,) modulo 2^32
+    zigzag = (difference << 1 ^ difference >> 31).view(np.uint32)  # (n,)
+    planes = np.ascontiguousarray(zigzag).view(np.uint8).reshape(-1, 4).T  # (4, n)
+    return np.frombuffer(bz2.compress(planes.tobytes()), np.uint8)
+
+
+def unpack(packed: np.ndarray) -> np.ndarray:
+    """The words, uint32 of one dimension."""
+    planes = np.frombuffer(bz2.decompress(packed.tobytes()), np.uint8).reshape(4, -1)  # (4, n)
+    zigzag = np.ascontiguousarray(planes.T).view(np.uint32).reshape(-1)  # (n,)
+    difference = zigzag >> 1 ^ (0 - (zigzag & 1)).astype(np.uint32)  # (n,)
+    return np.cumsum(difference, dtype=np.uint32)
+
 
 FOLDER = Path(__file__).parent
 SOURCES = (FOLDER / "functions.cu", *instructions.SOURCES)

@@ -24,7 +24,7 @@ from bitverdict.harness.contracts.fp8_blockwise_matmul import SCALE_BLOCK, scale
 from bitverdict.harness.contracts.inputs import block_scaled_inputs, regimes
 from bitverdict.harness.contracts.inputs.block_scaled_inputs import Side
 from bitverdict.harness.lab.large_gemm import row_numbers
-from bitverdict.harness.lab.large_gemm.places import run_of
+from bitverdict.harness.lab.large_gemm.row_numbers import run_of
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.reference import packing, scale_layout
 from bitverdict.reference.formats import FORMATS, Overflow, decode, encode

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bitverdict.harness.lab.tma_limits.contract import MODES, case_of
-from bitverdict.harness.lab.tma_limits.point_key import key
-from bitverdict.harness.lab.tma_limits.points import Point, points, rule
+from bitverdict.harness.lab.tma_limits.points import Point, key, points, rule
 from bitverdict.harness.model.architectures import BY_DEFAULT, emulated_with
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import UsageError

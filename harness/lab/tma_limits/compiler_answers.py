@@ -21,7 +21,7 @@ WORKER = (sys.executable, "-m", "bitverdict.harness.lab.tma_limits.compiler_answ
 
 def by_compiler(grid: list[Point], arch: str, *, worker: Sequence[str] = WORKER) -> dict[str, dict]:
     """Key of a point -> answer. A worker that dies leaves "compiler abort" at the point it was at; the next one begins after it."""
-    from bitverdict.harness.lab.tma_limits.point_key import key
+    from bitverdict.harness.lab.tma_limits.points import key
 
     answers_by_key: dict[str, dict] = {}
     keys_left = [key(point) for point in grid]

@@ -5,8 +5,9 @@ outcome by name and who says so. Nothing here runs anything."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -180,3 +181,7 @@ def _descriptor(point: Point, iisan: bool) -> tiled_copy.Fault | None:
         return None
     name, reason = misfits[0]
     return tiled_copy.Fault("refused" if not point.on_device else "device assert" if iisan else bare[name], reason)
+
+
+def key(point: Point) -> str:
+    return json.dumps(asdict(point), sort_keys=True, separators=(",", ":"))

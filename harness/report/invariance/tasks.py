@@ -8,7 +8,7 @@ from bitverdict.harness.checks.invariance.calls import NO_PROMISES, Promises
 from bitverdict.harness.checks.invariance.examine import examine_case
 from bitverdict.harness.checks.invariance.invariance_finding import CHECKS, End, InvarianceFinding
 from bitverdict.harness.judge.instrumentation import own_instrumentation
-from bitverdict.harness.judge.launchers import launcher_of
+from bitverdict.harness.judge.remote_launcher import launcher_of
 from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record

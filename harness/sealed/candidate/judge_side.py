@@ -17,9 +17,8 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from bitverdict.harness.judge.classify import CANDIDATE_GONE, LaunchResult
+from bitverdict.harness.judge.classify import CANDIDATE_GONE, LaunchResult, of_status
 from bitverdict.harness.judge.clock import Clock
-from bitverdict.harness.judge.deaths import of_status
 from bitverdict.harness.judge.pending_launch import PendingLaunch
 from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher
 from bitverdict.harness.model.case import Case

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from bitverdict.harness.model.decorated_object import root_of
 from bitverdict.harness.model.paths import CONTRACTS
+from bitverdict.harness.sealed.isolation import EXECUTORS, GPU_JAIL, JAIL
 from bitverdict.harness.sealed.jail.confine import unreadable
 from bitverdict.harness.sealed.jail.executors import Executors
 from bitverdict.harness.sealed.jail.jail import Jail
 from bitverdict.harness.sealed.jail.policy import CANDIDATE_ON_A_GPU, EXECUTOR_OF_A_GPU
 from bitverdict.harness.sealed.processes.gpu_protections import gpu_protections
-from bitverdict.harness.sealed.worker_variables import EXECUTORS, GPU_JAIL, JAIL
 from bitverdict.harness.workers.forkserver import PRELOADED_MODULES, WHEN_IDLE
 from bitverdict.harness.workers.start import PLAIN_START, Start
 

@@ -19,11 +19,11 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.sealed.candidate import judge_side
 from bitverdict.harness.sealed.candidate.arrays import channel_of
 from bitverdict.harness.sealed.candidate.executor import ON_A_GPU, WITHOUT_A_GPU
+from bitverdict.harness.sealed.isolation import EXECUTORS, GPU_JAIL, JAIL
 from bitverdict.harness.sealed.jail.confine import unreadable
 from bitverdict.harness.sealed.jail.jail import ConfinedProcess, JailDied, how, start_process, wait_ready
 from bitverdict.harness.sealed.jail.policy import EXECUTOR
 from bitverdict.harness.sealed.processes.jails import heard
-from bitverdict.harness.sealed.worker_variables import EXECUTORS, GPU_JAIL, JAIL
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 GONE_WITHIN = 2.0  # seconds in which a process that closed its channel is reaped

@@ -17,7 +17,7 @@ import pytest
 from bitverdict.harness.model.paths import ROOT
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.sealed import worker_variables
+from bitverdict.harness.sealed import isolation
 from bitverdict.harness.sealed.jail import bubblewrap, confine, places
 from bitverdict.harness.sealed.jail.executors import Executors
 from bitverdict.harness.sealed.jail.jail import Jail, start_process
@@ -132,7 +132,7 @@ def test_memory_of_a_trusted_process_cannot_be_opened_by_its_user(unprotected: J
 
 def test_a_worker_of_sealed_cases_makes_itself_unreadable(unprotected: Jail, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beside a candidate that nothing else confines, its memory would lie open."""
-    for name in (worker_variables.JAIL, worker_variables.EXECUTORS):
+    for name in (isolation.JAIL, isolation.EXECUTORS):
         monkeypatch.setenv(name, jails._encode_address(unprotected.address))
     monkeypatch.setattr(trio.Trio, "start", lambda self: None)
 

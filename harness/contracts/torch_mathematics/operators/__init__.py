@@ -10,9 +10,8 @@ from bitverdict.harness.contracts.torch_mathematics.operators import (
     normalisation,
     products,
     reductions,
-    scatters,
     shapes,
 )
 from bitverdict.harness.contracts.torch_mathematics.operators.rules import RULES
 
-__all__ = ["RULES", "arithmetic", "creation", "normalisation", "products", "reductions", "scatters", "shapes"]
+__all__ = ["RULES", "arithmetic", "creation", "normalisation", "products", "reductions", "shapes"]

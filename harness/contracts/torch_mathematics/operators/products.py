@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.contracts.torch_mathematics import windows
-from bitverdict.harness.contracts.torch_mathematics.no_rule import NoRule
 from bitverdict.harness.contracts.torch_mathematics.operators.normalisation import by_channel
-from bitverdict.harness.contracts.torch_mathematics.operators.rules import rule
+from bitverdict.harness.contracts.torch_mathematics.operators.rules import NoRule, rule
 
 if TYPE_CHECKING:
     from bitverdict.reference.array_api import Array, ArrayNamespace

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeGuard
 
+from bitverdict.harness.model.usage import UsageError
+
 if TYPE_CHECKING:
     from bitverdict.reference.array_api import Array, ArrayNamespace, Operand
+
+
+class NoRule(UsageError):
+    """An ATen operator, or a form of one, that has no rule: what holds it has no reference."""
+
 
 RULES: dict[str, Callable] = {}
 

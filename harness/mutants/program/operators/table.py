@@ -52,7 +52,15 @@ _SIGNS = {"arith.addi": "+", "arith.subi": "-", "arith.xori": "^"}
 
 def offers(site: Site) -> Iterator[Offer]:
     """All mutants of the operation at `site`, in an order that depends on nothing else."""
-    import bitverdict.harness.mutants.program.operators.all_operators  # noqa: F401  (fills the table)
+    from bitverdict.harness.mutants.program.operators import (  # noqa: F401  (they fill the table)
+        accesses,
+        asynchronous,
+        barriers,
+        floats,
+        integers,
+        loops,
+        shapes,
+    )  # fmt: skip
 
     for operator in _OPERATORS.get(site.op.name, ()):
         yield from operator(site)
