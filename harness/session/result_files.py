@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from pathlib import Path
@@ -17,9 +16,38 @@ from bitverdict.harness.session.reproducers import versions, write_atomically
 from bitverdict.harness.session.tally import Tally
 
 FREE = "free space there, or name another file"
-_ELEMENTS = {Decision.FAIL: "failure", Decision.ERROR: "error", Decision.INCONCLUSIVE: "skipped", Decision.NOT_RUN: "skipped"}
-_ELEMENTS |= {Decision.CANCELLED: "skipped"}
-"""JUnit's element for a case that did not pass."""
+_ELEMENTS = {Decision.PASS: "", Decision.FAIL: "failure", Decision.ERROR: "error"}
+"""JUnit's element for a case that was decided; any other is skipped."""
+
+
+class JUnit:
+    """JUnit XML: a suite for each kernel on each target, a test case for each case."""
+
+    def __init__(self) -> None:
+        self._root = ElementTree.Element("testsuites", name="bitverdict")
+        self._suites: dict[str, ElementTree.Element] = {}
+
+    def add(self, name: str, target: str, case: str, verdict: Verdict) -> None:
+        classname = f"{name}-{target}"
+        if classname not in self._suites:
+            self._suites[classname] = ElementTree.SubElement(self._root, "testsuite", name=classname)
+        seconds = f"{verdict.seconds.get('total', 0.0):.3f}"
+        entry = ElementTree.SubElement(self._suites[classname], "testcase", classname=classname, name=case, time=seconds)
+        if kind := _ELEMENTS.get(verdict.decision, "skipped"):
+            message = printable(f"{verdict.outcome}: {verdict.message}")
+            ElementTree.SubElement(entry, kind, message=message, type=str(verdict.outcome))
+
+    def text(self) -> str:
+        for suite in self._suites.values():
+            suite.set("tests", str(len(suite)))
+            for kind, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
+                suite.set(attribute, str(sum(entry.find(kind) is not None for entry in suite)))
+        return ElementTree.tostring(self._root, encoding="utf-8", xml_declaration=True).decode()
+
+
+def printable(text: str) -> str:
+    """`text` without what XML cannot hold."""
+    return "".join(c for c in text if c.isprintable() or c in "\n\t")
 
 
 class Records(Observer):
@@ -32,8 +60,7 @@ class Records(Observer):
         if json_path:
             with writing("--json", json_path, FREE):
                 self.json = json_path.open("w")
-        self.junit_path, self.junit = junit_path, ElementTree.Element("testsuites", name="bitverdict")
-        self._suites: dict[str, ElementTree.Element] = {}
+        self.junit_path, self.junit = junit_path, JUnit()
         self._written = 0.0
 
     def begin(self, arguments: dict) -> None:
@@ -44,16 +71,7 @@ class Records(Observer):
         if verdict.decision is Decision.PASS:
             record = {name: value for name, value in record.items() if name not in ("details",) and value not in ([], {}, None, "")}
         self._line({"event": "verdict", "contract": name, "target": target, "case": case.to_json(), "verdict": record})
-        suite = self._suites.get(f"{name}-{target}")
-        if suite is None:
-            suite = self._suites[f"{name}-{target}"] = ElementTree.SubElement(self.junit, "testsuite", name=f"{name}-{target}")
-        seconds = f"{verdict.seconds.get('total', 0.0):.3f}"
-        entry = ElementTree.SubElement(suite, "testcase", classname=f"{name}-{target}", name=describe(case), time=seconds)
-        kind = _ELEMENTS.get(verdict.decision)
-        if kind:
-            ElementTree.SubElement(
-                entry, kind, message=_printable(f"{verdict.outcome}: {verdict.message}"), type=str(verdict.outcome)
-            )
+        self.junit.add(name, target, describe(case), verdict)
         if time.monotonic() - self._written > self.WRITE_INTERVAL:
             self._write_junit()
 
@@ -75,17 +93,6 @@ class Records(Observer):
     def _write_junit(self) -> None:
         if not self.junit_path:
             return
-        for suite in self._suites.values():
-            suite.set("tests", str(len(suite)))
-            suite.set("failures", str(sum(entry.find("failure") is not None for entry in suite)))
-            suite.set("errors", str(sum(entry.find("error") is not None for entry in suite)))
-            suite.set("skipped", str(sum(entry.find("skipped") is not None for entry in suite)))
-        text = io.BytesIO()
-        ElementTree.ElementTree(self.junit).write(text, encoding="utf-8", xml_declaration=True)
         with writing("--junit", self.junit_path, FREE):
-            write_atomically(self.junit_path, text.getvalue().decode())
+            write_atomically(self.junit_path, self.junit.text())
         self._written = time.monotonic()
-
-
-def _printable(text: str) -> str:
-    return "".join(c for c in text if c.isprintable() or c in "\n\t")

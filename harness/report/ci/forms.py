@@ -7,14 +7,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from html import escape
-from xml.etree import ElementTree
 
 from bitverdict import __version__
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.report.ci.findings import ClauseFinding, JournalFindings
+from bitverdict.harness.session.result_files import JUnit, printable
 
 SARIF_SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-_ELEMENTS = {Decision.FAIL: "failure", Decision.ERROR: "error", Decision.PASS: ""}
 MOST_FINDINGS = 50  # in the summary
 
 
@@ -102,23 +101,7 @@ def _rule(clause: str) -> str:
 
 def junit(found: JournalFindings) -> str:
     """JUnit XML: a suite for each kernel on each target, a test case for each case."""
-    root = ElementTree.Element("testsuites", name="bitverdict")
-    suites: dict[str, ElementTree.Element] = {}
+    xml = JUnit()
     for judged_case in found.judged:
-        name = f"{judged_case.name}-{judged_case.target}"
-        if name not in suites:
-            suites[name] = ElementTree.SubElement(root, "testsuite", name=name)
-        seconds = f"{judged_case.verdict.seconds.get('total', 0.0):.3f}"
-        entry = ElementTree.SubElement(suites[name], "testcase", classname=name, name=_printable(judged_case.case), time=seconds)
-        if kind := _ELEMENTS.get(judged_case.verdict.decision, "skipped"):
-            said = _printable(f"{judged_case.verdict.outcome}: {judged_case.verdict.message}")
-            ElementTree.SubElement(entry, kind, message=said, type=str(judged_case.verdict.outcome))
-    for suite in suites.values():
-        suite.set("tests", str(len(suite)))
-        for kind, attribute in (("failure", "failures"), ("error", "errors"), ("skipped", "skipped")):
-            suite.set(attribute, str(sum(entry.find(kind) is not None for entry in suite)))
-    return ElementTree.tostring(root, encoding="unicode", xml_declaration=True) + "\n"
-
-
-def _printable(text: str) -> str:
-    return "".join(c for c in text if c.isprintable() or c in "\n\t")
+        xml.add(judged_case.name, judged_case.target, printable(judged_case.case), judged_case.verdict)
+    return xml.text() + "\n"
