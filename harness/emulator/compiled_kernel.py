@@ -15,10 +15,8 @@ from triton import knobs
 from triton.compiler import ASTSource, compiler
 from triton.compiler.compiler import AsmDict, CompiledKernel
 
+from bitverdict.harness.emulator.backends import BACKENDS
 from bitverdict.harness.emulator.machine_code import amd_resources, cubin_resources
-
-MACHINE_STAGES = {"cuda": ("llir", "ptx", "cubin"), "hip": ("llir", "amdgcn", "hsaco")}
-"""Stages that follow the tile program, by Triton's name of the compiler."""
 
 
 class KernelMetadata(Protocol):
@@ -41,7 +39,7 @@ class EmulatedKernel(CompiledKernel):
     @property
     def stages(self) -> tuple[str, ...]:
         """The names of `later`."""
-        return MACHINE_STAGES[self.metadata.target.backend]
+        return BACKENDS[self.metadata.target.backend].stages
 
     @cached_property
     def machine_stages(self) -> dict[str, Any]:

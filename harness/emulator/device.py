@@ -16,6 +16,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.autotuner_choices import TuningChoice
+from bitverdict.harness.emulator.backends import backend_of
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
 from bitverdict.harness.emulator.cuda_tensors import ACTIVE_WATCHES, DEVICE_NUMBER_BASE, Watches, WatchGroup, allocations, outside
 from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
@@ -131,7 +132,7 @@ class Device:
         self.schedule_text = schedule
         self.tuning = ""  # which configuration autotuners take (`autotuning`)
         self.architecture, self.chip = ARCHITECTURES[arch], CHIPS[arch]
-        self.capability = self.architecture.capability
+        self.capability, self.backend = self.architecture.capability, backend_of(arch)
         self.schedule = Schedule(schedule)
         self.multiprocessors = self.schedule.multiprocessors or self.chip.multiprocessors.count
         self.launches: list[Launch] = []
@@ -266,7 +267,7 @@ class Device:
         fuses_sums = (
             bool(metadata.enable_fp_fusion) and not self.options.dry
         )  # what is not executed need not know which sums are fused
-        flushes = bool(getattr(metadata, "enable_reflect_ftz", self.architecture.backend == "cuda"))
+        flushes = bool(getattr(metadata, "enable_reflect_ftz", self.backend.flushes_subnormals))
         encloses = bool(self.enclosed) and not self.options.dry
         reals = None if self.options.dry else self.options.real_values
         options: dict[str, Any] = {
@@ -280,7 +281,7 @@ class Device:
         def widths(parsed: Program) -> dict[int, Access] | None:
             if not is_doubted and not has_hints(parsed):
                 return None
-            if self.architecture.backend == "hip":  # what is untrue becomes advice
+            if not self.backend.assembles_ptx:  # what is untrue becomes advice
                 return {}
             return accesses(parsed, self.capability, ptx_version(metadata, self.capability))
 
@@ -292,7 +293,7 @@ class Device:
         if key not in _translations:
             if len(_translations) >= MOST_TRANSLATIONS:
                 _translations.clear()
-            ptx = ptx_version(metadata, self.capability) if self.architecture.backend == "cuda" else 0
+            ptx = ptx_version(metadata, self.capability) if self.backend.assembles_ptx else 0
             named = kept_translations.key(text, doubted=is_doubted, ptx=ptx, **options)
             _translations[key] = kept_translations.load_or_translate(named, lambda: translate(text, widths=widths, **options))
         return _translations[key]
@@ -508,7 +509,7 @@ class Device:
             )
 
         estimate = residency_with(most_registers(warps, limit_of(metadata, program.attributes.get("ttg.maxnreg"))))
-        if not translation.facts.polling_operations or count <= estimate.programs or self.architecture.backend == "hip":
+        if not translation.facts.polling_operations or count <= estimate.programs or not self.backend.assembles_ptx:
             return estimate
         with suppress(NotAssembled):  # a program that was edited may be no program of the compiler's
             taken = registers(program.text, self.capability, fused=bool(metadata.enable_fp_fusion))

@@ -30,7 +30,7 @@ from bitverdict.harness.emulator.device import Device, LaunchOptions
 from bitverdict.harness.emulator.faults import raise_for_the_launcher
 from bitverdict.harness.emulator.frontend.arguments import program_arguments, refuse_cpu_tensors
 from bitverdict.harness.emulator.frontend.hints import compiled_in
-from bitverdict.harness.emulator.frontend.stop_compiler import Stages, check_release
+from bitverdict.harness.emulator.frontend.stop_compiler import Stages
 from bitverdict.harness.emulator.mlir_reader import escape
 from bitverdict.harness.emulator.residency import check_grid
 
@@ -138,9 +138,7 @@ class EmulatedDriver(DriverBase):
 
     def get_current_target(self) -> GPUTarget:
         machine = self.device.architecture
-        return GPUTarget(
-            machine.backend, machine.capability if machine.backend == "cuda" else machine.name, machine.threads_per_warp
-        )
+        return GPUTarget(machine.backend, self.device.backend.target(machine.name), machine.threads_per_warp)
 
     def get_current_device(self) -> int:
         return self.device.number
@@ -180,8 +178,7 @@ def emulated(arch: str, schedule: str = "eager", tuning: str = "", options: Laun
 
     `schedule`: "eager", "latest" or "drawn:<schedule_seed>" (when asynchronous operations land), and "... on 2" for a GPU of two
     multiprocessors. `tuning`: which configuration autotuners take: "" the first that fits, "first", "config <n>", or "runs" for
-    tuning runs, which are executed (`autotuning`). ValueError for another arch, schedule or tuning, RuntimeError for a Triton
-    release that is not known.
+    tuning runs, which are executed (`autotuning`). ValueError for another arch, schedule or tuning.
     """
     with driven(Device(arch, schedule, options or LaunchOptions()), tuning) as device:
         yield device
@@ -190,7 +187,6 @@ def emulated(arch: str, schedule: str = "eager", tuning: str = "", options: Laun
 @contextmanager
 def driven(device: Device, tuning: str = "") -> Iterator[Device]:
     """As `emulated`, of a `device` that is there."""
-    check_release()
     device.tuning = check_tuning(tuning)
     install()
     own = EmulatedDriver(device)

@@ -22,7 +22,7 @@ from bitverdict.harness.model.feature_table import has_laboratory
 from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervise
-from bitverdict.harness.model.triton_release import problem_of_release
+from bitverdict.harness.model.triton_release import described_releases, installed_version, is_proven, problem_of_release
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.harness.workers.forkserver import end_early, start_early
 
@@ -120,7 +120,7 @@ class _VersionAction(argparse.Action):
                 found[package] = version(package)
             except PackageNotFoundError:
                 found[package] = "not installed"
-        parser.exit(message=", ".join(f"{package} {release}" for package, release in found.items()) + "\n")
+        parser.exit(message=", ".join(f"{package} {release}" for package, release in found.items()) + f"\n{described_releases()}\n")
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
@@ -155,6 +155,10 @@ def main(words: list[str] | None = None) -> int:
         print(f"error: {problem}", file=sys.stderr)
         return USAGE
     arguments = parser(words).parse_args(words)
+    if (here := installed_version()) and not is_proven(here):
+        from bitverdict.harness.emulator.releases import notice
+
+        print(f"note: {notice()}", file=sys.stderr)
     command = COMMANDS[arguments.command]
     if getattr(arguments, "sealed", False):
         trusted_imports.begin(always=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -199,8 +200,13 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 
 
 def _check_release() -> None:
-    """pytest.UsageError for a Triton that is not taken, before what only one that is taken has is imported."""
-    from bitverdict.harness.model.triton_release import problem_of_release
+    """pytest.UsageError for a Triton that is not taken, before what only one that is taken has is imported; a note where it is only
+    tried."""
+    from bitverdict.harness.model.triton_release import installed_version, is_proven, problem_of_release
 
     if problem := problem_of_release():
         raise pytest.UsageError(problem)
+    if (here := installed_version()) and not is_proven(here) and "PYTEST_XDIST_WORKER" not in os.environ:
+        from bitverdict.harness.emulator.releases import notice
+
+        print(f"note: {notice()}", file=sys.stderr)

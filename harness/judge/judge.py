@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from bitverdict.harness.emulator.releases import UNPROVEN, installed_release
 from bitverdict.harness.judge.classify import LaunchResult, outcome_of
 from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.compare import Comparison, compare, contradiction, with_enclosed
@@ -50,7 +51,15 @@ def judge(case: Case, target: Target, contract: Contract | None = None, *, expla
         verdict = held_to_features(verdict, target)
     if verdict.failed and (asked := contract.asked_by_default(case)):
         verdict = _name_layout_fault(verdict, asked)
-    return replace(verdict, seconds=clock.seconds())
+    return replace(_name_unproven(verdict), seconds=clock.seconds())
+
+
+def _name_unproven(verdict: Verdict) -> Verdict:
+    """`verdict`, whose basis says so where the installed Triton has no record."""
+    if installed_release().proven:
+        return verdict
+    kind, colon, why = verdict.basis.partition(":")
+    return replace(verdict, basis=f"{kind}, {UNPROVEN}{colon}{why}")
 
 
 def _name_layout_fault(verdict: Verdict, asked: str) -> Verdict:

@@ -1,22 +1,58 @@
-"""Which releases of Triton are taken, as its distribution says: another release may lack what our modules import of it."""
+"""Which releases of Triton are taken: from the oldest on, which has what our modules import of it. One without a record is tried.
+
+What each release is like stands in `bitverdict.harness.emulator.releases`, under these names.
+"""
 
 from __future__ import annotations
 
+import re
 from importlib import metadata
 
-SUPPORTED_RELEASES = ("3.9.",)
-REMEDY = "install 'triton>=3.9,<3.10'"
+PROVEN_RELEASES = ("3.6.0", "3.7.0", "3.7.1", "3.8", "3.9")
+"""Beginnings of the versions that have a record, from the oldest."""
+OLDEST_RELEASE = ".".join(PROVEN_RELEASES[0].split(".")[:2])
+REMEDY = f"install 'triton>={OLDEST_RELEASE}'"
+
+
+def numbers_of(version: str) -> tuple[int, ...]:
+    """(3, 9, 0) of "3.9.0", "3.9.0+git1234" and "3.9.0.post29"."""
+    return tuple(map(int, re.match(r"\d+(?:\.\d+){0,2}", version)[0].split(".")))  # type: ignore[index]
+
+
+def installed_version() -> str:
+    """What Triton's distribution says. Empty for one that no distribution tells of: its compiler is looked at when it is used."""
+    try:
+        return metadata.version("triton")
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def is_proven(version: str) -> bool:
+    """Whether `version` has a record."""
+    return any(numbers_of(version)[: len(numbers_of(known))] == numbers_of(known) for known in PROVEN_RELEASES)
+
+
+def described_releases() -> str:
+    """What `bitverdict --version` says of Triton."""
+    known = ", ".join(name if name.count(".") == 2 else f"{name}.x" for name in PROVEN_RELEASES)
+    return f"proven releases of Triton: {known}; newer ones are tried"
 
 
 def problem_of_release() -> str:
     """One sentence where the installed Triton is not taken: which is here, which are taken, what to install. Empty where it is."""
-    try:
-        here = metadata.version("triton")
-    except metadata.PackageNotFoundError:  # one that no distribution tells of: its compiler is looked at when it is used
+    here = installed_version()
+    if not here or numbers_of(here) >= numbers_of(OLDEST_RELEASE):
         return ""
-    if here.startswith(SUPPORTED_RELEASES):
-        return ""
-    return f"triton {here} is installed: must be one of {', '.join(f'{release}x' for release in SUPPORTED_RELEASES)}; {REMEDY}"
+    return f"triton {here} is installed: must be {OLDEST_RELEASE} or newer; {REMEDY}"
 
 
-__all__ = ["REMEDY", "SUPPORTED_RELEASES", "problem_of_release"]
+__all__ = [
+    "OLDEST_RELEASE",
+    "PROVEN_RELEASES",
+    "REMEDY",
+    "described_releases",
+    "installed_version",
+    "is_proven",
+    "numbers_of",
+    "problem_of_release",
+]

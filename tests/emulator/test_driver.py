@@ -95,20 +95,6 @@ def test_a_finding_names_the_launched_file_and_not_the_compiled_one(tmp_path):
         assert raised.value.location == f"{path}:7"
 
 
-def test_another_release_of_triton_is_refused_with_what_is_known(monkeypatch):
-    monkeypatch.setattr(triton, "__version__", "3.8.0")
-    with pytest.raises(RuntimeError, match=r"triton 3\.8\.0.*3\.9"), emulated("sm_90"):
-        pass
-
-
-def test_a_pass_that_is_missing_is_named(monkeypatch):
-    from bitverdict.harness.emulator.frontend import stop_compiler
-
-    monkeypatch.setattr(stop_compiler, "_PASSES", (*stop_compiler._PASSES, ("passes.ttgpuir", object(), "add_something", "")))
-    with pytest.raises(RuntimeError, match="add_something"), emulated("sm_90"):
-        pass
-
-
 @triton.jit(noinline=True)
 def summed(p):
     return tl.sum(tl.load(p + tl.arange(0, 256)), axis=0)

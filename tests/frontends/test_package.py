@@ -155,16 +155,24 @@ def faked_triton(folder: Path, version: str) -> str:
     "words", [("bitverdict", "run", "softmax"), ("pytest", "--bitverdict", "--rootdir", ".")], ids=lambda words: words[0]
 )
 def test_a_release_of_triton_that_is_not_taken_is_one_sentence(words: tuple[str, ...], tmp_path: Path) -> None:
-    path, more = faked_triton(tmp_path, "3.6.0"), {"PYTEST_PLUGINS": "bitverdict.harness.frontends.pytest_options"}
+    path, more = faked_triton(tmp_path, "3.5.1"), {"PYTEST_PLUGINS": "bitverdict.harness.frontends.pytest_options"}
     done = python("-m", *words, cwd=tmp_path, PYTHONPATH=path, **more)
     assert done.returncode == (2 if words[0] == "bitverdict" else 4)
     (line,) = done.stderr.strip().splitlines()
-    assert line.lower() == "error: triton 3.6.0 is installed: must be one of 3.9.x; install 'triton>=3.9,<3.10'"
+    assert line.lower() == "error: triton 3.5.1 is installed: must be 3.6 or newer; install 'triton>=3.6'"
 
 
-def test_a_release_of_triton_that_is_taken_goes_on(tmp_path: Path) -> None:
-    done = python("-m", "bitverdict", "run", "no_such_kernel", cwd=tmp_path, PYTHONPATH=faked_triton(tmp_path, "3.9.7"))
+@pytest.mark.parametrize("version", ["3.6.0", "3.9.7"])
+def test_a_release_of_triton_that_is_taken_goes_on(version: str, tmp_path: Path) -> None:
+    done = python("-m", "bitverdict", "run", "no_such_kernel", cwd=tmp_path, PYTHONPATH=faked_triton(tmp_path, version))
     assert "no_such_kernel" in done.stderr and "is installed" not in done.stderr
+
+
+def test_the_version_names_the_releases_of_triton(tmp_path: Path) -> None:
+    done = python("-m", "bitverdict", "--version", cwd=tmp_path, PYTHONPATH=faked_triton(tmp_path, "3.10.0"))
+    first, second = done.stderr.splitlines()
+    assert first.startswith(f"bitverdict {bitverdict.__version__}, triton 3.10.0, torch ")
+    assert second == "proven releases of Triton: 3.6.0, 3.7.0, 3.7.1, 3.8.x, 3.9.x; newer ones are tried"
 
 
 def test_what_may_be_installed_is_what_is_taken() -> None:

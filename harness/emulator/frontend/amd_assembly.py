@@ -18,7 +18,7 @@ from triton.backends.compiler import GPUTarget
 
 from bitverdict.harness.emulator.compiler_process import NotAssembled, in_compiler_process
 from bitverdict.harness.emulator.frontend.assembly import Instruction, placed_lines
-from bitverdict.harness.emulator.frontend.stop_compiler import read_back
+from bitverdict.harness.emulator.frontend.module_text import read_back
 from bitverdict.harness.model.architectures import architecture
 
 _PLACE = re.compile(r" loc\(#loc\d*\)$")

@@ -25,14 +25,15 @@ from triton.backends.nvidia.compiler import (
     CUDABackend,
     CUDAOptions,
     get_features,
-    get_llvm_flags,
     get_ptx_version_from_options,
     sm_arch_from_capability,
 )
 
 from bitverdict.harness.emulator.compiler_process import NotAssembled, in_compiler_process
-from bitverdict.harness.emulator.frontend.stop_compiler import CONVERSION, TO_LLVM, convert_to_llvm, read_back
+from bitverdict.harness.emulator.frontend.module_text import read_back
+from bitverdict.harness.emulator.frontend.stop_compiler import convert_to_llvm
 from bitverdict.harness.emulator.machine_code import cubin_resources
+from bitverdict.harness.emulator.releases import add_passes, installed_release
 
 if TYPE_CHECKING:
     from triton.backends.amd.compiler import HIPOptions
@@ -83,9 +84,15 @@ def ptx_beside_scalars(program: str, capability: int) -> tuple[str, str | None]:
     backend, options = _backend(capability, True)
     whole = _llvm(program, capability, options)
     text = backend.make_ptx(whole, {}, options, capability)
-    if capability == 80 or not _PACKED_ARITHMETIC.search(whole):
+    if not (_can_leave_packing(program, capability) and _PACKED_ARITHMETIC.search(whole)):
         return text, None
     return text, backend.make_ptx(_llvm(program, capability, options, packs=False), {}, options, capability)
+
+
+def _can_leave_packing(program: str, capability: int) -> bool:
+    """Whether the vectoriser runs over the program, and this release can do without it."""
+    release = installed_release()
+    return "disable_slp_vectorizer" in release.optimizer_keywords and release.vectorises(capability, program)
 
 
 @in_compiler_process
@@ -98,12 +105,13 @@ def marked_ptx(program: str, capability: int) -> tuple[str, str]:
         dialect = _with_columns(convert_to_llvm(_add_locations(program), capability, version))
         module = read_back(dialect)
         manager = ir.pass_manager(module.context)
-        for _, place, name, told in TO_LLVM:
-            getattr(place, name)(manager, *((capability, version) if told else ()))
+        add_passes(manager, installed_release().to_llvm, capability=capability, ptx=version)
         manager.run(module, "assembly")
     except RuntimeError as error:
         raise NotAssembled(f"sm_{capability}: {error}") from error
-    return dialect, backend.make_ptx(_optimize_llvm(module, options, capability, capability != 80), {}, options, capability)
+    return dialect, backend.make_ptx(
+        _optimize_llvm(module, options, capability, installed_release().vectorises(capability, program)), {}, options, capability
+    )
 
 
 _ALIAS = re.compile(r'^#(loc\d*) = loc\("tile program":(\d+):1\)', re.M)
@@ -154,12 +162,12 @@ def _llvm(program: str, capability: int, options: CUDAOptions | HIPOptions, *, p
     try:
         module = read_back(placed)
         manager = ir.pass_manager(module.context)
-        for _, place, name, told in (*CONVERSION, *TO_LLVM):
-            getattr(place, name)(manager, *((capability, version) if told else ()))
+        passes = (*installed_release().conversion, *installed_release().to_llvm)
+        add_passes(manager, passes, capability=capability, ptx=version, consan=False)
         manager.run(module, "assembly")
     except RuntimeError as error:
         raise NotAssembled(f"sm_{capability}: {error}") from error
-    return _optimize_llvm(module, options, capability, packs and capability != 80)
+    return _optimize_llvm(module, options, capability, packs and installed_release().vectorises(capability, program))
 
 
 def _optimize_llvm(module: ir.module, options: CUDAOptions | HIPOptions, capability: int, packs: bool) -> str:
@@ -167,13 +175,18 @@ def _optimize_llvm(module: ir.module, options: CUDAOptions | HIPOptions, capabil
     llvm.init_targets()
     context = llvm.context()
     llvm_module = llvm.to_module(module, context)
-    flags = get_llvm_flags()
-    llvm.attach_datalayout(llvm_module, _TRIPLE, sm_arch_from_capability(capability), get_features(options, capability), flags)
+    release = installed_release()
+    flags = list(release.llvm_flags)
+    if not flags:
+        nvidia.set_short_ptr()
+    places = (_TRIPLE, sm_arch_from_capability(capability), get_features(options, capability))
+    llvm.attach_datalayout(llvm_module, *places, *([flags] if flags else []))
     if options.enable_reflect_ftz:
         nvidia.set_nvvm_reflect_ftz(llvm_module)
     if options.extern_libs and nvidia.has_extern_deps(llvm_module):
         llvm.link_extern_libs(llvm_module, [path for _, path in options.extern_libs])
-    llvm.optimize_module(llvm_module, llvm.OPTIMIZE_O3, flags=flags, disable_slp_vectorizer=not packs, expand_masked_div_rem=True)
+    keywords = {"flags": flags, "disable_slp_vectorizer": not packs, "expand_masked_div_rem": True}
+    llvm.optimize_module(llvm_module, llvm.OPTIMIZE_O3, **{name: keywords[name] for name in release.optimizer_keywords})
     return str(llvm_module)
 
 

@@ -53,7 +53,7 @@ _OF_TRUTHS = {"arith.andi", "arith.ori"}
 SMOOTH = {"math.exp": 0, "math.exp2": 0, "math.log": 0, "math.sqrt": 1, "math.rsqrt": 0, "tt.precise_sqrt": 0}
 """Functions of fp32 that rise or fall all along, but for so many words. Looked for over all words of ex2, lg2 and log, and over a
 period of the units whose tables repeat (rcp, rsqrt, sqrt)."""
-_NEAREST_ON_AMD = 1  # a word that the correctly rounded functions of float64 may be off, once they are rounded again
+_NEAREST_WORDS = 1  # on AMD's: a word that the correctly rounded functions of float64 may be off, once they are rounded again
 _POLES = {"math.rsqrt"}
 """Functions with a pole between -0 and +0."""
 _QUOTIENTS = {"arith.divf", "tt.precise_divf", "tt.approx_divf"}
@@ -259,7 +259,7 @@ class EnclosureWriter:
     def _correct_ends(self, op: Operation, enclosure_name: object) -> None:
         """Behind the loops: what the ends of the operands do not show."""
         t = self.t
-        if op.name in SMOOTH and (words := _NEAREST_ON_AMD if t.amd else SMOOTH[op.name]):
+        if op.name in SMOOTH and (words := SMOOTH[op.name] if t.backend.has_function_words else _NEAREST_WORDS):
             called = t.calls(enclosures.wider, enclosure_name, words, t.value(op.operands[0]), t.result(op).dtype)
             t.emit("{} = {}", enclosure_name, called)
         elif op.name in ("arith.fptosi", "arith.fptoui"):

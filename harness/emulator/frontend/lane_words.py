@@ -62,7 +62,7 @@ class LaneWords:
 
     @cached_property
     def stores(self) -> SharedStores:
-        return SharedStores(self.t.program, 0 if self.t.amd else int(self.t.arch.removeprefix("sm_")))
+        return SharedStores(self.t.program, self.t.backend.capability(self.t.arch))
 
     def begin(self, blocks: list[Block], sources: list[Operation]) -> None:
         """Find what the results of `sources`, reductions of these blocks, can reach."""

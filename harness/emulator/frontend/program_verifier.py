@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
+from bitverdict.harness.emulator.backends import backend_of
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program, parse_program
 from bitverdict.harness.emulator.mlir_types import parse_type
-from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS, is_amd
+from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ def _check_module(program: Program, arch: str) -> None:
             raise refusal(f"{name} is {value}: a power of two")
     if (value := _integer(program, "ttg.threads-per-warp", 32)) != ARCHITECTURES[arch].threads_per_warp:
         raise refusal(f"ttg.threads-per-warp is {value}: {arch} has {ARCHITECTURES[arch].threads_per_warp}")
-    due = f'"hip:{arch}"' if is_amd(arch) else f'"cuda:{arch.removeprefix("sm_")}"'
+    due = backend_of(arch).target_attribute(arch)
     told = program.attributes.get("ttg.target", due)
     if told != due:
         raise refusal(f"it is for {told[:40]}, and the launch is on {arch}")

@@ -1,22 +1,23 @@
 """Stopping the real compiler at the tile program: after memory allocation, fences, barriers and waits, before LLVM.
 
-The passes are those with which `make_llir` of Triton's own NVIDIA or AMD backend begins. Their names are private, so each is looked
-for before anything is compiled, and a Triton that has others is refused.
+The passes are those with which `make_llir` of Triton's own NVIDIA or AMD backend begins, by the record of the release
+(`bitverdict.harness.emulator.releases`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import triton
-from triton._C.libtriton import amd, ir, nvidia, passes
+from triton._C.libtriton import ir
 
+from bitverdict.harness.emulator.backends import AMD, NVIDIA, Backend
+from bitverdict.harness.emulator.frontend.inserted_barriers import complete
+from bitverdict.harness.emulator.frontend.module_text import generic_text, read_back
 from bitverdict.harness.emulator.mlir_reader import places, unescape
-from bitverdict.harness.model.triton_release import REMEDY, SUPPORTED_RELEASES
+from bitverdict.harness.emulator.releases import add_passes, installed_release, records
 
 if TYPE_CHECKING:
     from triton.backends.amd.compiler import HIPOptions
@@ -26,64 +27,12 @@ FENCE = "ttng.fence_async_shared"
 FENCES_HEADER = "// fences before lowering: "  # first line of a tile program's text
 LANGUAGE = "// written in: "  # second line
 _SEMICOLON = "\\3B"  # as MLIR would write it between quotes
-_UNVERIFIED_ATTRIBUTES = {"cuda": "nvvm.kernel", "hip": "rocdl.kernel"}  # an attribute that no module may have
-_PASSES: tuple[tuple[str, Any, str, str], ...] = (
-    ("passes.ttgpuir", passes.ttgpuir, "add_combine_tensor_select_and_if", ""),
-    ("passes.ttgpuir", passes.ttgpuir, "add_allocate_warp_groups", "consan"),
-    ("passes.convert", passes.convert, "add_scf_to_cf", ""),
-    ("passes.gluon", passes.gluon, "add_inliner", ""),
-    ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_allocate_shared_memory_nv", "capability, ptx"),
-    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_allocate_tensor_memory", ""),
-    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_proxy_fence_insertion", "capability"),
-    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_tmem_barrier_insertion", ""),
-    ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_membar", "capability, ptx"),
-    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_tmem_wait_insertion", ""),
-)
-_AMD_PASSES: tuple[tuple[str, Any, str, str], ...] = (
-    ("amd.passes.ttgpuir", amd.passes.ttgpuir, "add_warp_pipeline_conversion", "arch"),
-    ("passes.convert", passes.convert, "add_scf_to_cf", ""),
-    ("passes.gluon", passes.gluon, "add_inliner", ""),
-    ("amd.passes.ttgpuir", amd.passes.ttgpuir, "add_allocate_shared_memory", "arch"),
-    ("amd.passes.ttgpuir", amd.passes.ttgpuir, "add_membar", "arch"),
-)
-"""Of AMD's backend, without its conversion of indices to LLVM, and before a wait counts instructions in place of groups."""
-CONVERSION: tuple[tuple[str, Any, str, str], ...] = (
-    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_cluster_barrier_mbar_allocator", ""),
-    ("passes.ttgpuir", passes.ttgpuir, "add_allocate_global_scratch_memory", ""),
-    ("nvidia.passes.ttgpuir", nvidia.passes.ttgpuir, "add_to_llvmir", "capability, ptx"),
-)
-"""What `make_llir` does next, up to LLVM's dialect, where accesses to global memory become instructions."""
-TO_LLVM: tuple[tuple[str, Any, str, str], ...] = (
-    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_initialize_ws_cluster_barriers", "capability, ptx"),
-    ("passes.ttgpuir", passes.ttgpuir, "add_canonicalize_llvm_ir", ""),
-    ("passes.common", passes.common, "add_cse", ""),
-    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_warp_specialize_to_llvm", ""),
-    ("nvidia.passes.ttnvgpuir", nvidia.passes.ttnvgpuir, "add_nvgpu_to_llvm", ""),
-    ("passes.common", passes.common, "add_canonicalizer", ""),
-    ("passes.common", passes.common, "add_cse", ""),
-    ("passes.common", passes.common, "add_symbol_dce", ""),
-    ("passes.convert", passes.convert, "add_nvvm_to_llvm", ""),
-    ("passes.llvmir", passes.llvmir, "add_di_scope", ""),
-)
-"""What it does after that, until LLVM itself takes over."""
-
-
-def check_release() -> None:
-    """RuntimeError, with what is missing, for a Triton release whose compiler this module does not know."""
-    missing_passes = [
-        f"{room}.{name}" for room, place, name, _ in (*_PASSES, *_AMD_PASSES, *CONVERSION, *TO_LLVM) if not hasattr(place, name)
-    ]
-    if missing_passes or not triton.__version__.startswith(SUPPORTED_RELEASES):
-        raise RuntimeError(
-            f"triton {triton.__version__}: the emulated GPU knows the compiler of {', '.join(v + 'x' for v in SUPPORTED_RELEASES)}"
-            + (f"; this one lacks {', '.join(missing_passes)}" if missing_passes else "")
-            + f"; {REMEDY}"
-        )
 
 
 def _key() -> str:
-    """What a compilation depends on besides the kernel: this file, and the one that reads where the compiler wrote fences."""
-    sources = (Path(__file__), Path(places.__code__.co_filename))
+    """What a compilation depends on besides the kernel: this file and those that it prints a tile program by."""
+    files = (__file__, records.__file__, *(each.__code__.co_filename for each in (places, complete, generic_text)))
+    sources = map(Path, files)
     return hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
 
 
@@ -120,19 +69,13 @@ def tile_program(options: CUDAOptions | HIPOptions, capability: int, language: s
     def stage(module: ir.module, metadata: dict) -> bytes:
         from triton.backends.nvidia.compiler import get_ptx_version_from_options
 
-        pass_arguments = {
-            "": (),
-            "consan": (False,),
-            "capability": (capability,),
-            "capability, ptx": (capability, get_ptx_version_from_options(options, capability)),
-        }
+        ptx = get_ptx_version_from_options(options, capability)
         written = ";".join(each.replace(";", _SEMICOLON) for each in places(module.str(), FENCE))
-        _run(module, _PASSES, pass_arguments)
-        _tell(module, metadata)
+        text = _run(module, metadata, NVIDIA, capability=capability, ptx=ptx)
         metadata["tmem_size"] = module.get_int_attr("ttg.tensor_memory_size")
-        program = f"{FENCES_HEADER}{written}\n{LANGUAGE}{language}\n{generic_text(module)}"
+        program = f"{FENCES_HEADER}{written}\n{LANGUAGE}{language}\n{text}"
         if options.num_ctas > 1:  # of these the compiler fails to convert many: a GPU would see none of them
-            convert_to_llvm(program, capability, get_ptx_version_from_options(options, capability))
+            convert_to_llvm(program, capability, ptx)
         return program.encode()
 
     return stage
@@ -142,18 +85,18 @@ def amd_tile_program(options: CUDAOptions | HIPOptions, language: str) -> Callab
     """As `tile_program`, of a kernel for one of AMD's architectures."""
 
     def stage(module: ir.module, metadata: dict) -> bytes:
-        _run(module, _AMD_PASSES, {"": (), "arch": (options.arch,)})
-        _tell(module, metadata)
-        return f"{FENCES_HEADER}\n{LANGUAGE}{language}\n{generic_text(module, 'hip')}".encode()
+        return f"{FENCES_HEADER}\n{LANGUAGE}{language}\n{_run(module, metadata, AMD, arch=options.arch)}".encode()
 
     return stage
 
 
-def _run(module: ir.module, listed: tuple[tuple[str, object, str, str], ...], given: dict[str, tuple]) -> None:
+def _run(module: ir.module, metadata: dict, backend: Backend, **values: int | str) -> str:
+    """The text of the tile program that `module` becomes; what Triton asks of a compiled kernel goes to `metadata`."""
     manager = ir.pass_manager(module.context)
-    for _, place, name, arguments in listed:
-        getattr(place, name)(manager, *given[arguments])
+    add_passes(manager, installed_release().tile_program_passes[backend.name], consan=False, **values)
     manager.run(module, "tile_program")
+    _tell(module, metadata)
+    return complete(generic_text(module, backend), backend, **values)
 
 
 def _tell(module: ir.module, metadata: dict) -> None:
@@ -182,40 +125,12 @@ def language_of(program: bytes) -> str:
     return line[0].decode().removeprefix(LANGUAGE) if line and line[0].startswith(LANGUAGE.encode()) else ""
 
 
-def read_back(program: str) -> Any:
-    """The module whose text, as `tile_program` leaves it, is `program`. RuntimeError where the compiler does not take it."""
-    context = ir.context()
-    ir.load_dialects(context)
-    nvidia.load_dialects(context)
-    amd.load_dialects(context)
-    for mark in _UNVERIFIED_ATTRIBUTES.values():
-        program = program.replace(f'{mark} = "tile program", ', "")
-    with tempfile.NamedTemporaryFile("w", suffix=".mlir") as file:
-        file.write(program)
-        file.flush()
-        module = ir.parse_mlir_module(file.name, context)
-    module.context = context  # or it is gone before the module is
-    return module
-
-
 def convert_to_llvm(program: str, capability: int, ptx: int, before: Callable[[object], None] = lambda module: None) -> str:
     """The tile program `program` (text, as `tile_program` leaves it) in LLVM's dialect. `before` is shown the module first.
     RuntimeError where the compiler does not take it."""
     module = read_back(program)
     before(module)
     manager = ir.pass_manager(module.context)
-    for _, place, name, given in CONVERSION:
-        getattr(place, name)(manager, *((capability, ptx) if given else ()))
+    add_passes(manager, installed_release().conversion, capability=capability, ptx=ptx, consan=False)
     manager.run(module, "converted")
     return module.str()
-
-
-def generic_text(module: ir.module, backend: str = "cuda") -> str:
-    """The module in MLIR's generic assembly, locations included. The bindings print the short forms, except of a module that does
-    not verify: so it is made not to, by an attribute that belongs on functions only, at the end, when nothing else will look at
-    it."""
-    module.set_attr(_UNVERIFIED_ATTRIBUTES[backend], ir.builder(module.context).get_string_attr("tile program"))
-    text = module.str()
-    if '"builtin.module"(' not in text:
-        raise RuntimeError(f"triton {triton.__version__} does not print the generic form of a module any more")
-    return text

@@ -15,6 +15,7 @@ from math import prod
 from types import CodeType
 from typing import Any
 
+from bitverdict.harness.emulator.backends import backend_of
 from bitverdict.harness.emulator.compiler_process import in_compiler_process, is_used
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.frontend.access_widths import Access
@@ -22,14 +23,13 @@ from bitverdict.harness.emulator.frontend.buffer_operations import through_point
 from bitverdict.harness.emulator.frontend.enclosure_code import EnclosureWriter
 from bitverdict.harness.emulator.frontend.generated_code import compile_code, run
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
+from bitverdict.harness.emulator.frontend.module_text import read_back
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.program_verifier import refusal, verify_program
-from bitverdict.harness.emulator.frontend.stop_compiler import read_back
 from bitverdict.harness.emulator.frontend.translator import OpenChoice, Translator
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Function, Operation, Program
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
-from bitverdict.harness.model.architectures import is_amd
 
 _DRIVER_SAYS = "Triton Error [CUDA]"  # what a launcher may catch: a real driver raises it, too
 _numbers = count(1)  # of translated programs
@@ -135,7 +135,7 @@ def translated_program(
     real_values: frozenset[str] | None,
 ) -> TranslatedProgram:
     """As `translate`, of a `program` that was read and verified."""
-    if is_amd(arch):
+    if backend_of(arch).has_buffer_operations:
         through_pointers(program)
 
     def new_translator(encloses: bool) -> Translator:

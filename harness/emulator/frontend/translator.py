@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec
 
+from bitverdict.harness.emulator.backends import backend_of
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.execution.threads import Owners, owners
@@ -28,7 +29,6 @@ from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
-from bitverdict.harness.model.architectures import is_amd
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.frontend.enclosure_code import EnclosureWriter
@@ -74,6 +74,7 @@ class Translator(Writer):
         self.declared = real_values
         self.enclosing: EnclosureWriter | None = None  # what writes the code for enclosures, where there is some
         self.program, self.arch, self.fused, self.flushes = program, arch, fuses, flushes
+        self.backend = backend_of(arch)
         self.facts = ProgramFacts(program)
         self.accesses = accesses  # by line, where something that the compiler was told may be untrue
         self.begin()
@@ -105,14 +106,9 @@ class Translator(Writer):
     @cached_property
     def contraction(self) -> Contraction | AmdContraction:
         """What the compiler made of this program's sums."""
-        if self.amd:
+        if not self.backend.assembles_ptx:
             return AmdContraction(self.program, self.arch)
-        return Contraction(self.program, int(self.arch.removeprefix("sm_")))
-
-    @property
-    def amd(self) -> bool:
-        """Whether the target is one of AMD's."""
-        return is_amd(self.arch)
+        return Contraction(self.program, self.backend.capability(self.arch))
 
     @property
     def ctas(self) -> int:

@@ -26,7 +26,7 @@ def call(t: Translator, op: Operation) -> None:
         t.emit("{}", called)
 
 
-@lowers("ttg.barrier", "gpu.barrier", "tt.debug_barrier")
+@lowers("ttg.barrier", "ttg.local_barrier", "gpu.barrier", "tt.debug_barrier")
 def barrier(t: Translator, op: Operation) -> None:
     """bar.sync of all threads of the partition, the author's or the compiler's. In shared memory order among threads is membar's
     duty, and no agent of its own; in global memory it is the author's."""

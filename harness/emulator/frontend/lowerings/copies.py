@@ -15,11 +15,11 @@ def copy(t: Translator, op: Operation) -> None:
     """Elements whose mask is False become zero: the instruction is issued with a source size of 0, whatever `other` says. AMD's
     compiler stores `other` itself."""
     pointer, view, mask, other = t.operands(op, "pointer", "view", "mask?", "other?")
-    if t.amd and other is not None:
+    if t.backend.copies_to_lds and other is not None:
         raise NotModelled(op, "with what masked lanes are to have")
     elsewhere = t.check_vectors(op, pointer, mask)
     undefined = t.undefined is not None and id(op) in t.undefined.masked
-    t.machine(op, AsyncCopies.copy, pointer, view, mask, undefined, elsewhere, t.amd)
+    t.machine(op, AsyncCopies.copy, pointer, view, mask, undefined, elsewhere, t.backend.copies_to_lds)
 
 
 @lowers("ttg.async_commit_group")

@@ -149,9 +149,9 @@ def convert(t: Translator, op: Operation) -> None:
         return
     if source.format is None or target.format is None:
         raise NotModelled(op, f"from {source.element} to {target.element}")
-    if t.amd and target.bits == 8:
+    if t.backend.narrows_through_fp16 and target.bits == 8:
         _nothing_overflows_in_fp16(t, op)
-    if not t.amd and source.format != target.format:
+    if t.backend.refuses_missing_conversions and source.format != target.format:
         _there_is_a_conversion(t, op, source.format, target.format)
     t.call(op, convert_float(source.format, target.format, t.arch))
 

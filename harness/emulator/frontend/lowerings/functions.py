@@ -59,7 +59,7 @@ factors, factors_by_constant = _split(division_factors), _split(constant_divisio
 @lowers("math.exp")
 def exponential(t: Translator, op: Operation) -> None:
     """mul.f32 by log2(e), ex2.approx.f32; of fp64 libdevice's."""
-    if t.amd:
+    if not t.backend.has_function_words:
         write_approximation(t, op)
         return
     _run(t, op, _exp)
@@ -68,7 +68,7 @@ def exponential(t: Translator, op: Operation) -> None:
 @lowers("math.exp2", "math.sqrt", "math.rsqrt")
 def of_libdevice(t: Translator, op: Operation) -> None:
     """ex2, sqrt and rsqrt.approx.ftz.f32; of fp64 libdevice's exp2, sqrt.rn.f64 and rsqrt.approx.f64."""
-    if t.amd:
+    if not t.backend.has_function_words:
         write_approximation(t, op)
         return
     name = {"math.exp2": "ex2", "math.sqrt": "sqrt", "math.rsqrt": "rsqrt"}[op.name]
@@ -88,7 +88,7 @@ def quotient(t: Translator, op: Operation) -> None:
         return
     if t.result(op).element != "f32":
         raise NotModelled(op, f"on {t.result(op).element}")
-    if t.amd:
+    if not t.backend.has_function_words:
         t.call(op, divide_fp32)
         return
     t.call(op, _divide_by_constant if folds(t, op, op.operands[1]) else _divide)
@@ -97,7 +97,7 @@ def quotient(t: Translator, op: Operation) -> None:
 @lowers("tt.approx_divf")
 def approximate_quotient(t: Translator, op: Operation) -> None:
     """div.approx.f32: what Triton makes of a division by a constant is its reciprocal, and a product."""
-    if t.result(op).element != "f32" or t.amd:
+    if t.result(op).element != "f32" or not t.backend.has_function_words:
         raise NotModelled(op, f"on {t.result(op).element}")
     t.call(op, _reciprocal_of_constant if folds(t, op, op.operands[1]) else _divide_approximately)
 
@@ -105,7 +105,7 @@ def approximate_quotient(t: Translator, op: Operation) -> None:
 @lowers("arith.remf")
 def remainder(t: Translator, op: Operation) -> None:
     """div.rn.f32, cvt.rzi.f32.f32, fma.rn.f32, testp.infinite.f32, selp.f32; the same in fp64."""
-    if t.result(op).element not in ("f32", "f64") or t.amd:
+    if t.result(op).element not in ("f32", "f64") or not t.backend.has_function_words:
         raise NotModelled(op, f"on {t.result(op).element}")
     t.call(op, _remainder if t.result(op).element == "f32" else _remainder_of_doubles)
 

@@ -105,7 +105,7 @@ def summed(t: Translator, op: Operation) -> tuple[Accumulation, tuple[str, str]]
     """How the floats of the product `op` are summed, and the formats of its operands; None where no bound of it is known."""
     a, b, d = t.operand(op, 0), t.operand(op, 1), t.result(op)
     if op.name == "tt.dot" and "nvidia_mma" not in t.program.expand(d.layout):
-        plain = (a.element, b.element, d.element) == ("f32", "f32", "f32") and not t.amd
+        plain = (a.element, b.element, d.element) == ("f32", "f32", "f32") and t.backend.multiplies_in_order
         return (plain_fp32(fused_product=t.fused), ("fp32", "fp32")) if plain else None
     cut = a.bits == 8 and op.integer("maxNumImpreciseAcc", 0) <= a.shape[-1] and op.name != "tt.dot"
     if not d.is_float or d.element == "f64" or cut:

@@ -37,6 +37,7 @@ _UNIFORM_OPERATIONS = (
     "ub.poison",
     "ttg.remark",
     "ttg.barrier",
+    "ttg.local_barrier",
     "gpu.barrier",
     "tt.debug_barrier",
 )

@@ -38,7 +38,7 @@ def lower_expansion(t: Translator, op: Operation) -> None:
     A sum behind it that takes in its last product is `sums`' to refuse: it asks the compiled program.
     """
     result = t.result(op)
-    if t.amd:
+    if not t.backend.has_function_words:
         write_approximation(t, op)
         return
     elements = tuple(t.operand(op, number).element for number in range(len(op.operands)))

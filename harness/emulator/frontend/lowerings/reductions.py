@@ -23,7 +23,6 @@ from bitverdict.harness.emulator.frontend.translator import NotModelled, Transla
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical
 from bitverdict.reference.reduction_order import (
-    AMD,
     Layout,
     ReductionOrder,
     ScanOrder,
@@ -137,7 +136,9 @@ def _order(
     the factors instead of `operands`, which are those of `op`."""
     axis, alone, kind, layout = source.integer("axis"), only(source), t.operand(source, 0), layout_of(t, source)
     pairs = (
-        alone is not None and alone.name in _PACKED_OPERATIONS and uses_register_pairs(layout, axis, str(kind.format), sm=_sm(t))
+        alone is not None
+        and alone.name in _PACKED_OPERATIONS
+        and uses_register_pairs(layout, axis, str(kind.format), sm=t.backend.reduction_number(t.arch))
     )
     order = reduction_order(layout, axis, pairs=pairs, single=alone is not None)
     if alone is not None and alone.name == "arith.addf" and (order.thread or order.lanes):
@@ -193,10 +194,6 @@ def layout_of(t: Translator, op: Operation) -> Layout:
 @cache
 def _layout_of(shape: tuple[int, ...], layout: str) -> Layout:
     return Layout.from_bases(*bases(shape, layout))
-
-
-def _sm(t: Translator) -> int:
-    return AMD if t.amd else int(t.arch.removeprefix("sm_"))
 
 
 def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:

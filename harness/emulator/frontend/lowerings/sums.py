@@ -151,8 +151,8 @@ def taken_products(
     where it only adds. `bit`: of the place along the axis, by which elements differ that a thread adds first."""
     if not t.fused or not may_be_product(t, op.operands[0], includes_divisions=True):
         return None
-    if t.amd:
-        return _taken_products_of_amd(t, op, source, inner, bit)
+    if not t.backend.assembles_ptx:
+        return _products_taken_by_llvm(t, op, source, inner, bit)
     kind, place = t.require_type(source, source.inputs[0]), t.lane_words.place(t.operand(source, 0))
     try:
         fold_fate = t.contraction.fold(source.last_line)  # type: ignore[union-attr]
@@ -187,7 +187,7 @@ def _product_sum(
     return taking, (t.value(op.operands[0]), left, right, *(t.constant(each, "taken") for each in flags))
 
 
-def _taken_products_of_amd(
+def _products_taken_by_llvm(
     t: Translator, op: Operation, source: Operation, inner: Operation, bit: int | None
 ) -> tuple[ProductSum, tuple[Any, ...]] | None:
     """As `taken_products`, by the lines of the machine code: one fate for all registers."""
@@ -399,7 +399,7 @@ def may_be_product(t: Translator, name: str, includes_divisions: bool = False) -
         elif op.name == "ttng.packed_arith":
             if op.integer("op_kind") == PACKED_PRODUCT:
                 return True
-        elif op.name == "arith.divf" and includes_divisions and not t.amd:
+        elif op.name == "arith.divf" and includes_divisions and t.backend.assembles_ptx:
             return True
         elif op.name not in _NO_PRODUCT and not _folds_without_product(op) and not _is_function(op):
             return True

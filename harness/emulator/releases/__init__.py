@@ -1,0 +1,79 @@
+"""What each release of Triton is like: one record a release (`records`), and the one that serves the Triton that is installed.
+
+A release without a record is tried with the newest record that is not newer: of each pass that it lacks the name is said once, and
+every verdict says that the compiler is unproven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from operator import attrgetter
+
+import triton
+from triton._C import libtriton
+
+from bitverdict.harness.emulator.releases.records import RELEASES, Release
+from bitverdict.harness.model.triton_release import is_proven, numbers_of
+
+UNPROVEN = "judged on an unproven compiler"
+
+
+def release_of(version: str) -> Release:
+    """The record of the release `version` ("3.9.0", "3.9.0+git1234"), or the one it is tried with, which is not `proven`."""
+    older = [each for each in RELEASES if each.numbers <= numbers_of(version)]
+    nearest = older[-1] if older else RELEASES[0]
+    return nearest if is_proven(version) else replace(nearest, proven=False)
+
+
+def parts_of(name: str) -> tuple[str, tuple[str, ...]]:
+    """A pass of a record as the name of its function in libtriton, and the names of its arguments."""
+    function, _, arguments = name.partition("(")
+    return function, tuple(filter(None, arguments.rstrip(")").split(", ")))
+
+
+def is_there(name: str) -> bool:
+    """Whether the Triton that is installed has the function `name`."""
+    try:
+        attrgetter(name)(libtriton)
+    except AttributeError:
+        return False
+    return True
+
+
+def missing_from(release: Release) -> tuple[str, ...]:
+    """Names of the functions that `release` has and the Triton that is installed has not."""
+    return tuple(dict.fromkeys(function for function in map(_function, release.passes) if not is_there(function)))
+
+
+def _function(name: str) -> str:
+    return parts_of(name)[0]
+
+
+@cache
+def installed_release() -> Release:
+    """The record of the Triton that is installed; of one that is tried, without the passes that it lacks."""
+    return release_of(triton.__version__)
+
+
+def add_passes(manager: object, listed: Sequence[str], **values: int | str) -> None:
+    """Give `manager` the passes `listed`, with `values` by the names of their arguments. Those that an unproven release lacks are
+    left out."""
+    for name in listed:
+        function, arguments = parts_of(name)
+        if installed_release().proven or is_there(function):
+            attrgetter(function)(libtriton)(manager, *(values[argument] for argument in arguments))
+
+
+def notice() -> str:
+    """One sentence where the Triton that is installed has no record: what it is tried with, and what it lacks. Empty otherwise."""
+    release = installed_release()
+    if release.proven:
+        return ""
+    missing = missing_from(release)
+    lacks = f"; it lacks {', '.join(missing)}" if missing else ""
+    return f"triton {triton.__version__} has no record and is tried as {release.name}: each case is {UNPROVEN}{lacks}"
+
+
+__all__ = ["RELEASES", "UNPROVEN", "Release", "add_passes", "installed_release", "missing_from", "notice", "release_of"]
