@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from bitverdict.harness.contracts.inputs import strategies
 from bitverdict.harness.contracts.inputs.strategies import KINDS, cycle_value, edges, kind_of, pool_seed, schedules, sizes, within
 from bitverdict.harness.contracts.matmul import BUDGET, CONTRACT, HARDWARE_BUDGET
+from bitverdict.harness.contracts.softmax import CONTRACT as SOFTMAX
 from bitverdict.harness.emulator.execution.async_ops import Schedule
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.kernels.matmul import CONFIGS
+
+GFX942 = target("emulated:gfx942")
 
 
 def drawn(strategy: st.SearchStrategy, count: int) -> list:
@@ -119,3 +122,8 @@ def test_drawn_cases_keep_within_the_budget_of_their_target(name: str, budget: i
 def test_a_cycle_with_a_coprime_stride_meets_every_value() -> None:
     assert {cycle_value(range(16), place, 5) for place in range(16)} == set(range(16))
     assert strategies.DIVISOR == 16
+
+
+def test_a_bound_decides_some_word_of_each_drawn_case() -> None:
+    """Softmax on AMD's targets, where planted infinities can leave all words of one row open."""
+    assert all(SOFTMAX.decides(case, GFX942) for case in drawn(SOFTMAX.cases(GFX942), 400))
