@@ -124,7 +124,9 @@ LEGEND = (
 def not_run_lines(tally: Tally) -> list[str]:
     """Why lines of the table say "not run", "inconclusive" or "error": none ever reads as a pass."""
     lines = [f"not run: {row.contract}: {reason}" for row in tally.rows.values() for reason in sorted(row.messages)]
-    lines += [f"inconclusive ({count} cases): {reason}" for reason, count in tally.inconclusive.most_common(5)]
+    for reason, count in tally.inconclusive.most_common(5):
+        example = tally.inconclusive_examples.get(reason)
+        lines += [f"inconclusive ({count} cases): {reason}", *([f"  the first: {example}"] if example else [])]
     lines += [f"error ({count} cases): {reason}" for reason, count in tally.errors.most_common(5)]
     return lines + [f"cancelled ({count} cases): {reason}" for reason, count in tally.cancelled_cases.items()]
 

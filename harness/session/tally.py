@@ -16,15 +16,12 @@ from dataclasses import dataclass, field
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.certificate import TELLS_NOTHING
 from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision, Verdict
+from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.completeness import Completeness
 from bitverdict.harness.session.discrimination import Discrimination
 from bitverdict.harness.session.scope import Scope
 
-OWN_BUCKETS = (
-    "transfer",
-    "harness",
-    "start",
-)  # buckets that are neither the kernel's nor the reference's; start: a worker's context
+OWN_BUCKETS = ("transfer", "harness", "start")  # neither the kernel's nor the reference's; start: a worker's context
 PASS, FAIL, USAGE, INCONCLUSIVE, NOTHING_RAN = 0, 1, 2, 3, 5
 DEFINITE_DECISIONS = (Decision.PASS, Decision.FAIL)
 RAN = (*DEFINITE_DECISIONS, Decision.INCONCLUSIVE, Decision.ERROR)
@@ -94,6 +91,7 @@ class Tally:
     bucket_seconds: Counter = field(default_factory=Counter)
     advice: Counter = field(default_factory=Counter)
     inconclusive: Counter = field(default_factory=Counter)  # why, first line -> cases
+    inconclusive_examples: dict[str, str] = field(default_factory=dict)  # why -> the first such case, with its contract and target
     cancelled_cases: Counter = field(default_factory=Counter)  # contract, target and why -> cases that a run did not go on to
     scope: Scope = field(default_factory=Scope)
     completeness: Completeness = field(default_factory=Completeness)
@@ -150,7 +148,8 @@ class Tally:
             self.decided_counts[contract, target] += verdict.decision in DEFINITE_DECISIONS
             self.open_required[contract, target] += verdict.decision is Decision.INCONCLUSIVE and not quiet
         if verdict.decision is Decision.INCONCLUSIVE:
-            self.inconclusive[verdict.message.partition("\n")[0]] += 1
+            self.inconclusive[reason := verdict.message.partition("\n")[0]] += 1
+            self.inconclusive_examples.setdefault(reason, f"{contract} on {target}: {describe(case)}")
         if verdict.decision is Decision.ERROR:
             self.errors[verdict.message.partition("\n")[0] + (f" ({verdict.location})" if verdict.location else "")] += 1
 
