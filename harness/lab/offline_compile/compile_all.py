@@ -54,17 +54,11 @@ def compile_row(row: Row, contract: Any = None) -> CompileResult:
 
     start_time = time.perf_counter()
     contract = contract or resolve(row.stem)
-    case = contract.case_from_json(
-        {
-            "version": 1,
-            "problem": _problem(contract, row),
-            "config": row.config or {},
-            "regime": "integers",
-            "data_seed": 0,
-            "schedule": "eager",
-            "launcher": "",
-        }
-    )
+    record = {"version": 1, "regime": "integers", "data_seed": 0, "schedule": "eager", "launcher": "", "config": row.config or {}}
+    try:
+        case = contract.case_from_json(record | {"problem": _problem(contract, row)})
+    except UsageError as error:
+        return CompileResult(verdict=f"no row for this kernel: {error}; or mend the row", refused_by="contract")
     try:
         kernel = _compile_kernel(contract, case, row.arch, row.kernel)
     except Exception as error:  # whatever the compiler says is a refusal by some layer
