@@ -98,13 +98,13 @@ def aside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_each_mutant_fails_as_its_kind(mutant: Mutant, aside: Path) -> None:
     found = failure_report(mutant, aside)
     assert found is not None, "passed by the whole required cases"
-    assert found["outcome"] in set(map(str, mutant.expected)), found["message"]
+    assert found["outcome"] in set(map(str, mutant.expected)), f"{found['outcome']}, not {mutant.expected}: {found['message']}"
 
 
 @pytest.mark.parametrize("stem", STEMS)
 def test_no_two_faults_of_a_kernel_fail_by_one_case_message_and_line(stem: str, aside: Path) -> None:
     mutants = mutants_of(stem)
-    assert len(mutants) >= (5 if stem in OF_ONE_LOOP else FEWEST)
+    assert len(mutants) >= (5 if stem in OF_ONE_LOOP else FEWEST), f"add mutants to tests/faults/kernels/{stem}.py"
     seen: dict[tuple, str] = {}
     for mutant in judged_here(mutants):
         found = failure_report(mutant, aside)

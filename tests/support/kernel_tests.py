@@ -16,6 +16,7 @@ from benchmarks import targets
 from bitverdict.harness.lab.offline_compile.expectations import rows
 from bitverdict.harness.model.paths import kernels_with_a_contract
 from bitverdict.harness.report import required_lists
+from tests.support import shares
 
 ALL_KERNELS = (kernels_with_a_contract, required_lists, required_lists.frozen_kernels, targets, rows)
 PAGES = "pages"  # the command that prints docs/kernels.md
@@ -69,4 +70,5 @@ class Selection:
 
 
 if __name__ == "__main__":
+    shares.MUTANTS.clear()  # each mutant of the kernel is judged, under any profile
     sys.exit(pytest.main(["-q", "-n", "0", "tests", *sys.argv[2:]], plugins=[Selection(sys.argv[1])]))

@@ -33,6 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
     for command in (f"bitverdict run {name}", f"bitverdict compile {name}"):
         print(f"    {command}")
     print(f"    bitverdict pages && python -m tests.support.kernel_tests {name}")
+    print(f"\nWith the kernel change its contract, its mutants and its rows in {COMPILE_TABLE}.")
     return 0
 
 
