@@ -62,7 +62,8 @@ def environment(tmp_path: Path) -> dict[str, str]:
 
 def steps_of(guide: str) -> list[Step]:
     """What is carried out of a guide; of "new kernel" what the command's author does."""
-    return [Step("run", NEW_KERNEL)] if guide == "new kernel" else steps((CHECKOUT / "docs" / f"{guide}.md").read_text())
+    new_kernel = [Step("run", line) for line in NEW_KERNEL.strip().splitlines()]
+    return new_kernel if guide == "new kernel" else steps((CHECKOUT / "docs" / f"{guide}.md").read_text())
 
 
 @pytest.mark.compiles

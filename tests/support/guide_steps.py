@@ -16,7 +16,7 @@ from pathlib import Path
 _BLOCK = re.compile(r"^```(?P<kind>\w+)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"^File `([^`]+)`")
 _BELOW = re.compile(r"^In `([^`]+)`, below the line `([^`]+)`")
-SECONDS = 600
+SECONDS = 900
 
 
 @dataclass(frozen=True)
