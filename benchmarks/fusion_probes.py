@@ -36,7 +36,7 @@ from tests.support.reduction_words import as_bytes, drawn
 
 SCANS = (
     "scan", "scan of columns", "scan from the end", "scan, chosen", "scan, and one", "scan, negated", "scan of a row's product",
-    "scan of pairs", "kept, and taken away", "scan, swapped", "several scans", "scan by columns",
+    "scan of pairs", "scan of pairs of products", "kept, and taken away", "scan, swapped", "several scans", "scan by columns",
 )  # fmt: skip
 OF_COLUMNS = (
     "sum of rows", "sum of weighted rows", "sum of rows, weights negated", "sum, chosen", "sum of products of sums",
@@ -45,8 +45,9 @@ OF_COLUMNS = (
 OF_ROWS = (
     "sum of columns", "sum of weighted columns", "sum of columns, weights negated", "two sums", "carried", "variance",
 )  # fmt: skip
+WELFORD = ("Welford", "Welford of products", "Welford of weights", "variance of counts")
 ATTENTION = ("flash decoding", "layer norm backward")  # one word a column, computed in fp32
-KINDS = (*SCANS, *OF_COLUMNS, *OF_ROWS, *ATTENTION)
+KINDS = (*SCANS, *OF_COLUMNS, *OF_ROWS, *WELFORD, *ATTENTION)
 SHAPES = ((1, 64), (2, 64), (4, 32), (4, 128), (8, 64), (16, 16), (16, 64), (32, 32), (64, 16), (1, 1024))
 WIDE = ((8, 256), (16, 256), (4, 512))
 """Shapes of scans beside: a thread has many groups of elements along the axis, of one element or all."""
@@ -73,11 +74,11 @@ class Launch:
     @property
     def left(self) -> int:
         """Words that one program stores."""
-        return self.rows * self.columns if self.kind in SCANS else self.rows if self.kind in OF_ROWS else self.columns
+        return self.rows * self.columns if self.kind in SCANS else self.rows if self.kind in (*OF_ROWS, *WELFORD) else self.columns
 
     @property
     def output(self) -> torch.dtype:
-        return torch.float32 if self.kind in ATTENTION else self.dtype
+        return torch.float32 if self.kind in (*WELFORD, *ATTENTION) else self.dtype
 
     def tensors(self, programs: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         count = (programs + 1) * self.rows * self.columns + STEPS * self.columns

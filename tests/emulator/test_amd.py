@@ -161,6 +161,30 @@ def test_products_are_taken_into_a_sum_as_the_machine_code_says() -> None:
     assert (found[True] != found[False]).any() and not device.advice
 
 
+def wave_squares(values: np.ndarray, own: bool) -> np.float32:
+    """The sum of squares of 256 `values` (fp32), one of a thread: the word of each wave's last lane, whose first sum takes in the
+    product of its `own` element, or that of the lane below; then four waves."""
+    exact, at = values.astype(np.float64).reshape(4, 64) ** 2, np.arange(64)
+    rounded = exact.astype(np.float32)
+    sides = (exact, rounded) if own else (rounded, exact)
+    lanes = (sides[0] + sides[1][:, at ^ 8]).astype(np.float32)
+    for bit in (2, 1, 0, 4, 5):
+        lanes = lanes + lanes[:, at ^ 1 << bit]
+    first, second, third, fourth = lanes[:, 63]
+    return (first + third) + (second + fourth)
+
+
+def test_a_wave_has_the_word_of_its_last_lane_which_takes_its_own_product() -> None:
+    rows = np.random.default_rng(3).integers(1, 1 << 14, (16, 256)).astype(np.float32)
+    out = torch.zeros(16)
+    with emulated("gfx942") as device:
+        for row, values in enumerate(map(torch.from_numpy, rows)):
+            kernel = amd_kernels.summed_squares[(1,)](values, out[row:], 256, num_warps=4, enable_fp_fusion=True)
+    assert re.search(r"v_readlane_b32 s\d+, v\d+, 63", kernel.asm["amdgcn"]) and not device.advice
+    assert (out.numpy() == [wave_squares(row, own=True) for row in rows]).all()
+    assert (out.numpy() != [wave_squares(row, own=False) for row in rows]).any()
+
+
 def test_what_a_register_holds_is_known_through_branches_and_loops() -> None:
     """A product in a loop, under a branch, in a packed half, and in another lane."""
     text = """

@@ -17,6 +17,23 @@ def _swapped(a, b):
 
 
 @triton.jit
+def _welford(mean_a, square_a, weight_a, mean_b, square_b, weight_b):
+    """Of Triton's own `test_reduce` and torch's `triton_helpers`."""
+    delta, weight = mean_b - mean_a, weight_a + weight_b
+    share = weight_b / weight
+    return mean_a + delta * share, square_a + square_b + delta * delta * weight_a * share, weight
+
+
+@triton.jit
+def _counted(mean_a, count_a, square_a, mean_b, count_b, square_b):
+    """Of flag_gems' `var_mean`."""
+    count = count_a + count_b
+    total_a, total_b = mean_a * count_a, mean_b * count_b
+    mean = (total_a + total_b) / tl.maximum(count, 1)
+    return mean, count, square_a + total_a * mean_a + square_b + total_b * mean_b - count * mean * mean
+
+
+@triton.jit
 def probe(x, y, out, steps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, KIND: tl.constexpr):
     """One scan or sum of the kind `KIND`; `steps` is how often a loop runs."""
     row, column = tl.arange(0, ROWS), tl.arange(0, COLUMNS)
@@ -47,6 +64,8 @@ def probe(x, y, out, steps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, KIND: tl.
         found = tl.cumsum(a * p[:, None], 1)
     elif KIND == "scan of pairs":
         _decay, found = tl.associative_scan((b, a), 1, _decayed)
+    elif KIND == "scan of pairs of products":
+        _decay, found = tl.associative_scan((b, a * b), 1, _decayed)
     elif KIND == "sum of rows":
         found = tl.sum(a * b, 0)
     elif KIND == "sum of columns":
@@ -103,6 +122,16 @@ def probe(x, y, out, steps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, KIND: tl.
     elif KIND == "variance":
         centred = a - tl.sum(a, 1, keep_dims=True) / COLUMNS
         found = tl.sum(centred * centred, 1)
+    elif KIND == "Welford" or KIND == "Welford of products":
+        values = (a * b if KIND == "Welford of products" else a).to(tl.float32)
+        mean, square, _weight = tl.reduce((values, tl.zeros_like(values), tl.full(values.shape, 1, tl.float32)), 1, _welford)
+        found = square + mean
+    elif KIND == "Welford of weights":
+        wide = a.to(tl.float32)
+        _mean, found, _weight = tl.reduce((wide, tl.zeros_like(wide), tl.abs(b.to(tl.float32)) + 0.25), 1, _welford)
+    elif KIND == "variance of counts":
+        wide = a.to(tl.float32)
+        _mean, _count, found = tl.reduce((wide, tl.abs(b.to(tl.float32)) + 1, tl.zeros_like(wide)), 1, _counted)
     if found.shape == places.shape:
         tl.store(out + places, found)
     else:

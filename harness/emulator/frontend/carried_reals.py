@@ -133,8 +133,10 @@ class CarriedReals:
     def region(self) -> Iterator[None]:
         """While entered, values are parts of others, whose real values are not known by them."""
         self.depth += 1
-        yield
-        self.depth -= 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
     @contextmanager
     def enter_region(self) -> Iterator[None]:

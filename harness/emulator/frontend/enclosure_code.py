@@ -102,7 +102,8 @@ class EnclosureWriter:
             for name, op in t.defined.items():
                 if op.name == "tt.load" or any(_is_float(kind) for kind in op.inputs) or not self.decided.isdisjoint(op.operands):
                     self.decided.add(name)
-            self.decided.update(name for name, given in t.incoming.items() if not self.decided.isdisjoint(given))
+            for given_by_name in (t.incoming, t.combined):
+                self.decided.update(name for name, given in given_by_name.items() if not self.decided.isdisjoint(given))
 
     def _may_be(self, op: Operation) -> list[int]:
         """The places of the operands of `op` that may be enclosed."""
@@ -133,15 +134,17 @@ class EnclosureWriter:
     def region(self) -> Iterator[None]:
         """While entered, values are parts of others, whose enclosures are not known by them."""
         self.depth += 1
-        yield
-        self.depth -= 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
     def write(self, op: Operation, lowering: LoweringFunction) -> None:
         """Write the code of `op`, and behind it what `op` does to enclosures."""
         t, replaced = self.t, len(self.t.replaced)
         if not self.depth:
             self._before(op)
-        open_ = self._write_lowering(op, lowering)
+        open_ = self.write_lowering(op, lowering)
         if self.depth:
             return
         if len(t.replaced) > replaced:  # what stands there is the result of a later operation
@@ -159,10 +162,10 @@ class EnclosureWriter:
             if hangs and (op.name, name) != ("tt.load", "pointer"):
                 self._unless(op, hangs, f"{what} that hangs on a value that is enclosed")
 
-    def _write_lowering(self, op: Operation, lower: LoweringFunction) -> bool:
+    def write_lowering(self, op: Operation, lower: LoweringFunction) -> bool:
         """Write the code of `op`. Whether it leaves a choice open: then the code is that of sums that take no product."""
         t = self.t
-        fuses, comment, lines = t.fused, t.comment, len(t.lines)
+        fuses, current, comment, lines, replaced = t.fused, t.current, t.comment, len(t.lines), set(t.replaced)
         try:
             lower(t, op)
         except OpenChoice:
@@ -171,7 +174,7 @@ class EnclosureWriter:
         else:
             return False
         del t.lines[lines:], t.numbers[lines:]
-        t.fused, t.comment = False, comment
+        t.fused, t.current, t.comment, t.replaced = False, current, comment, replaced
         try:
             lower(t, op)
         finally:
@@ -236,8 +239,8 @@ class EnclosureWriter:
     def _choices(self, op: Operation, may_be: list[int], open_: bool, names: list[str]) -> None:
         t = self.t
         held = [name for name in (*op.operands, *op.results) if name in t.lane_words.held]
-        apart = {name for name in op.operands if name in held} if op.name not in _FOLDS else set[str]()
-        heads = None if (held and op.name in _FOLDS and _extreme(op) is None) or not may_be else self._heads(op, may_be)
+        apart = {name for name in op.operands if name in held}
+        heads = self._heads(op, may_be) if may_be else None
         if heads is None or not all(kind is not None and kind.kind in _VALUES for kind in op.outputs):
             t.emit("{}", t.calls(enclosures.refuse, op, "a value that is enclosed", *map(t.value, dict.fromkeys(names))))
             return
@@ -255,6 +258,9 @@ class EnclosureWriter:
         formats = tuple(kind.format for kind in kinds)
         called = t.calls(enclosures.hold, op, results, enclosure_name, dtypes, formats, open_)
         t.emit("{}, = {}" if len(results) == 1 else "{} = {}", t.values(op.results), called)
+        for name in op.results if op.name in _FOLDS else ():  # the words of all lanes lie in the enclosure
+            if name in held:
+                t.emit("{} = None", t.lane_words.words(name))
 
     def _correct_ends(self, op: Operation, enclosure_name: object) -> None:
         """Behind the loops: what the ends of the operands do not show."""
@@ -285,7 +291,9 @@ class EnclosureWriter:
         if name in _FOLDS:
             if (largest := _extreme(op)) is not None and kinds[0].is_float and len(op.operands) == 2:
                 return partial(self._extremes, op, largest)
-            return partial(self._at_both_ends, op, may_be) if _rises(op, kinds[0]) else None
+            if _rises(op, kinds[0]) or self.t.operand(op, 0).shape[op.integer("axis")] == 1:
+                return partial(self._at_both_ends, op, may_be)
+            return partial(self._combined, op)
         if name == "arith.select":
             return partial(self._select_results, op, may_be)
         if name in _MONOTONE_OPERATIONS:
@@ -422,6 +430,18 @@ class EnclosureWriter:
             t.apply(enclosures.extreme, t.code("m"), op, *self._values_and_types(op, [0, 1]), fmt, axis, largest),
             2,
         )
+        return others
+
+    def _combined(self, op: Operation) -> tuple[Any, ...]:
+        """What a combination of several operations leaves of the elements: it follows enclosures itself, step by step."""
+        from bitverdict.harness.emulator.frontend.lowerings.reductions import combination, order_of
+
+        t, others = self.t, tuple(self.t.name("other") for _ in op.results)
+        t.replaced -= {name for inner in _body(op) for name in inner.results}
+        combine, (values, dtypes) = combination(t, op, follows=True), self._values_and_types(op, range(len(op.operands)))
+        how = op.integer("axis"), order_of(t, op), op.flag("reverse")
+        over = t.apply(enclosures.combined_ends, t.code("m"), combine, values, dtypes, *how)
+        self._loop(t.join_values(others), over, len(others))
         return others
 
 

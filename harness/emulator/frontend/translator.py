@@ -97,6 +97,8 @@ class Translator(Writer):
         self.defined: dict[str, Operation] = {}
         self.users: dict[str, list[Operation]] = {}
         self.incoming: dict[str, list[str]] = {}  # argument of a block -> what branches give it
+        self.combined: dict[str, list[str]] = {}  # argument of the function of a reduction or scan -> what it combines
+        self.doubted_sums: set[int] = set()  # lines of sums of such functions, of which the compiled program says too little
         self.undefined: UndefinedLanes | None = None
         self.reals = CarriedReals(self, self.declared) if self.declared is not None else None
         self.lane_words = LaneWords(self)
@@ -460,3 +462,6 @@ class Translator(Writer):
                         self.incoming.setdefault(argument, []).append(value)
                 for region in op.regions:
                     self.scan(region)
+                    if op.name in ("tt.reduce", "tt.scan") and len(region[0].operations) > 2:
+                        pairs = [[*pair] for pair in zip(op.operands, region[0].operations[-1].operands, strict=True)]
+                        self.combined |= {name: pairs[i % len(pairs)] for i, (name, _) in enumerate(region[0].arguments)}

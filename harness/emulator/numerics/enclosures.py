@@ -29,6 +29,7 @@ import numpy as np
 from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.numerics.scalar_ops import widen
+from bitverdict.reference.reduction_order import Combine, Parts, ReductionOrder, ScanOrder, reduce_parts, scan_parts
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Cta
@@ -341,6 +342,49 @@ def extreme(
     upper = np.where(over & (last == -1), 0, last), np.where(candidates, number.high, least).max(axis)
     for side in (lower, upper):
         yield words_of(side[0], dtypes[0]), words_of(side[1], dtypes[1])
+
+
+def combined_ends(
+    m: Cta,
+    combine: Combine,
+    values: tuple[np.ndarray, ...],
+    dtypes: tuple[np.dtype, ...],
+    axis: int,
+    order: ReductionOrder | ScanOrder,
+    reverse: bool,
+) -> Iterator[tuple[np.ndarray, ...]]:
+    """The lowest words that a reduction or scan of `values` by `combine` may leave, then the highest. An element is its words and
+    the keys of their ends. Of two lanes each combines its own word with the other's: what either gives lies inside."""
+    count, known = len(values), [_enclosure_or_value(m, value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+    parts = (*values, *(each.low for each in known), *(each.high for each in known))
+
+    def one_way(left: Parts, right: Parts) -> Parts:
+        for side in (left, right):
+            for i, value in enumerate(side[:count]):
+                m.launch.enclosures.hold(value, Enclosure(side[count + i], side[2 * count + i]))
+        found = combine(*left[:count], *right[:count])
+        ends = [_enclosure_or_value(m, value, dtype) for value, dtype in zip(found, dtypes, strict=True)]
+        return (*found, *(each.low for each in ends), *(each.high for each in ends))
+
+    def both_ways(*sides: np.ndarray) -> Parts:
+        left, right = sides[: 3 * count], sides[3 * count :]
+        found = one_way(left, right)
+        if isinstance(order, ScanOrder) or next(inside_a_thread, False):
+            return found
+        other = one_way(right, left)
+        return (
+            *found[:count],
+            *map(np.minimum, found[count : 2 * count], other[count : 2 * count]),
+            *map(np.maximum, found[2 * count :], other[2 * count :]),
+        )
+
+    if isinstance(order, ScanOrder):
+        parts = scan_parts(parts, axis, order, both_ways, reverse=reverse)
+    else:
+        inside_a_thread = iter([True] * len(order.thread))
+        parts = reduce_parts(parts, axis, order, both_ways)
+    for ends in (parts[count : 2 * count], parts[2 * count :]):
+        yield tuple(words_of(end, dtype) for end, dtype in zip(ends, dtypes, strict=True))
 
 
 def join_results(

@@ -18,6 +18,7 @@ from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.fold_sums import FoldSums
+from bitverdict.harness.emulator.frontend.translator import Translator
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma
 from bitverdict.reference.reduction_order import ScanOrder, scan_parts
 
@@ -47,6 +48,17 @@ PROBES = (
     Launch("scan, swapped", 8, 256, BF16, 1),  # of two halves, their signs changed together
     Launch("sum of rows", 2, 64, F16, 1),  # of two shuffles, put together by prmt
     Launch("sum of rows", 8, 64, BF16, 4),
+    Launch("Welford", 16, 64, F32, 4),  # a combination of several sums, each of which is fused everywhere, or nowhere
+    Launch("Welford of weights", 8, 64, F32, 4),
+)
+COMBINATIONS = (  # of several sums, one of which is fused in one place and not in another
+    Launch("Welford", 32, 8, F32, 1, "sm_100"),
+    Launch("Welford of products", 8, 64, F32, 4),
+    Launch("Welford of products", 32, 8, F32, 1),
+    Launch("variance of counts", 32, 8, F32, 1),
+    Launch("variance of counts", 8, 64, F32, 4, "sm_100"),
+    Launch("scan of pairs of products", 4, 32, F32, 1),
+    Launch("scan of pairs of products", 32, 8, F32, 4, "sm_100"),
 )
 
 
@@ -108,6 +120,20 @@ def test_what_cannot_be_read_is_enclosed_around_the_words_of_the_ptx(monkeypatch
     misreads(monkeypatch, lambda self, line: FoldSums(open="hides it"))
     differing, inside, outside = compared(PROBES[1])
     assert (differing, outside) == (0, 0) and inside > 500
+
+
+@pytest.mark.parametrize("launch", COMBINATIONS, ids=str)
+def test_a_combination_of_open_sums_holds_the_words_of_the_ptx(launch):
+    differing, inside, outside = compared(launch)
+    assert (differing, outside) == (0, 0) and inside
+
+
+@pytest.mark.parametrize("launch", [COMBINATIONS[1], COMBINATIONS[5]], ids=str)
+def test_an_element_taken_for_no_product_shows_in_the_words(launch, monkeypatch):
+    monkeypatch.setattr(Translator, "combined", property(lambda self: {}, lambda self, value: None), raising=False)
+    misreads(monkeypatch, Contraction.fold)
+    differing, _, outside = compared(launch)
+    assert differing + outside
 
 
 class Chosen:

@@ -139,6 +139,16 @@ def functions(x, y, z, scale, out, KIND: tl.constexpr, N: tl.constexpr):
 
 
 @triton.jit
+def convolved(x, w, out, TAPS: tl.constexpr, N: tl.constexpr):
+    """A causal convolution, and SiLU of it."""
+    at = tl.arange(0, N)
+    s = tl.zeros([N], tl.float32)
+    for k in tl.static_range(TAPS):
+        s += tl.load(x + at - k, mask=at >= k, other=0.0).to(tl.float32) * tl.load(w + k).to(tl.float32)
+    tl.store(out + at, s * tl.sigmoid(s))
+
+
+@triton.jit
 def copied(x, out, N: tl.constexpr):
     at = tl.arange(0, N)
     tl.store(out + at, tl.load(x + at) * 2.0)
@@ -455,6 +465,23 @@ def test_a_refusal_names_the_line_the_element_and_its_two_ends(kind: str, elemen
     said = rf"that is enclosed \(element \[[0-9]+\] may be {element}\), because .* take a product \[.*test_enclosures.py:[0-9]+\]"
     with pytest.raises(EmulatedFault, match=said), emulated("sm_90"):
         summed[(1,)](*operands(), torch.from_numpy(choices()[0]), KIND=kind, N=N, num_warps=1)
+
+
+@pytest.mark.parametrize("step", [1.0, 2.0**-12 + 1])
+def test_taps_whose_products_are_exact_leave_their_silu_decided(step: float) -> None:
+    """Of small integers in fp16 the sums cancel to zero, and nothing is open; elsewhere each choice lies inside."""
+    numbers = np.random.default_rng(2).integers(-3, 4, N + 4)
+    x, w = ((numbers[part] * np.float32(step)).astype(np.float32) for part in (slice(4, None), slice(4)))
+    half, found = torch.float16 if step == 1 else torch.float32, []
+    with emulated("sm_90") as device:
+        for taps, fuses in ((4, True), (4, False), (3, False)):
+            given, out = (torch.from_numpy(each).to(half) for each in (x, w)), torch.zeros(N)
+            convolved[(1,)](*given, out, TAPS=taps, N=N, num_warps=1, enable_fp_fusion=fuses)
+            found.append((out.numpy(), device.enclosure(out)))
+    (words, ends), (rounded, _), (fewer, _) = found
+    assert (ends is None) == (step == 1) and (words == 0).any()
+    low, high = (words, words) if ends is None else (each.view(np.float32) for each in ends)
+    assert holds(*map(keys, (low, high)), rounded) and not holds(*map(keys, (low, high)), fewer)  # where a tap is missing
 
 
 def test_what_reads_enclosed_memory_otherwise_than_by_a_load_is_refused() -> None:

@@ -240,7 +240,7 @@ def normed_rows(x, out, rstd_ptr, R: tl.constexpr, C: tl.constexpr):
     tl.store(out + places, far * rstd[:, None])
 
 
-@pytest.mark.parametrize("rows, columns, warps", [(8, 8, 1), (4, 16, 4), (4, 64, 1)])
+@pytest.mark.parametrize("rows, columns, warps", [(8, 8, 1), (4, 16, 4), (4, 64, 1), (1, 256, 4)])
 def test_rows_of_a_wave_of_64_lanes_are_normed(rows, columns, warps):
     x = torch.randn(rows, columns, generator=torch.Generator().manual_seed(1))
     out, rstd = torch.empty(rows, columns), torch.empty(rows)

@@ -23,6 +23,7 @@ from bitverdict.harness.emulator.frontend.translator import NotModelled, Transla
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical
 from bitverdict.reference.reduction_order import (
+    ROWS,
     Layout,
     ReductionOrder,
     ScanOrder,
@@ -55,7 +56,7 @@ def fold(t: Translator, op: Operation) -> None:
         if op.name == "tt.reduce":
             t.lane_words.carry_past_reduction(op)
         return
-    name = _combination(t, op, op.regions[0])
+    name = combination(t, op)
     if op.name == "tt.scan":
         _lower_scan(t, op, name, operands)
     else:
@@ -109,7 +110,18 @@ def _fuses_over_lanes(t: Translator, op: Operation) -> bool:
         held = any(basis[axis] for basis in layout_of(t, op).registers)
     except ValueError:
         return False  # it is refused
-    return t.fused and not held and may_be_product(t, op.operands[0], includes_divisions=True)
+    return t.fused and not held and not _ends_in_one_lane(t, op) and may_be_product(t, op.operands[0], includes_divisions=True)
+
+
+def _ends_in_one_lane(t: Translator, op: Operation) -> bool:
+    """Whether the last lane of a wave of AMD's has the result of `op`, which `v_readlane` hands to all: each step combines what is
+    moved up to that lane with its own word."""
+    axis = op.integer("axis")
+    return t.amd and only(op) is not None and sum(bool(basis[axis]) for basis in layout_of(t, op).lanes) == ROWS + 2
+
+
+def _swap_sides(combine: Combine, *sides: np.ndarray) -> tuple[np.ndarray, ...]:
+    return combine(*sides[len(sides) // 2 :], *sides[: len(sides) // 2])
 
 
 def _reduction(t: Translator, op: Operation, name: object, operands: tuple[object, ...]) -> None:
@@ -160,9 +172,13 @@ def _on_values(t: Translator, op: Operation, name: object, operands: tuple[objec
         _assign(t, op, t.apply(_reduce_exactly, name, operands, axis, single))
     else:
         layout, order, first_combination, operands = _order(t, op, op, operands)
+        alone = _ends_in_one_lane(t, op)
+        if first_combination and alone and not order.thread:
+            first_combination = partial(_swap_sides, first_combination)
         if first_combination and t.leading:  # some of the factors may be the same for all programs
             operands = t.apply(np.broadcast_arrays, *operands)
-        if only_operation is not None and only_operation.name in _PACKED_OPERATIONS and (order.thread or not first_combination):
+        plain = order.thread or alone or not first_combination
+        if only_operation is not None and only_operation.name in _PACKED_OPERATIONS and plain:
             _assign(t, op, t.apply(_reduce, name, operands, axis, order, first_combination, single))
         elif t.batches is not None:
             _assign(t, op, t.apply(_reduce_alike, name, first_combination, operands, axis, order, single))
@@ -196,16 +212,22 @@ def _layout_of(shape: tuple[int, ...], layout: str) -> Layout:
     return Layout.from_bases(*bases(shape, layout))
 
 
-def _combination(t: Translator, op: Operation, region: list[Block]) -> Any:
-    """The name of a function of the generated code that combines whole arrays as the region combines two elements."""
+def order_of(t: Translator, op: Operation) -> ReductionOrder | ScanOrder:
+    """In which order the reduction or scan `op`, whose region is no sum, combines."""
+    return scan_order_of(t, op) if op.name == "tt.scan" else _order(t, op, op, ())[1]
+
+
+def combination(t: Translator, op: Operation, follows: bool = False) -> Any:
+    """The name of a function of the generated code that combines whole arrays as the region combines two elements; one that
+    `follows` holds enclosures of what it gives."""
+    (region,) = op.regions
     (block,) = region
     *body, terminator = block.operations
-
     if len(body) > 1 and sums_in_doubt(t, body):
-        raise NotModelled(op, "with a sum that takes a product, where the compiler packs some sums with other operations")
+        t.doubted_sums.update(inner.line for inner in body)
     name = t.name("combine")
     t.emit("def {}({}):", name, t.values(argument for argument, _ in block.arguments))
-    with t.indent_block(), seen_inside(t, region):
+    with t.indent_block(), seen_inside(t, region, follows):
         for inner in body:
             t.operation(lift_scalars(inner), [], {})
         t.emit("return {}", tuple(t.value(each) for each in terminator.operands))

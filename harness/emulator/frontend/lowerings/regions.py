@@ -33,8 +33,9 @@ def lift_scalars(op: Operation) -> Operation:
 
 
 @contextmanager
-def seen_inside(t: Translator, blocks: list[Block]) -> Iterator[None]:
-    """While entered, the scalars of the program that `blocks` use are arrays of one element."""
+def seen_inside(t: Translator, blocks: list[Block], follows: bool = False) -> Iterator[None]:
+    """While entered, the scalars of the program that `blocks` use are arrays of one element. `follows`: and enclosures are
+    followed."""
     own = {name for block in blocks for name, _ in block.arguments} | {
         n for block in blocks for op in block.operations for n in op.results
     }
@@ -46,10 +47,11 @@ def seen_inside(t: Translator, blocks: list[Block]) -> Iterator[None]:
             inside = t.name(f"{name}_lanes")
             t.emit("{} = {}", inside, t.apply(np.full, 1, t.value(name), kind.dtype))
             t.names[name] = inside
-    with t.enclosing.region() if t.enclosing else nullcontext(), t.reals.region() if t.reals else nullcontext():
-        yield
-    outside = {name: before[name] for name in t.names if name in before}
-    t.names.update(outside)
+    with t.enclosing.region() if t.enclosing and not follows else nullcontext(), t.reals.region() if t.reals else nullcontext():
+        try:
+            yield
+        finally:
+            t.names.update({name: before[name] for name in t.names if name in before})
 
 
 @lowers("tt.map_elementwise")

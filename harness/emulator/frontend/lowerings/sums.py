@@ -73,6 +73,8 @@ def total(t: Translator, op: Operation) -> None:
         return
     cut = None
     try:
+        if op.line in t.doubted_sums:
+            raise _unclear(op, "packs some sums with other operations")
         if (
             (cut := _narrowing_operation(t, op)) is not None
             and (fate := t.contraction.fates.get(cut.line)) is not None
@@ -387,7 +389,7 @@ def may_be_product(t: Translator, name: str, includes_divisions: bool = False) -
         seen.add(value_name)
         op = t.defined.get(value_name)
         if op is None:
-            worklist += t.incoming.get(value_name, [])
+            worklist += t.incoming.get(value_name) or t.combined.get(value_name, [])
         elif _is_stored(op):
             continue
         elif (kept := _kept_operand(t, op)) is not None:

@@ -41,7 +41,13 @@ def fold(r: CarriedReals, op: Operation) -> None:
 
 def _general(r: CarriedReals, op: Operation, axis: int) -> None:
     t = r.t
-    name = _combination(r, op)
+    names = list[Any]()
+    run = lambda _, op: names.append(_combination(r, op))
+    if t.enclosing is not None:
+        t.enclosing.write_lowering(op, run)  # of an open sum the words of no product
+    else:
+        run(t, op)
+    name = names.pop()
     floats = tuple(t.operand(op, i).is_float for i in range(len(op.operands)))
     words, found = (tuple(map(t.value, names)) for names in (op.operands, op.results))
     if op.name == "tt.scan":
