@@ -53,6 +53,7 @@ from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
 MOST_TRANSLATIONS = 512  # translated programs
 STEP_LIMIT = 20_000_000  # operations of one program of a launch: far beyond those of any judged case
+OPERATION_ELEMENTS = 1 << 12  # what an operation of one element takes beside others: as long as these elements more
 MOST_PROGRAMS = 1 << 24  # of a launch: far beyond what ends in the time of a case
 _translations: dict[tuple[str, str, bool, bool, bool, bool, frozenset[str] | None], TranslatedProgram] = {}
 
@@ -67,6 +68,7 @@ class Launch:
     metadata: dict[str, Any]
     program: str
     operations: Counter = field(default_factory=Counter)
+    elements: int = 0  # of all operations at most, each counted as `OPERATION_ELEMENTS` more
     products: Counter = field(default_factory=Counter)  # (family, a, b, d, m, n, k) -> how many the program has
     timeline: list[str] = field(default_factory=list)
     constants: dict[str, int] = field(default_factory=dict)  # integers compiled in, by parameter
@@ -431,6 +433,7 @@ class Device:
             raise located_fault from None
         finally:
             launch.operations = translation.counts(context.runs)
+            launch.elements = launch.operations.total() * (translation.widest + OPERATION_ELEMENTS)
             if self.options.edited_programs is not None:
                 self.options.edited_programs.count_run(translation, context.runs, arguments)
             launch.timeline = programs.current.state.timeline.lines()

@@ -64,6 +64,7 @@ class LaunchResult:
     real_values: dict[str, RealValues] = field(default_factory=dict)  # of each output whose launches computed some
     hangs: tuple[tuple[str, str], ...] = ()  # why some real values are not known: operation, "file:line"
     reads_allocated: bool = False  # an emulated launch took words of what the launcher allocated and did not fill
+    elements: int = 0  # that emulated launches computed at most, an operation counted as `device.OPERATION_ELEMENTS` more
     unwritten_reads: tuple[tuple[str, str, str], ...] = ()  # line, allocation, where in it: a launch took words that nobody wrote
     unwritten: dict[str, Any] = field(default_factory=dict)  # output name -> which elements nobody wrote, where that was followed
     order_hazard: str = ""  # what an emulated launch did whose words hang on an order that no GPU keeps

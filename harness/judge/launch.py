@@ -133,6 +133,7 @@ def _launch_once(
                 probe_records = {
                     name: value for probe in probes() for name, value in probe.observe_outputs(device, outputs, in_place).items()
                 }
+                launch_result.elements = sum(done.elements for done in device.launches)
                 launch_result.reads_allocated = any(device.has_loaded(buffer.storage) for buffer in guard.allocated_buffers)
                 if allocations.tracks_unwritten:
                     launch_result.unwritten_reads = tuple(_unwritten_reads(device, guard))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from bitverdict.harness.checks.explain import check
 from bitverdict.harness.checks.explain.unwritten_reads import KIND, Relaunch, explain_by_unwritten_input
 from bitverdict.harness.judge.classify import LaunchResult
+from bitverdict.harness.judge.clock import Clock
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.launch import Allocations
 from bitverdict.harness.model.case import Case
@@ -44,6 +47,13 @@ def test_words_that_are_copied_unwritten_count_as_read() -> None:
     at = f"tests/support/unwritten_launchers.py:{line('old = tl.load')}"
     said = f"reads words that nobody wrote ({at}): tensor 2 (empty), old_ptr of the kernel, the first at [50]"
     assert found.details["cause"] == said
+
+
+@pytest.mark.parametrize(("elements", "named"), [(1 << 30, True), (1, False)])
+def test_a_cause_is_sought_by_work_counted_and_not_by_seconds(elements: int, named: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "MOST_ELEMENTS", elements)
+    monkeypatch.setattr(Clock, "measure", lambda self, name: nullcontext(self.buckets.__setitem__(name, 1e6)))  # all took long
+    assert (judged("half_filled").details.get("cause_kind") == KIND) == named
 
 
 @pytest.mark.parametrize("launcher", ["with_zeros", "zeroed_later", "selected_away"])
