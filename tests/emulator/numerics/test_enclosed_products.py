@@ -12,11 +12,15 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout, allocate_tensor_memory
+from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.faults import NotModelled
-from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
+from bitverdict.harness.emulator.frontend.contraction import AmdContraction, Contraction, Fate
 from bitverdict.harness.emulator.numerics.enclosed_products import dot_words
 from bitverdict.harness.emulator.numerics.enclosures import Enclosure, Enclosures, keys, words_of
 from bitverdict.harness.emulator.numerics.matrix_products import fma_product, instruction, product
@@ -134,6 +138,29 @@ def test_a_product_that_may_leave_the_finite_numbers_is_refused() -> None:
         enclosed(rule, operands, ends)
 
 
+@gluon.jit
+def multiplied_by_gluon(x, y, z, right, out, N: gl.constexpr, KIND: gl.constexpr):
+    """An open sum as the accumulator of a product in flight, from shared memory that may change, or as an operand of tcgen05."""
+    wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, N, 16])
+    layout: gl.constexpr = wide if KIND == "flight" else gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    shared: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
+    at = gl.arange(0, N, gl.SliceLayout(1, layout))[:, None] * N + gl.arange(0, N, gl.SliceLayout(0, layout))[None, :]
+    s = gl.load(x + at) * gl.load(y + at) + gl.load(z + at)
+    other = gl.allocate_shared_memory(gl.float16, [N, N], shared, gl.load(right + at))
+    if KIND == "flight":
+        s = warpgroup_mma_wait(0, [warpgroup_mma(other, other, s, is_async=True)])
+    elif KIND == "changed":
+        room = gl.allocate_shared_memory(gl.float32, [N, N], gl.SwizzledSharedLayout(1, 1, 1, [1, 0]), s)
+        room.store(s + 1)
+        s = room.load(layout)
+    else:
+        tensor: gl.constexpr = TensorMemoryLayout([N, N], col_stride=1)
+        room = allocate_tensor_memory(gl.float32, [N, N], tensor)
+        room.store(gl.convert_layout(s, room.get_reg_layout()))
+        s = gl.convert_layout(room.load(room.get_reg_layout()), layout)
+    gl.store(out + at, s)
+
+
 @triton.jit
 def multiplied(x, y, z, other, out, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, KIND: tl.constexpr):
     rows, columns, inner = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
@@ -153,7 +180,8 @@ def multiplied(x, y, z, other, out, M: tl.constexpr, N: tl.constexpr, K: tl.cons
 
 @pytest.fixture
 def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
+    for kind in (Contraction, AmdContraction):
+        monkeypatch.setattr(kind, "fate", lambda self, line: Fate())
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
 
@@ -191,6 +219,30 @@ def test_a_kernel_multiplies_an_open_sum(kind: str, dtype: torch.dtype, warps: i
         lies = each.T if kind == "right" else each
         assert ((least <= lies + 1e-3) & (lies - 1e-3 <= most)).all()
     assert ((low <= keys(out.numpy())) & (keys(out.numpy()) <= high)).all() and (low < high).any()
+
+
+@pytest.mark.parametrize(
+    ("kind", "arch", "said"),
+    [("flight", "sm_90", "ttng.warp_group_dot: of a value that is enclosed"),
+     ("changed", "sm_90", "ttg.local_alloc: of a value that is enclosed, in shared memory that may change,"),
+     ("tcgen05", "sm_100", "ttng.tmem_store: of a value that is enclosed")],
+)  # fmt: skip
+def test_a_product_in_flight_or_in_other_memory_is_refused(kind: str, arch: str, said: str, open_sums: None) -> None:
+    x, y, z, out = (torch.randn(128, 128) for _ in range(4))
+    with pytest.raises(EmulatedFault, match=rf"not modelled: {said} \(element"), emulated(arch):
+        multiplied_by_gluon[(1,)](x, y, z, x.half(), out, N=128, KIND=kind, num_warps=4)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "arch", "said"),
+    [(torch.int8, "sm_90", "tt.dot|ttng.warp_group_dot"), (torch.float16, "gfx942", "tt.dot")],
+)
+def test_a_product_of_integers_or_on_amd_is_refused(dtype: torch.dtype, arch: str, said: str, open_sums: None) -> None:
+    x, y, z = (torch.randn(64, 64) for _ in range(3))
+    x[0, 0], y[0, 0], z[0, 0] = 1 + 2**-12, 1 + 2**-12, 1 - 2**-11  # the integer is 1 or 2
+    given = (x, y, z, torch.ones(64, 64, dtype=dtype), torch.zeros(64, 64))
+    with pytest.raises(EmulatedFault, match=rf"not modelled: ({said}): of a value that is enclosed \(element"), emulated(arch):
+        multiplied[(1,)](*given, M=64, N=64, K=64, KIND="left", num_warps=4)
 
 
 @pytest.mark.parametrize(("dtype", "what"), [(torch.float8_e4m3fn, "ttng.warp_group_dot"), (torch.float64, "tt.dot")])
