@@ -142,8 +142,10 @@ class CarriedReals:
     def enter_region(self) -> Iterator[None]:
         """While entered, the values of a region have variables of their own, for what they carry too."""
         before, self.depth = self.depth, 0
-        yield
-        self.depth = before
+        try:
+            yield
+        finally:
+            self.depth = before
 
     def parameters(self, blocks: list[Block]) -> list[Any]:
         """Variables that a function of `blocks` takes besides its values."""

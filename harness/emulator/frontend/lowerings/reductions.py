@@ -117,7 +117,11 @@ def _ends_in_one_lane(t: Translator, op: Operation) -> bool:
     """Whether the last lane of a wave of AMD's has the result of `op`, which `v_readlane` hands to all: each step combines what is
     moved up to that lane with its own word."""
     axis = op.integer("axis")
-    return t.amd and only(op) is not None and sum(bool(basis[axis]) for basis in layout_of(t, op).lanes) == ROWS + 2
+    return (
+        not t.backend.assembles_ptx
+        and only(op) is not None
+        and sum(bool(basis[axis]) for basis in layout_of(t, op).lanes) == ROWS + 2
+    )
 
 
 def _swap_sides(combine: Combine, *sides: np.ndarray) -> tuple[np.ndarray, ...]:
