@@ -65,7 +65,6 @@ TESTS = (
              "stores to the fourth element (or the second) of a tensor of one."),
     Examined("gluon/test_core.py", "test_descriptor_shape", OURS,
              "makes a descriptor of a tensor of the CPU and loads nothing from it. Triton holds pointers alone to the GPU."),
-    Examined(CORE, "test_pointer_arguments", OURS, "a pinned tensor of the CPU, which a GPU reaches, is refused as any other."),
     Examined(CORE, "test_trans_reshape and test_constexpr_assignment", OF_THE_TEST,
              "block pointers and other forms of April 2026 that Triton 3.9 does not take any more."),
     Examined("gluon/test_core.py", "test_tcgen05_mma_* with `tcgen05_mma_barrier_count`, and test_float2", OF_THE_TEST,

@@ -249,9 +249,10 @@ def _divisors(count: int) -> Iterator[tuple[int, str]]:
     if count > 1:
         yield count - 1, ""
     yield count + 1, ""
-    for power in dict.fromkeys((1 << (count - 1).bit_length(), *TILES)):
-        if abs(power - count) > 1:
-            yield power, " (the tile's width)"
+    whole_tiles = (-(-count // tile) * tile for tile in TILES)
+    for width in dict.fromkeys((1 << (count - 1).bit_length(), *TILES, *whole_tiles)):
+        if abs(width - count) > 1:
+            yield width, " (whole tiles)" if width & (width - 1) else " (the tile's width)"
 
 
 def _of_reduction(operation: Operation) -> Iterator[tuple[str, str, Change]]:
