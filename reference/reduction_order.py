@@ -125,13 +125,13 @@ def reduce_parts(
     those of the thread with the lowest number, where combine(a, b) differs from combine(b, a).
     """
     places = _places(order.bits)
-    found = tuple(np.take(part, places, axis) for part in parts)
-    while (size := found[0].shape[axis]) > 1:
-        found, combine_elements = (
-            (combine_elements or combine)(*_half(found, axis, 0, size // 2), *_half(found, axis, size // 2, size)),
+    halves = tuple(np.take(part, places, axis) for part in parts)
+    while (size := halves[0].shape[axis]) > 1:
+        halves, combine_elements = (
+            (combine_elements or combine)(*_half(halves, axis, 0, size // 2), *_half(halves, axis, size // 2, size)),
             None,
         )
-    return tuple(np.take(part, 0, axis) for part in found)
+    return tuple(np.take(part, 0, axis) for part in halves)
 
 
 def copies(

@@ -86,14 +86,14 @@ def settle_stores(words: np.ndarray, layout: Layout, forms: Forms) -> np.ndarray
     for form in sorted(set(forms())):
         among = np.arange(WARP)[:, None] ^ group  # (32, copies) lanes with the same elements
         winner = np.take_along_axis(among, precedence(form)[among].argmax(1)[:, None], 1)[:, 0]
-        kept = words[(threads & -WARP) + winner[threads % WARP]]
-        if not _words_equal(kept, kept[(threads // WARP & ~warps) * WARP + threads % WARP]):
+        winning_words = words[(threads & -WARP) + winner[threads % WARP]]
+        if not _words_equal(winning_words, winning_words[(threads // WARP & ~warps) * WARP + threads % WARP]):
             raise UnsettledWordError("whose words differ from warp to warp where they store them to one place of shared memory")
-        if settled_words is not None and not _words_equal(kept, settled_words):
+        if settled_words is not None and not _words_equal(winning_words, settled_words):
             raise UnsettledWordError(
                 "whose words differ from lane to lane, stored to shared memory by instructions of several widths"
             )
-        settled_words = kept
+        settled_words = winning_words
     if settled_words is None:
         raise UnsettledWordError("whose words differ from lane to lane, stored by an instruction that is not known")
     return settled_words

@@ -58,14 +58,14 @@ def observe_provenance(device: Device, outputs: Mapping[str, torch.Tensor], in_p
     the launch may have written."""
     if device.origins is None:
         return {}
-    bases = {each.untyped_storage().data_ptr() for each in in_place}
+    bases = {entry.untyped_storage().data_ptr() for entry in in_place}
     return {
         "outputs": {name: _count_words(device, output, bases) for name, output in outputs.items()},
-        "inputs": [[*each[:2], str(each.origin), each.bytes] for each in list(device.origins.inputs)[:MAX_LISTED]],
+        "inputs": [[*entry[:2], str(entry.origin), entry.bytes] for entry in list(device.origins.inputs)[:MAX_LISTED]],
         "more inputs": max(len(device.origins.inputs) - MAX_LISTED, 0),
         "reads": [
-            [each.call, each.line, [str(origin) for origin in each.origins[:MAX_LISTED]]]
-            for each in list(device.origins.reads)[:MAX_LISTED]
+            [entry.call, entry.line, [str(origin) for origin in entry.origins[:MAX_LISTED]]]
+            for entry in list(device.origins.reads)[:MAX_LISTED]
         ],
     }
 

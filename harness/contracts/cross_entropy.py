@@ -106,14 +106,14 @@ class CrossEntropyContract(RowContract):
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         if self.has_bound(case, target):
-            given, formats = [operands["x"], operands["targets"]], {"loss": "fp32", "lse": "fp32"}
-            named = {"smoothing": case.problem.smoothing, "ignore_index": case.problem.ignore_index}
+            inputs, formats = [operands["x"], operands["targets"]], {"loss": "fp32", "lse": "fp32"}
+            keywords = {"smoothing": case.problem.smoothing, "ignore_index": case.problem.ignore_index}
             if case.problem.backward and not case.launcher:
-                given, formats = [*given, operands["g"]], formats | {"dx": case.problem.dtype}
+                inputs, formats = [*inputs, operands["g"]], formats | {"dx": case.problem.dtype}
                 return row_mathematics.trace_outputs(
-                    row_mathematics.cross_entropy_with_gradient, given, formats, target.arch, **named
+                    row_mathematics.cross_entropy_with_gradient, inputs, formats, target.arch, **keywords
                 )
-            return row_mathematics.trace_outputs(row_mathematics.cross_entropy, given, formats, target.arch, **named)
+            return row_mathematics.trace_outputs(row_mathematics.cross_entropy, inputs, formats, target.arch, **keywords)
         p, c = case.problem, case.config
         x, targets = widen_to_fp32(operands["x"], target.arch), operands["targets"].codes
         order = RowSum(c.block, c.per_thread, c.num_warps, int(target.arch.removeprefix("sm_")))

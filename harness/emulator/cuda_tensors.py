@@ -212,16 +212,16 @@ class CudaTensor(torch.Tensor):
             return FOREIGN_MEMORIES[-1].run(func, args, kwargs, written_places)
         if func in _COPIES and _is_negated(source := args[_COPIES[func]]):  # its bytes are those of the other sign
             args = tuple(torch.neg(torch._neg_view(argument)) if argument is source else argument for argument in args)
-        given, named = tuple(map(inside, args)), {name: inside(value) for name, value in kwargs.items()}
+        inputs, keywords = tuple(map(inside, args)), {name: inside(value) for name, value in kwargs.items()}
         if (
             ACTIVE_WATCHES
             and not _gives_views(func)
             and all(argument.has_bytes for argument in args if type(argument) is CudaTensor)
         ):
-            into = [given[place] if place < len(given) else named[name] for place, name in written_places]
-            made = ACTIVE_WATCHES[-1].run(func, given, named, into, lambda: for_the_launcher(func, *given, **named))
+            into = [inputs[place] if place < len(inputs) else keywords[name] for place, name in written_places]
+            made = ACTIVE_WATCHES[-1].run(func, inputs, keywords, into, lambda: for_the_launcher(func, *inputs, **keywords))
         else:
-            made = for_the_launcher(func, *given, **named)
+            made = for_the_launcher(func, *inputs, **keywords)
         if not written_places:
             return outside(made)
         if torch.Tag.inplace_view in func.tags:  # the wrapper's own sizes and strides change too

@@ -101,19 +101,19 @@ def run_verify(arguments: argparse.Namespace) -> int:
         except (UsageError, KeyError, TypeError, ValueError, AttributeError, RecursionError, OSError) as error:
             print(f"REJECTED: the pack cannot be read as one: {error}")
             return 1
-        found = verify.verify_pack(placed, pool, {each.name: each for each in targets()}, seed, arguments.share)
+        verification = verify.verify_pack(placed, pool, {each.name: each for each in targets()}, seed, arguments.share)
     for said in [
-        *(f"wrong: {each}" for each in found.rejections),
-        *(f"known failure: {each}" for each in found.owned_failures),
-        *found.not_run,
+        *(f"wrong: {each}" for each in verification.rejections),
+        *(f"known failure: {each}" for each in verification.owned_failures),
+        *verification.not_run,
     ]:
         print(said)
-    signed = (
+    signature = (
         f"signed by {arguments.signer}"
         if arguments.signers
         else "signature not asked for"
         if loaded_pack.signature
         else "not signed"
     )
-    print(f"{found.sentence}; drawn by seed {seed}; {signed}")
-    return int(bool(found.rejections)) if found.rejections or found.is_verified else tally.INCONCLUSIVE
+    print(f"{verification.sentence}; drawn by seed {seed}; {signature}")
+    return int(bool(verification.rejections)) if verification.rejections or verification.is_verified else tally.INCONCLUSIVE

@@ -110,14 +110,14 @@ def nearest(launcher: str, fields: Mapping[str, object], sizes: Sequence[str] = 
     if requires is None:
         return requested_fields
     names = _names(launcher, requires, requested_fields)
-    moved = _move_to_units(
+    moved_values = _move_to_units(
         launcher, requires, names, tuple(requested_fields[name] for name in names), tuple(name for name in sizes if name in names)
     )
-    if moved is None:
+    if moved_values is None:
         counts["left out"] += 1
         return None
-    counts["moved"] += bool(moved)
-    return requested_fields | moved
+    counts["moved"] += bool(moved_values)
+    return requested_fields | moved_values
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -134,13 +134,15 @@ def _move_to_units(
                 *(_nearby_sizes(value) if name in chosen else (value,) for name, value in zip(names, values, strict=True))
             )
         ]
-        met = [
+        met_limits = [
             candidate
             for candidate, taken in zip(candidates, _check_requires(launcher, requires, names, candidates), strict=True)
             if taken
         ]
-        if met:
-            least = min(met, key=lambda each: sum(abs(each[names.index(name)] - values[names.index(name)]) for name in sizes))
+        if met_limits:
+            least = min(
+                met_limits, key=lambda each: sum(abs(each[names.index(name)] - values[names.index(name)]) for name in sizes)
+            )
             return {name: value for name, value, before in zip(names, least, values, strict=True) if value != before}
     return None
 

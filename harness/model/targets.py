@@ -88,13 +88,13 @@ def target(name: str) -> Target:
     for found in known_targets:
         if found.name == name:
             return found
-    known = ", ".join(t.name for t in known_targets)
+    names = ", ".join(t.name for t in known_targets)
     if name.startswith("cuda:"):
-        raise UsageError(f"target {name!r}: no such GPU is visible; targets here: {known}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
+        raise UsageError(f"target {name!r}: no such GPU is visible; targets here: {names}; see CUDA_VISIBLE_DEVICES and nvidia-smi")
     meant = (
         "" if re.fullmatch(r"emulated:(sm_\d+|gfx\w+)", name) else did_you_mean(name, (machine.name for machine in known_targets))
     )
-    raise UsageError(f"target {name!r}: must be sm_NN, emulated:sm_NN or cuda:N{meant}; targets here: {known}")
+    raise UsageError(f"target {name!r}: must be sm_NN, emulated:sm_NN or cuda:N{meant}; targets here: {names}")
 
 
 def visible_device(index: int) -> str:

@@ -27,25 +27,25 @@ def of_device_alone(kernel: Kernel, mutant: GeneratedMutant) -> bool:
         return False
     trees = {
         display_path(path): ast.parse(path.read_text())
-        for path in (Path(str(each.__file__)).resolve() for each in kernel.modules())
+        for path in (Path(str(node.__file__)).resolve() for node in kernel.modules())
     }
     first, last = mutant.edit["function"]
-    edited = [each for each in _functions(trees[mutant.file]) if first <= each.lineno and (each.end_lineno or 0) <= last]
-    if not edited or any(_compile_decorator(each) != _CONSTEXPR for each in edited):
+    edited = [node for node in _functions(trees[mutant.file]) if first <= node.lineno and (node.end_lineno or 0) <= last]
+    if not edited or any(_compile_decorator(node) != _CONSTEXPR for node in edited):
         return False
-    return not_of_the_host(list(trees.values()), {each.name for each in edited})
+    return not_of_the_host(list(trees.values()), {node.name for node in edited})
 
 
 def not_of_the_host(trees: list[ast.Module], names: set[str]) -> bool:
     """Whether no code of the host in `trees` names one of the functions `names`, or a ``constexpr_function`` that comes to one."""
     functions = [each for tree in trees for each in _functions(tree)]
-    reached = set(names)
+    reached_names = set(names)
     while (
-        more := {each.name for each in functions if _compile_decorator(each) == _CONSTEXPR and _names_in(each.body) & reached}
-        - reached
+        more := {each.name for each in functions if _compile_decorator(each) == _CONSTEXPR and _names_in(each.body) & reached_names}
+        - reached_names
     ):
-        reached |= more
-    return all(_names_in(_of_host(tree)).isdisjoint(reached) for tree in trees)
+        reached_names |= more
+    return all(_names_in(_of_host(tree)).isdisjoint(reached_names) for tree in trees)
 
 
 def _functions(tree: ast.AST) -> Iterator[Function]:

@@ -98,7 +98,7 @@ class RightCases:
             programs.append(text)
             return text
 
-        counter, contract, begun = EditedPrograms(lambda text: None), self.contract, time.process_time()
+        counter, contract, start_time = EditedPrograms(lambda text: None), self.contract, time.process_time()
         self._traced.clear()
         with (
             self.front_end.record_compiles(),
@@ -106,7 +106,7 @@ class RightCases:
             judge_context(self.kernel, self.modules),
         ):
             verdict = judge(case, self.target, contract, explained=False)
-        total_seconds = time.process_time() - begun
+        total_seconds = time.process_time() - start_time
         return RightCase(
             passes=verdict.decision is Decision.PASS,
             failure=f"{verdict.outcome}: {verdict.message}" if verdict.failed else "",

@@ -74,13 +74,13 @@ def histogram(output: Mapping[str, Any]) -> str:
 
     error_data = output["errors"]
     unit = "the bound" if error_data["unit"] == "bound" else "ulp"
-    last = error_data["first"] + len(error_data["counts"]) - 1
+    last_row = error_data["first"] + len(error_data["counts"]) - 1
     names = [
         "0",
         *(_power(error_data["first"] + index, error_data["unit"]) for index in range(len(error_data["counts"]))),
         "NaN, inf",
     ]
-    names[-2] = f">{_power(last - 1, error_data['unit'])}"
+    names[-2] = f">{_power(last_row - 1, error_data['unit'])}"
     bars = [error_data["zero"], *error_data["counts"], error_data["unplaced"]]
     if error_data["unit"] == "ulp":  # no distance lies below one
         kept = [0, *(index for index in range(1, len(bars) - 1) if error_data["first"] + index - 1 >= 0), len(bars) - 1]

@@ -84,13 +84,13 @@ def main() -> int:
     parser.add_argument("--freeze", default="", metavar="VERSION", help="write the lists of this checkout as this version")
     arguments = parser.parse_args()
     if arguments.freeze:
-        now = lists()
+        current_lists = lists()
         FOLDER.mkdir(exist_ok=True)
         text = json.dumps(
-            {"version": arguments.freeze, "required": now, "emulated": EMULATED_ARCHITECTURES}, indent=1, sort_keys=True
+            {"version": arguments.freeze, "required": current_lists, "emulated": EMULATED_ARCHITECTURES}, indent=1, sort_keys=True
         )
         (FOLDER / f"{arguments.freeze}.json").write_text(text + "\n")
-        print(f"frozen as {arguments.freeze}: {len(now)} contracts")
+        print(f"frozen as {arguments.freeze}: {len(current_lists)} contracts")
         return 0
     newest = versions()[-1]
     said = differences(newest, lists(frozen_kernels()))

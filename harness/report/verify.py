@@ -54,14 +54,16 @@ class Verification:
 
     @property
     def sentence(self) -> str:
-        came = (
+        result = (
             "REJECTED"
             if self.rejections
             else "verified"
             if self.is_verified
             else "NOT VERIFIED, nothing of it could be computed here"
         )
-        return f"{came}: {self.recomputed_cases} cases with expected words computed again, {self.rejudged_cases} cases judged again"
+        return (
+            f"{result}: {self.recomputed_cases} cases with expected words computed again, {self.rejudged_cases} cases judged again"
+        )
 
 
 def unpack(pack: Pack, directory: Path) -> Pack:
@@ -168,13 +170,13 @@ def _list(
 def _check_required_cases(source: CaseSource, judges: Judges, cases: list[Case], verification: Verification) -> None:
     """The pack has the required cases and no others: also those that a user's launcher is asked for what its first launch shows."""
     where = source.target.name
-    due = {_key(case): case for case in make_first_launch(source, judges).source.required()}
+    required = {_key(case): case for case in make_first_launch(source, judges).source.required()}
     keys = {_key(case) for case in cases}
-    if missing := [case for key, case in due.items() if key not in keys]:
+    if missing := [case for key, case in required.items() if key not in keys]:
         verification.rejections.append(
             f"{where}: {len(missing)} required cases are not in the pack, the first {describe(missing[0])}"
         )
-    if more := [case for case in cases if _key(case) not in due]:
+    if more := [case for case in cases if _key(case) not in required]:
         verification.rejections.append(f"{where}: {len(more)} cases are no required ones, the first {describe(more[0])}")
 
 

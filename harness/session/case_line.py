@@ -79,13 +79,13 @@ def _describe_record(record: object) -> list[str]:
     if hasattr(record, "describe_parts"):  # it says itself what a person wants to know
         return record.describe_parts()
     parts = []
-    for each in dataclasses.fields(record):
-        value = getattr(record, each.name)
-        factory = each.default_factory
-        default = factory() if factory is not dataclasses.MISSING else each.default
-        if value != default or each.name in TYPES:
+    for item in dataclasses.fields(record):
+        value = getattr(record, item.name)
+        factory = item.default_factory
+        default = factory() if factory is not dataclasses.MISSING else item.default
+        if value != default or item.name in TYPES:
             parts.append(
-                f"{each.name}=({' '.join(_describe_record(value))})" if dataclasses.is_dataclass(value) else f"{each.name}={value}"
+                f"{item.name}=({' '.join(_describe_record(value))})" if dataclasses.is_dataclass(value) else f"{item.name}={value}"
             )
     return parts
 

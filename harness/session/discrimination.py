@@ -75,25 +75,25 @@ class Discrimination:
         }
         by_name: dict[tuple[Kind, str], list[int]] = {}
         for subjects in subjects_by_contract.values():
-            for key, (detections, of) in subjects.items():
+            for key, (detections, subject_count) in subjects.items():
                 if key[0] in OF_A_RUN:
                     counts = by_name.setdefault(key, [0, 0])
-                    counts[0], counts[1] = counts[0] + detections, counts[1] + of
+                    counts[0], counts[1] = counts[0] + detections, counts[1] + subject_count
         dimensions = [
             counts for subjects in subjects_by_contract.values() for (kind, _), counts in subjects.items() if kind is Kind.MOVEMENT
         ]
-        said = [
-            f"{subject} {detections} of {of} cases"
-            for (kind, subject), (detections, of) in by_name.items()
+        subject_lines = [
+            f"{subject} {detections} of {subject_count} cases"
+            for (kind, subject), (detections, subject_count) in by_name.items()
             if kind is Kind.CONSTANT
         ]
-        said += (
+        subject_lines += (
             [f"movement in {sum(detections > 0 for detections, _ in dimensions)} of {len(dimensions)} dimensions"]
             if dimensions
             else []
         )
         count = sum(number for (_, place_target), number in self.cases.items() if place_target == target)
-        yield f"told apart on {target} by {count} cases: {', '.join(said) or 'nothing'}"
+        yield f"told apart on {target} by {count} cases: {', '.join(subject_lines) or 'nothing'}"
         missed_subjects = [f"{subject}" for (kind, subject), (detections, _) in by_name.items() if not detections]
         missed_subjects += [
             f"{contract}: {kind} of {subject}"

@@ -170,19 +170,19 @@ class Reducer:
         for less in self.lesser(case, field):
             moved_case = self._moves(case, field, less)[-1]
             if self.legal(moved_case) is None:
-                others = (
+                other_cases = (
                     [*self.lesser(case, other_field), 2 * current_value, 4 * current_value]
                     if is_number(current_value)
                     else self._choices(case, other_field)
                 )
             elif sizes and less in (self.floor(case, field), max(before // 2, 1)):
-                others = [
+                other_cases = [
                     current_value + before - less,
                     -(-current_value * before // max(less, 1)),
                 ]  # of the same sum, of the same product
             else:
                 continue  # it was tried by itself
-            ways = [way for step in others if step != current_value for way in self._moves(moved_case, other_field, step)]
+            ways = [way for step in other_cases if step != current_value for way in self._moves(moved_case, other_field, step)]
             found = self._first_candidate(case, [way for way in ways if self.rank(way) < self.rank(case)])
             if found is not case:
                 return found

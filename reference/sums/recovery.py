@@ -72,14 +72,14 @@ def sizes(pairs: np.ndarray, terms: np.ndarray, count: int, ask: Ask, most: int)
     unit_masks = np.tile(units, (len(pairs), 1))  # (P * groups, T)
     np.put_along_axis(unit_masks, mask_pairs, False, axis=1)
     unit_counts = ask(mask_pairs, unit_masks)
-    wrong = (
+    wrong_places = (
         ~np.isfinite(unit_counts)
         | (unit_counts < 0)
         | (unit_counts > unit_masks.sum(axis=1))
         | (unit_counts != np.rint(unit_counts))
     )
-    if wrong.any():
-        at = int(np.argmax(wrong))
+    if wrong_places.any():
+        at = int(np.argmax(wrong_places))
         raise NoTree(
             f"with masks at terms {mask_pairs[at, 0]} and {mask_pairs[at, 1]} the result counts "
             f"{unit_counts[at]} of {unit_masks[at].sum()} units"

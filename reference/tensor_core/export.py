@@ -27,13 +27,15 @@ def to_json(rule: Instruction) -> dict[str, Any]:
     """The record of one instruction."""
     evidence = {field.name: _json_value(getattr(rule.evidence, field.name)) for field in fields(Evidence)}
     choices = {field.name: _json_value(getattr(rule.choices, field.name)) for field in fields(Choices)}
-    found = {
+    values = {
         field.name: _json_value(getattr(rule, field.name))
         for field in fields(Instruction)
         if field.name not in ("evidence", "choices")
     }
     derived = {"name": rule.name, "floor": rule.floor, "span": rule.span}
-    return derived | found | {"choices": choices, "evidence": evidence | {"basis": rule.evidence.basis, "text": str(rule.evidence)}}
+    return (
+        derived | values | {"choices": choices, "evidence": evidence | {"basis": rule.evidence.basis, "text": str(rule.evidence)}}
+    )
 
 
 def from_json(record: Mapping[str, Any]) -> Instruction:

@@ -153,13 +153,13 @@ def diff(
     trace: Trace, x: Operand, /, *, axis: int = -1, n: int = 1, prepend: Operand | None = None, append: Operand | None = None
 ) -> TracedArray:
     """Each element less the one before it, `n` times."""
-    found = concat(trace, [each for each in (prepend, array(trace, x), append) if each is not None], axis=axis)
+    joined_array = concat(trace, [each for each in (prepend, array(trace, x), append) if each is not None], axis=axis)
     for _ in range(n):
-        places = np.arange(found.shape[axis])
-        one = found.map_elements(lambda each: np.take(each, places[1:], axis))
-        other = found.map_elements(lambda each: np.take(each, places[:-1], axis))
-        found = OPERATIONS["subtract"](trace, one, other)
-    return found
+        places = np.arange(joined_array.shape[axis])
+        one = joined_array.map_elements(lambda each: np.take(each, places[1:], axis))
+        other = joined_array.map_elements(lambda each: np.take(each, places[:-1], axis))
+        joined_array = OPERATIONS["subtract"](trace, one, other)
+    return joined_array
 
 
 @operation("linalg.diagonal")

@@ -159,14 +159,14 @@ def _whole_numbers(
     trace: Trace, function: Callable, x: TracedArray, axes: tuple[int, ...], dtype: DTypeLike | None, keepdims: bool
 ) -> TracedArray:
     """Sums and products of integers, by the standard's default type: at least 64 bits, of the same sign."""
-    wide = BY_FORMAT["uint64" if x.dtype.name.startswith("u") else "int64"]
-    found = dtype_of(dtype) if dtype is not None else wide
+    kind = BY_FORMAT["uint64" if x.dtype.name.startswith("u") else "int64"]
+    storage = dtype_of(dtype) if dtype is not None else kind
     value = np.asarray(
-        function(x.value.astype(wide.storage_type), axis=axes, keepdims=keepdims) if axes else x.value.astype(wide.storage_type)
+        function(x.value.astype(kind.storage_type), axis=axes, keepdims=keepdims) if axes else x.value.astype(kind.storage_type)
     )
     masks = [None if mask is None else np.asarray(mask.any(axis=axes, keepdims=keepdims)) for mask in (x.hangs, x.words_differ)]
-    whole = TracedArray(trace, wide, value, hangs=masks[0], words_differ=masks[1])
-    return OPERATIONS["astype"](trace, whole, found)
+    whole = TracedArray(trace, kind, value, hangs=masks[0], words_differ=masks[1])
+    return OPERATIONS["astype"](trace, whole, storage)
 
 
 @operation("prod")
@@ -175,13 +175,13 @@ def prod(trace: Trace, x: Operand, /, *, axis: Axis = None, dtype: DTypeLike | N
     x = array(trace, x)
     axes = axes_of(x, axis)
     if not x.is_float:
-        found = x
+        product = x
         for one in sorted(axes, reverse=True):
-            found = _whole_numbers(trace, np.multiply.reduce, found, (one,), dtype, True)
+            product = _whole_numbers(trace, np.multiply.reduce, product, (one,), dtype, True)
         return (
-            found
+            product
             if keepdims
-            else found.map_elements(lambda each: each.reshape([k for i, k in enumerate(x.shape) if i not in axes]))
+            else product.map_elements(lambda each: each.reshape([k for i, k in enumerate(x.shape) if i not in axes]))
         )
     n, how = _count(x, axes), trace.accumulation
     count: dict[str, Any] = {"axis": axes, "keepdims": keepdims}

@@ -145,13 +145,13 @@ def _count_exchanged(expected: ExpectedOutput, subject: str, order: np.ndarray) 
     ends = [expected.words] if expected.words is not None else [expected.low, expected.high]
     if ends[0] is None or ends[-1] is None:
         raise NotCounted("no words are expected")
-    there = compare_words(expected, _unsigned_words(ends[0]))[1] & np.expand_dims(
+    compared_elements = compare_words(expected, _unsigned_words(ends[0]))[1] & np.expand_dims(
         order != np.arange(len(order)), 1 - axis
     )  # (*shape,)
     differ = np.ones(expected.shape, bool)
     for end in ends:
         differ &= compare_words(expected, _unsigned_words(np.take(end, order, axis)))[0]  # type: ignore[arg-type]
-    return int((differ & there).sum()), int(there.sum())
+    return int((differ & compared_elements).sum()), int(compared_elements.sum())
 
 
 def _words_else(expected: ExpectedOutput, words: np.ndarray) -> tuple[int, int]:

@@ -255,10 +255,10 @@ def _other_mathematics(reference: ExpectedOutput, alternative: ExpectedOutput) -
     """Where the exact values are further apart than their running errors."""
     assert reference.exact is not None and alternative.exact is not None
     errors = [np.zeros(reference.shape) if each.exact_error is None else each.exact_error for each in (reference, alternative)]
-    allowed = errors[0] + errors[1]
+    allowed_error = errors[0] + errors[1]
     agree = (
-        (np.abs(reference.exact - alternative.exact) <= allowed)
+        (np.abs(reference.exact - alternative.exact) <= allowed_error)
         | (reference.exact == alternative.exact)
         | (np.isnan(reference.exact) & np.isnan(alternative.exact))
     )
-    return np.isfinite(allowed) & ~agree
+    return np.isfinite(allowed_error) & ~agree

@@ -137,16 +137,16 @@ def _explanation(
         if evidence is None or not evidence.differs.any():
             return None
         done = _evaluate_or_none(lambda: operations(mathematics)) or []
-        found = list(_findings(mathematics, evidence, outcome, done, _Work(cost(done) + evidence.exact.size)))
-        if len(found) > 1 and other_outputs:
-            beside = [
+        causes = list(_findings(mathematics, evidence, outcome, done, _Work(cost(done) + evidence.exact.size)))
+        if len(causes) > 1 and other_outputs:
+            evidences = [
                 one
                 for each in other_outputs
                 if (one := _evidence_of_output(mathematics, each, launch_result, comparison[4], outcome)) is not None
             ]
-            right = [each for each in beside if not each.differs.any()]
-            found = _not_contradicted(found, beside) or _not_contradicted(found, right) or found
-        return choose_cause(found, evidence, generic=_generic(mathematics, evidence))
+            right = [each for each in evidences if not each.differs.any()]
+            causes = _not_contradicted(causes, evidences) or _not_contradicted(causes, right) or causes
+        return choose_cause(causes, evidence, generic=_generic(mathematics, evidence))
     except _TooLong:
         return None
 

@@ -304,18 +304,18 @@ def rounded_operands(mathematics: Mathematics, held: Mapping[str, str]) -> Itera
     ]
     floats = [name for name in floats if name not in mathematics.blocks]
     for target_format in ("bf16", "fp16", "tf32", "e4m3", "e5m2"):
-        made = {name: _narrow(operands[name], target_format) for name in floats}
-        if floats and any(not np.array_equal(made[name], operands[name], equal_nan=True) for name in floats):
+        rounded_operands = {name: _narrow(operands[name], target_format) for name in floats}
+        if floats and any(not np.array_equal(rounded_operands[name], operands[name], equal_nan=True) for name in floats):
             yield (
                 "rounded operand",
                 f"equals the result of {' and '.join(floats)} rounded to {target_format} first",
-                {**operands, **made},
+                {**operands, **rounded_operands},
             )
             for name in floats if len(floats) > 1 else ():
                 yield (
                     "rounded operand",
                     f"equals the result of {name} rounded to {target_format} first",
-                    {**operands, name: made[name]},
+                    {**operands, name: rounded_operands[name]},
                 )
         if target_format in ("bf16", "tf32"):
             cut = {name: _cut(operands[name], 7 if target_format == "bf16" else 10) for name in floats}

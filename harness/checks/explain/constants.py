@@ -46,13 +46,13 @@ def solve_number(
         return None
     if not np.issubdtype(np.asarray(operation.result).dtype, np.floating):
         return None
-    off = np.where(
+    distances = np.where(
         evidence.differs & np.isfinite(evidence.observed_values) & np.isfinite(evidence.exact),
         np.abs(evidence.observed_values - evidence.exact),
         -1,
     )
-    index = np.unravel_index(int(off.argmax()), off.shape)
-    if off[index] <= 0:
+    index = np.unravel_index(int(distances.argmax()), distances.shape)
+    if distances[index] <= 0:
         return None
     before = float(operation.arguments[place])
     number = _secant(

@@ -45,13 +45,13 @@ def without_in_one_sum(mathematics: Mathematics, trace: list[Operation]) -> Iter
         for place in (0, 1) if operation.name in ("add", "multiply") else (1,):
             if np.shape(operation.arguments[1 - place]) != np.shape(operation.result):
                 continue
-            without = changed_operations_of(mathematics, {operation.number: _argument(1 - place)}, trace)
+            changes_without = changed_operations_of(mathematics, {operation.number: _argument(1 - place)}, trace)
             for reduction in reductions:
                 said = (
                     f"equals the reference without {OPERATION_PHRASES[operation.name]} "
                     f"{operation.texts[place]} in {operation_text(reduction)}"
                 )
-                changes = {reduction.number: _of_arguments(without[reduction.number].arguments)}
+                changes = {reduction.number: _of_arguments(changes_without[reduction.number].arguments)}
                 yield "left out in one sum", said, changes, operation.number
 
 

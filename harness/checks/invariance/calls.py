@@ -105,14 +105,14 @@ class Caller:
         allocations = Allocations(poison=poison)
         if isinstance(self.launcher, RemoteLauncher):
             request = LaunchRequest(bare, self.target, self.contract, shifted_operands, Clock(), allocations=allocations)
-            seen = self.launcher.begin(request).launch_result()
-            if self.target.emulated and seen.outcome is None:
-                _hold_to_kernels(seen)
+            launch_result = self.launcher.begin(request).launch_result()
+            if self.target.emulated and launch_result.outcome is None:
+                _hold_to_kernels(launch_result)
         else:
-            seen = launch(
+            launch_result = launch(
                 bare, self.target, self.contract, self.launcher, shifted_operands, Clock(), around.enter_target, allocations
             )
-        return Call(bare, call_operands, seen, poison.output)
+        return Call(bare, call_operands, launch_result, poison.output)
 
     @property
     def is_sealed(self) -> bool:

@@ -42,14 +42,14 @@ def following_axes(samples: Sequence[tuple[int, Mapping[str, tuple[int, ...]]]])
         sampled_shapes = [(size, shapes[name]) for size, shapes in samples if name in shapes]
         if len(sampled_shapes) < len(samples) or any(len(sampled_shape) != len(shape) for _, sampled_shape in sampled_shapes):
             return None
-        changed = [
+        changed_axes = [
             place for place in range(len(shape)) if any(sampled_shape[place] != shape[place] for _, sampled_shape in sampled_shapes)
         ]
-        if not changed:
+        if not changed_axes:
             continue
-        place = changed[0]
+        place = changed_axes[0]
         unit = next((u for u in UNITS if all(-(-size // u) == sampled_shape[place] for size, sampled_shape in sampled_shapes)), 0)
-        if not unit or len(changed) > 1:
+        if not unit or len(changed_axes) > 1:
             return None
         axes[name] = Axis(place, unit)
     return axes

@@ -35,14 +35,14 @@ def candidates(summed_output: SummedOutput, members: np.ndarray, trees: list[Tre
             inner = [node for node in nodes if node != tree.root]
             chosen = [inner[i] for i in sorted({0, len(inner) // 2, len(inner) - 1})] if inner else nodes
             by = carriers
-            found = measure_nodes(
+            measures = measure_nodes(
                 tree,
                 chosen,
                 lambda values, by=by: summed_output.probe_results(summed_output.factors_for(values), by),  # type: ignore[misc]
                 span,
                 summed_output.bits,
             )
-            seen = [entry for entry in found if entry is not None]
+            seen = [entry for entry in measures if entry is not None]
             usable = [entry for one in dict.fromkeys(seen) if (entry := operator_of(one, kind, own, arch)) is not None]
             if seen and not usable:
                 rounds = f"{seen[0].bits} bits, {'truncated' if seen[0].truncates else 'to nearest'}"

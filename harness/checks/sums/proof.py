@@ -50,15 +50,15 @@ def _prove_cancelling_sums(
         order, terms = orders[place], np.asarray(orders[place].tree.terms)
         carriers = summed_output.carriers(np.flatnonzero(members == place))
         factors = summed_output.factors_for(np.stack([in_pairs(summed_output, terms, scale.high, rng) for _ in carriers]))
-        got = summed_output.probe_results(factors, carriers)
-        due = (
+        probed_words = summed_output.probe_results(factors, carriers)
+        expected_words = (
             decode(
                 FORMATS[summed_output.format],
                 encode_values(order.evaluate(factors) * summed_output.terms.scale, summed_output.format),
             )
             / summed_output.terms.scale
         )
-        proof.add(carriers, got != due, due != 0)
+        proof.add(carriers, probed_words != expected_words, expected_words != 0)
 
 
 def expected_words(

@@ -68,14 +68,14 @@ def check_arguments(reference: Callable[..., object], entries: Sequence[Entry]) 
     if not assignment.missing_parameters and not assignment.surplus_draws:
         return
     drawn = [entry.describe() for entry in entries if entry.kind in OPERANDS]
-    wrong = (
+    mismatch = (
         f"nothing is drawn for {', '.join(assignment.missing_parameters)}"
         if assignment.missing_parameters
         else f"there are {len(assignment.surplus_draws)} operands more"
     )
     raise UsageError(
         f"the reference takes (xp, {', '.join(assignment.positional)}) and the body draws "
-        f"{', '.join(drawn) or 'no operand'}: {wrong}; "
+        f"{', '.join(drawn) or 'no operand'}: {mismatch}; "
         "operands go to parameters in the order of their draws, which end at the first use of a tensor or of torch; a draw with a "
         "name, as in draw.size(1, 8, name='k'), goes to the parameter of that name"
     )

@@ -175,13 +175,13 @@ class DescribedContract(ReturningContract):
             ):
                 if not regime or (self.description.gradient and regime != regimes.EIGHTHS):
                     continue  # nothing is known of whether a gradient is decided
-                chosen = next(
+                chosen_case = next(
                     (case for case in candidates if self._decides(dataclasses.replace(case, regime=regime), target)), None
                 )
-                if chosen is None:
+                if chosen_case is None:
                     gaps.append(f"{request}: not asked, because the reference itself is not decided there")
                 else:
-                    yield chosen.problem, regime
+                    yield chosen_case.problem, regime
         if asked_values.may_leave_some_unread(entries, assign(self.description.reference, entries).by_name):
             for case in cases[: asked_values.MOST_TRIED]:
                 operands = self.operands(case)

@@ -87,14 +87,14 @@ class GradientContract(DescribedContract):
         upstream = [
             (item.format, _upstream(case, item.name, item.shape, torch_dtype(item.format))) for item in differentiable_outputs
         ]  # one for each output
-        given = [*reference_operands.pairs, *upstream]
+        reference_arguments = [*reference_operands.pairs, *upstream]
         function = reference_operands.function(
             self.description.reference, [place for place, item in enumerate(forward) if item in differentiable_outputs]
         )
         try:
             gradient = gradients_of(function, len(reference_operands.pairs), range(len(reference_operands.pairs)))
-            reference = reference_of(gradient, [_tensor(kind, codes) for kind, codes in given])
-            traced = trace(reference, given, arch=target.arch, accumulation=self.description.accumulation)
+            reference = reference_of(gradient, [_tensor(kind, codes) for kind, codes in reference_arguments])
+            traced = trace(reference, reference_arguments, arch=target.arch, accumulation=self.description.accumulation)
         except (NoRule, Untraceable) as missing:
             raise UndecidedCase(f"the gradient of the reference cannot be traced: {missing}") from None
         names = {id(item.codes): name for name, item in operands.items()}

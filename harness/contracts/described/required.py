@@ -64,13 +64,13 @@ class Listing:
 
 def listing(drawer: Drawer, regimes: int) -> Listing:
     """Those of the body behind `drawer`, whose operands are fed by so many regimes."""
-    first = next(
+    first_case = next(
         (body_draws for number, way in enumerate(sizes_of(0)) if (body_draws := drawer(ListedDraws(number, way))) is not None), None
     )
-    if first is None:
+    if first_case is None:
         return Listing([], [], [])
-    choices = [len(entry.asked) or 2 for entry in first.draws if entry.kind in CHOICE_KINDS]  # a flag asks nothing
-    ways = sizes_of(sum(entry.kind == "size" for entry in first.draws))
+    choices = [len(entry.asked) or 2 for entry in first_case.draws if entry.kind in CHOICE_KINDS]  # a flag asks nothing
+    ways = sizes_of(sum(entry.kind == "size" for entry in first_case.draws))
     rows = covering_rows([*choices, regimes])
     if len(rows) > MOST_WITH_REGIMES:
         rows = [(*row, number % regimes) for number, row in enumerate(covering_rows(choices))]

@@ -145,13 +145,13 @@ def product_opinion(
         return None
 
     def bound(rows: np.ndarray, columns: np.ndarray) -> ExpectedOutput:
-        some = SimpleNamespace(
+        part_problem = SimpleNamespace(
             m=len(rows), n=len(columns), k=a.shape[1], dtype=problem.dtype, out=problem.out, activation=problem.activation
         )
         left, right = np.ascontiguousarray(a[rows]), np.ascontiguousarray(b[:, columns])  # (R, K), (K, C)
         added = None if c is None else c[np.ix_(rows, columns)]  # (R, C)
         return bounded_product(
-            some, left, right, arch, c=added, launched_kinds=frozenset({(family, "", "", "", "")}), atomics=atomics
+            part_problem, left, right, arch, c=added, launched_kinds=frozenset({(family, "", "", "", "")}), atomics=atomics
         )
 
     return second_opinion(words, a.shape[1], bound)

@@ -90,14 +90,14 @@ def _access(
     groups, types = op.operands_by_name(*names), dict(zip(op.operands, op.operand_types, strict=True))
     if groups["stride"]:
         types.pop(groups["stride"][0], None)  # a hint for caches: it changes no address
-    made, at, kind = _pointers(op, groups["pointer"][0], groups["offsets"][0])
+    head, at, kind = _pointers(op, groups["pointer"][0], groups["offsets"][0])
     groups["pointer"], types[at] = [at], kind
     operands = [value for group in operand_groups for value in groups[group]]
     sizes = ", ".join(str(len(groups[group])) for group in operand_groups)
     told = {key: op.attributes[key] for key in kept_attributes if key in op.attributes} | {
         "operandSegmentSizes": f"array<i32: {sizes}>"
     }
-    return [*made, _make_access(name, op, op.results, operands, [types[value] for value in operands], op.result_types, told)]
+    return [*head, _make_access(name, op, op.results, operands, [types[value] for value in operands], op.result_types, told)]
 
 
 def _load(op: Operation) -> list[Operation]:

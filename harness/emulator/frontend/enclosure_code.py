@@ -141,13 +141,13 @@ class EnclosureWriter:
 
     def write(self, op: Operation, lowering: LoweringFunction) -> None:
         """Write the code of `op`, and behind it what `op` does to enclosures."""
-        t, replaced = self.t, len(self.t.replaced)
+        t, replaced_count = self.t, len(self.t.replaced)
         if not self.depth:
             self._before(op)
         open_ = self.write_lowering(op, lowering)
         if self.depth:
             return
-        if len(t.replaced) > replaced:  # what stands there is the result of a later operation
+        if len(t.replaced) > replaced_count:  # what stands there is the result of a later operation
             with t.when(t.calls(enclosures.inside, *map(t.value, op.operands))):
                 t.emit("{}", t.calls(enclosures.refuse, op))
             return
@@ -270,10 +270,10 @@ class EnclosureWriter:
             t.emit("{} = {}", enclosure_name, called)
         elif op.name in ("arith.fptosi", "arith.fptoui"):
             source, bits, signed = t.operand(op, 0), t.result(op).bits, op.name == "arith.fptosi"
-            called = t.calls(
+            wider_call = t.calls(
                 enclosures.widen_to_range, enclosure_name, t.value(op.operands[0]), source.dtype, source.format, bits, signed
             )
-            t.emit("{} = {}", enclosure_name, called)
+            t.emit("{} = {}", enclosure_name, wider_call)
 
     def _heads(self, op: Operation, may_be: list[int]) -> Callable[[], tuple[Any, ...]] | None:
         """What writes the heads of the loops over what the operands may be, and in them the results of one choice; None where
@@ -423,14 +423,14 @@ class EnclosureWriter:
 
     def _extremes(self, op: Operation, largest: bool) -> tuple[Any, ...]:
         """The largest or smallest element, and the number beside it: of each that a choice may make it."""
-        t, others = self.t, (self.t.name("other"), self.t.name("number"))
+        t, other_names = self.t, (self.t.name("other"), self.t.name("number"))
         axis, fmt = op.integer("axis"), t.operand(op, 0).format
         self._loop(
-            t.join_values(others),
+            t.join_values(other_names),
             t.apply(enclosures.extreme, t.code("m"), op, *self._values_and_types(op, [0, 1]), fmt, axis, largest),
             2,
         )
-        return others
+        return other_names
 
     def _combined(self, op: Operation) -> tuple[Any, ...]:
         """What a combination of several operations leaves of the elements: it follows enclosures itself, step by step."""
@@ -470,14 +470,14 @@ def _extreme(op: Operation) -> bool | None:
     if op.name != "tt.reduce" or len(op.operands) != 2 or len(blocks) != 1:
         return None
     arguments = [name for name, _ in blocks[0].arguments]
-    taken = {
+    argument_names = {
         (order, beside): _extreme_arguments(blocks[0].operations, arguments, order, beside)
         for order in (-1, 1)
         for beside in (-1, 0, 1)
     }
     left, right = arguments[:2], arguments[2:]
     for largest in (True, False):
-        if all(names == (left if (order > 0) == largest else right) for (order, _), names in taken.items()):
+        if all(names == (left if (order > 0) == largest else right) for (order, _), names in argument_names.items()):
             return largest
     return None
 

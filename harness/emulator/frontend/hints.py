@@ -187,14 +187,14 @@ def check(
     else:
         wrong_lanes = wanted_lanes != moved_lanes
         row, column = (int(n) for n in np.argwhere(wrong_lanes)[0])
-        first = column // vector_size * vector_size
+        first_column = column // vector_size * vector_size
         message = f"{moves}, under the mask of the first element: that of {element(row, column)} of the tile is "
         fault = _fault(
             m,
             op,
             promises,
             "false hint",
-            f"{message}{wanted_lanes[row, column]}, that of {element(row, first)} is {wanted_lanes[row, first]}",
+            f"{message}{wanted_lanes[row, column]}, that of {element(row, first_column)} is {wanted_lanes[row, first_column]}",
         )
     if not is_followed or not m.memory.holds(reached_addresses[moved_lanes], size):
         raise fault

@@ -193,14 +193,14 @@ def _in_ssa(steps: list[_Step], before: list[list[int]]) -> _Ssa:
 
     def at_end(block: int, name: str) -> Value:
         """What `name` holds when `block` ends, or a phi whose values are not known yet."""
-        passed = list[int]()
+        blocks = list[int]()
         while (
-            name not in exit_values[block] and (block, name) not in entry_values and len(before[block]) == 1 and block not in passed
+            name not in exit_values[block] and (block, name) not in entry_values and len(before[block]) == 1 and block not in blocks
         ):
-            passed.append(block)
+            blocks.append(block)
             (block,) = before[block]
         value = exit_values[block].get(name) or at_begin(block, name)
-        for each in passed:
+        for each in blocks:
             entry_values[each, name] = value
         return value
 

@@ -241,15 +241,15 @@ class GlobalMemory:
             return None
         if region.is_followed and id(op) not in self.following:
             return None
-        first = low - region.base
-        end = first + count * size
+        first_byte = low - region.base
+        end = first_byte + count * size
         if (
-            first < region.low
+            first_byte < region.low
             or end > region.high
-            or (region.allowed_bytes is not None and not region.allowed_bytes[first:end:size].all())
+            or (region.allowed_bytes is not None and not region.allowed_bytes[first_byte:end:size].all())
         ):
             return None
-        return region, slice(first, end), count
+        return region, slice(first_byte, end), count
 
     def holds(self, addresses: np.ndarray, size: int) -> bool:
         """Whether elements of `size` bytes at `addresses` (flat) all lie in storages of the launch."""
@@ -260,14 +260,14 @@ class GlobalMemory:
 
     def fixed(self, addresses: np.ndarray, size: int) -> np.ndarray:
         """Which elements of `size` bytes at `addresses` lie where tensors reach that the launch writes nothing into."""
-        found = np.zeros(addresses.shape, np.bool_)
+        fixed_lanes = np.zeros(addresses.shape, np.bool_)
         for region in self.regions:
             offsets = addresses - region.base
             there = (offsets >= region.low) & (offsets + size <= region.high) & (not region.changes and not region.is_followed)
-            found |= (
+            fixed_lanes |= (
                 there if region.allowed_bytes is None else there & (region.allowed_bytes.take(np.where(there, offsets, 0)) != 0)
             )
-        return found
+        return fixed_lanes
 
     def describe_address(self, address: int) -> str:
         """Where `address` is, as a person reads it."""
@@ -476,14 +476,14 @@ class GlobalMemory:
             places = (one_landing.offsets // size if size > 1 else one_landing.offsets).reshape(-1)
             lanes = np.arange(places.size) if one_landing.inside is None else np.flatnonzero(one_landing.inside)
             for turn in in_turns(places, lanes):
-                old = memory.take(places[turn])
-                memory[places[turn]] = update(old, flat_values[turn])
+                old_words = memory.take(places[turn])
+                memory[places[turn]] = update(old_words, flat_values[turn])
                 one_landing.region.note_store(places[turn], size)
                 if reals is not None:
                     one_landing.region.carry(
                         places[turn],
                         size,
-                        reals.combine(one_landing.region.takes(places[turn], size), turn, old, flat_values[turn]),
+                        reals.combine(one_landing.region.takes(places[turn], size), turn, old_words, flat_values[turn]),
                     )
 
     def atomic(

@@ -31,20 +31,20 @@ def dot_words(
 ) -> None:
     """Hold the enclosure of `found`, the product of `operands` (..., M, K) and (..., K, N) on a third (..., M, N), arrays or views
     of shared memory. NotModelled where a choice may lead out of the finite numbers."""
-    held, output = m.launch.enclosures, how.output
-    (left, reach_a), (right, reach_b), (added, moved) = (
-        _interval(held.enclosure_of(value), value if isinstance(value, np.ndarray) else value.get(), fmt)
+    enclosures, output = m.launch.enclosures, how.output
+    (left, reach_a), (right, reach_b), (addend, addend_reach) = (
+        _interval(enclosures.enclosure_of(value), value if isinstance(value, np.ndarray) else value.get(), fmt)
         for value, fmt in zip(operands, (*formats, output.name), strict=True)
     )
     rows, columns = np.asarray((reach_a > 0).any(-1)), np.asarray((reach_b > 0).any(-2))
-    open_ = rows[..., :, None] | columns[..., None, :] | (moved > 0)
+    open_ = rows[..., :, None] | columns[..., None, :] | (addend_reach > 0)
     if not open_.any():
         return
     with np.errstate(invalid="ignore", over="ignore"):
-        exact = np.matmul(left, right) + added
-        size = np.matmul(np.abs(left), np.abs(right)) + np.abs(added)
-        moved = moved + np.matmul(reach_a, np.abs(right) + reach_b) + np.matmul(np.abs(left), reach_b)
-        lost = moved * _MARGIN + size * 2.0**-40  # float64 sums K products, fewer than 2^12, each within 2^-52
+        exact = np.matmul(left, right) + addend
+        size = np.matmul(np.abs(left), np.abs(right)) + np.abs(addend)
+        addend_reach = addend_reach + np.matmul(reach_a, np.abs(right) + reach_b) + np.matmul(np.abs(left), reach_b)
+        lost = addend_reach * _MARGIN + size * 2.0**-40  # float64 sums K products, fewer than 2^12, each within 2^-52
         aligned = raised_alignment(*_fields(left, reach_a, formats[0]), *_fields(right, reach_b, formats[1]))
         sums = accumulated_sums(exact, size, left.shape[-1], accumulations=[how], alignment=aligned, operand_loss=lost)
         reach = sums.error * _MARGIN + np.abs(exact) * 2.0**-50
@@ -55,7 +55,7 @@ def dot_words(
     low, high = (keys(encode(output, end, rounding=way).view(found.dtype)) for end, way in inward)
     word, zero = keys(found), (low <= 0) & (high >= -1)  # a zero has either sign
     low, high = np.where(zero, np.minimum(low, -1), low), np.where(zero, np.maximum(high, 0), high)
-    held.hold(found, Enclosure(np.where(open_, np.minimum(low, word), word), np.where(open_, np.maximum(high, word), word)))
+    enclosures.hold(found, Enclosure(np.where(open_, np.minimum(low, word), word), np.where(open_, np.maximum(high, word), word)))
 
 
 def _interval(known: Enclosure | None, words: np.ndarray, fmt: str) -> tuple[np.ndarray, np.ndarray]:

@@ -489,23 +489,25 @@ def hold_load(m: Cta, op: Operation, loaded_value: TileValue, pointer: TileValue
     """Behind a load: hold what is enclosed of what it `found`, and give that back: by its address, or where it lies. NotModelled
     where words of another type, or parts of words, are read there."""
     known_enclosures = m.launch.enclosures
-    known = known_enclosures.enclosure_of(pointer)
-    if not known_enclosures.memory and known is None:
+    pointers = known_enclosures.enclosure_of(pointer)
+    if not known_enclosures.memory and pointers is None:
         return loaded_value
     word, is_integer = np.atleast_1d(_array(loaded_value, dtype)), dtype.kind in _INTEGER_KINDS
-    chosen = None if mask is None else np.broadcast_to(np.atleast_1d(mask).astype(bool), word.shape)
+    lanes = None if mask is None else np.broadcast_to(np.atleast_1d(mask).astype(bool), word.shape)
     enclosure: Enclosure | None = None
-    for address in [np.atleast_1d(np.asarray(pointer, np.int64))] if known is None else _addresses(m, op, known, chosen, dtype):
-        read = _read(address, chosen)
+    for address in (
+        [np.atleast_1d(np.asarray(pointer, np.int64))] if pointers is None else _addresses(m, op, pointers, lanes, dtype)
+    ):
+        read = _read(address, lanes)
         if known_enclosures.memory.overlaps(read, dtype.itemsize, is_integer):
             refuse(m, op)
-        there = keys(word)
-        if known is not None:
+        words = keys(word)
+        if pointers is not None:
             stored = np.dtype(np.uint8) if dtype == np.bool_ else dtype
-            there = keys(m.launch.memory.load(op, address, chosen, word.astype(stored), stored, m.state.agent, None).astype(dtype))
-        each = known_enclosures.memory.enclosure_at(address, there, dtype.itemsize, is_integer)
-        if each is not None or known is not None:
-            each = each or Enclosure(there, there)
+            words = keys(m.launch.memory.load(op, address, lanes, word.astype(stored), stored, m.state.agent, None).astype(dtype))
+        each = known_enclosures.memory.enclosure_at(address, words, dtype.itemsize, is_integer)
+        if each is not None or pointers is not None:
+            each = each or Enclosure(words, words)
             enclosure = each if enclosure is None else enclosure.join(each.low, each.high)
     if enclosure is None:
         return loaded_value

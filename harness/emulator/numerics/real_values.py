@@ -286,7 +286,7 @@ def _with_classes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     signs = np.sign(np.nan_to_num(a)), np.sign(np.nan_to_num(b))
     infinite_masks = np.isinf(a).astype(np.float64), np.isinf(b).astype(np.float64)
     near = np.abs(signs[0]) * finite_masks[0], np.abs(signs[1]) * finite_masks[1]  # finite and not zero
-    none = (signs[0] == 0).astype(np.float64), (signs[1] == 0).astype(np.float64)
+    zeros = (signs[0] == 0).astype(np.float64), (signs[1] == 0).astype(np.float64)
     count = infinite_masks[0] @ infinite_masks[1] + infinite_masks[0] @ near[1] + near[0] @ infinite_masks[1]
     balance = (infinite_masks[0] * signs[0]) @ (signs[1] * (infinite_masks[1] + near[1])) + (near[0] * signs[0]) @ (
         infinite_masks[1] * signs[1]
@@ -294,7 +294,7 @@ def _with_classes(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     nan = np.isnan(a).any(-1)[..., :, None] | np.isnan(b).any(-2)[..., None, :]
     nan = (
         nan
-        | (infinite_masks[0] @ (none[1] * finite_masks[1]) + (none[0] * finite_masks[0]) @ infinite_masks[1] > 0)
+        | (infinite_masks[0] @ (zeros[1] * finite_masks[1]) + (zeros[0] * finite_masks[0]) @ infinite_masks[1] > 0)
         | (np.abs(balance) < count)
     )
     return np.where(nan, np.nan, np.where(count > 0, np.copysign(np.inf, balance), product))

@@ -203,16 +203,16 @@ def summary(record: dict) -> dict[str, list[int]]:
         for mode in modes
     }
     only = {mode: {n for n in hazards if (n, mode) in alarm_set} for mode in modes}
-    told = {mode: [failures[mode], only[mode], named_hazards[mode]] for mode in modes}
+    rows = {mode: [failures[mode], only[mode], named_hazards[mode]] for mode in modes}
     gpu = modes[:-1]
-    told["any of these"] = [
+    rows["any of these"] = [
         set().union(*(failures[m] - only[m] for m in gpu)),
         set(),
         set().union(*(named_hazards[m] for m in gpu)),
     ]
-    told["any of these"][0] |= set().union(*(failures[m] & set(clean) for m in gpu))
+    rows["any of these"][0] |= set().union(*(failures[m] & set(clean) for m in gpu))
     order = (*gpu, "any of these", EMULATED_MODES[0])
-    counted = {mode: [len(group & set(hazards)) for group in told[mode]] + [len(told[mode][0] & set(clean))] for mode in order}
+    counted = {mode: [len(group & set(hazards)) for group in rows[mode]] + [len(rows[mode][0] & set(clean))] for mode in order}
     return counted | {"all": [len(hazards), 0, len(hazards), len(clean)]}
 
 

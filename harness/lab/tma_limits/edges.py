@@ -113,13 +113,13 @@ def _of_store(after: np.ndarray, held: np.ndarray, source: np.ndarray, rows: int
     box = changed_bytes[:row_count, first_byte : first_byte + source.shape[1]]
     own = after[:row_count, first_byte : first_byte + source.shape[1]] == source[:row_count]
     inside = max(0, min(width - first_byte, source.shape[1]))
-    right = bool(own[box].all() and box[:, :inside].all())
+    is_right = bool(own[box].all() and box[:, :inside].all())
     return (
         past[0],
         any(p != past[0] for p in past),
         int(changed_bytes[row_count:].sum()),
         int(changed_bytes[:, :first_byte].sum()),
-        right,
+        is_right,
     )
 
 

@@ -60,13 +60,13 @@ class FloatClasses:
             grows = False
             for name in classes:
                 op = self.made.get(name)
-                given = (
+                operand_classes = (
                     self._result_classes(op)
                     if op is not None
                     else frozenset[str]().union(*map(self.classes_of, self._carried[name]))
                 )
-                if not given <= classes[name]:
-                    classes[name], grows = classes[name] | given, True
+                if not operand_classes <= classes[name]:
+                    classes[name], grows = classes[name] | operand_classes, True
 
     def _result_classes(self, op: Operation) -> Classes:
         """Of what `op` gives."""

@@ -61,16 +61,16 @@ def _cell(text: str) -> str:
 
 def sarif(journal_findings: JournalFindings) -> str:
     """A SARIF 2.1.0 log of one run: a rule for each clause, a result for each finding."""
-    clauses = list(dict.fromkeys(each.clause for each in journal_findings.findings))
+    clauses = list(dict.fromkeys(finding.clause for finding in journal_findings.findings))
     rules = [{"id": _rule(clause), "shortDescription": {"text": clause}} for clause in clauses]
     driver = {"name": "bitverdict", "version": __version__, "rules": rules}
     invocation = {
-        "executionSuccessful": not journal_findings.unended_runs and not any(each.error for each in journal_findings.findings)
+        "executionSuccessful": not journal_findings.unended_runs and not any(finding.error for finding in journal_findings.findings)
     }
     run = {
         "tool": {"driver": driver},
         "invocations": [invocation],
-        "results": [_result(each, clauses) for each in journal_findings.findings],
+        "results": [_result(finding, clauses) for finding in journal_findings.findings],
     }
     return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 

@@ -52,13 +52,13 @@ def of_a_check(findings: Sequence[InvarianceFinding]) -> dict[str, Any]:
     }
     counts["words"] = sum(check_finding.compared for check_finding in findings)
     counts["fails"] = sum(check_finding.fails for check_finding in findings)
-    told = [
+    listing = [
         check_finding for end in (End.FAULT, End.DIFFERS, End.NOT_DECIDED) for check_finding in findings if check_finding.end is end
     ]
-    if told:
-        first = told[0]
+    if listing:
+        first = listing[0]
         counts["first"] = {"changed": first.changed, "cause": first.cause or first.reason}
-        counts["share"] = round(max(check_finding.differing / max(check_finding.compared, 1) for check_finding in told), 4)
+        counts["share"] = round(max(check_finding.differing / max(check_finding.compared, 1) for check_finding in listing), 4)
     elif all(check_finding.end is End.NOT_APPLICABLE for check_finding in findings):
         counts["reason"] = findings[0].reason
     return counts

@@ -151,14 +151,14 @@ class _GpuState:
             watch_launches() as launch_instructions,
             operators,
         ):
-            made = action()
+            returned_value = action()
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
         outside = self.guard.out_of_bounds()
         sent = ValueEncoder(
             [entry.untyped_storage() for entry in storages], lambda tensor: words_of(tensor, answer_arrays), self._object_number
         )
-        result = sent(made)
+        result = sent(returned_value)
         answer_arrays |= {f"storage {place}": storage.cpu().numpy() for place, storage in enumerate(storages)}
         answer_arrays["random"] = torch.get_rng_state().numpy()
         known = [entry for entry in launch_instructions if entry is not None]

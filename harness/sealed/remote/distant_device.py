@@ -39,13 +39,13 @@ class DistantDevice(Device):
                 known.clear()
             number = known[program] = len(known)
             encoder.buffers.append(program)
-        sent = len(encoder.buffers) - 1 if encoder.buffers and encoder.buffers[-1] is program else None
+        program_place = len(encoder.buffers) - 1 if encoder.buffers and encoder.buffers[-1] is program else None
         link = self.memory.link
         ask = (
             link.ask if any(hasattr(value, "block_shape") for value in values) else link.tell
         )  # the driver may refuse a descriptor
         ask(
-            "launch", encoder.buffers, program=number, sent=sent, about=about,
+            "launch", encoder.buffers, program=number, sent=program_place, about=about,
             grid=list(grid), names=list(names), values=encoded_values,
             constants=constants or {},
         )  # fmt: skip

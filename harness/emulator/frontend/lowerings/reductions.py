@@ -150,15 +150,15 @@ def _order(
 ) -> tuple[Layout, ReductionOrder, Callable | None, tuple[Any, ...]]:
     """How the reduction `source` combines: its layout, its order, and where products are taken into the first sums, these sums and
     the factors instead of `operands`, which are those of `op`."""
-    axis, alone, kind, layout = source.integer("axis"), only(source), t.operand(source, 0), layout_of(t, source)
+    axis, only_op, kind, layout = source.integer("axis"), only(source), t.operand(source, 0), layout_of(t, source)
     pairs = (
         alone is not None
         and alone.name in _PACKED_OPERATIONS
         and uses_register_pairs(layout, axis, str(kind.format), sm=t.backend.reduction_number(t.arch))
     )
-    order = reduction_order(layout, axis, pairs=pairs, single=alone is not None)
-    if alone is not None and alone.name == "arith.addf" and (order.thread or order.lanes):
-        if found := taken_products(t, op, source, alone, order.thread[0] if order.thread else None):
+    order = reduction_order(layout, axis, pairs=pairs, single=only_op is not None)
+    if only_op is not None and only_op.name == "arith.addf" and (order.thread or order.lanes):
+        if found := taken_products(t, op, source, only_op, order.thread[0] if order.thread else None):
             return layout, order, found[0].add_first, found[1]
     return layout, order, None, operands
 

@@ -65,7 +65,7 @@ def _update(op: Operation, kind: Type, update_kind: int, is_signed: bool) -> Cal
 
 def _real_update(op: Operation, count: int, shadow_words: ShadowWords | None) -> RealUpdate:
     """What the combination leaves of real values: of integers the smaller or larger of two that are known is no matter of these."""
-    kind, what = op.inputs[-1], op.integer("kind")
+    kind, reduction_kind = op.inputs[-1], op.integer("kind")
     element = kind.element if kind is not None else ""
     if kind is None or not kind.is_float:
         return RealUpdate(element, count, shadow_words, combine_unknowns, exact=True)
@@ -73,8 +73,8 @@ def _real_update(op: Operation, count: int, shadow_words: ShadowWords | None) ->
         element,
         count,
         shadow_words,
-        {ADD: add, MIN: EXTREMES["arith.minnumf"], MAX: EXTREMES["arith.maxnumf"]}[what],
-        exact=what != ADD,
+        {ADD: add, MIN: EXTREMES["arith.minnumf"], MAX: EXTREMES["arith.maxnumf"]}[reduction_kind],
+        exact=reduction_kind != ADD,
     )
 
 
