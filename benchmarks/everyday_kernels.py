@@ -4,6 +4,7 @@
 file of the same form can be given to the benchmark.
 """
 
+# One file because it is given whole to the benchmark, as a user's file of kernels is.
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -13,6 +13,7 @@ throughput.json of a run of that part alone, and come before throughput.json in 
 What is missing becomes a section that says that it was not run.
 """
 
+# One file because each section of the one page is printed from the same runs, and --into needs all of them.
 from __future__ import annotations
 
 import json

@@ -406,3 +406,4 @@ def _check_device(a: torch.Tensor) -> None:
             f"matmul: a is on {a.device}: the active target takes operands on "
             f"{active_device.type}; move a and b there"
         )
+# One file because a kernel, its configurations and its launcher are read together.

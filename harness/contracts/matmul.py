@@ -650,3 +650,4 @@ def _order_by_cost(cases: list[Case]) -> list[Case]:
 
 
 CONTRACT = contract(bitverdict.kernels.matmul)
+# One file because it is the contract of one kernel: its plan, its refusals and its cases share the same conditions.

@@ -583,3 +583,4 @@ __all__ = [
     "properties",
     "reach",
 ]
+# One file because every public function of torch.cuda has one row in the table at its end.

@@ -679,3 +679,4 @@ __all__ = [
     "outside",
     "unanswered_call_fault",
 ]
+# One file because torch dispatches each operator to the one class, whose methods share how storage is wrapped.

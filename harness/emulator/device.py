@@ -339,13 +339,7 @@ class Device:
         return fault
 
     def _run(
-        self,
-        launch: Launch,
-        program: bytes,
-        metadata: Any,
-        grid: tuple[int, int, int],
-        names: Sequence[str],
-        values: Sequence[Any],
+        self, launch: Launch, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]
     ) -> None:
         check_grid(grid)
         if prod(grid) > MOST_PROGRAMS:
@@ -536,3 +530,4 @@ def _read_by(fault: EmulatedFault, reader: Any) -> EmulatedFault:
 
 
 __all__ = ["Device", "Launch", "LaunchOptions"]
+# One file because it is the one object that a launch, its probes and its results meet in.

@@ -202,7 +202,7 @@ class TracedLaunch:
 
     def _repeat_launch(
         self,
-        given: list[Words],
+        passed_words: list[Words],
         generator: np.random.Generator,
         rerun: Callable[[Sequence[object]], None],
         turn: int,
@@ -210,7 +210,7 @@ class TracedLaunch:
     ) -> list[np.ndarray] | None:
         """The bits of what the launch was `given`, all drawn but those `kept`, in one more launch; None where it faults."""
         values = list(self.values)
-        bits = self._draw_words(given, generator, values, turn, kept)
+        bits = self._draw_words(passed_words, generator, values, turn, kept)
         try:
             rerun(values)
         except EmulatedFault:

@@ -69,13 +69,13 @@ class ProvenanceTensors(Watches):
         self.provenance.note_host_read(tensor, what)
 
     def run(
-        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], object]
+        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, outputs: list[torch.Tensor], call: Callable[[], object]
     ) -> Any:
         name = function._schema.name.split("::")[-1]
         operator_name, input_tensors = name.rstrip("_"), [*tensors_in((args, kwargs))]
         if torch.Tag.inplace_view in function.tags:
             return call()
-        into = [*tensors_in(written)]
+        into = [*tensors_in(outputs)]
         before = [_bytes(tensor) for tensor in into] if into and operator_name not in ("copy", "zero", "fill") else []
         sources = [tensor for tensor in input_tensors if self.provenance.knows(tensor)]
         held = self._snapshot_storages(operator_name, sources, into)

@@ -101,17 +101,17 @@ def _redraw_words(launched: TracedLaunch, given: list[Words], generator: np.rand
 
 class _Repeats:
     def __init__(
-        self, launched: TracedLaunch, given: list[Words], stored_words: list[Words], again: Callable[[Sequence[object]], None]
+        self, launch: TracedLaunch, passed_words: list[Words], stored_words: list[Words], again: Callable[[Sequence[object]], None]
     ) -> None:
-        self.launched, self.again = launched, again
+        self.launched, self.again = launch, again
         told = [
             words.only(words.numbers >= LOWEST_COMPUTED)
-            for words in given
+            for words in passed_words
             if words.region is not None and words.dtype.is_floating_point
         ]
         self.given = [words for words in told if words.places.size]
-        self.scalars = [place for words in given if words.region is None for place in words.places.tolist()]
-        self.operands, self.generator = launched.operands(), np.random.default_rng(1)
+        self.scalars = [place for words in passed_words if words.region is None for place in words.places.tolist()]
+        self.operands, self.generator = launch.operands(), np.random.default_rng(1)
         self.left = stored_words
         self.actual = self._current_bits()
         self.elements = sum(words.places.size for words in self.given)

@@ -45,15 +45,15 @@ def ulp_distance(format_name: str, words: np.ndarray, expected: np.ndarray) -> n
     return np.abs(ladder(words) - ladder(expected))
 
 
-def first_words(expected: ExpectedOutput, got: np.ndarray, differs: np.ndarray) -> list[dict]:
+def first_words(expected: ExpectedOutput, observed_words: np.ndarray, differs: np.ndarray) -> list[dict]:
     """The first `SHOWN` differing elements: index, both words in hexadecimal with their values, distance in ulp where one word is
     due. Of an interval both ends are shown, of a bound the value and the bound."""
-    by_bound = _by_bound(expected, got)
+    by_bound = _by_bound(expected, observed_words)
     return [
         {
             "at": at.tolist(),
-            "got": _word_text(expected, got[tuple(at)]),
-            **_due_text(expected, got, tuple(at), bool(by_bound[tuple(at)])),
+            "got": _word_text(expected, observed_words[tuple(at)]),
+            **_due_text(expected, observed_words, tuple(at), bool(by_bound[tuple(at)])),
         }
         for at in np.argwhere(differs)[:MAX_WORDS]
     ]

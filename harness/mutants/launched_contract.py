@@ -53,15 +53,15 @@ class LaunchedContract(Contract):
 
     def __init__(
         self,
-        right: Contract,
+        original: Contract,
         other: Contract,
         kept: ResultCache,
         around: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self.right, self.other, self.kept, self.entered = right, other, kept, around
-        self.stem, self.address, self.requires = right.stem, right.address, right.requires
-        self.either_row, self.pointers_in_memory = right.either_row, right.pointers_in_memory
-        self.any_launcher, self.must_launch, self.remedy = right.any_launcher, right.must_launch, right.remedy
+        self.right, self.other, self.kept, self.entered = original, other, kept, around
+        self.stem, self.address, self.requires = original.stem, original.address, original.requires
+        self.either_row, self.pointers_in_memory = original.either_row, original.pointers_in_memory
+        self.any_launcher, self.must_launch, self.remedy = (original.any_launcher, original.must_launch, original.remedy)
 
     # what is expected
 

@@ -585,3 +585,4 @@ def _write(out: Path, done: list[tuple[int, list[dict]]]) -> list[dict]:
 
 if __name__ == "__main__":
     sys.exit(main())
+# One file because it is one table of launches, each beside its right twin.

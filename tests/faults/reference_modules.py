@@ -430,3 +430,4 @@ MUTANTS = (
     *ATTENTION,
     *TRACING,
 )
+# One file because it is one table of mutants, a row an edit.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bitverdict.harness.lab.dialect_names import EXCEPTIONS, dialect_names, is_dialect, named_things
+from bitverdict.harness.lab.dialect_names import EXCEPTIONS, PUBLIC, dialect_names, is_dialect, is_refused, named_things
 from bitverdict.harness.lab.source_figures import Sources
 
 WORST = """found told _told Asked kept Seen Again beside Beside Kept AS_EVER of each said given left made told_apart left_out what
@@ -33,6 +33,18 @@ def entries(text: str) -> list[str]:
 def test_functions_classes_fields_and_constants_count() -> None:
     text = "KEPT = 2\n\n\nclass Seen:\n    told: str = ''\n    words: int\n\n    def asked(self): ...\n"
     assert sorted(entries(text)) == ["class Seen", "constant KEPT", "field told", "function asked"]
+
+
+def test_members_of_an_enumeration_are_values() -> None:
+    assert entries("class Order(Enum):\n    ASCENDING = 1\n") == []
+    assert entries("class Order:\n    ASCENDING = 1\n") == ["field ASCENDING"]
+
+
+def test_a_public_name_is_kept_for_its_kind_alone() -> None:
+    assert not is_refused("function", "whole") and is_refused("variable", "whole")
+    assert all(is_dialect(name) for names in PUBLIC.values() for name in names.split()), (
+        "no name stands here that the lint does not refuse"
+    )
 
 
 @pytest.mark.parametrize(("lines", "count"), [(3, 0), (4, 0), (5, 1), (9, 1)])

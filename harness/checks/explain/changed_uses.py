@@ -35,14 +35,14 @@ def outside_the_root(trace: list[Operation]) -> Iterator[tuple[str, str, Mapping
                     yield "epsilon", said, inside | {user.number: _times_reciprocal_plus(number)}
 
 
-def at_one_use(done: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change]]]:
+def at_one_use(operation_list: list[Operation]) -> Iterator[tuple[str, str, Mapping[int, Change]]]:
     """(kind, sentence, changes): a product that is used more than once, without one of its factors at one of its uses."""
-    for product in done:
+    for product in operation_list:
         if product.name not in FACTORS:
             continue
         uses = [
             (user, position)
-            for user in done
+            for user in operation_list
             for position in range(len(user.arguments))
             if user is not product and _is_result(product, user, position)
         ]

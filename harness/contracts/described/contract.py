@@ -5,6 +5,7 @@ trace of the reference says (`bitverdict.reference.tracing`): real values to flo
 an implementation that sums in the accumulation type, in any order.
 """
 
+# One file because each method of the one contract class decides by the same description and its draws.
 from __future__ import annotations
 
 import dataclasses

@@ -211,10 +211,7 @@ def _deadlock(running: list[Agent], state: dict[str, str]) -> None:
     began = (
         {}
         if first_wait.initialisation is None
-        else {
-            "other operation": first_wait.initialisation.brief,
-            "other location": first_wait.initialisation.location,
-        }
+        else {"other operation": first_wait.initialisation.brief, "other location": first_wait.initialisation.location}
     )
     said = "; ".join(f"{name} waits at {wait}" for name, wait in waits.items())
     raise OnChipFault(

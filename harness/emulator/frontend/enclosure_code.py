@@ -203,17 +203,17 @@ class EnclosureWriter:
             return
         t.emit("if {}:", True if open_ else t.calls(enclosures.inside, *map(t.value, dict.fromkeys(names))))
         with t.indent_block():
-            if products and (how := self._summed(op)) is not None:
+            if products and (how := self._accumulation_of(op)) is not None:
                 t.emit("{}", t.calls(dot_words, op, *how, t.value(op.results[0]), *map(t.value, op.operands[:3])))
             else:
                 self._choices(op, may_be, open_, names)
 
-    def _summed(self, op: Operation) -> tuple[Accumulation, tuple[str, str]] | None:
+    def _accumulation_of(self, op: Operation) -> tuple[Accumulation, tuple[str, str]] | None:
         """How the product `op` sums; None where nothing is known of what it leaves at once."""
-        from bitverdict.harness.emulator.frontend.lowerings.products import summed
+        from bitverdict.harness.emulator.frontend.lowerings.products import accumulation_of
 
         in_flight = op.flag("isAsync") or len(op.operands) > 3
-        return None if in_flight else summed(self.t, op)
+        return None if in_flight else accumulation_of(self.t, op)
 
     def _in_memory(self, op: Operation) -> None:
         """Behind what makes shared memory that never changes, turns it or loads from it: what is enclosed there stays so."""
@@ -221,7 +221,7 @@ class EnclosureWriter:
         if op.name == "ttg.local_alloc" and "mutable" in op.result_types[0]:
             self._unless(op, op.operands, "a value that is enclosed, in shared memory that may change,")
         else:
-            t.emit("{}", t.calls(enclosures.handed, t.value(op.results[0]), t.value(op.operands[0]), axes))
+            t.emit("{}", t.calls(enclosures.hand_on, t.value(op.results[0]), t.value(op.operands[0]), axes))
 
     def _access(self, op: Operation) -> None:
         """Behind a load or a store."""

@@ -6,6 +6,7 @@ branch a block; it yields where the program may have to wait for another agent. 
 and the first line of each operation ends in its name and line.
 """
 
+# One file because every lowering is given the one object that holds the names and the text so far.
 from __future__ import annotations
 
 from collections import Counter

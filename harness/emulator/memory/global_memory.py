@@ -1,5 +1,6 @@
 """Global memory as the launch's own tensors, reached by real addresses, each access held to what their sizes and strides reach."""
 
+# One file because loads, stores and atomics walk the same regions, and each must see what another left there.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
@@ -258,7 +259,7 @@ class GlobalMemory:
             inside |= (addresses >= region.base) & (addresses + size <= region.end)
         return bool(inside.all())
 
-    def fixed(self, addresses: np.ndarray, size: int) -> np.ndarray:
+    def is_fixed(self, addresses: np.ndarray, size: int) -> np.ndarray:
         """Which elements of `size` bytes at `addresses` lie where tensors reach that the launch writes nothing into."""
         fixed_lanes = np.zeros(addresses.shape, np.bool_)
         for region in self.regions:

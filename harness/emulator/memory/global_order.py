@@ -13,6 +13,7 @@ touches an element is a fact of its type (`threads`).
 Ordinary loads of storages that no operation of the program may write cost nothing: `Region.changes` says so before the launch.
 """
 
+# One file because the rules of PTX's memory model are one relation over the same marks and messages.
 from __future__ import annotations
 
 from dataclasses import dataclass, field

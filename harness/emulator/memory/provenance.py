@@ -286,14 +286,14 @@ class Provenance:
         """The origin of each element of `tensor` (CPU)."""
         return Origins(self.element_origins(tensor), dict(self.origins))
 
-    def note_host_read(self, tensor: torch.Tensor, by: str) -> None:
+    def note_host_read(self, tensor: torch.Tensor, reader: str) -> None:
         """The host sees the words of `tensor` by a call."""
         found = np.unique(self.element_origins(tensor)).tolist()
         plain = (
             (UNWRITTEN, CONSTANT_FILL) if self.memory_of(tensor).dtype.is_floating_point else (UNWRITTEN, CONSTANT_FILL, OPERAND)
         )
         self.steers |= not all(number in plain or BLIND <= number < LOWEST_COMPUTED for number in found)
-        self.reads[HostRead(by, self.where(), tuple(self.origins[number] for number in found))] = None
+        self.reads[HostRead(reader, self.where(), tuple(self.origins[number] for number in found))] = None
 
 
 def extent_of(tensor: torch.Tensor) -> tuple[tuple[int, ...], int, int, tuple[int, ...]]:

@@ -27,7 +27,7 @@ _MARGIN = 1 + 2.0**-40  # of what float64 rounds in a radius
 
 
 def dot_words(
-    m: Cta, op: Operation, how: Accumulation, formats: tuple[str, str], found: np.ndarray, *operands: np.ndarray | View
+    m: Cta, op: Operation, how: Accumulation, formats: tuple[str, str], words: np.ndarray, *operands: np.ndarray | View
 ) -> None:
     """Hold the enclosure of `found`, the product of `operands` (..., M, K) and (..., K, N) on a third (..., M, N), arrays or views
     of shared memory. NotModelled where a choice may lead out of the finite numbers."""
@@ -52,10 +52,10 @@ def dot_words(
         raise NotModelled(op, "of values that are enclosed, whose product may leave the finite numbers")
     exact, reach = np.where(open_, exact, 0.0), np.where(open_, reach, 0.0)
     inward = (exact - reach, Rounding.TOWARD_POSITIVE), (exact + reach, Rounding.TOWARD_NEGATIVE)
-    low, high = (keys(encode(output, end, rounding=way).view(found.dtype)) for end, way in inward)
-    word, zero = keys(found), (low <= 0) & (high >= -1)  # a zero has either sign
+    low, high = (keys(encode(output, end, rounding=way).view(words.dtype)) for end, way in inward)
+    word, zero = keys(words), (low <= 0) & (high >= -1)  # a zero has either sign
     low, high = np.where(zero, np.minimum(low, -1), low), np.where(zero, np.maximum(high, 0), high)
-    enclosures.hold(found, Enclosure(np.where(open_, np.minimum(low, word), word), np.where(open_, np.maximum(high, word), word)))
+    enclosures.hold(words, Enclosure(np.where(open_, np.minimum(low, word), word), np.where(open_, np.maximum(high, word), word)))
 
 
 def _interval(known: Enclosure | None, words: np.ndarray, fmt: str) -> tuple[np.ndarray, np.ndarray]:

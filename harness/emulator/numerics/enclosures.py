@@ -451,7 +451,7 @@ def hold(
     return tuple(results)
 
 
-def refuse(m: Cta, op: Operation, what: str = "a value that is enclosed", *values: object) -> None:
+def refuse(m: Cta, op: Operation, subject: str = "a value that is enclosed", *values: object) -> None:
     """NotModelled, with the first open element of the first of `values` that is enclosed."""
     place = ""
     if known := next(filter(None, map(m.launch.enclosures.enclosure_of, values)), None):
@@ -460,7 +460,7 @@ def refuse(m: Cta, op: Operation, what: str = "a value that is enclosed", *value
         dtype = np.dtype(np.int64) if isinstance(value, int) else np.asarray(value).dtype
         low, high = (words_of(np.atleast_1d(end), dtype)[at] for end in (known.low, known.high))
         place = f" (element {[*map(int, at)]} may be {low} to {high})"
-    raise NotModelled(op, f"of {what}{place}, because the compiled program leaves open which sums take a product")
+    raise NotModelled(op, f"of {subject}{place}, because the compiled program leaves open which sums take a product")
 
 
 def note_store(m: Cta, op: Operation, pointer: TileValue, value: TileValue, mask: TileValue | None, dtype: np.dtype) -> None:
@@ -523,24 +523,24 @@ def _read(address: np.ndarray, mask: TileValue | None) -> np.ndarray:
     return address if mask is None else address[np.broadcast_to(np.atleast_1d(mask).astype(bool), address.shape)]
 
 
-def _addresses(m: Cta, op: Operation, known: Enclosure, chosen: np.ndarray | None, dtype: np.dtype) -> Iterator[np.ndarray]:
+def _addresses(m: Cta, op: Operation, known: Enclosure, lanes: np.ndarray | None, dtype: np.dtype) -> Iterator[np.ndarray]:
     """Each address that a load may take, where `chosen`. NotModelled where no tensor of the launch reaches one, or the launch may
     write it: whether that is a fault, or which word lies there, hangs on the choice."""
     size, low, high = max(dtype.itemsize, 1), *(np.atleast_1d(end) for end in (known.low, known.high))
-    if chosen is not None:
-        low, high = np.where(chosen, low, 0), np.where(chosen, high, 0)
+    if lanes is not None:
+        low, high = np.where(lanes, low, 0), np.where(lanes, high, 0)
     count = int((high - low).max()) // size + 1
     if count > MOST_WORDS or ((high - low) % size).any():
         raise NotModelled(op, f"of an address that is enclosed, of one of {count} words: at most {MOST_WORDS} are tried")
     for step in range(count):
         address = np.minimum(low + step * size, high)
-        fixed = m.launch.memory.fixed(address, size)
-        if not (fixed if chosen is None else fixed | ~chosen).all():
+        fixed = m.launch.memory.is_fixed(address, size)
+        if not (fixed if lanes is None else fixed | ~lanes).all():
             refuse(m, op, "an address that hangs on a value that is enclosed, outside of what the launch only reads")
         yield address
 
 
-def handed(m: Cta, found: object, value: object, axes: list[int] | None) -> None:
+def hand_on(m: Cta, found: object, value: object, axes: list[int] | None) -> None:
     """Hold of `found` what is enclosed of `value`, its axes in the order `axes`."""
     if known := m.launch.enclosures.enclosure_of(value):
         m.launch.enclosures.hold(found, Enclosure(*(np.transpose(end, axes) for end in (known.low, known.high))) if axes else known)

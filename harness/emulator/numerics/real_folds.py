@@ -61,14 +61,14 @@ def any_before(taint: Taint, axis: int, reverse: bool) -> Taint:
 def reduction(
     combine: Combine,
     words: tuple,
-    held: tuple[CarriedValue, ...],
+    carried_values: tuple[CarriedValue, ...],
     floats: tuple[bool, ...],
     axis: int,
     order: ReductionOrder,
     found: tuple,
 ) -> Any:
     """What the results `found` of a reduction of `words` carry."""
-    parts = reduce_parts(_parts(words, held, floats), axis, order, _of_parts(combine, floats))
+    parts = reduce_parts(_parts(words, carried_values, floats), axis, order, _of_parts(combine, floats))
     return _carried_results(parts, floats, found)
 
 

@@ -1,5 +1,6 @@
 """Integer, logic, comparison and selection instructions of PTX (PTX ISA 9.7.1, 9.7.2, 9.7.6 to 9.7.8)."""
 
+# One file because it is one table of instructions, in the order of the PTX ISA's chapters.
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -112,13 +112,13 @@ def any_finite(rng: np.random.Generator, format: Format, shape: tuple[int, ...])
 
 
 def accumulators(
-    asked: ProbeRequest, exponent: np.ndarray, sign: np.ndarray | None = None, plain: float = 0.3
+    request: ProbeRequest, exponent: np.ndarray, sign: np.ndarray | None = None, plain: float = 0.3
 ) -> dict[str, np.ndarray]:
     """c32 and c16 of this exponent, ABSENT (and what fp16 cannot hold) as a zero of either sign."""
-    sign = asked.signs(exponent.shape) if sign is None else sign
-    bare = asked.rng.random(exponent.shape) < plain
+    sign = request.signs(exponent.shape) if sign is None else sign
+    bare = request.rng.random(exponent.shape) < plain
     return {
-        name: numbers(format, exponent, sign, drawn_mantissas(asked.rng, format, bare))
+        name: numbers(format, exponent, sign, drawn_mantissas(request.rng, format, bare))
         for name, format in (("c32", FP32), ("c16", FP16))
     }
 

@@ -684,3 +684,4 @@ TABLES = (
     _grouped_matmul,
     _block_scaled_matmul,
 )
+# One file because it is one table of rows, a function a kernel.

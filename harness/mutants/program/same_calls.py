@@ -38,13 +38,13 @@ class SmallCalls:
             return ""
 
     def _prove_same(
-        self, mutant: GeneratedMutant, launched: LaunchedMutant, touched_cases: Sequence[Case], cases: Sequence[Case]
+        self, mutant: GeneratedMutant, launched_mutant: LaunchedMutant, touched_cases: Sequence[Case], cases: Sequence[Case]
     ) -> str:
         comes, calls, in_time = comes_to(mutant), 0, InTime()
         for case in in_time(self._domain(touched_cases, list(dict.fromkeys(case.regime for case in cases)), in_time)):
             if not comes(self.right.launch_of(case).programs):
                 continue
-            verdict = launched.judge(case)
+            verdict = launched_mutant.judge(case)
             if verdict.decision is not Decision.PASS or words_of(verdict) != self.right.launch_of(case).words:
                 return ""
             calls += 1

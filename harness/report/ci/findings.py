@@ -129,13 +129,13 @@ def read(paths: Iterable[Path], root: Path) -> JournalFindings:
 
 
 def _add(
-    found: JournalFindings, findings: dict[tuple, ClauseFinding], case: dict, target: str, verdict: Verdict, root: Path
+    journal_findings: JournalFindings, findings: dict[tuple, ClauseFinding], case: dict, target: str, verdict: Verdict, root: Path
 ) -> None:
     address = case.get("launcher") or case["contract"]
     place, _, function = address.rpartition(":")
     name = f"{Path(place).name}:{function}" if place.endswith(".py") else address
     case_text = " ".join(_fields(case))
-    found.judged.append(JudgedCase(name, target, case_text, verdict))
+    journal_findings.judged.append(JudgedCase(name, target, case_text, verdict))
     if not verdict.failed and verdict.decision is not Decision.ERROR:
         return
     file, line = place_of(verdict.location, case, root)

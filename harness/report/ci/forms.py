@@ -45,10 +45,10 @@ def summary(journal_findings: JournalFindings) -> str:
     for (name, target), counts in sorted(places.items()):
         numbers = " | ".join(str(counts[decision]) for decision in shown)
         lines.append(f"| {_cell(name)} | {target} | {numbers} | {counts['words']:,} |")
-    for finding in journal_findings.findings[:MOST_FINDINGS]:
-        file = finding.file.replace("`", "'")  # in a span of code nothing else is markup
-        at = f" (`{file}:{finding.line}`)" if file else ""
-        lines += ["", f"### {_cell(finding.title)}{at}", "", *(f"    {line}" for line in finding.description.splitlines())]
+    for entry in journal_findings.findings[:MOST_FINDINGS]:
+        file = entry.file.replace("`", "'")  # in a span of code nothing else is markup
+        at = f" (`{file}:{entry.line}`)" if file else ""
+        lines += ["", f"### {_cell(entry.title)}{at}", "", *(f"    {line}" for line in entry.description.splitlines())]
     if len(journal_findings.findings) > MOST_FINDINGS:
         lines += ["", f"{len(journal_findings.findings) - MOST_FINDINGS} more findings are in the SARIF file."]
     lines += [f"\nThis run did not come to its end: {path.name}" for path in journal_findings.unended_runs]
@@ -61,16 +61,16 @@ def _cell(text: str) -> str:
 
 def sarif(journal_findings: JournalFindings) -> str:
     """A SARIF 2.1.0 log of one run: a rule for each clause, a result for each finding."""
-    clauses = list(dict.fromkeys(finding.clause for finding in journal_findings.findings))
+    clauses = list(dict.fromkeys(entry.clause for entry in journal_findings.findings))
     rules = [{"id": _rule(clause), "shortDescription": {"text": clause}} for clause in clauses]
     driver = {"name": "bitverdict", "version": __version__, "rules": rules}
     invocation = {
-        "executionSuccessful": not journal_findings.unended_runs and not any(finding.error for finding in journal_findings.findings)
+        "executionSuccessful": not journal_findings.unended_runs and not any(entry.error for entry in journal_findings.findings)
     }
     run = {
         "tool": {"driver": driver},
         "invocations": [invocation],
-        "results": [_result(finding, clauses) for finding in journal_findings.findings],
+        "results": [_result(entry, clauses) for entry in journal_findings.findings],
     }
     return json.dumps({"$schema": SARIF_SCHEMA, "version": "2.1.0", "runs": [run]}, indent=1) + "\n"
 

@@ -124,13 +124,13 @@ def _absolute(address: str) -> str:
 
 
 def _answer(
-    process: Executor, number: int, fresh_process: bool, failed: Exception | None
+    process: Executor, number: int, fresh_process: bool, failure: Exception | None
 ) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
     """What the executor says of the candidate's process `number`; `failed`: why it was not asked."""
     candidate_gone, executor_done = fresh_process, False
     try:
-        if failed is not None:
-            raise failed
+        if failure is not None:
+            raise failure
         answer, answer_arrays = receive(process.channel)
         executor_done, candidate_gone = answer.get("over") is True, fresh_process or answer.get("spent") is True
         if "failed" in answer:

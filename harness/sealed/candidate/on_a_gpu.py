@@ -55,14 +55,14 @@ EnterDevice = Callable[[torch.device], AbstractContextManager[Any]]
 
 
 def serve(
-    connected: socket.socket,
+    connection: socket.socket,
     device: str = "cuda:0",
     entering: EnterDevice = torch.cuda.device,
     candidate: LoadedCandidate | None = None,
 ) -> None:
     """Answer the executor's requests until it closes its end. `device`: where the candidate's tensors lie. `entering` makes it the
     one that launches run on."""
-    channel, state = Channel(connected, LIMITS), _GpuState(torch.device(device), entering, candidate or LoadedCandidate())
+    channel, state = Channel(connection, LIMITS), _GpuState(torch.device(device), entering, candidate or LoadedCandidate())
     remember()
     while True:
         try:

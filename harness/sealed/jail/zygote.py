@@ -424,3 +424,4 @@ def serve(listener: socket.socket, lifeline: int, setting: Setting) -> NoReturn:
 
 if __name__ == "__main__":
     serve(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]), Setting.from_json(json.loads(sys.argv[3])))
+# One file because the process that forks imports as little as it can, and all it runs can be read in one place.

@@ -50,7 +50,7 @@ class DescriptionWorker:
             raise UsageError(told)
         return task_result_of(verdict)
 
-    def _ask_worker(self, start: Start, address: str, given: Mapping[str, object]) -> Verdict | None:
+    def _ask_worker(self, start: Start, address: str, task_fields: Mapping[str, object]) -> Verdict | None:
         worker = self._workers.get(start.name) or Worker(nearest_emulated(ARCH), self._directory, (), start)
         self._workers[start.name] = worker
         try:
@@ -59,7 +59,7 @@ class DescriptionWorker:
                 Task(
                     function="bitverdict.harness.sealed.processes.description_task:describe_candidate",
                     contract=address,
-                    given=given,
+                    given=task_fields,
                 )
             )
             return worker.answer(ANSWERED_WITHIN)

@@ -457,3 +457,4 @@ _QUESTIONS: dict[str, Callable[[CandidateService, dict[str, Any], Decoder, Encod
 }
 
 __all__ = ["CandidateService"]
+# One file because all that an untrusted process may ask for can be read in one place.

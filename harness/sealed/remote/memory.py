@@ -446,3 +446,4 @@ def _to_host(value: Any) -> Any:
 
 
 __all__ = ["CONSTRUCTORS", "EXCEPTION_TYPES", "MOST_PROGRAMS", "Distant", "Link", "RemoteMemory", "function_called"]
+# One file because handles, views and the link that frees them share one numbering of tensors.

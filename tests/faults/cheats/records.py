@@ -468,11 +468,7 @@ HARMS = {
     "limits_raised": _PROCESSES,
 }  # fmt: skip
 HELD_TO_WORDS = tuple(
-    replace(
-        cheat,
-        says=("computed on the host", "wrong mathematics"),
-        harm=HARMS.get(cheat.name, ""),
-    )
+    replace(cheat, says=("computed on the host", "wrong mathematics"), harm=HARMS.get(cheat.name, ""))
     for cheat in (*DTYPE_VIEWS, *UNDECLARED_WRITES, *HOST_STEERED, *UNREPEATABLE, *PLANTED_NAMES, *AROUND_THE_JAIL)
 )
 
@@ -608,3 +604,4 @@ NOT_OURS = (
      "an emulated run alone cannot see it; a run on a real GPU compares the words of both"),
 )  # fmt: skip
 """Patterns of the lists that are no cheats here, with the reason."""
+# One file because it is one table: what a sealed run makes of each cheat.

@@ -101,7 +101,7 @@ def warp_group_dot(t: Translator, op: Operation) -> None:
     t.machine(op, TensorCore.wgmma, run, left, right, before, True if use is None else use, op.flag("isAsync"))
 
 
-def summed(t: Translator, op: Operation) -> tuple[Accumulation, tuple[str, str]] | None:
+def accumulation_of(t: Translator, op: Operation) -> tuple[Accumulation, tuple[str, str]] | None:
     """How the floats of the product `op` are summed, and the formats of its operands; None where no bound of it is known."""
     a, b, d = t.operand(op, 0), t.operand(op, 1), t.result(op)
     if op.name == "tt.dot" and "nvidia_mma" not in t.program.expand(d.layout):
