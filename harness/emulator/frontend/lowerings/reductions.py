@@ -152,8 +152,8 @@ def _order(
     the factors instead of `operands`, which are those of `op`."""
     axis, only_op, kind, layout = source.integer("axis"), only(source), t.operand(source, 0), layout_of(t, source)
     pairs = (
-        alone is not None
-        and alone.name in _PACKED_OPERATIONS
+        only_op is not None
+        and only_op.name in _PACKED_OPERATIONS
         and uses_register_pairs(layout, axis, str(kind.format), sm=t.backend.reduction_number(t.arch))
     )
     order = reduction_order(layout, axis, pairs=pairs, single=only_op is not None)
