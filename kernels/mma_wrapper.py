@@ -16,9 +16,10 @@ from triton.experimental.gluon.language.nvidia.blackwell import (
     tcgen05_mma,
     tensor_memory_descriptor,
 )
+from triton.language import core
 
 
-@gluon.aggregate
+@(gluon.aggregate if hasattr(gluon, "aggregate") else core._aggregate)  # older releases of Gluon have no name of their own for it
 class Accumulator:
     """A tile of sums in tensor memory. Every method returns the wrapper to go on with; the old one is stale."""
 

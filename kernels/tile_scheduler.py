@@ -17,6 +17,7 @@ from __future__ import annotations
 import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.language import core
 
 from bitverdict.kernels.clauses import Clause
 
@@ -62,7 +63,7 @@ def group_of(schedule: str, group_size_m: int) -> int:
     return group_size_m if schedule == "grouped" else 1
 
 
-@gluon.aggregate
+@(gluon.aggregate if hasattr(gluon, "aggregate") else core._aggregate)  # older releases of Gluon have no name of their own for it
 class GroupedTiles:
     """The tiles of one persistent program."""
 

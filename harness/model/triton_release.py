@@ -10,6 +10,7 @@ from importlib import metadata
 
 PROVEN_RELEASES = ("3.6.0", "3.7.0", "3.7.1", "3.8", "3.9")
 """Beginnings of the versions that have a record, from the oldest."""
+EXACT_SCALES_SINCE = "3.9"
 OLDEST_RELEASE = ".".join(PROVEN_RELEASES[0].split(".")[:2])
 REMEDY = f"install 'triton>={OLDEST_RELEASE}'"
 
@@ -32,6 +33,11 @@ def is_proven(version: str) -> bool:
     return any(numbers_of(version)[: len(numbers_of(known))] == numbers_of(known) for known in PROVEN_RELEASES)
 
 
+def has_exact_scales(version: str = "") -> bool:
+    """Whether `version`, or the Triton that is installed, widens a scale of code 0 to 2^-127: before, it became zero."""
+    return numbers_of(version or installed_version() or PROVEN_RELEASES[-1]) >= numbers_of(EXACT_SCALES_SINCE)
+
+
 def described_releases() -> str:
     """What `bitverdict --version` says of Triton."""
     known = ", ".join(name if name.count(".") == 2 else f"{name}.x" for name in PROVEN_RELEASES)
@@ -47,10 +53,12 @@ def problem_of_release() -> str:
 
 
 __all__ = [
+    "EXACT_SCALES_SINCE",
     "OLDEST_RELEASE",
     "PROVEN_RELEASES",
     "REMEDY",
     "described_releases",
+    "has_exact_scales",
     "installed_version",
     "is_proven",
     "numbers_of",

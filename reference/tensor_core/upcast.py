@@ -25,6 +25,7 @@ class ScaleModel(Enum):
 
     EXACT_ENDS = "2^-127 for code 0 and NaN for 0xFF (Triton 3.9.0, as compiled)"
     CUT = "as REPAIRED; a NaN of e4m3 counts as 480, and products are cut to bf16 (Triton 3.9.0 for gfx90a and gfx942, as compiled)"
+    ZERO_START = "zero for code 0 and NaN for 0xFF (Triton 3.6 to 3.8, as compiled: a shift by 7, and a select)"
     BARE_SHIFT = "code << 7: zero for code 0 and infinity for 0xFF (a bare shift)"
 
 
@@ -58,8 +59,9 @@ def upcast_by_definition(
     if scale == "e8m0":
         words = scales.astype(np.uint16) << np.uint16(7)  # (L, blocks)
         factor = decode(BF16, words)  # (L, blocks)
-        if model is not ScaleModel.BARE_SHIFT:
+        if model in (ScaleModel.EXACT_ENDS, ScaleModel.CUT):
             factor = decode(BF16, np.maximum(words, np.uint16(64)))  # (L, blocks)
+        if model is not ScaleModel.BARE_SHIFT:
             factor[np.isinf(factor)] = np.nan
     elif scale in ("e4m3", "ue4m3"):
         factor = finite_e4m3(scales) if model is ScaleModel.CUT else decode(E4M3, scales)  # (L, blocks) the sign bit counts here

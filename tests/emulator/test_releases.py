@@ -26,7 +26,7 @@ from bitverdict.harness.emulator.releases import RELEASES, installed_release, mi
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.triton_release import PROVEN_RELEASES, is_proven, numbers_of
+from bitverdict.harness.model.triton_release import PROVEN_RELEASES, has_exact_scales, is_proven, numbers_of
 from bitverdict.harness.model.verdict import Decision
 from bitverdict.kernels import softmax
 
@@ -191,6 +191,25 @@ def test_what_is_stopped_is_kept_apart_from_what_a_gpu_runs(monkeypatch: pytest.
     assert compiler_digest._key_with_stages("source") == "keystopped"
     source = inspect.getsource(triton.compiler.compiler.compile)
     assert installed_release().keys_stages == ("add_stages_inspection_hook" in source)
+
+
+@triton.jit
+def scaled(a, scales, b, c, N: tl.constexpr):
+    """c (N, N) = a (N, N) under `scales` (N, N / 32) @ b (N, N), e4m3."""
+    rows, columns, blocks = tl.arange(0, N)[:, None], tl.arange(0, N)[None, :], tl.arange(0, N // 32)[None, :]
+    left, right = tl.load(a + rows * N + columns), tl.load(b + rows * N + columns)
+    scale = tl.load(scales + rows * (N // 32) + blocks)
+    tl.store(c + rows * N + columns, tl.dot_scaled(left, scale, "e4m3", right, None, "e4m3"))
+
+
+def test_a_scale_of_code_zero_becomes_what_the_release_makes_of_it() -> None:
+    ones, scales = torch.full((64, 64), 0x38, dtype=torch.uint8), torch.full((64, 2), 127, dtype=torch.uint8)
+    scales[0], scales[1], c = 0, 255, torch.empty(64, 64)
+    with emulated("sm_90"):
+        scaled[(1,)](ones, scales, ones, c, 64)
+    assert c[0, 0] == (64 * 2.0**-127 if has_exact_scales() else 0)
+    assert c[1].isnan().all() and (c[2:] == 64).all()
+    assert has_exact_scales("3.9.0") and not has_exact_scales("3.8.1")
 
 
 def constants(path: Path) -> Iterator[tuple[int, str]]:

@@ -241,6 +241,9 @@ def test_the_upcast_in_bf16_differs_from_the_scaled_product() -> None:
     assert upcast_operand("e4m3", big, "e8m0", top, 32)[0, 0] == BF16.infinity_code  # 448 * 2^127
     assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32))[0, 0] == 2.0**-127
     assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32, ScaleModel.BARE_SHIFT))[0, 0] == 0
+    assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32, ScaleModel.ZERO_START))[0, 0] == 0
+    last = upcast_operand("e4m3", one_code, "e8m0", np.array([[255]], np.uint8), 32, ScaleModel.ZERO_START)
+    assert np.isnan(decode(BF16, last))[0, 0]
     assert np.isnan(decode(BF16, upcast_operand("e4m3", one_code, "e8m0", np.array([[255]], np.uint8), 32)))[0, 0]
     tiny = encode(E4M3, np.array([[9 * 2.0**-9]]))  # 1.001b * 2^-6, times 2^-127: two bits are left of it
     assert decode(BF16, upcast_operand("e4m3", tiny, "e8m0", least, 32))[0, 0] == 2.0**-133

@@ -21,6 +21,7 @@ from bitverdict.harness.contracts.oracle.gemm_bound import (
 )
 from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.contract import ExpectedOutput, SecondOpinion
+from bitverdict.harness.model.triton_release import has_exact_scales
 from bitverdict.kernels.scaled_operands import ScaledFormat
 from bitverdict.reference.error_bound import accumulated_sums, field_powers, products_grid, raised_alignment
 from bitverdict.reference.exact_gemm import exact_gemm, scale_values
@@ -38,7 +39,8 @@ def bounded_scaled_product(
     losses, inconclusive = np.zeros(exact.value.shape), np.zeros(exact.value.shape, bool)  # (M, N) each
     if any(rule.scale is None for rule in rules):
         with np.errstate(invalid="ignore", over="ignore"):
-            losses = _lost_below(left) @ _magnitude(right) + _magnitude(left) @ _lost_below(right)  # (M, N)
+            lost_left, lost_right = _lost_by_widening(left, a, f), _lost_by_widening(right.T, b, f).T  # (M, K), (K, N)
+            losses = lost_left @ _magnitude(right) + _magnitude(left) @ lost_right  # (M, N)
         unsettled = [_unsettled_elements(values, side, f).any(axis=1) for values, side in ((left, a), (right.T, b))]  # (M,), (N,)
         inconclusive = np.logical_or.outer(*unsettled)  # (M, N)
     signed_rows = [(side.scales > 0x7F).any(axis=1) if f.scale == "ue4m3" else np.zeros(len(side.scales), bool) for side in (a, b)]
@@ -95,9 +97,14 @@ def _magnitude(values: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(values), np.abs(values), 0.0)
 
 
-def _lost_below(values: np.ndarray) -> np.ndarray:
-    """Half a last place of bf16's subnormals, where widening may round."""
-    return np.where((np.abs(values) < BF16.smallest_normal) & (values != 0), BF16.smallest / 2, 0.0)
+def _lost_by_widening(values: np.ndarray, side: Side, f: ScaledFormat) -> np.ndarray:
+    """What widening may take from scaled `values` (rows, K): half a last place of bf16's subnormals, where it may round; and all of
+    an element under a scale of code 0 where the compiler makes zero of that."""
+    rounded = np.where((np.abs(values) < BF16.smallest_normal) & (values != 0), BF16.smallest / 2, 0.0)
+    if f.scale != "e8m0" or has_exact_scales():
+        return rounded
+    lowest = np.repeat(side.scales == 0, f.block_size, axis=1)[:, : values.shape[1]]
+    return np.where(lowest, _magnitude(values), rounded)
 
 
 def _unsettled_elements(values: np.ndarray, side: Side, f: ScaledFormat) -> np.ndarray:

@@ -14,6 +14,7 @@ import numpy as np
 
 from bitverdict.harness.contracts.oracle.dot_lowering import Plan, accumulator_words, chained_product, dot_plan, words_rest_on
 from bitverdict.harness.model.architectures import Feature, architecture, is_amd
+from bitverdict.harness.model.triton_release import has_exact_scales
 from bitverdict.reference.formats import FORMATS, convert
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, upcast_operand
@@ -104,7 +105,8 @@ def element_words(
 
 def _widen_operand(plan: ScaledPlan, element: str, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """bf16 codes (L, K'), in the order the instruction takes K."""
-    model = ScaleModel.EXACT_ENDS if plan.chain is None else ScaleModel.CUT
+    widened = ScaleModel.EXACT_ENDS if has_exact_scales() else ScaleModel.ZERO_START
+    model = widened if plan.chain is None else ScaleModel.CUT
     wide = upcast_operand(element, codes, plan.scale, scales, plan.block_size, model)  # (L, K)
     if plan.family != "mma.sync":
         return wide
