@@ -443,6 +443,23 @@ def _default_tensor_type(kind: object) -> None:
     _set_tensor_type(kind)
 
 
+_set_autocast_enabled, _set_autocast_dtype = torch.set_autocast_enabled, torch.set_autocast_dtype
+
+
+def _enable_autocast(*words: object) -> None:
+    """`torch.set_autocast_enabled`: a tensor of the emulated GPU is one of the CPU to torch's dispatcher, so the CPU's rule is set
+    with the GPU's. What a GPU computes in fp32 under it, `cuda_tensors` widens."""
+    _set_autocast_enabled(*words)
+    if len(words) == 1 or words[0] == "cuda":
+        _set_autocast_enabled("cpu", words[-1])
+
+
+def _choose_autocast_dtype(kind: str, dtype: torch.dtype) -> None:
+    _set_autocast_dtype(kind, dtype)
+    if kind == "cuda":
+        _set_autocast_dtype("cpu", dtype if torch.is_autocast_enabled("cuda") else torch.bfloat16)
+
+
 class _Profile(torch.profiler.profile):
     """`torch.profiler.profile` of the CPU; without `activities` it would ask for the GPU's too."""
 
@@ -475,6 +492,8 @@ _OTHER_REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (torch, "Generator", _Generator),
     (torch, "Stream", Stream),
     (torch, "compile", _compile),
+    (torch, "set_autocast_enabled", _enable_autocast),
+    (torch, "set_autocast_dtype", _choose_autocast_dtype),
     (torch, "set_default_tensor_type", _default_tensor_type),
     (torch.profiler, "profile", _Profile),
     *((torch, name, kind) for name, kind in CPU_TYPES.items()),

@@ -510,12 +510,30 @@ class Placement(TorchFunctionMode):
         held = _holds(args) or (bool(kwargs) and _holds(tuple(kwargs.values())))
         if func in _LIKE or func in _constructors():
             return _construct(func, args, kwargs, held)
+        if held and getattr(func, "__name__", "") in _AUTOCAST_TO_FP32 and torch.is_autocast_enabled("cuda"):
+            args, kwargs = _in_fp32(args), {name: _in_fp32(value) for name, value in kwargs.items()}
         made = for_the_launcher(func, *args, **kwargs)
         if not held or not (isinstance(made, torch.Tensor | list | tuple) or func in _COMPARISONS):
             return made
         if func not in _CROSS_DEVICE_FUNCTIONS and _has_cpu_tensor((*args, *kwargs.values())):
             raise_for_the_launcher(RuntimeError(MIXED_DEVICES_MESSAGE))
         return made if args and made is args[0] else outside(made)
+
+
+_AUTOCAST_TO_FP32 = frozenset(  # torch's documentation, "CUDA Ops that can autocast to float32"
+    "__pow__ __rdiv__ __rpow__ __rtruediv__ acos asin binary_cross_entropy_with_logits cosh cosine_embedding_loss cdist "
+    "cosine_similarity cross_entropy cumprod cumsum dist erfinv exp expm1 group_norm hinge_embedding_loss kl_div l1_loss "
+    "layer_norm log log10 log_softmax log1p log2 margin_ranking_loss mse_loss multilabel_margin_loss multi_margin_loss nll_loss "
+    "norm normalize pdist poisson_nll_loss pow prod reciprocal rsqrt sinh smooth_l1_loss soft_margin_loss softmax softmin softplus "
+    "sum renorm tan triplet_margin_loss".split()
+)
+
+
+def _in_fp32(value: Any) -> Any:
+    """`value` with each tensor of fp16 or bf16, in lists and tuples too, in fp32."""
+    if isinstance(value, torch.Tensor):
+        return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+    return type(value)(map(_in_fp32, value)) if type(value) in (list, tuple) else value
 
 
 def _construct(func: Callable[..., object], args: tuple, kwargs: dict, has_gpu_argument: bool) -> Any:

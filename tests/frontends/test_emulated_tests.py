@@ -50,6 +50,19 @@ def test_right(x):
 
 
 @gpu
+def test_autocast(x):
+    rows = x.reshape(10, 10)
+    with torch.autocast("cuda", dtype=torch.float16):
+        assert (rows @ rows).dtype is torch.float16 and torch.softmax(rows @ rows, 1).dtype is torch.float32
+    assert (rows @ rows).dtype is torch.float32 and torch.get_autocast_dtype("cpu") is torch.bfloat16
+
+
+@gpu
+def test_empty_memory():
+    assert torch.empty(1000, device="cuda").isnan().all()
+
+
+@gpu
 @pytest.mark.parametrize("allocate", [torch.zeros, torch.empty])
 def test_sum(x, allocate):
     total = allocate(100, device="cuda")
@@ -128,6 +141,7 @@ def test_right_tests_pass_and_own_failures_fail(suite: tuple[str, dict]) -> None
     printed, report = suite
     for arch in ("sm_80", "sm_90"):
         assert f"PASSED test_theirs.py::test_right[{arch}]" in printed
+        assert f"PASSED test_theirs.py::test_autocast[{arch}]" in printed
         assert f"PASSED test_theirs.py::test_weight_gradient_of_layer_norm[{arch}]" in printed
         assert f"FAILED test_theirs.py::test_own_failure[{arch}]" in printed
     assert report["operators"] and "were computed in fp32 and rounded once" in printed
@@ -135,6 +149,7 @@ def test_right_tests_pass_and_own_failures_fail(suite: tuple[str, dict]) -> None
 
 def test_memory_that_nobody_wrote_holds_no_zeros(suite: tuple[str, dict]) -> None:
     for arch in ("sm_80", "sm_90"):
+        assert f"PASSED test_theirs.py::test_empty_memory[{arch}]" in suite[0]
         assert f"PASSED test_theirs.py::test_sum[{arch}-zeros]" in suite[0]
         assert f"FAILED test_theirs.py::test_sum[{arch}-empty]" in suite[0]
 
