@@ -14,8 +14,7 @@ from pathlib import Path
 import triton
 import triton.runtime.cache
 from triton import knobs
-from triton.compiler import compiler
-from triton.runtime.cache import get_cache_key, triton_key
+from triton.runtime.cache import triton_key
 
 from bitverdict.harness.emulator import disk_store
 from bitverdict.harness.emulator.releases import installed_release
@@ -54,17 +53,15 @@ def digest() -> str:
     return found
 
 
-def _key_with_stages(*arguments: object, **keywords: object) -> str:
-    """The key of a compilation, and of the stages that it has where the compiler is stopped: both are kept in one place."""
+def _digest_with_stages() -> str:
+    """`digest`, and the key of the stages that a compilation has where the compiler is stopped: both are kept in one place."""
     hook = knobs.runtime.add_stages_inspection_hook
-    return get_cache_key(*arguments, **keywords) + ("" if hook is None else hook()[0])
+    return digest() + ("" if hook is None else hook()[0])
 
 
 def install() -> None:
     """Let Triton ask `digest`, from here on in this process, and key what is compiled here apart from what a GPU runs."""
-    triton.runtime.cache.triton_key = digest
-    if not installed_release().keys_stages:
-        compiler.get_cache_key = _key_with_stages
+    triton.runtime.cache.triton_key = digest if installed_release().keys_stages else _digest_with_stages
 
 
 __all__ = ["digest", "install", "signature"]

@@ -184,11 +184,11 @@ def test_a_conversion_of_another_program_is_no_answer(old: str) -> None:
 
 def test_what_is_stopped_is_kept_apart_from_what_a_gpu_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A release whose key has no stages in it would give a GPU the text of a tile program."""
-    monkeypatch.setattr(compiler_digest, "get_cache_key", lambda *arguments: "key")
+    monkeypatch.setattr(compiler_digest, "digest", lambda: "key")
     monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", None)
-    assert compiler_digest._key_with_stages("source") == "key"
+    assert compiler_digest._digest_with_stages() == "key"
     monkeypatch.setattr(knobs.runtime, "add_stages_inspection_hook", lambda: ("stopped", "stopped"))
-    assert compiler_digest._key_with_stages("source") == "keystopped"
+    assert compiler_digest._digest_with_stages() == "keystopped"
     source = inspect.getsource(triton.compiler.compiler.compile)
     assert installed_release().keys_stages == ("add_stages_inspection_hook" in source)
 

@@ -92,7 +92,8 @@ def _axes(module: ir.module) -> list[int]:
         if op.get_name() not in MOVES:
             return
         pointers = op.get_operand(0)
-        shape = builder.get_shape_from_tensor(pointers) if str(pointers.get_type()).startswith("tensor") else []
+        sizes = re.match(r"tensor<((?:\d+x)+)", str(pointers.get_type()))
+        shape = [int(size) for size in sizes[1].split("x")[:-1]] if sizes else []
         if len(shape) < 2:
             axes.append(0)
             return
