@@ -174,6 +174,7 @@ def test_a_barrier_goes_where_the_conversion_has_it() -> None:
     due = PROGRAM[:line] + '    "ttg.barrier"() : () -> () loc(#loc3)\n' + PROGRAM[line:]
     assert inserted_barriers._insert(PROGRAM, CONVERTED) == due
     assert inserted_barriers._insert(due, CONVERTED) == due  # the author's own stays one
+    assert inserted_barriers._insert(PROGRAM, CONVERTED.replace('"tt.return"', '"llvm.return"')) == due
 
 
 @pytest.mark.parametrize("old", ['"tt.load"', '"tt.return"'])

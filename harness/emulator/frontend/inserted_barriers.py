@@ -34,6 +34,7 @@ _CASTS = (
     "builtin.unrealized_conversion_cast",
     "llvm.mlir.",
 )  # from the arguments of a function in LLVM to the program's
+_CONVERTED_WITH_FUNCTIONS = {"llvm.br": "cf.br", "llvm.cond_br": "cf.cond_br", "llvm.return": "tt.return"}  # by AMD's compiler
 _BARRIERS = ("ttg.barrier", "ttg.local_barrier", "gpu.barrier", "ttng.cluster_barrier", "ttng.cluster_arrive", "ttng.cluster_wait")
 _OFFSET = "allocation.offset"
 _WITHOUT_SCRATCH = ("ttg.local_alloc", "ttng.tmem_alloc", "ttg.warp_specialize", "tt.call")
@@ -76,7 +77,7 @@ def _insert(program: str, converted_text: str) -> str:
     for line in converted_text.split("\n"):
         if (operation := OPERATION.match(line)) is None or operation[2] in _FUNCTIONS or operation[2].startswith(_CASTS):
             continue
-        if position < len(before) and operation[2] == before[position].name:
+        if position < len(before) and _CONVERTED_WITH_FUNCTIONS.get(operation[2], operation[2]) == before[position].name:
             position += 1
         elif operation[2] in _BARRIERS and position < len(before):
             op = before[position]
