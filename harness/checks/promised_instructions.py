@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract, PromisedInstruction
-from bitverdict.harness.model.protocols import LaunchProbe
+from bitverdict.harness.model.protocols import LaunchObserver
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 
@@ -29,7 +29,7 @@ _AMD = 'ttg.target = "hip:'
 _BARRIER_SEGMENT = 6  # of ttng.tc_gen5_mma: a, b, d, token, accumulate, predicate, barriers, their predicates
 
 
-class InstructionProbe(LaunchProbe):
+class InstructionObserver(LaunchObserver):
     """Reads the tile programs of a shipped kernel's launch."""
 
     def broken_promise(self, case: Case, contract: Contract, target: Target, launches: Sequence[Launch]) -> str:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.judge.judgement import CaseCheck, Judgement
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.protocols import LaunchProbe
+from bitverdict.harness.model.protocols import LaunchObserver
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ MAX_LISTED = 8  # origins of an output, inputs and reads that are told
 NOT_OBSERVED = "provenance not observed"
 
 
-class ProvenanceProbe(LaunchProbe):
+class ProvenanceObserver(LaunchObserver):
     """Has the emulated device of a sealed launch follow where each byte comes from."""
 
     def options(self, case: Case, *, far: bool) -> Mapping[str, Any]:

@@ -26,7 +26,7 @@ from bitverdict.harness.judge.remedies import remedy_for
 from bitverdict.harness.judge.returned_memory import forget, returned_before
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract
-from bitverdict.harness.model.feature_table import probes
+from bitverdict.harness.model.feature_table import observers
 from bitverdict.harness.model.paths import ROOT, relative, source_line
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome
@@ -108,7 +108,7 @@ def _launch_once(
                 allow_duplicate_rows=contract.either_row,
                 takes_cpu_tensors=False,
                 real_values=declared_formats,
-                **{name: value for probe in probes() for name, value in probe.options(case, far=bool(far_size)).items()},
+                **{name: value for observer in observers() for name, value in observer.options(case, far=bool(far_size)).items()},
                 **tracking_options,
             ) as device,
             _steer_autotuners(case, target) as tuner_choices,
@@ -131,7 +131,9 @@ def _launch_once(
                     launch_result.real_values, launch_result.hangs = _real_values(device, outputs), tuple(device.hangs)
                 in_place = [tensors[name] for name in contract.written(case) if name in tensors]
                 probe_records = {
-                    name: value for probe in probes() for name, value in probe.observe_outputs(device, outputs, in_place).items()
+                    name: value
+                    for observer in observers()
+                    for name, value in observer.observe_outputs(device, outputs, in_place).items()
                 }
                 launch_result.elements = sum(done.elements for done in device.launches)
                 launch_result.reads_allocated = any(device.has_loaded(buffer.storage) for buffer in guard.allocated_buffers)
@@ -149,7 +151,9 @@ def _launch_once(
     launch_result.launches = len(gpu_launches) + len(getattr(device, "launches", None) or ())
     launch_result.launch_record = _describe_launches(device, gpu_launches, tuner_choices) | probe_records
     if launch_result.outcome is None:
-        said = (probe.broken_promise(case, contract, target, getattr(device, "launches", None) or ()) for probe in probes())
+        said = (
+            observer.broken_promise(case, contract, target, getattr(device, "launches", None) or ()) for observer in observers()
+        )
         launch_result.broken_promise = next(filter(None, said), "")
     launch_result.order_hazard = _find_order_hazard(getattr(device, "launches", None) or ())
     if between := contract.between_calls():

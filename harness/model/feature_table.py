@@ -12,7 +12,7 @@ import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bitverdict.harness.model.protocols import Check, Isolation, LaunchProbe
+    from bitverdict.harness.model.protocols import Check, Isolation, LaunchObserver
 
 _HARNESS = "bitverdict.harness"
 CHECKS = (
@@ -28,8 +28,11 @@ CHECKS = (
     f"{_HARNESS}.checks.invariance.check:KeptPromises",
 )
 """Optional questions about a case (`bitverdict.harness.model.protocols.Check`)."""
-PROBES = (f"{_HARNESS}.checks.provenance:ProvenanceProbe", f"{_HARNESS}.checks.promised_instructions:InstructionProbe")
-"""What rides on a launch (`LaunchProbe`)."""
+OBSERVERS = (
+    f"{_HARNESS}.checks.provenance:ProvenanceObserver",
+    f"{_HARNESS}.checks.promised_instructions:InstructionObserver",
+)
+"""What the judge follows on a launch (`LaunchObserver`)."""
 REMOTE_LAUNCHERS = {"sealed": f"{_HARNESS}.sealed.candidate.judge_side:SealedCaseLauncher"}
 """Flag of a case -> the launcher that calls it in another process (`bitverdict.harness.judge.remote_launcher.RemoteLauncher`)."""
 OUTCOMES = {"CandidateRaised": f"{_HARNESS}.sealed.candidate.claims:outcome_of_candidate"}
@@ -55,9 +58,9 @@ def checks() -> tuple[Check, ...]:
 
 
 @functools.cache
-def probes() -> tuple[LaunchProbe, ...]:
-    """The probes that are here."""
-    return tuple(resolve_feature(address)() for address in PROBES if _is_here(address))
+def observers() -> tuple[LaunchObserver, ...]:
+    """The observers that are here."""
+    return tuple(resolve_feature(address)() for address in OBSERVERS if _is_here(address))
 
 
 @functools.cache

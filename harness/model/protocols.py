@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 JudgementT = TypeVar("JudgementT")
 ComparisonT = TypeVar("ComparisonT")
+RunT = TypeVar("RunT", contravariant=True)
+AccessT = TypeVar("AccessT", contravariant=True)
+EventT = TypeVar("EventT", contravariant=True)
 
 
 class Check(Protocol[JudgementT, ComparisonT]):
@@ -57,8 +60,48 @@ class Check(Protocol[JudgementT, ComparisonT]):
         return verdict
 
 
-class LaunchProbe(Protocol):
-    """What rides on one launch: it asks the device to follow something, and says afterwards what was seen."""
+class LaunchProbe(Protocol[RunT, AccessT, EventT]):
+    """What rides on the launches of an emulated GPU. Each method has a default that does nothing; the GPU and its memory call the
+    methods that a probe writes, in the order of the probes. `bitverdict.harness.emulator.device_probe.DeviceProbe` is this protocol
+    with the emulator's records.
+    """
+
+    runs_in_turn: bool = False
+    """Programs of a launch must run one by one, because the probe follows the events of each."""
+
+    def requested(self, source: Any, metadata: Any, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+        """Triton launches the compiled kernel `source` (its own record) with `values`, one for each parameter of the signature."""
+
+    def begin(self, run: RunT) -> None:
+        """Programs of a launch are about to run: its memory and its arguments are there."""
+
+    def begin_batches(self) -> None:
+        """Programs run several at once from here on."""
+
+    def end_batches(self, *, kept: bool) -> None:
+        """They have run: what they did is `kept`, or taken back."""
+
+    def loaded(self, access: AccessT) -> None:
+        """A launch has taken words of memory, for a register, for memory on the chip or for an atomic."""
+
+    def combined(self, access: AccessT, old_words: Any, values: Any) -> None:
+        """An atomic has combined `old_words` with `values`; no word twice."""
+
+    def stored(self, access: AccessT) -> None:
+        """A launch has written words of memory, or issued what nobody may look at before it has written them."""
+
+    def moved(self, event: EventT) -> None:
+        """Something happened on the chip: an access, an asynchronous operation, a barrier."""
+
+    def ended(self, run: RunT) -> None:
+        """The launch that began is over, whatever came of it."""
+
+    def failed(self, error: BaseException) -> None:
+        """`error` ends a launch, also one that has not begun: a fault of the kernel, a refusal, or the emulator's own."""
+
+
+class LaunchObserver(Protocol):
+    """What the judge follows on one launch: it asks the device for a probe, and says afterwards what was seen."""
 
     def options(self, case: Case, *, far: bool) -> Mapping[str, Any]:
         """What the device is entered with. `far`: operands lie so far apart that no shadow of memory has room."""
@@ -105,4 +148,4 @@ class SeedSource(Protocol):
         """What a stored failure says of it."""
 
 
-__all__ = ["Check", "Isolation", "LaunchProbe", "SeedSource"]
+__all__ = ["Check", "Isolation", "LaunchObserver", "LaunchProbe", "SeedSource"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bitverdict.harness.model.feature_table import checks, probes
+from bitverdict.harness.model.feature_table import checks, observers
 
 checks()
-probes()
+observers()

@@ -10,7 +10,7 @@ import pytest
 from bitverdict.harness.frontends.main import LABORATORY, main
 from bitverdict.harness.model import feature_table
 from bitverdict.harness.model.extras import EXTRA_OF, require_extra
-from bitverdict.harness.model.protocols import Check, LaunchProbe
+from bitverdict.harness.model.protocols import Check, LaunchObserver
 from bitverdict.harness.model.usage import UsageError
 
 FIND_SPEC = importlib.util.find_spec
@@ -39,10 +39,12 @@ def without(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", find_spec)
 
 
-def test_each_line_names_a_check_or_a_probe() -> None:
-    checks, probes = feature_table.checks(), feature_table.probes()
+def test_each_line_names_a_check_or_an_observer() -> None:
+    checks, observers = feature_table.checks(), feature_table.observers()
     assert len(checks) == len(feature_table.CHECKS) and all(Check in type(check).__mro__ for check in checks)
-    assert len(probes) == len(feature_table.PROBES) and all(LaunchProbe in type(probe).__mro__ for probe in probes)
+    assert len(observers) == len(feature_table.OBSERVERS) and all(
+        LaunchObserver in type(observer).__mro__ for observer in observers
+    )
     for address in (*feature_table.REMOTE_LAUNCHERS.values(), *feature_table.OUTCOMES.values(), feature_table.ISOLATION):
         assert callable(feature_table.resolve_feature(address))
 

@@ -28,7 +28,7 @@ from bitverdict.harness.judge.launch import Allocations, launch
 from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import Contract, case_from_record
-from bitverdict.harness.model.feature_table import probes
+from bitverdict.harness.model.feature_table import observers
 from bitverdict.harness.model.sealing import seal
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import DEVICE_FAULTS
@@ -41,7 +41,7 @@ from bitverdict.harness.sealed.candidate.seen_as_bytes import encode_result
 from bitverdict.harness.sealed.remote.channel import Channel
 from bitverdict.harness.sealed.remote.errors import CandidateGone, CandidateRaised, ChannelClosed
 
-probes()  # once confined, this process imports nothing
+observers()  # once confined, this process imports nothing
 WITHOUT_A_GPU, ON_A_GPU = b"c", b"g"
 """What comes with the socket of a process of the candidate's."""
 Answer = tuple[dict[str, Any], dict[str, np.ndarray]]
