@@ -19,6 +19,7 @@ from bitverdict.harness.emulator.autotuner_choices import TuningChoice
 from bitverdict.harness.emulator.backends import backend_of
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
 from bitverdict.harness.emulator.cuda_tensors import ACTIVE_WATCHES, DEVICE_NUMBER_BASE, Watches, WatchGroup, allocations, outside
+from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, hooks
 from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
@@ -41,13 +42,12 @@ from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.provenance import Origins, Provenance
 from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.memory.real_memory import RealMemory, RealValues, storage_of
-from bitverdict.harness.emulator.memory.unwritten_words import AllocatedStorage, FollowedMemory, UnwrittenRead, UnwrittenWords
+from bitverdict.harness.emulator.memory.unwritten_words import AllocatedStorage, UnwrittenRead, UnwrittenWords
 from bitverdict.harness.emulator.mlir_reader import Program
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Enclosures, keys, words_of
 from bitverdict.harness.emulator.numerics.real_constants import argument
 from bitverdict.harness.emulator.numerics.real_values import Real
 from bitverdict.harness.emulator.real_tensors import RealTensors
-from bitverdict.harness.emulator.recorder import RecordedMemory, Recorder
 from bitverdict.harness.emulator.residency import Registers, Residency, check_grid, limit_of, most_registers, residency
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
@@ -114,8 +114,8 @@ class LaunchOptions:
     """Changes the text of each tile program before it is executed: a fault of the compiler's, made by a test, or a mutant."""
     edited_programs: EditedPrograms | None = None
     """What is executed in the place of the programs that the compiler made: mutants."""
-    recorder: Recorder | None = None
-    """Is told each event on the chip and each store, for a picture. Programs run one by one."""
+    probes: tuple[DeviceProbe, ...] = ()
+    """What rides on each launch, besides what these options ask for: a recorder of pictures."""
     witness: LaunchWitness | None = None
     """Is shown each launch whole, and its memory before and after it."""
     watches: tuple[Watches, ...] = ()
@@ -310,10 +310,10 @@ class Device:
         constants: dict[str, int] | None = None,
     ) -> None:
         """Execute `program` over `grid`. Raises EmulatedFault for whatever fails it. `constants` are kept with the launch."""
-        launch = Launch(metadata.name, grid, metadata._asdict(), "", constants=constants or {})
+        launch, probes = Launch(metadata.name, grid, metadata._asdict(), "", constants=constants or {}), self._probes()
         try:
-            with self._witness_failures():
-                self._run(launch, program, metadata, grid, names, values)
+            with _tell_failures(probes):
+                self._run(launch, probes, program, metadata, grid, names, values)
         except EmulatedFault as fault:
             self.record_finding(fault)
             raise
@@ -323,15 +323,10 @@ class Device:
             self.findings.append(found)
             raise found from error
 
-    @contextmanager
-    def _witness_failures(self) -> Iterator[None]:
-        """A launch, whose witness is told what ends it early."""
-        try:
-            yield
-        except BaseException as error:
-            if self.options.witness is not None:
-                self.options.witness.fails(error)
-            raise
+    def _probes(self) -> list[DeviceProbe]:
+        """What rides on a launch."""
+        probes = [self.unwritten, self.options.edited_programs, *self.options.probes]
+        return [probe for probe in probes if probe is not None]
 
     def record_finding(self, fault: EmulatedFault) -> EmulatedFault:
         """`fault`, which is kept whether its launcher catches it or not."""
@@ -339,7 +334,14 @@ class Device:
         return fault
 
     def _run(
-        self, launch: Launch, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str], values: Sequence[Any]
+        self,
+        launch: Launch,
+        probes: list[DeviceProbe],
+        program: bytes,
+        metadata: Any,
+        grid: tuple[int, int, int],
+        names: Sequence[str],
+        values: Sequence[Any],
     ) -> None:
         check_grid(grid)
         if prod(grid) > MOST_PROGRAMS:
@@ -350,8 +352,7 @@ class Device:
         self.launches.append(launch)
         if self.options.dry or prod(grid) == 0:
             return
-        whole = self.options.whole_storages
-        memory = self._memory(launch, whole)
+        memory = GlobalMemory(self.options.whole_storages, probes)
         floats: dict[int, float] = {}
         arguments = flatten(memory, names, values, translation.arguments, floats)
         for name, tensor in self._reachable_tensors():
@@ -379,13 +380,26 @@ class Device:
             enclosures=Enclosures(self.enclosed),
             reals=(reals := RealLaunch(self._scalars(translation, floats))),
             real_access=None if self.options.real_values is None else RealAccess(reals.hang),
-            recorder=self.options.recorder,
+            on_move=hooks(probes, "moved"),
         )
+        run = LaunchRun(
+            launch=launch,
+            program=program,
+            translation=translation,
+            values=values,
+            arguments=arguments,
+            floats=floats,
+            context=context,
+            enclosed=self.enclosed,
+            repeat=lambda: self._repeat_launch(launch, program, metadata, grid, names),
+        )
+        for probe in probes:
+            probe.begin(run)
         if self.options.real_values is not None:
             self.reals.begin(memory.regions)
         if self.options.witness is not None:
             self.options.witness.begins(program, memory.regions)
-        computed_words, traced_launch, ran = {}, None, False
+        computed_words, traced_launch = {}, None
         if self.origins is not None:
             computed_words = self.origins.begin(memory.regions)
             self.origins.steps.append((launch.name, grid, *map(_host_choice, values)))
@@ -398,7 +412,7 @@ class Device:
         context.cancel = programs.cancel
         try:
             with np.errstate(all="ignore"):
-                launch.serial_reason = self._run_batched(context, translation, arguments)
+                launch.serial_reason = self._run_batched(context, translation, arguments, probes)
                 if not launch.serial_reason:
                     self.schedule.order(prod(grid))  # drawn, as ever: what is drawn next is what it was
                 else:
@@ -409,7 +423,7 @@ class Device:
             for false in context.false_hints.values():
                 told = Advice.FALSE_HINT_HARMLESS if false.relied_on else Advice.FALSE_HINT
                 self._advice.add(Note(told, false.location, (false.sentence,)))
-            ran = True
+            run.is_complete = True
         except EmulatedFault as fault:
             cta = programs.current
             located_fault = _read_by(fault, translation.operation_at_error(fault)) if fault.details.pop(READ_BY, False) else fault
@@ -428,33 +442,26 @@ class Device:
         finally:
             launch.operations = translation.counts(context.runs)
             launch.elements = launch.operations.total() * (translation.widest + OPERATION_ELEMENTS)
-            if self.options.edited_programs is not None:
-                self.options.edited_programs.count_run(translation, context.runs, arguments)
             launch.timeline = programs.current.state.timeline.lines()
             self._advice |= context.notes
             self._hangs |= context.reals.hangs
             self._taken |= {region.base for region in memory.regions if region.is_loaded}
+            for probe in probes:
+                probe.ended(run)
             if self.origins is not None:
                 self.origins.end(launch.name, memory.regions, computed_words)
                 if traced_launch is not None:
-                    traced_launch.settle(self._repeat_launch(launch, program, metadata, grid, names) if ran else None)
+                    traced_launch.settle(run.repeat() if run.is_complete else None)
             if self.options.real_values is not None:
                 self.reals.end(memory.regions, lost=context.reals.is_lost)
         if self.options.witness is not None:
             self.options.witness.ends(launch, memory.regions, self.enclosed)
 
-    def _memory(self, launch: Launch, whole: bool) -> GlobalMemory:
-        """The global memory of a `launch`: with a recorder one that tells it who stores."""
-        if self.options.recorder is not None:
-            self.options.recorder.begin(launch.name)
-            return RecordedMemory(whole, self.options.recorder)
-        return GlobalMemory(whole) if self.unwritten is None else FollowedMemory(whole, self.unwritten)
-
     def _repeat_launch(
         self, launch: Launch, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str]
     ) -> Callable[[Sequence[Any]], None]:
         """What executes the `launch` again with other values of its arguments, and leaves no trace of it but memory."""
-        options = replace(self.options, provenance=False, list_allocations=None, real_values=None, recorder=None, witness=None)
+        options = replace(self.options, provenance=False, list_allocations=None, real_values=None, probes=(), witness=None)
         twin = Device(self.arch, f"eager on {self.multiprocessors}", options)
         twin.reachable, twin.step_limit = self.reachable, max(sum(launch.operations.values()), 1)
         return lambda values: twin.run(program, metadata, grid, names, values)
@@ -468,18 +475,21 @@ class Device:
             for place, value in floats.items()
         }
 
-    def _run_batched(self, context: LaunchContext, translation: TranslatedProgram, arguments: Sequence[Any]) -> str:
+    def _run_batched(
+        self, context: LaunchContext, translation: TranslatedProgram, arguments: Sequence[Any], probes: list[DeviceProbe]
+    ) -> str:
         """Run the programs of a launch several at once. Why they are to run one by one, where they are, and none has run."""
-        if not self.options.batches or self.options.recorder is not None:
+        if not self.options.batches or any(probe.runs_in_turn for probe in probes):
             return FEW_PROGRAMS
         if translation.no_batch_reason:
             return translation.no_batch_reason
-        followed = [each for each in (context.reals, self.unwritten) if each is not None]
-        for each in followed:
-            each.begin()
+        context.reals.begin()
+        for probe in probes:
+            probe.begin_batches()
         why = run_in_batches(context, translation.batch, arguments, translation.widest)
-        for each in followed:
-            each.end(kept=not why)
+        context.reals.end(kept=not why)
+        for probe in probes:
+            probe.end_batches(kept=not why)
         return why
 
     def _run_programs(self, programs: Programs, facts: ProgramFacts, count: int) -> None:
@@ -512,6 +522,17 @@ class Device:
             taken = registers(program.text, self.capability, fused=bool(metadata.enable_fp_fusion))
             return residency_with(Registers(taken, "by the machine code"))
         return estimate
+
+
+@contextmanager
+def _tell_failures(probes: list[DeviceProbe]) -> Iterator[None]:
+    """A launch, whose `probes` are told what ends it early."""
+    try:
+        yield
+    except BaseException as error:
+        for probe in probes:
+            probe.failed(error)
+        raise
 
 
 def _host_choice(value: Any) -> Any:

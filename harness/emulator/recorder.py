@@ -1,27 +1,24 @@
 """What a launch did on the chip, event by event, and which program stored each byte of global memory.
 
-A device records where it is asked to (`LaunchOptions.recorder`), for a picture of one failing case. Without a recorder nothing of
-this is kept. `Timeline` keeps sentences of the last events for a finding; a recorder keeps the memory that each event concerns.
+A recorder is one of the probes of a launch (`LaunchOptions.probes`), for a picture of one failing case. `Timeline` keeps sentences
+of the last events for a finding; a recorder keeps the memory that each event concerns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.memory.global_memory import BulkLanding, GlobalMemory, Region
+from bitverdict.harness.emulator.device_probe import ChipEvent, DeviceProbe, LaunchRun, WordAccess
 
 if TYPE_CHECKING:
     import torch
 
     from bitverdict.harness.emulator.execution.async_ops import InFlight
     from bitverdict.harness.emulator.execution.cta_state import CtaState
-    from bitverdict.harness.emulator.execution.partitions import Agent
     from bitverdict.harness.emulator.memory.onchip import View
-    from bitverdict.harness.emulator.mlir_reader import Operation
 
 MOST_EVENTS, MOST_PROGRAMS = 3000, 64  # of one program; programs of which events are kept, the last one besides
 LARGEST = 1 << 26  # bytes of a storage whose writers are kept
@@ -58,8 +55,8 @@ class Event:
     phase: int = 0
 
 
-@dataclass
-class Recorder:
+@dataclass(eq=False)
+class Recorder(DeviceProbe):
     """Events by (launch, program), and the writers of each storage by the address it begins at."""
 
     events: dict[tuple[int, tuple[int, int, int]], list[Event]] = field(default_factory=dict)
@@ -74,9 +71,10 @@ class Recorder:
     _numbers: dict[tuple[int, tuple[int, int, int]], int] = field(default_factory=dict)
     _flights: dict[int, tuple[InFlight, int]] = field(default_factory=dict)  # by id, with the flight, or an id would come again
 
-    def begin(self, name: str) -> None:
-        """A launch of the kernel `name` begins."""
-        self.launches.append(name)
+    runs_in_turn = True
+
+    def begin(self, run: LaunchRun) -> None:
+        self.launches.append(run.launch.name)
 
     @property
     def last_program(self) -> tuple[int, tuple[int, int, int]] | None:
@@ -95,40 +93,29 @@ class Recorder:
         if len(self.events) > MOST_PROGRAMS + 1:
             del self.events[next(key for place, key in enumerate(self.events) if place == MOST_PROGRAMS // 2)]
 
-    def flight(self, kind: str, state: CtaState, flight: InFlight, agent: str) -> None:
-        """`flight` was issued, has landed, or is known to `agent`."""
-        number = self._flights.setdefault(id(flight), (flight, len(self._flights) + 1))[1]
-        reads, writes = (tuple(map(piece, views)) for views in (flight.reads, flight.writes))
-        barrier = flight.barriers[0] if flight.barriers else -1
-        event = Event(state.steps, agent, kind, flight.kind.name, flight.op.location, "", reads, writes, number, barrier)
-        self.add(state, event)
+    def moved(self, event: ChipEvent) -> None:
+        reads, writes = (tuple(map(piece, views)) for views in (event.reads, event.writes))
+        number, barrier, what, flight, state = 0, event.barrier, event.op.name, event.flight, event.state
+        if flight is not None:
+            number = self._flights.setdefault(id(flight), (flight, len(self._flights) + 1))[1]
+            barrier, what = flight.barriers[0] if flight.barriers else -1, flight.kind.name
+        line, said, phase = event.op.location, event.said, event.phase
+        self.add(state, Event(state.steps, event.agent, event.kind, what, line, said, reads, writes, number, barrier, phase))
 
-    def touch(self, state: CtaState, op: Operation, view: View, *, write: bool, kind: str = "") -> None:
-        """An ordinary access to the chip's memory, or one of another `kind` ("fault")."""
-        where = (piece(view),)
-        kind = kind or ("written" if write else "read")
-        reads, writes = ((), where) if write else (where, ())
-        self.add(state, Event(state.steps, state.agent.name, kind, op.name, op.location, "", reads, writes))
-
-    def barrier(self, kind: str, state: CtaState, op: Operation, byte: int, phase: int, said: str) -> None:
-        """An mbarrier was made, completed a phase, or was waited for."""
-        event = Event(state.steps, state.agent.name, kind, op.name, op.location, said, barrier=byte, phase=phase)
-        self.add(state, event)
-
-    def wrote(self, op: Operation, region: Region, places: np.ndarray | slice, size: int, agent: Agent) -> None:
-        """`agent` has stored, by `op`, the words of `size` bytes at `places` (their numbers) of `region`."""
+    def stored(self, access: WordAccess) -> None:
+        region = access.region
         if region.raw.size > LARGEST:
             return
         writer_map = self.writer_maps.get(region.base)
         if writer_map is None or writer_map.size != region.raw.size:
             writer_map = self.writer_maps[region.base] = np.zeros(region.raw.size, np.int32)
-        key = len(self.launches) - 1, agent.place
+        key = len(self.launches) - 1, access.agent.place
         if key not in self._numbers:
             self.writers.append(key)
             self._numbers[key] = len(self.writers)
         number = self._numbers[key]
-        self.lines[number] = op.location
-        writer_map[: writer_map.size // size * size].reshape(-1, size)[places] = number
+        self.lines[number] = access.op.location
+        writer_map[: writer_map.size // access.size * access.size].reshape(-1, access.size)[access.places] = number
 
     def writers_of(self, tensor: torch.Tensor) -> np.ndarray:
         """The number of the writer of each element of `tensor` (CPU), in its shape (int32); 0: no kernel, or not kept."""
@@ -157,49 +144,4 @@ def piece(view: View) -> Piece:
     return Piece(view.space.name, int(view.low), int(view.high))
 
 
-class RecordedMemory(GlobalMemory):
-    """Global memory that tells a recorder who stores."""
-
-    def __init__(self, whole_storages: bool, recorder: Recorder) -> None:
-        super().__init__(whole_storages)
-        self.recorder = recorder
-
-    def _stores(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent) -> None:
-        chosen = addresses.reshape(-1) if mask is None else addresses[np.broadcast_to(mask, addresses.shape)]  # (elements,)
-        for region in self.regions if chosen.size else ():
-            here = chosen[(chosen >= region.base) & (chosen < region.end)]
-            if here.size:
-                self.recorder.wrote(op, region, (here - region.base) // size, size, agent)
-
-    def store(
-        self, op: Operation, addresses: np.ndarray, values: np.ndarray, mask: np.ndarray | None, agent: Agent, carried: Any = None
-    ) -> None:
-        super().store(op, addresses, values, mask, agent, carried)
-        self._stores(op, addresses, mask, values.dtype.itemsize, agent)
-
-    def land(
-        self, op: Operation, landings: list[BulkLanding], values: np.ndarray, rows: Sequence[Any], agent: Agent, carried: Any
-    ) -> None:
-        super().land(op, landings, values, rows, agent, carried)
-        size = values.dtype.itemsize
-        for each in landings:
-            offsets = each.offsets if each.inside is None else each.offsets[each.inside]
-            self.recorder.wrote(op, each.region, offsets.reshape(-1) // size, size, agent)
-
-    def issue_update(
-        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent
-    ) -> list[BulkLanding]:
-        landings = super().issue_update(op, addresses, mask, size, agent)
-        self._stores(op, addresses, mask, size, agent)
-        return landings
-
-    def atomic(
-        self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, dtype: np.dtype, agent: Agent, **update: Any
-    ) -> tuple[np.ndarray, bool]:
-        found = super().atomic(op, addresses, mask, dtype, agent, **update)
-        if update.get("values") is not None:
-            self._stores(op, addresses, mask, dtype.itemsize, agent)
-        return found
-
-
-__all__ = ["Event", "Piece", "RecordedMemory", "Recorder"]
+__all__ = ["Event", "Piece", "Recorder"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.device import Launch
@@ -60,7 +60,7 @@ class Check(Protocol[JudgementT, ComparisonT]):
         return verdict
 
 
-class LaunchProbe(Protocol[RunT, AccessT, EventT]):
+class LaunchProbe(Generic[RunT, AccessT, EventT]):
     """What rides on the launches of an emulated GPU. Each method has a default that does nothing; the GPU and its memory call the
     methods that a probe writes, in the order of the probes. `bitverdict.harness.emulator.device_probe.DeviceProbe` is this protocol
     with the emulator's records.

@@ -71,7 +71,7 @@ def examine(case: Case, target: Target, contract: Contract) -> dict[str, Any]:
     """
     case, recorder = replace(case, calls=1), Recorder()
     writer_contract: Any = _WriterContract(contract, recorder)
-    with own_instrumentation(case.launcher or case.contract), launched_with(recorder=recorder):
+    with own_instrumentation(case.launcher or case.contract), launched_with(probes=(recorder,)):
         operands = {operand.name: operand for operand in contract.operands(case)}
         launch_result = launch(case, target, writer_contract, launcher_of(case, target), operands, Clock())
     outputs: list[dict] = []

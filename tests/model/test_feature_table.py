@@ -19,10 +19,10 @@ FIND_SPEC = importlib.util.find_spec
 @pytest.fixture(autouse=True)
 def afresh() -> Iterator[None]:
     """Each test asks the table anew, and leaves it as it was."""
-    for asked in (feature_table.checks, feature_table.probes, feature_table.isolation):
+    for asked in (feature_table.checks, feature_table.observers, feature_table.isolation):
         asked.cache_clear()
     yield
-    for asked in (feature_table.checks, feature_table.probes, feature_table.isolation):
+    for asked in (feature_table.checks, feature_table.observers, feature_table.isolation):
         asked.cache_clear()
 
 

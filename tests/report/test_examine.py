@@ -38,7 +38,7 @@ def test_the_recorder_sees_a_ring_of_stages_and_changes_no_word() -> None:
     recorder = Recorder()
     with emulated("sm_90", "eager"):
         expected, _ = emulated_launches.hopper(hopper_matmul)
-    with emulated("sm_90", "eager", options=LaunchOptions(recorder=recorder)):
+    with emulated("sm_90", "eager", options=LaunchOptions(probes=(recorder,))):
         got, _ = emulated_launches.hopper(hopper_matmul)
     assert torch.equal(got, expected)
     assert (recorder.writers_of(inside(got)) > 0).all()

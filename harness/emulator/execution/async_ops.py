@@ -287,7 +287,7 @@ class Flights:
     def _collide(self, views: tuple[View, ...], view: View, op: Operation, flight: InFlight, verb: str, busy: str) -> None:
         for other_view in views:
             if other_view.overlaps(view):
-                self.cta.record_fault(op, view, writes=verb != "reads")
+                self.cta.tell_access("fault", op, view, writes=verb != "reads")
                 raise OnChipFault(
                     "race",
                     f"{op.name} {verb} {view} while the {flight.kind.name} issued at {flight.op.location or 'an unknown line'} "

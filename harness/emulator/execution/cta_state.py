@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bitverdict.harness.emulator.advice import Note
+from bitverdict.harness.emulator.device_probe import ChipEvent
 from bitverdict.harness.emulator.execution.cluster_order import ClusterOrder
 from bitverdict.harness.emulator.execution.real_launch import RealLaunch
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.onchip import View
     from bitverdict.harness.emulator.memory.real_shadows import ShadowWords
     from bitverdict.harness.emulator.mlir_reader import Operation
-    from bitverdict.harness.emulator.recorder import Recorder
 
 
 @dataclass(eq=False, kw_only=True)
@@ -62,9 +62,8 @@ class LaunchContext:
     """Where floats carry real values, what the launch has of them."""
     real_access: RealAccess | None = None
     """Real values on their way between registers and memory; None where floats carry none."""
-
-    recorder: Recorder | None = None
-    """Where events and stores are recorded for a picture."""
+    on_move: tuple[Callable[[ChipEvent], None], ...] = ()
+    """What is told of each event on the chip (`DeviceProbe.moved`)."""
 
     def take_reals(self, op: Operation, shape: tuple[int, ...]) -> ShadowWords | None:
         """The real values of what `op` writes now, in `shape`; None where it is exact."""
@@ -124,26 +123,27 @@ class CtaState:
         flight.number = self.steps
         touched = [f"reads {view}" for view in flight.reads] + [f"writes {view}" for view in flight.writes]
         self.tell(flight.kind.name, flight.op, f"issued: {', '.join(touched)}" if touched else "issued")
-        if self.launch.recorder is not None:
-            self.launch.recorder.flight("issued", self, flight, self.agent.name)
+        self._tell_flight("issued", flight, self.agent.name)
 
     def note_landing(self, flight: InFlight) -> None:
         said = f"landed, issued at step {flight.number}"
         self.timeline.add(self.steps, "the hardware", flight.kind.name, flight.op.location, said)
-        if self.launch.recorder is not None:
-            self.launch.recorder.flight("landed", self, flight, "the hardware")
+        self._tell_flight("landed", flight, "the hardware")
 
     def note_wait(self, flight: InFlight, agent: Agent) -> None:
         """`agent` has waited for `flight`."""
-        if self.launch.recorder is not None:
-            self.launch.recorder.flight("known", self, flight, agent.name)
+        self._tell_flight("known", flight, agent.name)
 
-    def record_fault(self, op: Operation, view: View, *, writes: bool) -> None:
-        """For a picture: an access that collides."""
-        if self.launch.recorder is not None:
-            self.launch.recorder.touch(self, op, view, write=writes, kind="fault")
+    def _tell_flight(self, kind: str, flight: InFlight, agent: str) -> None:
+        for moved in self.launch.on_move:
+            moved(ChipEvent(self, kind, flight.op, agent, flight.reads, flight.writes, flight))
 
-    def record_barrier(self, kind: str, op: Operation, byte: int, phase: int, said: str = "") -> None:
-        """For a picture: the mbarrier at `byte`, of which `phase` phases are complete."""
-        if self.launch.recorder is not None:
-            self.launch.recorder.barrier(kind, self, op, byte, phase, said)
+    def tell_access(self, kind: str, op: Operation, view: View, *, writes: bool) -> None:
+        """Probes are told of an ordinary access to the chip's memory, or of one that collides ("fault")."""
+        for moved in self.launch.on_move:
+            moved(ChipEvent(self, kind, op, self.agent.name, () if writes else (view,), (view,) if writes else ()))
+
+    def tell_barrier(self, kind: str, op: Operation, byte: int, phase: int, said: str = "") -> None:
+        """Probes are told of the mbarrier at `byte`, of which `phase` phases are complete."""
+        for moved in self.launch.on_move:
+            moved(ChipEvent(self, kind, op, self.agent.name, barrier=byte, phase=phase, said=said))

@@ -83,7 +83,7 @@ class Mbarriers:
         view.put(np.full(view.shape, count, view.dtype))
         self.live[view.offset] = Barrier(op, count, len(agent.clock), reach)
         self.cta.tell("mbarrier", op, f"initialised at byte {view.offset} for {count} arrivals a phase")
-        self.cta.record_barrier("barrier", op, view.offset, 0)
+        self.cta.tell_barrier("barrier", op, view.offset, 0)
 
     def invalidate(self, op: Operation, view: View) -> None:
         self.barrier_at(op, view)
@@ -154,7 +154,7 @@ class Mbarriers:
             barrier.met, barrier.behind = barrier.met + barrier.behind, []
             barrier.known = np.maximum(barrier.known, barrier.told)
             self.cta.tell("mbarrier", op, f"at byte {view.offset} completes phase {barrier.phase - 1}")
-            self.cta.record_barrier("phase", op, view.offset, barrier.phase)
+            self.cta.tell_barrier("phase", op, view.offset, barrier.phase)
 
     def wait(self, op: Operation, view: View, parity: int) -> Thread:
         """try_wait.parity in a loop: passes when the last completed phase has `parity`; the phase before the first has parity 1. A
@@ -173,10 +173,10 @@ class Mbarriers:
 
         if not passes():
             self.cta.tell("mbarrier", op, f"waits for parity {parity} at byte {view.offset}: {barrier}")
-            self.cta.record_barrier("waits", op, view.offset, barrier.phase, f"parity {parity}")
+            self.cta.tell_barrier("waits", op, view.offset, barrier.phase, f"parity {parity}")
             yield Wait(op, passes, lambda: f"parity {parity} of the barrier at {view} ({barrier})", view.offset, barrier.op)
         self.cta.tell("mbarrier", op, f"wait for parity {parity} at byte {view.offset} passes, {barrier.phase} phases complete")
-        self.cta.record_barrier("passes", op, view.offset, barrier.phase, f"parity {parity}")
+        self.cta.tell_barrier("passes", op, view.offset, barrier.phase, f"parity {parity}")
         for flight in barrier.finished:
             by_group = flight.kind.completes_by is Completion.WAIT_GROUP
             if by_group and flight.kind.proxy is Proxy.GENERIC and agent.number not in flight.known:

@@ -120,8 +120,7 @@ class OnChipMemory:
         """An access: held against what is in flight, and against other partitions."""
         if keep:
             self.cta.tell("ordinary store" if write else "ordinary load", op, f"{'writes' if write else 'reads'} {view}")
-            if self.cta.launch.recorder is not None:
-                self.cta.launch.recorder.touch(self.cta, op, view, write=write)
+            self.cta.tell_access("written" if write else "read", op, view, writes=write)
         if write:
             self.flights.write(self.cta.agent, op, view)
             if view.space is self.shared:

@@ -17,6 +17,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
 from bitverdict.harness.emulator.memory.byte_arrays import zeros
+from bitverdict.harness.emulator.memory.global_memory import places_of
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
@@ -70,7 +71,7 @@ class _Order:
     ) -> None:
         """A load of what the launch may write: nothing has been written there."""
         accesses = self._accesses_of(region, size)
-        places = _places(offsets, inside, size)
+        places = places_of(offsets, inside, size)
         if accesses.writers[places].any():
             raise NeedsSerialRun("a read of what was written")
         if accesses.read is None or accesses.pointers is None:
@@ -109,7 +110,7 @@ class _Order:
         if not region.changes:
             raise NeedsSerialRun("a write that the text of the program does not show")
         accesses = self._accesses_of(region, size)
-        places = _places(offsets, inside, size)
+        places = places_of(offsets, inside, size)
         if accesses.writers[places].any():
             raise NeedsSerialRun("a write of what was written")
         if accesses.read is not None and (before := accesses.read[places]).any():
@@ -141,13 +142,6 @@ class _Order:
         for region, places, words, carried in reversed(self.kept):
             region.words(words.itemsize)[places] = words
             region.carry(places, words.itemsize, carried)
-
-
-def _places(offsets: np.ndarray | slice, inside: np.ndarray | None, size: int) -> np.ndarray | slice:
-    if isinstance(offsets, slice):
-        return slice(offsets.start // size, offsets.stop // size)
-    places = (offsets // size if size > 1 else offsets).reshape(-1)
-    return places if inside is None else places[inside.reshape(-1)]
 
 
 def _programs(batch: Batch, offsets: np.ndarray | slice, inside: np.ndarray | None) -> np.ndarray:

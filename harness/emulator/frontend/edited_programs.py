@@ -6,11 +6,12 @@ by line. A change of floating-point arithmetic is the exception: there it is ask
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.instruction_sets import check_instructions
@@ -31,7 +32,7 @@ class EditedProgram:
     floats: bool = False
 
 
-class EditedPrograms:
+class EditedPrograms(DeviceProbe):
     """What launches execute in the place of the programs that the compiler made, as `edit` says: None for one that it leaves as it
     is. Each is translated once."""
 
@@ -63,8 +64,9 @@ class EditedPrograms:
         self.launched += ready is not None
         return ready
 
-    def count_run(self, translation: TranslatedProgram, runs: Sequence[int], arguments: Sequence[object]) -> None:
-        """A launch of the program `ready` on `arguments` is over, whose blocks ran so often."""
+    def ended(self, run: LaunchRun) -> None:
+        """Count what ran of its program."""
+        translation, runs, arguments = run.translation, run.context.runs, run.arguments
         self.operations += sum(translation.counts(list(runs)).values())
         missed_lines = {
             op.line for operations, times in zip(translation.blocks, runs, strict=True) if not times for op in operations

@@ -3,13 +3,14 @@
 # One file because loads, stores and atomics walk the same regions, and each must see what another left there.
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bitverdict.harness.emulator.async_rules import Proxy
+from bitverdict.harness.emulator.device_probe import DeviceProbe, WordAccess, hooks
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS, AtomicSums
 from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, zeros
@@ -95,10 +96,11 @@ class BulkLanding:
 
 
 class GlobalMemory:
-    """The storages behind a launch's tensor arguments; every access is held to the extent of those tensors."""
+    """The storages behind a launch's tensor arguments. Each access is held to the extent of those tensors and told to `probes`."""
 
-    def __init__(self, whole_storages: bool = False) -> None:
+    def __init__(self, whole_storages: bool = False, probes: Iterable[DeviceProbe] = ()) -> None:
         self.whole_storages = whole_storages
+        self.on_load, self.on_combination, self.on_store = (hooks(probes, name) for name in ("loaded", "combined", "stored"))
         self.regions: list[Region] = []
         self.addresses: list[tuple[str, int]] = []  # by name, that the launch was given in place of tensors
         self.following: frozenset[int] = frozenset()  # operations (by id) whose addresses may have lain in memory
@@ -313,6 +315,8 @@ class GlobalMemory:
             region.access_types.add(dtype)
             if region.changes and kind is not None:
                 self.order.read(op, agent, region, where, None, size, kind)
+            for loaded in self.on_load:
+                loaded(WordAccess(op, region, places_of(where, None, size), size, agent))
             there = region.raw[where].view(dtype)
             if count == addresses.size:
                 return there.reshape(addresses.shape).copy()
@@ -326,6 +330,8 @@ class GlobalMemory:
             region.access_types.add(dtype)
             if region.changes and kind is not None:
                 self.order.read(op, agent, region, offsets, inside, size, kind)
+            for loaded in self.on_load:
+                loaded(WordAccess(op, region, places_of(offsets, inside, size), size, agent))
             found = region.raw[: region.raw.size // size * size].view(dtype).take(offsets // size if size > 1 else offsets)
             if result is None:
                 if inside is None:
@@ -385,6 +391,8 @@ class GlobalMemory:
             region.raw[where].view(given.dtype)[:] = given
             whole = slice(where.start // size, where.stop // size)
             region.note_store(whole, size)
+            for stored in self.on_store:
+                stored(WordAccess(op, region, whole, size, agent))
             region.carry(whole, size, None if shadow_words is None else shadow_words.reshape(-1)[:count])
             return
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent):
@@ -408,6 +416,8 @@ class GlobalMemory:
             places, words, shadow_words = places[inside], words[inside], None if shadow_words is None else shadow_words[inside]
         memory[places] = words
         region.note_store(places, words.dtype.itemsize)
+        for stored in self.on_store:
+            stored(WordAccess(op, region, places.reshape(-1), words.dtype.itemsize, agent))
         region.carry(places, words.dtype.itemsize, shadow_words)
         if (memory.take(places) != words).any():
             raise EmulatedFault(
@@ -454,10 +464,14 @@ class GlobalMemory:
         self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int, agent: Agent
     ) -> list[BulkLanding]:
         """As `issue`, of atomic updates by the async proxy."""
-        return [
+        landings = [
             BulkLanding(region, offsets, inside, *self.order.bulk_update(op, agent, region, offsets, inside, size))
             for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent)
         ]
+        for tell in (*self.on_load, *self.on_store):
+            for each in landings:
+                tell(WordAccess(op, each.region, places_of(each.offsets, each.inside, size), size, agent))
+        return landings
 
     def land_update(
         self,
@@ -518,9 +532,14 @@ class GlobalMemory:
             lanes = np.arange(places.size) if inside is None else np.flatnonzero(inside)
             if values is None:
                 before[lanes] = memory.take(places[lanes])
+                for loaded in self.on_load:
+                    loaded(WordAccess(op, region, places[lanes], size, agent))
                 if reals is not None:
                     reals.read(region.takes(places[lanes], size), lanes)
                 continue
+            if op.name != "tt.atomic_store":
+                for loaded in self.on_load:
+                    loaded(WordAccess(op, region, places[lanes], size, agent))
             flat_values, wrote = values.reshape(-1), np.zeros(places.size, np.bool_)
             for turn in in_turns(places, lanes):
                 old_words = memory.take(places[turn])
@@ -542,8 +561,18 @@ class GlobalMemory:
                         reals.combine(region.takes(places[turn], size), turn, old_words, flat_values[turn], decided),
                     )
                 has_changed = has_changed or bool((wrote[turn] & (old_bits != new_words.view(UNSIGNED_TYPES[size]))).any())
+            for stored in self.on_store:
+                stored(WordAccess(op, region, places[lanes], size, agent, wrote[lanes]))
             self.order.after_atomic(access, wrote, sem, updates=op.name != "tt.atomic_store")
         return old_values, has_changed
+
+
+def places_of(offsets: np.ndarray | slice, inside: np.ndarray | None, size: int) -> np.ndarray | slice:
+    """The numbers of the words of `size` bytes at the byte `offsets`, in one row where these are no slice: those `inside`."""
+    if isinstance(offsets, slice):
+        return slice(offsets.start // size, offsets.stop // size)
+    places = (offsets // size if size > 1 else offsets).reshape(-1)
+    return places if inside is None else places[inside.reshape(-1)]
 
 
 def in_turns(places: np.ndarray, lanes: np.ndarray) -> Iterator[np.ndarray]:

@@ -10,9 +10,16 @@ import triton
 import triton.language as tl
 
 from bitverdict.harness.emulator import AllocatedStorage, LaunchOptions, emulated
+from bitverdict.harness.emulator.device_probe import WordAccess
 from bitverdict.harness.emulator.memory.unwritten_words import UnwrittenWords
 
 FILL = 0xA5
+
+
+def access(room: torch.Tensor, places: slice | np.ndarray) -> WordAccess:
+    """One of words of `room`, by the line k.py:1 of a kernel that calls it room_ptr."""
+    line, region = SimpleNamespace(location="k.py:1"), SimpleNamespace(base=room.data_ptr(), name="room_ptr")
+    return WordAccess(line, region, places, 4, None)  # type: ignore[arg-type]
 
 
 def filled(count: int) -> torch.Tensor:
@@ -43,22 +50,21 @@ def test_loads_and_atomics_are_told_by_line_and_first_byte() -> None:
 
 
 def test_of_one_line_the_lowest_place_is_told_in_whatever_order() -> None:
-    words, line = UnwrittenWords(lambda: [AllocatedStorage("room", room, FILL)]), SimpleNamespace(location="k.py:1")
-    room = filled(8)
+    words, room = UnwrittenWords(lambda: [AllocatedStorage("room", room, FILL)]), filled(8)
     words.look()
-    for at in (5, 3, 4):
-        words.read(line, room.data_ptr() + 4 * np.array([at]), None, 4, lambda base: "room_ptr")  # type: ignore[arg-type]
-    assert [read.byte for read in words.reads.values()] == [12]
+    for places in (np.array([6, 5]), slice(3, 5), np.array([4])):
+        words.loaded(access(room, places))
+    assert [read[1:] for read in words.reads.values()] == [("room", "room_ptr", 12)]
 
 
 def test_what_a_batch_did_is_forgotten_where_it_is_taken_back() -> None:
     room = filled(8)
-    words, base = UnwrittenWords(lambda: [AllocatedStorage("room", room, FILL)]), room.data_ptr()
+    words = UnwrittenWords(lambda: [AllocatedStorage("room", room, FILL)])
     words.look()
     for kept in (False, True):
-        words.begin()
-        words.wrote(base + 4 * np.arange(2), None, 4)
-        words.end(kept=kept)
+        words.begin_batches()
+        words.stored(access(room, slice(0, 2)))
+        words.end_batches(kept=kept)
         assert words.unwritten_elements(room).tolist() == [not kept] * 2 + [True] * 6
 
 

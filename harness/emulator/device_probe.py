@@ -1,0 +1,96 @@
+"""What rides on the launches of an emulated GPU, and what it is told: the launch, words of memory, events on the chip.
+
+Real values, words that nobody wrote, origins, pictures, replays and mutants ride so. The device, the memory and the units of a
+program know none of them: each calls the methods of a list.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from bitverdict.harness.model.protocols import LaunchProbe
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.device import Launch
+    from bitverdict.harness.emulator.execution.async_ops import InFlight
+    from bitverdict.harness.emulator.execution.cta_state import CtaState, LaunchContext
+    from bitverdict.harness.emulator.execution.partitions import Agent
+    from bitverdict.harness.emulator.frontend.translate import TranslatedProgram
+    from bitverdict.harness.emulator.memory.global_memory import Region
+    from bitverdict.harness.emulator.memory.onchip import View
+    from bitverdict.harness.emulator.mlir_reader import Operation
+    from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
+
+
+@dataclass(eq=False, kw_only=True)
+class LaunchRun:
+    """A launch whose programs are about to run, or have run."""
+
+    launch: Launch
+    program: bytes
+    """The tile program as the compiler made it."""
+    translation: TranslatedProgram
+    values: Sequence[Any]
+    """What the launch was given, one for each parameter."""
+    arguments: Sequence[Any]
+    """The same as the code takes them: addresses in place of tensors."""
+    floats: dict[int, float]
+    """Floats among the arguments, by place."""
+    context: LaunchContext
+    enclosed: EnclosedMemory
+    """Words of memory of which a choice of the compiler's is not known, those of earlier launches among them."""
+    repeat: Callable[[], Callable[[Sequence[Any]], None]]
+    """Gives what executes the launch again with other values of its arguments, and leaves no trace of it but memory."""
+    is_complete: bool = False
+    """All programs have come to their end."""
+
+    @property
+    def regions(self) -> list[Region]:
+        """All of the memory that the launch can reach."""
+        return self.context.memory.regions
+
+
+class WordAccess(NamedTuple):
+    """Words of `size` bytes of one storage that `op` takes or writes: their numbers, or a slice of them."""
+
+    op: Operation
+    region: Region
+    places: np.ndarray | slice
+    size: int
+    agent: Agent
+    changed: np.ndarray | slice = slice(None)
+    """Of an atomic that compares which of `places` it has written."""
+
+
+class ChipEvent(NamedTuple):
+    """What the program of `state` did on the chip. `kind`: "issued", "landed", "known", "read", "written", "fault", or of a barrier
+    "barrier", "phase", "waits", "passes"."""
+
+    state: CtaState
+    kind: str
+    op: Operation
+    agent: str
+    reads: Sequence[View] = ()
+    writes: Sequence[View] = ()
+    flight: InFlight | None = None
+    """The asynchronous operation that moves."""
+    barrier: int = -1
+    """The byte of an mbarrier; -1: of none."""
+    phase: int = 0
+    said: str = ""
+
+
+class DeviceProbe(LaunchProbe[LaunchRun, WordAccess, ChipEvent]):
+    """`LaunchProbe` with the emulator's records."""
+
+
+def hooks(probes: Iterable[DeviceProbe], name: str) -> tuple[Callable[..., None], ...]:
+    """The method `name` of those of `probes` that write it: who writes none costs no call."""
+    return tuple(getattr(probe, name) for probe in probes if getattr(type(probe), name) is not getattr(LaunchProbe, name))
+
+
+__all__ = ["ChipEvent", "DeviceProbe", "LaunchRun", "WordAccess", "hooks"]
