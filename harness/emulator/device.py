@@ -326,6 +326,10 @@ class Device:
     def _probes(self) -> list[DeviceProbe]:
         """What rides on a launch."""
         probes = [self.unwritten, self.options.edited_programs, *self.options.probes]
+        if self.origins is not None:
+            from bitverdict.harness.emulator.passed_words import OriginProbe
+
+            probes.insert(0, OriginProbe(self.origins))
         return [probe for probe in probes if probe is not None]
 
     def record_finding(self, fault: EmulatedFault) -> EmulatedFault:
@@ -399,14 +403,6 @@ class Device:
             self.reals.begin(memory.regions)
         if self.options.witness is not None:
             self.options.witness.begins(program, memory.regions)
-        computed_words, traced_launch = {}, None
-        if self.origins is not None:
-            computed_words = self.origins.begin(memory.regions)
-            self.origins.steps.append((launch.name, grid, *map(_host_choice, values)))
-            if self.origins.reads or self.origins.tells(computed_words):
-                from bitverdict.harness.emulator.passed_words import TracedLaunch
-
-                traced_launch = TracedLaunch(self.origins, launch.name, memory.regions, values, launch.program)
         resident = self._residency(translation, metadata, prod(grid))
         programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(translation.entry(m, *arguments)))
         context.cancel = programs.cancel
@@ -448,10 +444,6 @@ class Device:
             self._taken |= {region.base for region in memory.regions if region.is_loaded}
             for probe in probes:
                 probe.ended(run)
-            if self.origins is not None:
-                self.origins.end(launch.name, memory.regions, computed_words)
-                if traced_launch is not None:
-                    traced_launch.settle(run.repeat() if run.is_complete else None)
             if self.options.real_values is not None:
                 self.reals.end(memory.regions, lost=context.reals.is_lost)
         if self.options.witness is not None:
@@ -533,13 +525,6 @@ def _tell_failures(probes: list[DeviceProbe]) -> Iterator[None]:
         for probe in probes:
             probe.failed(error)
         raise
-
-
-def _host_choice(value: Any) -> Any:
-    """What of an argument of a launch its host has chosen: a number, or a place in a tensor and its sizes."""
-    if hasattr(value, "data_ptr") and hasattr(value, "stride"):
-        return value.storage_offset(), tuple(value.shape), tuple(value.stride())
-    return value if isinstance(value, int) else None
 
 
 def _read_by(fault: EmulatedFault, reader: Any) -> EmulatedFault:

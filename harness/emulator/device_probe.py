@@ -62,8 +62,13 @@ class WordAccess(NamedTuple):
     places: np.ndarray | slice
     size: int
     agent: Agent
-    changed: np.ndarray | slice = slice(None)
+    is_written: np.ndarray | None = None
     """Of an atomic that compares which of `places` it has written."""
+
+    @property
+    def written_places(self) -> np.ndarray | slice:
+        """Those of `places` that are written."""
+        return self.places if isinstance(self.places, slice) or self.is_written is None else self.places[self.is_written]
 
 
 class ChipEvent(NamedTuple):

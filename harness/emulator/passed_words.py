@@ -18,14 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import ceil, log2
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from bitverdict.harness.emulator.access_types import AccessTypes
+from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, WordAccess
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.memory.global_memory import BY_KERNEL
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, words_in
 from bitverdict.harness.emulator.memory.provenance import (
     BLIND,
     CONSTANT_FILL,
@@ -54,6 +55,43 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
 
 
+BY_KERNEL = {size: kind.type(int.from_bytes(bytes([KERNEL]) * size, "little")) for size, kind in UNSIGNED_TYPES.items()}
+"""By bytes of a word: what the origins of one that a kernel stored are, as one number."""
+
+
+class OriginProbe(DeviceProbe):
+    """Marks in `provenance` what a launch stores, and traces a launch that may pass words on."""
+
+    def __init__(self, provenance: Provenance) -> None:
+        self.provenance = provenance
+        self.marks: dict[int, np.ndarray] = {}  # by where a region begins: (bytes,) uint8, the number of each byte's origin
+        self.traced: TracedLaunch | None = None
+
+    def begin(self, run: LaunchRun) -> None:
+        known, launch = self.provenance, run.launch
+        self.computed_counts = known.begin(run.regions)
+        known.steps.append((launch.name, launch.grid, *map(_host_choice, run.values)))
+        self.marks = {region.base: known.memory_of(region.keep).numbers for region in run.regions}
+        if known.reads or known.tells(self.computed_counts):
+            self.traced = TracedLaunch(known, launch.name, run.regions, run.values, launch.program)
+            self.marks = {region.base: marks for region, marks in zip(run.regions, self.traced.stored_origins, strict=True)}
+
+    def stored(self, access: WordAccess) -> None:
+        words_in(self.marks[access.region.base], access.size)[access.written_places] = BY_KERNEL[access.size]
+
+    def ended(self, run: LaunchRun) -> None:
+        self.provenance.end(run.launch.name, run.regions, self.computed_counts)
+        if self.traced is not None:
+            self.traced.settle(run.repeat() if run.is_complete else None)
+
+
+def _host_choice(value: Any) -> Any:
+    """What of an argument of a launch its host has chosen: a number, or a place in a tensor and its sizes."""
+    if hasattr(value, "data_ptr") and hasattr(value, "stride"):
+        return value.storage_offset(), tuple(value.shape), tuple(value.stride())
+    return value if isinstance(value, int) else None
+
+
 class TracedLaunch:
     """One launch that may pass words on: made before it runs, settled when it has."""
 
@@ -69,22 +107,18 @@ class TracedLaunch:
             self.numbers = [held.numbers.copy() for held in self.held]
         else:
             self.before = self.numbers = []
-        for region in regions:
-            region.origins = np.zeros(region.raw.size, np.uint8)  # of what this launch stores alone
+        self.stored_origins = [np.zeros(region.raw.size, np.uint8) for region in regions]  # of what this launch stores alone
 
     def settle(self, rerun: Callable[[Sequence[object]], None] | None) -> None:
         """The launch has run: give what it stored an origin. `again` executes it with other float arguments; None: it failed, and
         what it stored is the kernel's."""
         given_words = self.computed_words()
-        stored_origins = [region.origins for region in self.regions]
-        for region, held, fresh in zip(self.regions, self.held, stored_origins, strict=True):
-            assert fresh is not None
+        for held, fresh in zip(self.held, self.stored_origins, strict=True):
             np.copyto(held.numbers, np.uint8(KERNEL), where=fresh != 0)
-            region.origins = held.numbers
         if rerun is None:
             return
         if self.provenance.reads and not any(region.is_loaded for region in self.regions):
-            self._constants(stored_origins)
+            self._constants()
             return
         if not given_words and not self.provenance.steers:
             return
@@ -96,7 +130,7 @@ class TracedLaunch:
             asks.append(partial(find_steered, self, rerun=rerun))
         for ask in asks:
             try:
-                if left := self._stored_words(stored_origins):
+                if left := self._stored_words():
                     self._mark(ask(left))
             finally:
                 for region, raw in zip(self.regions, after, strict=True):
@@ -152,10 +186,9 @@ class TracedLaunch:
             words.append(Words(None, torch.float64, 0, places, np.full(places.size, number, np.uint8)))
         return words
 
-    def _stored_words(self, stored: Sequence[np.ndarray | None]) -> list[Words]:
+    def _stored_words(self) -> list[Words]:
         words = []
-        for region, held, fresh in zip(self.regions, self.held, stored, strict=True):
-            assert fresh is not None
+        for region, held, fresh in zip(self.regions, self.held, self.stored_origins, strict=True):
             for dtype, first in self.types.types_of(region, held):
                 of_a_kernel = BY_KERNEL[dtype.itemsize]
                 mine = as_words(held.numbers, first, dtype) == of_a_kernel
@@ -164,10 +197,10 @@ class TracedLaunch:
                     words.append(Words(region, dtype, first, places, np.full(places.size, KERNEL, np.uint8)))
         return words
 
-    def _constants(self, stored: Sequence[np.ndarray | None]) -> None:
+    def _constants(self) -> None:
         """A launch that loads nothing, after the host has read memory: what it stores and is not zero are constants of its own."""
         number = self.provenance.number(Origin(Kind.HOST, f"constants of {self.kernel}, after a read by the host"))
-        for words in self._stored_words(stored):
+        for words in self._stored_words():
             assert words.region is not None
             places = words.places[words.bits(words.region.raw) != 0]
             held = self.held[self.regions.index(words.region)]
@@ -310,4 +343,4 @@ class _Search:
         return Words(words.region, words.dtype, words.first_byte, words.places[self.left[number]], numbers)
 
 
-__all__ = ["TracedLaunch"]
+__all__ = ["OriginProbe", "TracedLaunch"]

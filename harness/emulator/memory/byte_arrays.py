@@ -16,6 +16,11 @@ LARGE_BYTES = 1 << 28  # bytes
 NORESERVE = 0x4000  # MAP_NORESERVE of Linux (asm-generic/mman.h), which Python names from 3.13 on
 
 
+def words_in(memory: np.ndarray, size: int) -> np.ndarray:
+    """All of the bytes `memory` as unsigned words of `size` bytes."""
+    return memory[: memory.size // size * size].view(UNSIGNED_TYPES[size])
+
+
 def zeros(count: int, dtype: type) -> np.ndarray:
     """(count,) zeros; of many, what is never touched takes no memory, nor the promise of any."""
     size = count * np.dtype(dtype).itemsize

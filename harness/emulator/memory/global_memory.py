@@ -13,9 +13,8 @@ from bitverdict.harness.emulator.async_rules import Proxy
 from bitverdict.harness.emulator.device_probe import DeviceProbe, WordAccess, hooks
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS, AtomicSums
-from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, zeros
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, words_in, zeros
 from bitverdict.harness.emulator.memory.global_order import ORDINARY, Access, GlobalOrder, Marks
-from bitverdict.harness.emulator.memory.provenance import KERNEL
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.partitions import Agent
@@ -23,9 +22,6 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.real_shadows import Shadow, ShadowWords
     from bitverdict.harness.emulator.memory.real_updates import RealUpdate
     from bitverdict.harness.emulator.mlir_reader import Operation
-
-BY_KERNEL = {size: kind.type(int.from_bytes(bytes([KERNEL]) * size, "little")) for size, kind in UNSIGNED_TYPES.items()}
-"""By bytes of a word: what the origins of one that a kernel stored are, as one number."""
 
 WRITTEN_MARKS = {size: kind.type(int.from_bytes(b"\1" * size, "little")) for size, kind in UNSIGNED_TYPES.items()}
 """By bytes of a word: one that a kernel has written, each of its bytes marked."""
@@ -48,7 +44,6 @@ class Region:
     is_loaded: bool = False  # the launch has loaded from it, or updated what lay there
     marks: Marks | None = None
     shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
-    origins: np.ndarray | None = None  # (bytes,) uint8: the number of each byte's origin, where provenance is followed
     written_bytes: np.ndarray | None = None  # (bytes,) uint8: 1 for each that the launch has stored, where a witness counts them
     sums: AtomicSums | None = None  # of the launch's float atomics, where a witness counts them
     access_types: set[np.dtype] = field(default_factory=set)  # as what elements the launch loads and stores it, by NumPy's types
@@ -58,7 +53,7 @@ class Region:
 
     def words(self, size: int) -> np.ndarray:
         """All of it as unsigned words of `size` bytes."""
-        return self.raw[: self.raw.size // size * size].view(UNSIGNED_TYPES[size])
+        return words_in(self.raw, size)
 
     def takes(self, places: slice | np.ndarray, size: int) -> ShadowWords | None:
         """The real values of the words of `size` bytes at `places` (their numbers); None where all are exact."""
@@ -68,8 +63,6 @@ class Region:
         """A kernel has stored the words of `size` bytes at `places` (their numbers)."""
         if self.written_bytes is not None:
             self.written_bytes[: self.written_bytes.size // size * size].view(UNSIGNED_TYPES[size])[places] = WRITTEN_MARKS[size]
-        if self.origins is not None:
-            self.origins[: self.origins.size // size * size].view(UNSIGNED_TYPES[size])[places] = BY_KERNEL[size]
 
     def carry(self, places: slice | np.ndarray, size: int, shadow_words: ShadowWords | None) -> None:
         """The words of `size` bytes at `places` (their numbers) have the real values `carried` now; None: they are exact."""

@@ -1,6 +1,6 @@
 """Where each byte of the emulated GPU's memory comes from: a kernel's store, an operand, torch, or the host.
 
-Beside each storage lies one number a byte, of its *origin*. A launch marks what it stores (`Region.stored`), operations of torch on
+Beside each storage lies one number a byte, of its *origin*. A launch marks what it stores (`OriginProbe`), operations of torch on
 tensors of the GPU move the numbers or give new ones (`emulator.provenance_tensors`). Origins of which nobody computed a value have
 the numbers below `COMPUTED`, so that one comparison finds what torch or the host computed.
 """
@@ -166,8 +166,7 @@ class Provenance:
         has none."""
         computed_counts = {}
         for region in regions:
-            region.origins = self.memory_of(region.keep).numbers
-            there = region.origins[region.low : region.high]
+            there = self.memory_of(region.keep).numbers[region.low : region.high]
             if there.size and there.max() >= BLIND:
                 counted = np.bincount(there, minlength=256)
                 computed_counts[region.name] = {
