@@ -37,7 +37,6 @@ from bitverdict.harness.emulator.frontend.hints import has_hints, untrue_argumen
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, language_of
 from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, decode_program, fault_of, translate
-from bitverdict.harness.emulator.launch_witness import LaunchWitness
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.provenance import Origins, Provenance
 from bitverdict.harness.emulator.memory.real_access import RealAccess
@@ -115,9 +114,7 @@ class LaunchOptions:
     edited_programs: EditedPrograms | None = None
     """What is executed in the place of the programs that the compiler made: mutants."""
     probes: tuple[DeviceProbe, ...] = ()
-    """What rides on each launch, besides what these options ask for: a recorder of pictures."""
-    witness: LaunchWitness | None = None
-    """Is shown each launch whole, and its memory before and after it."""
+    """What rides on each launch, besides what these options ask for: a recorder of pictures, or of launches to be replayed."""
     watches: tuple[Watches, ...] = ()
     """What follows the tensors of the device through operators of torch, beside what the device follows by itself."""
     step_limit: int = 0
@@ -401,8 +398,6 @@ class Device:
             probe.begin(run)
         if self.options.real_values is not None:
             self.reals.begin(memory.regions)
-        if self.options.witness is not None:
-            self.options.witness.begins(program, memory.regions)
         resident = self._residency(translation, metadata, prod(grid))
         programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(translation.entry(m, *arguments)))
         context.cancel = programs.cancel
@@ -446,14 +441,12 @@ class Device:
                 probe.ended(run)
             if self.options.real_values is not None:
                 self.reals.end(memory.regions, lost=context.reals.is_lost)
-        if self.options.witness is not None:
-            self.options.witness.ends(launch, memory.regions, self.enclosed)
 
     def _repeat_launch(
         self, launch: Launch, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str]
     ) -> Callable[[Sequence[Any]], None]:
         """What executes the `launch` again with other values of its arguments, and leaves no trace of it but memory."""
-        options = replace(self.options, provenance=False, list_allocations=None, real_values=None, probes=(), witness=None)
+        options = replace(self.options, provenance=False, list_allocations=None, real_values=None, probes=())
         twin = Device(self.arch, f"eager on {self.multiprocessors}", options)
         twin.reachable, twin.step_limit = self.reachable, max(sum(launch.operations.values()), 1)
         return lambda values: twin.run(program, metadata, grid, names, values)

@@ -101,8 +101,8 @@ class _Launcher:
         with torch._C.DisableTorchFunction():  # what the emulator itself asks of torch is nobody's allocation
             if (fault := compiled_in(self.source, values)) is not None:
                 raise device.record_finding(fault)
-            if device.options.witness is not None:
-                device.options.witness.requests_launch(self.source, self.metadata, (x, y, z), values)
+            for probe in device.options.probes:
+                probe.requested(self.source, self.metadata, (x, y, z), values)
             names, given_values = [name for name, _ in passed_arguments], [value for _, value in passed_arguments]
             device.run(self.program, self.metadata, (x, y, z), names, given_values, self._constants())
 

@@ -83,7 +83,7 @@ class Noted(LaunchRecorder):
 
 def recorded(call: Callable[[], Any], *, compiles: bool = False) -> Noted:
     noted = Noted(compiles=compiles)
-    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False, whole_storages=True, witness=noted)):
+    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False, whole_storages=True, probes=(noted,))):
         call()
     return noted
 
@@ -344,12 +344,12 @@ def test_machine_code_is_compiled_with_the_options_of_the_launch() -> None:
     seen: list[Any] = []
 
     class Keeps(Noted):
-        def requests_launch(self, source: Any, metadata: Any, *given: Any) -> None:
+        def requested(self, source: Any, metadata: Any, *given: Any) -> None:
             seen.append((source, metadata))
-            super().requests_launch(source, metadata, *given)
+            super().requested(source, metadata, *given)
 
     noted = Keeps()
-    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False, witness=noted)):
+    with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False, probes=(noted,))):
         out = torch.empty(64, device="cuda")
         add[(1,)](out, out, torch.empty(64, device="cuda"), 64, 64, num_warps=2, num_stages=5, maxnreg=96)
     source, metadata = seen[0]

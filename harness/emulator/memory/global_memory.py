@@ -12,7 +12,6 @@ import numpy as np
 from bitverdict.harness.emulator.async_rules import Proxy
 from bitverdict.harness.emulator.device_probe import DeviceProbe, WordAccess, hooks
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS, AtomicSums
 from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, words_in, zeros
 from bitverdict.harness.emulator.memory.global_order import ORDINARY, Access, GlobalOrder, Marks
 
@@ -22,9 +21,6 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.real_shadows import Shadow, ShadowWords
     from bitverdict.harness.emulator.memory.real_updates import RealUpdate
     from bitverdict.harness.emulator.mlir_reader import Operation
-
-WRITTEN_MARKS = {size: kind.type(int.from_bytes(b"\1" * size, "little")) for size, kind in UNSIGNED_TYPES.items()}
-"""By bytes of a word: one that a kernel has written, each of its bytes marked."""
 
 
 @dataclass(eq=False)
@@ -44,8 +40,6 @@ class Region:
     is_loaded: bool = False  # the launch has loaded from it, or updated what lay there
     marks: Marks | None = None
     shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
-    written_bytes: np.ndarray | None = None  # (bytes,) uint8: 1 for each that the launch has stored, where a witness counts them
-    sums: AtomicSums | None = None  # of the launch's float atomics, where a witness counts them
     access_types: set[np.dtype] = field(default_factory=set)  # as what elements the launch loads and stores it, by NumPy's types
 
     def __post_init__(self) -> None:
@@ -58,11 +52,6 @@ class Region:
     def takes(self, places: slice | np.ndarray, size: int) -> ShadowWords | None:
         """The real values of the words of `size` bytes at `places` (their numbers); None where all are exact."""
         return None if self.shadow is None else self.shadow.take(places, size)
-
-    def note_store(self, places: slice | np.ndarray, size: int) -> None:
-        """A kernel has stored the words of `size` bytes at `places` (their numbers)."""
-        if self.written_bytes is not None:
-            self.written_bytes[: self.written_bytes.size // size * size].view(UNSIGNED_TYPES[size])[places] = WRITTEN_MARKS[size]
 
     def carry(self, places: slice | np.ndarray, size: int, shadow_words: ShadowWords | None) -> None:
         """The words of `size` bytes at `places` (their numbers) have the real values `carried` now; None: they are exact."""
@@ -383,7 +372,6 @@ class GlobalMemory:
             self.order.write(op, agent, region, where, None, given)
             region.raw[where].view(given.dtype)[:] = given
             whole = slice(where.start // size, where.stop // size)
-            region.note_store(whole, size)
             for stored in self.on_store:
                 stored(WordAccess(op, region, whole, size, agent))
             region.carry(whole, size, None if shadow_words is None else shadow_words.reshape(-1)[:count])
@@ -408,7 +396,6 @@ class GlobalMemory:
         if inside is not None:
             places, words, shadow_words = places[inside], words[inside], None if shadow_words is None else shadow_words[inside]
         memory[places] = words
-        region.note_store(places, words.dtype.itemsize)
         for stored in self.on_store:
             stored(WordAccess(op, region, places.reshape(-1), words.dtype.itemsize, agent))
         region.carry(places, words.dtype.itemsize, shadow_words)
@@ -484,9 +471,8 @@ class GlobalMemory:
             places = (one_landing.offsets // size if size > 1 else one_landing.offsets).reshape(-1)
             lanes = np.arange(places.size) if one_landing.inside is None else np.flatnonzero(one_landing.inside)
             for turn in in_turns(places, lanes):
-                old_words = memory.take(places[turn])
-                memory[places[turn]] = update(old_words, flat_values[turn])
-                one_landing.region.note_store(places[turn], size)
+                old = memory.take(places[turn])
+                memory[places[turn]] = update(old, flat_values[turn])
                 if reals is not None:
                     one_landing.region.carry(
                         places[turn],
@@ -541,11 +527,8 @@ class GlobalMemory:
                 wrote[turn] = expected is None or old_bits == expected.reshape(-1)[turn].view(UNSIGNED_TYPES[size])
                 before[turn] = old_words
                 memory[places[turn]] = np.where(wrote[turn], new_words, old_words)
-                if region.sums is not None and op.integer("atomic_rmw_op", 0) == ADDS_FLOATS:
-                    kind = op.inputs[1]
-                    assert kind is not None
-                    region.sums.add(kind.element, places[turn], old_words, flat_values[turn])
-                region.note_store(places[turn][wrote[turn]], size)
+                for combined in self.on_combination:
+                    combined(WordAccess(op, region, places[turn], size, agent), old_words, flat_values[turn])
                 if reals is not None:
                     decided = None if expected is None else wrote[turn]
                     region.carry(

@@ -19,8 +19,9 @@ from triton.compiler import compiler
 from triton.compiler.compiler import CompiledKernel
 
 from bitverdict.harness.emulator import EmulatedFault
-from bitverdict.harness.emulator.device import Launch
-from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums
+from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, WordAccess
+from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS, AtomicSums
+from bitverdict.harness.emulator.memory.byte_arrays import words_in
 from bitverdict.harness.emulator.memory.global_memory import Region
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
 from bitverdict.harness.report.launch_replay.recorded_launch import (
@@ -50,30 +51,43 @@ ELEMENTS = {
 Row = dict[str, Any]
 
 
-class LaunchRecorder:
-    """The witness of an emulated GPU's launches (`emulator.launch_witness`). `address`: the socket of the process that replays;
-    `compiles`: whether it needs machine code. `tell` is given a row for each launch."""
+class LaunchRecorder(DeviceProbe):
+    """Follows each launch of an emulated GPU whole, with its memory before and after it. `address`: the socket of the process that
+    replays; `compiles`: whether it needs machine code. `tell` is given a row for each launch."""
 
     def __init__(self, task: str, configuration: str, address: str, tell: Callable[[Row], None], *, compiles: bool) -> None:
         self.task, self.configuration, self.address, self.tell, self.compiles = task, configuration, address, tell, compiles
         self.launches = 0  # that were asked and have programs to run
         self._asked: tuple[Any, Any, tuple[int, int, int], Sequence[Any]] | None = None
         self._before: dict[int, np.ndarray] | None = None  # by where a region begins
+        self._written: dict[int, np.ndarray] = {}  # the same: (bytes,) uint8, 0 for those that the launch has not stored
+        self._sums: dict[int, AtomicSums] = {}
         self._program = b""
         self._kernels: dict[int, tuple[Any, Kernel]] = {}  # by the identity of Triton's record, which is kept
 
-    def requests_launch(self, source: object, metadata: object, grid: tuple[int, int, int], values: Sequence[object]) -> None:
+    def requested(self, source: Any, metadata: Any, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
         self._asked, self._before = (source, metadata, grid, values), None
 
-    def begins(self, program: bytes, regions: Sequence[Region]) -> None:
+    def begin(self, run: LaunchRun) -> None:
         if self._asked is None:  # not a launch of Triton's
             return
-        self._program = program
-        self._before = {region.base: region.raw.copy() for region in regions}
-        for region in regions:
-            region.written_bytes, region.sums = np.zeros(region.raw.size, np.uint8), AtomicSums(region.raw.size)
+        self._program = run.program
+        self._before = {region.base: region.raw.copy() for region in run.regions}
+        self._written = {region.base: np.zeros(region.raw.size, np.uint8) for region in run.regions}
+        self._sums = {region.base: AtomicSums(region.raw.size) for region in run.regions}
 
-    def fails(self, error: BaseException) -> None:
+    def stored(self, access: WordAccess) -> None:
+        if self._before is not None:
+            words = words_in(self._written[access.region.base], access.size)
+            words[access.written_places] = np.iinfo(words.dtype).max
+
+    def combined(self, access: WordAccess, old_words: np.ndarray, values: np.ndarray) -> None:
+        kind = access.op.inputs[1]
+        if self._before is not None and kind is not None and access.op.integer("atomic_rmw_op", 0) == ADDS_FLOATS:
+            assert isinstance(access.places, np.ndarray)
+            self._sums[access.region.base].add(kind.element, access.places, old_words, values)
+
+    def failed(self, error: BaseException) -> None:
         if self._asked is None:
             return
         _, metadata, grid, _ = self._asked
@@ -83,17 +97,15 @@ class LaunchRecorder:
         self._asked = self._before = None
         self.tell(row | {"not_compared": f"{kind}: {' '.join(str(error).split())[:300]}"})
 
-    def ends(self, launch: Launch, regions: Sequence[Region], enclosed_memory: EnclosedMemory) -> None:
-        if self._asked is None or self._before is None:
+    def ended(self, run: LaunchRun) -> None:
+        launch, regions = run.launch, run.regions
+        if self._asked is None or self._before is None or not run.is_complete:
             return
         (source, metadata, grid, values), before = self._asked, self._before
         self._asked = self._before = None
         number, self.launches = self.launches, self.launches + 1
         blank = RecordedLaunch(self.task, self.configuration, number, Kernel(launch.name, {}), grid, (), ())
-        if any(
-            region.is_followed and (region.is_loaded or (region.written_bytes is not None and region.written_bytes.any()))
-            for region in regions
-        ):
+        if any(region.is_followed and (region.is_loaded or self._written[region.base].any()) for region in regions):
             self.tell(blank.row_start | {"not_compared": "addresses that lie in memory: those of a real GPU are others"})
             return
         try:
@@ -110,8 +122,8 @@ class LaunchRecorder:
             kernel,
             grid,
             passed := arguments(dict(source.signature), values, reached_regions),
-            storages(reached_regions, before, passed),
-            enclosed_in(reached_regions, enclosed_memory),
+            storages(reached_regions, before, self._written, passed),
+            enclosed_in(reached_regions, run.enclosed, self._written, self._sums),
             bool(ATOMICS.search(self._program)),
         )
         self.tell(
@@ -119,8 +131,7 @@ class LaunchRecorder:
                 launch_record, [before[region.base] for region in reached_regions], [region.raw for region in reached_regions]
             )
         )
-        for region in regions:
-            region.written_bytes = region.sums = None
+        self._written, self._sums = {}, {}
 
     def _kernel(self, source: Any, metadata: Any) -> Kernel:
         entry = self._kernels.get(id(source))
@@ -217,7 +228,9 @@ def _pointer(value: Any, regions: Sequence[Region], dtype: str) -> Pointer:
     return Pointer(-1)
 
 
-def storages(regions: Sequence[Region], before: dict[int, np.ndarray], passed: tuple[object, ...]) -> tuple[Storage, ...]:
+def storages(
+    regions: Sequence[Region], before: dict[int, np.ndarray], written: dict[int, np.ndarray], passed: tuple[Any, ...]
+) -> tuple[Storage, ...]:
     """Each region as it is told: its words are elements of the first argument that leads into it."""
     sizes: dict[int, int] = {}
     for pointer in pointers(passed):
@@ -230,19 +243,20 @@ def storages(regions: Sequence[Region], before: dict[int, np.ndarray], passed: t
             region.base % PLACE_MODULUS,
             size := sizes.get(number, 1),
             not np.array_equal(before[region.base], region.raw),
-            0 if region.written_bytes is None else int(np.count_nonzero(region.written_bytes[::size])),
+            int(np.count_nonzero(written[region.base][::size])),
         )
         for number, region in enumerate(regions)
     )
 
 
-def enclosed_in(regions: Sequence[Region], enclosed_memory: EnclosedMemory) -> tuple[EnclosedWords, ...]:
+def enclosed_in(
+    regions: Sequence[Region], enclosed_memory: EnclosedMemory, written: dict[int, np.ndarray], sums: dict[int, AtomicSums]
+) -> tuple[EnclosedWords, ...]:
     """The enclosed words of each region that this launch has stored, and those that another order of its float atomics may make."""
     enclosed_words = []
     for number, region in enumerate(regions):
         positions = np.flatnonzero((enclosed_memory.address >= region.base) & (enclosed_memory.address < region.end))
-        if region.written_bytes is not None:
-            positions = positions[region.written_bytes[enclosed_memory.address[positions] - region.base] != 0]
+        positions = positions[written[region.base][enclosed_memory.address[positions] - region.base] != 0]
         if positions.size:
             offset = enclosed_memory.address[positions] - region.base
             enclosed_words.append(
@@ -255,7 +269,7 @@ def enclosed_in(regions: Sequence[Region], enclosed_memory: EnclosedMemory) -> t
                     enclosed_memory.is_integer[positions],
                 )
             )
-        for places, low, high, size in region.sums.bounds(region.raw) if region.sums is not None else ():
+        for places, low, high, size in sums[region.base].bounds(region.raw):
             enclosed_words.append(
                 EnclosedWords(number, places * size, low, high, np.full(places.size, size), np.zeros(places.size, np.bool_))
             )
