@@ -25,7 +25,7 @@ from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.cta_state import LaunchContext
 from bitverdict.harness.emulator.execution.interleaved_programs import Programs
 from bitverdict.harness.emulator.execution.program_batches import FEW_PROGRAMS, run_in_batches
-from bitverdict.harness.emulator.execution.real_launch import RealLaunch
+from bitverdict.harness.emulator.execution.real_launch import RealProbe
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.frontend import kept_translations
 from bitverdict.harness.emulator.frontend.access_widths import Access, accesses, ptx_version
@@ -39,13 +39,10 @@ from bitverdict.harness.emulator.frontend.stop_compiler import fences_of, langua
 from bitverdict.harness.emulator.frontend.translate import TranslatedProgram, decode_program, fault_of, translate
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.provenance import Origins, Provenance
-from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.memory.real_memory import RealMemory, RealValues, storage_of
 from bitverdict.harness.emulator.memory.unwritten_words import AllocatedStorage, UnwrittenRead, UnwrittenWords
 from bitverdict.harness.emulator.mlir_reader import Program
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Enclosures, keys, words_of
-from bitverdict.harness.emulator.numerics.real_constants import argument
-from bitverdict.harness.emulator.numerics.real_values import Real
 from bitverdict.harness.emulator.real_tensors import RealTensors
 from bitverdict.harness.emulator.residency import Registers, Residency, check_grid, limit_of, most_registers, residency
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
@@ -322,12 +319,14 @@ class Device:
 
     def _probes(self) -> list[DeviceProbe]:
         """What rides on a launch."""
-        probes = [self.unwritten, self.options.edited_programs, *self.options.probes]
+        probes: list[DeviceProbe] = []
         if self.origins is not None:
             from bitverdict.harness.emulator.passed_words import OriginProbe
 
-            probes.insert(0, OriginProbe(self.origins))
-        return [probe for probe in probes if probe is not None]
+            probes.append(OriginProbe(self.origins))
+        if self.options.real_values is not None:
+            probes.append(RealProbe(self.reals, self._hangs, rounded=self.options.rounded_arguments))
+        return [*probes, *filter(None, (self.unwritten, self.options.edited_programs)), *self.options.probes]
 
     def record_finding(self, fault: EmulatedFault) -> EmulatedFault:
         """`fault`, which is kept whether its launcher catches it or not."""
@@ -379,25 +378,12 @@ class Device:
             allow_duplicate_rows=self.options.allow_duplicate_rows,
             false_hints=dict(untrue),
             enclosures=Enclosures(self.enclosed),
-            reals=(reals := RealLaunch(self._scalars(translation, floats))),
-            real_access=None if self.options.real_values is None else RealAccess(reals.hang),
-            on_move=hooks(probes, "moved"),
+            move_hooks=hooks(probes, "on_move"),
         )
-        run = LaunchRun(
-            launch=launch,
-            program=program,
-            translation=translation,
-            values=values,
-            arguments=arguments,
-            floats=floats,
-            context=context,
-            enclosed=self.enclosed,
-            repeat=lambda: self._repeat_launch(launch, program, metadata, grid, names),
-        )
+        run = LaunchRun(launch, program, translation, values, arguments, floats, context, self.enclosed)
+        run.repeat = lambda: self._repeat_launch(launch, program, metadata, grid, names)
         for probe in probes:
             probe.begin(run)
-        if self.options.real_values is not None:
-            self.reals.begin(memory.regions)
         resident = self._residency(translation, metadata, prod(grid))
         programs = Programs(Cta(context), self.schedule, resident, lambda m: m.run(translation.entry(m, *arguments)))
         context.cancel = programs.cancel
@@ -435,12 +421,9 @@ class Device:
             launch.elements = launch.operations.total() * (translation.widest + OPERATION_ELEMENTS)
             launch.timeline = programs.current.state.timeline.lines()
             self._advice |= context.notes
-            self._hangs |= context.reals.hangs
             self._taken |= {region.base for region in memory.regions if region.is_loaded}
             for probe in probes:
-                probe.ended(run)
-            if self.options.real_values is not None:
-                self.reals.end(memory.regions, lost=context.reals.is_lost)
+                probe.end(run)
 
     def _repeat_launch(
         self, launch: Launch, program: bytes, metadata: Any, grid: tuple[int, int, int], names: Sequence[str]
@@ -451,15 +434,6 @@ class Device:
         twin.reachable, twin.step_limit = self.reachable, max(sum(launch.operations.values()), 1)
         return lambda values: twin.run(program, metadata, grid, names, values)
 
-    def _scalars(self, ready: TranslatedProgram, floats: dict[int, float]) -> dict[int, Real]:
-        """The Reals of the float arguments of a launch, by place."""
-        if self.options.real_values is None:
-            return {}
-        return {
-            place: argument(value, ready.arguments[place].format, rounded=self.options.rounded_arguments)
-            for place, value in floats.items()
-        }
-
     def _run_batched(
         self, context: LaunchContext, translation: TranslatedProgram, arguments: Sequence[Any], probes: list[DeviceProbe]
     ) -> str:
@@ -468,11 +442,9 @@ class Device:
             return FEW_PROGRAMS
         if translation.no_batch_reason:
             return translation.no_batch_reason
-        context.reals.begin()
         for probe in probes:
             probe.begin_batches()
         why = run_in_batches(context, translation.batch, arguments, translation.widest)
-        context.reals.end(kept=not why)
         for probe in probes:
             probe.end_batches(kept=not why)
         return why
@@ -516,7 +488,7 @@ def _tell_failures(probes: list[DeviceProbe]) -> Iterator[None]:
         yield
     except BaseException as error:
         for probe in probes:
-            probe.failed(error)
+            probe.on_failure(error)
         raise
 
 

@@ -7,8 +7,8 @@ program know none of them: each calls the methods of a list.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,27 +26,21 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
 
 
-@dataclass(eq=False, kw_only=True)
+@dataclass(eq=False)
 class LaunchRun:
     """A launch whose programs are about to run, or have run."""
 
     launch: Launch
-    program: bytes
-    """The tile program as the compiler made it."""
+    program: bytes  # as the compiler made it
     translation: TranslatedProgram
-    values: Sequence[Any]
-    """What the launch was given, one for each parameter."""
-    arguments: Sequence[Any]
-    """The same as the code takes them: addresses in place of tensors."""
-    floats: dict[int, float]
-    """Floats among the arguments, by place."""
+    values: Sequence[object]  # what the launch was given, one for each parameter
+    arguments: Sequence[object]  # the same as the code takes them: addresses in place of tensors
+    floats: dict[int, float]  # those among the arguments, by place
     context: LaunchContext
-    enclosed: EnclosedMemory
-    """Words of memory of which a choice of the compiler's is not known, those of earlier launches among them."""
-    repeat: Callable[[], Callable[[Sequence[Any]], None]]
+    enclosed: EnclosedMemory  # words, those of earlier launches among them, of which a choice of the compiler's is not known
+    repeat: Callable[[], Callable[[Sequence[object]], None]] = field(init=False)
     """Gives what executes the launch again with other values of its arguments, and leaves no trace of it but memory."""
-    is_complete: bool = False
-    """All programs have come to their end."""
+    is_complete: bool = False  # all programs have come to their end
 
     @property
     def regions(self) -> list[Region]:
@@ -62,8 +56,7 @@ class WordAccess(NamedTuple):
     places: np.ndarray | slice
     size: int
     agent: Agent
-    is_written: np.ndarray | None = None
-    """Of an atomic that compares which of `places` it has written."""
+    is_written: np.ndarray | None = None  # of an atomic that compares: which of `places` it has written
 
     @property
     def written_places(self) -> np.ndarray | slice:
@@ -81,10 +74,8 @@ class ChipEvent(NamedTuple):
     agent: str
     reads: Sequence[View] = ()
     writes: Sequence[View] = ()
-    flight: InFlight | None = None
-    """The asynchronous operation that moves."""
-    barrier: int = -1
-    """The byte of an mbarrier; -1: of none."""
+    flight: InFlight | None = None  # the asynchronous operation that moves
+    barrier: int = -1  # the byte of an mbarrier; -1: of none
     phase: int = 0
     said: str = ""
 

@@ -76,16 +76,16 @@ class OriginProbe(DeviceProbe):
             self.traced = TracedLaunch(known, launch.name, run.regions, run.values, launch.program)
             self.marks = {region.base: marks for region, marks in zip(run.regions, self.traced.stored_origins, strict=True)}
 
-    def stored(self, access: WordAccess) -> None:
+    def on_store(self, access: WordAccess) -> None:
         words_in(self.marks[access.region.base], access.size)[access.written_places] = BY_KERNEL[access.size]
 
-    def ended(self, run: LaunchRun) -> None:
+    def end(self, run: LaunchRun) -> None:
         self.provenance.end(run.launch.name, run.regions, self.computed_counts)
         if self.traced is not None:
             self.traced.settle(run.repeat() if run.is_complete else None)
 
 
-def _host_choice(value: Any) -> Any:
+def _host_choice(value: Any) -> object:
     """What of an argument of a launch its host has chosen: a number, or a place in a tensor and its sizes."""
     if hasattr(value, "data_ptr") and hasattr(value, "stride"):
         return value.storage_offset(), tuple(value.shape), tuple(value.stride())

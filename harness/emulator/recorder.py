@@ -93,7 +93,7 @@ class Recorder(DeviceProbe):
         if len(self.events) > MOST_PROGRAMS + 1:
             del self.events[next(key for place, key in enumerate(self.events) if place == MOST_PROGRAMS // 2)]
 
-    def moved(self, event: ChipEvent) -> None:
+    def on_move(self, event: ChipEvent) -> None:
         reads, writes = (tuple(map(piece, views)) for views in (event.reads, event.writes))
         number, barrier, what, flight, state = 0, event.barrier, event.op.name, event.flight, event.state
         if flight is not None:
@@ -102,7 +102,7 @@ class Recorder(DeviceProbe):
         line, said, phase = event.op.location, event.said, event.phase
         self.add(state, Event(state.steps, event.agent, event.kind, what, line, said, reads, writes, number, barrier, phase))
 
-    def stored(self, access: WordAccess) -> None:
+    def on_store(self, access: WordAccess) -> None:
         region = access.region
         if region.raw.size > LARGEST:
             return

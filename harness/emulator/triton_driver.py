@@ -102,7 +102,7 @@ class _Launcher:
             if (fault := compiled_in(self.source, values)) is not None:
                 raise device.record_finding(fault)
             for probe in device.options.probes:
-                probe.requested(self.source, self.metadata, (x, y, z), values)
+                probe.on_request(self.source, self.metadata, (x, y, z), values)
             names, given_values = [name for name, _ in passed_arguments], [value for _, value in passed_arguments]
             device.run(self.program, self.metadata, (x, y, z), names, given_values, self._constants())
 

@@ -69,7 +69,7 @@ class LaunchProbe(Generic[RunT, AccessT, EventT]):
     runs_in_turn: bool = False
     """Programs of a launch must run one by one, because the probe follows the events of each."""
 
-    def requested(self, source: Any, metadata: Any, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+    def on_request(self, source: object, metadata: object, grid: tuple[int, int, int], values: Sequence[object]) -> None:
         """Triton launches the compiled kernel `source` (its own record) with `values`, one for each parameter of the signature."""
 
     def begin(self, run: RunT) -> None:
@@ -81,22 +81,22 @@ class LaunchProbe(Generic[RunT, AccessT, EventT]):
     def end_batches(self, *, kept: bool) -> None:
         """They have run: what they did is `kept`, or taken back."""
 
-    def loaded(self, access: AccessT) -> None:
+    def on_load(self, access: AccessT) -> None:
         """A launch has taken words of memory, for a register, for memory on the chip or for an atomic."""
 
-    def combined(self, access: AccessT, old_words: Any, values: Any) -> None:
+    def on_combination(self, access: AccessT, old_words: Any, values: Any) -> None:
         """An atomic has combined `old_words` with `values`; no word twice."""
 
-    def stored(self, access: AccessT) -> None:
+    def on_store(self, access: AccessT) -> None:
         """A launch has written words of memory, or issued what nobody may look at before it has written them."""
 
-    def moved(self, event: EventT) -> None:
+    def on_move(self, event: EventT) -> None:
         """Something happened on the chip: an access, an asynchronous operation, a barrier."""
 
-    def ended(self, run: RunT) -> None:
+    def end(self, run: RunT) -> None:
         """The launch that began is over, whatever came of it."""
 
-    def failed(self, error: BaseException) -> None:
+    def on_failure(self, error: BaseException) -> None:
         """`error` ends a launch, also one that has not begun: a fault of the kernel, a refusal, or the emulator's own."""
 
 

@@ -344,9 +344,9 @@ def test_machine_code_is_compiled_with_the_options_of_the_launch() -> None:
     seen: list[Any] = []
 
     class Keeps(Noted):
-        def requested(self, source: Any, metadata: Any, *given: Any) -> None:
+        def on_request(self, source: Any, metadata: Any, *given: Any) -> None:
             seen.append((source, metadata))
-            super().requested(source, metadata, *given)
+            super().on_request(source, metadata, *given)
 
     noted = Keeps()
     with emulated("sm_90", options=LaunchOptions(takes_cpu_tensors=False, probes=(noted,))):

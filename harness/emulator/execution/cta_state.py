@@ -62,8 +62,8 @@ class LaunchContext:
     """Where floats carry real values, what the launch has of them."""
     real_access: RealAccess | None = None
     """Real values on their way between registers and memory; None where floats carry none."""
-    on_move: tuple[Callable[[ChipEvent], None], ...] = ()
-    """What is told of each event on the chip (`DeviceProbe.moved`)."""
+    move_hooks: tuple[Callable[[ChipEvent], None], ...] = ()
+    """What is told of each event on the chip (`DeviceProbe.on_move`)."""
 
     def take_reals(self, op: Operation, shape: tuple[int, ...]) -> ShadowWords | None:
         """The real values of what `op` writes now, in `shape`; None where it is exact."""
@@ -135,15 +135,15 @@ class CtaState:
         self._tell_flight("known", flight, agent.name)
 
     def _tell_flight(self, kind: str, flight: InFlight, agent: str) -> None:
-        for moved in self.launch.on_move:
-            moved(ChipEvent(self, kind, flight.op, agent, flight.reads, flight.writes, flight))
+        for tell in self.launch.move_hooks:
+            tell(ChipEvent(self, kind, flight.op, agent, flight.reads, flight.writes, flight))
 
     def tell_access(self, kind: str, op: Operation, view: View, *, writes: bool) -> None:
         """Probes are told of an ordinary access to the chip's memory, or of one that collides ("fault")."""
-        for moved in self.launch.on_move:
-            moved(ChipEvent(self, kind, op, self.agent.name, () if writes else (view,), (view,) if writes else ()))
+        for tell in self.launch.move_hooks:
+            tell(ChipEvent(self, kind, op, self.agent.name, () if writes else (view,), (view,) if writes else ()))
 
     def tell_barrier(self, kind: str, op: Operation, byte: int, phase: int, said: str = "") -> None:
         """Probes are told of the mbarrier at `byte`, of which `phase` phases are complete."""
-        for moved in self.launch.on_move:
-            moved(ChipEvent(self, kind, op, self.agent.name, barrier=byte, phase=phase, said=said))
+        for tell in self.launch.move_hooks:
+            tell(ChipEvent(self, kind, op, self.agent.name, barrier=byte, phase=phase, said=said))

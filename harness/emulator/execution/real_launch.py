@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
+from bitverdict.harness.emulator.memory.real_access import RealAccess
+from bitverdict.harness.emulator.memory.real_memory import RealMemory
+from bitverdict.harness.emulator.numerics import real_constants
 from bitverdict.harness.emulator.numerics.real_values import Real, Taint, union_of_taints, unknown
 from bitverdict.harness.emulator.numerics.scalar_ops import widen
 
@@ -27,19 +31,38 @@ class RealLaunch:
     is_lost: bool = False
     """A branch hung on a rounding: nothing is known of what the launch may write."""
 
-    def begin(self) -> None:
-        """Programs run several at once from here on."""
-        self._before = dict(self.hangs), self.is_lost
-
-    def end(self, *, kept: bool) -> None:
-        """They have run: what they did is `kept`, or taken back."""
-        if not kept:
-            hangs, self.is_lost = self._before
-            self.hangs.clear()
-            self.hangs.update(hangs)
-
     def hang(self, op: Operation, reason: str) -> None:
         self.hangs[reason, op.location] = None
+
+
+class RealProbe(DeviceProbe):
+    """Gives launches real values of what they are given and find in `memory`, and keeps what they leave there. `hangs` takes what
+    hangs on a rounding. `rounded`: a float that the launcher passes is known to half a unit of its parameter's format."""
+
+    def __init__(self, memory: RealMemory, hangs: dict[tuple[str, str], None], *, rounded: bool) -> None:
+        self.memory, self.hangs, self.rounded = memory, hangs, rounded
+
+    def begin(self, run: LaunchRun) -> None:
+        scalars = {
+            place: real_constants.argument(value, run.translation.arguments[place].format, rounded=self.rounded)
+            for place, value in run.floats.items()
+        }
+        self.reals = run.context.reals = RealLaunch(scalars)
+        run.context.real_access = RealAccess(self.reals.hang)
+        self.memory.begin(run.regions)
+
+    def begin_batches(self) -> None:
+        self._before = dict(self.reals.hangs), self.reals.is_lost
+
+    def end_batches(self, *, kept: bool) -> None:
+        if not kept:
+            hangs, self.reals.is_lost = self._before
+            self.reals.hangs.clear()
+            self.reals.hangs.update(hangs)
+
+    def end(self, run: LaunchRun) -> None:
+        self.hangs.update(self.reals.hangs)
+        self.memory.end(run.regions, lost=self.reals.is_lost)
 
 
 def argument(m: Cta, number: int) -> Real | Taint:
@@ -81,4 +104,4 @@ def note_branch(m: Cta, op: Operation, taint: Taint) -> None:
         m.launch.reals.is_lost = True
 
 
-__all__ = ["RealLaunch", "anywhere", "argument", "lose_result", "note_branch", "spread", "union_of_taints"]
+__all__ = ["RealLaunch", "RealProbe", "anywhere", "argument", "lose_result", "note_branch", "spread", "union_of_taints"]

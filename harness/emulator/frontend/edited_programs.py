@@ -64,7 +64,7 @@ class EditedPrograms(DeviceProbe):
         self.launched += ready is not None
         return ready
 
-    def ended(self, run: LaunchRun) -> None:
+    def end(self, run: LaunchRun) -> None:
         """Count what ran of its program."""
         translation, runs, arguments = run.translation, run.context.runs, run.arguments
         self.operations += sum(translation.counts(list(runs)).values())

@@ -82,7 +82,9 @@ class GlobalMemory:
 
     def __init__(self, whole_storages: bool = False, probes: Iterable[DeviceProbe] = ()) -> None:
         self.whole_storages = whole_storages
-        self.on_load, self.on_combination, self.on_store = (hooks(probes, name) for name in ("loaded", "combined", "stored"))
+        self.load_hooks, self.combination_hooks, self.store_hooks = (
+            hooks(probes, name) for name in ("on_load", "on_combination", "on_store")
+        )
         self.regions: list[Region] = []
         self.addresses: list[tuple[str, int]] = []  # by name, that the launch was given in place of tensors
         self.following: frozenset[int] = frozenset()  # operations (by id) whose addresses may have lain in memory
@@ -297,8 +299,8 @@ class GlobalMemory:
             region.access_types.add(dtype)
             if region.changes and kind is not None:
                 self.order.read(op, agent, region, where, None, size, kind)
-            for loaded in self.on_load:
-                loaded(WordAccess(op, region, places_of(where, None, size), size, agent))
+            for tell in self.load_hooks:
+                tell(WordAccess(op, region, places_of(where, None, size), size, agent))
             there = region.raw[where].view(dtype)
             if count == addresses.size:
                 return there.reshape(addresses.shape).copy()
@@ -312,8 +314,8 @@ class GlobalMemory:
             region.access_types.add(dtype)
             if region.changes and kind is not None:
                 self.order.read(op, agent, region, offsets, inside, size, kind)
-            for loaded in self.on_load:
-                loaded(WordAccess(op, region, places_of(offsets, inside, size), size, agent))
+            for tell in self.load_hooks:
+                tell(WordAccess(op, region, places_of(offsets, inside, size), size, agent))
             found = region.raw[: region.raw.size // size * size].view(dtype).take(offsets // size if size > 1 else offsets)
             if result is None:
                 if inside is None:
@@ -372,8 +374,8 @@ class GlobalMemory:
             self.order.write(op, agent, region, where, None, given)
             region.raw[where].view(given.dtype)[:] = given
             whole = slice(where.start // size, where.stop // size)
-            for stored in self.on_store:
-                stored(WordAccess(op, region, whole, size, agent))
+            for tell in self.store_hooks:
+                tell(WordAccess(op, region, whole, size, agent))
             region.carry(whole, size, None if shadow_words is None else shadow_words.reshape(-1)[:count])
             return
         for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent):
@@ -396,8 +398,8 @@ class GlobalMemory:
         if inside is not None:
             places, words, shadow_words = places[inside], words[inside], None if shadow_words is None else shadow_words[inside]
         memory[places] = words
-        for stored in self.on_store:
-            stored(WordAccess(op, region, places.reshape(-1), words.dtype.itemsize, agent))
+        for tell in self.store_hooks:
+            tell(WordAccess(op, region, places.reshape(-1), words.dtype.itemsize, agent))
         region.carry(places, words.dtype.itemsize, shadow_words)
         if (memory.take(places) != words).any():
             raise EmulatedFault(
@@ -448,7 +450,7 @@ class GlobalMemory:
             BulkLanding(region, offsets, inside, *self.order.bulk_update(op, agent, region, offsets, inside, size))
             for region, offsets, inside in self._locate(op, addresses, mask, size, write=True, agent=agent)
         ]
-        for tell in (*self.on_load, *self.on_store):
+        for tell in (*self.load_hooks, *self.store_hooks):
             for each in landings:
                 tell(WordAccess(op, each.region, places_of(each.offsets, each.inside, size), size, agent))
         return landings
@@ -511,14 +513,14 @@ class GlobalMemory:
             lanes = np.arange(places.size) if inside is None else np.flatnonzero(inside)
             if values is None:
                 before[lanes] = memory.take(places[lanes])
-                for loaded in self.on_load:
-                    loaded(WordAccess(op, region, places[lanes], size, agent))
+                for tell in self.load_hooks:
+                    tell(WordAccess(op, region, places[lanes], size, agent))
                 if reals is not None:
                     reals.read(region.takes(places[lanes], size), lanes)
                 continue
             if op.name != "tt.atomic_store":
-                for loaded in self.on_load:
-                    loaded(WordAccess(op, region, places[lanes], size, agent))
+                for tell in self.load_hooks:
+                    tell(WordAccess(op, region, places[lanes], size, agent))
             flat_values, wrote = values.reshape(-1), np.zeros(places.size, np.bool_)
             for turn in in_turns(places, lanes):
                 old_words = memory.take(places[turn])
@@ -527,8 +529,8 @@ class GlobalMemory:
                 wrote[turn] = expected is None or old_bits == expected.reshape(-1)[turn].view(UNSIGNED_TYPES[size])
                 before[turn] = old_words
                 memory[places[turn]] = np.where(wrote[turn], new_words, old_words)
-                for combined in self.on_combination:
-                    combined(WordAccess(op, region, places[turn], size, agent), old_words, flat_values[turn])
+                for tell in self.combination_hooks:
+                    tell(WordAccess(op, region, places[turn], size, agent), old_words, flat_values[turn])
                 if reals is not None:
                     decided = None if expected is None else wrote[turn]
                     region.carry(
@@ -537,8 +539,8 @@ class GlobalMemory:
                         reals.combine(region.takes(places[turn], size), turn, old_words, flat_values[turn], decided),
                     )
                 has_changed = has_changed or bool((wrote[turn] & (old_bits != new_words.view(UNSIGNED_TYPES[size]))).any())
-            for stored in self.on_store:
-                stored(WordAccess(op, region, places[lanes], size, agent, wrote[lanes]))
+            for tell in self.store_hooks:
+                tell(WordAccess(op, region, places[lanes], size, agent, wrote[lanes]))
             self.order.after_atomic(access, wrote, sem, updates=op.name != "tt.atomic_store")
         return old_values, has_changed
 

@@ -85,7 +85,7 @@ class UnwrittenWords(DeviceProbe):
                 held.written_marks = written
         del self._before
 
-    def loaded(self, access: WordAccess) -> None:
+    def on_load(self, access: WordAccess) -> None:
         if (held := self.storages.get(access.region.base)) is None:
             return
         unwritten = np.flatnonzero(held.marks(access.size)[access.places] == 0)
@@ -97,7 +97,7 @@ class UnwrittenWords(DeviceProbe):
         if before is None or first_byte < before.byte:
             self.reads[key] = UnwrittenRead(*key, access.region.name, first_byte)
 
-    def stored(self, access: WordAccess) -> None:
+    def on_store(self, access: WordAccess) -> None:
         if (held := self.storages.get(access.region.base)) is not None:
             held.marks(access.size)[access.places] = np.iinfo(UNSIGNED_TYPES[access.size]).max
 

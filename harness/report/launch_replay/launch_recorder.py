@@ -65,7 +65,7 @@ class LaunchRecorder(DeviceProbe):
         self._program = b""
         self._kernels: dict[int, tuple[Any, Kernel]] = {}  # by the identity of Triton's record, which is kept
 
-    def requested(self, source: Any, metadata: Any, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+    def on_request(self, source: object, metadata: object, grid: tuple[int, int, int], values: Sequence[object]) -> None:
         self._asked, self._before = (source, metadata, grid, values), None
 
     def begin(self, run: LaunchRun) -> None:
@@ -76,18 +76,18 @@ class LaunchRecorder(DeviceProbe):
         self._written = {region.base: np.zeros(region.raw.size, np.uint8) for region in run.regions}
         self._sums = {region.base: AtomicSums(region.raw.size) for region in run.regions}
 
-    def stored(self, access: WordAccess) -> None:
+    def on_store(self, access: WordAccess) -> None:
         if self._before is not None:
             words = words_in(self._written[access.region.base], access.size)
             words[access.written_places] = np.iinfo(words.dtype).max
 
-    def combined(self, access: WordAccess, old_words: np.ndarray, values: np.ndarray) -> None:
+    def on_combination(self, access: WordAccess, old_words: np.ndarray, values: np.ndarray) -> None:
         kind = access.op.inputs[1]
         if self._before is not None and kind is not None and access.op.integer("atomic_rmw_op", 0) == ADDS_FLOATS:
             assert isinstance(access.places, np.ndarray)
             self._sums[access.region.base].add(kind.element, access.places, old_words, values)
 
-    def failed(self, error: BaseException) -> None:
+    def on_failure(self, error: BaseException) -> None:
         if self._asked is None:
             return
         _, metadata, grid, _ = self._asked
@@ -97,7 +97,7 @@ class LaunchRecorder(DeviceProbe):
         self._asked = self._before = None
         self.tell(row | {"not_compared": f"{kind}: {' '.join(str(error).split())[:300]}"})
 
-    def ended(self, run: LaunchRun) -> None:
+    def end(self, run: LaunchRun) -> None:
         launch, regions = run.launch, run.regions
         if self._asked is None or self._before is None or not run.is_complete:
             return
@@ -229,7 +229,7 @@ def _pointer(value: Any, regions: Sequence[Region], dtype: str) -> Pointer:
 
 
 def storages(
-    regions: Sequence[Region], before: dict[int, np.ndarray], written: dict[int, np.ndarray], passed: tuple[Any, ...]
+    regions: Sequence[Region], before: dict[int, np.ndarray], written: dict[int, np.ndarray], passed: tuple[object, ...]
 ) -> tuple[Storage, ...]:
     """Each region as it is told: its words are elements of the first argument that leads into it."""
     sizes: dict[int, int] = {}

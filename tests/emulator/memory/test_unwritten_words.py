@@ -53,7 +53,7 @@ def test_of_one_line_the_lowest_place_is_told_in_whatever_order() -> None:
     words, room = UnwrittenWords(lambda: [AllocatedStorage("room", room, FILL)]), filled(8)
     words.look()
     for places in (np.array([6, 5]), slice(3, 5), np.array([4])):
-        words.loaded(access(room, places))
+        words.on_load(access(room, places))
     assert [read[1:] for read in words.reads.values()] == [("room", "room_ptr", 12)]
 
 
@@ -63,7 +63,7 @@ def test_what_a_batch_did_is_forgotten_where_it_is_taken_back() -> None:
     words.look()
     for kept in (False, True):
         words.begin_batches()
-        words.stored(access(room, slice(0, 2)))
+        words.on_store(access(room, slice(0, 2)))
         words.end_batches(kept=kept)
         assert words.unwritten_elements(room).tolist() == [not kept] * 2 + [True] * 6
 
