@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, WordAccess
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.arguments import program_arguments
-from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums
+from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums, note_sum
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
 
 if TYPE_CHECKING:
@@ -35,8 +36,8 @@ def other_schedules(count: int) -> list[str]:
     return ["latest", *(f"drawn:{seed}" for seed in range(1, count - 1))][: max(count - 1, 0)]
 
 
-class OtherSchedules:
-    """The witness of the launches of `device` (`launch_witness`), which repeats each under `schedules`. `tell` is given a sentence
+class OtherSchedules(DeviceProbe):
+    """Rides on the launches of `device`, and repeats each under `schedules`. `tell` is given a sentence
     on words that depend on the schedule where atomics may choose among orders; without atomics they are a race."""
 
     def __init__(self, schedules: Sequence[str], tell: Callable[[str], None]) -> None:
@@ -45,21 +46,26 @@ class OtherSchedules:
         self.repeated = 0  # launches
         self._request: tuple[Any, Any, tuple[int, int, int], Sequence[Any]] | None = None
         self._program, self._before = b"", dict[int, np.ndarray]()
+        self._sums: dict[int, AtomicSums] = {}
 
-    def requests_launch(self, source: Any, metadata: Any, grid: tuple[int, int, int], values: Sequence[Any]) -> None:
+    def on_request(self, source: object, metadata: object, grid: tuple[int, int, int], values: Sequence[object]) -> None:
         self._request = source, metadata, grid, values
 
-    def begins(self, program: bytes, regions: Sequence[Region]) -> None:
-        self._program = program
-        self._before = {region.base: region.raw.copy() for region in regions if region.changes}
-        for region in regions:
-            if region.changes:
-                region.sums = AtomicSums(region.raw.size)
+    def begin(self, run: LaunchRun) -> None:
+        self._program = run.program
+        self._before = {region.base: region.raw.copy() for region in run.regions if region.changes}
+        self._sums = {base: AtomicSums(raw.size) for base, raw in self._before.items()}
 
-    def fails(self, error: BaseException) -> None:
+    def on_combination(self, access: WordAccess, old_words: np.ndarray, values: np.ndarray) -> None:
+        note_sum(self._sums, access, old_words, values)
+
+    def on_failure(self, error: BaseException) -> None:
         self._request, self._before = None, {}
 
-    def ends(self, launch: Launch, regions: Sequence[Region], enclosed: EnclosedMemory) -> None:
+    def end(self, run: LaunchRun) -> None:
+        if not run.is_complete:
+            return
+        launch, regions = run.launch, run.regions
         request, before, self._request, self._before = self._request, self._before, None, {}
         changing = [region for region in regions if region.base in before]
         if request is None or not launch.serial_reason or not self.schedules:
@@ -70,18 +76,17 @@ class OtherSchedules:
             for schedule in self.schedules:
                 for region in changing:
                     region.raw[:] = before[region.base]
-                self._repeat(request, schedule, enclosed)
+                self._repeat(request, schedule, run.enclosed)
                 for region in changing:
                     self._compare(launch, region, after[region.base], schedule)
         finally:
             for region in changing:
                 region.raw[:] = after[region.base]
-                region.sums = None
 
     def _repeat(self, request: tuple, schedule: str, enclosed: EnclosedMemory) -> None:
         source, metadata, grid, values = request
         device = self.device
-        twin = type(device)(device.arch, f"{schedule} on {device.multiprocessors}", replace(device.options, witness=None))
+        twin = type(device)(device.arch, f"{schedule} on {device.multiprocessors}", replace(device.options, probes=()))
         twin.reachable, twin.enclosed = device.reachable, copy.copy(enclosed)
         arguments = [
             part
@@ -101,7 +106,7 @@ class OtherSchedules:
         if not differing.any():
             return
         if _ORDERED_BY_ATOMICS.search(self._program):
-            sums = [] if region.sums is None else list(region.sums.bounds(first_run))
+            sums = list(self._sums[region.base].bounds(first_run))
             for places, _, _, size in sums:
                 words = differing[: differing.size // size * size].reshape(-1, size)
                 words[places] = False

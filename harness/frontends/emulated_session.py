@@ -141,7 +141,7 @@ class EmulatedSession:
         if arch not in self._devices:
             repeats = OtherSchedules(other_schedules(self.schedules), lambda sentence: self.dependences.update([sentence]))
             device = Device(
-                arch, "eager", LaunchOptions(takes_cpu_tensors=False, witness=repeats, watches=(self.operators, PoisonedMemory()))
+                arch, "eager", LaunchOptions(takes_cpu_tensors=False, probes=(repeats,), watches=(self.operators, PoisonedMemory()))
             )
             repeats.device = device
             self._devices[arch] = device, repeats

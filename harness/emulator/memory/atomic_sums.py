@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bitverdict.harness.emulator.memory.real_shadows import value_of
 from bitverdict.harness.emulator.numerics.enclosures import keys
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.device_probe import WordAccess
 
 ADDS_FLOATS = 5  # RMWOp of TritonAttrDefs.td; no other of them has a form for floats, but for the exchange
 UNIT = {"f16": 2.0**-11, "bf16": 2.0**-8, "f32": 2.0**-24, "f64": 2.0**-53}
@@ -44,6 +48,14 @@ class AtomicSums:
             steps = np.minimum(count[places] * UNIT[element], 0.5)
             reach, value = 2 * steps / (1 - steps) * magnitude[places], value_of(words[places], element)
             yield places, *_keys_between(element, dtype, value - reach, value + reach), dtype.itemsize
+
+
+def note_sum(sums: dict[int, AtomicSums], access: WordAccess, old_words: np.ndarray, values: np.ndarray) -> None:
+    """Add `values` to the sums of their storage, by where it begins, if the atomic of `access` adds floats."""
+    kind = access.op.inputs[1]
+    if kind is not None and access.region.base in sums and access.op.integer("atomic_rmw_op", 0) == ADDS_FLOATS:
+        assert isinstance(access.places, np.ndarray)
+        sums[access.region.base].add(kind.element, access.places, old_words, values)
 
 
 def _keys_between(element: str, dtype: np.dtype, low: np.ndarray, high: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

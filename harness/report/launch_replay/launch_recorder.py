@@ -20,7 +20,7 @@ from triton.compiler.compiler import CompiledKernel
 
 from bitverdict.harness.emulator import EmulatedFault
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, WordAccess
-from bitverdict.harness.emulator.memory.atomic_sums import ADDS_FLOATS, AtomicSums
+from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums, note_sum
 from bitverdict.harness.emulator.memory.byte_arrays import words_in
 from bitverdict.harness.emulator.memory.global_memory import Region
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
@@ -82,10 +82,8 @@ class LaunchRecorder(DeviceProbe):
             words[access.written_places] = np.iinfo(words.dtype).max
 
     def on_combination(self, access: WordAccess, old_words: np.ndarray, values: np.ndarray) -> None:
-        kind = access.op.inputs[1]
-        if self._before is not None and kind is not None and access.op.integer("atomic_rmw_op", 0) == ADDS_FLOATS:
-            assert isinstance(access.places, np.ndarray)
-            self._sums[access.region.base].add(kind.element, access.places, old_words, values)
+        if self._before is not None:
+            note_sum(self._sums, access, old_words, values)
 
     def on_failure(self, error: BaseException) -> None:
         if self._asked is None:
