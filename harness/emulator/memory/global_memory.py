@@ -473,8 +473,8 @@ class GlobalMemory:
             places = (one_landing.offsets // size if size > 1 else one_landing.offsets).reshape(-1)
             lanes = np.arange(places.size) if one_landing.inside is None else np.flatnonzero(one_landing.inside)
             for turn in in_turns(places, lanes):
-                old = memory.take(places[turn])
-                memory[places[turn]] = update(old, flat_values[turn])
+                old_words = memory.take(places[turn])
+                memory[places[turn]] = update(old_words, flat_values[turn])
                 if reals is not None:
                     one_landing.region.carry(
                         places[turn],
