@@ -222,6 +222,7 @@ PACKAGE = Path(definition.__file__).parent
 FAST = ("fused_sum", "grouped_sum", "chain", "terms", "block_scaled", "product", "mfma")
 NOT_FAST = {
     "analogues",
+    "cdna",  # numbers of AMD's architectures
     "product_query",
     "definition",
     "mfma_definition",
