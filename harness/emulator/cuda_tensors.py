@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import torch
 import torch.utils._device as default_device
 from torch._library.custom_ops import OPDEFS
+from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
@@ -141,6 +142,17 @@ def allocations() -> Iterator[torch.Tensor]:
         if storage.nbytes() and storage.data_ptr() not in seen:
             seen.add(storage.data_ptr())
             yield torch.empty(0, dtype=torch.uint8).set_(storage)
+
+
+def storages_since(known: dict[int, StorageWeakRef]) -> list[tuple[int, int]]:
+    """First and last address of each storage that is not among the `known`, which then has all that live: a view's is its base's.
+    A weak reference keeps a storage's identity from being another's."""
+    live = {held.storage._cdata: held.storage for held in list(_live)}
+    new = [storage for identity, storage in live.items() if identity not in known]
+    for identity in known.keys() - live.keys():
+        del known[identity]
+    known |= {storage._cdata: StorageWeakRef(storage) for storage in new}
+    return [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in new]
 
 
 def _on_cuda(defined: Any) -> Callable | None:
@@ -573,8 +585,6 @@ def _pin(tensor: torch.Tensor) -> torch.Tensor:
     for base in [base for base, storage in _pins.items() if storage.expired()]:
         del _pins[base]
     if tensor.numel():
-        from torch.multiprocessing.reductions import StorageWeakRef
-
         _pins[tensor.untyped_storage().data_ptr()] = StorageWeakRef(tensor.untyped_storage())
     return tensor
 

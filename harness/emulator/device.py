@@ -18,7 +18,15 @@ from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.autotuner_choices import TuningChoice
 from bitverdict.harness.emulator.backends import backend_of
 from bitverdict.harness.emulator.cuda_runtime import LAUNCH
-from bitverdict.harness.emulator.cuda_tensors import ACTIVE_WATCHES, DEVICE_NUMBER_BASE, Watches, WatchGroup, allocations, outside
+from bitverdict.harness.emulator.cuda_tensors import (
+    ACTIVE_WATCHES,
+    DEVICE_NUMBER_BASE,
+    Watches,
+    WatchGroup,
+    allocations,
+    outside,
+    storages_since,
+)
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, hooks
 from bitverdict.harness.emulator.execution.async_ops import READ_BY, Schedule
 from bitverdict.harness.emulator.execution.cta import Cta
@@ -136,6 +144,7 @@ class Device:
         self.tuned: list[TuningChoice] = []  # what autotuners took
         self.options = options
         self.reachable: list[Any] = []  # tensors, and functions that give some, that pointers in memory may lead to
+        self._known_storages: dict[int, Any] = {}  # of when the last launch left enclosed words
         self.enclosed = EnclosedMemory()  # words that launches left, of which a choice of the compiler's is not known
         self.reals = RealMemory()  # real values that launches left
         self.unwritten = None if options.list_allocations is None else UnwrittenWords(options.list_allocations)
@@ -304,6 +313,7 @@ class Device:
         constants: dict[str, int] | None = None,
     ) -> None:
         """Execute `program` over `grid`. Raises EmulatedFault for whatever fails it. `constants` are kept with the launch."""
+        self._forget_freed_words()
         launch, probes = Launch(metadata.name, grid, metadata._asdict(), "", constants=constants or {}), self._probes()
         try:
             with _tell_failures(probes):
@@ -316,6 +326,15 @@ class Device:
                 raise
             self.findings.append(found)
             raise found from error
+        finally:
+            if self.enclosed:
+                storages_since(self._known_storages)
+
+    def _forget_freed_words(self) -> None:
+        """Forget enclosed words where another allocation lies by now: what it holds is exact, also where it holds an equal word."""
+        if self.enclosed:
+            for first, end in storages_since(self._known_storages):
+                self.enclosed.forget_range(first, end)
 
     def _probes(self) -> list[DeviceProbe]:
         """What rides on a launch."""

@@ -1,5 +1,7 @@
 """Contract under test: a tensor of the emulated GPU is one in every respect that Python sees, and nothing outlives the block."""
 
+# One file because every test asks one class for one more thing that a tensor of a GPU is.
+
 from __future__ import annotations
 
 import copy
@@ -13,7 +15,7 @@ import triton
 import triton.language as tl
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
-from bitverdict.harness.emulator.cuda_tensors import CudaTensor
+from bitverdict.harness.emulator.cuda_tensors import CudaTensor, storages_since
 
 
 @triton.jit
@@ -387,3 +389,20 @@ def test_a_tensor_is_placed_by_the_number_that_triton_has_of_the_gpu() -> None:
         assert torch.zeros(3, device=device.number).is_cuda and torch.zeros(3).to(device.number).is_cuda
         with pytest.raises(RuntimeError, match="invalid device ordinal"):
             torch.zeros(3, device=7)
+
+
+def test_enclosed_words_of_freed_memory_are_forgotten_and_those_of_a_view_stay() -> None:
+    """A word at an address is enclosed as long as its storage lives; another storage there holds exact words, equal ones too."""
+    with emulated("sm_90") as device:
+        x = torch.ones(64, device="cuda")
+        storages_since(device._known_storages)  # as at the end of the launch that left enclosed words
+        replacement = torch.ones(64, device="cuda")
+        addresses = [tensor.data_ptr() + 4 * np.arange(64) for tensor in (x, replacement)]
+        words = np.full(64, 5)
+        for address in addresses:
+            device.enclosed.store(address, words, words - 1, words + 1, 4)
+        view = x[:16]
+        del x
+        double(view)
+        assert np.isin(addresses[0], device.enclosed.address).all()
+        assert not np.isin(addresses[1], device.enclosed.address).any()

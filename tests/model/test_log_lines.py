@@ -86,7 +86,8 @@ class SessionOfOneBug:
 @pytest.mark.parametrize("fails", [True, False])
 def test_what_pytest_prints_of_a_node_has_no_command(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A node of a shipped contract raises its report itself: of a failure, and of cases that nothing decided."""
-    report = SimpleNamespace(verdict=SimpleNamespace(signature=("test", "", "")), report=lambda: "FAIL: a\n::error::x")
+    verdict, said = SimpleNamespace(signature=("test", "", "")), "FAIL: a\n::error::x"
+    report = SimpleNamespace(verdict=verdict, report=lambda: said, headline=lambda: said)
     monkeypatch.setattr(pytest_nodes, "Session", lambda *asked, **named: SessionOfOneBug(report if fails else None))
 
     class OfASession(NodeJudge):

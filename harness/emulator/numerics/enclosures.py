@@ -90,6 +90,10 @@ class EnclosedMemory:
     def forget(self, address: np.ndarray) -> None:
         self._keep(~np.isin(self.address, address))
 
+    def forget_range(self, first: int, end: int) -> None:
+        """Forget what lies from address `first` up to `end`."""
+        self._keep((self.address < first) | (self.address >= end))
+
     def store(
         self, address: np.ndarray, word: np.ndarray, low: np.ndarray, high: np.ndarray, size: int, whole: bool = False
     ) -> None:
