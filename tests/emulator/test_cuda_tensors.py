@@ -391,7 +391,7 @@ def test_a_tensor_is_placed_by_the_number_that_triton_has_of_the_gpu() -> None:
             torch.zeros(3, device=7)
 
 
-def test_enclosed_words_of_freed_memory_are_forgotten_and_those_of_a_view_stay() -> None:
+def test_enclosed_words_go_with_their_storage_and_stay_with_a_view() -> None:
     """A word at an address is enclosed as long as its storage lives; another storage there holds exact words, equal ones too."""
     with emulated("sm_90") as device:
         x = torch.ones(64, device="cuda")
