@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.shares import of_a_campaign
 
-COMMAND = Path(__file__).resolve().parents[2] / "benchmarks" / "upstream_tests.py"
+CHECKOUT = Path(__file__).resolve().parents[2]
 TESTS = (Path(__file__).parent / "test_upstream_tests.txt").read_text()
 CONFTEST = """
     import pytest
@@ -32,8 +32,17 @@ CONFTEST = """
 def run(folder: Path, *words: str) -> tuple[int, list[dict]]:
     """Exit status and the records that the command kept."""
     kept = folder / "results.jsonl"
-    command = [sys.executable, str(COMMAND), str(folder / "test"), "unit/test_it.py", "--results", str(kept), *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.upstream_tests",
+        str(folder / "test"),
+        "unit/test_it.py",
+        "--results",
+        str(kept),
+        *words,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=CHECKOUT)
     assert kept.exists(), done.stderr
     return done.returncode, [json.loads(line) for line in kept.read_text().splitlines()]
 

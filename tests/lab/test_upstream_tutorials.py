@@ -35,7 +35,7 @@ from bitverdict.harness.emulator import emulated
 from bitverdict.kernels.matmul import matmul
 from tests.support.shares import of_a_campaign
 
-COMMAND = Path(__file__).resolve().parents[2] / "benchmarks" / "upstream_tutorials.py"
+CHECKOUT = Path(__file__).resolve().parents[2]
 HEAD = """\
 import sys
 import torch
@@ -162,7 +162,8 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, Path]:
 
 def commanded(folder: Path, results: Path, *options: str) -> subprocess.CompletedProcess:
     given = [str(folder), "--target", "emulated:sm_90", "--replace", "moving=move", "--results", str(results), *options]
-    return subprocess.run([sys.executable, str(COMMAND), *given], capture_output=True, text=True)
+    command = [sys.executable, "-m", "benchmarks.upstream_tutorials", *given]
+    return subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT)
 
 
 @of_a_campaign

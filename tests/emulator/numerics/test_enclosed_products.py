@@ -238,8 +238,9 @@ def test_a_product_in_flight_or_in_other_memory_is_refused(kind: str, arch: str,
     [(torch.int8, "sm_90", "tt.dot|ttng.warp_group_dot"), (torch.float16, "gfx942", "tt.dot")],
 )
 def test_a_product_of_integers_or_on_amd_is_refused(dtype: torch.dtype, arch: str, said: str, open_sums: None) -> None:
-    x, y, z = (torch.randn(64, 64) for _ in range(3))
-    x[0, 0], y[0, 0], z[0, 0] = 1 + 2**-12, 1 + 2**-12, 1 - 2**-11  # the integer is 1 or 2
+    x, y, z = (torch.zeros(64, 64) for _ in range(3))
+    x[0, :2], y[0, :2] = 1 + 2**-12, 1 + 2**-12  # the product is 1 + 2**-11 + 2**-24, a tie of fp32
+    z[0, 0], z[0, 1] = 1 - 2**-11 - 2**-23, 2**-24  # the integer of the first sum is 1 or 2, the fp16 of the second 1 or 1 + 2**-10
     given = (x, y, z, torch.ones(64, 64, dtype=dtype), torch.zeros(64, 64))
     with pytest.raises(EmulatedFault, match=rf"not modelled: ({said}): of a value that is enclosed \(element"), emulated(arch):
         multiplied[(1,)](*given, M=64, N=64, K=64, KIND="left", num_warps=4)
