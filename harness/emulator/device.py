@@ -144,7 +144,7 @@ class Device:
         self.tuned: list[TuningChoice] = []  # what autotuners took
         self.options = options
         self.reachable: list[Any] = []  # tensors, and functions that give some, that pointers in memory may lead to
-        self._known_storages: dict[int, Any] = {}  # of when the last launch left enclosed words
+        self._known_storages: dict[int, Any] | None = None  # of when the last launch here left enclosed words
         self.enclosed = EnclosedMemory()  # words that launches left, of which a choice of the compiler's is not known
         self.reals = RealMemory()  # real values that launches left
         self.unwritten = None if options.list_allocations is None else UnwrittenWords(options.list_allocations)
@@ -328,11 +328,13 @@ class Device:
             raise found from error
         finally:
             if self.enclosed:
+                self._known_storages = self._known_storages or {}
                 storages_since(self._known_storages)
 
     def _forget_freed_words(self) -> None:
-        """Forget enclosed words where another allocation lies by now: what it holds is exact, also where it holds an equal word."""
-        if self.enclosed:
+        """Forget enclosed words where another storage lies by now: what it holds is exact, also where it holds an equal word. Words
+        that another device left, whose launch is repeated here, stay."""
+        if self._known_storages is not None and self.enclosed:
             for first, end in storages_since(self._known_storages):
                 self.enclosed.forget_range(first, end)
 

@@ -395,6 +395,7 @@ def test_enclosed_words_go_with_their_storage_and_stay_with_a_view() -> None:
     """A word at an address is enclosed as long as its storage lives; another storage there holds exact words, equal ones too."""
     with emulated("sm_90") as device:
         x = torch.ones(64, device="cuda")
+        device._known_storages = {}
         storages_since(device._known_storages)  # as at the end of the launch that left enclosed words
         replacement = torch.ones(64, device="cuda")
         addresses = [tensor.data_ptr() + 4 * np.arange(64) for tensor in (x, replacement)]
@@ -406,3 +407,13 @@ def test_enclosed_words_go_with_their_storage_and_stay_with_a_view() -> None:
         double(view)
         assert np.isin(addresses[0], device.enclosed.address).all()
         assert not np.isin(addresses[1], device.enclosed.address).any()
+
+
+def test_enclosed_words_that_another_device_left_stay() -> None:
+    """A launch is repeated on a device of its own, which gets the enclosed words of the first."""
+    with emulated("sm_90") as device:
+        x = torch.ones(64, device="cuda")
+        address, words = x.data_ptr() + 4 * np.arange(64), np.full(64, 5)
+        device.enclosed.store(address, words, words - 1, words + 1, 4)
+        double(x)
+        assert np.isin(address, device.enclosed.address).all()
