@@ -29,8 +29,9 @@ from bitverdict.harness.mutants.record import End, GeneratedMutant, JudgedMutant
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import TASK_RESULT, Task, task_result_of
 
-BACKSTOP = 600.0
-"""Seconds of one mutant in a worker, after which the worker is ended. Each case has limits of its own, which come first."""
+BACKSTOP = 1800.0
+"""Seconds of the wall for one mutant in a worker, which is ended then: a kill. Each case, and the proofs together, have limits of
+their own, of operations or of the processor, which come first on a machine that is as much as seven times too busy."""
 ENDED_BY = (Outcome.TIMEOUT, Outcome.SEGMENTATION_FAULT, Outcome.COMPILER_ABORT, Outcome.KILLED)
 """Ends of a worker that kill the mutant it judged."""
 

@@ -86,9 +86,11 @@ def test_an_expression_of_device_code_is_not_computed_twice() -> None:
 
 
 def test_one_mutant_has_one_limit_for_all_its_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A worker ended at the campaign's limit counts as a kill; three lists of calls had three limits once."""
+    """A worker ended at the campaign's limit counts as a kill; three lists of calls had three limits once. The limit is of the
+    processor: what waits for a busy machine proves as much as on a quiet one."""
     now = [0.0]
-    monkeypatch.setattr(small_calls.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(small_calls.time, "process_time", lambda: now[0])
+    monkeypatch.setattr(small_calls.time, "monotonic", lambda: pytest.fail("a proof looked at the wall's clock"))
     in_time, case = small_calls.InTime(), Case(contract="softmax", problem=None)
     now[0] = small_calls.MOST_SECONDS * 0.6
     assert list(in_time([case])) == [case]
@@ -96,7 +98,7 @@ def test_one_mutant_has_one_limit_for_all_its_calls(monkeypatch: pytest.MonkeyPa
     with pytest.raises(small_calls.TooLong):
         list(in_time([case]))
     assert list(small_calls.InTime()([case])) == [case]
-    assert 2 * small_calls.MOST_SECONDS < BACKSTOP
+    assert 7 * small_calls.MOST_SECONDS < BACKSTOP
 
 
 def test_a_domain_that_took_too_long_is_not_waited_for_again(under: KernelUnderMutation, monkeypatch: pytest.MonkeyPatch) -> None:
