@@ -16,6 +16,7 @@ LONGEST = 4000  # characters of one text that a verdict keeps
 EXCLUDED_KEY = "excluded"  # in the details of a case that is not run since the launcher takes no operands that lie so
 REFUSED_BY = "refused by"  # in the details of a case that is not run since the launcher was refused where a feature is lacking
 NAMELESS = "without a name"  # in the details of a refusal of a user's kernel whose sentence the compiler printed and did not raise
+CONSTANT_CAUSE = "constant"  # begins the kind of a cause that is a number; the number follows, since two numbers are two causes
 PROCESS, ZYGOTE = "process", "zygote"  # in the details of a sealed case: which of its processes ended
 
 

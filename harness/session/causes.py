@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from bitverdict.harness.model.verdict import Verdict
+from bitverdict.harness.model.verdict import CONSTANT_CAUSE, Verdict
 
 AGREEMENT_SHARE = (
     0.75  # of the cases that name a cause; picked, not derived: it decides whether a cause is told, and no verdict or status
@@ -33,11 +33,11 @@ class Causes:
 
     @property
     def details(self) -> dict:
-        """Details of the cause that most cases name; none where they do not agree."""
-        if not self.kinds:
-            return {}
-        kind, count = self.kinds.most_common(1)[0]
-        if count < AGREEMENT_SHARE * self.cases:
+        """Details of the cause that most cases name; none where they do not agree. A number, which is
+        solved for in each case, has to be the same in all."""
+        least = {kind: (1.0 if kind.startswith(CONSTANT_CAUSE) else AGREEMENT_SHARE) * self.cases for kind in self.kinds}
+        kind = next((kind for kind, count in self.kinds.most_common() if count >= least[kind]), None)
+        if kind is None:
             return {}
         told = self.widest[kind].details
         return {name: told[name] for name in ("cause", "cause_kind", "cause_kinds") if name in told}

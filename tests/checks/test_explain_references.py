@@ -252,3 +252,18 @@ def test_the_kind_that_holds_in_each_case_is_the_cause_of_all() -> None:
     causes.add(said(["moved"], 1))
     causes.add(said(["twice"], 1))
     assert causes.details == {}
+
+
+@pytest.mark.parametrize(("sizes", "number"), [((50, 40, 30, 50), 0.003), ((50, 50, 50, 20), 0.0)])
+def test_a_constant_is_the_cause_if_it_is_the_same_in_all_cases(sizes: tuple[int, ...], number: float) -> None:
+    """Of a kernel that adds 0.003, and of one that adds what differs from size to size."""
+    causes = Causes()
+    for columns in sizes:
+        x, added = X[:, :columns], number or 0.15 / columns
+        came = x / np.sqrt(np.mean(x * x, axis=1, keepdims=True) + added)
+        found = caused(lambda xp, x: x / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + 1e-3), {"x": x}, came)
+        assert found is not None and "in the place of 0.001 in" in found.sentence
+        details = {"cause": found.sentence, "cause_kind": found.kind, "cause_kinds": list(found.kinds), "of": came.size}
+        causes.add(Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, details=details))
+    assert causes.details.get("cause", "").startswith("equals the reference with 0.003 in the place of 0.001") == bool(number)
+    assert bool(causes.details) == bool(number)

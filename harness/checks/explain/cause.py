@@ -41,7 +41,7 @@ from bitverdict.harness.judge.diagnose import values
 from bitverdict.harness.judge.real_values import mathematics as held_to_mathematics
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.mathematics import Mathematics
-from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.model.verdict import CONSTANT_CAUSE, Outcome
 from bitverdict.reference.formats import FORMATS, encode
 
 WRONG_OUTCOMES = {Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.WRONG_MATHEMATICS, Outcome.LOST_PRECISION}
@@ -328,7 +328,8 @@ def _findings(
             if (
                 prediction is not None
                 and (fit := evidence.fit(prediction))
-                and (hypothesis.kind != constants.KIND or fit.bits >= ENOUGH + MOST_BITS)  # one element has given the number
+                # one element has given a number
+                and (not hypothesis.kind.startswith(CONSTANT_CAUSE) or fit.bits >= ENOUGH + MOST_BITS)
                 and (hypothesis.sentence != ZEROS or fit.where or mathematics.linear)
             ):
                 outputs = predicted_outputs if isinstance(predicted_outputs, Mapping) else {}

@@ -10,6 +10,7 @@ import numpy as np
 
 from bitverdict.harness.checks.explain.evaluation import Change, Operation, operation_text
 from bitverdict.harness.checks.explain.evidence import Evidence
+from bitverdict.harness.model.verdict import CONSTANT_CAUSE
 
 WITH_NUMBERS = ("add", "subtract", "multiply", "divide", "true_divide", "power", "maximum", "minimum")
 MASKS = ("bitwise_and", "remainder")
@@ -17,7 +18,6 @@ SHIFTS = ("right_shift", "left_shift")
 STEPS = 12  # of the secant rule
 DIGITS = (1, 2, 3, 4, 6)
 NEAR_TOLERANCE = 2.0**-40  # how near, of its size, the rounded number must be to the one that was solved for
-KIND = "constant"
 _NUMBERS = (int, float, np.integer, np.floating)
 
 
@@ -35,7 +35,7 @@ def other_whole_numbers(operation: Operation) -> Iterator[tuple[str, str, Change
     number = int(operation.arguments[place])
     others = (number >> 1, number << 1 | 1) if operation.name in MASKS else (number + 1, number - 1)
     for other in (other for other in others if other >= 0 or number < 0):
-        yield KIND, _sentence(operation, str(other), str(number)), with_number(place, other)
+        yield _kind(other), _sentence(operation, str(other), str(number)), with_number(place, other)
 
 
 def solve_number(
@@ -63,7 +63,11 @@ def solve_number(
     if number is None:
         return None
     nice = _nice(number, evidence.sharp)
-    return KIND, _sentence(operation, f"{nice:g}", f"{before:g}"), with_number(place, nice)
+    return _kind(nice), _sentence(operation, f"{nice:g}", f"{before:g}"), with_number(place, nice)
+
+
+def _kind(number: float) -> str:
+    return f"{CONSTANT_CAUSE} {number:.3g}"
 
 
 def with_number(place: int, number: float) -> Change:
