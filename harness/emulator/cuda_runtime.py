@@ -28,6 +28,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor, Placement, on_gpu, unanswered_call_fault
 from bitverdict.harness.emulator.faults import raise_for_the_launcher
+from bitverdict.harness.emulator.gpu_random import GENERATORS, GpuRandom, PhiloxState
 from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, legacy_type
 
 if TYPE_CHECKING:
@@ -274,27 +275,48 @@ class _DeviceOf(_OnDevice):
 
 
 class _Generator(torch._C.Generator):  # type: ignore[misc]
-    """`torch.Generator(device="cuda")`: the CPU's, whose numbers are not those of a GPU."""
+    """`torch.Generator(device="cuda")`: the CPU's, with a state of its own where the device draws as a GPU does."""
 
     def __new__(cls, device: torch.device | str | int | None = "cpu") -> _Generator:
-        on_gpu(device)
-        return super().__new__(cls, device=CPU)
+        made = super().__new__(cls, device=CPU)
+        GENERATORS.pop(made._cdata, None)
+        if on_gpu(device):
+            GENERATORS[made._cdata] = PhiloxState(made.initial_seed())
+        return made
+
+    def manual_seed(self, seed: int) -> _Generator:
+        super().manual_seed(seed)
+        if (state := GENERATORS.get(self._cdata)) is not None:
+            state.start(seed)
+        return self
 
 
 def _set_device(device: torch.device | str | int | None) -> None:
     _check(device)
 
 
+def _philox() -> PhiloxState | None:
+    """The state of the device's own numbers; None where the CPU's are taken."""
+    return next((watch.state for watch in _device().options.watches if isinstance(watch, GpuRandom)), None)
+
+
 def _seed(seed: int) -> None:
-    torch.default_generator.manual_seed(int(seed))
+    if (state := _philox()) is not None:
+        state.start(int(seed))
+    else:
+        torch.default_generator.manual_seed(int(seed))
 
 
 def _rng_state(device: torch.device | str | int | None = None) -> torch.Tensor:
-    return torch.default_generator.get_state()
+    state = _philox()
+    return torch.default_generator.get_state() if state is None else state.bytes()
 
 
-def _set_rng_state(state: torch.Tensor, device: torch.device | str | int | None = None) -> None:
-    torch.default_generator.set_state(state)
+def _set_rng_state(given: torch.Tensor, device: torch.device | str | int | None = None) -> None:
+    if (state := _philox()) is not None:
+        state.restore(given)
+    else:
+        torch.default_generator.set_state(given)
 
 
 def _no_bytes(device: torch.device | str | int | None = None) -> int:
@@ -363,7 +385,7 @@ _CUDA: dict[str, Any] = {
     "manual_seed_all": _seed,
     "seed": lambda: torch.default_generator.seed(),
     "seed_all": lambda: torch.default_generator.seed(),
-    "initial_seed": lambda: torch.default_generator.initial_seed(),
+    "initial_seed": lambda: getattr(_philox(), "seed", torch.default_generator.initial_seed()),
     "get_rng_state": _rng_state,
     "get_rng_state_all": lambda: [_rng_state()],
     "set_rng_state": _set_rng_state,

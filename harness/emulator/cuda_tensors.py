@@ -12,6 +12,7 @@ from __future__ import annotations
 import copy as copies
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
@@ -53,6 +54,8 @@ def on_gpu(device: torch.device | str | int | None) -> bool:
 class Watches:
     """What follows tensors of the emulated GPU from operation to operation. Each is told as the CPU tensor that holds its bytes."""
 
+    draws_numbers = False  # what torch allocates and draws on the device is drawn anew, and takes nothing of the CPU's numbers
+
     def on_placement(self, tensor: torch.Tensor) -> None:
         """`tensor` is one of the device now, or a view of one, whoever made it."""
 
@@ -76,7 +79,7 @@ class WatchGroup(Watches):
     """Several that watch one device."""
 
     def __init__(self, watches: Sequence[Watches]) -> None:
-        self.watches = watches
+        self.watches, self.draws_numbers = watches, any(each.draws_numbers for each in watches)
 
     def on_placement(self, tensor: torch.Tensor) -> None:
         for each in self.watches:
@@ -563,7 +566,9 @@ def _construct(func: Callable[..., object], args: tuple, kwargs: dict, has_gpu_a
         return move_tensor(args[0], gpu or device is None, dtype=kwargs.get("dtype"))
     if FOREIGN_MEMORIES and (gpu or has_gpu_argument):
         return FOREIGN_MEMORIES[-1].construct_tensor(func, args, kwargs, gpu)
-    tensor = for_the_launcher(func, *inside(args), **{name: inside(value) for name, value in kwargs.items()})
+    drawn_anew = gpu and bool(ACTIVE_WATCHES) and ACTIVE_WATCHES[-1].draws_numbers
+    with torch.random.fork_rng(devices=[]) if drawn_anew and func.__name__.startswith(("rand", "normal")) else nullcontext():
+        tensor = for_the_launcher(func, *inside(args), **{name: inside(value) for name, value in kwargs.items()})
     if func in (torch.as_tensor, torch.asarray) and gpu:
         tensor = tensor.clone()  # what was read shares its bytes with nothing on a GPU
     out = kwargs.get("out")

@@ -22,9 +22,11 @@ from typing import Any
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions
 from bitverdict.harness.emulator.device import Device
 from bitverdict.harness.emulator.gpu_operators import PoisonedMemory, WideOperators
+from bitverdict.harness.emulator.gpu_random import GpuRandom, resident_threads
 from bitverdict.harness.emulator.other_schedules import OtherSchedules, other_schedules
 from bitverdict.harness.emulator.triton_driver import driven
 from bitverdict.harness.judge.classify import raised_by
+from bitverdict.harness.model.architectures import CHIPS
 from bitverdict.harness.model.paths import HARNESS, source_line
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.usage import UsageError
@@ -140,9 +142,10 @@ class EmulatedSession:
         self.close()
         if arch not in self._devices:
             repeats = OtherSchedules(other_schedules(self.schedules), lambda sentence: self.dependences.update([sentence]))
-            device = Device(
-                arch, "eager", LaunchOptions(takes_cpu_tensors=False, probes=(repeats,), watches=(self.operators, PoisonedMemory()))
-            )
+            multiprocessors = CHIPS[arch].multiprocessors
+            numbers = GpuRandom(resident_threads(multiprocessors.count, multiprocessors.threads))
+            watches = self.operators, PoisonedMemory(), numbers
+            device = Device(arch, "eager", LaunchOptions(takes_cpu_tensors=False, probes=(repeats,), watches=watches))
             repeats.device = device
             self._devices[arch] = device, repeats
         self._stack.enter_context(driven(self._devices[arch][0]))
