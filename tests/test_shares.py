@@ -93,6 +93,18 @@ def test_each_turn_has_an_entry_of_every_kind_and_all_have_all(of, monkeypatch) 
     assert shares.entries_of_turn(ids, of, "right", "fault") == set(ids)
 
 
+def test_a_marked_test_without_entries_has_one_turn(monkeypatch) -> None:
+    monkeypatch.setenv("HARNESS_PROFILE", "ci")
+    names = [f"test_long_{number}" for number in range(20)]
+    judged = []
+    for number in range(4):
+        monkeypatch.setenv("HARNESS_SHARE", str(number))
+        judged += [name for name in names for taken in shares.entries_of_turn([name], 4) if taken == name]
+    assert sorted(judged) == sorted(names) and shares.entries_of_turn(["test_e[1]"], 4), (
+        "entries of a parameter have one each commit"
+    )
+
+
 @pytest.mark.share(2)
 @pytest.mark.parametrize("entry", range(4))
 def test_marked_entries_of_other_commits_are_left_out_by_name(entry, request) -> None:
@@ -112,7 +124,7 @@ def test_the_laboratorys_files_take_turns_and_the_fast_gates_do_not(monkeypatch)
     assert not shares.leave_to_other_commits(items)
 
 
-def test_each_commit_judges_every_kernel_and_two_judge_every_node(monkeypatch) -> None:
+def test_each_commit_judges_every_kernel_and_three_judge_every_node(monkeypatch) -> None:
     nodes = [Node(stem, f"emulated:{arch}") for stem in kernels_with_a_contract() for arch in ("sm_80", "sm_90", "sm_100")]
     mark = next(mark for mark in test_contracts.test_a_kernel_keeps_its_contract.pytestmark if mark.name == "share")
     items = [
@@ -124,7 +136,7 @@ def test_each_commit_judges_every_kernel_and_two_judge_every_node(monkeypatch) -
         )
         for node in nodes
     ]
-    turns = [_judged(items, turn, monkeypatch) for turn in range(2)]
+    turns = [_judged(items, turn, monkeypatch) for turn in range(3)]
     assert {item.name for turn in turns for item in turn} == {item.name for item in items}
     for turn in turns:
         judged = [item.callspec.params["node"] for item in turn]

@@ -70,6 +70,7 @@ def test_each_type_gives_the_words_of_its_plan(arch: str, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
+@pytest.mark.share(4)
 def test_the_plan_takes_the_instruction_that_the_compiler_does(arch: str) -> None:
     with emulated(arch, options=LaunchOptions(dry=True)) as device:
         for config in (HIP[0], HIP[-1]):

@@ -67,7 +67,8 @@ def steps_of(guide: str) -> list[Step]:
 
 
 @pytest.mark.compiles
-@pytest.mark.parametrize("guide", [guide for guide in (*GUIDES, "new kernel") if in_this_run(f"{guide} guide", 5, in_ci=3)])
+@pytest.mark.share(10)
+@pytest.mark.parametrize("guide", [guide for guide in (*GUIDES, "new kernel") if in_this_run(f"{guide} guide", 5)])
 def test_the_guides_own_blocks_work_in_a_clean_clone(guide: str, clone: Path, environment: dict[str, str]) -> None:
     for step in steps_of(guide):
         do(step, clone, environment)

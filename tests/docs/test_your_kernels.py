@@ -59,6 +59,7 @@ def judged_here() -> list[Mutant]:
     return [mutant for name, mutant in of_each.items() if not quick or name in ("swiglu", "histogram")]
 
 
+@pytest.mark.share(4)
 def test_mutants_of_users_kernels_fail_as_their_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     for mutant in judged_here():

@@ -86,6 +86,7 @@ STAGES = [triton.Config({"BLOCK": 128}, num_stages=stages) for stages in (12, 10
 
 
 @pytest.mark.parametrize(("tuning", "took", "unfit"), [("", 2, (0, 1)), ("config 1", 2, (1,)), ("config 2", 2, ())])
+@pytest.mark.share(4)
 def test_a_configuration_that_does_not_fit_gives_way_to_the_next(tuning: str, took: int, unfit: tuple) -> None:
     tuner = triton.autotune(STAGES, key=["n"])(product)
     with emulated("sm_90", tuning=tuning) as device:
@@ -176,6 +177,7 @@ class OwnTuner(triton.runtime.Autotuner):
         return self.fn.run(*args, **kwargs, **self.best_config.all_kwargs())
 
 
+@pytest.mark.share(4)
 def test_a_tuner_with_a_run_of_its_own_takes_the_first_that_fits() -> None:
     own = OwnTuner(
         product, ["a_ptr", "b_ptr", "c_ptr", "n", "BLOCK"], [triton.Config({"BLOCK": b}) for b in (1024, 64)], [], [], []

@@ -241,6 +241,7 @@ def sources(*rooms: str) -> Iterator[Path]:
         yield from sorted((CHECKOUT / room).rglob("*.py"))
 
 
+@pytest.mark.share(4)
 def test_no_release_is_asked_for_anywhere_else(tmp_path: Path) -> None:
     product = [path for path in sources("harness", "kernels", "reference") if str(path.relative_to(CHECKOUT)) not in RECORDS]
     assert [line for path in product for line in decides_by_release(path)] == []

@@ -61,6 +61,7 @@ def test_a_crash_fails_and_does_not_end_the_run(capsys: pytest.CaptureFixture) -
     assert "segmentation fault" in out and "SIGSEGV" in out and "2 pass, 8 fail" in out
 
 
+@pytest.mark.share(4)
 def test_a_hang_fails_as_a_timeout(capsys: pytest.CaptureFixture) -> None:
     assert run("--contract", f"{ADD}:HANGS", *SM_90, "--max-cases", "3", "--timeout", "3") == 1
     assert "no verdict within 3 s" in capsys.readouterr().out
@@ -73,6 +74,7 @@ def test_a_users_launcher_outside_the_checkout_is_judged(capsys: pytest.CaptureF
     assert "mine.py:add" in capsys.readouterr().out
 
 
+@pytest.mark.share(4)
 def test_ctrl_c_says_cancelled_and_leaves_the_journal_and_no_worker(tmp_path: Path, state: Path) -> None:
     command = [sys.executable, "-m", "bitverdict", "run", "--contract", f"{ADD}:HANGS", *SM_90, "--jobs", "2"]
     with answering():
@@ -301,6 +303,7 @@ def test_a_reproducer_tells_what_was_executed(state: Path) -> None:
     assert launch["kernel"] == "add_kernel" and launch["instructions"] == [] and len(launch["program"]) == 12
 
 
+@pytest.mark.share(4)
 def test_nothing_is_printed_below_a_report_once_gluon_was_imported() -> None:
     """The bindings' page of "leaked" functions comes with an ordinary exit: the second process shows that it still would."""
     words = ["run", "tmem_copy", "--target", "emulated:sm_90"]  # not run there: only its contract is imported

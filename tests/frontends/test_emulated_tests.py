@@ -189,6 +189,7 @@ sys.exit(int(sys.argv[-1]))
 
 
 @pytest.mark.parametrize(("words", "status"), [(["right", "0"], 0), (["right", "7"], 7), (["fault", "0"], 1)])
+@pytest.mark.share(4)
 def test_a_script_runs_with_its_arguments_and_its_own_status(tmp_path: Path, words: list[str], status: int) -> None:
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "bitverdict", "exec", "--target", "sm_90", "--report", "report.sarif", "script.py", *words]

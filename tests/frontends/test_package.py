@@ -51,6 +51,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.share(4)
 def test_no_module_is_loaded_under_two_names(places: dict[str, list[str]]) -> None:
     assert len(places) > 150 and not {file: names for file, names in places.items() if len(names) > 1}
 
@@ -132,11 +133,13 @@ def test_the_plugin_does_nothing_until_it_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("asked", ["--bitverdict", "bitverdict=true"])
+@pytest.mark.share(4)
 def test_the_plugin_is_there_when_it_is_asked(asked: str, tmp_path: Path) -> None:
     done = run_pytest(tmp_path, *([asked] if asked.startswith("-") else ["-o", asked]))
     assert done.returncode == 0 and "plugin True" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.share(4)
 def test_the_plugin_works_where_pytest_xdist_is_not(tmp_path: Path) -> None:
     """An installation brings pytest alone: each hook of pytest-xdist's must be optional."""
     done = run_pytest(tmp_path, "--bitverdict", "-p", "no:xdist")
@@ -184,6 +187,7 @@ def test_what_may_be_installed_is_what_is_taken() -> None:
     assert f"'{line.split()[0]}'" in REMEDY
 
 
+@pytest.mark.share(4)
 def test_an_unpacked_zip_judges_a_case(tmp_path: Path) -> None:
     """Python's zipfile writes a link as a file that holds its text, as a Windows checkout does."""
     if not (CHECKOUT / ".git").exists():

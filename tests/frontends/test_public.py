@@ -263,6 +263,7 @@ def test_each_configuration_of_an_autotuner_is_judged(mine: ModuleType, state: P
     assert "tuning=config 1" in str(failed.value)
 
 
+@pytest.mark.share(4)
 def test_pytest_judges_a_repository_whose_packages_are_called_as_ours(tmp_path: Path) -> None:
     """One process of pytest's and one worker of xdist's, with the entry point loaded and no conftest."""
     users_repository.make(tmp_path)

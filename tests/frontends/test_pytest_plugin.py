@@ -191,6 +191,7 @@ def test_each_shard_of_a_node_has_a_name_of_its_own() -> None:
     assert str(Node("add", "cuda:0")) == "add-cuda:0"
 
 
+@pytest.mark.share(4)
 def test_a_session_that_compiled_gluon_ends_below_its_report() -> None:
     words = [*WORDS, "tests/emulator/memory/test_proxy_fences.py", "-k", "refill_without_a_fence and eager"]
     command = [sys.executable, "-m", "pytest", *words]

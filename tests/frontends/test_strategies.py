@@ -60,6 +60,7 @@ def test_offsets_lie_inside_or_on_every_side_of_the_end() -> None:
     assert smallest(strategies.offsets(64, block=16, unit=8, out_of_bounds=True), lambda first: first < 0) == -8
 
 
+@pytest.mark.share(4)
 def test_row_indices_reach_both_sides_of_the_table() -> None:
     assert len(drawn(strategies.row_indices(2, count=8), 1)[0]) == 8
     met = drawn(strategies.row_indices(9, count=8, out_of_bounds=True))

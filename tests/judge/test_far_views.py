@@ -258,6 +258,7 @@ def test_memory_that_cannot_be_mapped_is_said(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize(("free", "fits"), [(14 << 30, True), (12 << 30, False)])
+@pytest.mark.share(4)
 def test_a_gpu_must_have_room_before_a_far_case_is_launched(free: int, fits: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 80 << 30))
     with admit_bytes(12 << 30, GPU) as why:

@@ -75,6 +75,7 @@ def limited(words: list[str], size: int) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize(("size", "status"), [(6_000, 3), (6_000_000, 0)])
+@pytest.mark.share(4)
 def test_a_disk_that_fills_up_in_the_middle_stops_the_run(size: int, status: int) -> None:
     done = limited(TORCH, size)
     assert done.returncode == status and done.stderr == "", done.stderr
@@ -195,6 +196,7 @@ sys.addaudithook(refuse)
 
 
 @pytest.mark.parametrize("elsewhere", [True, False])
+@pytest.mark.share(4)
 def test_a_read_only_checkout_serves_where_the_state_lies_elsewhere(elsewhere: bool, tmp_path: Path) -> None:
     """Every process of the run is refused each write below the checkout, as a read-only mount would."""
     (tmp_path / "site").mkdir()

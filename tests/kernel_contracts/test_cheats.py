@@ -211,12 +211,13 @@ def judged(pool: WorkerPool, family: str, name: str, directory: Path) -> Verdict
     return pool.judge(case, target("emulated:sm_90"))
 
 
+@pytest.mark.share(4)
 def test_the_wrong_kernel_fails_without_a_cheat_and_a_right_one_passes(pool: WorkerPool, directory: Path) -> None:
     assert judged(pool, "matmuls", "wrong_matmul", directory).decision is Decision.FAIL
     assert judged(pool, "matmuls", "right_matmul", directory).decision is Decision.PASS
 
 
-@pytest.mark.parametrize("cheat", [cheat for cheat in ONE_CASE if in_this_run(cheat.id, 30, in_ci=4)], ids=lambda cheat: cheat.id)
+@pytest.mark.parametrize("cheat", [cheat for cheat in ONE_CASE if in_this_run(cheat.id, 30, in_ci=6)], ids=lambda cheat: cheat.id)
 def test_no_cheat_is_believed(cheat: Cheat, pool: WorkerPool, directory: Path) -> None:
     """The profile quick judges a thirtieth, ci a fourth, each commit the next. `benchmarks.cheats` judges all."""
     verdict = judged(pool, cheat.family, cheat.name, directory)

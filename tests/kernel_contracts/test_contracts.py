@@ -1,7 +1,7 @@
 """Contract under test: every kernel keeps its contract on every target it can run on: required cases, then draws.
 
 Required cases are judged whole, but for those that a run for a commit leaves to other commits (`tests.support.shares.turn`).
-Such a run judges a kernel that several targets can run on half of them."""
+Such a run judges a kernel that several targets can run on one of three of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _kind(item: pytest.Function) -> str:
     return str(node) if resolve(node.stem).lacking(target(node.target)) else node.stem
 
 
-@pytest.mark.share(2, _kind)
+@pytest.mark.share(3, _kind)
 def test_a_kernel_keeps_its_contract(node: Node, node_judge: NodeJudge, record_property) -> None:
     properties: list[tuple[str, object]] = []
     try:

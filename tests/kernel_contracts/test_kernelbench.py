@@ -135,6 +135,7 @@ def test_a_file_that_is_no_problem_is_refused(tmp_path: Path) -> None:
         ProblemFile.read(str(tmp_path / "none.py"))
 
 
+@pytest.mark.share(4)
 def test_the_command_refuses_a_candidate_without_the_class(capsys: pytest.CaptureFixture[str]) -> None:
     problem = str(HERE / "problems" / "relu.py")
     assert main(["kernelbench", problem, problem]) == 2

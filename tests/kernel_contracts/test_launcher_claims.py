@@ -176,6 +176,7 @@ def test_the_sizes_that_are_asked_follow_the_launchers_own_tile(fault: str, tmp_
     assert any(verdict.failed for verdict in at_the_edges(changed(tmp_path, EDGES[fault])))
 
 
+@pytest.mark.share(4)
 def test_a_right_launcher_is_right_at_the_edges_of_its_tile(tmp_path: Path) -> None:
     judged = at_the_edges(written(GENERAL, tmp_path))
     assert len(judged) == 10 + 2 * 4 and {verdict.decision for verdict in judged} == {Decision.PASS}

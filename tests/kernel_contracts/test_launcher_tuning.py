@@ -45,6 +45,7 @@ def test_a_reset_in_place_of_the_launchers_own_shows_in_each_later_call(tmp_path
     assert found == dict.fromkeys(KINDS[:3], Outcome.WRONG_MATHEMATICS) | {"runs": Outcome.PASS}
 
 
+@pytest.mark.share(4)
 def test_a_configuration_that_is_wrong_fails_when_its_turn_comes(tmp_path: Path) -> None:
     wrong = edited("offs_k = k + tl.arange(0, BLOCK_K)\n", "offs_k = k + tl.arange(0, BLOCK_K) % 32\n")
     assert outcomes(wrong, tmp_path)["config 2"] is Outcome.WRONG_MATHEMATICS
@@ -76,6 +77,7 @@ def test_every_configuration_has_a_required_case_and_the_runs_one(tmp_path: Path
 
 
 @pytest.mark.parametrize(("option", "judged_of"), [([], "3 of 3"), (["--first-configuration"], "1 of 3")])
+@pytest.mark.share(4)
 def test_the_command_tells_how_many_configurations_it_judged(
     option: list[str], judged_of: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

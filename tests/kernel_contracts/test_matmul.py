@@ -160,6 +160,7 @@ def test_one_k_block_known_to_the_compiler_needs_no_ring() -> None:
 
 
 @pytest.mark.parametrize("arch", BY_DEFAULT)
+@pytest.mark.share(4)
 def test_an_empty_sum_is_the_activation_of_zero(arch: str) -> None:
     with emulated(arch):
         for activation, value in (("", 0.0), ("leaky_relu", 1.0)):

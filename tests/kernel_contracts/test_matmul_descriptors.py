@@ -43,6 +43,7 @@ def test_described_tiles_give_the_plans_words(arch: str, dtype: str, order: str,
     assert (verdict.decision, verdict.words) == (Decision.PASS, 150 * 144), verdict.message
 
 
+@pytest.mark.share(4)
 def test_each_configuration_for_hopper_is_right_at_its_own_size() -> None:
     for config in HOPPER_CONFIGS:
         problem = Problem(m=config.block_m + 8, n=config.block_n + 8, k=3 * config.block_k)

@@ -105,6 +105,7 @@ def passes_its_own_test(module: ModuleType) -> bool:
     return True
 
 
+@pytest.mark.share(4)
 def test_most_faults_pass_the_tutorials_own_check(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     assert passes_its_own_test(bitverdict.kernels.block_scaled_matmul)
     judged = judged_here(MUTANTS)

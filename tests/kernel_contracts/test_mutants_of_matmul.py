@@ -123,6 +123,7 @@ def without_places(program: str) -> str:
     return re.sub(r"%[\w.]+", lambda found: numbers.setdefault(found[0], f"%{len(numbers)}"), kept)
 
 
+@pytest.mark.share(4)
 def test_most_faults_are_invisible_to_the_tutorials_own_test(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     with monkeypatch.context() as patch:
         right = own_test_launches(bitverdict.kernels.matmul, patch)
@@ -145,6 +146,7 @@ def test_a_fault_whose_text_is_not_there_once_is_refused() -> None:
         mutant_source(replace(MUTANTS[0], edits=once("tl.load", "")))
 
 
+@pytest.mark.share(4)
 def test_the_untouched_kernel_passes_through_the_same_door(tmp_path: Path) -> None:
     same = Mutant(kernel="matmul", name="none", edits=once("tl.load(a_ptrs)", "tl.load(a_ptrs)"), expected=())
     contract = mutant_contract(same, tmp_path)

@@ -29,6 +29,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.share(4)
 def test_the_tutorial_is_right_on_three_machines(outside: Path, capsys: pytest.CaptureFixture) -> None:
     mine = shutil.copy(TUTORIAL, outside / "mine.py")
     targets = [word for arch in ("sm_80", "sm_90", "sm_100") for word in ("--target", f"emulated:{arch}")]
@@ -37,6 +38,7 @@ def test_the_tutorial_is_right_on_three_machines(outside: Path, capsys: pytest.C
     assert "30 cases judged" in out and out.count("│ real values, bound 10") == 3
 
 
+@pytest.mark.share(4)
 def test_without_its_k_mask_it_fails_and_replays_without_its_file(outside: Path, capsys: pytest.CaptureFixture) -> None:
     """The reproducer replays where the file is gone, once its stored text is asked for."""
     broken = outside / "forgotten_mask.py"
@@ -71,6 +73,7 @@ HINTED = {  # b's rows begin at multiples of 16 bytes, and its columns end with 
 }
 
 
+@pytest.mark.share(4)
 def test_a_promise_holds_where_the_launcher_requires_it_and_not_elsewhere(outside: Path, capsys: pytest.CaptureFixture) -> None:
     text = TUTORIAL.read_text()
     for plain, hinted in HINTED.items():
@@ -174,6 +177,7 @@ STRIDE = "offs_k[None, :] * stride_ak\n"
 
 
 @pytest.mark.parametrize(("claims", "status"), [((), 0), (("strides",), 1)])
+@pytest.mark.share(4)
 def test_a_stride_taken_as_one_fails_with_a_launcher_that_claims_strides(
     claims: tuple, status: int, outside: Path, capsys: pytest.CaptureFixture
 ) -> None:
@@ -185,6 +189,7 @@ def test_a_stride_taken_as_one_fails_with_a_launcher_that_claims_strides(
     assert "order=column" in capsys.readouterr().out or not status
 
 
+@pytest.mark.share(4)
 def test_a_launcher_that_claims_strides_and_types_is_given_them(outside: Path, capsys: pytest.CaptureFixture) -> None:
     text = TUTORIAL.read_text()
     assert text.count("acc.to(tl.float16)") == 1
@@ -225,6 +230,7 @@ def test_the_words_of_a_kernels_plan_lie_within_a_launchers_bound(stem: str, arc
     assert seen > 0.6 * len(shares), f"a dropped k is seen in {seen} of {len(shares)} cases"
 
 
+@pytest.mark.share(4)
 def test_readmes_example_is_what_the_command_prints(outside: Path, capsys: pytest.CaptureFixture) -> None:
     """Line by line, but for the directory it ran in. Its file is named as in a checkout, where paths are relative."""
     readme = (CHECKOUT / "README.md").read_text()

@@ -16,6 +16,7 @@ def test_there_are_fifteen() -> None:
     assert len(EVERYDAY) == 15 and sum(each.exact for each in EVERYDAY.values()) == 6
 
 
+@pytest.mark.share(4)
 def test_attention_and_a_sum_of_vectors_run_on_every_target(capsys: pytest.CaptureFixture) -> None:
     assert main([*LEAST, "attention", "vector add"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith(("attention", "vector"))]

@@ -31,6 +31,7 @@ class Recorded:
 
 
 @of_a_campaign
+@pytest.mark.share(4)
 def test_the_fit_of_tanh_is_the_committed_table() -> None:
     assert hyperbolic_tangent(Recorded()) == coefficients.TANH  # type: ignore[arg-type]
 

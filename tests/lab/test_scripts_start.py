@@ -141,7 +141,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Tiny],
     starter.wait(30)
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(5)
 @pytest.mark.parametrize("tiny", TINY, ids=lambda tiny: f"{tiny.script} {tiny.arguments}".strip())
 def test_a_script_does_a_tiny_piece_of_its_work(tiny: Tiny, start: Callable[[Tiny], tuple[int | None, str]]) -> None:
     status, text = start(tiny)

@@ -178,6 +178,7 @@ def test_edges_are_measured_at_every_width_and_quickly_at_a_few() -> None:
     assert {width % 16 for _, width in quick} >= {0, 4, 12} and len(quick) < len(whole) / 4
 
 
+@pytest.mark.share(4)
 def test_a_compiler_that_dies_costs_its_point_and_no_other() -> None:
     grid = [replace(LOAD, column=column) for column in (0, 1, 3, 4, 8)]
     found = by_compiler(grid, "sm_90", worker=(sys.executable, "-c", ABORTS))

@@ -49,6 +49,7 @@ def run(folder: Path, *words: str) -> tuple[int, list[dict]]:
 
 @pytest.mark.compiles
 @of_a_campaign
+@pytest.mark.share(4)
 def test_a_sample_of_each_function_runs_and_a_second_run_goes_on(tmp_path: Path) -> None:
     (tmp_path / "test" / "unit").mkdir(parents=True)
     (tmp_path / "test" / "unit" / "test_it.py").write_text(textwrap.dedent(TESTS))

@@ -167,6 +167,7 @@ def commanded(folder: Path, results: Path, *options: str) -> subprocess.Complete
 
 
 @of_a_campaign
+@pytest.mark.share(4)
 def test_the_states_of_cases_are_told_apart(told) -> None:
     found: dict[tuple, Counter] = {}
     for result in read(told[2]):
@@ -186,6 +187,7 @@ def test_the_page_names_what_did_not_pass_and_where(told) -> None:
 
 
 @of_a_campaign
+@pytest.mark.share(4)
 def test_results_that_are_kept_are_not_run_again(told, tmp_path: Path) -> None:
     kept = tmp_path / "results.jsonl"
     kept.write_text(told[2].read_text())

@@ -133,12 +133,14 @@ def test_a_reader_that_goes_away_ends_the_output_and_not_the_status(tmp_path: Pa
     assert run.stderr is not None and run.stderr.read() == ""
 
 
+@pytest.mark.share(4)
 def test_a_launcher_that_ends_its_process_ends_the_run_with_its_name(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("import os\nos._exit(0)\ndef add(a, b): ...\n")
     status, out, error = judged(["--contract", f"{ADD}:CONTRACT", "--launcher", f"{tmp_path / 'mine.py'}:add"], tmp_path / "state")
     assert (status, out) == (2, "") and "importing mine.py: the process left with exit status 0; mend the file" in error
 
 
+@pytest.mark.share(4)
 def test_the_process_that_was_started_imports_no_file_of_the_users(tmp_path: Path) -> None:
     """Nor does a fork of the file's show in the report."""
     mine = tmp_path / "mine.py"
@@ -200,6 +202,7 @@ def test_only_the_process_that_was_asked_answers(name: str, outcome: Outcome, tm
             assert pool.judge(case(n, fault="wrong"), HOST).decision is Decision.FAIL
 
 
+@pytest.mark.share(4)
 def test_a_run_whose_process_is_killed_says_how_to_go_on(tmp_path: Path) -> None:
     state = tmp_path / "state"
     run = harness("run", "--contract", f"{ADD}:HANGS", "--target", "emulated:sm_90", "--jobs", "1", state=state)
@@ -226,6 +229,7 @@ def serves(run: int) -> bool:
 
 
 @pytest.mark.parametrize("after", ["a moment", "the server of the workers"])
+@pytest.mark.share(4)
 def test_ctrl_c_while_modules_are_imported_is_quiet(after: str, tmp_path: Path) -> None:
     """To the whole group, as a terminal sends it: by then the run imports its modules, or the server of its workers does."""
     with answering():
@@ -265,6 +269,7 @@ def test_ctrl_c_during_the_last_steps_adds_no_traceback() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")
 
 
+@pytest.mark.share(4)
 def test_in_the_background_a_run_is_not_cancelled_by_sigint(tmp_path: Path) -> None:
     """Where SIGINT is ignored from the start. That it cancels elsewhere: test_command_line."""
     with answering(signal.SIG_IGN):

@@ -139,6 +139,7 @@ def resumed(held: tuple[Path, dict], out: Path, capsys: pytest.CaptureFixture, p
     return differences(held[1], results(out, status), out)
 
 
+@pytest.mark.share(4)
 def test_ctrl_c_and_resume_come_to_the_undisturbed_results(
     held: tuple[Path, dict], tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

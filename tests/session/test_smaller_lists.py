@@ -173,6 +173,7 @@ def mutant_of(kernel: str, name: str) -> Mutant:
         ("tma_scatter", "last row of several not written", 2000, 1999, (1,)),
     ],
 )
+@pytest.mark.share(4)
 def test_a_mutant_that_mishandles_one_boundary_row_ends_at_one_row(
     kernel: str, name: str, table_rows: int, bad: int, left: tuple[int, ...], tmp_path: Path
 ) -> None:

@@ -60,8 +60,11 @@ def entries_of_turn(ids: Sequence[str], of: int, *kinds: str) -> set[str]:
     """Of the entries `ids` of one test those that are judged for the commit of `HARNESS_SHARE`; all where no share is asked for.
 
     An entry is of the first of `kinds` that its id contains. One entry in `of` of each kind has its turn, of a kind with fewer
-    entries one: each commit judges every kind, and `of` commits in a row judge all."""
+    entries one: each commit judges every kind, and `of` commits in a row judge all. A test without entries has its own turn, the
+    same in each `of` commits."""
     now = turn()
+    if now is not None and len(ids) == 1 and "[" not in ids[0]:
+        return {name for name in ids if crc32(name.encode()) % of == now.turn % of}
     of_kind = defaultdict(list)
     for name in sorted(ids, key=lambda name: crc32(name.encode())):
         of_kind[next((kind for kind in kinds if kind in name), "")].append(name)

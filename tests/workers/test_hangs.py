@@ -104,6 +104,7 @@ def pool(tmp_path: Path) -> Iterator[WorkerPool]:
         ("in_c", "# a loop that does not come back", "in_c"),
     ],
 )
+@pytest.mark.share(4)
 def test_a_launcher_that_hangs_is_told_with_its_line(pool: WorkerPool, launcher: str, line: str, function: str) -> None:
     pool.slots[0, "host"].timeout = 2.0
     verdict = pool.judge(case(launcher=f"{__name__}:{launcher}"), HOST)
@@ -119,6 +120,7 @@ def test_a_launcher_that_ends_in_time_is_judged(pool: WorkerPool) -> None:
 
 
 @pytest.mark.parametrize("goes_on", [True, False])
+@pytest.mark.share(4)
 def test_a_worker_that_is_stopped_is_no_hang_of_the_kernel(pool: WorkerPool, goes_on: bool) -> None:
     """The time in which it was stopped is not the case's. One that is never let go on is lost, and its case judged again."""
     slot = pool.slots[0, "host"]
@@ -139,6 +141,7 @@ def test_a_case_whose_every_worker_is_stopped_is_the_machines_error(pool: Worker
     assert "was stopped (SIGSTOP or a debugger) for 1 s" in verdict.message
 
 
+@pytest.mark.share(4)
 def test_a_kernel_that_hangs_is_told_with_the_line_of_its_loop(tmp_path: Path) -> None:
     where, launcher = target("emulated:sm_90"), f"{__name__}:in_a_kernel"
     asked = Case(contract=ADDRESS, problem=Problem(n=40), launcher=launcher)
@@ -215,6 +218,7 @@ def judged(directory: Path) -> list[str]:
     return [record["verdict"]["outcome"] for record in records(journal) if record["event"] == "end"]
 
 
+@pytest.mark.share(4)
 def test_a_run_stops_after_two_hangs_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

@@ -144,6 +144,7 @@ def test_a_parent_that_ends_by_itself_does_not_wait_for_a_worker_left(tmp_path: 
 
 
 @pytest.mark.parametrize("ended_by", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.share(4)
 def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Path, ended_by: signal.Signals) -> None:
     journal = tmp_path / "j.jsonl"
     with answering():
@@ -163,6 +164,7 @@ def test_a_parent_that_ends_leaves_no_orphan_and_the_case_it_was_at(tmp_path: Pa
     assert [record["case"]["problem"]["fault"] for record in unfinished_records(journal)] == ["hang"]
 
 
+@pytest.mark.share(4)
 def test_the_forkserver_never_touches_cuda() -> None:
     """It takes Triton's digest for its workers."""
     check = (

@@ -214,6 +214,7 @@ def test_a_loop_that_is_unrolled_fuses_where_its_product_stays_a_product(tmp_pat
 ACCUMULATORS = ["s = x * 0.0", "t = s", "u = s", LOOP, "    s += x * y", "    t += z * w", "    u += y * w"]
 
 
+@pytest.mark.share(4)
 def test_sums_that_llvm_packs_are_read_from_the_program_without(tmp_path, monkeypatch):
     """The vectoriser leaves two of three sums under one line. On sm_100 it packs instructions too: another program."""
     kernel = load(drawn_sums.text(ACCUMULATORS, ["s", "t", "u"]), tmp_path, "packed")
@@ -294,6 +295,7 @@ OPEN: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("form", OPEN)
+@pytest.mark.share(4)
 def test_what_is_fused_here_and_not_there_is_enclosed(form, tmp_path):
     kernel = load(drawn_sums.text(OPEN[form], ["z"]), tmp_path, "enclosed")
     for arch in ARCHITECTURES:

@@ -174,6 +174,7 @@ def test_chunks_of_one_element_take_in_what_they_store(warps, taken):
     assert words[1] == np.float32(1 + 2.0**-11 + 2.0**-23) and words[2] == before + value[2]
 
 
+@pytest.mark.share(4)
 def test_a_sum_of_what_a_scan_leaves_as_it_is_lies_inside_its_enclosure():
     """The first elements of a scan are products still, which a sum behind it takes in: in some registers and not in others."""
     differing, inside, outside = compared(Launch("several scans", 16, 256, F32, 1))

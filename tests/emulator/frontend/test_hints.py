@@ -203,6 +203,7 @@ def test_another_alignment_is_another_program_when_the_kernel_is_launched() -> N
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+@pytest.mark.share(4)
 def test_the_width_of_each_access_is_that_of_its_instruction_in_ptx(arch: str) -> None:
     """What is read from the program that was converted is in the PTX of the same launch, and nothing there is wider."""
     launches = [(pair[0], pair[1]) for pair in PAIRS] + [(kernels.moved, 48)]

@@ -139,6 +139,7 @@ def drawn(seed: int) -> str:
     return HEAD + "".join(f"    {line}\n" for line in lines)
 
 
+@pytest.mark.share(4)
 def test_no_advice_means_that_no_word_depends_on_an_undefined_lane(tmp_path):
     """By what another value in those lanes changes."""
     silent = 0

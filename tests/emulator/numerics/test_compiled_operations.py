@@ -69,6 +69,7 @@ def greatest_error(symbol: str) -> float:
     return float(errors(found, [function(*(each.item() for each in row)) for row in zip(*given, strict=True)]).max())
 
 
+@pytest.mark.share(4)
 def test_a_dozen_functions_of_libdevice_are_as_near_as_documented():
     found = {symbol: greatest_error(symbol) for symbol in NORMAL_ERROR}
     assert all(np.isfinite(error) for error in found.values())

@@ -334,6 +334,7 @@ def test_a_function_with_a_pole_or_no_value_inside_is_refused(kind: str, why: st
         functions[(1,)](x, y, -(x * y), torch.ones(N), torch.zeros(N), KIND=kind, N=N, num_warps=1)
 
 
+@pytest.mark.share(4)
 def test_the_functions_of_units_fall_by_no_more_words_than_is_said() -> None:
     """A binade, or two where the table's half hangs on the exponent: all others have the same mantissas."""
     ranges = {"ex2": (1.0, 2.0, 1), "sqrt": (1.0, 4.0, 1), "rsqrt": (1.0, 4.0, -1), "rcp": (1.0, 2.0, -1)}

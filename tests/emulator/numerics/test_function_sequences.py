@@ -133,6 +133,7 @@ def butterfly(powers: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("capability", CAPABILITIES)
+@pytest.mark.share(4)
 def test_triton_s_own_functions_are_these_sequences(capability: int) -> None:
     drawn = np.concatenate([edges(), np.random.default_rng(18).integers(0, 1 << 32, 32_000, dtype=np.uint32)])
     for kernel, function in ((special_kernels.exp, sequences.exp), (special_kernels.exp2, sequences.exp2),

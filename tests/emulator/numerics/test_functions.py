@@ -83,6 +83,7 @@ def judged(arch: str, folder: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.share(4)
 def test_functions_have_the_words_of_their_machine_code(arch: str, folder: Path) -> None:
     got, expected = judged(arch, folder)
     wrong = {}
@@ -124,6 +125,7 @@ def test_libdevice_keeps_subnormals_where_the_launch_asks_for_it(arch: str, fold
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.share(4)
 def test_without_fusion_a_division_is_rounded_before_it_is_added(arch: str, folder: Path) -> None:
     made = kernel(["x / y + z", "x / 3.0 - z"], folder, "apart")
     got = by_emulator(made, arch, words(), 2, enable_fp_fusion=False)
@@ -205,6 +207,7 @@ def test_a_quotient_by_what_a_loop_of_known_length_counts_is_refused(folder: Pat
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
+@pytest.mark.share(4)
 def test_of_two_divisions_stored_too_the_sum_is_enclosed(arch: str, folder: Path) -> None:
     """ptxas takes the last product of one of them into the sum."""
     made, given = kernel(["u - v", "u"], folder, "enclosed", "u, v = x / y, z / x"), words()[:, :512]

@@ -57,6 +57,7 @@ def test_rms_norm_is_its_mathematics_in_batches_and_one_by_one() -> None:
         assert np.abs(out.double().numpy() - expected).max() > 1e-4  # the words round
 
 
+@pytest.mark.share(4)
 def test_functions_are_float64s() -> None:
     x, y, out = drawn(ROW).abs() + 0.1, drawn(ROW, seed=1), torch.empty(12, ROW)
     with reals() as device:
