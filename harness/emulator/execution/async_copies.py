@@ -13,6 +13,7 @@ from bitverdict.harness.emulator.execution.onchip_access import OnChipMemory
 from bitverdict.harness.emulator.memory.global_order import ORDINARY
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.undefined_lanes import union
+from bitverdict.harness.emulator.numerics.enclosures import enclosure_of_copy
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
@@ -45,6 +46,7 @@ class AsyncCopies:
         def land() -> None:
             found = self.memory.load(op, pointer, mask, zero, view.dtype, agent, None)
             view.put(found, self.memory.shadow_words(pointer, mask, view.dtype.itemsize))
+            view.enclose(enclosure_of_copy(self.cta, op, found, pointer, mask))
             lanes = union(displaced_lanes, ~mask if leaves_undefined and mask is not None and not mask.all() else None)
             if lanes is not None:
                 view.leave_undefined(lanes, (op.location,))

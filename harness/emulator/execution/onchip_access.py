@@ -142,12 +142,16 @@ class OnChipMemory:
                 self._generic_use(op, view)
         if (access := self.cta.launch.real_access) is not None:
             access.read_words = view.shadow_words()
-        return view.get()
+        words = view.get()
+        if ends := view.enclosure():
+            self.cta.launch.enclosures.hold(words, ends)
+        return words
 
     def write(self, op: Operation, view: View, value: np.ndarray) -> None:
         self.cta.acts += 1
         self._touch(op, view, write=True)
         view.put(value, self.cta.launch.take_reals(op, view.shape))
+        view.enclose(self.cta.launch.enclosures.enclosure_of(value))
         if view.space is self.shared:
             self.generic_write(op, view)
 

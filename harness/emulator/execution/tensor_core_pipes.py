@@ -18,12 +18,18 @@ from bitverdict.harness.emulator.faults import OnChipFault
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.real_shadows import EXACT, PARTS
 from bitverdict.harness.emulator.memory.undefined_lanes import undefined_product
+from bitverdict.harness.emulator.numerics.enclosed_products import dot_words
+from bitverdict.harness.emulator.numerics.enclosures import refuse
 from bitverdict.reference import packing
 from bitverdict.reference.tensor_core import Instruction, scaled_product
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.real_shadows import ShadowWords
     from bitverdict.harness.emulator.mlir_reader import Operation
+    from bitverdict.harness.emulator.numerics.enclosures import Enclosure
+    from bitverdict.reference.error_bound import Accumulation
+
+    Bound = tuple[Accumulation, tuple[str, str]] | None
 
 
 class TensorCore:
@@ -36,16 +42,19 @@ class TensorCore:
 
     # -- wgmma (PTX ISA 9.7.15.7) -------------------------------------------------------------------------------------
     def wgmma(
-        self, op: Operation, run: Callable, a: np.ndarray | View, b: View, c: Any, use: Any, is_async: bool
+        self, op: Operation, run: Callable, a: np.ndarray | View, b: View, c: Any, use: Any, is_async: bool, bound: Bound = None
     ) -> np.ndarray | PendingTensor:
-        """wgmma: operands in shared memory are read until its group is waited for; the result is registers in flight."""
+        """wgmma: operands in shared memory are read until its group is waited for; the result is registers in flight. `bound`: how
+        it sums and its operands' formats, where a bound of what is enclosed is known."""
         flight = self.onchip.begin(op, WGMMA, reads=tuple(v for v in (a, b) if isinstance(v, View)))
         registers, self.registers = self.registers, (None, None)
 
         def land() -> None:
             before = c.flight.value if isinstance(c, PendingTensor) else c
             left, right = a.get() if isinstance(a, View) else a, b.get()
-            flight.value = run(left, right, before if use else np.zeros_like(before))
+            before = before if use else np.zeros_like(before)
+            flight.value = run(left, right, before)
+            self._enclose_product(op, bound, flight.value, a, b, before)
             if self.cta.launch.real_access is not None:
                 held = registers[0] if not isinstance(a, View) else self._read(op, 0, a, left)
                 there = c.flight.real if isinstance(c, PendingTensor) else registers[1]
@@ -58,6 +67,16 @@ class TensorCore:
         self.wgmma_wait(0)
         self.last = flight
         return flight.value
+
+    def _enclose_product(self, op: Operation, bound: Bound, words: np.ndarray, *operands: np.ndarray | View) -> Enclosure | None:
+        """Hold what `words`, the product `op` of `operands`, may be where one of these is enclosed."""
+        enclosures = self.cta.launch.enclosures
+        if any(map(enclosures.enclosure_of, operands)):
+            if bound is None:
+                refuse(self.cta, op, "a value that is enclosed", *operands)
+            else:
+                dot_words(self.cta, op, *bound, words, *operands)
+        return enclosures.enclosure_of(words)
 
     def give(self, a: Any, c: Any) -> None:
         """The Reals of what the next wgmma takes from registers."""
@@ -101,10 +120,12 @@ class TensorCore:
         count: int = 1,
         scope: int = OWN,
         pair: bool = False,
+        bound: Bound = None,
     ) -> None:
         """tcgen05.mma, and the commit behind it: operands are read, and the accumulator written, until a barrier it signals is
         waited for. The pipe hands the accumulator from one to the next in order. In a cluster a signal
-        is `count` arrivals, and tells that the product is `over` in as many CTAs. `pair`: it reads the operands of two."""
+        is `count` arrivals, and tells that the product is `over` in as many CTAs. `pair`: it reads the operands of two. `bound`
+        as of `wgmma`."""
         if pair:
             for view in (a, b):
                 self.cta.cluster.hold(op, view, writes=False, needs=PAIR)
@@ -125,7 +146,9 @@ class TensorCore:
             if self.cta.launch.real_access is not None:
                 there = self._read(op, 2, d, before) if use else None
                 real = product(self._read(op, 0, a, left), self._read(op, 1, b, right), there)
+            ends = self._enclose_product(op, bound, made, a, b, d if use else np.zeros_like(before))
             d.put(made, self._accumulator_shadow(op, real, made))
+            d.enclose(ends)
             if lanes is not None:
                 d.leave_undefined(lanes, a.space.undefined_by)
             for barrier, when in signals:
@@ -203,6 +226,7 @@ class TensorCore:
 
         def land() -> None:
             target.put(source.get().reshape(target.shape), source.shadow_words())
+            target.enclose(source.enclosure())
             if barrier is not None:
                 self.mbarriers.signal(op, barrier, 1, self.flights.before(flight))
 

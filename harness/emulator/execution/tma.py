@@ -20,6 +20,7 @@ from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.real_shadows import round_shadow_words
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
 from bitverdict.harness.emulator.memory.undefined_lanes import note_dependence
+from bitverdict.harness.emulator.numerics.enclosures import Enclosure, enclosure_of_copy, keys, note_store, words_of
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
@@ -101,6 +102,9 @@ class Tma:
             if descriptor.to_tf32 and self.cta.launch.real_access is not None:
                 carried = round_shadow_words(carried, found, inside)
             target.put(descriptor.loaded_values(found, inside).reshape(target.shape), carried)
+            if ends := enclosure_of_copy(self.cta, op, found, addresses, inside):
+                words = (descriptor.loaded_values(words_of(end, found.dtype), inside) for end in (ends.low, ends.high))
+                target.enclose(Enclosure(*map(keys, words)))  # rounding keeps their order
             self.mbarriers.receive(op, barrier, addresses.size * target.dtype.itemsize // ctas, flight)
 
         self.flights.issue(flight, land)
@@ -166,6 +170,9 @@ class Tma:
             if rows is not None and np.unique(rows).size != rows.size:
                 order = [slice(row, row + 1) for row in self.cta.schedule.order(len(rows))]
             self.memory.land(op, landings, values, order, agent, carried if carried is None else carried.reshape(addresses.shape))
+            if ends := source.enclosure():
+                self.cta.launch.enclosures.hold(values, Enclosure(*(end.reshape(values.shape) for end in (ends.low, ends.high))))
+            note_store(self.cta, op, addresses, values, inside, values.dtype)
 
         self.flights.issue(flight, land)
         agent.groups.commit(kind.group)

@@ -68,18 +68,31 @@ _COMPARISONS = {"arith.cmpf", "arith.cmpi"}
 _EQUALITIES = {"arith.cmpf": {1, 6, 8, 13}, "arith.cmpi": {0, 1}}  # predicates: oeq, one, ueq, une; eq, ne
 _FIRST_UNSIGNED_PREDICATE = 6  # the first predicate of arith.cmpi that compares unsigned numbers
 _VALUES = ("scalar", "tensor", "pointer")
-_HANDS_ON = {"tt.return", "tt.call", "ttg.convert_layout", "ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return"}
+_HANDS_ON = {
+    "tt.return", "tt.call", "ttg.convert_layout", "ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return",
+    "ttng.warp_group_dot_wait",
+}  # fmt: skip
 """Their results are their operands, which are known by identity."""
+_ON_CHIP = {
+    "ttg.local_alloc", "ttg.local_store", "ttg.local_load", "ttg.local_gather", "ttg.local_dealloc", "ttg.memdesc_index",
+    "ttg.memdesc_subslice", "ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape", "ttng.tmem_alloc",
+    "ttng.tmem_store", "ttng.tmem_load", "ttng.tmem_subslice", "ttng.tmem_copy", "ttg.async_copy_global_to_local",
+    "ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather", "ttng.async_tma_copy_local_to_global", "ttng.warp_group_dot",
+    "ttng.tc_gen5_mma",
+}  # fmt: skip
+"""Memory on the chip knows what is enclosed in it: these make views of it, or carry that in and out."""
+_STORES_ON_CHIP = {"ttg.local_alloc", "ttg.local_store", "ttng.tmem_alloc", "ttng.tmem_store", "ttng.warp_group_dot"}
+"""Those that take tensors which may be enclosed."""
 _READS_AT = {
     "tt.atomic_rmw": ("pointer", "value", "mask?"),
     "tt.atomic_cas": ("pointer", "expected", "value"),
+}
+_MOVES = {
+    "tt.load": ("pointer", "mask?", "other?"),
+    "tt.store": ("pointer", "value", "mask?"),
     "ttg.async_copy_global_to_local": ("pointer", "view", "mask?", "other?"),
 }
-_IN_MEMORY = {"ttg.local_alloc", "ttg.memdesc_trans", "ttg.local_load"}
-_MOVES = {"tt.load": ("pointer", "mask?", "other?"), "tt.store": ("pointer", "value", "mask?")}
-_READS = {
-    "tt.atomic_load", "tt.atomic_poll", "ttng.async_tma_copy_global_to_local", "ttng.async_tma_gather", "ttng.async_tma_reduce",
-}  # fmt: skip
+_READS = {"tt.atomic_load", "tt.atomic_poll", "ttng.async_tma_reduce"}
 """What reads global memory otherwise than `tt.load`: at the addresses of an operand, with its operands by name, and elsewhere."""
 
 
@@ -100,7 +113,8 @@ class EnclosureWriter:
         while size != len(self.decided):
             size = len(self.decided)
             for name, op in t.defined.items():
-                if op.name == "tt.load" or any(_is_float(kind) for kind in op.inputs) or not self.decided.isdisjoint(op.operands):
+                hangs = op.name == "tt.load" or any(_is_float(kind) or _is_on_chip(kind) for kind in op.inputs)
+                if hangs or not self.decided.isdisjoint(op.operands):
                     self.decided.add(name)
             for given_by_name in (t.incoming, t.combined):
                 self.decided.update(name for name, given in given_by_name.items() if not self.decided.isdisjoint(given))
@@ -193,35 +207,25 @@ class EnclosureWriter:
         if name in ("tt.load", "tt.store"):
             self._access(op)
             return
-        if name in _IN_MEMORY and not self.decided.isdisjoint(op.operands):
-            self._in_memory(op)
-            return
-        products = name in ("tt.dot", "ttng.warp_group_dot")
-        names = [*op.operands[:3]] if products else [op.operands[i] for i in may_be]
-        names += [each for each, kind in zip(op.operands, op.inputs, strict=True) if _is_shared(kind) and each in self.decided]
+        if name in _STORES_ON_CHIP:
+            may_be = [i for i in may_be if (kind := op.inputs[i]) is not None and kind.kind != "tensor"]
+        names = [op.operands[i] for i in may_be]
+        if name not in _ON_CHIP:
+            names += [each for each, kind in zip(op.operands, op.inputs, strict=True) if _is_on_chip(kind)]
         if not names or name in _HANDS_ON:
             return
         t.emit("if {}:", True if open_ else t.calls(enclosures.inside, *map(t.value, dict.fromkeys(names))))
         with t.indent_block():
-            if products and (how := self._accumulation_of(op)) is not None:
+            if name == "tt.dot" and (how := self._accumulation_of(op)) is not None:
                 t.emit("{}", t.calls(dot_words, op, *how, t.value(op.results[0]), *map(t.value, op.operands[:3])))
             else:
                 self._choices(op, may_be, open_, names)
 
     def _accumulation_of(self, op: Operation) -> tuple[Accumulation, tuple[str, str]] | None:
-        """How the product `op` sums; None where nothing is known of what it leaves at once."""
+        """How the product `op` sums; None where no bound of it is known."""
         from bitverdict.harness.emulator.frontend.lowerings.products import accumulation_of
 
-        in_flight = op.flag("isAsync") or len(op.operands) > 3
-        return None if in_flight else accumulation_of(self.t, op)
-
-    def _in_memory(self, op: Operation) -> None:
-        """Behind what makes shared memory that never changes, turns it or loads from it: what is enclosed there stays so."""
-        t, axes = self.t, op.integers("order") if op.name == "ttg.memdesc_trans" else None
-        if op.name == "ttg.local_alloc" and "mutable" in op.result_types[0]:
-            self._unless(op, op.operands, "a value that is enclosed, in shared memory that may change,")
-        else:
-            t.emit("{}", t.calls(enclosures.hand_on, t.value(op.results[0]), t.value(op.operands[0]), axes))
+        return accumulation_of(self.t, op)
 
     def _access(self, op: Operation) -> None:
         """Behind a load or a store."""
@@ -449,7 +453,7 @@ def _is_float(kind: Type | None) -> bool:
     return kind is not None and kind.kind in ("scalar", "tensor") and kind.is_float
 
 
-def _is_shared(kind: Type | None) -> bool:
+def _is_on_chip(kind: Type | None) -> bool:
     return kind is not None and kind.kind == "memdesc"
 
 

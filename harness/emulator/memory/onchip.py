@@ -11,9 +11,10 @@ from typing import NoReturn
 
 import numpy as np
 
-from bitverdict.harness.emulator.faults import OnChipFault
+from bitverdict.harness.emulator.faults import EmulatedFault, OnChipFault
 from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES
 from bitverdict.harness.emulator.memory.real_shadows import Shadow, ShadowWords
+from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, EnclosedRoom, Enclosure, keys
 
 SPREAD = 2  # of fp4 beside fp8: of 16 bytes of shared memory 8 hold elements (PTX ISA, tensor memory map: .b4x16_p64)
 POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer
@@ -29,6 +30,7 @@ class Space:
         self.undefined_by: set[str] = set()  # the lines of those loads
         self.known = np.zeros(size, np.uint8)  # (size,) 0xFF where written
         self.shadow: Shadow | None = None  # the real values of what was computed; None where nothing was
+        self.enclosed = EnclosedMemory()
 
     def reset(self) -> None:
         """Fresh: poisoned, nothing known."""
@@ -37,6 +39,8 @@ class Space:
         self.known.fill(0)
         if self.shadow is not None:
             self.shadow.clear()
+        if self.enclosed:
+            self.enclosed = EnclosedMemory()
 
     def ensure_shadow(self) -> Shadow:
         """Its shadow, made where there is none."""
@@ -45,7 +49,7 @@ class Space:
         return self.shadow
 
 
-class View:
+class View(EnclosedRoom):
     """A memory descriptor: `shape` elements of `dtype` in `space`, from byte `offset`, `strides` bytes apart.
 
     Tensor memory cuts a tensor into blocks of rows: there `pieces` is the shape that `strides` belong to, and `shape` what it
@@ -111,6 +115,28 @@ class View:
             self._state_view(self.space.undefined)[...] = 0
         if shadow_words is not None or self.space.shadow is not None:
             self._carry(shadow_words)
+        if self.space.enclosed:
+            self.space.enclosed.forget(self.places(), self.dtype.itemsize)
+
+    def enclose(self, ends: Enclosure | None) -> None:
+        """The elements just written lie between `ends` (of as many), where there are some."""
+        if ends is None:
+            return
+        low, high = ends.low.reshape(self.shape), ends.high.reshape(self.shape)
+        open_, is_integer = low != high, self.dtype.kind in "ib"
+        place, word = self.places()[open_], keys(self.get())[open_]
+        self.space.enclosed.store(place, word, low[open_], high[open_], self.dtype.itemsize, is_integer)
+
+    def enclosure(self) -> Enclosure | None:
+        """Of the elements; None where all are exact. EmulatedFault where words of another type, or parts of words, are enclosed."""
+        memory, is_integer = self.space.enclosed, self.dtype.kind in "ib"
+        if not memory:
+            return None
+        places, size = self.places(), self.dtype.itemsize
+        if memory.overlaps(places, size, is_integer):
+            said = f"{self} is read as words of {size} bytes of another type than those that are enclosed in it"
+            raise EmulatedFault("not modelled", f"{said}: read the type that was written")
+        return memory.enclosure_at(places, keys(self.get()), size, is_integer)
 
     def _carry(self, carried: ShadowWords | None) -> None:
         """The real values of all elements are `carried` now; None: they are exact."""

@@ -65,6 +65,8 @@ class ScatteredView(View):
             self._set(self.space.undefined, 0)
         if shadow_words is not None or self.space.shadow is not None:
             self._carry(shadow_words)
+        if self.space.enclosed:
+            self.space.enclosed.forget(self.at, self.dtype.itemsize)
 
     def _carry(self, carried: ShadowWords | None) -> None:
         at = self.at // self.dtype.itemsize

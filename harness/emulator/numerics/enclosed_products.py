@@ -20,6 +20,7 @@ from bitverdict.reference.formats import FORMATS, Rounding, decode, encode
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Cta
+    from bitverdict.harness.emulator.execution.cta_state import CtaState
     from bitverdict.harness.emulator.memory.onchip import View
     from bitverdict.harness.emulator.mlir_reader import Operation
 
@@ -27,7 +28,7 @@ _MARGIN = 1 + 2.0**-40  # of what float64 rounds in a radius
 
 
 def dot_words(
-    m: Cta, op: Operation, how: Accumulation, formats: tuple[str, str], words: np.ndarray, *operands: np.ndarray | View
+    m: Cta | CtaState, op: Operation, how: Accumulation, formats: tuple[str, str], words: np.ndarray, *operands: np.ndarray | View
 ) -> None:
     """Hold the enclosure of `found`, the product of `operands` (..., M, K) and (..., K, N) on a third (..., M, N), arrays or views
     of shared memory. NotModelled where a choice may lead out of the finite numbers."""

@@ -33,6 +33,7 @@ from bitverdict.reference.reduction_order import Combine, Parts, ReductionOrder,
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Cta
+    from bitverdict.harness.emulator.execution.cta_state import CtaState
     from bitverdict.harness.emulator.mlir_reader import Operation
     from bitverdict.harness.emulator.numerics.real_values import TileValue
 
@@ -87,8 +88,10 @@ class EnclosedMemory:
     def __bool__(self) -> bool:
         return bool(self.address.size)
 
-    def forget(self, address: np.ndarray) -> None:
-        self._keep(~np.isin(self.address, address))
+    def forget(self, address: np.ndarray, size: int) -> None:
+        """Forget each word of which a byte of the `size` at any of `address` is part."""
+        if self:
+            self._keep(~self._touches(address, size))
 
     def forget_range(self, first: int, end: int) -> None:
         """Forget what lies from address `first` up to `end`."""
@@ -98,7 +101,7 @@ class EnclosedMemory:
         self, address: np.ndarray, word: np.ndarray, low: np.ndarray, high: np.ndarray, size: int, whole: bool = False
     ) -> None:
         """(n,) each, keys; none of the addresses twice. `whole`: words of integers."""
-        self.forget(address)
+        self.forget(address, size)
         new = (address, word, low, high, np.full(address.shape, size), np.full(address.shape, whole))
         for column, more in zip(_COLUMNS, new, strict=True):
             setattr(self, column, np.concatenate([getattr(self, column), more]))
@@ -122,15 +125,28 @@ class EnclosedMemory:
     def overlaps(self, address: np.ndarray, size: int, is_integer: bool | None = None) -> bool:
         """Whether a byte of the `size` at any of `address` is part of an enclosed word; of another one than those that lie there as
         words of that size, of integers or not as `whole` says, unless it is None."""
-        flat = np.unique(np.asarray(address).reshape(-1))
-        after = np.searchsorted(flat, self.address - size, "right")
-        touched = after < np.searchsorted(flat, self.address + self.size, "left")
+        touched = self._touches(address, size)
         if is_integer is not None:
-            touched &= ~(np.isin(self.address, flat) & (self.size == size) & (self.is_integer == is_integer))
+            touched &= ~(np.isin(self.address, address) & (self.size == size) & (self.is_integer == is_integer))
         return bool(touched.any())
+
+    def _touches(self, address: np.ndarray, size: int) -> np.ndarray:
+        """(n,) of each word, whether a byte of the `size` at any of `address` is part of it."""
+        flat = np.unique(np.asarray(address).reshape(-1))
+        return np.searchsorted(flat, self.address - size, "right") < np.searchsorted(flat, self.address + self.size, "left")
 
 
 _COLUMNS = ("address", "word", "low", "high", "size", "is_integer")
+
+
+class EnclosedRoom:
+    """Memory on the chip: it knows what is enclosed of the words that it holds."""
+
+    __slots__ = ()
+
+    def enclosure(self) -> Enclosure | None:
+        """Of the words that it holds now; None where all are exact."""
+        raise NotImplementedError
 
 
 class EnclosedInteger(int):
@@ -145,6 +161,8 @@ class Enclosures:
     values_by_id: dict[int, tuple[Any, Enclosure]] = field(default_factory=dict)
 
     def enclosure_of(self, value: object) -> Enclosure | None:
+        if isinstance(value, EnclosedRoom):
+            return value.enclosure()
         found = self.values_by_id.get(id(value))
         if found is None:
             return None
@@ -172,8 +190,7 @@ def _like(value: TileValue, found: np.ndarray) -> Any:
 
 def inside(m: Cta, *values: TileValue) -> bool:
     """Whether any of `values` is enclosed."""
-    held = m.launch.enclosures
-    return bool(held.values_by_id) and any(held.enclosure_of(value) is not None for value in values)
+    return any(map(m.launch.enclosures.enclosure_of, values))
 
 
 MayBeProduct = bool | np.ndarray
@@ -455,19 +472,21 @@ def hold(
     return tuple(results)
 
 
-def refuse(m: Cta, op: Operation, subject: str = "a value that is enclosed", *values: object) -> None:
+def refuse(m: Cta | CtaState, op: Operation, subject: str = "a value that is enclosed", *values: object) -> None:
     """NotModelled, with the first open element of the first of `values` that is enclosed."""
     place = ""
     if known := next(filter(None, map(m.launch.enclosures.enclosure_of, values)), None):
         at = tuple(each[0] for each in np.nonzero(np.atleast_1d(known.low != known.high)))
         value = next(value for value in values if m.launch.enclosures.enclosure_of(value) is known)
-        dtype = np.dtype(np.int64) if isinstance(value, int) else np.asarray(value).dtype
+        dtype = np.dtype(np.int64) if isinstance(value, int) else getattr(value, "dtype", np.dtype(np.float64))
         low, high = (words_of(np.atleast_1d(end), dtype)[at] for end in (known.low, known.high))
         place = f" (element {[*map(int, at)]} may be {low} to {high})"
     raise NotModelled(op, f"of {subject}{place}, because the compiled program leaves open which sums take a product")
 
 
-def note_store(m: Cta, op: Operation, pointer: TileValue, value: TileValue, mask: TileValue | None, dtype: np.dtype) -> None:
+def note_store(
+    m: Cta | CtaState, op: Operation, pointer: TileValue, value: TileValue, mask: TileValue | None, dtype: np.dtype
+) -> None:
     """Behind a store: what is enclosed there now."""
     known_enclosures = m.launch.enclosures
     enclosure = known_enclosures.enclosure_of(value)
@@ -475,7 +494,7 @@ def note_store(m: Cta, op: Operation, pointer: TileValue, value: TileValue, mask
         return
     address = np.atleast_1d(np.asarray(pointer, np.int64))
     stored_lanes = np.ones(address.shape, bool) if mask is None else np.broadcast_to(np.atleast_1d(mask), address.shape)
-    known_enclosures.memory.forget(address[stored_lanes])
+    known_enclosures.memory.forget(address[stored_lanes], dtype.itemsize)
     if enclosure is None:
         return
     low, high = (np.broadcast_to(each, address.shape) for each in (enclosure.low, enclosure.high))
@@ -544,10 +563,17 @@ def _addresses(m: Cta, op: Operation, known: Enclosure, lanes: np.ndarray | None
         yield address
 
 
-def hand_on(m: Cta, found: object, value: object, axes: list[int] | None) -> None:
-    """Hold of `found` what is enclosed of `value`, its axes in the order `axes`."""
-    if known := m.launch.enclosures.enclosure_of(value):
-        m.launch.enclosures.hold(found, Enclosure(*(np.transpose(end, axes) for end in (known.low, known.high))) if axes else known)
+def enclosure_of_copy(
+    m: CtaState, op: Operation, words: np.ndarray, address: np.ndarray, lanes: np.ndarray | None
+) -> Enclosure | None:
+    """What is enclosed of `words`, which a copy on its way to memory on the chip took from `address` in `lanes`. NotModelled where
+    it takes words of another type, or parts of words."""
+    memory, is_integer = m.launch.enclosures.memory, words.dtype.kind in _INTEGER_KINDS
+    if not memory:
+        return None
+    if memory.overlaps(_read(address, lanes), words.dtype.itemsize, is_integer):
+        refuse(m, op, "words of another type that are enclosed")
+    return memory.enclosure_at(address, keys(words), words.dtype.itemsize, is_integer)
 
 
 def refuse_enclosed(m: Cta, op: Operation, pointer: TileValue | None = None, mask: TileValue | None = None, size: int = 0) -> None:

@@ -14,8 +14,8 @@ import triton
 import triton.language as tl
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout, allocate_tensor_memory
-from triton.experimental.gluon.language.nvidia.hopper import warpgroup_mma, warpgroup_mma_wait
+from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout, allocate_tensor_memory, tcgen05_mma
+from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, warpgroup_mma, warpgroup_mma_wait
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
@@ -30,7 +30,8 @@ from bitverdict.reference.formats import FORMATS, encode
 RULES = [
     ("sm_80", "mma.sync", "fp16", "fp32"), ("sm_80", "mma.sync", "tf32", "fp32"), ("sm_90", "wgmma", "fp16", "fp32"),
     ("sm_90", "wgmma", "bf16", "fp32"), ("sm_90", "wgmma", "e4m3", "fp32"), ("sm_90", "wgmma", "fp16", "fp16"),
-    ("sm_90", "mma.sync", "bf16", "fp32"), ("sm_100", "mma.sync", "fp16", "fp32"), ("", "fma", "fp32", "fp32"),
+    ("sm_90", "mma.sync", "bf16", "fp32"), ("sm_100", "mma.sync", "fp16", "fp32"), ("sm_100", "tcgen05", "bf16", "fp32"),
+    ("sm_100", "tcgen05", "e4m3", "fp32"), ("", "fma", "fp32", "fp32"),
 ]  # fmt: skip
 OP: Any = SimpleNamespace(name="tt.dot", location="here", brief="", text="")
 
@@ -140,23 +141,33 @@ def test_a_product_that_may_leave_the_finite_numbers_is_refused() -> None:
 
 @gluon.jit
 def multiplied_by_gluon(x, y, z, right, out, N: gl.constexpr, KIND: gl.constexpr):
-    """An open sum as the accumulator of a product in flight, from shared memory that may change, or as an operand of tcgen05."""
+    """An open sum as the accumulator of a product in flight, or of one of tcgen05; and as an operand of products of two kinds."""
     wide: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [4, 1], [16, N, 16])
-    layout: gl.constexpr = wide if KIND == "flight" else gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
+    flies: gl.constexpr = KIND == "flight" or KIND == "shared"
+    layout: gl.constexpr = wide if flies else gl.BlockedLayout([1, 8], [4, 8], [4, 1], [1, 0])
     shared: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=16, rank=2)
     at = gl.arange(0, N, gl.SliceLayout(1, layout))[:, None] * N + gl.arange(0, N, gl.SliceLayout(0, layout))[None, :]
     s = gl.load(x + at) * gl.load(y + at) + gl.load(z + at)
     other = gl.allocate_shared_memory(gl.float16, [N, N], shared, gl.load(right + at))
     if KIND == "flight":
-        s = warpgroup_mma_wait(0, [warpgroup_mma(other, other, s, is_async=True)])
-    elif KIND == "changed":
-        room = gl.allocate_shared_memory(gl.float32, [N, N], gl.SwizzledSharedLayout(1, 1, 1, [1, 0]), s)
-        room.store(s + 1)
-        s = room.load(layout)
+        first = warpgroup_mma(other, other, s, is_async=True)
+        s = warpgroup_mma_wait(0, [warpgroup_mma(other, other, first, is_async=True)])
+    elif KIND == "shared":
+        left = gl.allocate_shared_memory(gl.float16, [N, N], shared, s.to(gl.float16))
+        fence_async_shared()
+        s = warpgroup_mma_wait(0, [warpgroup_mma(left, other, gl.zeros_like(s), is_async=True)])
     else:
         tensor: gl.constexpr = TensorMemoryLayout([N, N], col_stride=1)
         room = allocate_tensor_memory(gl.float32, [N, N], tensor)
         room.store(gl.convert_layout(s, room.get_reg_layout()))
+        left = other
+        if KIND == "operand":
+            left = gl.allocate_shared_memory(gl.float16, [N, N], shared, s.to(gl.float16))
+        bar = gl.allocate_shared_memory(gl.int64, [1], mbarrier.MBarrierLayout())
+        mbarrier.init(bar, count=1)
+        fence_async_shared()
+        tcgen05_mma(left, other, room, use_acc=KIND != "operand", mbarriers=[bar])
+        mbarrier.wait(bar, 0)
         s = gl.convert_layout(room.load(room.get_reg_layout()), layout)
     gl.store(out + at, s)
 
@@ -222,15 +233,23 @@ def test_a_kernel_multiplies_an_open_sum(kind: str, dtype: torch.dtype, warps: i
 
 
 @pytest.mark.parametrize(
-    ("kind", "arch", "said"),
-    [("flight", "sm_90", "ttng.warp_group_dot: of a value that is enclosed"),
-     ("changed", "sm_90", "ttg.local_alloc: of a value that is enclosed, in shared memory that may change,"),
-     ("tcgen05", "sm_100", "ttng.tmem_store: of a value that is enclosed")],
-)  # fmt: skip
-def test_a_product_in_flight_or_in_other_memory_is_refused(kind: str, arch: str, said: str, open_sums: None) -> None:
-    x, y, z, out = (torch.randn(128, 128) for _ in range(4))
-    with pytest.raises(EmulatedFault, match=rf"not modelled: {said} \(element"), emulated(arch):
-        multiplied_by_gluon[(1,)](x, y, z, x.half(), out, N=128, KIND=kind, num_warps=4)
+    ("kind", "arch"), [("flight", "sm_90"), ("shared", "sm_90"), ("accumulator", "sm_100"), ("operand", "sm_100")]
+)
+def test_a_product_in_flight_or_in_tensor_memory_holds_both_sums(kind: str, arch: str, open_sums: None) -> None:
+    """Of the open sum as an accumulator, and as an operand in shared memory."""
+    generator = torch.Generator().manual_seed(1)
+    x, y, z = (torch.randn(128, 128, generator=generator) for _ in range(3))
+    right, out = torch.randn(128, 128, generator=generator).half(), torch.zeros(128, 128)
+    with emulated(arch) as device:
+        multiplied_by_gluon[(1,)](x, y, z, right, out, N=128, KIND=kind, num_warps=4)
+        ends = device.enclosure(out)
+    assert ends is not None and (keys(ends[0]) < keys(ends[1])).mean() > 0.05
+    low, high = (each.view(np.float32) for each in ends)
+    for s in (x * y + z, (x.double() * y.double() + z.double()).float()):
+        product_of_right = right.double() @ right.double() * (2 if kind == "flight" else 1)
+        exact = s.half().double() @ right.double() if kind in ("shared", "operand") else product_of_right + s
+        assert ((low <= exact.numpy() + 1e-3) & (exact.numpy() - 1e-3 <= high)).all()
+    assert (high - low).max() < 0.1 and ((low <= out.numpy()) & (out.numpy() <= high)).all()
 
 
 @pytest.mark.parametrize(

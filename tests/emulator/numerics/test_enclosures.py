@@ -521,7 +521,9 @@ def test_memory_keeps_the_last_store_of_an_address() -> None:
     found = memory.enclosure_at(np.array([4, 8, 12]), np.array([2, 7, 1]), 4)
     assert found is not None and found.low.tolist() == [0, 5, 1] and found.high.tolist() == [3, 9, 1]
     assert memory.overlaps(np.array([10]), 1) and not memory.overlaps(np.array([12]), 4)
-    memory.forget(np.array([4, 8]))
+    memory.forget(np.array([12, 2]), 2)
+    assert memory
+    memory.forget(np.array([6, 8]), 2)  # a part of a word
     assert not memory
 
 

@@ -98,20 +98,24 @@ def warp_group_dot(t: Translator, op: Operation) -> None:
         return product(arch, "wgmma", formats, left, right, c)
 
     left, right, before, use = t.operands(op, "a", "b", "c", "use?")
-    t.machine(op, TensorCore.wgmma, run, left, right, before, True if use is None else use, op.flag("isAsync"))
+    bound = None if t.enclosing is None else accumulation_of(t, op)
+    t.machine(op, TensorCore.wgmma, run, left, right, before, True if use is None else use, op.flag("isAsync"), bound)
+
+
+_FAMILIES = {"tt.dot": "mma.sync", "ttng.warp_group_dot": "wgmma", "ttng.tc_gen5_mma": "tcgen05"}
 
 
 def accumulation_of(t: Translator, op: Operation) -> tuple[Accumulation, tuple[str, str]] | None:
     """How the floats of the product `op` are summed, and the formats of its operands; None where no bound of it is known."""
-    a, b, d = t.operand(op, 0), t.operand(op, 1), t.result(op)
+    a, b, d = t.operand(op, 0), t.operand(op, 1), t.operand(op, 2)
     if op.name == "tt.dot" and "nvidia_mma" not in t.program.expand(d.layout):
         plain = (a.element, b.element, d.element) == ("f32", "f32", "f32") and t.backend.multiplies_in_order
         return (plain_fp32(fused_product=t.fused), ("fp32", "fp32")) if plain else None
-    cut = a.bits == 8 and op.integer("maxNumImpreciseAcc", 0) <= a.shape[-1] and op.name != "tt.dot"
+    cut = a.bits == 8 and op.integer("maxNumImpreciseAcc", 0) <= a.shape[-1] and op.name == "ttng.warp_group_dot"
     if not d.is_float or d.element == "f64" or cut:
         return None
     formats = _formats(op, a, b, d)
-    rule = instruction(t.arch, "mma.sync" if op.name == "tt.dot" else "wgmma", *formats)
+    rule = instruction(t.arch, _FAMILIES[op.name], *formats)
     return of_instruction(rule, a.shape[-1], accumulator=True), formats[:2]
 
 
@@ -138,5 +142,6 @@ def tensor_core_mma(t: Translator, op: Operation) -> None:
     pair, multicast = "two_ctas" in op.attributes, "multicast" in op.attributes
     count = t.commits(op, op.operands[:2], multicast=multicast)
     over = CLUSTER if multicast else reach(t.ctas, 2) if pair else OWN
+    bound = None if t.enclosing is None else accumulation_of(t, op)
     with t.when(enabled):
-        t.machine(op, TensorCore.mma, run, left, right, into, use, signals, count, over, pair)
+        t.machine(op, TensorCore.mma, run, left, right, into, use, signals, count, over, pair, bound)
