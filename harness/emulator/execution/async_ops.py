@@ -35,23 +35,9 @@ class InFlight:
     """
 
     __slots__ = (
-        "after",
-        "agent",
-        "barriers",
-        "behind",
-        "everywhere",
-        "kind",
-        "known",
-        "landed",
-        "landing",
-        "number",
-        "op",
-        "pipe",
-        "reads",
-        "real",
-        "value",
-        "writes",
-    )
+        "after", "agent", "barriers", "behind", "everywhere", "kind", "known", "landed", "landing", "number", "op", "pipe", "reads",
+        "real", "value", "writes",
+    )  # fmt: skip
 
     def __init__(
         self,
