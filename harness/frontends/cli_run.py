@@ -181,6 +181,8 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"--lf: no case of {names} failed in its last run; leave --lf out")
         return tally.NOTHING_RAN
     profile = PROFILES[arguments.profile]
+    if getattr(arguments, "owes_no_draws", False):
+        profile = replace(profile, node_least=0)
     protection_text = protection(sources, required=arguments.require_jail)
     collect_again()
     if arguments.shrink_seconds is not None:
@@ -252,6 +254,7 @@ def run_selftest(arguments: argparse.Namespace) -> int:
     if unknown := [stem for stem in arguments.stems if stem not in kernels_with_a_contract()]:
         raise UsageError(f"selftest {unknown[0]}: judges the kernels that bitverdict brings; yours are judged by: run {unknown[0]}")
     arguments.stems = arguments.stems or ([] if arguments.contract else kernels_with_a_contract())
+    arguments.owes_no_draws = True  # required cases say whether it works here
     return run(arguments)
 
 
@@ -372,8 +375,6 @@ def check_arguments(arguments: argparse.Namespace, machines: Sequence[Target] | 
     if arguments.html:
         require_extra("jinja2", "--html")
     machines = _machines(arguments) if machines is None else machines
-    real_values = not arguments.no_real_values
-    certificate = bool(arguments.certificate)
     tuning = "first" if arguments.first_configuration else ""
     if arguments.case and len(addresses) != 1:
         raise UsageError(f"--case {arguments.case!r}: has the fields of one kernel; name it, for example: run matmul --case ...")
@@ -387,9 +388,9 @@ def check_arguments(arguments: argparse.Namespace, machines: Sequence[Target] | 
             source_of(tests[address], machine, sealed=arguments.sealed) if address in tests else plain_source(address, machine),
             seed=arguments.seed,
             tuning=tuning,
-            real_values=real_values,
+            real_values=not arguments.no_real_values,
             recover_order=arguments.recover_order,
-            certificate=certificate,
+            certificate=bool(arguments.certificate),
         )
         for address in addresses
         for machine in machines

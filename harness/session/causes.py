@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 from bitverdict.harness.model.verdict import CONSTANT_CAUSE, Verdict
 
-AGREEMENT_SHARE = (
-    0.75  # of the cases that name a cause; picked, not derived: it decides whether a cause is told, and no verdict or status
-)
+AGREEMENT_SHARE = 0.75
+"""Of the cases that name a cause; picked, not derived: it decides whether a cause is told, and no verdict or status."""
 
 
 @dataclass

@@ -36,12 +36,12 @@ class Deadline(Protocol):
 
 @dataclass(frozen=True)
 class LiveDeadline:
-    """Enough once `seconds` have gone by since `begun` (None: never), and no fewer than `least`."""
+    """Enough once `seconds` have gone by since `begun` (None: never), and no fewer than `least` says then."""
 
     seconds: float | None
     start_time: float
     clock: Clock = time.monotonic
-    least: int = 0
+    least: Callable[[], int] = int  # 0
 
     @classmethod
     def start_now(cls, seconds: float | None, clock: Clock = time.monotonic, spent: float = 0.0) -> LiveDeadline:
@@ -49,7 +49,7 @@ class LiveDeadline:
         return cls(seconds, clock() - spent, clock)
 
     def enough(self, done: int) -> bool:
-        return done >= self.least and self.seconds is not None and self.clock() - self.start_time > self.seconds
+        return self.seconds is not None and self.clock() - self.start_time > self.seconds and done >= self.least()
 
 
 @dataclass
@@ -103,11 +103,12 @@ class Deadlines:
         self.decided = {"drawn": past.drawn, "enough": past.enough}
         self.journal = journal
 
-    def until_enough(self, event: str, things: Iterable[T], *, least: int = 0) -> Iterator[T]:
+    def until_enough(self, event: str, things: Iterable[T], *, least: Callable[[], int] = int) -> Iterator[T]:
         """`things` until `event` is decided, which the journal then says.
 
-        `least` is how many the earlier part is known to have dealt, where it was cut before it said how many were enough. Of a
-        decision in the journal it is no part: cases that were begun later are those of shrinking.
+        `least` says how many are due whatever the time, as those are that the earlier part is known to have dealt, where it was cut
+        before it said how many were enough. Of a decision in the journal it is no part: cases that were begun later are those of
+        shrinking.
         """
         number = self.decided[event]
         deadline: Deadline = replace(self.live, least=least) if number is None else ReplayedDeadline(number)

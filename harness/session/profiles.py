@@ -8,10 +8,10 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Profile:
     """How far a run goes. Every required case is judged whatever the profile; `seconds` ends the drawn cases of a run,
-    `node_seconds` those of one pytest node (there are as many nodes as contracts times targets) once it has dealt `node_least`. A
-    node deals fewer only where these took more than `node_processor_seconds` of the processor, which other work on the machine
-    does not change. `case_seconds`: a case that takes longer is a timeout. `whole`: the cases at the tutorials' own sizes are
-    judged too (`Contract.whole`)."""
+    `node_seconds` those of one pytest node (as many nodes as contracts times targets), each once it has dealt `node_least`
+    of each contract and target. They deal fewer only where these took more than `node_processor_seconds` of the processor, which
+    other work on the machine does not change. `case_seconds`: a case that takes longer is a timeout. `whole`: the cases at the
+    tutorials' own sizes are judged too (`Contract.whole`)."""
 
     name: str
     draws: int  # per contract and target

@@ -114,7 +114,8 @@ LEGEND = (
     "by), real values (the mathematics, without rounding), bound (derived from the operands), exact (no rounding), refusal or "
     "fault (one that is expected)",
     "largest share of the bound: of what it allows, how much the result nearest to it used (1: all)",
-    "cover: cases that every run judges, decided of asked; the others are drawn from --seed until --profile's number or time",
+    "cover: cases that every run judges, decided of asked; the others are drawn from --seed until --profile's number or time,"
+    " a few of each contract and target in any case",
     "a case: fields of problem and launch that are no default, regime (what values the operands have), data_seed, schedule (when "
     "what is asynchronous completes)",
 )
@@ -152,6 +153,7 @@ def show(report_console: Console, tally: Tally, *, coverage: bool = False, whole
         *folded,
         *LEGEND,
         *not_run_lines(tally),
+        *([f"few drawn: {tally.draw_shortfall}"] if tally.draw_shortfall else []),
         *tally.scope.lines(),
         *tally.completeness.lines(),
         *tally.discrimination.lines(),

@@ -97,7 +97,7 @@ class Tally:
     completeness: Completeness = field(default_factory=Completeness)
     discrimination: Discrimination = field(default_factory=Discrimination)
     errors: Counter = field(default_factory=Counter)  # message and place of each error -> cases
-    drawn: int = 0  # cases that a pytest node drew
+    drawn: int = 0  # cases that a pytest node or a run drew
     draw_shortfall: str = ""  # why they are fewer than its profile asks for
     is_cancelled: bool = False
     missing_shards: str = ""  # which shards, of a run that is merged of them
@@ -110,7 +110,7 @@ class Tally:
         self.required_counts[contract, target] = len(keys)
 
     def draw(self, drawn: int, least: int, shortfall: str) -> None:
-        """A pytest node drew so many cases, of the `least` that its profile asks for."""
+        """A pytest node or a run drew so many cases, of the `least` that its profile asks for."""
         self.drawn = drawn
         self.draw_shortfall = f"{drawn} of {least} cases drawn: {shortfall}" if shortfall else ""
 

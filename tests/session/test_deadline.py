@@ -16,7 +16,7 @@ from tests.support.fake_runs import FakeClock
 def dealt(deadlines: Deadlines, event: str, clock: FakeClock, *, of: int = 9, least: int = 0) -> int:
     """How many things of `of` it lets through, each of which takes a second."""
     row = []
-    for thing in deadlines.until_enough(event, range(of), least=least):
+    for thing in deadlines.until_enough(event, range(of), least=lambda: least):
         row.append(thing)
         clock.now += 1.0
     return len(row)

@@ -352,6 +352,19 @@ def test_a_node_deals_fewer_where_its_cases_are_long_and_says_so() -> None:
     assert session.tally.draw_shortfall == "3 of 10 cases drawn: they took 12.0 s of the processor, and 10 s are enough"
 
 
+@pytest.mark.parametrize(("processor", "least", "drawn"), [(0.01, 10, 10), (0.01, 0, 0), (4.0, 10, 3)])
+def test_a_run_draws_its_least_however_slow_the_machine_is(processor: float, least: int, drawn: int) -> None:
+    """Its time is over before the first drawn case; fewer are drawn only where cases are long for the processor."""
+    source, clock = sources(6)[0], FakeClock()
+    passed = replace(verdict(Decision.PASS), seconds={"processor": processor})
+    pool = FakePool(judged=lambda case, where: passed, clock=clock)
+    profile = replace(PLAIN, draws=40, seconds=0.25, node_least=least, node_processor_seconds=10.0)
+    session = Session(pool, profile, clock=clock)
+    session.run([source])
+    assert session.tally.drawn == len(pool.asked) - len(source.required()) == drawn
+    assert bool(session.tally.draw_shortfall) == (0 < drawn < least)
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_node_saves_in_hypothesis_database_what_failed_alone(fails: bool) -> None:
     """Its time ends the walk by an exception, and Hypothesis saves the choices of whatever raises."""
