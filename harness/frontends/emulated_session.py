@@ -293,13 +293,6 @@ def traceback_text(fault: EmulatedFault) -> str:
 
 
 __all__ = [
-    "DEFAULT_TARGET",
-    "EmulatedSession",
-    "EmulationTally",
-    "architecture_of",
-    "at_the_kernel",
-    "details_of",
-    "is_unjudged",
-    "place_of_fault",
-    "traceback_text",
-]
+    "DEFAULT_TARGET", "EmulatedSession", "EmulationTally", "architecture_of", "at_the_kernel", "details_of", "is_unjudged",
+    "place_of_fault", "traceback_text",
+]  # fmt: skip

@@ -53,14 +53,6 @@ def problem_of_release() -> str:
 
 
 __all__ = [
-    "EXACT_SCALES_SINCE",
-    "OLDEST_RELEASE",
-    "PROVEN_RELEASES",
-    "REMEDY",
-    "described_releases",
-    "has_exact_scales",
-    "installed_version",
-    "is_proven",
-    "numbers_of",
-    "problem_of_release",
-]
+    "EXACT_SCALES_SINCE", "OLDEST_RELEASE", "PROVEN_RELEASES", "REMEDY", "described_releases", "has_exact_scales",
+    "installed_version", "is_proven", "numbers_of", "problem_of_release",
+]  # fmt: skip

@@ -10,13 +10,8 @@ from benchmarks import figures
 
 REGISTER = json.loads(figures.REGISTER.read_text())
 ENTRY = {
-    "page": "page.md",
-    "text": "3.5 times",
-    "command": "bitverdict run",
-    "commit": "HEAD",
-    "machine": "here",
-    "date": "2026-11-24",
-}
+    "page": "page.md", "text": "3.5 times", "command": "bitverdict run", "commit": "HEAD", "machine": "here", "date": "2026-11-24",
+}  # fmt: skip
 
 
 def test_each_figure_of_each_page_has_an_entry() -> None:

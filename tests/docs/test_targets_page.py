@@ -22,11 +22,8 @@ REMEDY = "run `python -m benchmarks.targets --renew docs/targets.md`"
 
 
 TRITON_TYPES = {
-    "fp16": ("fp16", tl.float16),
-    "bf16": ("bf16", tl.bfloat16),
-    "fp32": ("fp32", tl.float32),
-    "e5m2": ("fp8e5", tl.float8e5),
-}
+    "fp16": ("fp16", tl.float16), "bf16": ("bf16", tl.bfloat16), "fp32": ("fp32", tl.float32), "e5m2": ("fp8e5", tl.float8e5),
+}  # fmt: skip
 
 
 @triton.jit

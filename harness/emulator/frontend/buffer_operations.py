@@ -128,10 +128,7 @@ def _atomic(op: Operation) -> list[Operation]:
 
 
 _REPLACEMENTS: dict[str, Callable[[Operation], list[Operation]]] = {
-    "amdg.buffer_load": _load,
-    "amdg.buffer_store": _store,
-    "amdg.buffer_load_to_local": _copy,
-    "amdg.buffer_atomic_rmw": _atomic,
-}
+    "amdg.buffer_load": _load, "amdg.buffer_store": _store, "amdg.buffer_load_to_local": _copy, "amdg.buffer_atomic_rmw": _atomic,
+}  # fmt: skip
 
 __all__ = ["BufferAccess", "through_pointers"]
