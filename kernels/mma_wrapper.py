@@ -2,9 +2,9 @@
 
 The wrapper keeps the two facts that are easily lost between the turns of a persistent loop: whether the next product replaces the
 accumulator or adds to it, and which phase of the barrier belongs to the last product issued.
-"""
 
-from __future__ import annotations
+No annotation is postponed here: before Triton 3.8 an aggregate takes none that is a text.
+"""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl

@@ -10,9 +10,9 @@ negative, and divide by it.
 
 The launcher's choice (`SCHEDULES`) is one of groups and programs alone. Groups of one row are row-major order. With a program for
 each tile nothing is persistent: each takes one tile.
-"""
 
-from __future__ import annotations
+No annotation is postponed here: before Triton 3.8 an aggregate takes none that is a text.
+"""
 
 import triton
 from triton.experimental import gluon

@@ -79,8 +79,8 @@ class Operation:
         else:
             spare, group_kind = len(self.operands) - sum(name[-1] not in "?*" for name in names), "operands"
             sizes = [1 if name[-1] not in "?*" else spare for name in names]
-            if sum(sizes) != len(self.operands):
-                sizes = [1] * len(self.operands)
+            if sum(sizes) != len(self.operands):  # two that end in "*" would need groups
+                sizes = [1] * len(self.operands) if sum(name.endswith("*") for name in names) < 2 else []
         bounds = {"?": range(2), "*": range(len(self.operands) + 1)}
         fits = len(sizes) == len(names) and sum(sizes) == len(self.operands)
         if not fits or any(size not in bounds.get(name[-1], (1,)) for name, size in zip(names, sizes)):

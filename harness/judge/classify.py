@@ -98,7 +98,11 @@ def outcome_of(error: BaseException) -> LaunchResult:
         if refused.calls:
             details["called at"] = [source_line(*line) for line in refused.calls]
         line = source_line(*refused.line) if refused.line else where
+        if lacking := _lacking_name(refused.message):
+            return LaunchResult(Outcome.NOT_RUN, "front end", lacking, line, details)
         return LaunchResult(Outcome.REFUSED, "front end", _one_line(refused.message), line, details)
+    if isinstance(error, AttributeError | ImportError) and (lacking := _lacking_name(text)):
+        return LaunchResult(Outcome.NOT_RUN, "front end", lacking, where, details)
     if message := out_of_memory(error):
         return LaunchResult(Outcome.OUT_OF_MEMORY, "hardware", message, where, details)
     if _DRIVER_REFUSES in text:
@@ -123,6 +127,14 @@ def outcome_of(error: BaseException) -> LaunchResult:
             details,
         )
     return LaunchResult(Outcome.LAUNCHER_ERROR, "launcher", _one_line(f"{type(error).__name__}: {text}"), where, details)
+
+
+def _lacking_name(message: str) -> str:
+    from bitverdict.harness.emulator.releases import (
+        lacking_name,
+    )  # takes the compiler in, which whoever only reads verdicts needs not
+
+    return lacking_name(message)
 
 
 def _emulated_fault_result(fault: Any, where: str) -> LaunchResult:

@@ -24,9 +24,16 @@ class ScaleModel(Enum):
     """How an E8M0 code becomes bf16."""
 
     EXACT_ENDS = "2^-127 for code 0 and NaN for 0xFF (Triton 3.9.0, as compiled)"
-    CUT = "as REPAIRED; a NaN of e4m3 counts as 480, and products are cut to bf16 (Triton 3.9.0 for gfx90a and gfx942, as compiled)"
+    CUT = (
+        "as EXACT_ENDS; a NaN of e4m3 counts as 480, and products are cut to bf16 (Triton 3.9.0 for gfx90a and gfx942, as compiled)"
+    )
+    CUT_ZERO_START = "as CUT, but zero for code 0 (Triton 3.8 for gfx90a and gfx942, as compiled)"
     ZERO_START = "zero for code 0 and NaN for 0xFF (Triton 3.6 to 3.8, as compiled: a shift by 7, and a select)"
     BARE_SHIFT = "code << 7: zero for code 0 and infinity for 0xFF (a bare shift)"
+
+    @property
+    def cuts(self) -> bool:
+        return self in (ScaleModel.CUT, ScaleModel.CUT_ZERO_START)
 
 
 def upcast_operand(
@@ -64,11 +71,11 @@ def upcast_by_definition(
         if model is not ScaleModel.BARE_SHIFT:
             factor[np.isinf(factor)] = np.nan
     elif scale in ("e4m3", "ue4m3"):
-        factor = finite_e4m3(scales) if model is ScaleModel.CUT else decode(E4M3, scales)  # (L, blocks) the sign bit counts here
+        factor = finite_e4m3(scales) if model.cuts else decode(E4M3, scales)  # (L, blocks) the sign bit counts here
     else:
         raise ValueError(f"no upcast model for scales in {scale}; there are e8m0 and e4m3")
     spread = np.repeat(factor, scale_block, axis=1)[:, : codes.shape[1]]  # (L, K)
-    if model is ScaleModel.CUT:
+    if model.cuts:
         return cut_product(element, codes, encode(BF16, spread))  # (L, K)
     with np.errstate(invalid="ignore"):
         return encode(BF16, decode(FORMATS[element], codes) * spread)  # (L, K) the product is exact, then rounded once

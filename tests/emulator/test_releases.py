@@ -5,10 +5,12 @@ without a record is tried, and named."""
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import re
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,18 +21,31 @@ import triton.language as tl
 from triton import knobs
 from triton.backends.amd.compiler import HIPBackend
 from triton.backends.nvidia import compiler as nvidia_compiler
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
 
-from bitverdict.harness.emulator import compiler_digest, emulated, releases
-from bitverdict.harness.emulator.frontend import inserted_barriers
-from bitverdict.harness.emulator.releases import RELEASES, installed_release, missing_from, notice, parts_of, release_of
+from bitverdict.harness.emulator import EmulatedFault, compiler_digest, emulated, releases
+from bitverdict.harness.emulator.frontend import inserted_barriers, stop_compiler
+from bitverdict.harness.emulator.releases import (
+    RELEASES,
+    installed_release,
+    lacking_name,
+    missing_from,
+    notice,
+    parts_of,
+    release_of,
+)
+from bitverdict.harness.emulator.releases.records import CompilerFault
+from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.triton_release import PROVEN_RELEASES, has_exact_scales, is_proven, numbers_of
-from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.kernels import softmax
 
 CHECKOUT = Path(__file__).resolve().parents[2]
+BEFORE_BARRIERS = tl.constexpr(hasattr(gl, "barrier"))  # whether `gl.thread_barrier` is of an older release
 
 
 def called_passes(function: object) -> list[str]:
@@ -93,6 +108,109 @@ def test_each_proven_release_has_a_record() -> None:
 )
 def test_a_version_has_its_record_or_the_nearest_older(version: str, numbers: tuple[int, ...], proven: bool) -> None:
     assert (release_of(version).numbers, release_of(version).proven) == (numbers, proven)
+
+
+def written_names() -> set[str]:
+    """What a kernel can write on the Triton that is installed, as a record has it."""
+    modules = [importlib.import_module(f"triton.{name}") for name in ("experimental.gluon", "language")]
+    for root in tuple(modules):
+        for each in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
+            if not re.search(r"\._|\.extra\.|gfx1250|cdna5|rubin", each.name):
+                modules.append(importlib.import_module(each.name))
+    owners = [(module.__name__.rpartition(".")[2], module) for module in modules]
+    owners += [(name, each) for module in modules for name, each in vars(module).items() if inspect.isclass(each)]
+    names: set[str] = set()
+    for owner, holder in owners:
+        fields = getattr(holder, "__dataclass_fields__", {})
+        for name in (*dir(holder), *fields):
+            names.add(f"{owner}.{name}")
+            value = getattr(holder, name, None)
+            names.update(written_arguments(getattr(value, "fn", value)))
+    return names
+
+
+def written_arguments(function: object) -> Iterator[str]:
+    try:
+        parameters = inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return
+    name = getattr(function, "__qualname__", "")
+    for each in parameters:
+        yield f"{name}({each.name}=)"
+        if each.default is not each.empty:
+            yield f"{name}() without {each.name}"
+
+
+def test_a_record_has_the_names_that_its_release_brought_and_removed() -> None:
+    """What newer releases brought is not there; what older ones brought is, unless it was removed since."""
+    there, here = written_names(), installed_release().numbers
+    for release in RELEASES:
+        if release.numbers > here:
+            assert [name for name in release.new_names if name in there] == []
+        else:
+            since = {name for other in RELEASES if release.numbers < other.numbers <= here for name in other.removed_names}
+            assert [name for name in release.new_names if name not in there and name not in since] == []
+            assert [name for name in release.removed_names if name in there] == []
+
+
+@pytest.mark.parametrize(
+    ("numbers", "message", "sentence"),
+    [
+        ((3, 6, 0), "module 'triton.experimental.gluon.language.nvidia.ampere.async_copy' has no attribute 'async_load'",
+         "lacks async_copy.async_load, which 3.8.x brought"),
+        ((3, 7, 1), "AttributeError(\"'tensor_memory_descriptor' object has no attribute 'get_reg_layout'\")",
+         "lacks tensor_memory_descriptor.get_reg_layout, which 3.8.x brought"),
+        ((3, 6, 0), "cannot import name 'tcgen05_mma_barrier_count' from 'triton.experimental.gluon.language.nvidia.blackwell' (x)",
+         "lacks blackwell.tcgen05_mma_barrier_count, which 3.7.0 brought"),
+        ((3, 7, 1), "tensor_memory_descriptor.load() missing 1 required positional argument: 'layout'",
+         "lacks tensor_memory_descriptor.load() without layout, which 3.8.x brought"),
+        ((3, 8), "topk() got an unexpected keyword argument 'descending'", ""),
+        ((3, 7, 1), "topk() got an unexpected keyword argument 'descending'", "lacks topk(descending=), which 3.8.x brought"),
+        ((3, 9), "Block pointers have been removed in favor of the tensor descriptor API",
+         "lacks language.advance, which 3.9.x removed"),
+        ((3, 9), "module 'triton.experimental.gluon.language' has no attribute 'thread_barrier'",
+         "lacks language.thread_barrier, which 3.7.0 removed"),
+        ((3, 6, 0), "module 'triton.language' has no attribute 'laod'", ""),
+        ((3, 6, 0), "module 'numpy.language' has no attribute 'squeeze'", ""),
+    ],
+)  # fmt: skip
+def test_a_missing_name_is_the_releases_where_another_has_it(
+    numbers: tuple[int, ...], message: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(releases, "installed_release", lambda: next(each for each in RELEASES if each.numbers == numbers))
+    assert lacking_name(message).partition(" lacks ")[2] == sentence.removeprefix("lacks ")
+
+
+@gluon.jit
+def of_another_release(x):
+    gl.thread_barrier() if BEFORE_BARRIERS else gl.barrier()
+
+
+@gluon.jit
+def of_no_release(x):
+    gl.bariers()
+
+
+@pytest.mark.parametrize(("kernel", "outcome"), [(of_another_release, Outcome.NOT_RUN), (of_no_release, Outcome.REFUSED)])
+def test_a_kernel_is_not_run_for_a_name_of_another_release_alone(kernel: Callable, outcome: Outcome) -> None:
+    with emulated("sm_90"), pytest.raises(Exception) as caught:
+        kernel[(1,)](torch.zeros(1))
+    result = outcome_of(caught.value)
+    assert result.outcome is outcome and ("which 3.7" in result.message) == (outcome is Outcome.NOT_RUN), result
+
+
+def test_what_the_compiler_fails_at_is_not_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """By the record's sentence, on the architectures that it names alone."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    fault = CompilerFault(r'"tt.reduce"', ("sm_90",), "a reduction", "it ends by an assertion")
+    record = replace(installed_release(), compiler_faults=(fault,))
+    for module in (releases, stop_compiler):
+        monkeypatch.setattr(module, "installed_release", lambda: record)
+    case = Case(contract="softmax", problem=softmax.Problem(rows=3, columns=5), config=softmax.Config())
+    assert judge(case, target("emulated:sm_80")).decision is Decision.PASS
+    verdict = judge(case, target("emulated:sm_90"))
+    assert verdict.decision is Decision.NOT_RUN
+    assert verdict.message == f"triton {triton.__version__} lacks a reduction for sm_90: it ends by an assertion"
 
 
 @triton.jit
@@ -203,10 +321,15 @@ def scaled(a, scales, b, c, N: tl.constexpr):
     tl.store(c + rows * N + columns, tl.dot_scaled(left, scale, "e4m3", right, None, "e4m3"))
 
 
-def test_a_scale_of_code_zero_becomes_what_the_release_makes_of_it() -> None:
+@pytest.mark.parametrize("arch", ["sm_90", "gfx942"])
+def test_a_scale_of_code_zero_becomes_what_the_release_makes_of_it(arch: str) -> None:
     ones, scales = torch.full((64, 64), 0x38, dtype=torch.uint8), torch.full((64, 2), 127, dtype=torch.uint8)
     scales[0], scales[1], c = 0, 255, torch.empty(64, 64)
-    with emulated("sm_90"):
+    if arch == "gfx942" and installed_release().compiler_faults:  # a release that widens one operand by an operation of its own
+        with emulated(arch), pytest.raises(EmulatedFault, match=r"not modelled: amdg\.upcast_mxfp"):
+            scaled[(1,)](ones, scales, ones, c, 64)
+        return
+    with emulated(arch):
         scaled[(1,)](ones, scales, ones, c, 64)
     assert c[0, 0] == (64 * 2.0**-127 if has_exact_scales() else 0)
     assert c[1].isnan().all() and (c[2:] == 64).all()

@@ -242,6 +242,8 @@ def test_the_upcast_in_bf16_differs_from_the_scaled_product() -> None:
     assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32))[0, 0] == 2.0**-127
     assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32, ScaleModel.BARE_SHIFT))[0, 0] == 0
     assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32, ScaleModel.ZERO_START))[0, 0] == 0
+    assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32, ScaleModel.CUT))[0, 0] == 2.0**-127
+    assert decode(BF16, upcast_operand("e4m3", one_code, "e8m0", least, 32, ScaleModel.CUT_ZERO_START))[0, 0] == 0
     last = upcast_operand("e4m3", one_code, "e8m0", np.array([[255]], np.uint8), 32, ScaleModel.ZERO_START)
     assert np.isnan(decode(BF16, last))[0, 0]
     assert np.isnan(decode(BF16, upcast_operand("e4m3", one_code, "e8m0", np.array([[255]], np.uint8), 32)))[0, 0]

@@ -105,8 +105,10 @@ def element_words(
 
 def _widen_operand(plan: ScaledPlan, element: str, codes: np.ndarray, scales: np.ndarray) -> np.ndarray:
     """bf16 codes (L, K'), in the order the instruction takes K."""
-    widened = ScaleModel.EXACT_ENDS if has_exact_scales() else ScaleModel.ZERO_START
-    model = widened if plan.chain is None else ScaleModel.CUT
+    exact, zero = (
+        (ScaleModel.EXACT_ENDS, ScaleModel.ZERO_START) if plan.chain is None else (ScaleModel.CUT, ScaleModel.CUT_ZERO_START)
+    )
+    model = exact if has_exact_scales() else zero
     wide = upcast_operand(element, codes, plan.scale, scales, plan.block_size, model)  # (L, K)
     if plan.family != "mma.sync":
         return wide

@@ -109,7 +109,8 @@ def _descriptor(memory: GlobalMemory, name: str, value: Any, kind: Type, kinds: 
         made = Descriptor(base, tuple(shape), tuple(strides), value.base.element_size(), nan, to_tf32, pixels)
         flat: list[Any] = [made, *shape, *strides]
     else:
-        flat = [base, *shape, *strides, int(nan), int(to_tf32), *shape, *strides]
+        rounds = [int(to_tf32)] if hasattr(value, "round_f32_to_tf32") else []  # a release without that has no such argument
+        flat = [base, *shape, *strides, int(nan), *rounds, *shape, *strides]
     for _ in flat[1:]:
         next(kinds, None)
     return flat

@@ -9,31 +9,14 @@ A Gluon kernel names all of these itself: its hazards are its own. So are those 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import triton
 
 from bitverdict.harness.emulator.faults import EmulatedFault, OnChipFault
+from bitverdict.harness.emulator.releases import installed_release
 
 _NAME = re.compile(r"(?:^|= )(ttn?g\.[\w.]+)")
 UNKNOWN = "none is known; num_stages=1 (of the launch, or in tl.range) leaves the loop without a pipeline"
-
-
-@dataclass(frozen=True)
-class KnownFault:
-    """A fault of the compiler that was confirmed (docs/emulator.md, "Found in the compiler"): the names of its two operations."""
-
-    operation: str
-    other_operation: str
-    workaround: str
-
-
-KNOWN_FAULTS = (
-    KnownFault("ttg.local_alloc", "ttng.tc_gen5_mma", "num_stages=1, columns of B contiguous in memory, or loads through pointers"),
-    KnownFault(
-        "ttng.tmem_copy", "ttg.async_copy_global_to_local", "num_stages of at most 2, or K as an argument that is no constexpr"
-    ),
-)
 
 
 def blame(fault: EmulatedFault, language: str) -> None:
@@ -41,7 +24,7 @@ def blame(fault: EmulatedFault, language: str) -> None:
     if not isinstance(fault, OnChipFault) or language != "triton":
         return
     ends = [found[1] if (found := _NAME.search(fault.details.get(key, ""))) else "" for key in ("operation", "other operation")]
-    known = next((each for each in KNOWN_FAULTS if ends == [each.operation, each.other_operation]), None)
+    known = next((each for each in installed_release().hazards if ends == [each.operation, each.other_operation]), None)
     fault.details |= {
         "made by": f"the compiler of Triton {triton.__version__}: the kernel has no operation on this memory",
         "workaround": known.workaround if known else UNKNOWN,

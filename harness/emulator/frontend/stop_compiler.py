@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from triton._C.libtriton import ir
 
 from bitverdict.harness.emulator.backends import AMD, NVIDIA, Backend
+from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.inserted_barriers import complete
 from bitverdict.harness.emulator.frontend.module_text import generic_text, read_back
 from bitverdict.harness.emulator.mlir_reader import places, unescape
-from bitverdict.harness.emulator.releases import add_passes, installed_release, records
+from bitverdict.harness.emulator.releases import add_passes, compiler_fault_in, installed_release, records
 
 if TYPE_CHECKING:
     from triton.backends.amd.compiler import HIPOptions
@@ -54,12 +55,25 @@ class Stages:
         assert stages is not None
         language_name = getattr(language, "name", "").lower()
         if capability is None:  # AMD's backend has none
+            stages["ttgir"] = refuse_faulty_forms(stages["ttgir"], options.arch)
             stages.pop("llir"), stages.pop("amdgcn")
             stages["hsaco"] = amd_tile_program(options, language_name)
             return None
+        stages["ttgir"] = refuse_faulty_forms(stages["ttgir"], f"sm_{capability}")
         stages.pop("llir"), stages.pop("ptx")
         stages["cubin"] = tile_program(options, capability, language_name)
         return None
+
+
+def refuse_faulty_forms(stage: Callable[[Any, dict], Any], arch: str) -> Callable[[Any, dict], Any]:
+    """`stage`, from TTIR to TTGIR for `arch`, where the compiler does not fail at the program. EmulatedFault where it does."""
+
+    def held_stage(module: ir.module, metadata: dict) -> Any:
+        if installed_release().compiler_faults and (fault := compiler_fault_in(str(module), arch)):
+            raise EmulatedFault("not run", fault)
+        return stage(module, metadata)
+
+    return held_stage
 
 
 def tile_program(options: CUDAOptions | HIPOptions, capability: int, language: str) -> Callable[[Any, dict], bytes]:

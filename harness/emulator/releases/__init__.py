@@ -6,6 +6,7 @@ every verdict says that the compiler is unproven.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
@@ -57,6 +58,37 @@ def installed_release() -> Release:
     return release_of(triton.__version__)
 
 
+_LACKING_NAMES = (
+    (r"module 'triton\.(?:\w+\.)*(\w+)' has no attribute '(\w+)'", "{}.{}"),
+    (r"'(\w+)' object has no attribute '(\w+)'", "{}.{}"),
+    (r"cannot import name '(\w+)' from 'triton\.(?:\w+\.)*(\w+)'", "{1}.{0}"),
+    (r"([\w.]+)\(\) got an unexpected keyword argument '(\w+)'", "{}({}=)"),
+    (r"([\w.]+)\(\) missing 1 required positional argument: '(\w+)'", "{}() without {}"),
+    (r"Block pointers have been (remove)d", "language.advance"),
+)
+"""What Python and Triton say of a name that is missing, and how a record has it."""
+
+
+def lacking_name(message: str) -> str:
+    """One sentence where by `message` the language lacks what another release has. Empty otherwise."""
+    said = ((re.search(pattern, message), form) for pattern, form in _LACKING_NAMES)
+    name = next((form.format(*found.groups()) for found, form in said if found), "")
+    here = installed_release().numbers
+    for release in RELEASES:
+        is_newer = release.numbers > here
+        if name in (release.new_names if is_newer else release.removed_names):
+            return f"triton {triton.__version__} lacks {name}, which {release.name} {'brought' if is_newer else 'removed'}"
+    return ""
+
+
+def compiler_fault_in(program: str, arch: str) -> str:
+    """One sentence where the compiler that is installed fails at `program` (TTIR) for `arch`. Empty otherwise."""
+    faults = (
+        each for each in installed_release().compiler_faults if arch in each.architectures and re.search(each.pattern, program)
+    )
+    return next((f"triton {triton.__version__} lacks {each.form} for {arch}: {each.ending}" for each in faults), "")
+
+
 def add_passes(manager: object, listed: Sequence[str], **values: int | str) -> None:
     """Give `manager` the passes `listed`, with `values` by the names of their arguments. Those that an unproven release lacks are
     left out."""
@@ -76,4 +108,15 @@ def notice() -> str:
     return f"triton {triton.__version__} has no record and is tried as {release.name}: each case is {UNPROVEN}{lacks}"
 
 
-__all__ = ["RELEASES", "UNPROVEN", "Release", "add_passes", "installed_release", "missing_from", "notice", "release_of"]
+__all__ = [
+    "RELEASES",
+    "UNPROVEN",
+    "Release",
+    "add_passes",
+    "compiler_fault_in",
+    "installed_release",
+    "lacking_name",
+    "missing_from",
+    "notice",
+    "release_of",
+]

@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
-from bitverdict.harness.emulator.frontend.compiler_faults import KNOWN_FAULTS, UNKNOWN
+from bitverdict.harness.emulator.frontend.compiler_faults import UNKNOWN
+from bitverdict.harness.emulator.releases.records import V3_9
 from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.judge.offline_driver import capture_compilations
@@ -24,7 +25,7 @@ from tests.support import tile_kernels
 from tests.support.emulated_launches import KERNELS, SCHEDULES, load, source_of
 from tests.support.scaled_copies import product
 
-TURNED, UNFENCED = KNOWN_FAULTS
+TURNED, UNFENCED = V3_9.hazards
 PRODUCT = re.compile(r"tcgen05\.mma|tcgen05\.cp|fence\.proxy\.async|cp\.async\.wait_group|cp\.async\.commit_group")
 
 

@@ -45,8 +45,10 @@ def wait(t: Translator, op: Operation) -> None:
 
 @lowers("ttng.async_tma_copy_global_to_local")
 def bulk_load(t: Translator, op: Operation) -> None:
-    names = "descriptor", "starts*", "offsets*", "barrier", "target", "enabled"
-    descriptor, starts, offsets, barrier, target, is_enabled = t.operands(op, *names)
+    pixels = ("offsets*",) if "operandSegmentSizes" in op.attributes else ()  # else of a release without im2col
+    names = "descriptor", "starts*", *pixels, "barrier", "target", "enabled"
+    descriptor, starts, *offset_groups, barrier, target, is_enabled = t.operands(op, *names)
+    offsets = offset_groups[0] if offset_groups else ()
     if offsets:
         if t.ctas > 1:
             raise NotModelled(op, "im2col in a cluster")
