@@ -37,6 +37,7 @@ class Tiles:
     product: Product
     narrow: Callable[[np.ndarray], np.ndarray]
     widen: Callable[[np.ndarray], np.ndarray]
+    chain: bool = False
 
     def row_sums(self, values: np.ndarray) -> np.ndarray:
         """(M,) float32 of `values` (M, columns), each row in the order in which threads hold it."""
@@ -50,7 +51,7 @@ class Tiles:
         return self._sums(products, Layout.from_bases(steps[:3], steps[3:], []))
 
     def _sums(self, values: np.ndarray, layout: Layout) -> np.ndarray:
-        order = reduction_order(layout, 0, pairs=uses_register_pairs(layout, 0, "fp32", sm=self.sm))
+        order = reduction_order(layout, 0, pairs=uses_register_pairs(layout, 0, "fp32", sm=self.sm), chain=self.chain)
         (found,) = reduce_parts((values,), 1, order, lambda a, b: (fp32.add(a, b),))
         return found
 

@@ -1,9 +1,9 @@
 """The order in which a compiled reduction or scan combines floats: a fact of the layout, one rounding at each step.
 
 A layout says where the elements of a tile lie: for each bit of the register, lane and warp number the step that it makes in the
-tile (its basis). Rule: how Triton 3.9 lowers `tt.reduce` and `tt.scan` (ReduceOpToLLVM.cpp, ScanOpToLLVM.cpp, and Utility.cpp of
-its analysis), held to the PTX by tests/emulator/numerics/test_reduction_order.py. Functions take and give whole arrays: a tree
-has log2(n) steps, whatever its width.
+tile (its basis). Rule: how Triton 3.8 and 3.9 lower `tt.reduce` and `tt.scan` (ReduceOpToLLVM.cpp, ScanOpToLLVM.cpp, Utility.cpp of
+its analysis), held to the PTX by tests/emulator/numerics/test_reduction_order.py. Until 3.7 a thread adds one register after
+another (`chain`). Functions take and give whole arrays: a tree has log2(n) steps, whatever its width.
 """
 
 from __future__ import annotations
@@ -73,20 +73,27 @@ def blocked_layout(
 @dataclass(frozen=True)
 class ReductionOrder:
     """Bits of the position along the axis, in the order in which a reduction combines over them: those that a thread holds, those
-    that lie in lanes, those that lie in warps. A bit is the exponent of its step."""
+    that lie in lanes, those that lie in warps. A bit is the exponent of its step. With `chain` a thread combines its registers one
+    after another, and `thread` begins with the highest bit of the register's number."""
 
     thread: tuple[int, ...]
     lanes: tuple[int, ...]
     warps: tuple[int, ...]
+    chain: bool = False
 
     @property
     def bits(self) -> tuple[int, ...]:
         return self.thread + self.lanes + self.warps
 
+    @property
+    def steps_of_thread(self) -> int:
+        """How often a thread combines whole arrays before lanes are combined."""
+        return (1 << len(self.thread)) - 1 if self.chain else len(self.thread)
 
-def reduction_order(layout: Layout, axis: int, *, pairs: bool = False, single: bool = True) -> ReductionOrder:
+
+def reduction_order(layout: Layout, axis: int, *, pairs: bool = False, single: bool = True, chain: bool = False) -> ReductionOrder:
     """The order of `tt.reduce` along `axis`. `pairs`: the target combines two registers by one instruction (`vectorised`).
-    `single`: one operation combines two elements.
+    `single`: one operation combines two elements. `chain`: a thread combines one register after another.
 
     In a thread a balanced tree over the registers in their order; with pairs over those that are not of one pair, and the two of a
     pair last. Then lanes, the highest bit first (shuffles by 16 to 1). What lies in warps is moved to lanes through shared memory,
@@ -97,7 +104,9 @@ def reduction_order(layout: Layout, axis: int, *, pairs: bool = False, single: b
     """
     held = [basis for basis in layout.registers if any(basis)]
     thread = [_bit(basis[axis]) for basis in held if basis[axis]]
-    if pairs and len(thread) >= 2 and held[0][axis]:
+    if chain:
+        thread.reverse()
+    elif pairs and len(thread) >= 2 and held[0][axis]:
         thread = thread[1:] + thread[:1]
     lanes = [_bit(basis[axis]) for basis in reversed(layout.lanes) if basis[axis]]
     if single and len(lanes) == ROWS + 2:
@@ -106,7 +115,7 @@ def reduction_order(layout: Layout, axis: int, *, pairs: bool = False, single: b
     while left:
         warps += reversed(left[:LANE_BITS])
         left = left[LANE_BITS:]
-    return ReductionOrder(tuple(thread), tuple(lanes), tuple(warps))
+    return ReductionOrder(tuple(thread), tuple(lanes), tuple(warps), chain)
 
 
 def uses_register_pairs(layout: Layout, axis: int, form: str, *, sm: int) -> bool:
@@ -116,27 +125,49 @@ def uses_register_pairs(layout: Layout, axis: int, form: str, *, sm: int) -> boo
     return first is not None and sm >= first and sum(1 for basis in layout.registers if basis[axis]) >= 2
 
 
-def reduce_parts(
-    parts: Parts, axis: int, order: ReductionOrder, combine: Combine, combine_elements: Combine | None = None
-) -> Parts:
+class Elements(Protocol):
+    """How elements that are more than words are combined: products, which a sum may take in before they are rounded."""
+
+    def add_first(self, *sides: np.ndarray) -> Parts:
+        """Two elements: the parts of the left one, then those of the right one."""
+
+    def behind(self, before: np.ndarray, element: Parts, flag: int = 3, /) -> Parts:
+        """The word `before` and an element; `flag` is the part of the element that says whether it is taken in."""
+
+
+def reduce_parts(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, elements: Elements | None = None) -> Parts:
     """`parts`, each combined to one element along `axis`, which is dropped.
 
-    `first` combines the elements themselves, `combine` what it gives: so a product may be taken in by the first sum. The words are
-    those of the thread with the lowest number, where combine(a, b) differs from combine(b, a).
+    `elements` combines the elements themselves, `combine` what it gives: so a product may be taken in by the first sum. The words
+    are those of the thread with the lowest number, where combine(a, b) differs from combine(b, a).
     """
     places = _places(order.bits)
     halves = tuple(np.take(part, places, axis) for part in parts)
+    if order.chain and order.thread:
+        halves, elements = _chain_registers(halves, axis, 1 << len(order.thread), combine, elements), None
     while (size := halves[0].shape[axis]) > 1:
-        halves, combine_elements = (
-            (combine_elements or combine)(*_half(halves, axis, 0, size // 2), *_half(halves, axis, size // 2, size)),
-            None,
-        )
+        first = elements.add_first if elements else combine
+        halves, elements = first(*_half(halves, axis, 0, size // 2), *_half(halves, axis, size // 2, size)), None
     return tuple(np.take(part, 0, axis) for part in halves)
 
 
-def copies(
-    parts: Parts, axis: int, order: ReductionOrder, combine: Combine, combine_elements: Combine | None = None
-) -> Parts | None:
+def _chain_registers(parts: Parts, axis: int, count: int, combine: Combine, elements: Elements | None) -> Parts:
+    """`parts`, whose `axis` has `count` registers of equal size in their order, combined one after another."""
+    size = parts[0].shape[axis] // count
+    registers = [_half(parts, axis, start, start + size) for start in range(0, count * size, size)]
+    return combine_registers(registers, combine, elements)
+
+
+def combine_registers(registers: Sequence[Parts], combine: Combine, elements: Elements | None) -> Parts:
+    """What a thread has of its `registers`, one combined after another."""
+    first, second, *others = registers
+    words = elements.add_first(*first, *second) if elements else combine(*first, *second)
+    for register in others:
+        words = elements.behind(words[0], register) if elements else combine(*words, *register)
+    return words
+
+
+def copies(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, elements: Elements | None = None) -> Parts | None:
     """As `reduced`, of a combination that is not the same both ways: the word of every lane that has the result, along `axis`,
     lane 0 first. In a shuffle each lane combines its own word with the other's.
 
@@ -144,18 +175,19 @@ def copies(
     """
     places = _places(order.bits)
     lane_parts = tuple(np.moveaxis(np.take(part, places, axis), axis, 0) for part in parts)
-    for _ in order.thread:
+    if order.chain and order.thread:
+        lane_parts, elements = _chain_registers(lane_parts, 0, 1 << len(order.thread), combine, elements), None
+    for _ in () if order.chain else order.thread:
         size = len(lane_parts[0])
-        lane_parts, combine_elements = (
-            (combine_elements or combine)(*_half(lane_parts, 0, 0, size // 2), *_half(lane_parts, 0, size // 2, size)),
-            None,
-        )
+        combine_first = elements.add_first if elements else combine
+        lane_parts, elements = combine_first(*_half(lane_parts, 0, 0, size // 2), *_half(lane_parts, 0, size // 2, size)), None
     for bits, rest in ((order.lanes, len(order.warps)), (order.warps, 0)):
         for level in range(len(bits)):
             split = tuple(part.reshape(1 << level, 2, -1, *part.shape[1:]) for part in lane_parts)
             low, high = (tuple(part[:, side] for part in split) for side in (0, 1))
-            ways = ((combine_elements or combine)(*low, *high), (combine_elements or combine)(*high, *low))
-            lane_parts, combine_elements = (
+            combine_first = elements.add_first if elements else combine
+            ways = (combine_first(*low, *high), combine_first(*high, *low))
+            lane_parts, elements = (
                 tuple(np.stack(pair, 1).reshape(-1, *pair[0].shape[2:]) for pair in zip(*ways, strict=True)),
                 None,
             )
@@ -198,16 +230,6 @@ def scan_order(layout: Layout, shape: Sequence[int], axis: int) -> ScanOrder:
             at += 1
     lanes, warps = (1 << sum(1 for basis in bases if basis[axis]) for bases in (layout.lanes, layout.warps))
     return ScanOrder(contiguous[axis], lanes, warps)
-
-
-class Elements(Protocol):
-    """How elements that are more than words are combined: products, which a sum may take in before they are rounded."""
-
-    def add_first(self, *sides: np.ndarray) -> Parts:
-        """Two elements: the parts of the left one, then those of the right one."""
-
-    def behind(self, before: np.ndarray, element: Parts, flag: int = 3, /) -> Parts:
-        """The word `before` and an element; `flag` is the part of the element that says whether it is taken in."""
 
 
 AFTER_CHUNKS = 4  # the part of an element for the sum that puts what stands before its group in front of it

@@ -22,13 +22,15 @@ FP32_ONE = np.array(1, np.float32)
 @dataclass(frozen=True)
 class RowSum:
     """How a row is added that lies in a tile of `block` columns: `per_thread` neighbours a thread, `threads` threads a warp,
-    `warps` warps. `sm`: the number of the architecture; from 100 on two registers are added by one instruction."""
+    `warps` warps. `sm`: the number of the architecture; from 100 on two registers are added by one instruction. `chain`: a thread
+    adds one register after another."""
 
     block: int
     per_thread: int
     warps: int
     sm: int
     threads: int = 32
+    chain: bool = False
 
     def pad(self, values: np.ndarray, fill: float) -> np.ndarray:
         """(rows, block): `values` (rows, columns) and `fill` behind them."""
@@ -37,7 +39,7 @@ class RowSum:
     def total(self, values: np.ndarray) -> np.ndarray:
         """(rows, 1) float32: the sum of each row of `values` (rows, block)."""
         layout = blocked_layout([self.block], [self.per_thread], [self.threads], [self.warps], [0])
-        order = reduction_order(layout, 0, pairs=uses_register_pairs(layout, 0, "fp32", sm=self.sm))
+        order = reduction_order(layout, 0, pairs=uses_register_pairs(layout, 0, "fp32", sm=self.sm), chain=self.chain)
         (found,) = reduce_parts((values,), 1, order, lambda a, b: (fp32.add(a, b),))
         return found[:, None]
 

@@ -17,12 +17,22 @@ from functools import lru_cache
 
 import numpy as np
 
-from bitverdict.reference.reduction_order import LANE_BITS, Basis, Combine, Layout, Parts, ReductionOrder
+from bitverdict.reference.reduction_order import (
+    LANE_BITS,
+    Basis,
+    Combine,
+    Elements,
+    Layout,
+    Parts,
+    ReductionOrder,
+    combine_registers,
+)
 
 WARP = 1 << LANE_BITS
 Forms = Callable[[], Iterable[int]]  # of the stores, asked for where they decide something
 MATRIX = 0
 """The form of a store by stmatrix; that of another is its bytes a lane."""
+_FIRST_LANE = 4  # the form by which the word of the lowest lane stays
 _PHASE = 128  # bytes that a warp stores at once
 
 
@@ -163,20 +173,30 @@ class Reduction:
 
 
 def reduced_by_threads(
-    parts: Parts, plan: Reduction, combine: Combine, combine_elements: Combine | None, forms: Forms
+    parts: Parts, plan: Reduction, combine: Combine, elements: Elements | None, forms: Forms
 ) -> tuple[Parts, bool]:
     """`parts`, each (threads, registers), combined as every thread does: (threads, registers of the result), and whether threads
-    stored different words to one place. `first` and the words are those of `reduction_order.copies`."""
+    stored different words to one place. `elements` and the words are those of `reduction_order.copies`.
+
+    Where registers are a chain (Triton until 3.7) the first of the lanes stores what goes from warp to warp, and again the result,
+    which all threads then read."""
+    if plan.order.chain:
+        forms = lambda: (_FIRST_LANE,)
     axis, layout, differ = plan.axis, plan.layout, False
     register_bases = [basis for basis in layout.registers if any(basis)]
     thread_parts = tuple(
         part.reshape(len(part), *[2] * len(register_bases)) for part in parts
     )  # the highest bit of the register first
     bits = [basis[axis].bit_length() - 1 if basis[axis] else None for basis in reversed(register_bases)]
-    for bit in plan.order.thread:
+    if plan.order.chain and plan.order.thread:
+        register_axes = [i + 1 for i, bit in enumerate(bits) if bit is not None]  # the highest bit first
+        moved = [np.moveaxis(part, register_axes, range(len(register_axes))) for part in thread_parts]
+        registers = [part.reshape(-1, *part.shape[len(register_axes) :]) for part in moved]
+        thread_parts, elements = combine_registers(list(zip(*registers, strict=True)), combine, elements), None
+    for bit in () if plan.order.chain else plan.order.thread:
         at = bits.index(bit)
         low, high = (tuple(np.take(part, side, at + 1) for part in thread_parts) for side in (0, 1))
-        thread_parts, combine_elements = (combine_elements or combine)(*low, *high), None
+        thread_parts, elements = (elements.add_first if elements else combine)(*low, *high), None
         del bits[at]
     thread_parts = tuple(part.reshape(len(part), -1) for part in thread_parts)
     layout = replace(layout, registers=tuple(basis for basis in register_bases if not basis[axis]))
@@ -199,11 +219,13 @@ def reduced_by_threads(
         differ = differ or not all(_words_equal(settle_stores(part, layout, forms), part) for part in found)
         return tuple(through_memory(part, layout, target, tuple(shape), forms) for part in found)
 
-    thread_parts, layout = over_lanes(thread_parts, layout, combine_elements)
+    thread_parts, layout = over_lanes(thread_parts, layout, elements.add_first if elements else None)
     while shape[axis] > 1:
         between = _between(layout, axis)
         thread_parts = convert(thread_parts, layout, between)
         thread_parts, layout = over_lanes(thread_parts, between, None)
+    if plan.order.chain and plan.order.warps:
+        thread_parts = tuple(settle_stores(part, layout, forms) for part in thread_parts)
     if plan.result is not None:
         dropped = Layout(*(tuple(_drop_axis(b, axis) for b in each) for each in (layout.registers, _lanes(layout), layout.warps)))
         target = replace(plan.result, registers=tuple(b for b in plan.result.registers if any(b)), lanes=tuple(_lanes(plan.result)))

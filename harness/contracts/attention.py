@@ -20,6 +20,7 @@ from bitverdict.harness.model.architectures import architecture, is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput, PromisedInstruction
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.triton_release import sums_by_tree
 from bitverdict.reference import attention as plan
 from bitverdict.reference.formats import convert
 
@@ -218,6 +219,7 @@ def _tiles(case: Case, arch: str) -> tuple[plan.Tiles, str]:
         product=partial(chained_product, rule),
         narrow=lambda words: convert("fp32", p.dtype, words, arch),
         widen=lambda codes: convert(p.dtype, "fp32", codes, arch),
+        chain=not sums_by_tree(),
     )
     return tiles, words_rest_on(rule, "blocks of K and V in ascending order")
 

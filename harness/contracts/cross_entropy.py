@@ -16,6 +16,7 @@ from bitverdict.harness.contracts.oracle import row_mathematics
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.triton_release import sums_by_tree
 from bitverdict.reference.formats import FORMATS
 from bitverdict.reference.row_functions import RowSum, cross_entropy, cross_entropy_backward
 
@@ -116,7 +117,7 @@ class CrossEntropyContract(RowContract):
             return row_mathematics.trace_outputs(row_mathematics.cross_entropy, inputs, formats, target.arch, **keywords)
         p, c = case.problem, case.config
         x, targets = widen_to_fp32(operands["x"], target.arch), operands["targets"].codes
-        order = RowSum(c.block, c.per_thread, c.num_warps, int(target.arch.removeprefix("sm_")))
+        order = RowSum(c.block, c.per_thread, c.num_warps, int(target.arch.removeprefix("sm_")), chain=not sums_by_tree())
         loss, lse = cross_entropy(x, targets, p.smoothing, p.ignore_index, order)
         outputs = [output("loss", loss, "fp32", target.arch), output("lse", lse, "fp32", target.arch)]
         if p.backward and not case.launcher:

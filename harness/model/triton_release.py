@@ -11,6 +11,7 @@ from importlib import metadata
 PROVEN_RELEASES = ("3.6.0", "3.7.0", "3.7.1", "3.8", "3.9")
 """Beginnings of the versions that have a record, from the oldest."""
 EXACT_SCALES_SINCE = "3.9"
+TREE_SUMS_SINCE = "3.8"
 OLDEST_RELEASE = ".".join(PROVEN_RELEASES[0].split(".")[:2])
 REMEDY = f"install 'triton>={OLDEST_RELEASE}'"
 
@@ -38,6 +39,12 @@ def has_exact_scales(version: str = "") -> bool:
     return numbers_of(version or installed_version() or PROVEN_RELEASES[-1]) >= numbers_of(EXACT_SCALES_SINCE)
 
 
+def sums_by_tree(version: str = "") -> bool:
+    """Whether by `version`, or the Triton that is installed, a thread combines its registers by a balanced tree in `tt.reduce`:
+    before, one after another."""
+    return numbers_of(version or installed_version() or PROVEN_RELEASES[-1]) >= numbers_of(TREE_SUMS_SINCE)
+
+
 def described_releases() -> str:
     """What `bitverdict --version` says of Triton."""
     known = ", ".join(name if name.count(".") == 2 else f"{name}.x" for name in PROVEN_RELEASES)
@@ -53,6 +60,16 @@ def problem_of_release() -> str:
 
 
 __all__ = [
-    "EXACT_SCALES_SINCE", "OLDEST_RELEASE", "PROVEN_RELEASES", "REMEDY", "described_releases", "has_exact_scales",
-    "installed_version", "is_proven", "numbers_of", "problem_of_release",
-]  # fmt: skip
+    "EXACT_SCALES_SINCE",
+    "OLDEST_RELEASE",
+    "PROVEN_RELEASES",
+    "REMEDY",
+    "TREE_SUMS_SINCE",
+    "described_releases",
+    "has_exact_scales",
+    "installed_version",
+    "is_proven",
+    "numbers_of",
+    "problem_of_release",
+    "sums_by_tree",
+]

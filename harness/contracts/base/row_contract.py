@@ -13,6 +13,7 @@ from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.triton_release import sums_by_tree
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.row_tiles import DTYPES, LONGEST, block_of
 from bitverdict.reference.formats import FORMATS, convert
@@ -109,7 +110,7 @@ def widen_to_fp32(operand: Operand, arch: str) -> np.ndarray:
 
 def row_sum(columns: int, config: Any, arch: str) -> RowSum:
     """The order in which the kernel adds a row."""
-    return RowSum(block_of(columns), config.per_thread, config.num_warps, int(arch.removeprefix("sm_")))
+    return RowSum(block_of(columns), config.per_thread, config.num_warps, int(arch.removeprefix("sm_")), chain=not sums_by_tree())
 
 
 def output(name: str, words: np.ndarray, format_name: str, arch: str) -> ExpectedOutput:

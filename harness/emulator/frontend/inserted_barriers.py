@@ -116,15 +116,29 @@ def _with_sizes(text: str, backend: Backend, values: dict[str, int | str]) -> st
 
 
 def _function_of(op: Operation, lines: list[str]) -> str:
-    """A function of nothing but `op`, whose operands are its arguments."""
+    """A function of nothing but `op`, whose operands are its arguments, and what its regions take from outside."""
     body = "\n".join(lines[op.line : op.last_line + 1])
     names = [f"%operand{number}" for number in range(len(op.operands))]
     body = body.replace(f'"{op.name}"({", ".join(op.operands)})', f'"{op.name}"({", ".join(names)})', 1)
-    arguments = ", ".join(f"{name}: {kind}" for name, kind in zip(names, op.operand_types, strict=True))
+    types = dict(zip(names, op.operand_types, strict=True)) | _outer_values(op)
+    arguments = ", ".join(f"{name}: {kind}" for name, kind in types.items())
     return (
-        f'"tt.func"() <{{function_type = ({", ".join(op.operand_types)}) -> (), sym_name = "alone", sym_visibility = "public"}}> '
+        f'"tt.func"() <{{function_type = ({", ".join(types.values())}) -> (), sym_name = "alone", sym_visibility = "public"}}> '
         f'({{\n^bb0({arguments}):\n{body}\n"tt.return"() : () -> ()\n}}) : () -> ()\n'
     )
+
+
+def _outer_values(op: Operation) -> dict[str, str]:
+    """The values that the regions of `op` take from outside it, such as a constant, and their types."""
+    own, types, blocks = set[str](), dict[str, str](), [block for region in op.regions for block in region]
+    while blocks:
+        block = blocks.pop()
+        own.update(argument for argument, _ in block.arguments)
+        for inner in block.operations:
+            own.update(inner.results)
+            types.update(zip(inner.operands, inner.operand_types, strict=True))
+            blocks += [each for region in inner.regions for each in region]
+    return {name: kind for name, kind in types.items() if name not in own}
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from bitverdict.harness.emulator.execution.threads import WARP, bases, slots
 from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.frontend.shared_stores import SharedStores
 from bitverdict.harness.emulator.mlir_reader import Operation
-from bitverdict.reference.reduction_order import Layout
+from bitverdict.reference.reduction_order import Elements, Layout
 from bitverdict.reference.thread_words import (
     Reduction,
     UnsettledWordError,
@@ -151,7 +151,7 @@ def reduce_copies(
     m: Cta,
     op: Operation,
     combine: Callable,
-    first_combine: Callable | None,
+    elements: Elements | None,
     parts: tuple[np.ndarray, ...],
     plan: Reduction,
     target: Place,
@@ -159,7 +159,7 @@ def reduce_copies(
 ) -> tuple:
     """A reduction of copies: its results, then the copies of each."""
     with _refuse_unsettled(op):
-        found, differ = reduced_by_threads(parts, plan, combine, first_combine, partial(stores.forms, op))
+        found, differ = reduced_by_threads(parts, plan, combine, elements, partial(stores.forms, op))
         if differ:
             m.notes.add(Note(Advice.LANES_DIFFER, op.location))
         pairs = [settle_copies(part, target) for part in found]

@@ -402,7 +402,7 @@ def combined_ends(
     if isinstance(order, ScanOrder):
         parts = scan_parts(parts, axis, order, both_ways, reverse=reverse)
     else:
-        inside_a_thread = iter([True] * len(order.thread))
+        inside_a_thread = iter([True] * order.steps_of_thread)
         parts = reduce_parts(parts, axis, order, both_ways)
     for ends in (parts[count : 2 * count], parts[2 * count :]):
         yield tuple(words_of(end, dtype) for end, dtype in zip(ends, dtypes, strict=True))

@@ -13,7 +13,9 @@ import torch
 from triton.experimental.gluon import language as gl
 
 from bitverdict.harness.emulator.execution.threads import bases
+from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.numerics.scalar_ops import fma
+from bitverdict.harness.model.triton_release import sums_by_tree
 from bitverdict.reference.reduction_order import (
     Layout,
     ReductionOrder,
@@ -32,6 +34,14 @@ ROWS, COLUMNS = 8, 64
 ROW = blocked_layout(
     (ROWS, COLUMNS), (1, 4), (2, 16), (4, 1), (1, 0)
 )  # what the compiler takes for a tile of that shape, on four warps
+
+
+CHAIN = not sums_by_tree()  # by the Triton that is installed
+
+
+def compiled_order(layout: Layout, *, pairs: bool = False) -> ReductionOrder:
+    """Along the last axis."""
+    return reduction_order(layout, 1, pairs=pairs, chain=CHAIN)
 
 
 def named(count: int) -> np.ndarray:
@@ -56,6 +66,14 @@ def test_a_thread_sums_by_a_balanced_tree_in_the_order_of_registers():
 def test_pairs_of_registers_are_summed_side_by_side_and_in_the_end():
     assert tree(Layout(((1,), (2,), (4,)), (), ()), 8, pairs=True) == "(((ac)(eg))((bd)(fh)))"
     assert tree(Layout(((1,),), (), ()), 2, pairs=True) == "(ab)"
+
+
+def test_until_3_7_a_thread_sums_one_register_after_another():
+    for registers, text in ((((1,), (2,), (4,)), "(((((((ab)c)d)e)f)g)h)"), (((4,), (0,), (1,), (2,)), "(((((((ae)b)f)c)g)d)h)")):
+        order = reduction_order(Layout(registers, (), ()), 0, pairs=True, chain=True)
+        assert str(reduce_parts((named(8),), 0, order, added)[0]) == text and order.steps_of_thread == 7
+        assert copies((named(8),), 0, order, added)[0].tolist() == [text]
+    assert [sums_by_tree(version) for version in ("3.6.0", "3.7.1", "3.8.0", "3.9.1")] == [False, False, True, True]
 
 
 def test_lanes_are_summed_from_the_highest_bit_and_warps_likewise():
@@ -128,9 +146,10 @@ def test_a_row_is_summed_by_as_many_instructions_as_the_tree_has_steps():
     outputs = [torch.zeros(ROWS)]
     constants = {"ROWS": ROWS, "COLUMNS": COLUMNS, "AXIS": 1, "KIND": "dot"}
     ran = {arch: both_ways(kernels.fold, list(inputs()), outputs, constants, arch, 4).ran for arch in ("sm_90", "sm_100")}
-    assert [ran["sm_90"][opcode] for opcode in ("mul.f32", "fma.rn.f32", "add.f32", "shfl.sync.bfly.b32")] == [2, 2, 5, 4]
+    counts = [ran["sm_90"][opcode] for opcode in ("mul.f32", "fma.rn.f32", "add.f32", "shfl.sync.bfly.b32")]
+    assert counts == ([1, 3, 4, 4] if CHAIN else [2, 2, 5, 4])
     packed = [ran["sm_100"][opcode] for opcode in ("mul.f32x2", "fma.rn.f32x2", "add.f32", "shfl.sync.bfly.b32")]
-    assert packed == [1, 1, 5, 4]
+    assert packed == ([2, 2, 4, 4] if CHAIN else [1, 1, 5, 4])
 
 
 @pytest.mark.parametrize("dtype, arch", [(torch.float16, "sm_80"), (torch.bfloat16, "sm_90")])
@@ -145,7 +164,7 @@ def test_without_fusion_products_are_rounded_before_they_are_summed():
     constants = {"ROWS": ROWS, "COLUMNS": COLUMNS, "AXIS": 1, "KIND": "dot"}
     found = both_ways(kernels.fold, list(inputs()), [torch.zeros(ROWS)], constants, "sm_90", 4, enable_fp_fusion=False)
     a, b = (each.numpy() for each in inputs())
-    due = reduce_parts((a * b,), 1, reduction_order(ROW, 1), lambda x, y: (x + y,))[0]
+    due = reduce_parts((a * b,), 1, compiled_order(ROW), lambda x, y: (x + y,))[0]
     assert found.differing == 0 and (found.emulated[0].view(np.float32)[:, 0] == due).all()
 
 
@@ -174,6 +193,10 @@ LAYOUTS = {
 def test_other_layouts_are_asked_of_the_compiler(layout, arch, axis, dtype):
     x, out = drawn((64, 32), dtype, 1), torch.zeros(64 if axis else 32, dtype=dtype)
     constants = {"ROWS": 64, "COLUMNS": 32, "AXIS": axis, "LAYOUT": LAYOUTS[layout]}
+    if CHAIN and layout == "linear":  # the compiler's fault: it shuffles by 4 and 2
+        with pytest.raises(NotModelled, match=r"over bits 1, 3 of the lane: before Triton 3\.8 the compiler combines other lanes"):
+            both_ways(kernels.fold_layout, [x], [out], constants, arch, 4)
+        return
     assert both_ways(kernels.fold_layout, [x], [out], constants, arch, 4).differing == 0
 
 
@@ -182,23 +205,19 @@ def summed(order: ReductionOrder) -> np.ndarray:
 
 
 def right(pairs: bool) -> ReductionOrder:
-    return reduction_order(ROW, 1, pairs=pairs)
-
-
-def chained(values: np.ndarray, order: ReductionOrder) -> np.ndarray:
-    """As `summed`, a thread's four elements one after another."""
-    quads = values.reshape(ROWS, -1, 4)
-    chain = ((quads[..., 0] + quads[..., 1]) + quads[..., 2]) + quads[..., 3]
-    return reduce_parts((chain,), 1, ReductionOrder((), tuple(bit - 2 for bit in order.lanes), ()), lambda a, b: (a + b,))[0]
+    return compiled_order(ROW, pairs=pairs)
 
 
 MUTANTS: dict[str, tuple[str, Callable[[], np.ndarray]]] = {
-    "a chain in the thread": ("sm_90", lambda: chained(inputs()[0].numpy(), right(False))),
+    "a chain in the thread, or a tree": ("sm_90", lambda: summed(reduction_order(ROW, 1, chain=not CHAIN))),
     "lanes from the lowest bit": ("sm_90", lambda: summed(replace(right(False), lanes=right(False).lanes[::-1]))),
-    "pairs where there are none": ("sm_90", lambda: summed(right(True))),
-    "no pairs where there are some": ("sm_100", lambda: summed(right(False))),
     "lanes before the thread": ("sm_90", lambda: summed(ReductionOrder(right(False).lanes, right(False).thread, ()))),
 }
+if not CHAIN:
+    MUTANTS |= {
+        "pairs where there are none": ("sm_90", lambda: summed(right(True))),
+        "no pairs where there are some": ("sm_100", lambda: summed(right(False))),
+    }
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
@@ -211,7 +230,7 @@ def test_a_wrong_order_of_a_sum_has_other_words(mutant):
 
 def test_warps_in_the_wrong_order_have_other_words():
     values = drawn((16, 1024), torch.float32, 5).numpy()
-    order = reduction_order(blocked_layout((1, 1024), (1, 4), (1, 32), (1, 4), (1, 0)), 1)
+    order = compiled_order(blocked_layout((1, 1024), (1, 4), (1, 32), (1, 4), (1, 0)))
     orders = [replace(order, warps=warps) for warps in (order.warps, order.warps[::-1])]
     ways = [reduce_parts((values,), 1, each, lambda a, b: (a + b,))[0] for each in orders]
     assert (ways[0] != ways[1]).any()

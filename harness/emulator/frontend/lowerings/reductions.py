@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,12 @@ from bitverdict.harness.emulator.frontend.thread_copies import reduce_copies as 
 from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical
+from bitverdict.harness.model.triton_release import TREE_SUMS_SINCE, sums_by_tree
 from bitverdict.reference.reduction_order import (
     ROWS,
+    Elements,
     Layout,
+    Parts,
     ReductionOrder,
     ScanOrder,
     agree,
@@ -124,8 +128,17 @@ def _ends_in_one_lane(t: Translator, op: Operation) -> bool:
     )
 
 
-def _swap_sides(combine: Combine, *sides: np.ndarray) -> tuple[np.ndarray, ...]:
-    return combine(*sides[len(sides) // 2 :], *sides[: len(sides) // 2])
+@dataclass(frozen=True)
+class _SwappedElements:
+    """`elements` whose two sides are exchanged where both are elements."""
+
+    elements: Elements
+
+    def add_first(self, *sides: np.ndarray) -> Parts:
+        return self.elements.add_first(*sides[len(sides) // 2 :], *sides[: len(sides) // 2])
+
+    def behind(self, before: np.ndarray, element: Parts, flag: int = 3) -> Parts:
+        return self.elements.behind(before, element, flag)
 
 
 def _reduction(t: Translator, op: Operation, name: object, operands: tuple[object, ...]) -> None:
@@ -136,9 +149,9 @@ def _reduction(t: Translator, op: Operation, name: object, operands: tuple[objec
     t.emit("if {}:", t.lane_words.copies_differ(op))
     with t.indent_block(), t.lane_words.write_on_copies():
         again = t.lane_words.spread(op)
-        layout, order, first, given = _order(t, again, op, tuple(t.value(each) for each in again.operands))
+        layout, order, elements, given = _order(t, again, op, tuple(t.value(each) for each in again.operands))
         plan, target = _plan(t, op, layout, order)
-        found = t.calls(reduced_copies, op, name, first, given, plan, target, t.lane_words.stores)
+        found = t.calls(reduced_copies, op, name, elements, given, plan, target, t.lane_words.stores)
         t.emit("{} = {}", (*map(t.value, op.results), *map(t.lane_words.words, op.results)), found)
     t.emit("else:")
     with t.indent_block():
@@ -147,20 +160,31 @@ def _reduction(t: Translator, op: Operation, name: object, operands: tuple[objec
 
 def _order(
     t: Translator, op: Operation, source: Operation, operands: tuple[object, ...]
-) -> tuple[Layout, ReductionOrder, Callable | None, tuple[Any, ...]]:
-    """How the reduction `source` combines: its layout, its order, and where products are taken into the first sums, these sums and
-    the factors instead of `operands`, which are those of `op`."""
+) -> tuple[Layout, ReductionOrder, Elements | None, tuple[Any, ...]]:
+    """How the reduction `source` combines: its layout, its order, and where products are taken into sums, these sums and the
+    factors instead of `operands`, which are those of `op`."""
     axis, only_op, kind, layout = source.integer("axis"), only(source), t.operand(source, 0), layout_of(t, source)
     pairs = (
         only_op is not None
         and only_op.name in _PACKED_OPERATIONS
         and uses_register_pairs(layout, axis, str(kind.format), sm=t.backend.reduction_number(t.arch))
     )
-    order = reduction_order(layout, axis, pairs=pairs, single=only_op is not None)
+    chain = not sums_by_tree()
+    if chain and not _lie_side_by_side(lanes := [bool(basis[axis]) for basis in layout.lanes]):
+        bits = ", ".join(str(bit) for bit, moves in enumerate(lanes) if moves)
+        raise NotModelled(op, f"over bits {bits} of the lane: before Triton {TREE_SUMS_SINCE} the compiler combines other lanes")
+    order = reduction_order(layout, axis, pairs=pairs, single=only_op is not None, chain=chain)
     if only_op is not None and only_op.name == "arith.addf" and (order.thread or order.lanes):
-        if found := taken_products(t, op, source, only_op, order.thread[0] if order.thread else None):
-            return layout, order, found[0].add_first, found[1]
+        if found := taken_products(t, op, source, only_op, order):
+            return layout, order, found[0], found[1]
     return layout, order, None, operands
+
+
+def _lie_side_by_side(moves: Sequence[bool]) -> bool:
+    """Whether the lane bits that move along the axis follow one another. Until 3.7 the compiler shuffles by the step of the lowest
+    one and its multiples, whatever the layout (`warpReduce`): sums over other lanes, a fault of the compiler."""
+    bits = [bit for bit, moved in enumerate(moves) if moved]
+    return bits == list(range(bits[0], bits[-1] + 1)) if bits else True
 
 
 def _plan(t: Translator, op: Operation, layout: Layout, order: ReductionOrder) -> tuple[Reduction, Place]:
@@ -175,21 +199,21 @@ def _on_values(t: Translator, op: Operation, name: object, operands: tuple[objec
     if only_operation is not None and _EXACT.match(only_operation.name):
         _assign(t, op, t.apply(_reduce_exactly, name, operands, axis, single))
     else:
-        layout, order, first_combination, operands = _order(t, op, op, operands)
+        layout, order, elements, operands = _order(t, op, op, operands)
         alone = _ends_in_one_lane(t, op)
-        if first_combination and alone and not order.thread:
-            first_combination = partial(_swap_sides, first_combination)
-        if first_combination and t.leading:  # some of the factors may be the same for all programs
+        if elements and alone and not order.thread:
+            elements = _SwappedElements(elements)
+        if elements and t.leading:  # some of the factors may be the same for all programs
             operands = t.apply(np.broadcast_arrays, *operands)
-        plain = order.thread or alone or not first_combination
+        plain = order.thread or alone or not elements
         if only_operation is not None and only_operation.name in _PACKED_OPERATIONS and plain:
-            _assign(t, op, t.apply(_reduce, name, operands, axis, order, first_combination, single))
+            _assign(t, op, t.apply(_reduce, name, operands, axis, order, elements, single))
         elif t.batches is not None:
-            _assign(t, op, t.apply(_reduce_alike, name, first_combination, operands, axis, order, single))
+            _assign(t, op, t.apply(_reduce_alike, name, elements, operands, axis, order, single))
         else:
             plan, target = _plan(t, op, layout, order)
             source = t.lane_words.place(t.operand(op, 0))
-            found = t.calls(_reduce_lanes, op, name, first_combination, operands, plan, source, target, t.lane_words.stores)
+            found = t.calls(_reduce_lanes, op, name, elements, operands, plan, source, target, t.lane_words.stores)
             t.emit("{} = {}", (*map(t.value, op.results), *words), found)
             return
     for result in op.results:
@@ -297,18 +321,18 @@ def _reduce_exactly(combine: Combine, arrays: tuple[np.ndarray, ...], axis: int,
 
 
 def _reduce(
-    combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, order: ReductionOrder, first: Combine | None, single: bool
+    combine: Combine, arrays: tuple[np.ndarray, ...], axis: int, order: ReductionOrder, elements: Elements | None, single: bool
 ) -> tuple:
     if getattr(combine, "whole", None) is _add_arrays:  # a NaN stays one, whatever its word, until all is summed
-        return _results_of(tuple(map(canonical, reduce_parts(arrays, axis, order, _add_arrays, first))), single)
-    return _results_of(reduce_parts(arrays, axis, order, combine, first), single)
+        return _results_of(tuple(map(canonical, reduce_parts(arrays, axis, order, _add_arrays, elements))), single)
+    return _results_of(reduce_parts(arrays, axis, order, combine, elements), single)
 
 
 def _reduce_lanes(
     m: Cta,
     op: Operation,
     combine: Combine,
-    first_combine: Combine | None,
+    elements: Elements | None,
     arrays: tuple[np.ndarray, ...],
     plan: Reduction,
     source: Place,
@@ -316,19 +340,19 @@ def _reduce_lanes(
     stores: SharedStores,
 ) -> tuple:
     """A reduction whose two sides may not be exchanged: its results, then the copies of each, None where they are the same."""
-    found = copies(arrays, plan.axis, plan.order, combine, first_combine)
+    found = copies(arrays, plan.axis, plan.order, combine, elements)
     if found is not None and agree(found, plan.axis):
         parts = _results_of(tuple(np.take(part, 0, plan.axis) for part in found), not target.layout)
         return *parts, *(None for _ in parts)
     words = tuple(spread(array, None, source, array.dtype) for array in arrays)
-    return reduced_copies(m, op, combine, first_combine, words, plan, target, stores)
+    return reduced_copies(m, op, combine, elements, words, plan, target, stores)
 
 
 def _reduce_alike(
-    combine: Combine, first: Combine | None, arrays: tuple[np.ndarray, ...], axis: int, order: ReductionOrder, single: bool
+    combine: Combine, elements: Elements | None, arrays: tuple[np.ndarray, ...], axis: int, order: ReductionOrder, single: bool
 ) -> tuple:
     """The same of several programs at once, where all copies are the same; else they run one by one."""
-    found = copies(arrays, axis, order, combine, first)
+    found = copies(arrays, axis, order, combine, elements)
     if found is None or not agree(found, axis):
         raise NeedsSerialRun("words that differ from lane to lane")
     return _results_of(tuple(np.take(part, 0, axis) for part in found), single)

@@ -24,6 +24,7 @@ from bitverdict.harness.emulator.frontend.translator import NotModelled, OpenCho
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma, narrow_fma, negative
+from bitverdict.reference.reduction_order import ReductionOrder
 from bitverdict.reference.scalar_arithmetic.fp64 import fma as fma64
 
 _POSITIVE_ZERO = re.compile(r"(?<![-\d.])0\.0+(e[+-]?0+)?(?![\d.])")  # 0.000000e+00, of a tensor too
@@ -146,15 +147,15 @@ class ProductSum:
 
 
 def taken_products(
-    t: Translator, op: Operation, source: Operation, inner: Operation, bit: int | None = None
+    t: Translator, op: Operation, source: Operation, inner: Operation, order: ReductionOrder | None = None
 ) -> tuple[ProductSum, tuple[Any, ...]] | None:
     """Where the compiled reduction or scan `source`, whose region is the sum `inner`, takes products into its sums: how, and the
     arrays that its elements are (of the operand of `op`, which has the copies of all threads where it is not `source`). None
-    where it only adds. `bit`: of the place along the axis, by which elements differ that a thread adds first."""
+    where it only adds. `order`: of a reduction."""
     if not t.fused or not may_be_product(t, op.operands[0], includes_divisions=True):
         return None
     if not t.backend.assembles_ptx:
-        return _products_taken_by_llvm(t, op, source, inner, bit)
+        return _products_taken_by_llvm(t, op, source, inner, order)
     kind, place = t.require_type(source, source.inputs[0]), t.lane_words.place(t.operand(source, 0))
     try:
         fold_fate = t.contraction.fold(source.last_line)  # type: ignore[union-attr]
@@ -190,11 +191,11 @@ def _product_sum(
 
 
 def _products_taken_by_llvm(
-    t: Translator, op: Operation, source: Operation, inner: Operation, bit: int | None
+    t: Translator, op: Operation, source: Operation, inner: Operation, order: ReductionOrder | None
 ) -> tuple[ProductSum, tuple[Any, ...]] | None:
     """As `taken_products`, by the lines of the machine code: one fate for all registers."""
     kind, place = t.require_type(op, op.inputs[0]), t.lane_words.place(t.operand(source, 0))
-    axis, has_bit = source.integer("axis"), bit is not None
+    axis, bits = source.integer("axis"), order.thread if order else ()
     try:
         fate = _joint([t.contraction.fates.get(line) for line in (inner.line, op.last_line)]) or t.contraction.fate(inner.line)
     except NotAssembled as error:
@@ -210,12 +211,19 @@ def _products_taken_by_llvm(
         or product is None
         or product.split
         or fate.added_products
-        or any(bool(lines) != has_bit or not lines <= own for lines in fate.addends)
+        or any(bool(lines) != bool(bits) or not lines <= own for lines in fate.addends)
     ):
         raise _unclear(op, "fuses only some products into the first sums, or one that reaches them through a branch or a select")
     index = np.arange(place.shape[axis]).reshape([-1 if i == axis else 1 for i in range(len(place.shape))])
-    chosen = index >> bit & 1 == product.negative if bit is not None else True  # of -(a * b) + -(c * d) the right one
-    flags = np.array(np.broadcast_to(chosen, place.shape))
+    is_taken = np.array(True)
+    if order and order.chain and bits:  # all but one of the first two
+        registers = np.zeros_like(index)
+        for number, bit in enumerate(reversed(bits)):
+            registers |= (index >> bit & 1) << number
+        is_taken = registers != (0 if product.negative else 1)
+    elif bits:
+        is_taken = index >> bits[0] & 1 == product.negative  # of -(a * b) + -(c * d) the right one
+    flags = np.array(np.broadcast_to(is_taken, place.shape))
     return _product_sum(t, op, kind, product, [flags if op is source else flags.reshape(-1)[thread_elements(place)]])
 
 

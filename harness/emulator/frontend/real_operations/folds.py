@@ -12,6 +12,7 @@ from bitverdict.harness.emulator.frontend.lowerings.regions import lift_scalars,
 from bitverdict.harness.emulator.frontend.real_operations.shapes import differs
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.numerics import real_folds, real_values
+from bitverdict.harness.model.triton_release import sums_by_tree
 from bitverdict.reference.reduction_order import reduction_order
 
 _EXTREMES = {
@@ -53,7 +54,7 @@ def _general(r: CarriedReals, op: Operation, axis: int) -> None:
     if op.name == "tt.scan":
         run = t.apply(real_folds.scan, name, words, r.reals_of(op), floats, axis, scan_order_of(t, op), found, op.flag("reverse"))
     else:
-        order = reduction_order(layout_of(t, op), op.integer("axis"), pairs=False)
+        order = reduction_order(layout_of(t, op), op.integer("axis"), pairs=False, chain=not sums_by_tree())
         run = t.apply(real_folds.reduction, name, words, r.reals_of(op), floats, axis, order, found)
     r.hold(op, run)
 
