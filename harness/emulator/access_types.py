@@ -17,9 +17,13 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.provenance import Memory
 
 _FLOATS = {
-    "f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32, "f64": torch.float64, "f8E4M3FN": torch.float8_e4m3fn,
+    "f16": torch.float16,
+    "bf16": torch.bfloat16,
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "f8E4M3FN": torch.float8_e4m3fn,
     "f8E5M2": torch.float8_e5m2,
-}  # fmt: skip
+}
 """By their names in a tile program."""
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _FLOAT_TYPE = re.compile(r"\b(?:[0-9]+x)*(f16|bf16|f32|f64|f8E4M3FN|f8E5M2)\b")

@@ -218,8 +218,18 @@ TRY_CANCEL = AsyncKind(
     ptx_section="PTX ISA, clusterlaunchcontrol.try_cancel",
 )
 KINDS: tuple[AsyncKind, ...] = (
-    CP_ASYNC, WGMMA, TMA_LOAD, TMA_GATHER, TMA_STORE, TMA_SCATTER, TMA_REDUCE, TCGEN05_MMA, TCGEN05_CP, TCGEN05_COMMIT, TRY_CANCEL,
-)  # fmt: skip
+    CP_ASYNC,
+    WGMMA,
+    TMA_LOAD,
+    TMA_GATHER,
+    TMA_STORE,
+    TMA_SCATTER,
+    TMA_REDUCE,
+    TCGEN05_MMA,
+    TCGEN05_CP,
+    TCGEN05_COMMIT,
+    TRY_CANCEL,
+)
 
 ACCESSES: tuple[Rule, ...] = (
     Rule(

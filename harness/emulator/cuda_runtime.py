@@ -38,9 +38,16 @@ if TYPE_CHECKING:
 CUDA_VERSION = "12.8"  # what `torch.version.cuda` says: the first that knows sm_100
 LAUNCH = 1000.0  # milliseconds that a launch takes by the events of the emulated GPU: long, so that benchmarks repeat little
 _MODULES = (
-    "torch.cuda", "torch.cuda.memory", "torch.cuda.random", "torch.cuda.streams", "torch.cuda.nvtx", "torch.cuda.graphs",
-    "torch.cuda.profiler", "torch.accelerator", "torch.accelerator.memory",
-)  # fmt: skip
+    "torch.cuda",
+    "torch.cuda.memory",
+    "torch.cuda.random",
+    "torch.cuda.streams",
+    "torch.cuda.nvtx",
+    "torch.cuda.graphs",
+    "torch.cuda.profiler",
+    "torch.accelerator",
+    "torch.accelerator.memory",
+)
 _OF_ONE_BOARD = {"uuid", "pci_bus_id", "pci_device_id", "pci_domain_id"}  # properties that tell one GPU from others of its kind
 _active: list[Device] = []  # the innermost is the one that answers
 _default: list[torch.device] = []  # what a launcher's file made torch's default device, kept from block to block
@@ -606,7 +613,15 @@ def _import_module(name: str) -> ModuleType | None:
 
 
 __all__ = [
-    "CUDA_VERSION", "LAUNCH", "Event", "Properties", "Stream", "answer_torch_cuda", "entered_device", "is_entered", "properties",
+    "CUDA_VERSION",
+    "LAUNCH",
+    "Event",
+    "Properties",
+    "Stream",
+    "answer_torch_cuda",
+    "entered_device",
+    "is_entered",
+    "properties",
     "reach",
-]  # fmt: skip
+]
 # One file because every public function of torch.cuda has one row in the table at its end.

@@ -663,10 +663,20 @@ _SPECIAL: dict[Any, Callable[[Placement, Any, tuple, dict], Any]] = {
     torch.Tensor.is_pinned: lambda mode, func, args, kwargs: is_pinned(args[0]),
 }
 _LIKE = {
-    torch.empty_like, torch.zeros_like, torch.ones_like, torch.full_like, torch.rand_like, torch.randn_like, torch.randint_like,
-    torch.Tensor.new_empty, torch.Tensor.new_empty_strided, torch.Tensor.new_zeros, torch.Tensor.new_ones, torch.Tensor.new_full,
+    torch.empty_like,
+    torch.zeros_like,
+    torch.ones_like,
+    torch.full_like,
+    torch.rand_like,
+    torch.randn_like,
+    torch.randint_like,
+    torch.Tensor.new_empty,
+    torch.Tensor.new_empty_strided,
+    torch.Tensor.new_zeros,
+    torch.Tensor.new_ones,
+    torch.Tensor.new_full,
     torch.Tensor.new_tensor,
-}  # fmt: skip
+}
 _COMPARISONS = {torch.equal, torch.Tensor.equal, torch.allclose, torch.Tensor.allclose}
 _CROSS_DEVICE_FUNCTIONS = {  # what torch does between two devices
     torch.Tensor.copy_,
@@ -689,7 +699,17 @@ def _constructors() -> set:
 
 
 __all__ = [
-    "CPU", "CUDA", "FOREIGN_MEMORIES", "CudaTensor", "ForeignMemory", "Placement", "inside", "is_pinned", "move_tensor", "on_gpu",
-    "outside", "unanswered_call_fault",
-]  # fmt: skip
+    "CPU",
+    "CUDA",
+    "FOREIGN_MEMORIES",
+    "CudaTensor",
+    "ForeignMemory",
+    "Placement",
+    "inside",
+    "is_pinned",
+    "move_tensor",
+    "on_gpu",
+    "outside",
+    "unanswered_call_fault",
+]
 # One file because torch dispatches each operator to the one class, whose methods share how storage is wrapped.

@@ -276,8 +276,12 @@ class Device:
         encloses = bool(self.enclosed) and not self.options.dry
         reals = None if self.options.dry else self.options.real_values
         options: dict[str, Any] = {
-            "arch": self.arch, "fused": fuses_sums, "flushes": flushes, "encloses": encloses, "real_values": reals,
-        }  # fmt: skip
+            "arch": self.arch,
+            "fused": fuses_sums,
+            "flushes": flushes,
+            "encloses": encloses,
+            "real_values": reals,
+        }
 
         def widths(parsed: Program) -> dict[int, Access] | None:
             if not is_doubted and not has_hints(parsed):

@@ -27,9 +27,14 @@ _FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 _LONG_RANGE = 1 << 28  # from here on `random_` takes 64 bits a number
 _FUNCTIONS = {
-    "randn": "normal_", "randn_like": "normal_", "normal": "normal_", "rand": "uniform_", "rand_like": "uniform_",
-    "randint": "random_", "randint_like": "random_",
-}  # fmt: skip
+    "randn": "normal_",
+    "randn_like": "normal_",
+    "normal": "normal_",
+    "rand": "uniform_",
+    "rand_like": "uniform_",
+    "randint": "random_",
+    "randint_like": "random_",
+}
 """Torch's functions that allocate and draw, by the operator that draws."""
 
 

@@ -14,10 +14,19 @@ import numpy as np
 
 # element -> (bits, format name in `bitverdict.reference.formats`, or None for integers)
 ELEMENTS: dict[str, tuple[int, str | None]] = {
-    "i1": (1, None), "i8": (8, None), "i16": (16, None), "i32": (32, None), "i64": (64, None), "index": (64, None),
-    "f8E4M3FN": (8, "e4m3"), "f8E5M2": (8, "e5m2"), "f16": (16, "fp16"), "bf16": (16, "bf16"), "f32": (32, "fp32"),
+    "i1": (1, None),
+    "i8": (8, None),
+    "i16": (16, None),
+    "i32": (32, None),
+    "i64": (64, None),
+    "index": (64, None),
+    "f8E4M3FN": (8, "e4m3"),
+    "f8E5M2": (8, "e5m2"),
+    "f16": (16, "fp16"),
+    "bf16": (16, "bf16"),
+    "f32": (32, "fp32"),
     "f64": (64, None),
-}  # fmt: skip
+}
 _CODES: dict[int, np.dtype] = {8: np.dtype(np.uint8), 16: np.dtype(np.uint16), 32: np.dtype(np.uint32)}
 _INTS: dict[int, np.dtype] = {
     1: np.dtype(np.bool_),

@@ -293,6 +293,13 @@ def traceback_text(fault: EmulatedFault) -> str:
 
 
 __all__ = [
-    "DEFAULT_TARGET", "EmulatedSession", "EmulationTally", "architecture_of", "at_the_kernel", "details_of", "is_unjudged",
-    "place_of_fault", "traceback_text",
-]  # fmt: skip
+    "DEFAULT_TARGET",
+    "EmulatedSession",
+    "EmulationTally",
+    "architecture_of",
+    "at_the_kernel",
+    "details_of",
+    "is_unjudged",
+    "place_of_fault",
+    "traceback_text",
+]

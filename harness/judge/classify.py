@@ -252,9 +252,12 @@ def _relevant(text: str) -> str:
 
 
 _DEATHS = {
-    signal.SIGSEGV: Outcome.SEGMENTATION_FAULT, signal.SIGBUS: Outcome.SEGMENTATION_FAULT, signal.SIGABRT: Outcome.COMPILER_ABORT,
-    signal.SIGKILL: Outcome.KILLED, signal.SIGTERM: Outcome.KILLED,
-}  # fmt: skip
+    signal.SIGSEGV: Outcome.SEGMENTATION_FAULT,
+    signal.SIGBUS: Outcome.SEGMENTATION_FAULT,
+    signal.SIGABRT: Outcome.COMPILER_ABORT,
+    signal.SIGKILL: Outcome.KILLED,
+    signal.SIGTERM: Outcome.KILLED,
+}
 
 
 def of_status(status: int | None, process: str = "the process") -> tuple[Outcome, str]:

@@ -28,11 +28,24 @@ from bitverdict.harness.judge.far_views import Islands, is_far, map_zeros
 from bitverdict.harness.model.case import Operand
 
 TORCH_DTYPES = {
-    "fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn,
-    "e5m2": torch.float8_e5m2, "int8": torch.int8, "int32": torch.int32, "int16": torch.int16, "int64": torch.int64,
-    "uint8": torch.uint8, "e8m0": torch.uint8, "ue4m3": torch.uint8, "e2m1": torch.uint8, "e2m3": torch.uint8, "e3m2": torch.uint8,
+    "fp32": torch.float32,
+    "tf32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "int8": torch.int8,
+    "int32": torch.int32,
+    "int16": torch.int16,
+    "int64": torch.int64,
+    "uint8": torch.uint8,
+    "e8m0": torch.uint8,
+    "ue4m3": torch.uint8,
+    "e2m1": torch.uint8,
+    "e2m3": torch.uint8,
+    "e3m2": torch.uint8,
     "bool": torch.bool,
-}  # fmt: skip
+}
 """Format name -> the dtype a launcher is handed. Formats torch has no arithmetic for travel as bytes."""
 
 GUARD_BYTES = {"cpu": 1 << 16, "cuda": 1 << 20}  # each side; a multiple of 512, so that views keep their alignment
@@ -286,13 +299,24 @@ def guarded_allocations(guard: Guard) -> Iterator[Guard]:
 
 class _Interception(TorchFunctionMode):
     POISON_FUNCTIONS = {
-        torch.empty, torch.empty_like, torch.empty_strided, torch.empty_permuted, torch.Tensor.new_empty,
+        torch.empty,
+        torch.empty_like,
+        torch.empty_strided,
+        torch.empty_permuted,
+        torch.Tensor.new_empty,
         torch.Tensor.new_empty_strided,
-    }  # fmt: skip
+    }
     VALUE_FUNCTIONS = {
-        torch.zeros, torch.zeros_like, torch.ones, torch.ones_like, torch.full, torch.full_like, torch.Tensor.new_zeros,
-        torch.Tensor.new_ones, torch.Tensor.new_full,
-    }  # fmt: skip
+        torch.zeros,
+        torch.zeros_like,
+        torch.ones,
+        torch.ones_like,
+        torch.full,
+        torch.full_like,
+        torch.Tensor.new_zeros,
+        torch.Tensor.new_ones,
+        torch.Tensor.new_full,
+    }
 
     def __init__(self, guard: Guard) -> None:
         super().__init__()

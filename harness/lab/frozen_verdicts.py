@@ -40,8 +40,18 @@ from bitverdict.harness.workers.pool import WorkerPool
 
 TARGETS = ("emulated:sm_80", "emulated:sm_90", "emulated:sm_100", "emulated:gfx942")
 VERDICT_FIELDS = (
-    "decision", "outcome", "basis", "words", "digests", "message", "location", "bound_used", "advice", "details", "recorded",
-)  # fmt: skip
+    "decision",
+    "outcome",
+    "basis",
+    "words",
+    "digests",
+    "message",
+    "location",
+    "bound_used",
+    "advice",
+    "details",
+    "recorded",
+)
 """Fields of a frozen record, the most important first; seconds are no part of it."""
 PRINTED_CHARACTERS = 160  # characters of one value of a difference
 CASE_SECONDS = 1800.0  # a busy machine makes no timeout

@@ -13,9 +13,19 @@ from pathlib import PurePosixPath
 from bitverdict.harness.lab.source_figures import Sources
 
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("the package",), ("kernels", "reference"), ("model",), ("emulator", "contracts"), ("judge",), ("checks", "workers"),
-    ("session",), ("sealed",), ("mutants", "report"), ("frontends",), ("lab",), ("bitverdict",),
-)  # fmt: skip
+    ("the package",),
+    ("kernels", "reference"),
+    ("model",),
+    ("emulator", "contracts"),
+    ("judge",),
+    ("checks", "workers"),
+    ("session",),
+    ("sealed",),
+    ("mutants", "report"),
+    ("frontends",),
+    ("lab",),
+    ("bitverdict",),
+)
 """The rooms, the lowest first. An import of a room on a higher floor is an arrow up."""
 
 ROOMS = {

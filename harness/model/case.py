@@ -87,8 +87,14 @@ class Case:
 
 
 _DEFAULT_FIELDS: dict[str, Any] = {
-    "tuning": "", "calls": 1, "real_values": True, "recover_order": False, "sealed": False, "certificate": False, "promises": "",
-}  # fmt: skip
+    "tuning": "",
+    "calls": 1,
+    "real_values": True,
+    "recover_order": False,
+    "sealed": False,
+    "certificate": False,
+    "promises": "",
+}
 """Fields of a case that its record leaves out where they say nothing."""
 
 

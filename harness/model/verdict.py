@@ -68,9 +68,13 @@ class Outcome(StrEnum):
 
 
 DEVICE_FAULTS = {
-    Outcome.ILLEGAL_INSTRUCTION, Outcome.ILLEGAL_ADDRESS, Outcome.MISALIGNED_ADDRESS, Outcome.DEVICE_ASSERT, Outcome.LAUNCH_FAILURE,
+    Outcome.ILLEGAL_INSTRUCTION,
+    Outcome.ILLEGAL_ADDRESS,
+    Outcome.MISALIGNED_ADDRESS,
+    Outcome.DEVICE_ASSERT,
+    Outcome.LAUNCH_FAILURE,
     Outcome.TIMEOUT,
-}  # fmt: skip
+}
 """After one of these a CUDA context is dead: its worker is replaced, or every later case would be its collateral fault."""
 
 

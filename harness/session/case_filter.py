@@ -22,9 +22,14 @@ from bitverdict.harness.model.usage import UsageError, did_you_mean
 
 _TOKEN = re.compile(r"""\s*(?:(?P<mark>[()]|[<>!=]=|[<>=])|"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<word>[^\s()<>!="']+))""")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
-    "=": operator.eq, "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le, ">": operator.gt,
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
     ">=": operator.ge,
-}  # fmt: skip
+}
 _JOINS = ("and", "or", "not")
 
 

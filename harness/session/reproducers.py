@@ -34,9 +34,13 @@ from bitverdict.harness.session.case_source import reproduction
 
 VERSION = 2
 KNOBS = (
-    "TRITON_DEFAULT_FP_FUSION", "TRITON_F32_DEFAULT", "TRITON_DISABLE_LINE_INFO", "TRITON_INSTRUMENTATION_MODE",
-    "DISABLE_PTXAS_OPT", "HARNESS_POOL_SEED",
-)  # fmt: skip
+    "TRITON_DEFAULT_FP_FUSION",
+    "TRITON_F32_DEFAULT",
+    "TRITON_DISABLE_LINE_INFO",
+    "TRITON_INSTRUMENTATION_MODE",
+    "DISABLE_PTXAS_OPT",
+    "HARNESS_POOL_SEED",
+)
 _FIELDS = {"version", "case", "target", "verdict", "signature"}
 
 

@@ -16,10 +16,13 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target
 
 FAMILIES = {
-    "ampere_gemm": ("sm_80", "mma.sync"), "hopper_matmul": ("sm_90", "wgmma"), "small_mma": ("sm_100", "tcgen05"),
-    "blocked_matmul": ("sm_100", "tcgen05"), "blocked_matmul_pipelined": ("sm_100", "tcgen05"),
+    "ampere_gemm": ("sm_80", "mma.sync"),
+    "hopper_matmul": ("sm_90", "wgmma"),
+    "small_mma": ("sm_100", "tcgen05"),
+    "blocked_matmul": ("sm_100", "tcgen05"),
+    "blocked_matmul_pipelined": ("sm_100", "tcgen05"),
     "fused_gather_scatter_matmul": ("sm_100", "tcgen05"),
-}  # fmt: skip
+}
 
 
 def program(contract, case: Case, arch: str):

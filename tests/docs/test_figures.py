@@ -10,8 +10,13 @@ from benchmarks import figures
 
 REGISTER = json.loads(figures.REGISTER.read_text())
 ENTRY = {
-    "page": "page.md", "text": "3.5 times", "command": "bitverdict run", "commit": "HEAD", "machine": "here", "date": "2026-11-24",
-}  # fmt: skip
+    "page": "page.md",
+    "text": "3.5 times",
+    "command": "bitverdict run",
+    "commit": "HEAD",
+    "machine": "here",
+    "date": "2026-11-24",
+}
 
 
 def test_each_figure_of_each_page_has_an_entry() -> None:

@@ -18,9 +18,16 @@ from tests.support.shares import in_this_run
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 GUIDES = (
-    "adding_a_kernel", "adding_a_format", "adding_a_check", "adding_an_operation", "adding_an_asynchronous_operation",
-    "adding_an_architecture", "a_new_triton_release", "sealed", "mutants",
-)  # fmt: skip
+    "adding_a_kernel",
+    "adding_a_format",
+    "adding_a_check",
+    "adding_an_operation",
+    "adding_an_asynchronous_operation",
+    "adding_an_architecture",
+    "a_new_triton_release",
+    "sealed",
+    "mutants",
+)
 NEW_KERNEL = """
 bitverdict new kernel scaled_sum | grep 'written: kernels/scaled_sum.py'
 bitverdict run scaled_sum --max-cases 40

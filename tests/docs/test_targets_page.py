@@ -22,8 +22,11 @@ REMEDY = "run `python -m benchmarks.targets --renew docs/targets.md`"
 
 
 TRITON_TYPES = {
-    "fp16": ("fp16", tl.float16), "bf16": ("bf16", tl.bfloat16), "fp32": ("fp32", tl.float32), "e5m2": ("fp8e5", tl.float8e5),
-}  # fmt: skip
+    "fp16": ("fp16", tl.float16),
+    "bf16": ("bf16", tl.bfloat16),
+    "fp32": ("fp32", tl.float32),
+    "e5m2": ("fp8e5", tl.float8e5),
+}
 
 
 @triton.jit

@@ -46,8 +46,11 @@ class Broken(VectorAdd):
 
 
 OURS = [
-    "harness/emulator/x.py", "harness/emulator/lowerings/x.py", "reference/tensor_core/x.py", "harness/judge/guarded_buffers.py",
-]  # fmt: skip
+    "harness/emulator/x.py",
+    "harness/emulator/lowerings/x.py",
+    "reference/tensor_core/x.py",
+    "harness/judge/guarded_buffers.py",
+]
 THEIRS = ["kernels/x.py", "tests/x.py", "../elsewhere/mine.py"]
 RAISED = ["ValueError('x')", "TypeError('x')", "KeyError('x')", "AssertionError('x')", "RuntimeError('x')", "IndexError('x')"]
 

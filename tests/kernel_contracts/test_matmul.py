@@ -254,11 +254,24 @@ def test_each_amd_configuration_compiles_with_wrapped_offsets(config: Config, tm
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     function = bitverdict.kernels.matmul.matmul_kernel.fn
     constants = {
-        "stride_ak": 1, "stride_bn": 1, "stride_cn": 1, "EVEN_K": False, "ACTIVATION": "", "PRECISION": "tf32",
-        "WIDE_OFFSETS": False, "USE_DESCRIPTORS": False, "B_TURNED": False, "a_tiles": None, "b_tiles": None, "LAYOUT": "row row",
-        "ACCUMULATOR": tl.float32, "BLOCK_M": config.block_m, "BLOCK_N": config.block_n, "BLOCK_K": config.block_k,
+        "stride_ak": 1,
+        "stride_bn": 1,
+        "stride_cn": 1,
+        "EVEN_K": False,
+        "ACTIVATION": "",
+        "PRECISION": "tf32",
+        "WIDE_OFFSETS": False,
+        "USE_DESCRIPTORS": False,
+        "B_TURNED": False,
+        "a_tiles": None,
+        "b_tiles": None,
+        "LAYOUT": "row row",
+        "ACCUMULATOR": tl.float32,
+        "BLOCK_M": config.block_m,
+        "BLOCK_N": config.block_n,
+        "BLOCK_K": config.block_k,
         "GROUP_M": config.group_m,
-    }  # fmt: skip
+    }
     signature = {name: "constexpr" if name in constants else "i32" for name in function.arg_names}
     signature |= dict.fromkeys(("a_ptr", "b_ptr", "c_ptr"), "*fp16")
     options = {"num_warps": config.num_warps, "num_stages": config.num_stages, "waves_per_eu": config.waves_per_eu}

@@ -22,10 +22,18 @@ from tests.faults.mutants import Mutant, mutant_contract, once
 from tests.support.shares import judged_here
 
 OLDER = {
-    "ampere_gemm": "sm_80", "pointer_gather_scatter_matmul": "sm_80", "fp8_blockwise_matmul": "sm_90", "split_k_matmul": "sm_90",
-    "grouped_matmul": "sm_80", "softmax": "sm_90", "swiglu": "sm_80", "rope": "sm_90", "dropout": "sm_80", "attention": "sm_90",
+    "ampere_gemm": "sm_80",
+    "pointer_gather_scatter_matmul": "sm_80",
+    "fp8_blockwise_matmul": "sm_90",
+    "split_k_matmul": "sm_90",
+    "grouped_matmul": "sm_80",
+    "softmax": "sm_90",
+    "swiglu": "sm_80",
+    "rope": "sm_90",
+    "dropout": "sm_80",
+    "attention": "sm_90",
     "quantize_mxfp": "sm_90",
-}  # fmt: skip
+}
 """Kernel -> where it is judged; every other one on the newest target that has its features."""
 ELSEWHERE = {"matmul", "block_scaled_matmul", "tile_scheduler"}  # test_mutants_of_matmul.py and so on
 STEMS = sorted({mutant.kernel for mutant in COLLECTIONS["kernels"]} - ELSEWHERE)

@@ -324,6 +324,14 @@ def _by_choice(row: Row, reason: str) -> list[str]:
 
 
 _HOLDERS: dict[str, Callable[[Row, Any], list[str]]] = {
-    "cases": _by_cases, "refused": _by_refusal, "fault": _by_fault, "out of resources": _by_capacity, "throughput": _by_throughput,
-    "large": _by_large, "mutant": _by_mutant, "test": _by_test, "not run": _by_machine, "choice": _by_choice,
-}  # fmt: skip
+    "cases": _by_cases,
+    "refused": _by_refusal,
+    "fault": _by_fault,
+    "out of resources": _by_capacity,
+    "throughput": _by_throughput,
+    "large": _by_large,
+    "mutant": _by_mutant,
+    "test": _by_test,
+    "not run": _by_machine,
+    "choice": _by_choice,
+}

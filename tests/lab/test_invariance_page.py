@@ -23,9 +23,15 @@ from bitverdict.harness.report.invariance.tasks import verdict_on
 from bitverdict.harness.report.required_lists import frozen_kernels
 
 MADE = {
-    "target": "cuda:0", "arch": "sm_90", "machine": "NVIDIA H200", "date": "2026-11-22", "commit": "abc", "torch": "2",
-    "triton": "3", "planned": 2,
-}  # fmt: skip
+    "target": "cuda:0",
+    "arch": "sm_90",
+    "machine": "NVIDIA H200",
+    "date": "2026-11-22",
+    "commit": "abc",
+    "torch": "2",
+    "triton": "3",
+    "planned": 2,
+}
 
 
 def finding(check: str, end: End = End.SAME_WORDS, **rest: Any) -> InvarianceFinding:

@@ -16,8 +16,11 @@ import triton
 import triton.language as tl
 
 OPERANDS = {
-    "mxfp4": ("e2m1", "e2m1", 32), "nvfp4": ("e2m1", "e2m1", 16), "mxfp8": ("e4m3", "e4m3", 32), "mixed": ("e4m3", "e2m1", 32),
-}  # fmt: skip
+    "mxfp4": ("e2m1", "e2m1", 32),
+    "nvfp4": ("e2m1", "e2m1", 16),
+    "mxfp8": ("e4m3", "e4m3", 32),
+    "mixed": ("e4m3", "e2m1", 32),
+}
 
 
 @triton.jit

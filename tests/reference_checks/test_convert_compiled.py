@@ -16,9 +16,15 @@ from triton.compiler import ASTSource
 from bitverdict.reference.formats import conversion
 
 TYPES = {
-    "fp32": ("fp32", tl.float32), "fp16": ("fp16", tl.float16), "bf16": ("bf16", tl.bfloat16), "e4m3": ("fp8e4nv", tl.float8e4nv),
-    "e5m2": ("fp8e5", tl.float8e5), "int8": ("i8", tl.int8), "uint8": ("u8", tl.uint8), "int32": ("i32", tl.int32),
-}  # fmt: skip
+    "fp32": ("fp32", tl.float32),
+    "fp16": ("fp16", tl.float16),
+    "bf16": ("bf16", tl.bfloat16),
+    "e4m3": ("fp8e4nv", tl.float8e4nv),
+    "e5m2": ("fp8e5", tl.float8e5),
+    "int8": ("i8", tl.int8),
+    "uint8": ("u8", tl.uint8),
+    "int32": ("i32", tl.int32),
+}
 FLOATS = ("fp32", "fp16", "bf16", "e4m3", "e5m2")
 PAIRS = [(a, b) for a in FLOATS for b in FLOATS if a != b]
 PAIRS += [(a, b) for a in ("fp32", "bf16") for b in ("int8", "uint8", "int32")]

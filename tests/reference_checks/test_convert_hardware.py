@@ -21,9 +21,15 @@ pytestmark = [
 ]
 
 DTYPES = {
-    "fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2,
-    "int8": torch.int8, "uint8": torch.uint8, "int32": torch.int32,
-}  # fmt: skip
+    "fp32": torch.float32,
+    "fp16": torch.float16,
+    "bf16": torch.bfloat16,
+    "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2,
+    "int8": torch.int8,
+    "uint8": torch.uint8,
+    "int32": torch.int32,
+}
 CARRIERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 

@@ -18,11 +18,15 @@ WORDS = np.load(Path(__file__).parent.parent / "hardware_words" / "h200_own_cvt.
 META = json.loads(str(WORDS["meta"]))
 FP32, FP16, FP8 = WORDS["source"], np.arange(1 << 16, dtype=np.uint16), np.arange(256, dtype=np.uint8)
 RECORDED = {
-    "cvt_rn_f16_f32": ("fp32", "fp16", FP32), "cvt_rn_bf16_f32": ("fp32", "bf16", FP32),
-    "cvt_rn_satfinite_e4m3x2_f32": ("fp32", "e4m3", FP32), "cvt_rn_satfinite_e5m2x2_f32": ("fp32", "e5m2", FP32),
-    "cvt_rn_satfinite_e4m3x2_f16x2": ("fp16", "e4m3", FP16), "cvt_rn_satfinite_e5m2x2_f16x2": ("fp16", "e5m2", FP16),
-    "cvt_rn_f16x2_e4m3x2": ("e4m3", "fp16", FP8), "cvt_rn_f16x2_e5m2x2": ("e5m2", "fp16", FP8),
-}  # fmt: skip
+    "cvt_rn_f16_f32": ("fp32", "fp16", FP32),
+    "cvt_rn_bf16_f32": ("fp32", "bf16", FP32),
+    "cvt_rn_satfinite_e4m3x2_f32": ("fp32", "e4m3", FP32),
+    "cvt_rn_satfinite_e5m2x2_f32": ("fp32", "e5m2", FP32),
+    "cvt_rn_satfinite_e4m3x2_f16x2": ("fp16", "e4m3", FP16),
+    "cvt_rn_satfinite_e5m2x2_f16x2": ("fp16", "e5m2", FP16),
+    "cvt_rn_f16x2_e4m3x2": ("e4m3", "fp16", FP8),
+    "cvt_rn_f16x2_e5m2x2": ("e5m2", "fp16", FP8),
+}
 
 
 @pytest.mark.parametrize("instruction", RECORDED)

@@ -31,10 +31,17 @@ from bitverdict.reference.formats import (
 from bitverdict.reference.formats.decode import decode_by_definition
 
 ML_DTYPES = {
-    "e2m1": ml_dtypes.float4_e2m1fn, "e2m3": ml_dtypes.float6_e2m3fn, "e3m2": ml_dtypes.float6_e3m2fn,
-    "e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2, "e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
-    "e5m2fnuz": ml_dtypes.float8_e5m2fnuz, "e8m0": ml_dtypes.float8_e8m0fnu, "fp16": np.float16, "bf16": ml_dtypes.bfloat16,
-}  # fmt: skip
+    "e2m1": ml_dtypes.float4_e2m1fn,
+    "e2m3": ml_dtypes.float6_e2m3fn,
+    "e3m2": ml_dtypes.float6_e3m2fn,
+    "e4m3": ml_dtypes.float8_e4m3fn,
+    "e5m2": ml_dtypes.float8_e5m2,
+    "e4m3fnuz": ml_dtypes.float8_e4m3fnuz,
+    "e5m2fnuz": ml_dtypes.float8_e5m2fnuz,
+    "e8m0": ml_dtypes.float8_e8m0fnu,
+    "fp16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+}
 
 # OCP Microscaling Formats 1.0, section 5.3, and OCP OFP8 1.0, table 1: largest, smallest normal, smallest, and the special codes.
 ENDS = [

@@ -31,9 +31,12 @@ from tests.support.fake_runs import Died, FakeClock, FakeJournal, FakePool
 from tests.support.vector_add import ADDRESS, HOST, Problem
 
 OUTCOMES = {
-    Decision.PASS: Outcome.PASS, Decision.FAIL: Outcome.WRONG_WORDS, Decision.INCONCLUSIVE: Outcome.NOT_MODELLED,
-    Decision.NOT_RUN: Outcome.NOT_RUN, Decision.ERROR: Outcome.ERROR,
-}  # fmt: skip
+    Decision.PASS: Outcome.PASS,
+    Decision.FAIL: Outcome.WRONG_WORDS,
+    Decision.INCONCLUSIVE: Outcome.NOT_MODELLED,
+    Decision.NOT_RUN: Outcome.NOT_RUN,
+    Decision.ERROR: Outcome.ERROR,
+}
 PLAIN = Profile("plain", draws=9, seconds=None, node_seconds=None, shrink_seconds=0)
 
 

@@ -25,8 +25,18 @@ from tests.support.fake_runs import FakePool
 
 ADDRESS = "tests.support.vector_add:CONTRACT"
 ASKED = [
-    "run", "--contract", ADDRESS, "--target", "emulated:sm_90", "--target", "emulated:sm_80", "--max-cases", "14", "--jobs", "1",
-]  # fmt: skip
+    "run",
+    "--contract",
+    ADDRESS,
+    "--target",
+    "emulated:sm_90",
+    "--target",
+    "emulated:sm_80",
+    "--max-cases",
+    "14",
+    "--jobs",
+    "1",
+]
 CASES = 27
 PLAIN = Profile("plain", draws=20, seconds=None, node_seconds=None, shrink_seconds=0)
 

@@ -123,13 +123,21 @@ def drained_tail(module: ModuleType) -> tuple[torch.Tensor, torch.Tensor]:
 
 Launch = Callable[[ModuleType], tuple[torch.Tensor, torch.Tensor]]
 KERNELS: dict[str, tuple[Launch, str]] = {
-    "matmul": (triton_matmul, "sm_80"), "tmem_copy": (through_tensor_memory, "sm_100"),
-    "block_scaled_matmul": (block_scaled, "sm_100"), "blocked_matmul": (blocked, "sm_100"),
-    "blocked_matmul_pipelined": (pipelined, "sm_100"), "hopper_matmul": (hopper, "sm_90"), "ampere_gemm": (ampere, "sm_80"),
-    "small_mma": (small, "sm_100"), "tma_gather": (gather, "sm_100"), "tma_scatter": (scatter, "sm_100"),
-    "fused_gather_scatter_matmul": (fused, "sm_100"), "specialised": (specialised, "sm_100"), "idioms": (idioms, "sm_100"),
+    "matmul": (triton_matmul, "sm_80"),
+    "tmem_copy": (through_tensor_memory, "sm_100"),
+    "block_scaled_matmul": (block_scaled, "sm_100"),
+    "blocked_matmul": (blocked, "sm_100"),
+    "blocked_matmul_pipelined": (pipelined, "sm_100"),
+    "hopper_matmul": (hopper, "sm_90"),
+    "ampere_gemm": (ampere, "sm_80"),
+    "small_mma": (small, "sm_100"),
+    "tma_gather": (gather, "sm_100"),
+    "tma_scatter": (scatter, "sm_100"),
+    "fused_gather_scatter_matmul": (fused, "sm_100"),
+    "specialised": (specialised, "sm_100"),
+    "idioms": (idioms, "sm_100"),
     "drained_tail": (drained_tail, "sm_100"),
-}  # fmt: skip
+}
 
 
 def source_of(kernel: str) -> Path:

@@ -32,8 +32,21 @@ ADDRESS = "tests.support.vector_add:CONTRACT"
 BLOCK = 64
 FAULT_FROM = 5  # elements from which a fault shows
 FAULTS = (
-    "", "wrong", "unwritten", "sign", "stray", "before", "input", "refuse", "raise", "segfault", "abort", "kill", "hang", "memory",
-)  # fmt: skip
+    "",
+    "wrong",
+    "unwritten",
+    "sign",
+    "stray",
+    "before",
+    "input",
+    "refuse",
+    "raise",
+    "segfault",
+    "abort",
+    "kill",
+    "hang",
+    "memory",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -128,7 +128,10 @@ def _atomic(op: Operation) -> list[Operation]:
 
 
 _REPLACEMENTS: dict[str, Callable[[Operation], list[Operation]]] = {
-    "amdg.buffer_load": _load, "amdg.buffer_store": _store, "amdg.buffer_load_to_local": _copy, "amdg.buffer_atomic_rmw": _atomic,
-}  # fmt: skip
+    "amdg.buffer_load": _load,
+    "amdg.buffer_store": _store,
+    "amdg.buffer_load_to_local": _copy,
+    "amdg.buffer_atomic_rmw": _atomic,
+}
 
 __all__ = ["BufferAccess", "through_pointers"]

@@ -19,9 +19,14 @@ POLLS = ("tt.atomic_load", "tt.atomic_poll")
 ATOMICS = (*UPDATES, *POLLS)
 ASSEMBLY = ("tt.elementwise_inline_asm", "ttg.inline_asm")
 READERS = (
-    "tt.load", "tt.atomic_load", "tt.atomic_poll", "ttg.async_copy_global_to_local", "ttng.async_tma_copy_global_to_local",
-    "ttng.async_tma_gather", "ttng.tensormap_fenceproxy_acquire",
-)  # fmt: skip
+    "tt.load",
+    "tt.atomic_load",
+    "tt.atomic_poll",
+    "ttg.async_copy_global_to_local",
+    "ttng.async_tma_copy_global_to_local",
+    "ttng.async_tma_gather",
+    "ttng.tensormap_fenceproxy_acquire",
+)
 _POINTS = ("!tt.ptr<", "!tt.tensordesc<", "!ttng.tensordesc_im2col<")
 _ELEMENTWISE = (
     "arith.", "math.", "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.int_to_ptr", "tt.ptr_to_int",

@@ -22,8 +22,11 @@ _FLOATS = ("f16", "bf16", "f32", "f64")
 _NARROW_PAIRS = {"e4m3x2": "e4m3", "e5m2x2": "e5m2", "e2m1x2": "e2m1", "e2m3x2": "e2m3", "e3m2x2": "e3m2"}
 _PAIRS = {"f16x2": "f16", "bf16x2": "bf16"}
 _INTEGER_ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil,
-}  # fmt: skip
+    "rni": np.rint,
+    "rzi": np.trunc,
+    "rmi": np.floor,
+    "rpi": np.ceil,
+}
 
 
 def values(words: Words, kind: str, flush: bool = False) -> np.ndarray:

@@ -284,8 +284,13 @@ _QUIET = np.uint64(1 << 51)  # of two fp64 NaN the second comes out, made quiet 
 _NAN: dict[str, Any] = {"f32": np.uint32(0x7FFFFFFF), "f16": np.uint16(0x7FFF), "bf16": np.uint16(0x7FFF)}
 
 _ORDERED_COMPARISONS = {
-    "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
-}  # fmt: skip
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
 
 
 def _comparison(name: str) -> Callable[[np.ndarray, np.ndarray], np.ndarray] | None:

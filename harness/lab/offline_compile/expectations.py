@@ -21,10 +21,13 @@ TMA_STORE = r"cp\.async\.bulk\.tensor\.2d\.global\.shared::cta"
 GATHER = r"cp\.async\.bulk\.tensor\.2d.*tile::gather4"
 SCATTER = r"cp\.async\.bulk\.tensor\.2d.*tile::scatter4"
 TCGEN05 = {
-    "fp16": r"tcgen05\.mma\.cta_group::1\.kind::f16", "bf16": r"tcgen05\.mma\.cta_group::1\.kind::f16",
-    "e4m3": r"tcgen05\.mma\.cta_group::1\.kind::f8f6f4", "e5m2": r"tcgen05\.mma\.cta_group::1\.kind::f8f6f4",
-    "fp32": r"tcgen05\.mma\.cta_group::1\.kind::tf32", "int8": r"tcgen05\.mma\.cta_group::1\.kind::i8",
-}  # fmt: skip
+    "fp16": r"tcgen05\.mma\.cta_group::1\.kind::f16",
+    "bf16": r"tcgen05\.mma\.cta_group::1\.kind::f16",
+    "e4m3": r"tcgen05\.mma\.cta_group::1\.kind::f8f6f4",
+    "e5m2": r"tcgen05\.mma\.cta_group::1\.kind::f8f6f4",
+    "fp32": r"tcgen05\.mma\.cta_group::1\.kind::tf32",
+    "int8": r"tcgen05\.mma\.cta_group::1\.kind::i8",
+}
 MMA_SYNC = {
     "fp16": r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16\.f16\.f32",
     "bf16": r"mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16",
@@ -661,9 +664,24 @@ SINGLE: tuple[Row, ...] = (
 )
 
 TABLES = (
-    _matmul, _ampere_gemm, _hopper_matmul, _tmem_copy, _small_mma, _blocked_matmul, _blocked_matmul_pipelined,
-    _warp_specialized_matmul, _tma_gather, _tma_scatter, _fused_gather_scatter_matmul, _warp_specialized_gather_scatter_matmul,
-    _pointer_gather_scatter_matmul, _fp8_blockwise_matmul, _split_k_matmul, _attention, _quantize_mxfp, _grouped_matmul,
+    _matmul,
+    _ampere_gemm,
+    _hopper_matmul,
+    _tmem_copy,
+    _small_mma,
+    _blocked_matmul,
+    _blocked_matmul_pipelined,
+    _warp_specialized_matmul,
+    _tma_gather,
+    _tma_scatter,
+    _fused_gather_scatter_matmul,
+    _warp_specialized_gather_scatter_matmul,
+    _pointer_gather_scatter_matmul,
+    _fp8_blockwise_matmul,
+    _split_k_matmul,
+    _attention,
+    _quantize_mxfp,
+    _grouped_matmul,
     _block_scaled_matmul,
-)  # fmt: skip
+)
 # One file because it is one table of rows, a function a kernel.

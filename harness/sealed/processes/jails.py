@@ -39,9 +39,12 @@ FIRST_LAUNCH = (
 )
 """What an executor would import in its first case: it takes no translated program from disk."""
 EXECUTOR_IMPORTS = (
-    "bitverdict.harness.sealed.processes.executor_process", "bitverdict.harness.sealed.remote.executor", *FIRST_LAUNCH, WHEN_IDLE,
+    "bitverdict.harness.sealed.processes.executor_process",
+    "bitverdict.harness.sealed.remote.executor",
+    *FIRST_LAUNCH,
+    WHEN_IDLE,
     TOOLS,
-)  # fmt: skip
+)
 
 
 _zygotes: dict[tuple[str, tuple[str, ...]], Jail | Executors] = {}

@@ -126,14 +126,22 @@ def test_what_may_wait_is_waited_for_and_nothing_else_is() -> None:
 
 # -- operands -----------------------------------------------------------------------------------------------------------
 GROUPED = [
-    ("tcgen05", "ttng.tc_gen5_mma"), ("tcgen05", "ttng.tc_gen5_commit"), ("tcgen05", "ttng.wait_barrier"),
-    ("tcgen05", "ttng.async_tma_copy_global_to_local"), ("tcgen05", "cf.cond_br"), ("cp.async", "ttg.async_copy_global_to_local"),
+    ("tcgen05", "ttng.tc_gen5_mma"),
+    ("tcgen05", "ttng.tc_gen5_commit"),
+    ("tcgen05", "ttng.wait_barrier"),
+    ("tcgen05", "ttng.async_tma_copy_global_to_local"),
+    ("tcgen05", "cf.cond_br"),
+    ("cp.async", "ttg.async_copy_global_to_local"),
     ("loads", "tt.load"),
-]  # fmt: skip
+]
 UNGROUPED = [
-    ("tcgen05", "ttng.barrier_expect"), ("tcgen05", "ttng.init_barrier"), ("tcgen05", "ttg.local_store"),
-    ("tcgen05", "ttng.tmem_load"), ("cp.async", "ttg.memdesc_index"), ("loads", "tt.store"),
-]  # fmt: skip
+    ("tcgen05", "ttng.barrier_expect"),
+    ("tcgen05", "ttng.init_barrier"),
+    ("tcgen05", "ttg.local_store"),
+    ("tcgen05", "ttng.tmem_load"),
+    ("cp.async", "ttg.memdesc_index"),
+    ("loads", "tt.store"),
+]
 
 
 @pytest.mark.parametrize(("name", "op"), GROUPED)

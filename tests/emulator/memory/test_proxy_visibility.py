@@ -64,10 +64,15 @@ class Program:
 
 
 ORDERED = [
-    ("0 sends",), ("0 writes", "0 fences", "0 sends"), ("0 writes", "0 fences", "0>1", "1 sends"),
-    ("0 writes", "0>1", "1 fences", "1 sends"), ("0 reads", "0 fences", "0>1", "1 fills"),
-    ("0 reads", "0>1", "1 fences", "1 fills"), ("0 reads", "1 sends"), ("0 writes", "0 fences", "0>1", "1 fills", "1 sends"),
-]  # fmt: skip
+    ("0 sends",),
+    ("0 writes", "0 fences", "0 sends"),
+    ("0 writes", "0 fences", "0>1", "1 sends"),
+    ("0 writes", "0>1", "1 fences", "1 sends"),
+    ("0 reads", "0 fences", "0>1", "1 fills"),
+    ("0 reads", "0>1", "1 fences", "1 fills"),
+    ("0 reads", "1 sends"),
+    ("0 writes", "0 fences", "0>1", "1 fills", "1 sends"),
+]
 RACES = [  # each differs from one above by one step, or by the order of two
     ("0 writes", "0 sends"),
     ("0 writes", "0>1", "1 sends"),

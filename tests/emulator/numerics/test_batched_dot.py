@@ -13,9 +13,12 @@ from tests.support.emulated_products import codes, operands
 
 BATCH, SIZE, K = 4, 16, 64
 FORMS = [
-    ("sm_80", "fp16", "tf32"), ("sm_100", "fp16", "tf32"), ("sm_90", "tf32", "tf32"), ("sm_90", "tf32", "ieee"),
+    ("sm_80", "fp16", "tf32"),
+    ("sm_100", "fp16", "tf32"),
+    ("sm_90", "tf32", "tf32"),
+    ("sm_90", "tf32", "ieee"),
     ("sm_80", "int8", "tf32"),
-]  # fmt: skip
+]
 
 
 def chain(left: np.ndarray, right: np.ndarray) -> np.ndarray:

@@ -26,9 +26,12 @@ from tests.faults.cheats.matmuls import wrong_matmul
 
 JUDGE = "bitverdict.harness.judge."
 MODULES = (
-    "bitverdict.harness.checks.explain.cause", "bitverdict.harness.checks.explain.unwritten_reads",
-    "bitverdict.harness.judge.real_values", "bitverdict.harness.judge.compare", "bitverdict.harness.judge.decide",
-)  # fmt: skip
+    "bitverdict.harness.checks.explain.cause",
+    "bitverdict.harness.checks.explain.unwritten_reads",
+    "bitverdict.harness.judge.real_values",
+    "bitverdict.harness.judge.compare",
+    "bitverdict.harness.judge.decide",
+)
 """Modules that have a say in a verdict."""
 _words: list[np.ndarray] = []  # of the results so far
 _calls: Counter[str] = Counter()  # by the case

@@ -28,11 +28,23 @@ BLOCK = 64
 EVERY = 11  # one fault in so many cases
 HANG_EVERY = 50  # one hang in so many faults: it costs its timeout
 NAMES = {
-    "wrong": "wrong words", "stray": "stray write", "far": "illegal address", "odd": "misaligned address",
-    "assert": "device assert", "column": "illegal instruction", "collide": "race", "unmet": "deadlock", "trap": "launch failure",
-    "segfault": "segmentation fault", "abort": "compiler abort", "kill": "killed", "exit": "launcher error",
-    "raise": "launcher error", "memory": "out of memory", "hang": "timeout",
-}  # fmt: skip
+    "wrong": "wrong words",
+    "stray": "stray write",
+    "far": "illegal address",
+    "odd": "misaligned address",
+    "assert": "device assert",
+    "column": "illegal instruction",
+    "collide": "race",
+    "unmet": "deadlock",
+    "trap": "launch failure",
+    "segfault": "segmentation fault",
+    "abort": "compiler abort",
+    "kill": "killed",
+    "exit": "launcher error",
+    "raise": "launcher error",
+    "memory": "out of memory",
+    "hang": "timeout",
+}
 """Fault -> the outcome it must be given. For the checker alone."""
 EMULATED_ONLY, GPU_ONLY = {"collide", "unmet"}, {"trap"}
 

@@ -41,10 +41,13 @@ _TEXTS = (
 )
 _BLOCKS = (("config", "block=128 per_thread=1 num_warps=1"), ("regime", "normal"))
 _SHOWS_IN = {
-    "the sum before not scaled": _BLOCKS, "another order of the sum": _BLOCKS, "the largest not taken away": _BLOCKS,
-    "the last block alone": _BLOCKS, "ignored rows counted": (("regime", "subnormals"),),
+    "the sum before not scaled": _BLOCKS,
+    "another order of the sum": _BLOCKS,
+    "the largest not taken away": _BLOCKS,
+    "the last block alone": _BLOCKS,
+    "ignored rows counted": (("regime", "subnormals"),),
     "a gradient of ignored rows": (("regime", "subnormals"),),
-}  # fmt: skip
+}
 MUTANTS = tuple(
     Mutant(kernel="cross_entropy", name=name, edits=once(was, by), expected=named, shows_in=_SHOWS_IN.get(name, ()))
     for name, was, by, named in _TEXTS

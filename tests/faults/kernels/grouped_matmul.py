@@ -23,11 +23,15 @@ _TEXTS = (
     ("tile not checked", "holds=lambda p, c: min(c.block_m, c.block_n, c.block_k) >= 16,", "holds=lambda p, c: True,"),
 )
 _EXPECTED = {
-    "one tile of a group for each program": ("stray read",), "A begins where C would": ("wrong words", "stray read"),
-    "B taken as its transpose": ("wrong words", "stray read"), "K of the first group for all": ("wrong words", "stray read"),
-    "K tail not masked in B": ("stray read",), "columns not masked at the store": ("stray write", "race"),
-    "rows said to begin on 16 elements": ("misaligned address",), "tile not checked": ("not refused", "refused"),
-}  # fmt: skip
+    "one tile of a group for each program": ("stray read",),
+    "A begins where C would": ("wrong words", "stray read"),
+    "B taken as its transpose": ("wrong words", "stray read"),
+    "K of the first group for all": ("wrong words", "stray read"),
+    "K tail not masked in B": ("stray read",),
+    "columns not masked at the store": ("stray write", "race"),
+    "rows said to begin on 16 elements": ("misaligned address",),
+    "tile not checked": ("not refused", "refused"),
+}
 MUTANTS = tuple(
     Mutant(kernel="grouped_matmul", name=name, edits=once(text, by), expected=_EXPECTED.get(name, ("wrong words",)))
     for name, text, by in _TEXTS

@@ -29,13 +29,17 @@ _TEXTS = (
 )  # fmt: skip
 _TIES = (("regime", "ties"),)
 _SHOWS_IN = {
-    "no scale's NaN": (*_TIES, ("format", "mxfp4")), "NaN elements": (*_TIES, ("format", "mxfp4")),
+    "no scale's NaN": (*_TIES, ("format", "mxfp4")),
+    "NaN elements": (*_TIES, ("format", "mxfp4")),
     "largest exponent of e5m2 one less": (*_TIES, ("format", "mxfp8_e5m2")),
-    "the last short scale lost": (("last block", "short"),), "scales below the smallest": _TIES,
+    "the last short scale lost": (("last block", "short"),),
+    "scales below the smallest": _TIES,
     "an fp8 scale without the tensor's": (*_TIES, ("format", "nvfp4"), ("dtype", "fp32")),
-    "a quotient of two ulp": (*_TIES, ("format", "nvfp4")), "a product with the reciprocal": (*_TIES, ("format", "nvfp4")),
-    "a divisor of zero": (*_TIES, ("format", "nvfp4")), "the odd last byte lost": (("last block", "short"), ("format", "nvfp4")),
-}  # fmt: skip
+    "a quotient of two ulp": (*_TIES, ("format", "nvfp4")),
+    "a product with the reciprocal": (*_TIES, ("format", "nvfp4")),
+    "a divisor of zero": (*_TIES, ("format", "nvfp4")),
+    "the odd last byte lost": (("last block", "short"), ("format", "nvfp4")),
+}
 MUTANTS = tuple(
     Mutant(kernel="quantize_mxfp", name=name, edits=once(was, by), expected=named, shows_in=_SHOWS_IN.get(name, ()))
     for name, was, by, named in _TEXTS

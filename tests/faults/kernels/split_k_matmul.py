@@ -36,12 +36,15 @@ _TEXTS = (
     ("split not checked", "holds=lambda p, c: 1 <= c.split <= MOST_SHARES,", "holds=lambda p, c: True,"),
 )
 _EXPECTED = {
-    "parts of one tile in one place": ("race",), "columns of a part not masked": ("race", "stray write"),
-    "the first program adds": ("race", "wrong words"), "counter without order": ("race",),
-    "part added without an atomic": ("race",), "C not zeroed before atomics": ("outside the bound", "wrong words"),
+    "parts of one tile in one place": ("race",),
+    "columns of a part not masked": ("race", "stray write"),
+    "the first program adds": ("race", "wrong words"),
+    "counter without order": ("race",),
+    "part added without an atomic": ("race",),
+    "C not zeroed before atomics": ("outside the bound", "wrong words"),
     "rows of C taken as if they had no gaps": ("wrong words", "stray write"),
     "split not checked": ("not refused", "refused", "illegal address"),
-}  # fmt: skip
+}
 _SHOWS = {
     **dict.fromkeys(("the first program adds", "counter without order"), (("reduction", "last program"),)),
     **dict.fromkeys(

@@ -8,14 +8,17 @@ ROWS_OF_A = "places = row.to(gl.int64)[:, None] * (chunks_in_row * 8) + column[N
 IN_32_BITS = ROWS_OF_A.replace(".to(gl.int64)", "")
 ON_16_BYTES, INSIDE = "every row starts on 16 bytes.\n    ", "    inside = "
 SHOWS_IN = {
-    "ampere_gemm": (("k mod 16", "8"),), "fp8_blockwise_matmul": (("n mod 16", "8"),),
-    "tma_scatter": (("dtype", "bf16"), ("row numbers", "permuted")), "softmax": (("dtype", "bf16"), ("regime", "normal")),
-    "rms_norm": (("dtype", "bf16"), ("regime", "normal")), "attention": (("rows far apart", "True"),),
+    "ampere_gemm": (("k mod 16", "8"),),
+    "fp8_blockwise_matmul": (("n mod 16", "8"),),
+    "tma_scatter": (("dtype", "bf16"), ("row numbers", "permuted")),
+    "softmax": (("dtype", "bf16"), ("regime", "normal")),
+    "rms_norm": (("dtype", "bf16"), ("regime", "normal")),
+    "attention": (("rows far apart", "True"),),
     "pointer_gather_scatter_matmul": (("regime", "normal"), ("row numbers", "permuted"), ("n mod 16", "0")),
     "quantize_mxfp": (("dtype", "bf16"), ("config", "block=1024 num_warps=4")),
     "cross_entropy": (("dtype", "bf16"), ("config", "block=4096 per_thread=4 num_warps=4")),
     "dropout": (("dtype", "bf16"), ("config", "block=1024 num_warps=4"), ("regime", "normal")),
-}  # fmt: skip
+}
 MUTANTS = tuple(
     Mutant(kernel=kernel, name=name, edits=once(replace, by), expected=("illegal address",), shows_in=SHOWS_IN.get(kernel, ()))
     for name, kernel, replace, by in (

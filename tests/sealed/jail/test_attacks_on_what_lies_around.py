@@ -18,17 +18,26 @@ from tests.support.confined_attacks import ATTACKS
 
 ALONE = (BUBBLEWRAP, SECCOMP, LANDLOCK)
 STOPPED_BY = {
-    "reads_the_state_directory": (BUBBLEWRAP, LANDLOCK), "lists_the_state_directory": (BUBBLEWRAP, LANDLOCK),
-    "writes_a_file_elsewhere": (BUBBLEWRAP, LANDLOCK), "writes_a_cache_beside_its_file": (BUBBLEWRAP, LANDLOCK),
-    "empties_a_file_that_it_may_read": (BUBBLEWRAP, SECCOMP, LANDLOCK), "changes_the_mode_of_a_file": (BUBBLEWRAP, SECCOMP),
-    "connects_to_a_port": (BUBBLEWRAP, SECCOMP, LANDLOCK), "connects_to_a_socket_by_its_path": (BUBBLEWRAP, SECCOMP),
+    "reads_the_state_directory": (BUBBLEWRAP, LANDLOCK),
+    "lists_the_state_directory": (BUBBLEWRAP, LANDLOCK),
+    "writes_a_file_elsewhere": (BUBBLEWRAP, LANDLOCK),
+    "writes_a_cache_beside_its_file": (BUBBLEWRAP, LANDLOCK),
+    "empties_a_file_that_it_may_read": (BUBBLEWRAP, SECCOMP, LANDLOCK),
+    "changes_the_mode_of_a_file": (BUBBLEWRAP, SECCOMP),
+    "connects_to_a_port": (BUBBLEWRAP, SECCOMP, LANDLOCK),
+    "connects_to_a_socket_by_its_path": (BUBBLEWRAP, SECCOMP),
     "connects_to_an_abstract_socket": (BUBBLEWRAP, SECCOMP, SIGNALS),
-    "sends_a_datagram_to_a_socket_by_its_path": (BUBBLEWRAP, SECCOMP), "signals_another_process": (BUBBLEWRAP, SECCOMP, SIGNALS),
-    "has_a_file_signal_another_process": (BUBBLEWRAP, SECCOMP, SIGNALS), "traces_another_process": (BUBBLEWRAP, SECCOMP, LANDLOCK),
+    "sends_a_datagram_to_a_socket_by_its_path": (BUBBLEWRAP, SECCOMP),
+    "signals_another_process": (BUBBLEWRAP, SECCOMP, SIGNALS),
+    "has_a_file_signal_another_process": (BUBBLEWRAP, SECCOMP, SIGNALS),
+    "traces_another_process": (BUBBLEWRAP, SECCOMP, LANDLOCK),
     "reads_the_memory_of_another_process": (BUBBLEWRAP, SECCOMP, LANDLOCK),
-    "opens_the_memory_of_another_process": (BUBBLEWRAP, LANDLOCK), "reads_the_variables_of_another_process": (BUBBLEWRAP, LANDLOCK),
-    "limits_another_process": (BUBBLEWRAP, SECCOMP), "makes_a_process": (SECCOMP,), "makes_a_user_namespace": (SECCOMP,),
-}  # fmt: skip
+    "opens_the_memory_of_another_process": (BUBBLEWRAP, LANDLOCK),
+    "reads_the_variables_of_another_process": (BUBBLEWRAP, LANDLOCK),
+    "limits_another_process": (BUBBLEWRAP, SECCOMP),
+    "makes_a_process": (SECCOMP,),
+    "makes_a_user_namespace": (SECCOMP,),
+}
 """An attack -> the protections each of which stops it where it is the only one. Landlock's scopes come with Landlock."""
 
 

@@ -25,11 +25,15 @@ _NAMES = {
     "ttng.async_tma_copy_global_to_local": ("descriptor", "starts*", "offsets*", "barrier", "target", "enabled"),
     "ttng.async_tma_gather": ("descriptor", "rows", "column", "barrier", "target", "enabled"),
     "ttng.async_tma_copy_local_to_global": ("descriptor", "starts*", "source"),
-    "ttng.async_tma_scatter": ("descriptor", "rows", "column", "source"), "ttng.tc_gen5_mma": _MMA,
-    "ttng.tc_gen5_mma_scaled": _SCALED_MMA, "ttng.barrier_expect": ("barrier", "enabled"),
-    "ttng.arrive_barrier": ("barrier", "enabled?"), "ttng.wait_barrier": ("barrier", "phase", "enabled?", "dependencies*"),
-    "ttng.tc_gen5_commit": ("barrier", "enabled?", "descriptors*"), "ttng.tmem_store": ("view", "token?", "value", "enabled"),
-}  # fmt: skip
+    "ttng.async_tma_scatter": ("descriptor", "rows", "column", "source"),
+    "ttng.tc_gen5_mma": _MMA,
+    "ttng.tc_gen5_mma_scaled": _SCALED_MMA,
+    "ttng.barrier_expect": ("barrier", "enabled"),
+    "ttng.arrive_barrier": ("barrier", "enabled?"),
+    "ttng.wait_barrier": ("barrier", "phase", "enabled?", "dependencies*"),
+    "ttng.tc_gen5_commit": ("barrier", "enabled?", "descriptors*"),
+    "ttng.tmem_store": ("view", "token?", "value", "enabled"),
+}
 
 
 def places(site: Site) -> dict[str, list[int]]:

@@ -10,12 +10,17 @@ from bitverdict.harness.mutants.program.operators.table import changes, offer
 from bitverdict.harness.mutants.program.tile_program import Site
 
 _DROP_NAMES = {
-    "ttng.wait_barrier": ("wait dropped", "wait"), "ttng.arrive_barrier": ("arrival dropped", "phase"),
-    "ttng.barrier_expect": ("byte count dropped", "byte count"), "ttng.tc_gen5_commit": ("commit dropped", "commit"),
-    "ttng.init_barrier": ("barrier not initialised", "phase"), "ttng.fence_async_shared": ("fence dropped", "fence"),
-    "ttng.fence": ("fence dropped", "fence"), "ttng.tensormap_fenceproxy_acquire": ("fence dropped", "fence"),
-    "ttng.cluster_barrier": ("meeting of CTAs dropped", "fence"), "ttng.async_copy_mbarrier_arrive": ("arrival dropped", "phase"),
-}  # fmt: skip
+    "ttng.wait_barrier": ("wait dropped", "wait"),
+    "ttng.arrive_barrier": ("arrival dropped", "phase"),
+    "ttng.barrier_expect": ("byte count dropped", "byte count"),
+    "ttng.tc_gen5_commit": ("commit dropped", "commit"),
+    "ttng.init_barrier": ("barrier not initialised", "phase"),
+    "ttng.fence_async_shared": ("fence dropped", "fence"),
+    "ttng.fence": ("fence dropped", "fence"),
+    "ttng.tensormap_fenceproxy_acquire": ("fence dropped", "fence"),
+    "ttng.cluster_barrier": ("meeting of CTAs dropped", "fence"),
+    "ttng.async_copy_mbarrier_arrive": ("arrival dropped", "phase"),
+}
 
 
 @changes(*_DROP_NAMES)
