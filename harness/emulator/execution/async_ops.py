@@ -35,9 +35,23 @@ class InFlight:
     """
 
     __slots__ = (
-        "after", "agent", "barriers", "behind", "everywhere", "kind", "known", "landed", "landing", "number", "op", "pipe", "reads",
-        "real", "value", "writes",
-    )  # fmt: skip
+        "after",
+        "agent",
+        "barriers",
+        "behind",
+        "everywhere",
+        "kind",
+        "known",
+        "landed",
+        "landing",
+        "number",
+        "op",
+        "pipe",
+        "reads",
+        "real",
+        "value",
+        "writes",
+    )
 
     def __init__(
         self,

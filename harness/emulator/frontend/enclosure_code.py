@@ -23,6 +23,7 @@ from bitverdict.harness.emulator.numerics.enclosed_products import dot_words
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.frontend.translator import LoweringFunction, Translator
+    from bitverdict.reference.error_bound import Accumulation
 
 _MONOTONE = {
     "arith.addf", "arith.subf", "arith.mulf", "arith.negf", "arith.maximumf", "arith.minimumf", "arith.maxnumf", "arith.minnumf",
@@ -33,8 +34,16 @@ _MONOTONE = {
 """Monotone in each operand, rounding included: the ends of the operands give those of the result."""
 _WRAPS: dict[str, Callable] = {"arith.addi": np.add, "arith.subi": np.subtract, "arith.muli": np.multiply}
 _MONOTONE_OPERATIONS = {
-    "tt.expand_dims", "tt.broadcast", "tt.splat", "tt.unsplat", "tt.reshape", "tt.trans", "tt.join", "tt.split", "tt.cat",
-}  # fmt: skip
+    "tt.expand_dims",
+    "tt.broadcast",
+    "tt.splat",
+    "tt.unsplat",
+    "tt.reshape",
+    "tt.trans",
+    "tt.join",
+    "tt.split",
+    "tt.cat",
+}
 """What moves: all operands at their low ends give the low end."""
 _FOLDS = {"tt.reduce", "tt.scan"}
 _RISING_COMBINATIONS = {
@@ -188,8 +197,6 @@ class EnclosureWriter:
 
     def _follow(self, op: Operation, open_: bool) -> None:
         """Behind the code of `op`: carry enclosures on, or refuse them."""
-        from bitverdict.harness.emulator.frontend.lowerings.products import accumulation_of
-
         t, name, may_be = self.t, op.name, self._may_be(op)
         if name in _READS_AT:
             given = dict(zip(_READS_AT[name], t.operands(op, *_READS_AT[name]), strict=True))
@@ -209,10 +216,16 @@ class EnclosureWriter:
             return
         t.emit("if {}:", True if open_ else t.calls(enclosures.inside, *map(t.value, dict.fromkeys(names))))
         with t.indent_block():
-            if name == "tt.dot" and (how := accumulation_of(t, op)) is not None:
+            if name == "tt.dot" and (how := self._accumulation_of(op)) is not None:
                 t.emit("{}", t.calls(dot_words, op, *how, t.value(op.results[0]), *map(t.value, op.operands[:3])))
             else:
                 self._choices(op, may_be, open_, names)
+
+    def _accumulation_of(self, op: Operation) -> tuple[Accumulation, tuple[str, str]] | None:
+        """How the product `op` sums; None where no bound of it is known."""
+        from bitverdict.harness.emulator.frontend.lowerings.products import accumulation_of
+
+        return accumulation_of(self.t, op)
 
     def _access(self, op: Operation) -> None:
         """Behind a load or a store."""
