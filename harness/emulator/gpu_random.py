@@ -157,7 +157,7 @@ class GpuRandom(Watches):
         flat = torch.from_numpy(np.ascontiguousarray(made)).to(tensor.dtype)
         if name == "uniform_":
             flat[flat == scale] = shift  # the end belongs to the other side
-        tensor.permute(order).copy_(flat.view([tensor.shape[axis] for axis in order]))
+        tensor.detach().permute(order).copy_(flat.view([tensor.shape[axis] for axis in order]))
         return True
 
 

@@ -90,3 +90,6 @@ def test_a_generator_of_the_device_and_each_operator_draw(gpu: None) -> None:
     torch.manual_seed(0)
     assert torch.empty(8, device="cuda").bernoulli_(0.5).tolist() == [1, 0, 1, 0, 0, 0, 1, 0]
     assert torch.randn(3, device="cuda", dtype=torch.float64).dtype is torch.float64
+    leaf = torch.randn(3, device="cuda", requires_grad=True)
+    (2 * leaf).sum().backward()
+    assert leaf.is_leaf and leaf.grad is not None and leaf.grad.tolist() == [2.0] * 3
