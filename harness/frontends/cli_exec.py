@@ -1,4 +1,5 @@
-"""``bitverdict exec script.py ...`` or ``-m module ...``: a program runs with an emulated GPU in place of "cuda"."""
+"""``bitverdict exec script.py ...`` or ``-m module ...``: a program runs with an emulated GPU in place of "cuda". ``--record``
+keeps launches of it as files, and `replay_launch` runs one."""
 
 from __future__ import annotations
 
@@ -11,28 +12,61 @@ from bitverdict.harness.model.usage import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.usage = "bitverdict exec [--target ARCH] [--schedules N] [--report FILE] [--advice] (script.py | -m module) ..."
+    options = "[--target ARCH] [--schedules N] [--report FILE] [--advice] [--record DIR [--where TEXT]]"
+    parser.usage = f"bitverdict exec {options} (script.py | -m module) ..."
     parser.add_argument(
         "--target", default="sm_90", metavar="ARCH", help="the emulated GPU (default sm_90); bitverdict targets lists"
     )
     parser.add_argument("--schedules", type=int, default=2, metavar="N", help="run each launch under N schedules (default 2)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write what was found as JSON, or as SARIF to FILE.sarif")
     parser.add_argument("--advice", action="store_true", help="print advice, which is counted otherwise")
+    parser.add_argument("--record", type=Path, metavar="DIR", help="keep the first launch of each kernel and specialisation there")
+    parser.add_argument("--where", default="", metavar="TEXT", help="with --record: of kernels whose name has TEXT in it")
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="module", help="a module instead of a script")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="the script and its arguments")
+
+
+def replay_launch(path: Path) -> int:
+    """Launch the file at `path` again. Exit status 1 where it fails, 3 where the emulated GPU cannot tell, 0 where it runs."""
+    from bitverdict.harness.emulator import EmulatedFault
+    from bitverdict.harness.frontends.emulated_session import EmulatedSession, is_unjudged, traceback_text
+    from bitverdict.harness.report.launch_replay.launch_file import StoredLaunch
+
+    launch_file = StoredLaunch(path)
+    session = EmulatedSession([launch_file.record["arch"]], files=[])
+    session.enter()
+    try:
+        launch_file.run(session.device)
+    except EmulatedFault as fault:
+        print(traceback_text(fault))
+        return 3 if is_unjudged(fault) else 1
+    finally:
+        session.close()
+    before = launch_file.record["fault"]
+    print(f"runs without a fault on emulated {session.targets[0]}" + (f"; it ended in {before[0]}: {before[1]}" if before else ""))
+    return 0
 
 
 def run(arguments: argparse.Namespace) -> int:
     """The program's own exit status; 1 after a fault, 3 where it was ended by what the emulated GPU cannot answer."""
     from bitverdict.harness.emulator import EmulatedFault
-    from bitverdict.harness.frontends.emulated_session import EmulatedSession, EmulationTally, is_unjudged, traceback_text
+    from bitverdict.harness.frontends.emulated_session import (
+        EmulatedSession,
+        EmulationTally,
+        architecture_of,
+        is_unjudged,
+        traceback_text,
+    )
+    from bitverdict.harness.report.launch_replay.launch_file import LaunchFiles
     from bitverdict.harness.report.launch_replay.scripts import program_of
 
     words = ["-m", *arguments.module] if arguments.module is not None else arguments.program
     if not words:
         raise UsageError("exec: names no program; write bitverdict exec script.py, or bitverdict exec -m module")
     program = program_of(words)
-    session, status = EmulatedSession([arguments.target], arguments.schedules), 0
+    folder, where = arguments.record, arguments.where
+    files = None if folder is None else [LaunchFiles(architecture_of(arguments.target), folder, lambda name: where in name)]
+    session, status = EmulatedSession([arguments.target], arguments.schedules, files), 0
     session.enter()
     try:
         program()
@@ -62,6 +96,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"emulated {session.targets[0]}: {record['outcome']}: {record['message']} [{record['file']}:{record['line']}]",
             file=sys.stderr,
         )
+    for path in (path for kept in files or () for path in dict.fromkeys(kept.written)):
+        print(f"emulated {session.targets[0]}: recorded {path}", file=sys.stderr)
     if arguments.report is not None:
         tally.write(arguments.report, session.targets)
     return status or int(swallowed)

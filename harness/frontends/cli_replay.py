@@ -22,7 +22,7 @@ from bitverdict.harness.workers.pool import WorkerPool
 
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a reproducer: .harness/failures/*.json or tests/reproducers/*.json")
+    parser.add_argument("file", type=Path, help="a reproducer: .harness/failures/*.json, *.launch, or tests/reproducers/*.json")
     parser.add_argument("--embedded", action="store_true", help="judge the source stored in the file, not the one on disk")
     parser.add_argument(
         "--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout"
@@ -33,6 +33,10 @@ def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run_replay(arguments: argparse.Namespace) -> int:
     """Exit status: 1 fail again, 0 passes now, 3 inconclusive. ValueError for a file that does not serve."""
+    if arguments.file.suffix == ".launch":
+        from bitverdict.harness.frontends.cli_exec import replay_launch
+
+        return replay_launch(arguments.file)
     seed = reproducers.read(arguments.file)
     reproducers.check_foreign(seed, arguments.file, embedded=arguments.embedded)
     trusted_imports.begin(always=True)  # the file says in which folders modules are looked for

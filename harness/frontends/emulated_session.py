@@ -27,13 +27,14 @@ from bitverdict.harness.emulator.other_schedules import OtherSchedules, other_sc
 from bitverdict.harness.emulator.triton_driver import driven
 from bitverdict.harness.judge.classify import raised_by
 from bitverdict.harness.model.architectures import CHIPS
-from bitverdict.harness.model.paths import HARNESS, source_line
+from bitverdict.harness.model.paths import HARNESS, source_line, state_directory
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.report.launch_replay.launch_file import LaunchFiles
 
 DEFAULT_TARGET = "sm_90"
 UNJUDGED_OUTCOMES = {"not modelled", "error", "refused", "out of memory", "compiler abort"}
-_SHOWN_DETAILS = ("rule", "operation", "other operation", "other location", "schedule", "program")
+_SHOWN_DETAILS = ("rule", "operation", "other operation", "other location", "schedule", "program", "replay")
 _MOST_LISTED = 20  # sentences of a list at the end
 
 
@@ -117,13 +118,15 @@ def _counted(title: str, sentences: Counter[str]) -> list[str]:
 
 
 class EmulatedSession:
-    """The emulated GPUs of one process, of which one at a time is entered. `schedules`: under how many each launch runs."""
+    """The emulated GPUs of one process, of which one at a time is entered. `schedules`: under how many each launch runs; `files`:
+    what keeps launches, by default those that fail in the state directory."""
 
-    def __init__(self, targets: Iterable[str], schedules: int = 2) -> None:
+    def __init__(self, targets: Iterable[str], schedules: int = 2, files: Iterable[LaunchFiles] | None = None) -> None:
         self.targets = list(dict.fromkeys(map(architecture_of, targets)))
         if schedules < 1:
             raise UsageError(f"--schedules {schedules}: must be 1 or more; 1 runs each launch once")
         self.schedules, self.operators = schedules, WideOperators()
+        self.files = files if files is None else list(files)
         self.dependences: Counter[str] = Counter()  # on the schedule, where atomics choose
         self.unanswered: list[EmulatedFault] = []
         self._devices: dict[str, tuple[Device, OtherSchedules]] = {}
@@ -144,8 +147,10 @@ class EmulatedSession:
             repeats = OtherSchedules(other_schedules(self.schedules), lambda sentence: self.dependences.update([sentence]))
             multiprocessors = CHIPS[arch].multiprocessors
             numbers = GpuRandom(resident_threads(multiprocessors.count, multiprocessors.threads))
+            failing = [LaunchFiles(arch, state_directory() / "failures")] if self.files is None else self.files
+            probes = repeats, *failing
             watches = self.operators, PoisonedMemory(), numbers
-            device = Device(arch, "eager", LaunchOptions(takes_cpu_tensors=False, probes=(repeats,), watches=watches))
+            device = Device(arch, "eager", LaunchOptions(takes_cpu_tensors=False, probes=probes, watches=watches))
             repeats.device = device
             self._devices[arch] = device, repeats
         self._stack.enter_context(driven(self._devices[arch][0]))

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from bitverdict.harness.frontends.cli_exec import replay_launch
+from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.report.launch_replay.launch_file import StoredLaunch
 from tests.support import suite_kernels
 
 pytestmark = pytest.mark.compiles
@@ -104,8 +107,8 @@ def test_weight_gradient_of_layer_norm():
 """
 
 
-def environment() -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(CHECKOUT), "PYTHONSAFEPATH": "1"}
+def environment(state: Path | None = None) -> dict[str, str]:
+    return os.environ | {"PYTHONPATH": str(CHECKOUT), "PYTHONSAFEPATH": "1"} | ({"HARNESS_STATE": str(state)} if state else {})
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +121,11 @@ def suite(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, dict]:
     )
     plugin = ["-p", "bitverdict.harness.frontends.pytest_options"]
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", *plugin, *command.split()], cwd=folder, env=environment(), capture_output=True, text=True
+        [sys.executable, "-m", "pytest", *plugin, *command.split()],
+        cwd=folder,
+        env=environment(folder / "state"),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout, json.loads((folder / "report.json").read_text())
@@ -135,6 +142,20 @@ def test_each_class_of_fault_fails_its_test_at_the_line(suite: tuple[str, dict],
     lines = KERNELS.read_text().split("\n")
     assert lines[fault["line"] - 1].strip() and f"def {name}" in "\n".join(lines[max(fault["line"] - 9, 0) : fault["line"]])
     assert f"{KERNELS.name}:{fault['line']}: " in printed
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_leaves_a_file_that_replays_to_it(suite: tuple[str, dict], name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without the test: the tile program, the arguments, and the tensors as they lay before the launch."""
+    fault = next(each for each in suite[1]["faults"] if each["where"] == f"test_theirs.py::test_faulty[sm_90-{name}]")
+    path = Path(fault["details"]["replay"].removeprefix("bitverdict replay "))
+    stored = StoredLaunch(path)
+    assert stored.record["fault"][0] == OUTCOMES[name] and not (name == "tickets" and fault["details"]["schedule"] == "eager")
+    assert replay_launch(path) == 1
+    printed = capsys.readouterr().out
+    assert f"Fault: {OUTCOMES[name]}: " in printed and f"{KERNELS}:{fault['line']}]" in printed
+    shapes = [value["view"][0] for value in stored.record["values"] if isinstance(value, dict)]
+    assert shapes == [[100], [100]] and stored.storages[0].view("f4").tolist() == list(range(128))
 
 
 def test_right_tests_pass_and_own_failures_fail(suite: tuple[str, dict]) -> None:
@@ -203,6 +224,28 @@ def test_a_script_runs_with_its_arguments_and_its_own_status(tmp_path: Path, wor
         assert str(KERNELS) in last_frame and last_frame.endswith("in race") and "harness" not in last_frame
     else:
         assert "0 faults" in done.stderr
+
+
+def test_exec_records_one_launch_of_each_specialisation(tmp_path: Path) -> None:
+    """They replay: in their own process, from the bytes before the launch, without the script."""
+    (tmp_path / "script.py").write_text(SCRIPT.replace("print(", "suite_kernels.doubled[(2,)](x, y, 100, BLOCK=64)\nprint("))
+    command = [sys.executable, "-m", "bitverdict"]
+    exec_command = [*command, "exec", "--record", "kept", "--where", "doubled", "script.py", "fault", "0"]
+    done = subprocess.run(exec_command, cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    (kept,) = (path for path in (tmp_path / "kept").iterdir() if path.name.startswith("doubled"))
+    assert f"recorded kept/{kept.name}" in done.stderr and [path.name[:4] for path in kept.parent.iterdir() if path != kept] == [
+        "race"
+    ]
+    assert StoredLaunch(kept).storages[1].view("f4").tolist() == [0.0] * 100
+    done = subprocess.run([*command, "replay", str(kept)], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "runs without a fault on emulated sm_90\n"), done.stderr
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"not a zip"])
+def test_a_file_that_is_no_launch_is_one_sentence(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "bad.launch").write_bytes(content)
+    with pytest.raises(UsageError, match=r"bad\.launch: cannot be read .*give a \.launch file"):
+        replay_launch(tmp_path / "bad.launch")
 
 
 def test_a_module_runs_as_python_runs_it(tmp_path: Path) -> None:
