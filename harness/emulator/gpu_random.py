@@ -10,7 +10,6 @@ Source: cuRAND's `curand_init`, `curand4`, `curand_uniform4` and `curand_normal4
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -104,12 +103,13 @@ def long_words(words: np.ndarray) -> np.ndarray:
 
 
 class GpuRandom(Watches):
-    """`torch.manual_seed` and what draws on the device. `most_threads`: how many the GPU has resident at once."""
+    """`torch.manual_seed` and what draws on the device, whose `multiprocessors` hold so many `threads` each at once."""
 
     draws_numbers = True
 
-    def __init__(self, most_threads: int) -> None:
-        self.most_threads, self.state = most_threads, PhiloxState(torch.default_generator.initial_seed())
+    def __init__(self, multiprocessors: int, threads: int) -> None:
+        self.most_threads = multiprocessors * (threads // _THREADS_OF_BLOCK) * _THREADS_OF_BLOCK
+        self.state = PhiloxState(torch.default_generator.initial_seed())
 
     def on_allocation(self, tensor: torch.Tensor, function: str, args: tuple, kwargs: dict) -> None:
         if function in _FUNCTIONS:
@@ -161,9 +161,4 @@ class GpuRandom(Watches):
         return True
 
 
-def resident_threads(multiprocessors: int, threads: int) -> int:
-    """How many threads draw at once, of a GPU whose `multiprocessors` hold `threads` each."""
-    return multiprocessors * math.floor(threads / _THREADS_OF_BLOCK) * _THREADS_OF_BLOCK
-
-
-__all__ = ["GENERATORS", "GpuRandom", "PhiloxState", "long_words", "normal", "philox", "resident_threads", "uniform"]
+__all__ = ["GENERATORS", "GpuRandom", "PhiloxState", "long_words", "normal", "philox", "uniform"]

@@ -22,7 +22,7 @@ from typing import Any
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions
 from bitverdict.harness.emulator.device import Device
 from bitverdict.harness.emulator.gpu_operators import PoisonedMemory, WideOperators
-from bitverdict.harness.emulator.gpu_random import GpuRandom, resident_threads
+from bitverdict.harness.emulator.gpu_random import GpuRandom
 from bitverdict.harness.emulator.other_schedules import OtherSchedules, other_schedules
 from bitverdict.harness.emulator.triton_driver import driven
 from bitverdict.harness.judge.classify import raised_by
@@ -146,7 +146,7 @@ class EmulatedSession:
         if arch not in self._devices:
             repeats = OtherSchedules(other_schedules(self.schedules), lambda sentence: self.dependences.update([sentence]))
             multiprocessors = CHIPS[arch].multiprocessors
-            numbers = GpuRandom(resident_threads(multiprocessors.count, multiprocessors.threads))
+            numbers = GpuRandom(multiprocessors.count, multiprocessors.threads)
             failing = [LaunchFiles(arch, state_directory() / "failures")] if self.files is None else self.files
             probes = repeats, *failing
             watches = self.operators, PoisonedMemory(), numbers
