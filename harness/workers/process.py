@@ -64,6 +64,13 @@ def is_stopped(pid: int) -> bool:
     return False
 
 
+def queued_seconds(pid: int) -> float:
+    """How long the process has waited for a processor that others had (proc_pid_schedstat(5))."""
+    with contextlib.suppress(OSError, IndexError):
+        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
+    return 0.0
+
+
 class Worker:
     """One process for one target. `addresses` are contracts to have imported when it is ready.
 
@@ -123,17 +130,19 @@ class Worker:
 
     def answer(self, timeout: float, tick: Callable[[], None] = lambda: None) -> Verdict | None:
         """The verdict on the case that is out, None after `timeout` seconds. WorkerDied when the worker died, WorkerStopped when
-        somebody else stopped it (SIGSTOP, a debugger) for as long: that time is not the case's."""
+        somebody else stopped it (SIGSTOP, a debugger) for as long: that time is not the case's, nor is that in which it waits for a
+        processor."""
         spent = stopped_seconds = 0.0
-        slice_start = time.perf_counter()
+        slice_start, queued = time.perf_counter(), queued_seconds(self.pid)
         try:
             has_answer = self.connection.poll(min(SLICE, timeout))
             while not has_answer:
-                before, slice_start = slice_start, time.perf_counter()
+                before, slice_start, queued_before = slice_start, time.perf_counter(), queued
+                queued = queued_seconds(self.pid)
                 if is_stopped(self.pid):
                     stopped_seconds += slice_start - before
                 else:
-                    spent += slice_start - before
+                    spent += max(slice_start - before - (queued - queued_before), 0.0)
                 if stopped_seconds >= timeout:
                     raise WorkerStopped
                 if spent >= timeout:

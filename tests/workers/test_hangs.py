@@ -26,6 +26,7 @@ from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
 from bitverdict.harness.session.shrink import KernelFailed
+from bitverdict.harness.workers import process
 from bitverdict.harness.workers.journal import Journal, records
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.stopping import Stopping, cancelled_verdict, kind_of
@@ -132,6 +133,15 @@ def test_a_worker_that_is_stopped_is_no_hang_of_the_kernel(pool: WorkerPool, goe
     assert verdict.decision is Decision.PASS, verdict
     assert (slot.process.pid == stopped) is goes_on
     assert ("was stopped" in verdict.details.get("collateral fault", "")) is not goes_on
+
+
+@pytest.mark.parametrize("starved", [True, False])
+def test_a_worker_that_waits_for_a_processor_is_no_hang(pool: WorkerPool, starved: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine the time in which other work has the processor is not the case's."""
+    monkeypatch.setattr(process, "queued_seconds", lambda pid: time.perf_counter() if starved else 0.0)
+    pool.slots[0, "host"].timeout = 0.05
+    verdict = pool.judge(case(launcher=f"{__name__}:in_time"), HOST)
+    assert verdict.outcome is (Outcome.PASS if starved else Outcome.TIMEOUT), verdict
 
 
 def test_a_case_whose_every_worker_is_stopped_is_the_machines_error(pool: WorkerPool) -> None:
