@@ -14,6 +14,7 @@ import pytest
 CHECKOUT = Path(__file__).resolve().parents[2]
 PASSED = {"CI", "CUDA_*", "TRITON_*", "HARNESS_*", "HYPOTHESIS_*", "TORCH_*", "PYTHONPATH", "LD_LIBRARY_PATH", "TENSOR_CORE_WORDS"}
 PASSED |= {"PYTEST_XDIST_AUTO_NUM_WORKERS"}
+README_LINES = 90  # one reads it in three minutes
 
 
 @pytest.mark.compiles
@@ -83,6 +84,16 @@ def test_every_command_of_readme_that_names_the_harness_is_one_it_takes() -> Non
     for line in readme_commands():
         for words in re.findall(r"bin/bitverdict ((?:[^&|#\n])+)", line):
             parser().parse_args(words.split())
+
+
+def test_readme_is_short_and_the_page_of_commands_has_every_command() -> None:
+    from bitverdict.harness.frontends.main import parser
+
+    assert len((CHECKOUT / "README.md").read_text().splitlines()) <= README_LINES
+    page = (CHECKOUT / "docs" / "commands.md").read_text()
+    (commands,) = (action.choices for action in parser()._actions if isinstance(action.choices, dict))
+    missing = [name for name in commands if not re.search(rf"`bitverdict {name}\b|, `{name}\b|, `?{name} ", page)]
+    assert not missing, f"docs/commands.md lacks {missing}"
 
 
 def cited(text: str) -> list[tuple[str, str]]:
