@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bitverdict.harness.frontends import cli_demo
 from bitverdict.harness.frontends.main import main
 from tests.support.interrupts import answering
 
@@ -312,3 +313,15 @@ def test_nothing_is_printed_below_a_report_once_gluon_was_imported() -> None:
     ordinary = subprocess.run([sys.executable, "-c", plain], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert (ours.returncode, "leaked" in ours.stderr) == (5, False)
     assert (ordinary.returncode, "leaked" in ordinary.stderr) == (5, True), "no page any more: drop supervision.leave"
+
+
+def test_the_demo_passes_what_is_right_and_fails_what_has_no_mask(
+    capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = Path.cwd()
+    assert main(["demo"]) == 0 and Path.cwd() == before
+    right, wrong = capsys.readouterr().out.split("$ bitverdict run ")[1:]
+    assert "24 pass" in right and "FAIL" not in right
+    assert "FAIL test_without_mask.py:test_row_sums on emulated:sm_90: stray read" in wrong
+    monkeypatch.setattr(cli_demo, "_MASK", "mask=at <= n")  # nothing is taken away: both pass
+    assert main(["demo"]) == 3
