@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="as of run")
     parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="as of run")
     parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line of the table for each target and element type")
+    parser.add_argument("-v", "--verbose", action="store_true", help="the table of verdicts, and where time went")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(
             f"{merged_run.conflicts} cases failed in one journal and not in another; they count as failed", soft_wrap=True
         )
-    tables.show(console, session.tally, coverage=arguments.coverage, whole=arguments.verbose)
+    tables.show(console, session.tally, coverage=arguments.coverage, with_table=arguments.verbose)
     records.end(session.tally)
     if not session.tally.missing_shards:
         journal.note("finished", status=session.tally.status())

@@ -131,7 +131,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML, whole at any time")
     add_pages(parser)
     parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")
-    parser.add_argument("-v", "--verbose", action="store_true", help="a line of the table for each target and element type")
+    parser.add_argument(
+        "-v", "--verbose", action="store_true", help="the table of verdicts, what its columns say, and where time went"
+    )
 
 
 def add_pages(parser: argparse.ArgumentParser) -> None:
@@ -198,12 +200,9 @@ def run(arguments: argparse.Namespace) -> int:
         if secret is not None:
             secret_draws.commit(secret, journal)
     console = tables.console()
-    if missing := missing_tools():
-        console.print(missing, markup=False, soft_wrap=True)
-    if protection_text:
-        console.print(protection_text, markup=False, soft_wrap=True)
-    if secret is not None:
-        console.print(secret_draws.commitment_line(secret), markup=False, soft_wrap=True)
+    for line in (missing_tools(), protection_text, "" if secret is None else secret_draws.commitment_line(secret)):
+        if line:
+            console.print(line, markup=False, soft_wrap=True)
     records = Records(arguments.json, arguments.junit)
     records.begin({name: str(value) for name, value in vars(arguments).items() if name not in resume.UNSTORED_NAMES})
     cancels_from_here()
@@ -229,7 +228,7 @@ def run(arguments: argparse.Namespace) -> int:
         page_data = page_of(session_tally, session.bugs.values(), pool) if arguments.html or arguments.pictures else None
         for part in bugs.reports(session.bugs.values(), directory=Path.cwd()):
             console.print(part, soft_wrap=True)
-    tables.show(console, session_tally, coverage=arguments.coverage, whole=arguments.verbose)
+    tables.show(console, session_tally, coverage=arguments.coverage, with_table=arguments.verbose)
     try:
         records.end(session_tally)
         if page_data is not None:

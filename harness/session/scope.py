@@ -51,7 +51,11 @@ class Scope:
         for (kernel, target), tuner in self.tuners.items():
             unfit = f"; {len(tuner.unfit)} do not fit" if tuner.unfit else ""
             found.append(f"{kernel} on {target}: {len(tuner.judged)} of {tuner.configuration_count} configurations judged{unfit}")
-        return found + [f"{contract}: {sentence}" for contract, said in self.limits.items() for sentence in said]
+        return found + self.limit_lines()
+
+    def limit_lines(self) -> list[str]:
+        """What was not asked, by contract."""
+        return [f"{contract}: {sentence}" for contract, said in self.limits.items() for sentence in said]
 
     def to_json(self) -> dict[str, Any]:
         return {

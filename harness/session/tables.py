@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import io
-import itertools
 import sys
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 from rich.console import Console
@@ -17,15 +16,11 @@ from bitverdict.harness.model.log_lines import Log
 from bitverdict.harness.model.verdict import BESIDE_BUCKETS, Decision
 from bitverdict.harness.session.tally import OWN_BUCKETS, Row, Tally, own_share
 
-FOLDED_FROM = 24  # lines of the table
+NOT_RUN_LINES = 3  # that are printed one by one where nobody asks for all
 
 
-def table(tally: Tally, *, all_rows: bool = False) -> Table:
-    """The verdict table: a line for each contract, target and dtype.
-
-    Where they are `FOLDED_FROM` or more it is folded, unless `whole`: a line for each contract, and below it those that have a case
-    that did not pass.
-    """
+def table(tally: Tally) -> Table:
+    """The verdict table: a line for each contract, target and dtype."""
     verdict_table = Table(title="Verdicts", title_justify="left", title_style="bold", pad_edge=False)
     for name, justify in (
         ("contract", "left"),
@@ -40,14 +35,9 @@ def table(tally: Tally, *, all_rows: bool = False) -> Table:
         verdict_table.add_column(name, justify="right", no_wrap=True)
     verdict_table.add_column("basis", min_width=24)
     verdict_table.add_column("cover", no_wrap=True)
-    for row, places in _lines(tally) if all_rows or not is_folded(tally) else _fold_rows(tally):
+    for row, places in _lines(tally):
         _add(verdict_table, row, _cover(tally, places), with_errors=bool(tally.errors))
     return verdict_table
-
-
-def is_folded(tally: Tally) -> bool:
-    """Whether its table is, where nobody asks for all of it."""
-    return len(tally.rows) >= FOLDED_FROM
 
 
 def _sort_rows(tally: Tally) -> list[Row]:
@@ -61,23 +51,6 @@ def _lines(tally: Tally) -> Iterator[tuple[Row, list[tuple[str, str]]]]:
         place = (row.contract, row.target)
         yield row, [] if place in told else [place]
         told.add(place)
-
-
-def _fold_rows(tally: Tally) -> Iterator[tuple[Row, list[tuple[str, str]]]]:
-    """One row for each contract, with the places whose cover it tells, and then its rows that have something to look at."""
-    for contract, group in itertools.groupby(_sort_rows(tally), key=lambda row: row.contract):
-        rows = list(group)
-        ran = [row for row in rows if not row.did_not_run]
-        targets, dtypes = ({getattr(row, name) for row in ran or rows} for name in ("target", "dtype"))
-        of = len({row.target for row in rows})
-        told = (
-            next(iter(targets)) if len(targets) == of == 1 else f"{len(targets)}{f' of {of}' if len(targets) < of else ''} targets"
-        )
-        kinds = next(iter(dtypes)) if len(dtypes) == 1 else f"{len(dtypes)} types"
-        yield Row.merge_rows(Row(contract, told, kinds), ran or rows), sorted({(row.contract, row.target) for row in ran})
-        for row in ran:
-            if row.decisions[Decision.PASS] + row.decisions[Decision.NOT_RUN] < row.cases:
-                yield replace(row, contract="", messages=set()), []
 
 
 def _cover(tally: Tally, places: list[tuple[str, str]]) -> str:
@@ -143,18 +116,37 @@ def time_line(tally: Tally) -> str:
     return f"{pace}time in workers: {', '.join(parts)}; the harness's own ({' + '.join(OWN_BUCKETS)}): {share:.0%}"
 
 
-def show(report_console: Console, tally: Tally, *, coverage: bool = False, whole: bool = False) -> None:
-    """The table, and the lines below it to the last one. `whole`: a table that is not folded."""
-    report_console.print(table(tally, all_rows=whole))
+def target_line(tally: Tally) -> str:
+    """How many cases each target judged, and how long it took: what one reads of a run whose table nobody asked for."""
+    counts = Counter[str]()
+    for row in tally.rows.values():
+        counts[row.target] += row.cases
+    numbers = ", ".join(f"{target} {count:,}" for target, count in sorted(counts.items()) if count)
+    return f"{numbers} in {tally.wall:.1f} s; -v for the table" if numbers else ""
+
+
+def _fold_not_run(tally: Tally) -> list[str]:
+    """`not_run_lines`, of many kernels that were not run one with the number."""
+    lines = not_run_lines(tally)
+    not_run = [line for line in lines if line.startswith("not run: ")]
+    if len(not_run) <= NOT_RUN_LINES:
+        return lines
+    kernels = len({line.split(": ")[1] for line in not_run})
+    folded = f"not run: {len(not_run)} pairs of a kernel and a target, for a missing feature ({kernels} kernels; -v names them)"
+    return [folded, *(line for line in lines if line not in not_run)]
+
+
+def show(report_console: Console, tally: Tally, *, coverage: bool = False, with_table: bool = False) -> None:
+    """What a run came to, the last line in one sentence. `with_table`: and the table, what its columns say, where time went."""
+    if with_table:
+        report_console.print(table(tally))
     if tally.discrimination.places:
         report_console.print(tally.discrimination.table())
-    folded = [f"a line a contract; -v for {len(tally.rows)} lines"] if is_folded(tally) and not whole else []
     for line in (
-        *folded,
-        *LEGEND,
-        *not_run_lines(tally),
+        *(LEGEND if with_table else ()),
+        *(not_run_lines(tally) if with_table else _fold_not_run(tally)),
         *([f"few drawn: {tally.draw_shortfall}"] if tally.draw_shortfall else []),
-        *tally.scope.lines(),
+        *(tally.scope.lines() if with_table else tally.scope.limit_lines()),
         *tally.completeness.lines(),
         *tally.discrimination.lines(),
     ):
@@ -163,7 +155,7 @@ def show(report_console: Console, tally: Tally, *, coverage: bool = False, whole
         report_console.print("\n".join(coverage_lines(tally)), markup=False)
     for advice, count in tally.advice.most_common(5):
         report_console.print(f"advice ({count} cases): {advice}", markup=False)
-    if line := time_line(tally):
+    if line := time_line(tally) if with_table else target_line(tally):
         report_console.print(line, markup=False, style="dim", soft_wrap=True)
     report_console.print(tally.sentence(), markup=False, style="bold", soft_wrap=True)
 

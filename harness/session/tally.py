@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from bitverdict.harness.model.case import Case
@@ -61,19 +61,6 @@ class Row:
     @property
     def did_not_run(self) -> bool:
         return self.decisions[Decision.NOT_RUN] == self.cases
-
-    @classmethod
-    def merge_rows(cls, total_row: Row, rows: Iterable[Row]) -> Row:
-        """`made` with all that `rows` counted."""
-        for row in rows:
-            total_row.decisions += row.decisions
-            total_row.outcomes += row.outcomes
-            total_row.basis += row.basis
-            total_row.words += row.words
-            total_row.seconds += row.seconds
-            if row.bound_used is not None:
-                total_row.bound_used = max(total_row.bound_used or 0.0, row.bound_used)
-        return total_row
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import signal
 import subprocess
@@ -33,6 +34,9 @@ def run(*words: str) -> int:
 
 def test_a_right_kernel_passes_with_status_0(capsys: pytest.CaptureFixture, state: Path) -> None:
     assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--max-cases", "8") == 0
+    short = capsys.readouterr().out.splitlines()
+    assert len(short) <= 5 and re.fullmatch(r"emulated:sm_90 [78] in \d+\.\d s; -v for the table", short[-2])
+    assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--max-cases", "8", "-v") == 0
     out = capsys.readouterr().out
     assert "5/5" in out and "cases judged" in out and "│ exact" in out
     legend = out.partition("┘\n")[2].splitlines()[:5]

@@ -84,7 +84,7 @@ def test_the_command_tells_how_many_configurations_it_judged(
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
     (tmp_path / "mine.py").write_text(SPLIT)
     words = ["--launcher", f"{tmp_path / 'mine.py'}:matmul", "--target", "emulated:sm_90", "--max-cases", "4", "--jobs", "1"]
-    assert main(["run", "matmul", *words, *option]) == 0
+    assert main(["run", "matmul", *words, *option, "-v"]) == 0
     out = capsys.readouterr().out
     assert f"split_kernel on emulated:sm_90: {judged_of} configurations judged" in out
     assert "the largest sizes judged: mine.py:matmul m=" in out

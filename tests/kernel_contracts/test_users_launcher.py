@@ -33,7 +33,7 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_tutorial_is_right_on_three_machines(outside: Path, capsys: pytest.CaptureFixture) -> None:
     mine = shutil.copy(TUTORIAL, outside / "mine.py")
     targets = [word for arch in ("sm_80", "sm_90", "sm_100") for word in ("--target", f"emulated:{arch}")]
-    assert main(["run", "matmul", "--launcher", f"{mine}:matmul", *targets, "--max-cases", "10", "--jobs", "1"]) == 0
+    assert main(["run", "matmul", "--launcher", f"{mine}:matmul", *targets, "--max-cases", "10", "--jobs", "1", "-v"]) == 0
     out = capsys.readouterr().out
     assert "30 cases judged" in out and out.count("│ real values, bound 10") == 3
 
@@ -141,7 +141,7 @@ def test_a_launcher_of_another_kernel_gets_a_bound_and_its_tile(outside: Path, c
     own = "from bitverdict.kernels.ampere_gemm import ampere_gemm\n\n\ndef gemm(a, bt, d, block_m, block_n):\n"
     (outside / "mine.py").write_text(own + "    return ampere_gemm(a, bt, d, block_m=block_m, block_n=block_n, block_k=32)\n")
     words = ["--launcher", "mine.py:gemm", "--target", "emulated:sm_80", "--max-cases", "6", "--jobs", "1"]
-    assert main(["run", "ampere_gemm", *words]) == 0
+    assert main(["run", "ampere_gemm", *words, "-v"]) == 0
     assert "│ real values, bound 6" in capsys.readouterr().out
 
 
@@ -196,7 +196,7 @@ def test_a_launcher_that_claims_strides_and_types_is_given_them(outside: Path, c
     general = text.replace("acc.to(tl.float16)", "acc.to(c_ptr.dtype.element_ty)")
     words = ["--launcher", "mine.py:matmul", "--target", "emulated:sm_90", "--max-cases", "16", "--jobs", "1"]
     (outside / "mine.py").write_text(general + '\n\nmatmul.claims = ("strides", "bf16", "fp32")\n')
-    assert main(["run", "matmul", *words]) == 0
+    assert main(["run", "matmul", *words, "-v"]) == 0
     told = capsys.readouterr().out
     assert all(f"│ {dtype}" in told for dtype in ("bf16", "fp16", "fp32"))
     (outside / "other.py").write_text(general + '\n\nmatmul.claims = ("fp4",)\n')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 from xml.etree import ElementTree
@@ -82,24 +81,18 @@ def test_required_cases_that_was_not_judged_whole_is_not_right() -> None:
     assert tally.status() == 0
 
 
-def test_a_long_table_is_folded_by_contract_but_for_what_did_not_pass() -> None:
-    tally = Tally()
-    for target in ("sm_80", "sm_90", "sm_100"):
-        tally.require("add", target, [case(1)])
-    for number, (target, dtype) in enumerate(itertools.product(("sm_80", "sm_90", "sm_100"), [f"fp{n}" for n in range(8)])):
-        decision = C if (target, dtype) == ("sm_90", "fp3") else R
-        verdict = Verdict(decision=decision, outcome=Outcome.PASS, basis="exact", words=10, bound_used=number / 100)
-        tally.count(case(1), "add", target, {"dtype": dtype}, verdict)
-        tally.count(case(2), "add", target, {"dtype": dtype}, verdict)
-    tally.not_run("gather", "sm_80", "lacks gather4")
-    lines = [[cell.strip() for cell in line.strip("│").split("│")] for line in report.text_of(report.table(tally)).splitlines()]
-    found = [line for line in lines if len(line) > 5]
-    assert found == [
-        ["add", "3 targets", "8 types", "48", "480", "46", "2", "0", "exact 48 (largest share of the bound 0.23)", "3/3"],
-        ["", "sm_90", "fp3", "2", "20", "0", "2", "0", "exact 2", ""],
-        ["gather", "sm_80", "", "-", "-", "not run", "", "", "", ""],
-    ]
-    assert report.text_of(report.table(tally, all_rows=True)).count("sm_100") == 8
+def test_what_was_not_run_is_one_line_where_there_is_much_of_it(capsys: pytest.CaptureFixture) -> None:
+    for count, with_table, lines in ((3, False, 3), (4, False, 1), (4, True, 4)):
+        tally = counted(R)
+        for number in range(count):
+            tally.not_run(f"gather{number}", "sm_80", "lacks gather4")
+        report.show(report.console(), tally, with_table=with_table)
+        out = capsys.readouterr().out
+        assert out.count("\nnot run: ") + out.startswith("not run: ") == lines and ("gather3" in out) == (with_table and count == 4)
+        assert ("Verdicts" in out) == ("basis, and in how many cases" in out) == with_table
+    assert "not run: 4 pairs of a kernel and a target, for a missing feature (4 kernels; -v names them)" in report._fold_not_run(
+        tally
+    )
 
 
 def test_the_progress_line_says_of_a_refusal_that_it_was_expected(capsys: pytest.CaptureFixture) -> None:
