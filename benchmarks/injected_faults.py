@@ -105,7 +105,7 @@ NOTES = rf"^ *({'|'.join(LOOKS)}): "
 def command(cases: int, out: Path, *words: str, contract: str = "KILLED") -> list[str]:
     asked = ["--contract", f"tests.faults.crashes.injected:{contract}", "--target", "emulated:sm_90", "--jobs", str(JOBS)]
     asked += ["--profile", "exhaustive", "--max-cases", str(cases), "--timeout", "6", "--shrink-seconds", "0"]
-    asked += ["--json", str(out / "run.jsonl"), "--junit", str(out / "run.xml")]
+    asked += ["--json", str(out / "run.jsonl"), "--junit", str(out / "run.xml"), "-v"]
     return [sys.executable, "-m", "bitverdict", "run", *(words or asked)]
 
 
@@ -119,7 +119,8 @@ def run(words: list[str], out: Path) -> subprocess.Popen:
 def results(out: Path, status: int) -> dict:
     """Everything a run leaves but times, the texts of dying processes and its own directory."""
     shown = (out / "stdout.txt").read_text().replace(str(out), "OUT").splitlines()
-    table = [line for line in shown if not re.search(rf"^\[ *[\d.]+ s\]|time in workers|harness \+ start\)|{NOTES}", line)]
+    times = rf"^\[ *[\d.]+ s\]|time in workers|harness \+ start\)|-v for the table|{NOTES}"
+    table = [line for line in shown if not re.search(times, line)]
     lines = [json.loads(line) for line in (out / "run.jsonl").read_text().splitlines()]
     junit = ElementTree.parse(out / "run.xml")
     for entry in junit.iter("testcase"):
