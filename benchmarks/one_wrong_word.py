@@ -65,8 +65,8 @@ def found(case: Case, where: Target, rng: np.random.Generator) -> tuple[Row, str
         row = large_row(case, where)
     if not damage.launches:
         return row, ""
-    told = row.first[0]["at"] if row.first else None
-    as_due = (row.decision, row.differ, told, row.words) == (Decision.FAIL, 1, damage.at, row.of)
+    told = row.examples[0]["at"] if row.examples else None
+    as_due = (row.decision, row.differ, told, row.words) == (Decision.FAIL, 1, damage.at, row.result_words)
     return row, "" if as_due else f"damaged {damage.at}, told {told}, {row.differ} differ: {row.message}"
 
 
@@ -85,7 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"not run: {row.contract} {row.kind}: {row.message}", flush=True)
             continue
         words, wrong, ran = words + row.words, wrong + bool(why), ran + 1
-        said = f"WRONG: {why}" if why else f"one wrong word of {row.words:,} found at {row.first[0]['at']}"
+        said = f"WRONG: {why}" if why else f"one wrong word of {row.words:,} found at {row.examples[0]['at']}"
         print(f"{row.contract} {row.kind} {row.size}: {said}", flush=True)
     print(f"{ran} launches with one wrong word each, {ran - wrong} found; {words:,} words, {time.monotonic() - begun:.0f} s")
     return int(wrong > 0 or not ran)

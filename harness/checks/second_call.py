@@ -148,13 +148,13 @@ class SecondCallContract(Contract):
             self.between.differ = [name for name in calls[2][1] if name not in equal]
 
     def _call_launcher(self, case: Case, tensors: Mapping[str, object], launcher: Callable | None, suffix: str) -> _Call:
-        self.inner.again = self.between.returned > 0
+        self.inner.is_later_call = self.between.returned > 0
         if (origins := _followed_provenance()) is not None:
             origins.steps = []
         try:
             outputs = {name + suffix: output for name, output in self.inner.launch(case, tensors, launcher).items()}
         finally:
-            self.inner.again = False
+            self.inner.is_later_call = False
         self.between.returned += 1
         self.steps.append([] if origins is None else origins.steps)
         with _untold():

@@ -34,7 +34,7 @@ class TuningChoice:
     choice as Triton prints it, and the places of those that did not fit before it."""
 
     kernel: str
-    of: int
+    remaining_configs: int
     took: int
     choice: str
     unfit: tuple[int, ...] = ()

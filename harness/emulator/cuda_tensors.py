@@ -147,14 +147,14 @@ def allocations() -> Iterator[torch.Tensor]:
             yield torch.empty(0, dtype=torch.uint8).set_(storage)
 
 
-def storages_since(known: dict[int, StorageWeakRef]) -> list[tuple[int, int]]:
-    """First and last address of each storage that is not among the `known`, which then has all that live: a view's is its base's.
-    A weak reference keeps a storage's identity from being another's."""
+def storages_since(known_storages: dict[int, StorageWeakRef]) -> list[tuple[int, int]]:
+    """First and last address of each storage that is not among `known_storages`, which then has all that live: a view's is its
+    base's. A weak reference keeps a storage's identity from being another's."""
     live = {held.storage._cdata: held.storage for held in list(_live)}
-    new = [storage for identity, storage in live.items() if identity not in known]
-    for identity in known.keys() - live.keys():
-        del known[identity]
-    known |= {storage._cdata: StorageWeakRef(storage) for storage in new}
+    new = [storage for identity, storage in live.items() if identity not in known_storages]
+    for identity in known_storages.keys() - live.keys():
+        del known_storages[identity]
+    known_storages |= {storage._cdata: StorageWeakRef(storage) for storage in new}
     return [(storage.data_ptr(), storage.data_ptr() + storage.nbytes()) for storage in new]
 
 
@@ -522,13 +522,13 @@ class Placement(TorchFunctionMode):
         special = _SPECIAL.get(func)
         if special is not None:
             return special(self, func, args, kwargs)
-        held = _holds(args) or (bool(kwargs) and _holds(tuple(kwargs.values())))
+        takes_ours = _holds(args) or (bool(kwargs) and _holds(tuple(kwargs.values())))
         if func in _LIKE or func in _constructors():
-            return _construct(func, args, kwargs, held)
-        if held and getattr(func, "__name__", "") in _AUTOCAST_TO_FP32 and torch.is_autocast_enabled("cuda"):
+            return _construct(func, args, kwargs, takes_ours)
+        if takes_ours and getattr(func, "__name__", "") in _AUTOCAST_TO_FP32 and torch.is_autocast_enabled("cuda"):
             args, kwargs = _in_fp32(args), {name: _in_fp32(value) for name, value in kwargs.items()}
         made = for_the_launcher(func, *args, **kwargs)
-        if not held or not (isinstance(made, torch.Tensor | list | tuple) or func in _COMPARISONS):
+        if not takes_ours or not (isinstance(made, torch.Tensor | list | tuple) or func in _COMPARISONS):
             return made
         if func not in _CROSS_DEVICE_FUNCTIONS and _has_cpu_tensor((*args, *kwargs.values())):
             raise_for_the_launcher(RuntimeError(MIXED_DEVICES_MESSAGE))

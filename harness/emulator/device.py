@@ -267,7 +267,7 @@ class Device:
         return (ends[0].view(f"u{size}"), ends[1].view(f"u{size}")) if ends else None
 
     def translate(self, program: bytes, metadata: Any, *, is_doubted: bool = False) -> TranslatedProgram:
-        """`program` ready to run; its accesses are held to their widths where the author promised something, or if `doubted`."""
+        """`program` ready to run; its accesses are held to their widths where the author promised something, or if `is_doubted`."""
         text = self.options.rewrite(program.decode()) if self.options.rewrite else decode_program(program)
         fuses_sums = (
             bool(metadata.enable_fp_fusion) and not self.options.dry
@@ -277,7 +277,7 @@ class Device:
         reals = None if self.options.dry else self.options.real_values
         options: dict[str, Any] = {
             "arch": self.arch,
-            "fused": fuses_sums,
+            "fuses_sums": fuses_sums,
             "flushes": flushes,
             "encloses": encloses,
             "real_values": reals,
@@ -291,7 +291,7 @@ class Device:
             return accesses(parsed, self.capability, ptx_version(metadata, self.capability))
 
         if self.options.edited_programs is not None:
-            changed = self.options.edited_programs.translation_of(text, doubted=is_doubted, widths=widths, **options)
+            changed = self.options.edited_programs.translation_of(text, is_doubted=is_doubted, widths=widths, **options)
             if changed is not None:
                 return changed
         key = (text, self.arch, fuses_sums, flushes, is_doubted, encloses, reals)
@@ -299,7 +299,7 @@ class Device:
             if len(_translations) >= MOST_TRANSLATIONS:
                 _translations.clear()
             ptx = ptx_version(metadata, self.capability) if self.backend.assembles_ptx else 0
-            named = kept_translations.key(text, doubted=is_doubted, ptx=ptx, **options)
+            named = kept_translations.key(text, is_doubted=is_doubted, ptx=ptx, **options)
             _translations[key] = kept_translations.load_or_translate(named, lambda: translate(text, widths=widths, **options))
         return _translations[key]
 
@@ -497,7 +497,7 @@ class Device:
         if not translation.facts.polling_operations or count <= estimate.programs or not self.backend.assembles_ptx:
             return estimate
         with suppress(NotAssembled):  # a program that was edited may be no program of the compiler's
-            taken = registers(program.text, self.capability, fused=bool(metadata.enable_fp_fusion))
+            taken = registers(program.text, self.capability, fuses_sums=bool(metadata.enable_fp_fusion))
             return residency_with(Registers(taken, "by the machine code"))
         return estimate
 

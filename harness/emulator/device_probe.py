@@ -77,7 +77,7 @@ class ChipEvent(NamedTuple):
     flight: InFlight | None = None  # the asynchronous operation that moves
     barrier: int = -1  # the byte of an mbarrier; -1: of none
     phase: int = 0
-    said: str = ""
+    note: str = ""
 
 
 class DeviceProbe(LaunchProbe[LaunchRun, WordAccess, ChipEvent]):

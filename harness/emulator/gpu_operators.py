@@ -86,7 +86,9 @@ class _WideCall:
         """What the operator gives; what it writes has been written."""
         dtypes = iter(_result_types(self.function, self.args, self.kwargs))
         wide_result = self.function(*map(self._widen, self.args), **{name: self._widen(v) for name, v in self.kwargs.items()})
-        originals = {id(self.wide_tensors[id(tensor)]): tensor for tensor in self._written() if id(tensor) in self.wide_tensors}
+        originals = {
+            id(self.wide_tensors[id(tensor)]): tensor for tensor in self._written_tensors() if id(tensor) in self.wide_tensors
+        }
         for wide_tensor, tensor in ((self.wide_tensors[id(tensor)], tensor) for tensor in originals.values()):
             tensor.resize_(wide_tensor.shape).copy_(wide_tensor) if tensor.shape != wide_tensor.shape else tensor.copy_(wide_tensor)
         return self._round(wide_result, dtypes, originals)
@@ -103,7 +105,7 @@ class _WideCall:
             return type(value)(map(self._widen, value))
         return torch.float32 if value in NARROW_TYPES else value
 
-    def _written(self) -> Iterator[torch.Tensor]:
+    def _written_tensors(self) -> Iterator[torch.Tensor]:
         for place, argument in enumerate(self.function._schema.arguments):
             if argument.alias_info is not None and argument.alias_info.is_write:
                 yield from tensors_in(self.args[place] if place < len(self.args) else self.kwargs.get(argument.name))

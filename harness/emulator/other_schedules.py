@@ -43,7 +43,7 @@ class OtherSchedules(DeviceProbe):
     def __init__(self, schedules: Sequence[str], tell: Callable[[str], None]) -> None:
         self.schedules, self.tell = schedules, tell
         self.device: Device
-        self.repeated = 0  # launches
+        self.repeated_launches = 0
         self._request: tuple[Any, Any, tuple[int, int, int], Sequence[Any]] | None = None
         self._program, self._before = b"", dict[int, np.ndarray]()
         self._sums: dict[int, AtomicSums] = {}
@@ -67,20 +67,20 @@ class OtherSchedules(DeviceProbe):
             return
         launch, regions = run.launch, run.regions
         request, before, self._request, self._before = self._request, self._before, None, {}
-        changing = [region for region in regions if region.base in before]
+        changing_regions = [region for region in regions if region.base in before]
         if request is None or not launch.serial_reason or not self.schedules:
             return
-        after = {region.base: region.raw.copy() for region in changing}
-        self.repeated += 1
+        after = {region.base: region.raw.copy() for region in changing_regions}
+        self.repeated_launches += 1
         try:
             for schedule in self.schedules:
-                for region in changing:
+                for region in changing_regions:
                     region.raw[:] = before[region.base]
                 self._repeat(request, schedule, run.enclosed)
-                for region in changing:
+                for region in changing_regions:
                     self._compare(launch, region, after[region.base], schedule)
         finally:
-            for region in changing:
+            for region in changing_regions:
                 region.raw[:] = after[region.base]
 
     def _repeat(self, request: tuple, schedule: str, enclosed: EnclosedMemory) -> None:
@@ -102,20 +102,21 @@ class OtherSchedules(DeviceProbe):
 
     def _compare(self, launch: Launch, region: Region, first_run: np.ndarray, schedule: str) -> None:
         """Words of `region` that the two runs left differently, those aside that are float sums of atomics, within their bound."""
-        differing = region.raw != first_run
-        if not differing.any():
+        differing_bytes = region.raw != first_run
+        if not differing_bytes.any():
             return
         if _ORDERED_BY_ATOMICS.search(self._program):
             sums = list(self._sums[region.base].bounds(first_run))
             for places, _, _, size in sums:
-                words = differing[: differing.size // size * size].reshape(-1, size)
+                words = differing_bytes[: differing_bytes.size // size * size].reshape(-1, size)
                 words[places] = False
-            if differing.any():
+            if differing_bytes.any():
                 self.tell(
-                    f"{launch.name}: {int(differing.sum())} bytes of {region.name} depend on the order of programs ({schedule})"
+                    f"{launch.name}: {int(differing_bytes.sum())} bytes of {region.name} depend on the order of programs "
+                    f"({schedule})"
                 )
             return
-        place = int(differing.argmax()) - region.low
+        place = int(differing_bytes.argmax()) - region.low
         raise EmulatedFault(
             "race",
             f"{region.name} holds other bytes under the schedule {schedule} than under eager, the first at byte {place}, and the "

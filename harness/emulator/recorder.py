@@ -45,9 +45,9 @@ class Event:
     step: int
     agent: str
     kind: str
-    what: str
+    operation: str
     line: str
-    said: str = ""
+    note: str = ""
     reads: tuple[Piece, ...] = ()
     writes: tuple[Piece, ...] = ()
     flight: int = 0
@@ -95,12 +95,12 @@ class Recorder(DeviceProbe):
 
     def on_move(self, event: ChipEvent) -> None:
         reads, writes = (tuple(map(piece, views)) for views in (event.reads, event.writes))
-        number, barrier, what, flight, state = 0, event.barrier, event.op.name, event.flight, event.state
+        number, barrier, operation, flight, state = 0, event.barrier, event.op.name, event.flight, event.state
         if flight is not None:
             number = self._flights.setdefault(id(flight), (flight, len(self._flights) + 1))[1]
-            barrier, what = flight.barriers[0] if flight.barriers else -1, flight.kind.name
-        line, said, phase = event.op.location, event.said, event.phase
-        self.add(state, Event(state.steps, event.agent, event.kind, what, line, said, reads, writes, number, barrier, phase))
+            barrier, operation = flight.barriers[0] if flight.barriers else -1, flight.kind.name
+        line, note, phase = event.op.location, event.note, event.phase
+        self.add(state, Event(state.steps, event.agent, event.kind, operation, line, note, reads, writes, number, barrier, phase))
 
     def on_store(self, access: WordAccess) -> None:
         region = access.region

@@ -85,13 +85,13 @@ def run(arguments: argparse.Namespace) -> int:
             status = 3
             session.note_unanswered(error)
         traceback.print_exception(error)
-    swallowed = session.swallowed_fault() is not None
+    has_swallowed_fault = session.swallowed_fault() is not None
     tally = EmulationTally()
     tally.add(session.take(" ".join(words)))
     session.close()
     for line in tally.lines(arguments.schedules, shows_advice=arguments.advice):
         print(f"emulated {session.targets[0]}: {line}", file=sys.stderr)
-    for record in tally.faults if swallowed and not status else ():
+    for record in tally.faults if has_swallowed_fault and not status else ():
         print(
             f"emulated {session.targets[0]}: {record['outcome']}: {record['message']} [{record['file']}:{record['line']}]",
             file=sys.stderr,
@@ -100,4 +100,4 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"emulated {session.targets[0]}: recorded {path}", file=sys.stderr)
     if arguments.report is not None:
         tally.write(arguments.report, session.targets)
-    return status or int(swallowed)
+    return status or int(has_swallowed_fault)

@@ -54,9 +54,9 @@ class EmulationTally:
     """What came of launches, and of torch's operators beside them. Tallies of several processes add up."""
 
     launches: int = 0
-    repeated: int = 0
+    repeated_launches: int = 0
     faults: list[dict[str, Any]] = field(default_factory=list)
-    unjudged: Counter[str] = field(default_factory=Counter)
+    reasons_not_judged: Counter[str] = field(default_factory=Counter)
     advice: Counter[str] = field(default_factory=Counter)
     operators: int = 0
     operators_left: Counter[str] = field(default_factory=Counter)
@@ -72,17 +72,17 @@ class EmulationTally:
     def lines(self, schedules: int, *, shows_advice: bool) -> list[str]:
         """What a person reads at the end of a session."""
         text = [
-            f"{self.launches:,} launches, {self.repeated:,} of them under {schedules} schedules (the others order nothing); "
-            f"{len(self.faults):,} faults, {len(self.advice):,} pieces of advice"
+            f"{self.launches:,} launches, {self.repeated_launches:,} of them under {schedules} schedules "
+            f"(the others order nothing); {len(self.faults):,} faults, {len(self.advice):,} pieces of advice"
         ]
         if total := self.operators + sum(self.operators_left.values()):
             text.append(
                 f"torch on fp16 and bf16: {self.operators:,} of {total:,} operators ({100 * self.operators / total:.1f} %) were "
                 "computed in fp32 and rounded once, as a GPU computes them"
             )
-            text += _counted("as the CPU computes it", self.operators_left)
-        text += _counted("not judged", self.unjudged)
-        return text + (_counted("advice", self.advice) if shows_advice else [])
+            text += _list_counts("as the CPU computes it", self.operators_left)
+        text += _list_counts("not judged", self.reasons_not_judged)
+        return text + (_list_counts("advice", self.advice) if shows_advice else [])
 
     def report(self, targets: Sequence[str]) -> str:
         """All of it as JSON."""
@@ -101,17 +101,17 @@ class EmulationTally:
         for fault in self.faults:
             key = fault["outcome"], fault["file"], fault["line"]
             path = os.path.relpath(fault["file"]) if fault["file"] else ""
-            finding = findings.setdefault(
+            clause_finding = findings.setdefault(
                 key,
                 ClauseFinding(
                     fault["kernel"], fault["outcome"], fault["outcome"], fault["message"], path, fault["line"], fault["where"]
                 ),
             )
-            finding.cases[fault["target"]] += 1
+            clause_finding.cases[fault["target"]] += 1
         return sarif(JournalFindings(findings=list(findings.values())))
 
 
-def _counted(title: str, sentences: Counter[str]) -> list[str]:
+def _list_counts(title: str, sentences: Counter[str]) -> list[str]:
     more = len(sentences) - _MOST_LISTED
     listed = [f"{title}: {sentence} ({count:,} times)" for sentence, count in sentences.most_common(_MOST_LISTED)]
     return listed + ([f"{title}: {more:,} more; --emulate-report FILE has all"] if more > 0 else [])
@@ -186,16 +186,16 @@ class EmulatedSession:
         for arch, (device, repeats) in self._devices.items():
             launches, findings, advice = device.take_findings()
             tally.launches += len(launches)
-            tally.repeated += repeats.repeated
-            repeats.repeated = 0
+            tally.repeated_launches += repeats.repeated_launches
+            repeats.repeated_launches = 0
             tally.advice.update(advice)
             for fault in findings:
                 if is_unjudged(fault):
-                    tally.unjudged[_sentence(fault)] += 1
+                    tally.reasons_not_judged[_sentence(fault)] += 1
                 else:
                     tally.faults.append(_record(fault, arch, where))
         tally.advice.update(self.dependences)
-        tally.unjudged.update(fault.message for fault in self.unanswered)
+        tally.reasons_not_judged.update(fault.message for fault in self.unanswered)
         self.dependences.clear()
         self.unanswered.clear()
         return {name: dict(value) if isinstance(value, Counter) else value for name, value in vars(tally).items()}
@@ -268,17 +268,17 @@ def _kernel_frame(fault: EmulatedFault) -> TracebackType | None:
     file, line = place_of_fault(fault)
     if not file:
         return None
-    name, first = _function_at(file, line)
+    name, first_line = _function_at(file, line)
     text = linecache.getline(file, line).rstrip()
     tree = ast.parse("raise fault")
     for node in ast.walk(tree.body[0]):  # the columns of the whole line: Python marks no part of it then
         vars(node).update(
-            lineno=line - first + 1,
-            end_lineno=line - first + 1,
+            lineno=line - first_line + 1,
+            end_lineno=line - first_line + 1,
             col_offset=len(text) - len(text.lstrip()),
             end_col_offset=len(text),
         )
-    code = compile(tree, file, "exec").replace(co_firstlineno=first, co_name=name, co_qualname=name)
+    code = compile(tree, file, "exec").replace(co_firstlineno=first_line, co_name=name, co_qualname=name)
     before = fault.__traceback__
     try:
         exec(code, {"fault": fault.with_traceback(None)})

@@ -115,13 +115,15 @@ class _VersionAction(argparse.Action):
 
         from bitverdict import __version__
 
-        found = {"bitverdict": __version__}
+        version_of = {"bitverdict": __version__}
         for package in ("triton", "torch"):
             try:
-                found[package] = version(package)
+                version_of[package] = version(package)
             except PackageNotFoundError:
-                found[package] = "not installed"
-        parser.exit(message=", ".join(f"{package} {release}" for package, release in found.items()) + f"\n{described_releases()}\n")
+                version_of[package] = "not installed"
+        parser.exit(
+            message=", ".join(f"{package} {release}" for package, release in version_of.items()) + f"\n{described_releases()}\n"
+        )
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
@@ -132,19 +134,19 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
             yield from _options(command)
 
 
-def parser(asked: Sequence[str] = ()) -> argparse.ArgumentParser:
-    """Every command, and its arguments; of those that `asked` does not begin with no arguments, since their modules take time."""
-    told = "Judge Triton and Gluon kernels, bit for bit where bits are known."
-    root_parser = Parser(prog="bitverdict", description=told)
+def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """Every command, and its arguments; of those that `words` do not begin with no arguments, since their modules take time."""
+    description = "Judge Triton and Gluon kernels, bit for bit where bits are known."
+    root_parser = Parser(prog="bitverdict", description=description)
     root_parser.add_argument("--version", action=_VersionAction, help="which bitverdict, Triton and torch these are")
     commands = root_parser.add_subparsers(dest="command", required=True)
-    alone = asked[0] if asked and asked[0] in COMMANDS else ""
+    only_command = words[0] if words and words[0] in COMMANDS else ""
     for name, command in COMMANDS.items():
         if name in LABORATORY and not has_laboratory():
             continue
-        each = commands.add_parser(name, help=command.help)
-        if command.arguments and alone in ("", name):
-            command.find(command.arguments)(each)
+        command_parser = commands.add_parser(name, help=command.help)
+        if command.arguments and only_command in ("", name):
+            command.find(command.arguments)(command_parser)
     return root_parser
 
 

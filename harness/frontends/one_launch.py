@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.contracts.described.dtypes import format_of, storage_of
-from bitverdict.harness.contracts.described.given import ADDRESS, WITHIN, GivenLaunch, GivenOperand, trace_problem, with_data
+from bitverdict.harness.contracts.described.given_launch import ADDRESS, WITHIN, GivenLaunch, GivenOperand, trace_problem, with_data
 from bitverdict.harness.judge import devices  # noqa: F401  (what torch.cuda says to a user's file)
 from bitverdict.harness.judge.guarded_buffers import words
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from _pytest.terminal import TerminalReporter
 
 PLUGIN = "bitverdict.harness.frontends.pytest_plugin"
-EMULATED = "sm_90"  # what --emulate alone means
+DEFAULT_ARCHITECTURE = "sm_90"  # what --emulate alone means
 _ARCHITECTURE = re.compile(r"(emulated:)?(sm_|gfx)\w+")
 PROFILES = ("ci", "exhaustive", "quick", "whole")  # their contents: `bitverdict.harness.session.profiles`
 SIZES = "4096x2048x128,8192x8192x8192,8176x8144x4128"  # whole; by chosen elements; ragged in every tile, rows still on 16 bytes
@@ -87,11 +87,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--emulate",
         nargs="?",
-        const=EMULATED,
+        const=DEFAULT_ARCHITECTURE,
         action="append",
         default=[],
         metavar="ARCH",
-        help=f'run each test on an emulated GPU, which answers for "cuda": {EMULATED}, or ARCH; repeatable (docs/your_tests.md)',
+        help=f'run each test on an emulated GPU, which answers for "cuda": {DEFAULT_ARCHITECTURE}, or ARCH; repeatable '
+        "(docs/your_tests.md)",
     )
     group.addoption("--emulate-advice", action="store_true", help="with --emulate: print advice, which is counted otherwise")
     group.addoption(
@@ -112,7 +113,7 @@ def _let_emulate_stand_alone(parser: pytest.Parser) -> None:
     def parse_known_args(args: list[str] | None = None, namespace: object = None, **options: object) -> tuple[object, list[str]]:
         following_words = [*(args or ())][1:] + ["-"]
         words = [
-            f"--emulate={EMULATED}" if word == "--emulate" and not _ARCHITECTURE.fullmatch(following) else word
+            f"--emulate={DEFAULT_ARCHITECTURE}" if word == "--emulate" and not _ARCHITECTURE.fullmatch(following) else word
             for word, following in zip(args or (), following_words, strict=False)
         ]
         return parse(words if args is not None else None, namespace, **options)

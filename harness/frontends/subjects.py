@@ -144,18 +144,18 @@ def is_bare_launcher(address: str) -> bool:
 def mathematics_of(launcher: str, command: str, *, sealed: bool = False) -> str:
     """The shipped kernel by which the launcher at an address is judged: of its name, else the only one that takes its parameters.
     UsageError, with a test to write, where there is none. A `sealed` launcher's file is not imported."""
-    name, known = launcher.rpartition(":")[2], kernels_with_a_contract()
-    if name in known:
+    name, stems = launcher.rpartition(":")[2], kernels_with_a_contract()
+    if name in stems:
         return name
     function = None if sealed else load(launcher)
     if type(function).__name__ in TRITON_KERNELS:
         raise UsageError(f"{command} {launcher}: is a Triton kernel; name the function that launches it")
     parameters = _parameters(function)
-    alike = [stem for stem in known if parameters and _names_of(resolve(stem).parameters) == parameters]
+    alike = [stem for stem in stems if parameters and _names_of(resolve(stem).parameters) == parameters]
     if len(alike) == 1:
         check_launcher(resolve(alike[0]), launcher)
         return alike[0]
-    several = f"; {', '.join(alike)} take its parameters" if alike else did_you_mean(name, known)
+    several = f"; {', '.join(alike)} take its parameters" if alike else did_you_mean(name, stems)
     raise UsageError(
         f"{command} {launcher}: no shipped kernel is called {name}{several}. Say whose mathematics it has "
         f"(bitverdict {command} KERNEL --launcher {launcher}), or write it down:\n\n"

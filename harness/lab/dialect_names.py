@@ -46,7 +46,7 @@ NOUNS = frozenset(
     mapping king wing sibling ceiling swizzling tracing sharding pipelining indexing packing unpacking casting training
     listing parsing hashing shrinking sampling sealing batching broadcasting tiling addressing stopping aliasing scaling
     spacing branching blocking drawing reading writing ending embedding finding beginning testing spring bring seed
-    speed feed need embed bed red shared exceed proceed
+    speed feed need embed bed red shared exceed proceed turing
     """.split()
 )
 """Words that end as participles do and name a thing or an action of the field."""

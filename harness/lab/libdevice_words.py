@@ -147,7 +147,7 @@ class SymbolComparison:
     differ: int = 0
     nan: int = 0
     seconds: float = 0.0  # of the emulated function
-    first: list[dict[str, Any]] = field(default_factory=list)
+    examples: list[dict[str, Any]] = field(default_factory=list)
     error: str = ""
 
 
@@ -205,7 +205,7 @@ def compare(name: str, count: int, device: str, arch: str) -> SymbolComparison:
         comparison.nan = int((differ & np.isnan(actual.view(real)) & np.isnan(expected.view(real))).sum())
     for at in np.flatnonzero(differ)[:4]:
         given = [hex(int(operand[at])) for operand in words]
-        comparison.first.append({"operands": given, "device": hex(int(actual[at])), "emulated": hex(int(expected[at]))})
+        comparison.examples.append({"operands": given, "device": hex(int(actual[at])), "emulated": hex(int(expected[at]))})
     return comparison
 
 
@@ -251,7 +251,7 @@ def main(arguments: list[str] | None = None) -> int:
                     comparison.error
                     or f"{comparison.differ} of {comparison.words} words differ, {comparison.nan} NaN on both sides"
                 )
-                print(f"{comparison.symbol}: {said} {comparison.first[:2]}", flush=True)
+                print(f"{comparison.symbol}: {said} {comparison.examples[:2]}", flush=True)
     total, wrong = sum(each.words for each in comparisons), sum(each.differ for each in comparisons)
     print(f"{len(comparisons)} symbols, {total:,} words: {wrong:,} differ "
           f"({sum(each.nan for each in comparisons):,} NaN on both sides), "

@@ -157,7 +157,7 @@ class Contract:
     pointers_in_memory: bool = False  # the kernel loads pointers: to operands, or to what its launcher allocated
     any_launcher: bool = False  # the launcher is a user's, of which nothing is known before its first launch
     remedy: str = ""  # how a user says what the launcher takes, where it refuses legal input; empty: by its attributes
-    again: bool = False  # a launch is a later call of a case: what the first one constructed is called again
+    is_later_call: bool = False  # a launch is a later call of a case: what the first one constructed is called again
     must_launch: bool = (
         False  # whether right words, from operands that are not empty, are inconclusive where no kernel was launched
     )

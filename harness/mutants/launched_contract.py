@@ -94,7 +94,7 @@ class LaunchedContract(Contract):
     # what is launched
 
     def launch(self, case: Case, tensors: Mapping[str, object], launcher: Callable | None) -> Mapping[str, Any]:
-        self.other.again = self.again
+        self.other.is_later_call = self.is_later_call
         with self.entered():
             outputs = self.other.launch(case, tensors, launcher)
         if self.right is not self.other:

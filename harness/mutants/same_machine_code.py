@@ -41,27 +41,27 @@ def same_machine_code(right_text: str, mutant: str, arch: str) -> bool:
 @in_compiler_process
 def same_code(right: str, mutant: str, capability: int) -> bool:
     """`same_machine_code` of programs that are compiled in this process. NotAssembled where the compiler refuses one."""
-    for fused in (True, False):
-        texts = [_ptx(program, capability, fused) for program in (right, mutant)]
-        if without_debug(texts[0]) != without_debug(texts[1]) and _code(texts[0], capability, fused) != _code(
-            texts[1], capability, fused
+    for fuses_sums in (True, False):
+        texts = [_ptx(program, capability, fuses_sums) for program in (right, mutant)]
+        if without_debug(texts[0]) != without_debug(texts[1]) and _code(texts[0], capability, fuses_sums) != _code(
+            texts[1], capability, fuses_sums
         ):
             return False
     return True
 
 
 @lru_cache(maxsize=64)
-def _ptx(program: str, capability: int, fused: bool) -> str:
+def _ptx(program: str, capability: int, fuses_sums: bool) -> str:
     from bitverdict.harness.emulator.frontend.assembly import ptx
 
-    return ptx(program, capability, fused=fused)
+    return ptx(program, capability, fuses_sums=fuses_sums)
 
 
 @lru_cache(maxsize=32)
-def _code(text: str, capability: int, fused: bool) -> tuple[tuple[str, bytes], ...]:
+def _code(text: str, capability: int, fuses_sums: bool) -> tuple[tuple[str, bytes], ...]:
     from bitverdict.harness.emulator.frontend.assembly import cubin
 
-    return tuple(loaded_sections(cubin(text, capability, fused=fused)))
+    return tuple(loaded_sections(cubin(text, capability, fuses_sums=fuses_sums)))
 
 
 _DEBUG = re.compile(r"\s*(?:\.loc|\.file|\$L__(?:tmp|func)|//)")

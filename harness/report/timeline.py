@@ -106,8 +106,10 @@ def _axis(shown: Sequence[Mapping], bottom: float, step: float) -> list[str]:
 
 
 def _event_text(event: Mapping[str, Any]) -> str:
-    more = f", {event['said']}" if event["said"] else ""
-    return f"step {event['step']}, {event['agent']}: {event['what']} {event['kind']}{more}, at {event['line'].rpartition('/')[2]}"
+    more = f", {event['note']}" if event["note"] else ""
+    return (
+        f"step {event['step']}, {event['agent']}: {event['operation']} {event['kind']}{more}, at {event['line'].rpartition('/')[2]}"
+    )
 
 
 def _stages(

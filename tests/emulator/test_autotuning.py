@@ -69,7 +69,7 @@ def test_the_configuration_that_is_asked_for_is_launched_alone(tuning: str, grid
         x, y = torch.arange(128.0), torch.zeros(128)
         launch(tuner, x, y)
     assert grids(device) == [grid] and torch.equal(x, y)
-    assert [(told.kernel, told.of, told.took) for told in device.tuned] == [("copied", 3, took)]
+    assert [(told.kernel, told.remaining_configs, told.took) for told in device.tuned] == [("copied", 3, took)]
 
 
 def test_configurations_that_nobody_asked_for_are_not_compiled(monkeypatch: Any) -> None:
@@ -101,7 +101,7 @@ def test_pruning_decides_what_there_is_to_take() -> None:
     tuner = triton.autotune(configs(), key=["n"], prune_configs_by=pruning)(copied)
     with emulated("sm_90", tuning="config 1") as device:
         launch(tuner, torch.arange(128.0), torch.zeros(128))
-    assert grids(device) == [1] and (device.tuned[0].of, device.tuned[0].took) == (2, 1)
+    assert grids(device) == [1] and (device.tuned[0].remaining_configs, device.tuned[0].took) == (2, 1)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_a_tuner_remembers_nothing_of_a_block() -> None:
         for tuning in ("runs", "", "config 2"):
             with emulated(arch, tuning=tuning) as device:
                 launch(tuner, torch.arange(128.0), torch.zeros(128))
-                assert device.tuned[0].of == 3
+                assert device.tuned[0].remaining_configs == 3
     left = {name: value for name, value in vars(tuner).items() if name in before and name not in ("nargs", "best_config")}
     assert left == {name: before[name] for name in left} and tuner.cache == {} and "do_bench" not in vars(tuner)
 

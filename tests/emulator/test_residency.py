@@ -218,7 +218,7 @@ def test_numbers_will_do_where_no_two_wait_for_one_tensor_memory(tmp_path):
 def test_the_compiler_takes_tensor_memory_first_and_gives_it_back_last():
     with emulated("sm_100") as device:
         WAITING.chain[(1,)](torch.zeros(1, dtype=torch.int32), torch.zeros(2, dtype=torch.int32), 512)
-    text = ptx(device.launches[0].program, 100, fused=False)
+    text = ptx(device.launches[0].program, 100, fuses_sums=False)
     seen = re.findall(r"tcgen05\.(?:alloc|relinquish|dealloc)|atom\.|ld\.global|st\.global|ret;", text)
     assert seen[:2] == ["tcgen05.alloc", "tcgen05.relinquish"] and seen[-2:] == ["tcgen05.dealloc", "ret;"]
     assert seen.count("tcgen05.alloc") == seen.count("tcgen05.dealloc") == seen.count("ret;") == 1

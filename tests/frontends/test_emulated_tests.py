@@ -181,8 +181,8 @@ def test_a_fault_that_the_test_catches_fails_it(suite: tuple[str, dict]) -> None
 
 def test_what_cannot_be_answered_is_skipped_and_listed(suite: tuple[str, dict]) -> None:
     printed, report = suite
-    assert len(report["unjudged"]) == 2 and set(report["unjudged"].values()) == {2}
-    refused, unanswered = sorted(report["unjudged"])
+    assert len(report["reasons_not_judged"]) == 2 and set(report["reasons_not_judged"].values()) == {2}
+    refused, unanswered = sorted(report["reasons_not_judged"])
     assert "torch.cuda.MemPool" in unanswered
     assert "not modelled" in refused and "nanosleep" in refused
     for sentence in (refused, unanswered):

@@ -148,16 +148,18 @@ def test_drawn_codes_are_the_same_whatever_the_number_of_threads(monkeypatch: py
 
 def test_a_right_kernel_passes_on_every_tile() -> None:
     (row,) = judge_large([small()], HOPPER, products=64 * 900, jobs=0)
-    assert (row.decision, row.differ, row.words, row.of, row.tiles) == (Decision.PASS, 0, 900, 160 * 200, (20, 20)), row.message
+    assert (row.decision, row.differ, row.words, row.result_words, row.tiles) == (Decision.PASS, 0, 900, 160 * 200, (20, 20)), (
+        row.message
+    )
 
 
 @pytest.mark.parametrize(("mutant", "tiles", "unwritten"), [(LAST_TILE_ROW, 4, False), (ONE_TILE, 1, True)])
 def test_one_wrong_tile_fails_and_named(mutant: Mutant, tiles: int, unwritten: bool, tmp_path: Path) -> None:
     (row,) = judge_large([small(contract=write_mutant(mutant, tmp_path))], HOPPER, products=64 * 900, jobs=0)
     assert (row.decision, row.outcome, row.wrong_tiles) == (Decision.FAIL, "wrong words", tiles), row.message
-    assert row.never_written == (row.differ if unwritten else 0)
+    assert row.unwritten_words == (row.differ if unwritten else 0)
     at = "tile rows 2 to 2, tile columns 1 to 1" if unwritten else "tile rows 4 to 4, tile columns 0 to 3"
-    assert at in row.message and row.first[0]["got"] != row.first[0]["expected"]
+    assert at in row.message and row.examples[0]["got"] != row.examples[0]["expected"]
 
 
 def test_every_word_is_held_where_a_gpu_computes_what_is_expected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,8 +169,8 @@ def test_every_word_is_held_where_a_gpu_computes_what_is_expected(tmp_path: Path
     mutant = write_mutant(ONE_WORD, tmp_path)
     with emulated("sm_90"):
         right, wrong = judge_large([small(), small(contract=mutant)], HOPPER, products=64 * 9, jobs=0)
-    assert (right.decision, right.differ, right.words) == (Decision.PASS, 0, right.of), right.message
-    assert (wrong.decision, wrong.differ, wrong.words, wrong.first[0]["at"]) == (Decision.FAIL, 1, wrong.of, (77, 131))
+    assert (right.decision, right.differ, right.words) == (Decision.PASS, 0, right.result_words), right.message
+    assert (wrong.decision, wrong.differ, wrong.words, wrong.examples[0]["at"]) == (Decision.FAIL, 1, wrong.result_words, (77, 131))
     assert "in integer arithmetic" in right.basis
 
 
@@ -381,7 +383,7 @@ def test_a_case_whose_words_cost_more_has_more_time() -> None:
 
 def test_the_command_damages_one_word_and_says_whether_it_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     row, why = one_wrong_word.found(small(), HOPPER, np.random.default_rng(3))
-    assert (row.decision, row.differ, row.words, why) == (Decision.FAIL, 1, row.of, "")
+    assert (row.decision, row.differ, row.words, why) == (Decision.FAIL, 1, row.result_words, "")
     row, why = one_wrong_word.found(small(), target("emulated:sm_80"), np.random.default_rng(4))
     assert (row.differ, why) == (1, "")
     judged = large_cases.large_row

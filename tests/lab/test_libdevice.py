@@ -36,7 +36,7 @@ def test_a_kernel_gives_the_words_of_the_operation_and_another_does_not(monkeypa
     monkeypatch.setattr(libdevice_words, "symbols", lambda: {"__nv_umulhi": wrong})
     monkeypatch.setattr(libdevice_words, "launch_symbol", lambda symbol, words, device: words[0] * words[1])
     found = compare("__nv_umulhi", 2048, EMULATED, "sm_90")
-    assert found.differ > 1500 and found.first[0].keys() == {"operands", "device", "emulated"}
+    assert found.differ > 1500 and found.examples[0].keys() == {"operands", "device", "emulated"}
 
 
 def test_the_compiler_finds_the_function_that_a_kernel_calls():

@@ -177,7 +177,7 @@ def test_a_row_of_several_launches_compiles_the_kernel_it_names() -> None:
     row = next(row for row in rows("rms_norm") if row.kernel == "added_rows_kernel")
     found = [compile_row(replace(row, kernel=name)) for name in ("added_rows_kernel", "another_kernel", "")]
     assert [one.verdict == "pass" for one in found] == [True, False, False]
-    assert all("launched rms_norm_kernel, rms_norm_backward_kernel, added_rows_kernel" in one.said for one in found[1:])
+    assert all("launched rms_norm_kernel, rms_norm_backward_kernel, added_rows_kernel" in one.refusal for one in found[1:])
 
 
 def test_a_wrong_count_a_forbidden_instruction_and_a_spill_are_wrong() -> None:

@@ -38,12 +38,12 @@ def piece(low: int, high: int, space: str = "shared memory") -> dict[str, Any]:
 
 
 def event(step: int, kind: str, flight: int = 0, barrier: int = -1, phase: int = 0, **more: Any) -> dict[str, Any]:
-    plain = {"agent": "partition 0", "what": "TMA load", "line": "mine.py:7", "said": "", "reads": [], "writes": []}
+    plain = {"agent": "partition 0", "operation": "TMA load", "line": "mine.py:7", "note": "", "reads": [], "writes": []}
     return plain | {"step": step, "kind": kind, "flight": flight, "barrier": barrier, "phase": phase} | more
 
 
 RING = [
-    event(1, "barrier", barrier=512, what="init"),
+    event(1, "barrier", barrier=512, operation="init"),
     event(2, "issued", 1, writes=[piece(0, 256)]),
     event(3, "issued", 2, writes=[piece(256, 512)]),
     event(4, "landed", 1, writes=[piece(0, 256)]),
@@ -51,9 +51,9 @@ RING = [
     event(6, "waits", barrier=512, phase=0),
     event(7, "passes", barrier=512, phase=1),
     event(7, "known", 1, writes=[piece(0, 256)]),
-    event(8, "read", reads=[piece(0, 256)], what="local_load"),
+    event(8, "read", reads=[piece(0, 256)], operation="local_load"),
     event(9, "issued", 3, writes=[piece(0, 256)]),
-    event(10, "fault", reads=[piece(256, 512)], what="local_load"),
+    event(10, "fault", reads=[piece(256, 512)], operation="local_load"),
 ]
 TOLD = {"kernel": "ring_kernel", "program": [0, 1, 0], "events": RING}
 

@@ -192,7 +192,7 @@ def test_a_line_that_only_counts_stands_for_the_operation_behind_it() -> None:
     with emulated("sm_90") as device:
         endless_kernel[(1,)](a, torch.empty(40), 40, 16, BLOCK=64)
         text = device.launches[-1].program
-    ready = translate(text, arch="sm_90", fused=True)
+    ready = translate(text, arch="sm_90", fuses_sums=True)
     counting = [(number, int(found[1])) for number, line in enumerate(ready.source.splitlines(), 1)
                 if (found := re.search(r"m\.tick\((\d+),", line))]  # fmt: skip
     assert len(counting) == len(ready.blocks) > 2

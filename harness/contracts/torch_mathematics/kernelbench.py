@@ -133,7 +133,7 @@ class KernelBenchContract(Contract):
     def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
         assert launcher is not None, "a problem has no kernel of its own"
         problem = self.problem_of(case)
-        if not self.again or any(name.startswith(WEIGHT) for name in tensors):  # it may pack weights in its first call
+        if not self.is_later_call or any(name.startswith(WEIGHT) for name in tensors):  # it may pack weights in its first call
             given = problem.init_inputs(case.data_seed)
             with seed_torch(case.data_seed + 1):
                 self._candidate = launcher(*given)

@@ -143,7 +143,7 @@ class CtaState:
         for tell in self.launch.move_hooks:
             tell(ChipEvent(self, kind, op, self.agent.name, () if writes else (view,), (view,) if writes else ()))
 
-    def tell_barrier(self, kind: str, op: Operation, byte: int, phase: int, said: str = "") -> None:
+    def tell_barrier(self, kind: str, op: Operation, byte: int, phase: int, note: str = "") -> None:
         """Probes are told of the mbarrier at `byte`, of which `phase` phases are complete."""
         for tell in self.launch.move_hooks:
-            tell(ChipEvent(self, kind, op, self.agent.name, barrier=byte, phase=phase, said=said))
+            tell(ChipEvent(self, kind, op, self.agent.name, barrier=byte, phase=phase, note=note))

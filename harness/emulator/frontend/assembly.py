@@ -57,23 +57,23 @@ class Instruction:
 
 
 @cache
-def _backend(capability: int, fused: bool, flushes: bool = True) -> tuple[CUDABackend, Any]:
+def _backend(capability: int, fuses_sums: bool, flushes: bool = True) -> tuple[CUDABackend, Any]:
     backend = CUDABackend(GPUTarget("cuda", capability, 32))
-    return backend, backend.parse_options({"enable_fp_fusion": fused, "enable_reflect_ftz": flushes})
+    return backend, backend.parse_options({"enable_fp_fusion": fuses_sums, "enable_reflect_ftz": flushes})
 
 
-def options_key(capability: int, *, fused: bool, flushes: bool) -> str:
+def options_key(capability: int, *, fuses_sums: bool, flushes: bool) -> str:
     """What of the compiler's options its PTX depends on, the bitcode of libdevice with them."""
-    return _backend(capability, fused, flushes)[1].hash()
+    return _backend(capability, fuses_sums, flushes)[1].hash()
 
 
 @in_compiler_process
-def ptx(program: str, capability: int, *, fused: bool, flushes: bool = True) -> str:
+def ptx(program: str, capability: int, *, fuses_sums: bool, flushes: bool = True) -> str:
     """PTX of the tile program `program` (its text, as `compiling.tile_program` leaves it). NotAssembled where the compiler refuses.
 
     Line n of the text (from 0) is ``.loc 1 n+1`` there: line 0 is LLVM's word for "none".
     """
-    backend, options = _backend(capability, fused, flushes)
+    backend, options = _backend(capability, fuses_sums, flushes)
     return backend.make_ptx(_llvm(program, capability, options), {}, options, capability)
 
 
@@ -237,9 +237,9 @@ def _names(operands: list[str]) -> tuple[str, ...]:
     return tuple(name.strip() for operand in operands for name in operand.strip("{}").split(","))
 
 
-def cubin(text: str, capability: int, *, fused: bool) -> bytes:
-    """The cubin that ptxas makes of the PTX `text`, sums of products contracted where `fused`. NotAssembled where it refuses."""
-    backend, options = _backend(capability, fused)
+def cubin(text: str, capability: int, *, fuses_sums: bool) -> bytes:
+    """The cubin that ptxas makes of the PTX `text`, sums of products contracted if `fuses_sums`. NotAssembled where it refuses."""
+    backend, options = _backend(capability, fuses_sums)
     try:
         return bytes(backend.make_cubin(text, {}, options, capability))
     except (RuntimeError, OSError, subprocess.CalledProcessError) as error:
@@ -248,9 +248,9 @@ def cubin(text: str, capability: int, *, fused: bool) -> bytes:
 
 @lru_cache(maxsize=64)
 @in_compiler_process
-def registers(program: str, capability: int, *, fused: bool) -> int:
+def registers(program: str, capability: int, *, fuses_sums: bool) -> int:
     """Registers of one thread of the tile program `program`, by its machine code. NotAssembled where the compiler refuses."""
-    binary = cubin(ptx(program, capability, fused=fused), capability, fused=fused)
+    binary = cubin(ptx(program, capability, fuses_sums=fuses_sums), capability, fuses_sums=fuses_sums)
     try:
         return cubin_resources(binary)[0]
     except (RuntimeError, OSError, subprocess.CalledProcessError) as error:

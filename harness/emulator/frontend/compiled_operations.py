@@ -88,7 +88,7 @@ def compiled_ptx(operation: Operation, arch: str, *, fuses: bool) -> str:
     if cache is not None and (path := cache.get_file("operation.ptx")) is not None:
         with open(path, encoding="utf-8") as file:
             return file.read()
-    whole = assembly.ptx(operation.module(capability), capability, fused=fuses, flushes=operation.flushes)
+    whole = assembly.ptx(operation.module(capability), capability, fuses_sums=fuses, flushes=operation.flushes)
     text = whole.partition("\n\t.file\t")[0].partition("\n\t.section\t")[0]  # what follows is for debuggers
     if fuses and _leaves_products(text) and _joined_by_ptxas(whole, capability):
         raise assembly.NotAssembled(f"sm_{capability}: ptxas fuses a product and a sum; compile with enable_fp_fusion=False")
@@ -139,9 +139,9 @@ def takes_product(operation: Operation, operand_number: int, arch: str) -> bool:
     return any(i.opcode.startswith("fma.") and {given.get(each) for each in i.reads[:2]} == both for i in listed)
 
 
-def _key(operation: Operation, capability: int, fused: bool) -> str:
+def _key(operation: Operation, capability: int, fuses_sums: bool) -> str:
     """What the PTX depends on: release and options of the compiler with its libraries, target and text."""
-    options = assembly.options_key(capability, fused=fused, flushes=operation.flushes)
+    options = assembly.options_key(capability, fuses_sums=fuses_sums, flushes=operation.flushes)
     parts = (triton.__version__, options, operation.module(capability))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
@@ -173,8 +173,8 @@ def words_of(values: Values) -> Values:
 
 
 @lru_cache(maxsize=512)
-def compile_operation(operation: Operation, arch: str, fused: bool) -> CompiledOperation:
+def compile_operation(operation: Operation, arch: str, fuses_sums: bool) -> CompiledOperation:
     """`operation` as `arch` computes it, on arrays that broadcast. NotAssembled, NotPtx or UnknownOpcode, with what is unknown."""
-    found = CompiledOperation(operation, arch, fused)
+    found = CompiledOperation(operation, arch, fuses_sums)
     _ = found.program  # refused before anything runs
     return found

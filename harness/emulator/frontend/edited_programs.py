@@ -50,9 +50,11 @@ class EditedPrograms(DeviceProbe):
         """Of each program its integer arguments that were negative in a launch."""
         self._ready: dict[tuple, TranslatedProgram | None] = {}
 
-    def translation_of(self, text: str, *, arch: str, doubted: bool, widths: Widths, **options: object) -> TranslatedProgram | None:
+    def translation_of(
+        self, text: str, *, arch: str, is_doubted: bool, widths: Widths, **options: object
+    ) -> TranslatedProgram | None:
         """The change of the program `text` ready to run, None where it has none. EmulatedFault where it is no program."""
-        key = (text, arch, doubted, *options.items())
+        key = (text, arch, is_doubted, *options.items())
         if key not in self._ready:
             changed = self.edit(text)
             try:

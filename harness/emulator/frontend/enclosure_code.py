@@ -179,7 +179,7 @@ class EnclosureWriter:
     def write_lowering(self, op: Operation, lower: LoweringFunction) -> bool:
         """Write the code of `op`. Whether it leaves a choice open: then the code is that of sums that take no product."""
         t = self.t
-        fuses, current, comment, lines, replaced = t.fused, t.current, t.comment, len(t.lines), set(t.replaced)
+        fuses, current, comment, lines, replaced_names = t.fuses_sums, t.current, t.comment, len(t.lines), set(t.replaced)
         try:
             lower(t, op)
         except OpenChoice:
@@ -188,11 +188,11 @@ class EnclosureWriter:
         else:
             return False
         del t.lines[lines:], t.numbers[lines:]
-        t.fused, t.current, t.comment, t.replaced = False, current, comment, replaced
+        t.fuses_sums, t.current, t.comment, t.replaced = False, current, comment, replaced_names
         try:
             lower(t, op)
         finally:
-            t.fused = fuses
+            t.fuses_sums = fuses
         return True
 
     def _follow(self, op: Operation, open_: bool) -> None:
@@ -242,20 +242,20 @@ class EnclosureWriter:
 
     def _choices(self, op: Operation, may_be: list[int], open_: bool, names: list[str]) -> None:
         t = self.t
-        held = [name for name in (*op.operands, *op.results) if name in t.lane_words.held]
-        apart = {name for name in op.operands if name in held}
+        lane_names = [name for name in (*op.operands, *op.results) if name in t.lane_words.held]
+        lane_operands = {name for name in op.operands if name in lane_names}
         heads = self._heads(op, may_be) if may_be else None
         if heads is None or not all(kind is not None and kind.kind in _VALUES for kind in op.outputs):
             t.emit("{}", t.calls(enclosures.refuse, op, "a value that is enclosed", *map(t.value, dict.fromkeys(names))))
             return
-        for name in sorted(apart):  # words that do differ from lane to lane
+        for name in sorted(lane_operands):  # words that do differ from lane to lane
             with t.when(t.code("{} is not None", t.lane_words.words(name))):
                 t.emit("{}", t.calls(enclosures.refuse, op))
         kinds = [t.require_type(op, kind) for kind in op.outputs]
         enclosure_name, before, dtypes = t.name("enclosure"), t.indent, tuple(kind.dtype for kind in kinds)
         t.emit("{} = None", enclosure_name)
-        others = heads()
-        t.emit("{} = {}", enclosure_name, t.apply(enclosures.join_results, enclosure_name, others, dtypes))
+        other_ends = heads()
+        t.emit("{} = {}", enclosure_name, t.apply(enclosures.join_results, enclosure_name, other_ends, dtypes))
         t.indent = before
         self._correct_ends(op, enclosure_name)
         results = tuple(t.value(name) for name in op.results)
@@ -263,7 +263,7 @@ class EnclosureWriter:
         called = t.calls(enclosures.hold, op, results, enclosure_name, dtypes, formats, open_)
         t.emit("{}, = {}" if len(results) == 1 else "{} = {}", t.values(op.results), called)
         for name in op.results if op.name in _FOLDS else ():  # the words of all lanes lie in the enclosure
-            if name in held:
+            if name in lane_names:
                 t.emit("{} = None", t.lane_words.words(name))
 
     def _correct_ends(self, op: Operation, enclosure_name: object) -> None:
@@ -297,7 +297,7 @@ class EnclosureWriter:
                 return partial(self._extremes, op, largest)
             if _rises(op, kinds[0]) or self.t.operand(op, 0).shape[op.integer("axis")] == 1:
                 return partial(self._at_both_ends, op, may_be)
-            return partial(self._combined, op)
+            return partial(self._combine_elements, op)
         if name == "arith.select":
             return partial(self._select_results, op, may_be)
         if name in _MONOTONE_OPERATIONS:
@@ -348,7 +348,7 @@ class EnclosureWriter:
         t = self.t
         sums = op.name in ("arith.addf", "arith.subf") or (op.name in _FOLDS and t.operand(op, 0).is_float)
         products_by_place: dict[int, Any] = {
-            i: sums and t.fused and may_be_product(t, op.operands[i], includes_divisions=True) for i in places
+            i: sums and t.fuses_sums and may_be_product(t, op.operands[i], includes_divisions=True) for i in places
         }
         for i in places:
             if products_by_place[i] and (pair := factors_of(t, op.operands[i])) is not None:
@@ -436,17 +436,17 @@ class EnclosureWriter:
         )
         return other_names
 
-    def _combined(self, op: Operation) -> tuple[Any, ...]:
+    def _combine_elements(self, op: Operation) -> tuple[Any, ...]:
         """What a combination of several operations leaves of the elements: it follows enclosures itself, step by step."""
         from bitverdict.harness.emulator.frontend.lowerings.reductions import combination, order_of
 
-        t, others = self.t, tuple(self.t.name("other") for _ in op.results)
+        t, other_names = self.t, tuple(self.t.name("other") for _ in op.results)
         t.replaced -= {name for inner in _body(op) for name in inner.results}
         combine, (values, dtypes) = combination(t, op, follows=True), self._values_and_types(op, range(len(op.operands)))
         how = op.integer("axis"), order_of(t, op), op.flag("reverse")
         over = t.apply(enclosures.combined_ends, t.code("m"), combine, values, dtypes, *how)
-        self._loop(t.join_values(others), over, len(others))
-        return others
+        self._loop(t.join_values(other_names), over, len(other_names))
+        return other_names
 
 
 def _is_float(kind: Type | None) -> bool:

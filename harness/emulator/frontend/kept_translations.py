@@ -189,9 +189,9 @@ def key(
     text: str,
     *,
     arch: str,
-    fused: bool,
+    fuses_sums: bool,
     flushes: bool,
-    doubted: bool,
+    is_doubted: bool,
     ptx: int,
     encloses: bool = False,
     real_values: frozenset[str] | None = None,
@@ -199,7 +199,7 @@ def key(
     """The name of the entry of one translation; `ptx`: the PTX version that widths of accesses are asked for."""
     environment = sorted(get_cache_invalidating_env_vars().items())
     reals = "" if real_values is None else f" real values {' '.join(sorted(real_values))}"
-    options = f"{arch} {fused} {flushes} {doubted} {ptx} {encloses}{reals}"
+    options = f"{arch} {fuses_sums} {flushes} {is_doubted} {ptx} {encloses}{reals}"
     return disk_store.key_of(TRANSLATOR, digest(), np.__version__, sys.version, str(environment), options, text)
 
 

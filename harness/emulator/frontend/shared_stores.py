@@ -51,7 +51,7 @@ def _store_forms(text: str, capability: int) -> list[tuple[int, int]]:
     if path := cache.get_file("stores.json"):
         return [(line, form) for line, form in json.loads(Path(path).read_text())]
     line_forms = set()
-    for each in instructions(ptx(text, capability, fused=True)):
+    for each in instructions(ptx(text, capability, fuses_sums=True)):
         if each.opcode.startswith("stmatrix"):
             line_forms.add((each.line, MATRIX))
         elif width := _STORE.match(each.opcode):

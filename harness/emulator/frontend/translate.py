@@ -105,22 +105,28 @@ def translate(
     text: str,
     *,
     arch: str,
-    fused: bool,
+    fuses_sums: bool,
     flushes: bool = True,
     widths: Callable[[Program], dict[int, Access] | None] = lambda program: None,
     encloses: bool = False,
     real_values: frozenset[str] | None = None,
 ) -> TranslatedProgram:
-    """The tile program `text` as Python, each access held to its width where `widths` says one by line. `fused` is the launch's
-    `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. `encloses`: the launch may meet enclosures in memory; a program that
-    makes some has the code for them in any case. `real_values`: where floats carry real values, the formats to which conversions
-    are mathematics. Raises EmulatedFault "not modelled", with the operation and its line, for what is not known, and "refused" for
-    what is no tile program (`verified`)."""
+    """The tile program `text` as Python, each access held to its width where `widths` says one by line. `fuses_sums` is
+    the launch's `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. `encloses`: the launch may meet enclosures in memory; a
+    program that makes some has the code for them in any case. `real_values`: where floats carry real values, the formats to which
+    conversions are mathematics. Raises EmulatedFault "not modelled", with the operation and its line, for what is not known, and
+    "refused" for what is no tile program (`verified`)."""
     program = verify_program(text, arch)
     check_accepted(text)
     check_instructions(program, arch)
     return translated_program(
-        program, arch=arch, fused=fused, flushes=flushes, accesses=widths(program), encloses=encloses, real_values=real_values
+        program,
+        arch=arch,
+        fuses_sums=fuses_sums,
+        flushes=flushes,
+        accesses=widths(program),
+        encloses=encloses,
+        real_values=real_values,
     )
 
 
@@ -128,7 +134,7 @@ def translated_program(
     program: Program,
     *,
     arch: str,
-    fused: bool,
+    fuses_sums: bool,
     flushes: bool,
     accesses: dict[int, Access] | None,
     encloses: bool,
@@ -139,7 +145,7 @@ def translated_program(
         through_pointers(program)
 
     def new_translator(encloses: bool) -> Translator:
-        translator = Translator(program, arch=arch, fuses=fused, flushes=flushes, accesses=accesses, real_values=real_values)
+        translator = Translator(program, arch=arch, fuses=fuses_sums, flushes=flushes, accesses=accesses, real_values=real_values)
         translator.enclosing = EnclosureWriter(translator) if encloses else None
         return translator
 

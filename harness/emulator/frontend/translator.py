@@ -74,7 +74,7 @@ class Translator(Writer):
         super().__init__()
         self.declared = real_values
         self.enclosing: EnclosureWriter | None = None  # what writes the code for enclosures, where there is some
-        self.program, self.arch, self.fused, self.flushes = program, arch, fuses, flushes
+        self.program, self.arch, self.fuses_sums, self.flushes = program, arch, fuses, flushes
         self.backend = backend_of(arch)
         self.facts = ProgramFacts(program)
         self.accesses = accesses  # by line, where something that the compiler was told may be untrue

@@ -86,20 +86,20 @@ class UnwrittenWords(DeviceProbe):
         del self._before
 
     def on_load(self, access: WordAccess) -> None:
-        if (held := self.storages.get(access.region.base)) is None:
+        if (storage := self.storages.get(access.region.base)) is None:
             return
-        unwritten = np.flatnonzero(held.marks(access.size)[access.places] == 0)
+        unwritten = np.flatnonzero(storage.marks(access.size)[access.places] == 0)
         if not unwritten.size:
             return
         place = access.places.start + int(unwritten[0]) if isinstance(access.places, slice) else int(access.places[unwritten].min())
-        key, first_byte = (access.op.location, held.name), place * access.size
+        key, first_byte = (access.op.location, storage.name), place * access.size
         before = self.reads.get(key)
         if before is None or first_byte < before.byte:
             self.reads[key] = UnwrittenRead(*key, access.region.name, first_byte)
 
     def on_store(self, access: WordAccess) -> None:
-        if (held := self.storages.get(access.region.base)) is not None:
-            held.marks(access.size)[access.places] = np.iinfo(UNSIGNED_TYPES[access.size]).max
+        if (storage := self.storages.get(access.region.base)) is not None:
+            storage.marks(access.size)[access.places] = np.iinfo(UNSIGNED_TYPES[access.size]).max
 
     def unwritten_elements(self, tensor: torch.Tensor) -> np.ndarray:
         """Which elements of `tensor` (CPU), in its shape, nobody has written; those of a storage that is not followed count as

@@ -376,27 +376,27 @@ def combined_ends(
 ) -> Iterator[tuple[np.ndarray, ...]]:
     """The lowest words that a reduction or scan of `values` by `combine` may leave, then the highest. An element is its words and
     the keys of their ends. Of two lanes each combines its own word with the other's: what either gives lies inside."""
-    count, known = len(values), [_enclosure_or_value(m, value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
-    parts = (*values, *(each.low for each in known), *(each.high for each in known))
+    count, ends = len(values), [_enclosure_or_value(m, value, dtype) for value, dtype in zip(values, dtypes, strict=True)]
+    parts = (*values, *(pair.low for pair in ends), *(pair.high for pair in ends))
 
     def one_way(left: Parts, right: Parts) -> Parts:
         for side in (left, right):
             for i, value in enumerate(side[:count]):
                 m.launch.enclosures.hold(value, Enclosure(side[count + i], side[2 * count + i]))
-        found = combine(*left[:count], *right[:count])
-        ends = [_enclosure_or_value(m, value, dtype) for value, dtype in zip(found, dtypes, strict=True)]
-        return (*found, *(each.low for each in ends), *(each.high for each in ends))
+        results = combine(*left[:count], *right[:count])
+        next_ends = [_enclosure_or_value(m, value, dtype) for value, dtype in zip(results, dtypes, strict=True)]
+        return (*results, *(pair.low for pair in next_ends), *(pair.high for pair in next_ends))
 
     def both_ways(*sides: np.ndarray) -> Parts:
         left, right = sides[: 3 * count], sides[3 * count :]
-        found = one_way(left, right)
+        results = one_way(left, right)
         if isinstance(order, ScanOrder) or next(inside_a_thread, False):
-            return found
-        other = one_way(right, left)
+            return results
+        other_results = one_way(right, left)
         return (
-            *found[:count],
-            *map(np.minimum, found[count : 2 * count], other[count : 2 * count]),
-            *map(np.maximum, found[2 * count :], other[2 * count :]),
+            *results[:count],
+            *map(np.minimum, results[count : 2 * count], other_results[count : 2 * count]),
+            *map(np.maximum, results[2 * count :], other_results[2 * count :]),
         )
 
     if isinstance(order, ScanOrder):
@@ -404,8 +404,8 @@ def combined_ends(
     else:
         inside_a_thread = iter([True] * order.steps_of_thread)
         parts = reduce_parts(parts, axis, order, both_ways)
-    for ends in (parts[count : 2 * count], parts[2 * count :]):
-        yield tuple(words_of(end, dtype) for end, dtype in zip(ends, dtypes, strict=True))
+    for keys_of_ends in (parts[count : 2 * count], parts[2 * count :]):
+        yield tuple(words_of(end, dtype) for end, dtype in zip(keys_of_ends, dtypes, strict=True))
 
 
 def join_results(

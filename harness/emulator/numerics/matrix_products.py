@@ -78,11 +78,11 @@ def partial_product(
     return c
 
 
-def fma_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, fused: bool) -> np.ndarray:
+def fma_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, fuses_sums: bool) -> np.ndarray:
     """fp32 product without tensor cores: one ascending chain of multiply-adds per element, each rounded once when `fused`."""
     for k in range(a.shape[1]):
         left, right = a[:, k : k + 1], b[k : k + 1]
-        c = fma(left, right, c) if fused else canonical(c + canonical(left * right))
+        c = fma(left, right, c) if fuses_sums else canonical(c + canonical(left * right))
     return c
 
 

@@ -136,7 +136,7 @@ def table(rows: list, title: str) -> Any:
     for r in rows:
         seconds = r.seconds.get("launch", 0) + r.seconds.get("tuning", 0) + r.seconds.get("compile", 0)
         tiles = f"{r.tiles[0]}/{r.tiles[1]}" if r.words else ""
-        rich_table.add_row(r.contract.rpartition("/")[2], r.kind, r.size, r.config, f"{r.words:,}", f"{r.of:,}", tiles,
+        rich_table.add_row(r.contract.rpartition("/")[2], r.kind, r.size, r.config, f"{r.words:,}", f"{r.result_words:,}", tiles,
         f"{r.differ:,}",
                       str(r.decision), f"{seconds:.1f}", f"{r.seconds.get(ON_GPU, 0) + r.seconds.get(ON_HOST, 0):.1f}")  # fmt: skip
     return rich_table

@@ -48,7 +48,8 @@ ON_HOST, ON_GPU = "expected words, core seconds", "expected words and comparison
 
 @dataclass
 class Row:
-    """What one large case came to. `words`: compared, of `of`; `tiles`: tiles of the result that hold compared words, of all."""
+    """What one large case came to. `words`: compared, of `result_words`; `tiles`: those of the result that hold compared words, of
+    all."""
 
     contract: str
     kind: str
@@ -59,13 +60,13 @@ class Row:
     outcome: str = str(Outcome.NOT_RUN)
     message: str = ""
     words: int = 0
-    of: int = 0
+    result_words: int = 0
     k: int = 0
     tiles: tuple[int, int] = (0, 0)
     differ: int = 0
     wrong_tiles: int = 0
-    never_written: int = 0
-    first: list[dict] = field(default_factory=list)
+    unwritten_words: int = 0
+    examples: list[dict] = field(default_factory=list)
     basis: str = ""
     seconds: dict[str, float] = field(default_factory=dict)
 
@@ -191,8 +192,8 @@ def row_of(case: Case, verdict: Verdict) -> Row:
     found = task_result_of(verdict)
     row = _row(case)
     if found is not None:
-        first = [each | {"at": tuple(each["at"])} for each in found["first"]]
-        row = Row(**found | {"tiles": tuple(found["tiles"]), "first": first})
+        examples = [each | {"at": tuple(each["at"])} for each in found["examples"]]
+        row = Row(**found | {"tiles": tuple(found["tiles"]), "examples": examples})
     at = f" ({verdict.location})" if verdict.location else ""
     return replace(row, decision=verdict.decision, outcome=str(verdict.outcome), message=verdict.message + at)
 
@@ -273,7 +274,7 @@ def _large_row(case: Case, target: Target, products: int) -> Row:
 def _row(case: Case) -> Row:
     m, n, k = large_operands.size_of(case.problem)
     row = Row(case.contract, kind_of(case.problem), f"{m}x{n}x{k}", _config_name(case.config), case.to_json(), k=k)
-    row.of = m * n
+    row.result_words = m * n
     return row
 
 
@@ -294,18 +295,18 @@ def _decide(row: Row, comparison: WordComparison, poison: int) -> None:
     found = np.argwhere(comparison.differs)  # (differ, 2)
     for i, j in found[:MOST_WRONG_WORDS]:
         at = int(comparison.places[0][i]), int(comparison.places[1][j])
-        row.first.append({"at": at, "got": hex(comparison.actual[i, j]), "expected": hex(comparison.expected[i, j])})
+        row.examples.append({"at": at, "got": hex(comparison.actual[i, j]), "expected": hex(comparison.expected[i, j])})
     wrong_tiles = {(int(comparison.tiles[0][i]), int(comparison.tiles[1][j])) for i, j in found}
     row.wrong_tiles = len(wrong_tiles)
-    row.never_written = int((comparison.differs & (comparison.actual == comparison.actual.dtype.type(poison))).sum())
+    row.unwritten_words = int((comparison.differs & (comparison.actual == comparison.actual.dtype.type(poison))).sum())
     (r0, r1), (c0, c1) = ((min(axis), max(axis)) for axis in zip(*wrong_tiles, strict=True))
     by_bound = row.basis.startswith("bound")
     row.decision, row.outcome = Decision.FAIL, str(Outcome.OUTSIDE_BOUND if by_bound else Outcome.WRONG_WORDS)
     row.message = (
-        f"{row.differ:,} of {row.words:,} words {'lie outside the bound' if by_bound else 'differ'}, {row.never_written:,} of them "
-        f"never written, in {len(wrong_tiles)} of {row.tiles[1]} tiles: tile rows {r0} to {r1}, tile "
+        f"{row.differ:,} of {row.words:,} words {'lie outside the bound' if by_bound else 'differ'}, {row.unwritten_words:,} of "
+        f"them never written, in {len(wrong_tiles)} of {row.tiles[1]} tiles: tile rows {r0} to {r1}, tile "
         f"columns {c0} to {c1}; the first "
-        f"{row.first[0]}"
+        f"{row.examples[0]}"
     )
 
 

@@ -42,7 +42,7 @@ class CompileResult:
     bytes: int = -1  # of machine code
     waves_per_eu: int = 0  # that an AMD kernel was compiled for
     refused_by: str = ""
-    said: str = ""
+    refusal: str = ""
     counts: dict[str, int] = field(default_factory=dict)
     seconds: float = 0.0
 
@@ -63,7 +63,7 @@ def compile_row(row: Row, contract: Any = None) -> CompileResult:
         kernel = _compile_kernel(contract, case, row.arch, row.kernel)
     except Exception as error:  # whatever the compiler says is a refusal by some layer
         seen = outcome_of(error)
-        found = CompileResult(refused_by=_layer(error, seen), said=_error_text(seen))
+        found = CompileResult(refused_by=_layer(error, seen), refusal=_error_text(seen))
     else:
         found = _figures(kernel, row)
     found.verdict = _verdict(row, found)
@@ -144,12 +144,12 @@ def _verdict(row: Row, result: CompileResult) -> str:
     """ "right", or the first thing that is wrong."""
     if result.refused_by:
         if row.expected_outcome is None:
-            return f"refused by the {result.refused_by}: {result.said.splitlines()[0] if result.said else ''}"
+            return f"refused by the {result.refused_by}: {result.refusal.splitlines()[0] if result.refusal else ''}"
         layer, words = row.expected_outcome
         same = layer == result.refused_by or (layer == "compiler" and result.refused_by in REFUSING_LAYERS)
-        if same and words in result.said:
+        if same and words in result.refusal:
             return "pass"
-        return f"expects a refusal by the {layer} saying {words!r}; the {result.refused_by} said {result.said!r}"
+        return f"expects a refusal by the {layer} saying {words!r}; the {result.refused_by} said {result.refusal!r}"
     if row.expected_outcome is not None:
         return f"compiled, but expects a refusal by the {row.expected_outcome[0]}"
     for pattern in row.must:

@@ -194,7 +194,7 @@ def _record_task(fork: _Fork, sender: Connection, run: Run, address: str) -> Row
             state = FAULT if isinstance(error, EmulatedFault) else STATE_RAISED
             message = f"{type(error).__name__}: {' '.join(str(error).split())}"
             traceback.print_exc()
-    tuned = sorted({each.kernel for each in device.tuned if each.of > 1})
+    tuned = sorted({each.kernel for each in device.tuned if each.remaining_configs > 1})
     return _task(fork, state, message, launches=recorder.launches, tuned=tuned)
 
 

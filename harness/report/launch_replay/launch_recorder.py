@@ -227,7 +227,7 @@ def _pointer(value: Any, regions: Sequence[Region], dtype: str) -> Pointer:
 
 
 def storages(
-    regions: Sequence[Region], before: dict[int, np.ndarray], written: dict[int, np.ndarray], passed: tuple[object, ...]
+    regions: Sequence[Region], before: dict[int, np.ndarray], write_marks: dict[int, np.ndarray], passed: tuple[object, ...]
 ) -> tuple[Storage, ...]:
     """Each region as it is told: its words are elements of the first argument that leads into it."""
     sizes: dict[int, int] = {}
@@ -241,20 +241,20 @@ def storages(
             region.base % PLACE_MODULUS,
             size := sizes.get(number, 1),
             not np.array_equal(before[region.base], region.raw),
-            int(np.count_nonzero(written[region.base][::size])),
+            int(np.count_nonzero(write_marks[region.base][::size])),
         )
         for number, region in enumerate(regions)
     )
 
 
 def enclosed_in(
-    regions: Sequence[Region], enclosed_memory: EnclosedMemory, written: dict[int, np.ndarray], sums: dict[int, AtomicSums]
+    regions: Sequence[Region], enclosed_memory: EnclosedMemory, write_marks: dict[int, np.ndarray], sums: dict[int, AtomicSums]
 ) -> tuple[EnclosedWords, ...]:
     """The enclosed words of each region that this launch has stored, and those that another order of its float atomics may make."""
     enclosed_words = []
     for number, region in enumerate(regions):
         positions = np.flatnonzero((enclosed_memory.address >= region.base) & (enclosed_memory.address < region.end))
-        positions = positions[written[region.base][enclosed_memory.address[positions] - region.base] != 0]
+        positions = positions[write_marks[region.base][enclosed_memory.address[positions] - region.base] != 0]
         if positions.size:
             offset = enclosed_memory.address[positions] - region.base
             enclosed_words.append(

@@ -172,8 +172,14 @@ def _compilations() -> Iterator[list[int]]:
         knobs.compilation.listener = None
 
 
-def _choice_record(each: TuningChoice) -> dict[str, Any]:
-    return {"kernel": each.kernel, "of": each.of, "took": each.took, "choice": each.choice, "unfit": list(each.unfit)}
+def _choice_record(choice: TuningChoice) -> dict[str, Any]:
+    return {
+        "kernel": choice.kernel,
+        "of": choice.remaining_configs,
+        "took": choice.took,
+        "choice": choice.choice,
+        "unfit": list(choice.unfit),
+    }
 
 
 def _json_value(value: object) -> Any:

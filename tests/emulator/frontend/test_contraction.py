@@ -360,7 +360,7 @@ def test_what_ptxas_leaves_apart_is_read_off_its_machine_code(arch, tmp_path):
         kernel = load(drawn_sums.text(lines, ["z"]), tmp_path, name)
         result = torch.zeros(OUTPUTS, LANES)
         text = tile_program(kernel, arch, *operands(0, F32), result, STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=True)
-        code = machine_code(ptx(text, int(arch.removeprefix("sm_")), fused=True), int(arch.removeprefix("sm_")))
+        code = machine_code(ptx(text, int(arch.removeprefix("sm_")), fuses_sums=True), int(arch.removeprefix("sm_")))
         seen.append({word.partition(" ")[0] for words in code.values() for word in words} & {"FADD", "FMUL", "FFMA", "FFMA2"})
     assert seen == [{"FADD", "FMUL"}, {"FADD", "FMUL", "FFMA"}] or seen == [{"FADD", "FMUL"}, {"FADD", "FMUL", "FFMA", "FFMA2"}]
 
@@ -372,7 +372,7 @@ def test_the_assembly_that_is_read_is_the_one_triton_makes(flow, arch, tmp_path)
         kernel = load(drawn(seed, flow), tmp_path, f"{flow}_{seed}")
         result = torch.zeros(OUTPUTS, LANES)
         text = tile_program(kernel, arch, *operands(0, F32), result, STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=True)
-        ours = [i.opcode for i in instructions(ptx(text, int(arch.removeprefix("sm_")), fused=True))]
+        ours = [i.opcode for i in instructions(ptx(text, int(arch.removeprefix("sm_")), fuses_sums=True))]
         assert ours == [i.opcode for i in instructions(real_ptx(kernel, arch, F32, F32, True))]
 
 

@@ -70,11 +70,11 @@ def test_a_call_with_other_arguments_fails_at_the_translation(
     monkeypatch: pytest.MonkeyPatch, given: tuple[int, ...], named: dict[str, int]
 ) -> None:
     text, arch = program("tcgen05")
-    translate(text, arch=arch, fused=True)
+    translate(text, arch=arch, fuses_sums=True)
     lowering: Any = lambda t, op: t.machine(op, Mbarriers.init, *given, **named)
     monkeypatch.setitem(LOWERINGS, "ttng.init_barrier", lowering)
     with pytest.raises(TypeError, match=r"a lowering calls Mbarriers\.init\(self, op.*argument"):
-        translate(text, arch=arch, fused=True)
+        translate(text, arch=arch, fuses_sums=True)
 
 
 def test_a_function_that_gives_nothing_is_no_value_of_an_operation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_a_function_that_gives_nothing_is_no_value_of_an_operation(monkeypatch: 
     lowering: Any = lambda t, op: t.machine(op, Cta.check, True)
     monkeypatch.setitem(LOWERINGS, "ttg.local_alloc", lowering)
     with pytest.raises(TypeError, match=r"Cta\.check gives nothing, and ttg\.local_alloc has results"):
-        translate(text, arch=arch, fused=True)
+        translate(text, arch=arch, fuses_sums=True)
 
 
 class Unit:
@@ -154,7 +154,7 @@ def test_an_operation_with_one_group_of_operands_more_is_refused_by_name(name: s
             text, op, lambda line: re.sub(r"(operandSegmentSizes = array<i32: )[\d, ]*", rf"\g<1>{str(wider)[1:-1]}", line)
         )
         with pytest.raises(EmulatedFault, match=rf"{re.escape(op)}: with operand groups .*, where it is known with \w+") as raised:
-            translate(changed, arch=arch, fused=True)
+            translate(changed, arch=arch, fuses_sums=True)
         assert raised.value.outcome == "not modelled"
 
 
@@ -169,14 +169,14 @@ def test_an_operation_with_two_operands_more_is_refused_by_name(name: str, op: s
 
     changed = edited(text, op, widened)
     with pytest.raises(EmulatedFault, match=rf"{re.escape(op)}: with operands .*, where it is known with \w+") as raised:
-        translate(changed, arch=arch, fused=True)
+        translate(changed, arch=arch, fuses_sums=True)
     assert raised.value.outcome == "not modelled"
 
 
 # -- what is read -------------------------------------------------------------------------------------------------------
 def test_a_variable_has_the_name_of_its_value_and_each_operation_its_line() -> None:
     text, arch = program("loads")
-    made = translate(text, arch=arch, fused=True)
+    made = translate(text, arch=arch, fuses_sums=True)
     lines = made.source.splitlines()
     assert lines[0].startswith("def copy(m, source, destination, ")
     (load,) = [line for line in lines if "global_access.load(" in line]
@@ -202,6 +202,6 @@ def test_a_traceback_shows_the_line_of_generated_code() -> None:
 
 def test_the_lines_of_code_that_is_gone_are_forgotten() -> None:
     text, arch = program("loads")
-    name = translate(text, arch=arch, fused=True).entry.__code__.co_filename
+    name = translate(text, arch=arch, fuses_sums=True).entry.__code__.co_filename
     gc.collect()
     assert name not in linecache.cache

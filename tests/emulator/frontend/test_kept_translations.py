@@ -27,7 +27,7 @@ from bitverdict.harness.emulator.frontend.translate import TranslatedProgram
 from bitverdict.harness.emulator.frontend.translator import LOWERINGS, Translator
 from tests.support import tile_kernels
 
-GIVEN: dict[str, Any] = {"arch": "sm_90", "fused": True, "flushes": True, "doubted": False, "ptx": 87}
+GIVEN: dict[str, Any] = {"arch": "sm_90", "fuses_sums": True, "flushes": True, "is_doubted": False, "ptx": 87}
 NEVER: Callable[..., Any] = lambda *_, **__: pytest.fail("translated again")
 
 
@@ -117,9 +117,9 @@ def test_source_lines_are_forgotten_with_their_program(store: Path, monkeypatch:
 CHANGED: dict[str, Callable[[pytest.MonkeyPatch, dict], str]] = {
     "the program": lambda m, g: "another text",
     "target": lambda m, g: g.update(arch="sm_80") or "text",
-    "fusion": lambda m, g: g.update(fused=False) or "text",
+    "fusion": lambda m, g: g.update(fuses_sums=False) or "text",
     "subnormals": lambda m, g: g.update(flushes=False) or "text",
-    "held to widths": lambda m, g: g.update(doubted=True) or "text",
+    "held to widths": lambda m, g: g.update(is_doubted=True) or "text",
     "PTX version": lambda m, g: g.update(ptx=86) or "text",
     "sources": lambda m, g: m.setattr(kept_translations, "TRANSLATOR", "0" * 64) or "text",
     "Triton": lambda m, g: m.setattr(kept_translations, "digest", lambda: "3.9.1-00") or "text",

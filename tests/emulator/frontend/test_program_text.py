@@ -170,11 +170,11 @@ def test_an_edited_program_is_the_same_code_or_refused(tmp_path_factory: pytest.
     changed = PROGRAMS[name](text)
     assert changed != text
     try:
-        made = translate(changed, arch="sm_80", fused=True)
+        made = translate(changed, arch="sm_80", fuses_sums=True)
     except (EmulatedFault, ValueError) as refused:
         assert name not in MODELLED, refused
     else:
-        assert name in MODELLED and skeleton(made.source) == skeleton(translate(text, arch="sm_80", fused=True).source)
+        assert name in MODELLED and skeleton(made.source) == skeleton(translate(text, arch="sm_80", fuses_sums=True).source)
 
 
 @pytest.mark.parametrize("name", [f"value {each}" for each in NAMES] + ["private function"])
@@ -190,7 +190,7 @@ def test_a_writer_that_takes_names_as_they_are_fails(
     monkeypatch.setattr(Writer, "name", lambda self, wished: Code(wished.lstrip("%")))
     monkeypatch.setattr(generated_code, "_constant_name", lambda value: f"k{id(value)}")
     with pytest.raises(SyntaxError):
-        translate(changed, arch="sm_80", fused=True)
+        translate(changed, arch="sm_80", fuses_sums=True)
 
 
 def test_strings_go_to_mlir_and_back() -> None:

@@ -47,7 +47,7 @@ def words(generator: np.random.Generator, fmt: str, *shape: int) -> np.ndarray:
 
 def multiply(rule: tuple[str, str, str, str], a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     if rule[1] == "fma":
-        return fma_product(a, b, c, fused=True)
+        return fma_product(a, b, c, fuses_sums=True)
     return product(rule[0], rule[1], (rule[2], rule[2], rule[3]), a, b, c)
 
 

@@ -36,7 +36,7 @@ CASES = [
 def compiled(program: str, arch: str) -> list[str]:
     """Accesses to global memory ("ld", "st", "strong") and "meet" for each barrier, in the order of the PTX."""
     found = []
-    for each in assembly.instructions(assembly.ptx(program, int(arch.removeprefix("sm_")), fused=True)):
+    for each in assembly.instructions(assembly.ptx(program, int(arch.removeprefix("sm_")), fuses_sums=True)):
         if _MEETS.match(each.opcode):
             found.append("meet")
         elif _ACCESS.match(each.opcode) and not re.search("shared|param", each.opcode):

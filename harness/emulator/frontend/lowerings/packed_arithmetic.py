@@ -34,7 +34,9 @@ def lower_packed(t: Translator, op: Operation) -> None:
     elif packed_kind in (LEAST, LARGEST):
         t.call(op, extremum(kind.format, keep_nan=False, largest=packed_kind == LARGEST))
     elif (
-        packed_kind == MULTIPLY or not t.fused or not any(may_be_product(t, name, includes_divisions=True) for name in op.operands)
+        packed_kind == MULTIPLY
+        or not t.fuses_sums
+        or not any(may_be_product(t, name, includes_divisions=True) for name in op.operands)
     ):
         t.call(op, run[packed_kind])
     else:

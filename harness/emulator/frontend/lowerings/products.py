@@ -80,8 +80,8 @@ def _without_tensor_cores(t: Translator, op: Operation, a: Type, b: Type, d: Typ
     if (a.element, b.element, d.element) != ("f32", "f32", "f32"):
         raise NotModelled(op, f"on {a.element} without tensor cores")
     _note(t, "fma", ("fp32", "fp32", "fp32"), a, b)
-    fused = t.fused
-    return lambda left, right, c: fma_product(left, right, c, fused=fused)
+    fuses_sums = t.fuses_sums
+    return lambda left, right, c: fma_product(left, right, c, fuses_sums=fuses_sums)
 
 
 @lowers("ttng.warp_group_dot")
@@ -110,7 +110,7 @@ def accumulation_of(t: Translator, op: Operation) -> tuple[Accumulation, tuple[s
     a, b, d = t.operand(op, 0), t.operand(op, 1), t.operand(op, 2)
     if op.name == "tt.dot" and "nvidia_mma" not in t.program.expand(d.layout):
         plain = (a.element, b.element, d.element) == ("f32", "f32", "f32") and t.backend.multiplies_in_order
-        return (plain_fp32(fused_product=t.fused), ("fp32", "fp32")) if plain else None
+        return (plain_fp32(fused_product=t.fuses_sums), ("fp32", "fp32")) if plain else None
     cut = a.bits == 8 and op.integer("maxNumImpreciseAcc", 0) <= a.shape[-1] and op.name == "ttng.warp_group_dot"
     if not d.is_float or d.element == "f64" or cut:
         return None

@@ -44,8 +44,8 @@ def lower_expansion(t: Translator, op: Operation) -> None:
     elements = tuple(t.operand(op, number).element for number in range(len(op.operands)))
     operation = replace(operation_of(op.name, op.attributes, elements, result.element), flushes=t.flushes)
     try:
-        run: Callable = compile_operation(operation, t.arch, t.fused)
-        for number, name in enumerate(op.operands if t.fused else ()):
+        run: Callable = compile_operation(operation, t.arch, t.fuses_sums)
+        for number, name in enumerate(op.operands if t.fuses_sums else ()):
             if elements[number] in ("f32", "f64") and may_be_product(t, name) and takes_product(operation, number, t.arch):
                 raise NotModelled(
                     op, f"of a product, operand {number}, that the compiler fuses with its first sum; {_UNFUSED_ADVICE}"
@@ -53,7 +53,7 @@ def lower_expansion(t: Translator, op: Operation) -> None:
         if run.program.approximates:  # type: ignore[attr-defined]
             constants = {number: _constant(t, name) for number, name in enumerate(op.operands) if folds(t, op, name)}
             run = (
-                _of_the_rest(compile_operation(with_constants(operation, constants), t.arch, t.fused), constants, result)
+                _of_the_rest(compile_operation(with_constants(operation, constants), t.arch, t.fuses_sums), constants, result)
                 if constants
                 else run
             )
@@ -100,7 +100,7 @@ def lower_assembly(t: Translator, op: Operation) -> None:
         raise NotModelled(op, f'"{text}": {error}') from error
     if run.program.approximates and any(folds(t, op, name) for name in op.operands):
         raise NotModelled(op, f'"{text}": of a constant, which ptxas computes itself')
-    if t.fused:
+    if t.fuses_sums:
         joined = run.leaves_products or (run.gives_product and _reaches_sum(t, op))
         if joined or (run.takes_product and any(may_be_product(t, name) for name in op.operands)):
             raise NotModelled(

@@ -114,7 +114,7 @@ def _fuses_over_lanes(t: Translator, op: Operation) -> bool:
         held = any(basis[axis] for basis in layout_of(t, op).registers)
     except ValueError:
         return False  # it is refused
-    return t.fused and not held and not _ends_in_one_lane(t, op) and may_be_product(t, op.operands[0], includes_divisions=True)
+    return t.fuses_sums and not held and not _ends_in_one_lane(t, op) and may_be_product(t, op.operands[0], includes_divisions=True)
 
 
 def _ends_in_one_lane(t: Translator, op: Operation) -> bool:

@@ -67,7 +67,7 @@ class _Product:
 def total(t: Translator, op: Operation) -> None:
     if (
         _kept_operand(t, op) is not None
-        or not t.fused
+        or not t.fuses_sums
         or not any(may_be_product(t, name, includes_divisions=True) for name in op.operands)
     ):
         t.call(op, binary(_NUMPY[op.name], t.result(op).format))
@@ -152,7 +152,7 @@ def taken_products(
     """Where the compiled reduction or scan `source`, whose region is the sum `inner`, takes products into its sums: how, and the
     arrays that its elements are (of the operand of `op`, which has the copies of all threads where it is not `source`). None
     where it only adds. `order`: of a reduction."""
-    if not t.fused or not may_be_product(t, op.operands[0], includes_divisions=True):
+    if not t.fuses_sums or not may_be_product(t, op.operands[0], includes_divisions=True):
         return None
     if not t.backend.assembles_ptx:
         return _products_taken_by_llvm(t, op, source, inner, order)
@@ -231,7 +231,7 @@ def sums_in_doubt(t: Translator, body: list[Operation]) -> bool:
     """Whether a sum of the region `body` may take a product, and the compiled program has sums under no sum's line that may be
     instances of it: of one sum that is always fused, or never, such instances are like the others."""
     totals = [op for op in body if op.name in _NUMPY]
-    if not t.fused or not any(may_be_product(t, name, includes_divisions=True) for op in totals for name in op.operands):
+    if not t.fuses_sums or not any(may_be_product(t, name, includes_divisions=True) for op in totals for name in op.operands):
         return False
     try:
         fates = t.contraction.fates
@@ -425,7 +425,7 @@ def _kept_operand(t: Translator, op: Operation) -> str | None:
     """The operand that the sum `op` is, where the compiler removes it: of +0 and a square, which is never -0. None where it is one.
 
     LLVM's InstSimplify folds it (`simplifyFAddInst`: X + 0 is X where X cannot be -0), and the compiled program must say so."""
-    if op.name != "arith.addf" or not t.fused:
+    if op.name != "arith.addf" or not t.fuses_sums:
         return None
     for which, name in enumerate(op.operands):
         other = t.defined.get(op.operands[1 - which])

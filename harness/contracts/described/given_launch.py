@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.targets import Target
     from bitverdict.reference.tracing import TracedOutput
 
-ADDRESS = "bitverdict.harness.contracts.described.given:CONTRACT"
+ADDRESS = "bitverdict.harness.contracts.described.given_launch:CONTRACT"
 WITHIN = 1 << 20  # bytes that a case holds itself
 
 
