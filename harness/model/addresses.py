@@ -29,6 +29,12 @@ while_importing: Callable[[str], AbstractContextManager[None]] = lambda address:
 sets of Triton (`bitverdict.harness.judge.devices`)."""
 
 
+_MOVED_CONTRACTS = {
+    "bitverdict.harness.contracts.described.given:CONTRACT": "bitverdict.harness.contracts.described.given_launch:CONTRACT"
+}
+"""Addresses of contracts in cases that were stored before their modules had other names."""
+
+
 def resolve(address: str) -> Contract:
     """The contract at `address`: a kernel's stem, ``package.module:NAME`` or ``path/file.py:NAME``.
 
@@ -46,7 +52,7 @@ def resolve(address: str) -> Contract:
                 "or give package.module:NAME or path/file.py:NAME"
             ) from None
     else:
-        contract = load(address)
+        contract = load(_MOVED_CONTRACTS.get(address, address))
     contract = getattr(contract, "__contract__", contract)
     if not isinstance(contract, Contract):
         raise UsageError(

@@ -14,10 +14,11 @@ import torch
 import triton
 import triton.language as tl
 
-from bitverdict.harness.contracts.described import decisions
+from bitverdict.harness.contracts.described import decisions, given_launch
 from bitverdict.harness.contracts.described.contract import DescribedContract, Description
 from bitverdict.harness.contracts.described.draw import Draw
 from bitverdict.harness.contracts.described.record import DrawRecord
+from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import case_from_record
 from bitverdict.harness.model.targets import target
@@ -349,3 +350,7 @@ def test_a_misspelt_draw_is_told_the_nearest() -> None:
 def test_a_record_that_was_edited_is_told_its_field(record: dict, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         DrawRecord.from_json(record)
+
+
+def test_a_case_stored_before_its_contract_moved_is_read() -> None:
+    assert resolve("bitverdict.harness.contracts.described.given:CONTRACT") is given_launch.CONTRACT
