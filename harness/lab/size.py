@@ -67,7 +67,7 @@ FIGURES = (
     Figure("long-files", "files over 400 lines without a reason in them", 0, long_files),
     Figure("short-files", "files of the product under 40 lines", 40, short_files),
     Figure("any-arguments", "arguments of the product typed Any", 500, any_arguments, step=10),
-    Figure("dialect-names", "names of the product that say no thing", 0, dialect_names, step=50),
+    Figure("dialect-names", "names of the product that say no thing", 0, dialect_names),
 )
 
 
