@@ -5,35 +5,23 @@ said."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import numpy as np
 
 from bitverdict.harness.checks.explain import constants
-from bitverdict.harness.checks.explain.changed_operands import changed_indices, changed_operands, missing_elements, pad_operands
-from bitverdict.harness.checks.explain.changed_operations import changes_of, stopped_after
-from bitverdict.harness.checks.explain.changed_uses import at_one_use, constants_in_reverse, ignored_operands, outside_the_root
+from bitverdict.harness.checks.explain.changed_operations import changes_of
 from bitverdict.harness.checks.explain.evaluation import (
-    Change,
     Operation,
-    changed_with_operands,
     cost,
     evaluate_reference,
     evaluate_with_changes,
-    on_sample,
     operations,
 )
 from bitverdict.harness.checks.explain.evidence import ENOUGH, MOST_BITS, CauseFinding, Evidence, learned_noise
-from bitverdict.harness.checks.explain.masked_elements import counted_in_one, narrow_result, without_last_powers
-from bitverdict.harness.checks.explain.missing_rescale import not_rescaled
-from bitverdict.harness.checks.explain.moved_operations import moved_behind, without_in_one_sum
-from bitverdict.harness.checks.explain.places import relocations, transpositions
+from bitverdict.harness.checks.explain.hypotheses import ZEROS, SearchTooLong, SearchWork, evaluate_or_none, hypotheses
 from bitverdict.harness.checks.explain.roundings import of_operands_and_operations, of_the_accumulator, of_the_store, saturation
-from bitverdict.harness.checks.explain.sums import weighted_sums
-from bitverdict.harness.checks.explain.turns import changes_of_each_site
 from bitverdict.harness.checks.explain.unwritten import lines_never_written, never_written_tiles
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.compare import compare_words
@@ -45,8 +33,6 @@ from bitverdict.harness.model.verdict import CONSTANT_CAUSE, Outcome
 from bitverdict.reference.formats import FORMATS, encode
 
 WRONG_OUTCOMES = {Outcome.WRONG_WORDS, Outcome.OUTSIDE_BOUND, Outcome.WRONG_MATHEMATICS, Outcome.LOST_PRECISION}
-MOST_WORK = 5e8  # elements that the evaluations for one failure work through (`evaluation.cost`): beyond them nothing is said
-MOST_SOLVED = 24  # numbers of a reference that are solved for
 FP32_CHAIN = 2.0**-20  # of its magnitude: what a few fp32 operations and functions lose before a store hides it
 COARSE_OPERANDS, COARSE_SUMS = ("e4m3", "e5m2"), 2.0**-12  # fp8 products that keep 13 bits of a sum
 MAX_ALTERNATIVES = 2  # things of different names that give one result on a case
@@ -57,26 +43,8 @@ PLACES = {
 """Kinds that name one movement by the operand or by the result."""
 ZERO_KINDS = {"dropped", "element left out", "left out", "cut"}
 """Kinds that a result of zeros may be told by: many other changes give zeros too, by chance."""
-ZEROS = "zeros: nothing was added or stored"
 OMISSION_KINDS = {"dropped", "element left out", "left out", "stopped"}
 """Kinds that name one thing that is missing by what it is made of."""
-
-
-class _TooLong(Exception):
-    """The search has done what it may."""
-
-
-@dataclass
-class _Work:
-    """How much the search may still evaluate. It counts elements, no seconds: a busy machine says what a quiet one says."""
-
-    evaluation_cost: float  # of one evaluation of the reference
-    budget: float = MOST_WORK
-
-    def spend(self, times: float = 1.0) -> None:
-        self.budget -= times * self.evaluation_cost
-        if self.budget < 0:
-            raise _TooLong
 
 
 @dataclass(frozen=True)
@@ -136,8 +104,8 @@ def _explanation(
         evidence = _evidence(mathematics, expected, launch_result, *comparison, outcome)
         if evidence is None or not evidence.differs.any():
             return None
-        done = _evaluate_or_none(lambda: operations(mathematics)) or []
-        causes = list(_findings(mathematics, evidence, outcome, done, _Work(cost(done) + evidence.exact.size)))
+        done = evaluate_or_none(lambda: operations(mathematics)) or []
+        causes = list(_findings(mathematics, evidence, outcome, done, SearchWork(cost(done) + evidence.exact.size)))
         if len(causes) > 1 and other_outputs:
             evidences = [
                 one
@@ -147,7 +115,7 @@ def _explanation(
             right = [each for each in evidences if not each.differs.any()]
             causes = _not_contradicted(causes, evidences) or _not_contradicted(causes, right) or causes
         return choose_cause(causes, evidence, generic=_generic(mathematics, evidence))
-    except _TooLong:
+    except SearchTooLong:
         return None
 
 
@@ -248,7 +216,7 @@ def _evidence(
     """What hypotheses are held to, of the elements `there` alone; None where the mathematics does not give what is expected."""
     output_words = launch_result.outputs[expected.name]
     differs, decided_elements = differs & written_elements, decided_elements & written_elements
-    exact = _evaluate_or_none(lambda: evaluate_reference(mathematics).get(expected.name))
+    exact = evaluate_or_none(lambda: evaluate_reference(mathematics).get(expected.name))
     if exact is None or exact.shape != output_words.shape:
         return None
     if expected.exact is not None:
@@ -317,13 +285,13 @@ def _magnitude(mathematics: Mathematics, name: str, exact: np.ndarray) -> np.nda
 
 
 def _findings(
-    mathematics: Mathematics, evidence: Evidence, outcome: Outcome, done: list[Operation], work: _Work
+    mathematics: Mathematics, evidence: Evidence, outcome: Outcome, done: list[Operation], work: SearchWork
 ) -> Iterator[CauseFinding]:
     """Every hypothesis that holds, those that say most first."""
     if outcome is not Outcome.LOST_PRECISION:
-        for hypothesis in _hypotheses(mathematics, evidence, done, work):
+        for hypothesis in hypotheses(mathematics, evidence, done, work):
             work.spend(hypothesis.times)
-            predicted_outputs = _evaluate_or_none(hypothesis.predict)
+            predicted_outputs = evaluate_or_none(hypothesis.predict)
             prediction = predicted_outputs.get(evidence.name) if isinstance(predicted_outputs, Mapping) else predicted_outputs
             if (
                 prediction is not None
@@ -351,130 +319,9 @@ def _overflows(mathematics: Mathematics, evidence: Evidence) -> Iterator[CauseFi
     for operation in operations(mathematics):
         for kind, sentence, change in changes_of(operation):
             if kind == "left out":
-                made = _evaluate_or_none(lambda: evaluate_with_changes(mathematics, {operation.number: change})[evidence.name])
+                made = evaluate_or_none(lambda: evaluate_with_changes(mathematics, {operation.number: change})[evidence.name])
                 if made is not None and not np.isfinite(made).all() and (fit := evidence.fit(made, wild=True)):
                     yield CauseFinding(kind, f"overflows fp32: {sentence}", fit, made)
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """`predict` gives all outputs, or this one alone; None where a few elements already contradict it. `place`: the operation that
-    is another. `times`: how many evaluations of the case's own size it is like."""
-
-    kind: str
-    sentence: str
-    predict: Callable[[], Mapping[str, np.ndarray] | np.ndarray | None]
-    place: int | None = None
-    times: float = 1.0
-
-
-def _hypotheses(mathematics: Mathematics, evidence: Evidence, trace: list[Operation], work: _Work) -> Iterator[Hypothesis]:
-    """Every hypothesis on the mathematics."""
-    name = evidence.name
-
-    def of_operands(found: Iterable[tuple[str, str, Mapping]]) -> Iterator[Hypothesis]:
-        for kind, sentence, operands in found:
-            yield Hypothesis(kind, sentence, partial(_of_operands, mathematics, operands, evidence))
-
-    def of_operations(found: Iterable[tuple[str, str, Mapping[int, Change], int]]) -> Iterator[Hypothesis]:
-        for kind, sentence, changes, place in found:
-            yield Hypothesis(kind, sentence, partial(evaluate_with_changes, mathematics, changes, trace), place)
-
-    def of_arrays(found: Iterable[tuple[str, str, np.ndarray]]) -> Iterator[Hypothesis]:
-        for kind, sentence, prediction in found:
-            yield Hypothesis(kind, sentence, partial(np.asarray, prediction))
-
-    yield from of_operands(weighted_sums(mathematics, evidence))
-    yield from of_arrays(transpositions(evidence))
-    yield from of_operands(changed_operands(mathematics, evidence.k_block))
-    yield from of_operands(changed_indices(mathematics))
-    products = [
-        each for each in trace if each.name == "matmul" and not mathematics.sum_axes
-    ]  # else their elements have been weighed
-    yield from of_operations(changes_of_each_site(products))
-    yield from of_operands(() if mathematics.linear else missing_elements(mathematics))
-    yield from of_operations(changes_of_each_site([each for each in trace if each.name != "matmul"]))
-    for of_several in (outside_the_root, at_one_use, constants_in_reverse):
-        for kind, sentence, changes in of_several(trace):
-            yield Hypothesis(kind, sentence, partial(evaluate_with_changes, mathematics, changes, trace), min(changes))
-    yield from of_operands(ignored_operands(mathematics, trace))
-    if not mathematics.linear:
-        for kind, sentence, predict in pad_operands(mathematics, name):
-            yield Hypothesis(kind, sentence, predict)
-        yield from _of_masks_and_order(mathematics, evidence, trace, of_operations)
-        yield from _of_numbers(mathematics, evidence, trace, work)
-    yield from of_arrays(stopped_after(trace, evidence.exact.shape))
-    yield from of_arrays(relocations(evidence))
-    yield Hypothesis("dropped", ZEROS, lambda: np.zeros(evidence.exact.shape))
-
-
-def _of_masks_and_order(
-    mathematics: Mathematics,
-    evidence: Evidence,
-    trace: list[Operation],
-    of_operations: Callable[[Iterable[tuple[str, str, Mapping[int, Change], int]]], Iterator[Hypothesis]],
-) -> Iterator[Hypothesis]:
-    """Elements that a mask lets in or leaves out, sums that are not rescaled, and operations at another place."""
-    for sentence, operands, changes, place, sizes in counted_in_one(mathematics, trace):
-        times = max(np.size(operands[each]) / max(np.size(values), 1) for each, values in mathematics.operands.items())
-        yield Hypothesis(
-            "fill", sentence, partial(_predict_narrowed, mathematics, operands, changes, sizes, evidence), place, times
-        )
-    yield from of_operations(without_last_powers(trace))
-    yield from of_operations(not_rescaled(trace))
-    yield from of_operations(moved_behind(trace))
-    yield from of_operations(without_in_one_sum(mathematics, trace))
-
-
-def _predict_narrowed(
-    mathematics: Mathematics,
-    operands: Mapping[str, np.ndarray],
-    changes: Mapping[int, Change],
-    sizes: tuple[int, int],
-    evidence: Evidence,
-) -> np.ndarray:
-    made = changed_with_operands(mathematics, operands, changes)[evidence.name]
-    return narrow_result(made, evidence.exact.shape, sizes)
-
-
-def _of_numbers(mathematics: Mathematics, evidence: Evidence, trace: list[Operation], work: _Work) -> Iterator[Hypothesis]:
-    """Other numbers in operations, and other forms of a function."""
-
-    def evaluate(operation: Operation, change: Change) -> np.ndarray | None:
-        work.spend()
-        return _evaluate_or_none(lambda: evaluate_with_changes(mathematics, {operation.number: change}, trace)[evidence.name])
-
-    for operation in trace:
-        for kind, sentence, change in (*constants.other_whole_numbers(operation), *constants.other_function(operation, trace)):
-            yield Hypothesis(
-                kind, sentence, partial(evaluate_with_changes, mathematics, {operation.number: change}, trace), operation.number
-            )
-    numbers = [each for each in trace if constants.number_in(each) is not None and each.name in constants.WITH_NUMBERS]
-    for operation in numbers[:MOST_SOLVED]:
-        if (found := constants.solve_number(operation, evidence, partial(evaluate, operation))) is not None:
-            kind, sentence, change = found
-            yield Hypothesis(
-                kind, sentence, partial(evaluate_with_changes, mathematics, {operation.number: change}, trace), operation.number
-            )
-
-
-def _of_operands(mathematics: Mathematics, operands: Mapping, evidence: Evidence) -> dict[str, np.ndarray] | None:
-    """The outputs of changed operands, where a few wrong elements do not contradict it."""
-    if evidence.exact.ndim == 2:
-        rows, columns = evidence.sample
-        few = on_sample(mathematics, operands, evidence.name, rows, columns)
-        at = np.ix_(rows, columns)
-        if few is not None and (evidence.differs[at] & ~evidence.close_elements(few, at)).any():
-            return None
-    return evaluate_reference(mathematics, operands)
-
-
-def _evaluate_or_none(evaluate: Callable[[], object]) -> Any:
-    """What a change gives; None where the function cannot take it (a shape that does not fit, an index outside)."""
-    try:
-        return evaluate()
-    except Exception:  # of a reference of the user's, on operands that it was not written for
-        return None
 
 
 def _tile(expected: ExpectedOutput, launches: tuple[Mapping, ...]) -> tuple[int, int] | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from bitverdict.harness.checks.explain.changed_operations import REDUCTION_NAMES, parts_of, reduced_axis, widths_of
+from bitverdict.harness.checks.explain.changed_reductions import REDUCTION_NAMES, parts_of, reduced_axis, widths_of
 from bitverdict.harness.checks.explain.evaluation import Change, Operation, operation_text
 from bitverdict.harness.model.mathematics import Mathematics
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from bitverdict.harness.checks.explain.changed_operations import reduced_axis
+from bitverdict.harness.checks.explain.changed_reductions import reduced_axis
 from bitverdict.harness.checks.explain.evaluation import Change, Operation, operation_text
 
 POWERS = ("exp", "exp2")

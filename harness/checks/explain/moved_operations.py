@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from bitverdict.harness.checks.explain.changed_operations import OPERATION_PHRASES, REDUCTION_NAMES
+from bitverdict.harness.checks.explain.changed_operations import OPERATION_PHRASES
+from bitverdict.harness.checks.explain.changed_reductions import REDUCTION_NAMES
 from bitverdict.harness.checks.explain.evaluation import Change, Operation, changed_operations_of, operation_text
 from bitverdict.harness.model.mathematics import Mathematics
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from bitverdict.harness.checks.explain.changed_operands import rounded_operands
-from bitverdict.harness.checks.explain.changed_operations import BLOCKS as STEPS
-from bitverdict.harness.checks.explain.changed_operations import REDUCTION_NAMES, reduced_axis
+from bitverdict.harness.checks.explain.changed_reductions import BLOCKS as STEPS
+from bitverdict.harness.checks.explain.changed_reductions import REDUCTION_NAMES, reduced_axis
 from bitverdict.harness.checks.explain.evaluation import (
     Change,
     Operation,

@@ -5,6 +5,8 @@ A program is translated without enclosures first. Where the compiled program lea
 come from floats, comes the same operation on the ends of what is enclosed; it runs only where an operand is.
 """
 
+# One file because the tables of operations say which method of the one class writes their code.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
@@ -18,7 +20,7 @@ import numpy as np
 from bitverdict.harness.emulator.frontend.translator import LOWERINGS, OpenChoice
 from bitverdict.harness.emulator.mlir_reader import Function, Operation
 from bitverdict.harness.emulator.mlir_types import Type
-from bitverdict.harness.emulator.numerics import enclosures
+from bitverdict.harness.emulator.numerics import enclosure_ends, enclosures
 from bitverdict.harness.emulator.numerics.enclosed_products import dot_words
 
 if TYPE_CHECKING:
@@ -270,12 +272,12 @@ class EnclosureWriter:
         """Behind the loops: what the ends of the operands do not show."""
         t = self.t
         if op.name in SMOOTH and (words := SMOOTH[op.name] if t.backend.has_function_words else _NEAREST_WORDS):
-            called = t.calls(enclosures.wider, enclosure_name, words, t.value(op.operands[0]), t.result(op).dtype)
+            called = t.calls(enclosure_ends.wider, enclosure_name, words, t.value(op.operands[0]), t.result(op).dtype)
             t.emit("{} = {}", enclosure_name, called)
         elif op.name in ("arith.fptosi", "arith.fptoui"):
             source, bits, signed = t.operand(op, 0), t.result(op).bits, op.name == "arith.fptosi"
             wider_call = t.calls(
-                enclosures.widen_to_range, enclosure_name, t.value(op.operands[0]), source.dtype, source.format, bits, signed
+                enclosure_ends.widen_to_range, enclosure_name, t.value(op.operands[0]), source.dtype, source.format, bits, signed
             )
             t.emit("{} = {}", enclosure_name, wider_call)
 
@@ -334,7 +336,7 @@ class EnclosureWriter:
 
     def _ends(self, op: Operation, place: int, fresh: str, wide: object) -> None:
         t = self.t
-        over = t.calls(enclosures.ends, t.value(op.operands[place]), t.operand(op, place).dtype, wide)
+        over = t.calls(enclosure_ends.ends, t.value(op.operands[place]), t.operand(op, place).dtype, wide)
         t.emit("for {} in {}:", t.value(fresh), over)
         t.indent += "    "
 
@@ -353,7 +355,7 @@ class EnclosureWriter:
         for i in places:
             if products_by_place[i] and (pair := factors_of(t, op.operands[i])) is not None:
                 rounded = t.name("rounded")
-                t.emit("{} = {}", rounded, t.apply(enclosures.inexact, t.operand(op, i).format, t.value(op.operands[i]), *pair))
+                t.emit("{} = {}", rounded, t.apply(enclosure_ends.inexact, t.operand(op, i).format, t.value(op.operands[i]), *pair))
                 products_by_place[i] = rounded
         return products_by_place
 
@@ -362,21 +364,21 @@ class EnclosureWriter:
         t, wide, fresh = self.t, self._unrounded_products(op, places), self._fresh(op, places)
         if op.name in ("arith.mulf", "math.fma"):
             factors, kind = tuple(t.value(name) for name in op.operands[:2]), t.operand(op, 0)
-            t.emit("{}", t.calls(enclosures.check_product, op, factors, kind.dtype, kind.format))
+            t.emit("{}", t.calls(enclosure_ends.check_product, op, factors, kind.dtype, kind.format))
         for i, name in fresh.items():
             self._ends(op, i, name, wide[i])
         if op.name in _WRAPS and t.result(op).bits > 1:
             operands = [t.value(fresh.get(i, name)) for i, name in enumerate(op.operands)]
-            t.emit("{}", t.apply(enclosures.check_no_wrap, op, t.result(op).bits, _WRAPS[op.name], *operands))
+            t.emit("{}", t.apply(enclosure_ends.check_no_wrap, op, t.result(op).bits, _WRAPS[op.name], *operands))
         return self._recompute(op, fresh)
 
     def _at_both_ends(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
         """All operands at their low ends, then all at their high ones."""
         t, wide, fresh = self.t, self._unrounded_products(op, places), self._fresh(op, places)
-        over = t.calls(enclosures.sides, *self._values_and_types(op, places), tuple(wide[i] for i in places))
+        over = t.calls(enclosure_ends.sides, *self._values_and_types(op, places), tuple(wide[i] for i in places))
         self._loop(t.values(fresh.values()), over, len(fresh))
         if op.name in _FOLDS and not t.operand(op, 0).is_float and t.operand(op, 0).bits > 1:
-            t.emit("{}", t.apply(enclosures.check_no_wrap, op, t.operand(op, 0).bits, enclosures.total, t.value(fresh[0])))
+            t.emit("{}", t.apply(enclosure_ends.check_no_wrap, op, t.operand(op, 0).bits, enclosure_ends.total, t.value(fresh[0])))
         return self._recompute(op, fresh)
 
     def _select_results(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
@@ -385,7 +387,7 @@ class EnclosureWriter:
         if 0 in fresh:
             self._ends(op, 0, fresh[0], False)
         if values := [i for i in places if i]:
-            over = t.calls(enclosures.sides, *self._values_and_types(op, values), (False,) * len(values))
+            over = t.calls(enclosure_ends.sides, *self._values_and_types(op, values), (False,) * len(values))
             self._loop(t.values(fresh[i] for i in values), over, len(values))
         return self._recompute(op, fresh)
 
@@ -394,26 +396,30 @@ class EnclosureWriter:
         t, fresh = self.t, self._fresh(op, places)
         self._loop(
             t.values(fresh.values()),
-            t.apply(enclosures.every_word, t.code("m"), op, *self._values_and_types(op, places)),
+            t.apply(enclosure_ends.every_word, t.code("m"), op, *self._values_and_types(op, places)),
             len(fresh),
         )
         return self._recompute(op, fresh)
 
     def _quotients(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
         t, fresh = self.t, self._fresh(op, [0, 1])
-        self._loop(t.values(fresh.values()), t.apply(enclosures.quotients, t.code("m"), op, *self._values_and_types(op, [0, 1])), 2)
+        self._loop(
+            t.values(fresh.values()), t.apply(enclosure_ends.quotients, t.code("m"), op, *self._values_and_types(op, [0, 1])), 2
+        )
         return self._recompute(op, {i: fresh[i] for i in places})  # a constant stays one: the compiler divides by it otherwise
 
     def _smooth(self, op: Operation) -> tuple[Any, ...]:
         t, fresh = self.t, self._fresh(op, [0])
-        over = t.apply(enclosures.smooth, t.code("m"), op, t.value(op.operands[0]), t.operand(op, 0).dtype, op.name in _POLES)
+        over = t.apply(enclosure_ends.smooth, t.code("m"), op, t.value(op.operands[0]), t.operand(op, 0).dtype, op.name in _POLES)
         self._loop(t.value(fresh[0]), over)
         return self._recompute(op, fresh)
 
     def _at_turning_points(self, op: Operation) -> tuple[Any, ...]:
         t, fresh = self.t, self._fresh(op, [0])
         t.emit(
-            "for {} in {}:", t.value(fresh[0]), t.calls(enclosures.turning_points, t.value(op.operands[0]), t.operand(op, 0).dtype)
+            "for {} in {}:",
+            t.value(fresh[0]),
+            t.calls(enclosure_ends.turning_points, t.value(op.operands[0]), t.operand(op, 0).dtype),
         )
         t.indent += "    "
         return self._recompute(op, fresh | ({1: fresh[0]} if len(op.operands) == 2 else {}))
@@ -421,7 +427,7 @@ class EnclosureWriter:
     def _equality(self, op: Operation) -> tuple[Any, ...]:
         t, (values, dtypes) = self.t, self._values_and_types(op, [0, 1])
         other = t.name("other")
-        t.emit("for {} in {}:", other, t.calls(enclosures.other_outcomes, t.value(op.results[0]), values, dtypes[0]))
+        t.emit("for {} in {}:", other, t.calls(enclosure_ends.other_outcomes, t.value(op.results[0]), values, dtypes[0]))
         t.indent += "    "
         return (other,)
 
@@ -431,7 +437,7 @@ class EnclosureWriter:
         axis, fmt = op.integer("axis"), t.operand(op, 0).format
         self._loop(
             t.join_values(other_names),
-            t.apply(enclosures.extreme, t.code("m"), op, *self._values_and_types(op, [0, 1]), fmt, axis, largest),
+            t.apply(enclosure_ends.extreme, t.code("m"), op, *self._values_and_types(op, [0, 1]), fmt, axis, largest),
             2,
         )
         return other_names
@@ -444,7 +450,7 @@ class EnclosureWriter:
         t.replaced -= {name for inner in _body(op) for name in inner.results}
         combine, (values, dtypes) = combination(t, op, follows=True), self._values_and_types(op, range(len(op.operands)))
         how = op.integer("axis"), order_of(t, op), op.flag("reverse")
-        over = t.apply(enclosures.combined_ends, t.code("m"), combine, values, dtypes, *how)
+        over = t.apply(enclosure_ends.combined_ends, t.code("m"), combine, values, dtypes, *how)
         self._loop(t.join_values(other_names), over, len(other_names))
         return other_names
 

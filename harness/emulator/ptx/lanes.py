@@ -8,61 +8,24 @@ do.
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.ptx.meanings import meaning
-from bitverdict.harness.emulator.ptx.opcodes import CARRY, DTYPES, Meaning, UnknownOpcode, Words, bits
-from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, Statement
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
+from bitverdict.harness.emulator.ptx.steps import DATA, Block, Step, blocks_of, reverse_postorder, split_list
+from bitverdict.harness.emulator.ptx.text import Function, Module
 from bitverdict.reference.scalar_arithmetic import fp32
 from bitverdict.reference.special_functions import constant_division
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 
 LANES = 1 << 14  # worked on at once: the registers of a function stay in the second-level cache
-DATA = 1 << 40  # address of constant data
-SPECIAL = ("%tid.x", "%tid.y", "%tid.z", "%ctaid.x", "%ctaid.y", "%ctaid.z", "%laneid")  # 0 in every lane
-_MEMORY_OR_EXIT = ("ld", "st", "call", "ret", "exit")  # what leaves the registers, or the statement
-_WITHOUT_EFFECT = ("bar", "membar", "fence", "prefetch", "nanosleep")
-
-Read = "str | Words | tuple[Any, ...]"
-Run = Callable[["Frame", Any], None]
 
 
 class Divergence(RuntimeError):
     """Lanes that should agree do not, or a result was not written by every lane."""
-
-
-@dataclass
-class Step:
-    """A statement ready to run: where it reads, what it computes, where it writes; a guard keeps lanes as they were."""
-
-    statement: Statement
-    reads: tuple[Any, ...]  # register names, or constant words
-    writes: tuple[str, ...]
-    compute: Callable[..., Any]
-    guard: str = ""
-    is_negated: bool = False
-    memory: str = ""  # "load", "store", "call": needs the frame
-    size: int = 0  # bits of one element that is loaded or stored
-    base: Any = None  # of an address
-    offset: int = 0
-
-
-@dataclass
-class Block:
-    """Steps without a branch, and what follows: a guard, where it goes, and the next block in the text."""
-
-    steps: list[Step] = field(default_factory=list)
-    branch: tuple[str, bool, str] | None = None  # predicate, negated, label
-    target: int = -1
-    next_block: int = -1  # -1 ends the function
-    needs: set[str] = field(default_factory=set)
-    gives: set[str] = field(default_factory=set)
 
 
 class Program:
@@ -70,8 +33,8 @@ class Program:
 
     def __init__(self, module: Module, function: Function) -> None:
         self.module, self.function = module, function
-        self.blocks = _blocks(self, function)
-        self.order = _reverse_postorder(self.blocks)
+        self.blocks = blocks_of(module, function)
+        self.order = reverse_postorder(self.blocks)
         self.called = self._called_programs()
         self._fold()
         needed = set().union(*(block.needs for block in self.blocks)) if self.blocks else set()
@@ -317,12 +280,12 @@ class Frame:
         program = self.program.called[name]
         count = self.lanes if lanes is None else len(lanes)
         parameters = {}
-        for parameter, argument in zip(program.function.parameters, _split_list(arguments), strict=True):
+        for parameter, argument in zip(program.function.parameters, split_list(arguments), strict=True):
             for key in list(registers) + list(self.registers):
                 if key.startswith((f"[{argument}]", f"[{argument}+")):
                     parameters[parameter + key[len(argument) + 1 : -1]] = registers[key]
         frame = program.run(parameters, count)
-        for parameter, result in zip(program.function.returns, _split_list(result_lists[0]) if result_lists else [], strict=True):
+        for parameter, result in zip(program.function.returns, split_list(result_lists[0]) if result_lists else [], strict=True):
             for key, words in frame.registers.items():
                 if key.startswith((f"[{parameter}]", f"[{parameter}+")):
                     registers[f"[{result}{key[len(parameter) + 1 :]}"] = words
@@ -338,241 +301,3 @@ def _union_of_lanes(parts: list[np.ndarray | None], count: int) -> np.ndarray | 
         return None
     lanes = np.concatenate([part for part in parts if part is not None])
     return None if len(lanes) == count else lanes
-
-
-def _split_list(text: str) -> list[str]:
-    return [part.strip() for part in text.strip("()").split(",") if part.strip()]
-
-
-# -- from statements to steps ----------------------------------------------------------------------------------------------
-def _blocks(program: Program, function: Function) -> list[Block]:
-    labels = {label: number for number, (label, _) in enumerate(function.blocks) if label}
-    blocks = []
-    for number, (_, statements) in enumerate(function.blocks):
-        block = Block(next_block=number + 1 if number + 1 < len(function.blocks) else -1)
-        for statement in statements:
-            kind = statement.opcode.partition(".")[0]
-            if function.is_inline and kind in (*_WITHOUT_EFFECT, *_MEMORY_OR_EXIT):
-                raise UnknownOpcode(f"{statement.opcode} is not executed in inline assembly that computes")
-            if kind == "bra":
-                block.branch = (statement.guard, statement.is_negated, statement.operands[0])
-                block.target = labels[statement.operands[0]]
-                if not statement.guard:
-                    block.next_block = -1
-            elif kind in ("ret", "exit") and not statement.guard:
-                block.next_block = -1
-            elif kind not in _WITHOUT_EFFECT:
-                block.steps.append(step_of(program, statement))
-        for step in block.steps:
-            _note(block, step)
-        if block.branch and block.branch[0]:
-            block.needs |= {block.branch[0]} - block.gives
-        blocks.append(block)
-    return blocks
-
-
-def _note(block: Block, step: Step) -> None:
-    """What a block needs from before it, and what it gives."""
-    reads = {read for read in (*step.reads, step.base, step.guard) if isinstance(read, str) and read}
-    if step.guard:
-        reads |= set(step.writes)
-    block.needs |= reads - block.gives
-    block.gives |= set(step.writes)
-    if step.memory == "call":
-        block.needs.add("")
-
-
-def _reverse_postorder(blocks: list[Block]) -> list[int]:
-    """The place of each block in an order in which a block comes after those that lead to it, loops aside."""
-    visited_blocks, postorder = set(), []
-    stack: list[tuple[int, Iterable[int]]] = [(0, iter(_after(blocks[0])))] if blocks else []
-    visited_blocks.add(0)
-    while stack:
-        block_number, successors = stack[-1]
-        for successor in successors:
-            if successor not in visited_blocks:
-                visited_blocks.add(successor)
-                stack.append((successor, iter(_after(blocks[successor]))))
-                break
-        else:
-            postorder.append(block_number)
-            stack.pop()
-    place = {block_number: number for number, block_number in enumerate(reversed(postorder))}
-    return [place.get(block_number, len(blocks)) for block_number in range(len(blocks))]
-
-
-def _after(block: Block) -> list[int]:
-    return [number for number in (block.target, block.next_block) if number >= 0]
-
-
-def step_of(program: Program, statement: Statement) -> Step:
-    """One statement, ready to run. UnknownOpcode, with the opcode's name, for one that is not known."""
-    kind, *modifiers = statement.opcode.split(".")
-    try:
-        if kind in ("ld", "st"):
-            step = _of_memory(program, statement, modifiers)
-        elif kind == "call":
-            step = Step(statement, (), (), lambda: None, memory="call")
-        elif kind == "mov":
-            step = _of_move(program, statement, modifiers)
-        else:
-            step = _of_meaning(program, statement, meaning(statement.opcode))
-    except (IndexError, KeyError) as error:
-        raise UnknownOpcode(f"{statement}: this form is not executed here ({error})") from error
-    step.guard, step.is_negated = statement.guard, statement.is_negated
-    return step
-
-
-def _of_meaning(program: Program, statement: Statement, opcode_meaning: Meaning) -> Step:
-    reads = [kind for kind in opcode_meaning.reads if kind != CARRY]
-    writes = [kind for kind in opcode_meaning.writes if kind != CARRY]
-    targets, sources = statement.operands[: len(writes)], statement.operands[len(writes) :]
-    if len(sources) != len(reads) or any(re.search(r"[|{]", target) for target in targets):
-        raise UnknownOpcode(f"{statement}: this form is not executed here")
-    operands = tuple(_operand(program, text, kind) for text, kind in zip(sources, reads, strict=True))
-    if CARRY in opcode_meaning.reads:
-        operands += (CARRY,)
-    names = targets + ((CARRY,) if CARRY in opcode_meaning.writes else ())
-    widths = [program.function.registers.get(name) for name in targets]
-    return Step(statement, operands, names, _convert_widths(opcode_meaning, operands, widths, program.function.registers))
-
-
-def _convert_widths(
-    opcode_meaning: Meaning, operands: tuple[object, ...], targets: list[int | None], registers: Mapping[str, int]
-) -> Callable[..., Any]:
-    """The computation between registers that may be wider than the types of the opcode (PTX ISA 9.4.1)."""
-    narrower = [
-        DTYPES[bits(kind)] if isinstance(operand, str) and registers.get(operand, bits(kind)) > bits(kind) else None
-        for operand, kind in zip(operands, (kind for kind in opcode_meaning.reads if kind != CARRY), strict=False)
-    ]
-    wider = targets[0] if targets and targets[0] and targets[0] > bits(opcode_meaning.writes[0]) else None
-    if not any(operand is not None for operand in narrower) and wider is None:
-        return opcode_meaning.compute
-
-    def compute(*words: Words) -> Any:
-        narrowed_words = [
-            operand if dtype is None else operand.astype(dtype) for operand, dtype in zip(words, narrower, strict=False)
-        ]
-        result = opcode_meaning.compute(*narrowed_words, *words[len(narrowed_words) :])
-        if wider is None:
-            return result
-        if opcode_meaning.writes[0].startswith("s"):
-            return result.view(f"i{result.itemsize}").astype(f"i{wider // 8}").view(DTYPES[wider])
-        return result.astype(DTYPES[wider])
-
-    return compute
-
-
-def _of_move(program: Program, statement: Statement, modifiers: list[str]) -> Step:
-    """mov: a register, an immediate, the address of a variable, or a vector packed or unpacked."""
-    target, source = statement.operands
-    width = bits(modifiers[-1])
-    if target.startswith("{"):
-        names = tuple(_split_list(target.strip("{}")))
-        part = width // len(names)
-        dtype = DTYPES[part]
-        operands = (_operand(program, source, modifiers[-1]),)
-        return Step(
-            statement, operands, names, lambda a: tuple((a >> a.dtype.type(part * i)).astype(dtype) for i in range(len(names)))
-        )
-    if source.startswith("{"):
-        parts = tuple(
-            _operand(program, part_text, f"b{width // len(_split_list(source.strip('{}')))}")
-            for part_text in _split_list(source.strip("{}"))
-        )
-        result_dtype = DTYPES[width]
-
-        def pack(*words: Words) -> Words:
-            result = words[0].astype(result_dtype)
-            for number, part_words in enumerate(words[1:], 1):
-                result = result | part_words.astype(result_dtype) << result_dtype.type(width // len(words) * number)
-            return result
-
-        return Step(statement, parts, (target,), pack)
-    return Step(statement, (_operand(program, source, modifiers[-1]),), (target,), lambda a: a)
-
-
-_PLACE = re.compile(r"\[\s*([%\w$@]+)\s*(?:\+\s*(-?\w+))?\s*\]")
-
-
-def _of_memory(program: Program, statement: Statement, modifiers: list[str]) -> Step:
-    loads = statement.opcode.startswith("ld")
-    place, value_text = statement.operands[::-1] if loads else statement.operands
-    address_match = _PLACE.match(place)
-    if not address_match:
-        raise UnknownOpcode(f"{statement}: this address is not executed here")
-    unknown = set(modifiers[:-1]) - {
-        "param",
-        "global",
-        "const",
-        "local",
-        "nc",
-        "v2",
-        "v4",
-        "weak",
-        "relaxed",
-        "gpu",
-        "cta",
-        "volatile",
-    }
-    if unknown or not {"param", "global", "const", "local"} & set(modifiers):
-        raise UnknownOpcode(f"{statement.opcode} is a PTX opcode that is not executed here")
-    kind, offset = modifiers[-1], int(address_match[2] or "0", 0)
-    names = tuple(_split_list(value_text.strip("{}")))
-    if "param" in modifiers:
-        key = f"[{address_match[1]}{f'+{offset}' if offset else ''}]"
-        if loads:
-            return Step(statement, (key,), names, _conversion_of_load(kind, program.function.registers[names[0]]))
-        return Step(statement, (_operand(program, value_text, kind),), (key,), lambda a: a)
-    base = _operand(program, address_match[1], "u64")
-    if loads:
-        convert = _conversion_of_load(kind, program.function.registers[names[0]])
-        return Step(statement, (), names, convert, memory="load", size=bits(kind), base=base, offset=offset)
-    operands = tuple(_operand(program, name, kind) for name in names)
-    return Step(statement, operands, (), lambda: None, memory="store", size=bits(kind), base=base, offset=offset)
-
-
-def _conversion_of_load(kind: str, width: int) -> Callable[[Words], Words]:
-    """How a register of `width` bits holds a word that was loaded as `kind` (PTX ISA 9.4.1)."""
-    if bits(kind) >= width:
-        return lambda a: a
-    if kind.startswith("s"):
-        return lambda a: a.view(f"i{a.itemsize}").astype(f"i{width // 8}").view(DTYPES[width])
-    return lambda a: a.astype(DTYPES[width])
-
-
-def _operand(program: Program, text: str, kind: str) -> Any:
-    """The name of a register, or the constant words [1] that an operand writes out."""
-    function = program.function
-    if text in function.registers:
-        return text
-    if text.startswith("!") and text[1:] in function.registers:
-        raise UnknownOpcode(f"the negated predicate {text} is not executed here")
-    if text in SPECIAL and not function.is_inline:
-        return np.zeros(1, np.uint32)
-    if text in function.locals:
-        return np.array([function.locals[text]], DTYPES[max(bits(kind), 32)])
-    if text in program.module.offsets:
-        return np.array([DATA + program.module.offsets[text]], np.uint64)
-    return _immediate(text, kind)
-
-
-def _immediate(text: str, kind: str) -> Words:
-    dtype = DTYPES[bits(kind)]
-    if kind == "pred":
-        return np.array([int(text, 0) != 0])
-    if digits := re.fullmatch(r"(-?)0[fF]([0-9A-Fa-f]{8})", text):
-        word = np.uint32(int(digits[2], 16)) ^ (np.uint32(1 << 31) if digits[1] else np.uint32(0))
-        return np.array([word]) if bits(kind) == 32 else np.array([word]).view(np.float32).astype(np.float64).view(np.uint64)
-    if digits := re.fullmatch(r"(-?)0[dD]([0-9A-Fa-f]{16})", text):
-        wide = np.array([int(digits[2], 16) ^ (1 << 63 if digits[1] else 0)], np.uint64)
-        return wide if bits(kind) == 64 else wide.view(np.float64).astype(np.float32).view(np.uint32)
-    if re.fullmatch(r"-?(0[xX][0-9A-Fa-f]+|\d+)U?", text):
-        value = int(text.rstrip("U"), 0) if not re.fullmatch(r"-?0\d+U?", text) else int(text.rstrip("U"), 8)
-        if kind in ("f32", "f64"):
-            return _immediate(f"{value}.0", kind)
-        return np.array([value % (1 << bits(kind))], np.uint64).astype(dtype)
-    if re.fullmatch(r"-?(\d+\.\d*|\.\d+|\d+)([eE][+-]?\d+)?", text):
-        number = np.array([float(text)])
-        return number.view(np.uint64) if bits(kind) == 64 else number.astype(np.float32).view(np.uint32)
-    raise NotPtx(f"{text!r} is neither a register that is declared nor a constant")

@@ -5,6 +5,8 @@ Where no product can reach a sum it is an addition, and rounds once. Where one c
 than the rest. A division is a product too, once ptxas has written it out: `a * rcp(b)`.
 """
 
+# One file because whether a sum takes a product in hangs on what both sides are, and each rule asks the others.
+
 from __future__ import annotations
 
 import re

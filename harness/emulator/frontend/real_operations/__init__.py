@@ -2,7 +2,6 @@
 
 from bitverdict.harness.emulator.frontend.real_operations import (  # noqa: F401
     arithmetic,
-    control,
     decisions,
     folds,
     functions,

@@ -187,3 +187,8 @@ def carry_unchanged(r: CarriedReals, op: Operation) -> None:
 
 
 __all__ = ["differs", "move_elements"]
+
+
+@carries("tt.call", "ttg.warp_specialize")
+def results_of_regions(r: CarriedReals, op: Operation) -> None:
+    """What functions and regions give back: the code of the operation has taken its real values (`Translator.received`)."""

@@ -1,0 +1,128 @@
+"""The PTX of a tile program with reductions: the mark of each instruction, and what each register depends on (`fold_sums`)."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from bitverdict.harness.emulator.frontend.assembly import LABEL, Instruction, instructions, placed_columns
+from bitverdict.harness.emulator.frontend.float_instructions import Definitions
+from bitverdict.harness.emulator.frontend.fold_dialect import Mark, Source, all_sources, nearest_sources
+
+
+@dataclass
+class FoldCode:
+    """The PTX: its instructions with their marks, and what registers depend on. What an instruction reads that its block wrote
+    before is named after that ("%r1@17")."""
+
+    marked_instructions: list[tuple[Instruction, Mark]]
+    definitions: Definitions
+    marks: dict[int, Mark]  # of an instruction, by identity
+    known_sources: dict[tuple[str, int | None], frozenset[Source]] = field(default_factory=dict)
+
+    @classmethod
+    def from_ptx(cls, text: str) -> FoldCode:
+        column_text, marks = placed_columns(text)
+        marked_instructions, definitions, current_names = (
+            list[tuple[Instruction, Mark]](),
+            defaultdict[str, list[Instruction]](list),
+            dict[str, str](),
+        )
+        last_writers: dict[str, Instruction] = {}  # by register, what writes it last in this block
+
+        def leave() -> None:
+            for name, instruction in last_writers.items():
+                definitions[name].append(instruction)
+            current_names.clear()
+            last_writers.clear()
+
+        for number, statement in enumerate(instructions(column_text)):
+            if statement.opcode == LABEL:
+                leave()
+                continue
+            instruction = replace(statement, reads=tuple(current_names.get(read, read) for read in statement.reads))
+            marked_instructions.append((instruction, marks[statement.line] if statement.line >= 0 else (0, 0)))
+            for name in statement.writes:
+                current_names[name] = f"{name}@{number}"
+                definitions[current_names[name]], last_writers[name] = [instruction], instruction
+            if statement.opcode.startswith("bra"):
+                leave()
+        leave()
+        return cls(marked_instructions, dict(definitions), {id(read): mark for read, mark in marked_instructions})
+
+    def sources(self, name: str, half: int | None = None) -> frozenset[Source]:
+        """What register `name`, or one `half` of it, depends on."""
+        return all_sources((name, half), self._steps, self.known_sources)
+
+    def nearest(self, names: Iterable[str], half: int | None) -> frozenset[Source]:
+        """What the product of the registers `names`, or of one `half` of them, depends on by the fewest operations."""
+
+        def counts(at: tuple[str, int | None]) -> bool:
+            return any(
+                each.opcode.partition(".")[0] in ("add", "sub", "mul", "fma", "div") for each in self.definitions.get(at[0], [])
+            )
+
+        return nearest_sources([(name, half) for name in names], partial(self._steps, loads=("ld",)), counts)
+
+    def _steps(
+        self, name: str, half: int | None, loads: tuple[str, ...] = ("ld", "atom", "mma", "wgmma", "tcgen05")
+    ) -> tuple[set[Source], list[tuple[str, int | None]]]:
+        """What `_step` finds of all that write `name`; of the loads alone where there are any: what a guarded one leaves in
+        place is written before it."""
+        sources, operands = set[Source](), list[tuple[str, int | None]]()
+        makers = self.definitions.get(name, [])
+        loading = [each for each in makers if each.opcode.startswith(loads) and not each.opcode.startswith("ld.param")]
+        for maker in loading or makers:
+            made, taken = self._step(maker, name, half)
+            sources |= made
+            operands += taken
+        return sources, operands
+
+    def _step(self, maker: Instruction, name: str, half: int | None) -> tuple[set[Source], list[tuple[str, int | None]]]:
+        kind, name = maker.opcode.partition(".")[0], name.partition("@")[0]
+        reads = [read for read in maker.reads if read.startswith("%")]
+        if kind in ("ld", "atom", "mma", "wgmma", "tcgen05", "ldmatrix", "shfl"):
+            if maker.opcode.startswith("ld.param"):
+                return set(), []
+            size = _bits(maker.opcode) // 8
+            return {(*self.marks[id(maker)], maker.writes.index(name) * size + (half or 0) * 2)}, []
+        if kind == "mov" and len(maker.writes) == 2 and len(reads) == 1:
+            return set(), [(reads[0], maker.writes.index(name))]
+        if kind == "mov" and len(maker.reads) == 2:
+            picked = maker.reads if half is None else (maker.reads[half],)
+            return set(), [(read, None) for read in picked if read.startswith("%")]
+        if kind in ("shl", "shr", "and") and half is None and len(reads) == 1 and maker.opcode.endswith("32"):
+            amount = maker.reads[1]
+            if (kind, amount) in (("shl", "16"), ("and", "65535")):
+                return set(), [(reads[0], 0)]
+            if (kind, amount) in (("shr", "16"), ("and", "-65536")):
+                return set(), [(reads[0], 1)]
+        if kind == "selp":
+            reads = [read for read in maker.reads[:2] if read.startswith("%")]
+        if kind == "prmt" and half is not None and (taken := _permuted_half(maker, half)):
+            return set(), [taken]
+        if kind == "xor" and maker.opcode.endswith("32") and len(reads) == 1:
+            return set(), [(reads[0], half)]  # the sign of both halves
+        if kind == "cvt" and maker.opcode.endswith("16"):
+            half = 0 if maker.opcode == "cvt.u16.u32" else None
+        packed = maker.opcode.endswith("x2") or kind in ("mov", "selp")
+        return set(), [(read, half if packed or kind == "cvt" else None) for read in reads]
+
+
+def _permuted_half(instruction: Instruction, half: int) -> tuple[str, int] | None:
+    """The register, and the half of it, that a `prmt.b32` puts in the `half` of its result; None where it is no whole half."""
+    *sources, selector = instruction.reads
+    if not re.fullmatch(r"0x[0-9A-Fa-f]+U?", selector) or instruction.opcode != "prmt.b32":
+        return None
+    low, high = (int(selector.rstrip("U"), 0) >> shift & 15 for shift in (8 * half, 8 * half + 4))
+    if low % 2 or high != low + 1 or low > 7 or not sources[low // 4].startswith("%"):
+        return None
+    return sources[low // 4], low % 4 // 2
+
+
+def _bits(opcode: str) -> int:
+    found = re.search(r"[bfsu](\d+)$", opcode)
+    return int(found[1]) if found else 32

@@ -1,0 +1,255 @@
+"""The additions of one reduction or scan in LLVM's dialect, and what each depends on (`fold_sums`).
+
+A *mark* is the line and column of an instruction, a *source* a byte that was loaded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Source = tuple[int, int, int]  # line and column of what loads, and the byte of the result
+Mark = tuple[int, int]  # line and column
+Path = tuple[tuple[int, int], ...]  # which part of a value: (index, bytes of a part), the outermost first
+_STATEMENT = re.compile(r'\s*(%[\w.$#-]+)(?::\d+)? = (?:llvm\.)?([\w.]+)\s*(.*?) loc\((?:"tile program":(\d+):(\d+)\)$|[#"])')
+_NAME = re.compile(r"%[\w.$-]+")
+_BLOCK = re.compile(r"\s*(\^\w+)(?:\((.*)\))?:")
+_BRANCH_ARGUMENTS = re.compile(r"(\^\w+)(?:\(([^:)]*) : )?")
+_BYTES = {"i1": 1, "i8": 1, "i16": 2, "f16": 2, "bf16": 2, "i32": 4, "f32": 4, "i64": 8, "f64": 8, "ptr": 8}
+_LOADS = ("inline_asm", "load", "nvvm.ldmatrix", "atomicrmw", "cmpxchg", "nvvm.")
+_ARITHMETIC = ("fadd", "fsub", "fmul", "fdiv", "intr.fma", "intr.fmuladd")
+_CONSTANT = re.compile(r"(-?\d+) :")
+EMPTY_PATH: Path = ()
+_CAST = "builtin.unrealized_conversion_cast"
+
+
+@dataclass
+class FoldAddition:
+    """One addition of the dialect: its mark, and of each of its lanes the registers that its two sides are (None for none) and what
+    each side depends on."""
+
+    mark: Mark
+    lanes: list[tuple[tuple[int | None, int | None], tuple[frozenset[Source], frozenset[Source]]]]
+    products: tuple[frozenset[Mark], frozenset[Mark]]  # the multiplications that the sides are
+    names: tuple[str, str]  # the values that the sides are
+    is_used: bool  # not where selects whose condition is a constant pass it by, as what stands before the first element
+
+    @property
+    def sources(self) -> frozenset[Source]:
+        return frozenset().union(*(side for _, sides in self.lanes for side in sides))
+
+
+class FoldDialect:
+    """The values of a module in LLVM's dialect, by name."""
+
+    def __init__(self, text: str) -> None:
+        self.made: dict[str, tuple[str, str, Mark]] = {}  # operation, what stands behind it, mark
+        self.order: list[str] = []
+        self.handed: dict[str, list[str]] = defaultdict(list)  # argument of a block -> what branches give it
+        arguments: dict[str, list[str]] = {}
+        branches: list[tuple[str, list[str]]] = []
+        self.known: dict[tuple[str, Path], frozenset[Source]] = {}
+        self.users: dict[str, list[str]] = defaultdict(list)  # value -> what is made of it, "" for what makes nothing
+        self.constants: dict[str, int | None] = {}
+        for line in text.splitlines():
+            user, _, operands = line.partition(" = ") if " = " in line else ("", "", line)
+            for name in _NAME.findall(operands):
+                self.users[name].append(user.strip().partition(":")[0])
+            if found := _STATEMENT.match(line):
+                self.made[found[1]] = (found[2], found[3], (int(found[4] or 0), int(found[5] or 0)))
+                self.order.append(found[1])
+            elif found := _BLOCK.match(line):
+                arguments[found[1]] = re.findall(r"(%[\w.$-]+): ", found[2] or "")
+            elif "llvm.br " in line or "llvm.cond_br " in line:
+                branches += [(to, _NAME.findall(given or "")) for to, given in _BRANCH_ARGUMENTS.findall(line)]
+        for to, given in branches:
+            for argument, name in zip(arguments.get(to, ()), given, strict=False):
+                self.handed[argument].append(name)
+
+    def sources(self, name: str, path: Path = EMPTY_PATH, near: bool = False) -> frozenset[Source]:
+        """What the part `path` of the value `name` depends on; `near`: by the fewest operations."""
+        if near:
+            return nearest_sources([(name, path)], self._step, lambda at: self.made.get(at[0], ("",))[0] in _ARITHMETIC)
+        return all_sources((name, path), self._step, self.known)
+
+    def _step(self, name: str, path: Path) -> tuple[set[Source], list[tuple[str, Path]]]:
+        if name not in self.made:
+            return set(), [(operand, path) for operand in self.handed.get(name, ())]
+        operation, rest, mark = self.made[name]
+        names = _NAME.findall(rest.partition(" : ")[0])
+        if operation == "extractvalue":
+            return set(), [(names[0], ((self._index(rest), self._struct_part(rest)), *path))]
+        if operation == "insertvalue":
+            value, into = names
+            if not path:
+                return set(), [(value, path), (into, path)]
+            return set(), [(value, path[1:]) if path[0][0] == self._index(rest) else (into, path)]
+        if operation == "extractelement":
+            return set(), [(names[0], (*self._element(names[1], rest), *path))]
+        if operation == "insertelement":
+            value, into, where = names
+            if not path or (index := self._number(where)) is None:
+                return set(), [(value, EMPTY_PATH), (into, path)]
+            return set(), [(value, path[1:]) if path[0][0] == index else (into, path)]
+        if operation.startswith(_LOADS) and not operation.startswith("nvvm.read"):
+            return {(*mark, sum(index * size for index, size in path))}, []
+        if operation == "select":
+            names = [chosen] if (chosen := self._selected_name(names)) else names[1:]
+        if operation in ("bitcast", "freeze", _CAST) or operation.startswith("f"):
+            return set(), [(operand, path) for operand in names]  # lane by lane
+        return set(), [(operand, path if operation in ("select",) else EMPTY_PATH) for operand in names]
+
+    def is_used(self, name: str) -> bool:
+        """Whether anything but a select that never chooses it takes the value `name`."""
+        for user in self.users[name]:
+            operation, rest, _ = self.made.get(user, ("", "", (0, 0)))
+            names = _NAME.findall(rest.partition(" : ")[0])
+            if operation != "select" or names[0] == name or self._selected_name(names) in (None, name):
+                return True
+        return False
+
+    def _selected_name(self, names: list[str]) -> str | None:
+        """Which of two values a select of `names` (condition, values) always chooses."""
+        condition = self.constant(names[0])
+        return None if condition is None else names[1] if condition else names[2]
+
+    def constant(self, name: str) -> int | None:
+        """The integer that the value `name` always is, where that shows: what is one lane or one warp has the number 0."""
+        if name not in self.constants:
+            self.constants[name] = None
+            self.constants[name] = self._constant(*self.made.get(name, ("", "", (0, 0)))[:2])
+        return self.constants[name]
+
+    def _constant(self, operation: str, rest: str) -> int | None:
+        if operation == "mlir.constant":
+            found = re.match(r"\((?:(-?\d+) :|(true|false)\))", rest)
+            return None if found is None else int(found[1]) if found[1] else int(found[2] == "true")
+        if operation not in ("urem", "and", "icmp"):
+            return None
+        left_value, right_value = (self.constant(each) for each in _NAME.findall(rest.partition(" : ")[0]))
+        if (operation == "urem" and right_value == 1) or (operation == "and" and 0 in (left_value, right_value)):
+            return 0
+        if left_value is None or right_value is None or operation == "urem":
+            return None
+        if operation == "and":
+            return left_value & right_value
+        return int((left_value == right_value) == ('"eq"' in rest)) if '"eq"' in rest or '"ne"' in rest else None
+
+    def _struct_part(self, rest: str) -> int:
+        part = rest.rpartition("struct<(")[2].partition(",")[0].rstrip(">) ")
+        return _BYTES.get(part, 4)
+
+    def _index(self, rest: str) -> int:
+        found = re.search(r"\[(\d+)\]", rest)
+        return int(found[1]) if found else 0
+
+    def _element(self, where: str, rest: str) -> Path:
+        found = re.search(r"vector<(\d+)x(\w+)>", rest)
+        count, size = (int(found[1]), _BYTES.get(found[2], 4)) if found else (1, 4)
+        index = self._number(where)
+        return () if count == 1 or index is None else ((index, size),)
+
+    def _number(self, name: str) -> int | None:
+        operation, rest, _ = self.made.get(name, ("", "", (0, 0)))
+        found = _CONSTANT.search(rest.replace("(", "")) if operation == "mlir.constant" else None
+        return int(found[1]) if found else None
+
+    def products(self, name: str, path: Path = EMPTY_PATH) -> frozenset[Mark]:
+        """The multiplications that the value `name` is, its sign changed perhaps."""
+        marks, seen, worklist = set[Mark](), set[tuple[str, Path]](), [(name, path)]
+        while worklist:
+            place = worklist.pop()
+            if place in seen:
+                continue
+            seen.add(place)
+            operation, _, mark = self.made.get(place[0], ("", "", (0, 0)))
+            if operation == "fmul":
+                marks.add(mark)
+            elif not operation or operation in ("fneg", "bitcast", _CAST) or operation.startswith(("extract", "insert")):
+                worklist += self._step(*place)[1]
+        return frozenset(marks)
+
+    def register_of(self, name: str, registers: dict[str, int]) -> list[int | None]:
+        """The register that each lane of the value `name` is; None where it is none."""
+        if name in registers:
+            return [registers[name]]
+        operation, rest, _ = self.made.get(name, ("", "", (0, 0)))
+        if operation != "insertelement":
+            return [None]
+        found = re.search(r"vector<(\d+)x", rest)
+        lanes: list[int | None] = [None] * (int(found[1]) if found else 1)
+        while operation == "insertelement":
+            value, name, where = _NAME.findall(rest.partition(" : ")[0])
+            index = self._number(where)
+            if index is not None and index < len(lanes) and lanes[index] is None:
+                lanes[index] = registers.get(value)
+            operation, rest, _ = self.made.get(name, ("", "", (0, 0)))
+        return lanes
+
+    def sums(self, lines: tuple[int, int]) -> tuple[int, list[FoldAddition]]:
+        """How many registers the operand of the reduction or scan has, whose sum stands at the first of `lines` and which ends at
+        the second, and its additions."""
+        struct, registers = "", dict[str, int]()
+        sum_list: list[FoldAddition] = []
+        for name in self.order:
+            operation, rest, mark = self.made[name]
+            if mark[0] == lines[1] and operation == "extractvalue" and not sum_list:
+                (source,) = _NAME.findall(rest.partition(" : ")[0])
+                struct = struct or source
+                if source == struct:
+                    registers[name] = self._index(rest)
+            elif operation == "fadd" and mark[0] in lines:
+                left, right = _NAME.findall(rest.partition(" : ")[0])[:2]
+                sides = [self.register_of(each, registers) for each in (left, right)]
+                count = max(map(len, sides))
+                lanes = []
+                for lane in range(count):
+                    path: Path = ((lane, 0),) if count > 1 else EMPTY_PATH
+                    one, other = (side[lane] if len(side) == count else None for side in sides)
+                    lanes.append(((one, other), (self.sources(left, path), self.sources(right, path))))
+                sum_list.append(
+                    FoldAddition(mark, lanes, (self.products(left), self.products(right)), (left, right), self.is_used(name))
+                )
+        return len(set(registers.values())), sum_list
+
+
+def all_sources(
+    start: Any, step: Callable[..., tuple[set[Source], list]], known_sources: dict[Any, frozenset[Source]]
+) -> frozenset[Source]:
+    """The sources that `step` leads to from `start`; `known` has those of earlier questions, and then of this one."""
+    sources, seen, worklist = set[Source](), set[Any](), [start]
+    while worklist:
+        place = worklist.pop()
+        if place in seen:
+            continue
+        seen.add(place)
+        if place in known_sources:
+            sources |= known_sources[place]
+            continue
+        made, taken = step(*place)
+        sources |= made
+        worklist += taken
+    known_sources[start] = frozenset(sources)
+    return known_sources[start]
+
+
+def nearest_sources(start: list, step: Callable[..., tuple[set[Source], list]], counts: Callable[[Any], bool]) -> frozenset[Source]:
+    """The sources that `step` leads to from `start` by the fewest of the operations that `counts` names."""
+    layer, visited_places = list(start), set[Any]()
+    while layer:
+        layer_sources, next_layer, worklist = set[Source](), list[Any](), layer
+        while worklist:
+            place = worklist.pop()
+            if place in visited_places:
+                continue
+            visited_places.add(place)
+            made, taken = step(*place)
+            layer_sources |= made
+            (next_layer if counts(place) else worklist).extend(taken)
+        if layer_sources:
+            return frozenset(layer_sources)
+        layer = next_layer
+    return frozenset()
