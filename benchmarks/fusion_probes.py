@@ -31,7 +31,7 @@ from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.numerics.enclosures import keys
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
 from tests.support import fusion_kernels
-from tests.support.ptx_threads import Threads, VerdictCache
+from tests.support.ptx_threads import DeviceMemory, Threads
 from tests.support.reduction_words import as_bytes, drawn
 
 SCANS = (
@@ -190,7 +190,7 @@ def by_ptx(launch: Launch) -> tuple[Words, bytes]:
         return ours, b""
     room = [as_bytes(each).copy() for each in launch.tensors(1)]
     addresses = [each.__array_interface__["data"][0] for each in room]
-    threads = ApproximatingThreads(ours.text, [*addresses, STEPS], VerdictCache(*room), 32 * launch.warps)
+    threads = ApproximatingThreads(ours.text, [*addresses, STEPS], DeviceMemory(*room), 32 * launch.warps)
     try:
         threads.run()
     except NotImplementedError as error:

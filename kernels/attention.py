@@ -29,6 +29,8 @@ Preconditions, and what each costs when broken:
   ahead of the loop, also where there is none, and nobody has written them.
 """
 
+# One file because the kernels of both directions share their masks, and are read with their launchers and clauses.
+
 from __future__ import annotations
 
 from dataclasses import dataclass

@@ -13,29 +13,21 @@ from types import SimpleNamespace
 
 import hypothesis
 import pytest
-from hypothesis.database import InMemoryExampleDatabase
 
-from bitverdict.harness.frontends import pytest_options, pytest_plugin, pytest_shards, pytest_targets
+from bitverdict.harness.frontends import pytest_plugin, pytest_shards, pytest_targets
 from bitverdict.harness.frontends.main import main
-from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge, base_seed, database
-from bitverdict.harness.frontends.pytest_plugin import (
-    pytest_collection_modifyitems,
-    pytest_xdist_auto_num_workers,
-    pytest_xdist_make_scheduler,
-)
+from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
 from bitverdict.harness.frontends.pytest_shards import shards_of
 from bitverdict.harness.frontends.pytest_summary import certificate_lines, lines, tally_row, tally_text, time_lines
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.lab.pytest_large import large_nodes
 from bitverdict.harness.model.architectures import FAMILIES
-from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.profiles import PROFILES
 from bitverdict.harness.session.shrink import KernelFailed
-from bitverdict.harness.workers.gpu_lease import NEED
 from tests.support import forked
 from tests.support.vector_add import HOST, case
 
@@ -387,122 +379,3 @@ def test_a_long_session_says_where_its_time_went_and_a_short_one_nothing() -> No
     assert said[-2] == "judged cases, 30 s: compile 20.0 s, launch 5.5 s"
     assert said[-1].split(":")[1] == " compile 20.0 s, launch 5.5 s", "the slowest node"
     assert list(time_lines(reports[2:])) == [] and len(list(time_lines(reports[2:], least=0))) == 2
-
-
-def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def gpu(index: int, free: int, arch: str = "sm_90") -> Target:
-        return Target(f"cuda:{index}", arch, index, "", f"w-{tmp_path.name}-{index}", free * NEED, 8 * NEED)
-
-    options = {"--harness-target": ["cuda"]}
-    config = SimpleNamespace(getoption=lambda name, default=None: options[name])
-    monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.os.sched_getaffinity", lambda pid: range(12))
-    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
-    monkeypatch.delenv("HARNESS_GPU_SLOTS", raising=False)
-    for name in ("HARNESS_GPUS_SEEN", "HARNESS_GPU_PLACES"):
-        monkeypatch.setenv(name, "")
-    for found, slots, workers in (
-        ([gpu(0, 3)], None, 3), ([gpu(0, 3), gpu(1, 2)], None, 5), ([gpu(0, 8), gpu(1, 8)], None, 12), ([gpu(0, 0)], None, 1),
-        ([gpu(0, 8), gpu(1, 1)], "2", 3),
-    ):  # fmt: skip
-        monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.targets", lambda found=found: found)
-        if slots:
-            monkeypatch.setenv("HARNESS_GPU_SLOTS", slots)
-        assert pytest_xdist_auto_num_workers(config) == workers  # type: ignore[arg-type]
-        assert len([place for place in os.environ["HARNESS_GPU_PLACES"].split(",") if place]) in (workers, 0)
-    options["--harness-target"] = ["cuda:sm_80"]
-    monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.targets", lambda: [gpu(0, 8), gpu(1, 2, "sm_80")])
-    assert pytest_xdist_auto_num_workers(config) == 2  # type: ignore[arg-type]
-
-
-def test_the_number_of_workers_is_given_or_the_cores(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTEST_XDIST_AUTO_NUM_WORKERS", "3")
-    assert pytest_xdist_auto_num_workers(pytestconfig) == 3
-    monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS")
-    assert pytest_xdist_auto_num_workers(pytestconfig) >= 1
-    assert base_seed(pytestconfig) == int(pytestconfig.getoption("--hypothesis-seed") or 0)
-
-
-def test_workers_begin_with_the_contracts_and_take_of_each_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = {"a": ["tmp_path"], "b": ["node", "harness"], "c": [], "d": ["large_node"]}
-    items = [SimpleNamespace(name=name, fixturenames=asked) for name, asked in given.items()]
-    for worker, order in (("", "abcd"), ("gw0", "bdac")):
-        monkeypatch.setenv("PYTEST_XDIST_WORKER", worker) if worker else monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
-        found = list(items)
-        pytest_collection_modifyitems(found)  # type: ignore[arg-type]
-        assert "".join(item.name for item in found) == order
-    for asked, taken in (("load", "WorkStealingScheduling"), ("loadfile", "NoneType"), ("no", "NoneType")):
-        option = {"dist": asked, "tx": ["popen"] * 2}
-        config = SimpleNamespace(getoption=option.__getitem__, getvalue=option.__getitem__, option=SimpleNamespace(**option))
-        assert type(pytest_xdist_make_scheduler(config, None)).__name__ == taken  # type: ignore[arg-type]
-
-
-ONLY_DRAWN = """
-from tests.support.vector_add import VectorAdd
-class OnlyDrawn(VectorAdd):
-    def required(self, target):
-        return []
-CONTRACT = OnlyDrawn(fault="wrong")
-"""
-
-
-def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(
-    node_judge: NodeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    under_test, kept = tmp_path / "only_drawn.py", InMemoryExampleDatabase()
-    judged: list[Case] = []
-    under_test.write_text(ONLY_DRAWN)
-    inner = node_judge.pool.judge
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
-    monkeypatch.setattr(node_judge, "database", kept)
-    monkeypatch.setattr(node_judge.pool, "judge", lambda case, where: judged.append(case) or inner(case, where))
-    monkeypatch.setattr(node_judge, "profile", replace(node_judge.profile, shrink_seconds=0, node_seconds=None))
-    node = Node(f"{under_test}:CONTRACT", "emulated:sm_90")
-    failed: list[Case] = []
-    for base in (0, 1):
-        monkeypatch.setattr(node_judge, "seed", base)
-        with pytest.raises(KernelFailed):
-            node_judge.hold(node, [])
-        assert judged[0] == failed[-1] if failed else judged[0] != judged[-1]
-        failed.append(judged[-1])  # which is not reduced
-        judged.clear()
-    assert kept.data
-
-
-def test_the_database_is_hypothesis_own_a_profiles_or_none(pytestconfig: pytest.Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    mine = InMemoryExampleDatabase()
-    hypothesis.settings.register_profile("shared-database", database=mine)
-    given = {"--hypothesis-seed": None, "--hypothesis-profile": None}
-
-    class Config:
-        def getoption(self, name: str, default: object = None) -> object:
-            return given.get(name, default)
-
-    monkeypatch.delenv("CI", raising=False)
-    assert "DirectoryBased" in repr(database(Config())) or "examples" in repr(database(Config()))
-    given["--hypothesis-profile"] = "shared-database"
-    assert database(Config()) is mine
-    given["--hypothesis-seed"] = "7"
-    assert database(Config()) is None
-    given.update({"--hypothesis-seed": None, "--hypothesis-profile": None})
-    monkeypatch.setenv("CI", "1")
-    assert database(Config()) is None
-
-
-def test_a_shard_of_the_collected_tests_is_the_same_everywhere() -> None:
-    """Whatever the order in which a worker has them."""
-
-    def kept(asked: str, names: list[str]) -> set[str]:
-        told: list = []
-        hook = SimpleNamespace(pytest_deselected=lambda items: told.extend(items))
-        items = [SimpleNamespace(nodeid=name) for name in names]
-        config = SimpleNamespace(getoption=lambda name: asked, hook=hook)
-        pytest_options.pytest_collection_modifyitems(config, items)  # type: ignore[arg-type]
-        assert len(told) + len(items) == len(names)
-        return {item.nodeid for item in items}
-
-    names = [f"test_a.py::test_{number}" for number in range(8)]
-    parts = [kept(f"{number}/3", names) for number in (1, 2, 3)]
-    assert parts == [kept(f"{number}/3", names[::-1]) for number in (1, 2, 3)]
-    assert set.union(*parts) == kept("", names) == set(names) and sum(map(len, parts)) == len(names)
-    with pytest.raises(pytest.UsageError, match="--harness-shard 4/3: must be NUMBER/OF"):
-        kept("4/3", names)

@@ -1,5 +1,7 @@
 """Contract under test: a conformance pack says what was judged, and `verify` rejects each pack that says anything else."""
 
+# One file because every test changes one of two packs, which are made once a module since judging them takes long.
+
 from __future__ import annotations
 
 import argparse

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
-from hypothesis.database import InMemoryExampleDatabase
 
 from bitverdict.harness.frontends.pytest_nodes import Node, NodeJudge
 from bitverdict.harness.judge.judge import judge
@@ -19,108 +18,33 @@ from bitverdict.harness.judge.machine_faults import MachineFault
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.session import session as session_module
 from bitverdict.harness.session import tally
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.observer import Observer
 from bitverdict.harness.session.profiles import PROFILES, Profile
 from bitverdict.harness.session.resume import Past, past
 from bitverdict.harness.session.session import MOST_BUGS, Session
 from bitverdict.harness.session.shrink import KernelFailed
-from tests.support.fake_runs import Died, FakeClock, FakeJournal, FakePool
-from tests.support.vector_add import ADDRESS, HOST, Problem
-
-OUTCOMES = {
-    Decision.PASS: Outcome.PASS,
-    Decision.FAIL: Outcome.WRONG_WORDS,
-    Decision.INCONCLUSIVE: Outcome.NOT_MODELLED,
-    Decision.NOT_RUN: Outcome.NOT_RUN,
-    Decision.ERROR: Outcome.ERROR,
-}
-PLAIN = Profile("plain", draws=9, seconds=None, node_seconds=None, shrink_seconds=0)
+from tests.support.fake_runs import (
+    OUTCOMES,
+    PLAIN,
+    Died,
+    FakeClock,
+    FakeJournal,
+    FakePool,
+    Seen,
+    by_size,
+    came_to,
+    sources,
+    verdict,
+    whole,
+)
+from tests.support.vector_add import ADDRESS, HOST
 
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
     return tmp_path / "state"
-
-
-@dataclass(frozen=True)
-class Listed(CaseSource):
-    """Cases of n = 0, 1, 2 and so on: `few` that are required, and as many generated ones as are wanted."""
-
-    few: int = 4
-
-    def required(self, *, full_size: bool = False) -> list[Case]:
-        return [Case(contract=ADDRESS, problem=Problem(n=n)) for n in range(self.few)]
-
-    def drawn(self, count: int) -> list[Case]:
-        return [Case(contract=ADDRESS, problem=Problem(n=100 + n)) for n in range(count)]
-
-
-def sources(*few: int) -> list[CaseSource]:
-    return [Listed(ADDRESS, replace(HOST, name=f"host {number}"), few=count) for number, count in enumerate(few)]
-
-
-def verdict(decision: Decision, message: str = "", **more: object) -> Verdict:
-    return Verdict(decision=decision, outcome=OUTCOMES[decision], message=message or str(decision), words=10, **more)  # type: ignore[arg-type]
-
-
-def by_size(case: Case, where: Target) -> Verdict:
-    """Some of each decision, and two bugs a target."""
-    n = case.problem.n
-    if n % 5 == 3:
-        return verdict(Decision.FAIL, "odd" if n % 2 else "even")
-    return verdict({2: Decision.INCONCLUSIVE, 7: Decision.ERROR, 8: Decision.NOT_RUN}.get(n % 10, Decision.PASS))
-
-
-class Seen(Observer):
-    """What a session told."""
-
-    def __init__(self) -> None:
-        self.counted_cases: list[tuple[str, str]] = []
-        self.came = self.expected = self.inside = 0
-        self.paths: list[Path] = []
-
-    def __enter__(self) -> Seen:
-        self.inside += 1
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        self.inside -= 1
-
-    def expect(self, more: int) -> None:
-        assert self.inside == 1
-        self.expected += more
-
-    def on_verdict(self, name: str, target: str, verdict: Verdict) -> None:
-        self.came += 1
-
-    def on_count(self, case: Case, name: str, target: str, classes: dict, verdict: Verdict) -> None:
-        self.counted_cases.append((target, case.key))
-
-    def on_reproducer(self, path: Path, address: str, target: str) -> None:
-        self.paths.append(path)
-
-
-def came_to(session: Session, seen: Seen) -> dict:
-    """Everything a run leaves but times."""
-    told = {name: value for name, value in session.tally.to_json().items() if name not in ("wall", "seconds", "own_share")}
-    bugs = [(bug.key, bug.case.key, bug.case_count) for bug in session.bugs.values()]
-    return {"tally": told, "bugs": bugs, "order": seen.counted_cases}
-
-
-def whole(profile: Profile, *few: int, places: int = 1, seed: int = 0, most: int | None = None) -> tuple[dict, list[dict]]:
-    """What an undisturbed run comes to, and its journal."""
-    clock, seen = FakeClock(), Seen()
-    journal = FakeJournal(clock)
-    journal.note("asked")
-    pool = FakePool(journal, by_size, clock=clock, places=places, seed=seed)
-    session = Session(pool, profile, max_cases=most, observers=[seen], clock=clock)
-    session.run(sources(*few))
-    assert seen.inside == 0 and len(seen.counted_cases) == seen.came == len(pool.asked)
-    return came_to(session, seen), journal.told
 
 
 # --- choose and count
@@ -302,117 +226,6 @@ def test_one_case_after_the_other_stops_at_the_first_that_fails() -> None:
     bug = session.first_failure(sources(6)[0])
     assert bug is not None and [case.problem.n for case in pool.asked] == [0, 1, 2, 3]
     assert bug.case == pool.asked[-1] and list(session.bugs.values()) == [bug] and session.tally.status() == tally.FAIL
-
-
-def test_a_node_generates_for_its_time_once_its_required_cases_are_judged() -> None:
-    source = CaseSource(ADDRESS, HOST)
-    for seconds, generated in ((0.5, 1), (2.5, 3), (None, 20)):
-        clock = FakeClock()
-        pool = FakePool(judged=lambda case, where: verdict(Decision.PASS), clock=clock)
-        session = Session(pool, replace(PLAIN, draws=40, node_seconds=seconds), clock=clock)
-        assert session.first_failure(source) is None
-        new = len(pool.asked) - len(source.required())
-        assert new == generated if seconds is not None else new > generated
-
-
-def test_the_time_of_a_node_begins_at_its_first_drawn_case(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Setting Hypothesis up takes longer than a node has, on a loaded machine."""
-    clock = FakeClock()
-    plain = session_module.walk
-
-    def slow(*arguments: object, **named: object) -> None:
-        clock.now += 60.0
-        plain(*arguments, **named)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(session_module, "walk", slow)
-    source = CaseSource(ADDRESS, HOST)
-    pool = FakePool(judged=lambda case, where: verdict(Decision.PASS), clock=clock)
-    assert Session(pool, replace(PLAIN, draws=40, node_seconds=2.5), clock=clock).first_failure(source) is None
-    assert len(pool.asked) - len(source.required()) == 3
-
-
-def test_a_node_deals_its_least_however_slow_the_machine_is() -> None:
-    """A second a case, and a quarter of a second for the node: other work on the machine makes no case fewer."""
-    source, clock = CaseSource(ADDRESS, HOST), FakeClock()
-    passed = replace(verdict(Decision.PASS), seconds={"processor": 0.01})
-    pool = FakePool(judged=lambda case, where: passed, clock=clock)
-    profile = replace(PLAIN, draws=40, node_seconds=0.25, node_least=10, node_processor_seconds=10.0)
-    session = Session(pool, profile, clock=clock)
-    assert session.first_failure(source) is None
-    assert session.tally.drawn == len(pool.asked) - len(source.required()) == 10 and not session.tally.draw_shortfall
-
-
-def test_a_node_deals_fewer_where_its_cases_are_long_and_says_so() -> None:
-    source, clock = CaseSource(ADDRESS, HOST), FakeClock()
-    pool = FakePool(judged=lambda case, where: replace(verdict(Decision.PASS), seconds={"processor": 4.0}), clock=clock)
-    profile = replace(PLAIN, draws=40, node_seconds=0.25, node_least=10, node_processor_seconds=10.0)
-    session = Session(pool, profile, clock=clock)
-    assert session.first_failure(source) is None
-    assert session.tally.drawn == 3
-    assert session.tally.draw_shortfall == "3 of 10 cases drawn: they took 12.0 s of the processor, and 10 s are enough"
-
-
-@pytest.mark.parametrize(("processor", "least", "drawn"), [(0.01, 10, 10), (0.01, 0, 0), (4.0, 10, 3)])
-def test_a_run_draws_its_least_however_slow_the_machine_is(processor: float, least: int, drawn: int) -> None:
-    """Its time is over before the first drawn case; fewer are drawn only where cases are long for the processor."""
-    source, clock = sources(6)[0], FakeClock()
-    passed = replace(verdict(Decision.PASS), seconds={"processor": processor})
-    pool = FakePool(judged=lambda case, where: passed, clock=clock)
-    profile = replace(PLAIN, draws=40, seconds=0.25, node_least=least, node_processor_seconds=10.0)
-    session = Session(pool, profile, clock=clock)
-    session.run([source])
-    assert session.tally.drawn == len(pool.asked) - len(source.required()) == drawn
-    assert bool(session.tally.draw_shortfall) == (0 < drawn < least)
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_a_node_saves_in_hypothesis_database_what_failed_alone(fails: bool) -> None:
-    """Its time ends the walk by an exception, and Hypothesis saves the choices of whatever raises."""
-    source, clock, database = CaseSource(ADDRESS, HOST), FakeClock(), InMemoryExampleDatabase()
-    required = {case.key for case in source.required()}
-    pool = FakePool(
-        judged=lambda case, where: verdict(Decision.FAIL if fails and case.key not in required else Decision.PASS), clock=clock
-    )
-    bug = Session(pool, replace(PLAIN, draws=40, node_seconds=2.5), clock=clock).first_failure(source, database=database)
-    assert (bug is not None) == fails
-    assert bool(any(database.data.values())) == fails
-
-
-def test_nothing_is_drawn_once_the_time_of_a_node_is_over() -> None:
-    drawn: list[str] = []
-    source, clock = CaseSource(ADDRESS, HOST, keeps=lambda case: drawn.append(case.key) is None), FakeClock()
-    pool = FakePool(judged=lambda case, where: verdict(Decision.PASS), clock=clock)
-    assert Session(pool, replace(PLAIN, draws=40, node_seconds=2.5), clock=clock).first_failure(source) is None
-    assert set(drawn) - {case.key for case in pool.asked} == {drawn[-1]}
-
-
-def test_a_generated_case_that_fails_after_the_time_of_its_node_is_its_bug() -> None:
-    """Hypothesis runs what failed once more; a hang takes longer than a node has."""
-    source, clock = CaseSource(ADDRESS, HOST), FakeClock()
-    required = {case.key for case in source.required()}
-    hung = replace(verdict(Decision.FAIL, "no verdict within 120 s"), outcome=Outcome.TIMEOUT)
-
-    def judged(case: Case, where: Target) -> Verdict:
-        clock.now += 0.0 if case.key in required else 120.0
-        return verdict(Decision.PASS) if case.key in required else hung
-
-    pool = FakePool(judged=judged, clock=clock)
-    bug = Session(pool, replace(PLAIN, node_seconds=2.5), clock=clock).first_failure(source)
-    assert bug is not None and bug.verdict is hung and pool.asked[-1] == bug.case and len(pool.asked) == len(required) + 1
-
-
-def test_the_shares_of_a_node_have_each_required_case_once() -> None:
-    asked: list[int] = []
-    for share in range(3):
-        pool = FakePool(judged=lambda case, where: verdict(Decision.PASS))
-        session = Session(pool, replace(PLAIN, draws=1))
-        session.first_failure(sources(7)[0], share=share, shares=3)
-        assert share == 0 or len(pool.asked) == 2, "the draws are shared out too"
-        asked += [case.problem.n for case in pool.asked if case.schedule == "eager" and case.data_seed == 0][
-            : 3 if not share else 2
-        ]
-        assert session.tally.status() == tally.PASS, "it is held to its share alone"
-    assert sorted(asked) == list(range(7))
 
 
 # --- reduce and store

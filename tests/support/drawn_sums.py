@@ -19,8 +19,13 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from tests.support.ptx_threads import Threads, VerdictCache
+from bitverdict.harness.emulator import emulated
+from bitverdict.reference.fused_multiply_add import fused_multiply_add
+from tests.support.ptx_threads import DeviceMemory, Threads
 
+ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
+STEPS = 5  # n of every launch
+LOOP = "for _ in range(n):"
 OUTPUTS = 4
 LANES = 64
 WARPS = 1
@@ -59,7 +64,7 @@ def by_ptx(ptx: str, inputs: list[torch.Tensor], out: torch.dtype, n: int) -> tu
     """The words (OUTPUTS, LANES) that `ptx` leaves in the output, zeros where it writes none, and the opcodes that ran."""
     result = torch.zeros(OUTPUTS, LANES, dtype=out)
     arrays = [t.view(_WORDS[t.element_size()]).numpy() for t in (*inputs, result)]
-    threads = Threads(ptx, [a.__array_interface__["data"][0] for a in arrays] + [n], VerdictCache(*arrays), 32 * WARPS)
+    threads = Threads(ptx, [a.__array_interface__["data"][0] for a in arrays] + [n], DeviceMemory(*arrays), 32 * WARPS)
     threads.run()
     return arrays[-1], threads.seen
 
@@ -136,3 +141,14 @@ def drawn(seed: int, flow: str) -> str:
         lines += [line() for _ in range(chance.randint(0, 2))]
     own = names[4:] or names
     return text(lines, chance.sample(own, min(chance.randint(1, OUTPUTS - 1), len(own))))
+
+
+def emulate(kernel, arch: str, given: torch.dtype, out: torch.dtype, fused: bool, seed: int = 0) -> np.ndarray:
+    result = torch.zeros(OUTPUTS, LANES, dtype=out)
+    with emulated(arch):
+        kernel[(1,)](*operands(seed, given), result, STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=fused)
+    return result.view(torch.int16 if out.itemsize == 2 else torch.int32).numpy()
+
+
+def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    return fused_multiply_add(a, b, c).view(np.float32)

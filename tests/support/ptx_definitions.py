@@ -1,7 +1,7 @@
 """What a PTX opcode gives for the operands of one lane, by its definition (PTX ISA 9.7): Python integers and exact fractions.
 
 The emulator's executor of PTX is held to this. It computes on arrays of words; this computes one result at a time, and shares
-nothing with it but the numbers of `ptx_threads.value`.
+nothing with it but the numbers of `ptx_numbers.value`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from fractions import Fraction
 from math import ceil, floor, isqrt, trunc
 
-from tests.support.ptx_threads import FORMS, NAN, narrowed_nan, value
+from tests.support.ptx_numbers import FORMS, NAN, narrowed_nan, value
 
 WHOLE = {"rni": round, "rzi": trunc, "rmi": floor, "rpi": ceil}
 Real = Fraction | float

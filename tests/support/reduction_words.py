@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from bitverdict.harness.emulator import emulated
-from tests.support.ptx_threads import Threads, VerdictCache
+from tests.support.ptx_threads import DeviceMemory, Threads
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,6 @@ def both_ways(
         made = kernel[(1,)](*inputs, *mine, **constants, num_warps=warps, **{"enable_fp_fusion": True, **options})
         text = made.asm["ptx"]
     room = [as_bytes(each).copy() for each in (*inputs, *outputs)]
-    threads = Threads(text, [each.__array_interface__["data"][0] for each in room], VerdictCache(*room), 32 * warps)
+    threads = Threads(text, [each.__array_interface__["data"][0] for each in room], DeviceMemory(*room), 32 * warps)
     threads.run()
     return Found([as_bytes(each) for each in mine], room[len(inputs) :], Counter(threads.seen), device.advice)

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bitverdict.harness.checks.explain import constants
 from bitverdict.harness.checks.explain.changed_operations import changes_of
 from bitverdict.harness.checks.explain.evaluation import (
     Operation,

@@ -17,7 +17,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from bitverdict.harness.emulator import emulated
 from tests.support import masked_kernels as kernels
 from tests.support.drawn_sums import load
-from tests.support.ptx_threads import Threads, VerdictCache
+from tests.support.ptx_threads import DeviceMemory, Threads
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 SIZE, BLOCK = 20, 32
@@ -38,7 +38,7 @@ def test_a_lane_that_is_not_loaded_holds_zero_as_in_the_ptx(dtype, arch):
     target = GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
     compiled = triton.compile(ASTSource(kernels.zeros, signature, {(4,): BLOCK}), target=target, options={"num_warps": 1})
     arrays = [t.view(torch.uint8).numpy() for t in (a, torch.full_like(a, 77), torch.full_like(single, 77))]
-    Threads(compiled.asm["ptx"], [x.__array_interface__["data"][0] for x in arrays] + [SIZE], VerdictCache(*arrays), 32).run()
+    Threads(compiled.asm["ptx"], [x.__array_interface__["data"][0] for x in arrays] + [SIZE], DeviceMemory(*arrays), 32).run()
     for got, expected in zip(arrays[1:], (out, single), strict=True):
         np.testing.assert_array_equal(got, expected.view(torch.uint8).numpy())
 

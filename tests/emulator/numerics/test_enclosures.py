@@ -15,13 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import triton
-import triton.language as tl
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
-from bitverdict.harness.emulator.frontend.enclosure_code import SMOOTH
 from bitverdict.harness.emulator.numerics import enclosures
 from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, keys, words_of
 from bitverdict.harness.judge.classify import LaunchResult
@@ -29,145 +26,21 @@ from bitverdict.harness.judge.compare import compare, with_enclosed
 from bitverdict.harness.judge.judge import _compare_output
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Outcome
-from bitverdict.reference.special_functions.constant_division import divide as divide_by_constant
-from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
-from bitverdict.reference.special_functions.sequences import divide
 from bitverdict.reference.special_functions.sequences import exp as exp_words
-from bitverdict.reference.special_functions.sequences import log as log_words
-
-N = 64
-
-
-@triton.jit
-def summed(x, y, z, out, KIND: tl.constexpr, N: tl.constexpr):
-    at = tl.arange(0, N)
-    a, b, c = tl.load(x + at), tl.load(y + at), tl.load(z + at)
-    s = a * b + tl.where(a > 100, b * b, c)
-    if KIND == "sum":
-        tl.store(out + at, s)
-    elif KIND == "scaled":
-        tl.store(out + at, (tl.maximum(-s, 0.25) - c) * c)
-    elif KIND == "rows":
-        tl.store(out + tl.arange(0, 8), tl.sum(tl.reshape(s, [8, N // 8]), 1))
-    elif KIND == "exp":
-        tl.store(out + at, tl.exp(s))
-    elif KIND == "sine":
-        tl.store(out + at, tl.sin(s))
-    elif KIND == "compared":
-        tl.store(out + at, tl.where(s > 0.0, a, b))
-    elif KIND == "equal":
-        tl.store(out + at, tl.where(s == tl.load(out + at), a, b))
-    elif KIND == "above":
-        tl.store(out + at, tl.where(s > tl.load(out + at), a, b))
-    elif KIND == "masked":
-        tl.store(out + at, a, mask=s > tl.load(out + at))
-    elif KIND == "address":
-        tl.store(out + tl.where(s > tl.load(out + at), at, 0), a)
-    elif KIND == "branch":
-        if tl.sum(tl.where(s > tl.load(out + at), 1, 0)) > 32:
-            tl.store(out + at, a)
-    elif KIND == "count":
-        tl.store(out + at, (tl.sum(tl.where(s > tl.load(out + at), 1, 0)) * 3 - 7).to(tl.float32) + tl.zeros((N,), tl.float32))
-    elif KIND == "bits":
-        tl.store(out + at, s.to(tl.int32, bitcast=True).to(tl.float32))
-
-
-@triton.jit
-def decided(x, y, z, scale, out, KIND: tl.constexpr, N: tl.constexpr):
-    at = tl.arange(0, N)
-    a = tl.load(scale + at)
-    s = tl.load(x + at) * tl.load(y + at) + tl.load(z + at)
-    if KIND == "int8" or KIND == "int32":
-        tl.store(out + at, (s * a).to(out.dtype.element_ty))
-    elif KIND == "uint8":
-        tl.store(out + at, tl.abs(s * a).to(tl.uint8))
-    elif KIND == "largest" or KIND == "smallest":
-        rows = tl.reshape(s, [N // 8, 8])
-        which = tl.argmax(rows, 1) if KIND == "largest" else tl.argmin(rows, 1)
-        tl.store(out + tl.arange(0, N // 8), which * 2 + 1)
-
-
-@triton.jit
-def integers(x, y, z, scale, term, out, KIND: tl.constexpr, N: tl.constexpr):
-    at = tl.arange(0, N)
-    number = ((tl.load(x + at) * tl.load(y + at) + tl.load(z + at)) * tl.load(scale + at)).to(tl.int32)
-    other = tl.load(term + at)
-    if KIND == "plus":
-        tl.store(out + at, number + other)
-    elif KIND == "minus":
-        tl.store(out + at, other - number)
-    elif KIND == "times":
-        tl.store(out + at, number * other)
-    elif KIND == "total":
-        tl.store(out, tl.sum(number + other))
-    elif KIND == "gathered":
-        tl.store(out + at, tl.load(term + number, mask=at > 7, other=-7))
-    elif KIND == "one of all":
-        tl.store(out, tl.load(term + tl.sum(tl.where(at == tl.load(out), number, 0))))
-    elif KIND == "its own":
-        tl.store(out + at, tl.load(out + number % 8))
-
-
-@triton.jit
-def functions(x, y, z, scale, out, KIND: tl.constexpr, N: tl.constexpr):
-    at = tl.arange(0, N)
-    a = tl.load(scale + at)
-    s = tl.load(x + at) * tl.load(y + at) + tl.load(z + at)
-    if KIND == "exp":
-        s = tl.exp(s)
-    elif KIND == "exp2":
-        s = tl.exp2(s)
-    elif KIND == "log":
-        s = tl.log(s)
-    elif KIND == "sqrt":
-        s = tl.sqrt(s)
-    elif KIND == "rsqrt":
-        s = tl.rsqrt(s)
-    elif KIND == "over":
-        s = a / s
-    elif KIND == "under":
-        s = s / a
-    elif KIND == "third":
-        s = s / 3.0
-    elif KIND == "square":
-        s = (s + 1e-9) * (s + 1e-9)
-    elif KIND == "size":
-        s = tl.abs(s + 1e-9)
-    elif KIND == "times":
-        s = s * (a / 0.0)
-    tl.store(out + at, s)
-
-
-@triton.jit
-def convolved(x, w, out, TAPS: tl.constexpr, N: tl.constexpr):
-    """A causal convolution, and SiLU of it."""
-    at = tl.arange(0, N)
-    s = tl.zeros([N], tl.float32)
-    for k in tl.static_range(TAPS):
-        s += tl.load(x + at - k, mask=at >= k, other=0.0).to(tl.float32) * tl.load(w + k).to(tl.float32)
-    tl.store(out + at, s * tl.sigmoid(s))
-
-
-@triton.jit
-def copied(x, out, N: tl.constexpr):
-    at = tl.arange(0, N)
-    tl.store(out + at, tl.load(x + at) * 2.0)
-
-
-@triton.jit
-def converted(x, out, N: tl.constexpr):
-    at = tl.arange(0, N)
-    tl.store(out + at, (tl.load(x + at).to(tl.int32) * 2).to(tl.float32))
-
-
-@triton.jit
-def added(x, N: tl.constexpr):
-    tl.atomic_add(x + tl.arange(0, N), 1.0)
-
-
-@triton.jit
-def counted(x):
-    tl.atomic_add(x, 1.0)  # of one word: its mask is one truth
+from tests.support.enclosed_kernels import (
+    N,
+    added,
+    choices,
+    convolved,
+    copied,
+    counted,
+    decided,
+    holds,
+    integers,
+    launched,
+    operands,
+    summed,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -175,31 +48,6 @@ def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
-
-
-def operands() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(5)
-    x, y, z = (torch.randn(N, generator=generator) for _ in range(3))
-    return x, y, z
-
-
-def choices() -> tuple[np.ndarray, np.ndarray]:
-    """The sum with the product rounded, and with it as it is."""
-    x, y, z = (each.numpy() for each in operands())
-    return x * y + z, (x.astype(np.float64) * y + z).astype(np.float32)
-
-
-def launched(kind: str, count: int = N) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
-    """The result, and the keys of the ends of its words."""
-    out = torch.zeros(count)
-    with emulated("sm_90") as device:
-        summed[(1,)](*operands(), out, KIND=kind, N=N, num_warps=1)
-        low, high = device.enclosure(out)
-    return out, keys(low), keys(high)
-
-
-def holds(low: np.ndarray, high: np.ndarray, words: np.ndarray) -> bool:
-    return bool(((low <= keys(words)) & (keys(words) <= high)).all())
 
 
 def test_keys_are_in_the_order_of_the_values_and_lead_back() -> None:
@@ -281,129 +129,6 @@ def test_a_number_of_open_truths_lies_between_their_extremes() -> None:
     assert max(counts) > 0 == min(counts)
     assert all(least <= 3 * count - 7 <= most for count in range(min(counts), max(counts) + 1))
     assert least > 3 * -1 - 7 and most < 3 * N - 7  # some are settled
-
-
-FUNCTIONS: dict[str, Callable] = {
-    "exp": exp_words,
-    "exp2": INSTRUCTIONS["ex2.approx.ftz.f32"],
-    "log": log_words,
-    "sqrt": INSTRUCTIONS["sqrt.approx.ftz.f32"],
-    "rsqrt": INSTRUCTIONS["rsqrt.approx.ftz.f32"],
-    "over": lambda s: divide(np.float32([-5, 1, 3, 7] * (N // 4)).view(np.uint32), s),
-    "under": lambda s: divide(s, np.float32([-5, 1, 3, 7] * (N // 4)).view(np.uint32)),
-    "third": lambda s: divide_by_constant(s, np.array(3, np.float32).view(np.uint32)),
-    "square": lambda s: np.square(s.view(np.float32) + np.float32(1e-9)).view(np.uint32),
-    "size": lambda s: np.abs(s.view(np.float32) + np.float32(1e-9)).view(np.uint32),
-}
-
-
-@pytest.mark.parametrize("kind", FUNCTIONS)
-def test_a_function_of_an_enclosure_holds_that_of_each_of_its_words(kind: str) -> None:
-    """Half of the sums cancel where the function lets them: their enclosures are wide."""
-    x, y, z = operands()
-    if kind in ("exp", "exp2", "square", "size", "under", "third"):
-        z[::2] = torch.from_numpy(-(x * y).numpy()[::2])
-    elif kind in ("log", "sqrt", "rsqrt"):
-        z = z.abs() + (x * y).abs() * 2
-        z[::2] = torch.nextafter(torch.from_numpy(-(x * y).numpy()), torch.tensor(3.0))[::2] + 1e-3
-    out, scale = torch.zeros(N), torch.tensor([-5.0, 1, 3, 7] * (N // 4))
-    with emulated("sm_90") as device:
-        functions[(1,)](x, y, z, scale, out, KIND=kind, N=N, num_warps=1)
-        low, high = map(keys, device.enclosure(out))
-        functions[(1,)](x, y, z, scale, out, KIND="plain", N=N, num_warps=1)
-        first, last = map(keys, device.enclosure(out))
-    assert (first != last).sum() > N // 2
-    for share in np.linspace(0, 1, 41):  # words inside of the operand's enclosure, its ends included
-        at = first + np.floor((last - first) * share).astype(np.int64)
-        word = FUNCTIONS[kind](words_of(at, np.dtype(np.float32)).view(np.uint32)).view(np.float32)
-        assert holds(low, high, word), share
-    assert ((high - low)[(last - first) < 8] < 1 << 10).all()
-
-
-WORDS = "of a value whose enclosure has [0-9]+ words: at most"
-
-
-@pytest.mark.parametrize(
-    ("kind", "why"),
-    [("over", WORDS), ("rsqrt", WORDS), ("sqrt", "of a value whose enclosure leads to a NaN"),
-     ("times", "that is enclosed and may be zero, times an infinity")],
-)  # fmt: skip
-def test_a_function_with_a_pole_or_no_value_inside_is_refused(kind: str, why: str) -> None:
-    x, y, _ = operands()
-    with emulated("sm_90"), pytest.raises(EmulatedFault, match=f"not modelled: .*{why}"):
-        functions[(1,)](x, y, -(x * y), torch.ones(N), torch.zeros(N), KIND=kind, N=N, num_warps=1)
-
-
-@pytest.mark.share(4)
-def test_the_functions_of_units_fall_by_no_more_words_than_is_said() -> None:
-    """A binade, or two where the table's half hangs on the exponent: all others have the same mantissas."""
-    ranges = {"ex2": (1.0, 2.0, 1), "sqrt": (1.0, 4.0, 1), "rsqrt": (1.0, 4.0, -1), "rcp": (1.0, 2.0, -1)}
-    for name, (first, last, sign) in ranges.items():
-        at = np.arange(*(int(keys(np.float32(end))) for end in (first, last)), dtype=np.int64)
-        words = INSTRUCTIONS[f"{name}.approx.ftz.f32"](words_of(at, np.dtype(np.float32)).view(np.uint32))
-        values = sign * keys(words.view(np.float32))
-        assert (np.maximum.accumulate(values) - values).max() == SMOOTH.get(f"math.{name.replace('ex2', 'exp2')}", 0), name
-
-
-@pytest.mark.parametrize(("kind", "dtype"), [("int8", torch.int8), ("int32", torch.int32), ("uint8", torch.uint8)])
-def test_an_integer_of_an_enclosed_value_holds_that_of_each_choice(kind: str, dtype: torch.dtype) -> None:
-    x, y, z = operands()
-    sums = choices()
-    steps = 60 if kind == "uint8" else 30
-    scale = np.round(sums[0] * steps) / sums[0]  # near integers, so that the choice decides
-    out = torch.zeros(N, dtype=dtype)
-    with emulated("sm_90") as device:
-        decided[(1,)](x, y, z, torch.from_numpy(scale.astype(np.float32)), out, KIND=kind, N=N, num_warps=1)
-        low, high = (each.view(f"i{each.itemsize}").astype(np.int64) for each in device.enclosure(out))
-        twice = torch.zeros(N)
-        converted[(1,)](out, twice, N=N, num_warps=1)
-        doubled = [each.view(np.float32) for each in device.enclosure(twice)]
-    integers = [np.trunc(each * scale.astype(np.float32)) for each in sums]
-    integers = [np.abs(each) if kind == "uint8" else each for each in integers]
-    assert (integers[0] != integers[1]).any()
-    for number in integers:
-        word = number.astype(np.uint8).view(np.int8) if kind == "uint8" else number
-        assert ((low <= word) & (word <= high)).all()
-        assert ((doubled[0] <= 2 * number) & (2 * number <= doubled[1])).all()
-    wide = high - low
-    assert ((wide <= 1) | ((kind == "uint8") & (wide == 255))).all()  # signed words, where 127 and 128 are both possible: any
-
-
-LAST = 2**31 - 1
-
-
-def last_terms(kind: str, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """The terms by which integers of `low` to `high` (both above zero) just reach an end of 32 bits, and by 1 more leave it."""
-    first = np.arange(N) == 0
-    return {"plus": LAST - high, "minus": high - LAST, "times": LAST // high, "total": np.where(first, LAST - high.sum(), 0)}[kind]
-
-
-@pytest.mark.parametrize(("kind", "step"), [("plus", 1), ("minus", -1), ("times", 1), ("total", 1)])
-def test_integers_of_an_enclosure_reach_the_end_of_their_type_unwrapped(kind: str, step: int) -> None:
-    x, y, z = operands()
-    sums = choices()
-    scale = ((np.round(np.abs(sums[0]) * 30) + 2) / sums[0]).astype(np.float32)  # near integers, so that the choice decides
-    numbers = [np.trunc(each * scale).astype(np.int64) for each in sums]
-
-    def ends(term: np.ndarray, kind: str) -> tuple[np.ndarray, ...]:
-        out = torch.zeros(N, dtype=torch.int32)
-        with emulated("sm_90") as device:
-            given = (torch.from_numpy(each) for each in (scale, term.astype(np.int32)))
-            integers[(1,)](x, y, z, *given, out, KIND=kind, N=N, num_warps=1)
-            return tuple(each.view(np.int32).astype(np.int64) for each in device.enclosure(out))
-
-    low, high = ends(np.zeros(N), "plus")
-    assert (low < high).any() and low.min() > 0
-    term = last_terms(kind, low, high)
-    run = {"plus": np.add, "minus": lambda a, b: b - a, "times": np.multiply, "total": lambda a, b: (a + b).sum()}[kind]
-    reached = ends(term, kind)
-    for number in numbers:
-        there = slice(0, 1) if kind == "total" else slice(None)
-        assert ((reached[0][there] <= run(number, term)) & (run(number, term) <= reached[1][there])).all()
-    place = int(np.flatnonzero(low < high)[0]) if kind != "total" else 0
-    term[place] += step
-    with pytest.raises(EmulatedFault, match=r"not modelled: .*of integers that are enclosed, and may leave"):
-        ends(term, kind)
 
 
 @pytest.mark.parametrize("kind", ["gathered", "one of all"])

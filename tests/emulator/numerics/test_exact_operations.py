@@ -19,7 +19,8 @@ from bitverdict.harness.emulator import emulated
 from bitverdict.harness.emulator.frontend.assembly import instructions
 from tests.support.drawn_sums import load
 from tests.support.exact_operations import FLOATS, TABLE, TO_ODD, TYPES, Row, line_of, opcodes, rows_of, source
-from tests.support.ptx_threads import FORMS, Threads, VerdictCache
+from tests.support.ptx_numbers import FORMS
+from tests.support.ptx_threads import DeviceMemory, Threads
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100")
 LANES, WARPS = 128, 4
@@ -81,7 +82,7 @@ class Compiled:
         """What `text`, PTX of the kernel, leaves in the outputs."""
         results = {t: np.zeros_like(words) for t, words in self.got.items()}
         arrays = [*self.arrays, *results.values()]
-        Threads(text, [a.__array_interface__["data"][0] for a in arrays], VerdictCache(*arrays), LANES).run()
+        Threads(text, [a.__array_interface__["data"][0] for a in arrays], DeviceMemory(*arrays), LANES).run()
         return results
 
 

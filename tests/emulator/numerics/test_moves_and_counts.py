@@ -10,7 +10,7 @@ import torch
 
 from bitverdict.harness.emulator import emulated
 from tests.support import structure_kernels as kernels
-from tests.support.ptx_threads import Threads, VerdictCache
+from tests.support.ptx_threads import DeviceMemory, Threads
 
 ROUNDS, MULTIPLIERS, KEYS = 10, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)
 
@@ -128,7 +128,7 @@ def test_a_cat_that_may_reorder_puts_elements_where_the_ptx_does(n: int, warps: 
     with emulated("sm_90"):
         kernel = kernels.joined_anyhow[(1,)](*map(torch.from_numpy, (a, b, got)), N=n, num_warps=warps)
     arrays = a, b, due
-    Threads(kernel.asm["ptx"], [each.__array_interface__["data"][0] for each in arrays], VerdictCache(*arrays), 32 * warps).run()
+    Threads(kernel.asm["ptx"], [each.__array_interface__["data"][0] for each in arrays], DeviceMemory(*arrays), 32 * warps).run()
     assert got.tolist() == due.tolist() and sorted(got) == list(range(2 * n))
 
 
@@ -140,5 +140,5 @@ def test_any_operation_on_integers_may_combine_in_a_scan_or_a_reduction() -> Non
     with emulated("sm_90"):
         kernel = kernels.folds[(1,)](*map(torch.from_numpy, (a, scanned, folded)), N=32, num_warps=1)
     arrays = a, *due
-    Threads(kernel.asm["ptx"], [each.__array_interface__["data"][0] for each in arrays], VerdictCache(*arrays), 32).run()
+    Threads(kernel.asm["ptx"], [each.__array_interface__["data"][0] for each in arrays], DeviceMemory(*arrays), 32).run()
     assert scanned.tolist() == due[0].tolist() and folded.tolist() == due[1].tolist() and folded[1] == 32

@@ -13,7 +13,7 @@ from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.numerics.scalar_ops import fma
 from tests.support import structure_kernels
 from tests.support import tile_kernels as kernels
-from tests.support.ptx_threads import Threads, VerdictCache
+from tests.support.ptx_threads import DeviceMemory, Threads
 
 
 def test_exact_reductions_and_scans_are_those_of_torch():
@@ -175,6 +175,6 @@ def test_the_remainder_of_doubles_is_what_its_ptx_leaves():
     with emulated("sm_90"):
         kernel = structure_kernels.left_over[(1,)](*map(torch.from_numpy, (a, b, got)), N=128)
     arrays = a, b, due
-    Threads(kernel.asm["ptx"], [each.__array_interface__["data"][0] for each in arrays], VerdictCache(*arrays)).run()
+    Threads(kernel.asm["ptx"], [each.__array_interface__["data"][0] for each in arrays], DeviceMemory(*arrays)).run()
     np.testing.assert_array_equal(got, due)
     assert (np.abs(got) > np.abs(b)).any() and got[3] == 1 and got[0] == 1.5

@@ -1,5 +1,7 @@
 """x + 2 y, launched in the ways that users launch an elementwise kernel. Each function is a launcher of its own."""
 
+# One file because it is one list: the ways in which users launch one kernel, each judged by its name here.
+
 from __future__ import annotations
 
 import contextlib
