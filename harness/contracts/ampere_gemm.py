@@ -113,12 +113,7 @@ class AmpereGemmContract(BlockedContract):
             tensors["a"],
             tensors["b"],
             d=d,
-            block_m=g.block_m,
-            block_n=g.block_n,
-            block_k=g.block_k,
-            stages=g.stages,
-            num_warps=g.num_warps,
-            fragments=g.fragments,
+            **vars(g),
         )
         return {"c": result if d is None or launcher is not None else d}
 

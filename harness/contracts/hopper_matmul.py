@@ -74,11 +74,7 @@ class HopperMatmulContract(BlockedContract):
             tensors["b"],
             c=c,
             transpose_b=p.transpose_b,
-            block_m=g.block_m,
-            block_n=g.block_n,
-            block_k=g.block_k,
-            stages=g.stages,
-            num_warps=g.num_warps,
+            **vars(g),
         )
         return {"c": result if c is None or launcher is not None else c}
 

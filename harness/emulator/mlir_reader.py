@@ -143,7 +143,7 @@ class Program:
     def operations(self) -> Iterator[Operation]:
         """All operations in the order of the text, those of regions included."""
         for function in self.functions.values():
-            yield from _operations(function.blocks)
+            yield from nested_operations(function.blocks)
 
     def integer(self, name: str, default: int = 0) -> int:
         text = self.attributes.get(name)
@@ -161,12 +161,12 @@ class Program:
         raise ValueError(f"aliases that stand for one another, or for more than {MOST_EXPANDED} characters: {text[:80]}")
 
 
-def _operations(blocks: list[Block]) -> Iterator[Operation]:
+def nested_operations(blocks: list[Block]) -> Iterator[Operation]:
     for block in blocks:
         for op in block.operations:
             yield op
             for region in op.regions:
-                yield from _operations(region)
+                yield from nested_operations(region)
 
 
 MOST_DEPTH = 64  # regions in one another, aliases that stand for aliases; of the compiler's programs at most 4

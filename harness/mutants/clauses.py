@@ -6,9 +6,13 @@ says which of them the judging rests on.
 
 from __future__ import annotations
 
+from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import ExpectedOutcome
+from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Outcome, Verdict
+from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
 
+LONGEST = 300  # characters of a text of a result
 REFUSAL = "what is illegal is refused"
 OTHER_OUTCOME = "another outcome"
 CLAUSES = {
@@ -56,3 +60,20 @@ def clause_of(verdict: Verdict, expected: ExpectedOutcome | None = None) -> str:
     if expected is not None and not expected.result:
         return REFUSAL
     return _BROKEN_BY.get(verdict.outcome, OTHER_OUTCOME)
+
+
+def add_kill(
+    result: MutantResult | None,
+    mutant: GeneratedMutant,
+    case: Case,
+    target: Target,
+    verdict: Verdict,
+    expected: ExpectedOutcome | None = None,
+) -> MutantResult:
+    """`result`, the kill by an earlier case, with `case` among those that fail; without one the kill by `case`."""
+    if result is not None:
+        return result.with_killer(case)
+    return MutantResult(
+        mutant=mutant.id, end=End.KILL, killed_by=digest_of(case), target=target.name, clause=clause_of(verdict, expected),
+        regime=case.regime, outcome=str(verdict.outcome), message=verdict.message[:LONGEST],
+    )  # fmt: skip

@@ -12,13 +12,13 @@ from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
-from bitverdict.harness.model.verdict import Decision, Verdict
-from bitverdict.harness.mutants.clauses import clause_of
+from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.mutants.clauses import LONGEST, add_kill
 from bitverdict.harness.mutants.edited_modules import StaleMutant, contract_of, edited_module, launch_context
 from bitverdict.harness.mutants.kernels import Kernel
 from bitverdict.harness.mutants.launched_contract import LaunchedContract, ResultCache
 from bitverdict.harness.mutants.program.program_judge import ProgramMutants
-from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult, digest_of
+from bitverdict.harness.mutants.record import End, GeneratedMutant, Kind, MutantResult
 from bitverdict.harness.mutants.source_judging import NOT_COMPILED, SourceMutants
 
 
@@ -90,12 +90,7 @@ def judged(
             if layer in NOT_COMPILED and not pass_count and contract.expected_outcome(case, target).result:
                 why = f"refused by the {layer}: {verdict.message}"[:LONGEST]
                 return MutantResult(mutant=mutant.id, end=End.INVALID, why=why, target=target.name, cases_run=number)
-            if kill_result is None:
-                kill_result = _kill_result(
-                    mutant, case, target, verdict, clause_of(verdict, contract.expected_outcome(case, target))
-                )
-            else:
-                kill_result = kill_result.with_killer(case)
+            kill_result = add_kill(kill_result, mutant, case, target, verdict, contract.expected_outcome(case, target))
             if until_first:
                 break
         elif verdict.decision is Decision.ERROR:
@@ -110,19 +105,3 @@ def judged(
         return replace(kill_result, cases_run=number)
     why = f"{len(left_open)} of {number} cases decide nothing: {left_open[0]}" if left_open else ""
     return MutantResult(mutant=mutant.id, end=End.SURVIVAL, why=why, target=target.name, cases_run=number)
-
-
-LONGEST = 300  # characters of a text of a result
-
-
-def _kill_result(mutant: GeneratedMutant, case: Case, target: Target, verdict: Verdict, clause: str) -> MutantResult:
-    return MutantResult(
-        mutant=mutant.id,
-        end=End.KILL,
-        killed_by=digest_of(case),
-        target=target.name,
-        clause=clause,
-        regime=case.regime,
-        outcome=str(verdict.outcome),
-        message=verdict.message[:LONGEST],
-    )

@@ -27,7 +27,7 @@ from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.launcher_limits import is_far
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Basis, Decision, Outcome, Verdict
-from bitverdict.harness.mutants.clauses import clause_of
+from bitverdict.harness.mutants.clauses import LONGEST, add_kill
 from bitverdict.harness.mutants.edited_modules import StaleMutant, contract_of, edited_module, judge_context, launch_context
 from bitverdict.harness.mutants.equivalence import prove_all_equal
 from bitverdict.harness.mutants.front_end import FrontEnd, without_places
@@ -41,7 +41,6 @@ from bitverdict.harness.mutants.same_calls_of_source import same_calls
 
 LONGER = 16  # times the operations of the right launches, or its seconds of a processor, after which a mutant does not end
 LEAST_OPERATIONS, LEAST_SECONDS = 20_000, 5.0  # that it has in any case
-LONGEST = 300  # characters of a text of a result
 CREDIT_KILLS = 0.1  # kills that each case is credited with: it decides an order alone, and no verdict
 NOT_COMPILED = ("front end", "verifier", "ptxas")
 """Layers that refuse a mutant before anything of it runs."""
@@ -138,10 +137,8 @@ class SourceMutants:
                 layer = verdict.details.get("layer", "")
                 if layer in NOT_COMPILED and not pass_count and self.right.expected_outcome(case, self.target).result:
                     return self._result(mutant, End.INVALID, number, f"refused by the {layer}: {verdict.message}")
-                if kill_result is None:
-                    kill_result = self._kill_result(mutant, case, verdict)
-                else:
-                    kill_result = kill_result.with_killer(case)
+                expected = self.right.expected_outcome(case, self.target)
+                kill_result = add_kill(kill_result, mutant, case, self.target, verdict, expected)
                 if until_first:
                     break
             elif verdict.decision is Decision.ERROR:
@@ -230,18 +227,6 @@ class SourceMutants:
 
     def _result(self, mutant: GeneratedMutant, end: End, cases_run: int, why: str) -> MutantResult:
         return MutantResult(mutant=mutant.id, end=end, why=why[:LONGEST], target=self.target.name, cases_run=cases_run)
-
-    def _kill_result(self, mutant: GeneratedMutant, case: Case, verdict: Verdict) -> MutantResult:
-        return MutantResult(
-            mutant=mutant.id,
-            end=End.KILL,
-            killed_by=digest_of(case),
-            target=self.target.name,
-            clause=clause_of(verdict, self.right.expected_outcome(case, self.target)),
-            regime=case.regime,
-            outcome=str(verdict.outcome),
-            message=verdict.message[:LONGEST],
-        )
 
 
 def no_instruction(said: str) -> bool:

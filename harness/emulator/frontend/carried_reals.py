@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.emulator.execution import real_launch
 from bitverdict.harness.emulator.execution.program_batches import Batch
-from bitverdict.harness.emulator.mlir_reader import Block, Operation
+from bitverdict.harness.emulator.mlir_reader import Block, Operation, nested_operations
 from bitverdict.harness.emulator.mlir_types import Type
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class CarriedReals:
         for op in t.defined.values():
             if op.name in _READS:
                 self.carried |= {name for name in op.results if self.holds(name)}
-        for op in _nested_operations(blocks):
+        for op in nested_operations(blocks):
             if op.name == "ttg.warp_specialize.partitions":
                 for region in op.regions:
                     for (argument, _), name in zip(region[0].arguments, op.operands, strict=True):
@@ -239,14 +239,6 @@ class CarriedReals:
             else:
                 reals.append(None)
         self.hold(op, reals[0] if len(reals) == 1 else tuple(reals))
-
-
-def _nested_operations(blocks: list[Block]) -> Iterator[Operation]:
-    for block in blocks:
-        for op in block.operations:
-            yield op
-            for region in op.regions:
-                yield from _nested_operations(region)
 
 
 __all__ = ["GIVES", "RULES", "CarriedReals", "carries", "gives"]

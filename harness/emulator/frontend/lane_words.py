@@ -29,7 +29,7 @@ from bitverdict.harness.emulator.frontend.thread_copies import (
     move_copies,
     require_agreement,
 )
-from bitverdict.harness.emulator.mlir_reader import Block, Operation
+from bitverdict.harness.emulator.mlir_reader import Block, Operation, nested_operations
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
 
 if TYPE_CHECKING:
@@ -38,15 +38,8 @@ if TYPE_CHECKING:
 SPREAD = "bitverdict.spread"
 """The operation, of no program, that makes the copies of a value: what it moves is seen through as other moves are."""
 _ELEMENTWISE = (
-    "arith.",
-    "math.",
-    "tt.bitcast",
-    "tt.fp_to_fp",
-    "tt.clampf",
-    "tt.precise_",
-    "tt.approx_divf",
-    "tt.extern_elementwise",
-)
+    "arith.", "math.", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.approx_divf", "tt.extern_elementwise",
+)  # fmt: skip
 _MOVES = ("tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "ttg.convert_layout")
 _BY_THEIR_THREAD = ("tt.store", "tt.atomic_rmw")
 _OF_ELEMENTS = ("tt.reduce", "tt.scan", "tt.map_elementwise")  # their regions compute one element from others
@@ -69,9 +62,9 @@ class LaneWords:
         self.held = {name for op in sources for name in op.results}
         if not sources:
             return
-        operations = list(_nested_operations(blocks))
+        operations = list(nested_operations(blocks))
         inner = [
-            each for op in operations if op.name in _OF_ELEMENTS for region in op.regions for each in _nested_operations(region)
+            each for op in operations if op.name in _OF_ELEMENTS for region in op.regions for each in nested_operations(region)
         ]
         self._inside = {name for op in inner for name in op.results}
         operations = [op for op in operations if self._inside.isdisjoint(op.results)]
@@ -113,7 +106,7 @@ class LaneWords:
         if not self.held or (op.results and op.results[0] in self._inside):
             return
         if op.name in _OF_ELEMENTS:
-            used = [name for region in op.regions for inner in _nested_operations(region) for name in inner.operands]
+            used = [name for region in op.regions for inner in nested_operations(region) for name in inner.operands]
             used += [] if op.name == "tt.reduce" else op.operands
             for name in dict.fromkeys(used):
                 self.require_equal_copies(op, name)
@@ -246,14 +239,6 @@ def _places(op: Operation, source: Place, target: Place) -> np.ndarray | None:
     return (
         np.broadcast_to(numbers, target.shape) if op.name == "tt.broadcast" else numbers.transpose(op.integers("order"))
     ).ravel()
-
-
-def _nested_operations(blocks: list[Block]) -> Iterator[Operation]:
-    for block in blocks:
-        for op in block.operations:
-            yield op
-            for region in op.regions:
-                yield from _nested_operations(region)
 
 
 __all__ = ["SPREAD", "LaneWords"]

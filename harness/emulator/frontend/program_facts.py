@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
+from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program, nested_operations
 
 ANY_MEMORY = "any memory"
 UPDATES = ("tt.atomic_rmw", "tt.atomic_cas", "tt.atomic_store")
@@ -62,7 +62,7 @@ class ProgramFacts:
         self._sinks = sinks
         self.looping = {id(op) for function in program.functions.values() for op in _looping_operations(function.blocks)}
         if any(op.name == "tt.call" for op in self.operations):  # a callee is as much in a loop as its caller
-            self.looping |= {id(op) for f in program.functions.values() if not f.public for op in _nested_operations(f.blocks)}
+            self.looping |= {id(op) for f in program.functions.values() if not f.public for op in nested_operations(f.blocks)}
 
     def __getstate__(self) -> dict[str, Any]:
         """What goes to disk: no id of an object, and nothing that is worked out from the program when it is asked for."""
@@ -88,7 +88,7 @@ class ProgramFacts:
     def _join_all(self) -> None:
         for function in self.program.functions.values():
             self._join_blocks(function.blocks)
-            for op in _nested_operations(function.blocks):
+            for op in nested_operations(function.blocks):
                 pointer_operands = [v for v, text in zip(op.operands, op.operand_types, strict=True) if points(text)]
                 made = [v for v, text in zip(op.results, op.result_types, strict=True) if points(text)]
                 if op.name in ("tt.load", "tt.int_to_ptr"):
@@ -248,14 +248,6 @@ class ProgramFacts:
         return made
 
 
-def _nested_operations(blocks: list[Block]) -> Iterator[Operation]:
-    for block in blocks:
-        for op in block.operations:
-            yield op
-            for region in op.regions:
-                yield from _nested_operations(region)
-
-
 def _block_lists(blocks: list[Block]) -> Iterator[list[Block]]:
     yield blocks
     for block in blocks:
@@ -275,7 +267,7 @@ def _looping_operations(blocks: list[Block]) -> Iterator[Operation]:
                 reached_labels.add(label)
                 left += follows[label]
         if block.label in reached_labels:
-            yield from _nested_operations([block])
+            yield from nested_operations([block])
         else:
             for op in block.operations:
                 for region in op.regions:

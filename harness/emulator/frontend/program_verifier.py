@@ -11,14 +11,13 @@ The text counts as the launcher's: what is wrong with it is the outcome "refused
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 from bitverdict.harness.emulator.backends import backend_of
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program, parse_program
+from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program, nested_operations, parse_program
 from bitverdict.harness.emulator.mlir_types import parse_type
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS
 
@@ -161,7 +160,7 @@ def _check_calls(program: Program) -> None:
 def _callees(function: Function) -> list[tuple[Operation, str]]:
     """The calls of `function` and whom they call; of those that differ in nothing that matters here, one."""
     found: dict[tuple, tuple[Operation, str]] = {}
-    for op in _nested_operations(function.blocks):
+    for op in nested_operations(function.blocks):
         if op.name == "tt.call":
             callee = op.attributes.get("callee", "").lstrip("@").strip('"')
             found[callee, _offset(op), tuple(op.operand_types)] = op, callee
@@ -173,14 +172,6 @@ def _offset(op: Operation) -> int:
         return op.integer("allocation.offset", 0)
     except ValueError as error:
         raise refusal(f"line {op.line + 1}: allocation.offset is no integer", op.location) from error
-
-
-def _nested_operations(blocks: list[Block]) -> Iterator[Operation]:
-    for block in blocks:
-        for op in block.operations:
-            yield op
-            for region in op.regions:
-                yield from _nested_operations(region)
 
 
 class _Scope:

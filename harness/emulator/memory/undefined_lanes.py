@@ -26,7 +26,7 @@ from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.stop_compiler import language_of
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.undefined_masks import UndefinedMasks
-from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program
+from bitverdict.harness.emulator.mlir_reader import Block, Operation, Program, nested_operations
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.execution.cta import Cta
@@ -77,7 +77,7 @@ class UndefinedLanes:
         self.sources: dict[str, set[str]] = {}  # value -> lines of the loads that it may depend on
         self.memory: set[str] = set()  # the same of shared memory
         self.displaced = self._displaced_loads(blocks, program)  # loads (by id) of which elements may come from elsewhere
-        loads = [op for op in _nested_operations(blocks) if _leaves_undefined(op)]
+        loads = [op for op in nested_operations(blocks) if _leaves_undefined(op)]
         if any(op.name != "tt.load" for op in loads) and language_of(program.text.encode()) == "gluon":
             loads = [op for op in loads if op.name == "tt.load"]  # cp.async writes zeros, and its author asked for cp.async
         self.masked = {id(op) for op in loads}
@@ -86,16 +86,16 @@ class UndefinedLanes:
             if UndefinedMasks(t, self, _ELEMENTWISE).stay(blocks):
                 self.sources.clear()
         if self.displaced:
-            self._spread(blocks, [op for op in _nested_operations(blocks) if id(op) in self.displaced])
+            self._spread(blocks, [op for op in nested_operations(blocks) if id(op) in self.displaced])
 
     def _displaced_loads(self, blocks: list[Block], program: Program) -> set[int]:
         """The loads that move several elements at once, where something that the compiler was told may be untrue, and where all
         that they may come to is followed."""
-        loads = [op for op in _nested_operations(blocks) if op.name in _LOADS and op.line in (self.t.accesses or ())]
+        loads = [op for op in nested_operations(blocks) if op.name in _LOADS and op.line in (self.t.accesses or ())]
         if not loads or len(program.functions) > 1:
             return set()
         self._spread(blocks, loads)
-        whole = all(self._follows(op) for op in _nested_operations(blocks))
+        whole = all(self._follows(op) for op in nested_operations(blocks))
         self.sources.clear()
         self.memory.clear()
         return {id(op) for op in loads} if whole else set()
@@ -120,7 +120,7 @@ class UndefinedLanes:
                 self.memory.add(op.location)
         while True:
             before = (sum(map(len, self.sources.values())), len(self.memory))
-            for op in _nested_operations(blocks):
+            for op in nested_operations(blocks):
                 source_loads = set[str]().union(*(self.sources.get(name, ()) for name in op.operands))
                 if op.name in _WRITES and op.operands:
                     self.memory |= self.sources.get(op.operands[_WRITES[op.name][0]], set())
@@ -221,14 +221,6 @@ class UndefinedLanes:
 
 def _is_followed(op: Operation) -> bool:
     return op.name.startswith(_ELEMENTWISE) or op.name in (*_DOTS, *_MOVES, *_SHAPES, *_FOLDS, *_READS, "tt.load")
-
-
-def _nested_operations(blocks: list[Block]) -> Iterable[Operation]:
-    for block in blocks:
-        for op in block.operations:
-            yield op
-            for region in op.regions:
-                yield from _nested_operations(region)
 
 
 # -- what the code calls: lanes in, lanes out ---------------------------------------------------------------------------

@@ -13,15 +13,14 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
-from bitverdict.harness.mutants.clauses import clause_of
+from bitverdict.harness.mutants.clauses import LONGEST, add_kill
 from bitverdict.harness.mutants.equivalence import SMALL_NUMBERS, equal_edits
 from bitverdict.harness.mutants.program.generate import apply_mutant, comes_to, of_programs
 from bitverdict.harness.mutants.program.right_launches import RightLaunches, words_of
 from bitverdict.harness.mutants.program.same_calls import SmallCalls
-from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult, digest_of
+from bitverdict.harness.mutants.record import End, GeneratedMutant, MutantResult
 
 LONGER = 16  # times the operations of the right launch, after which a mutant does not end
-LONGEST = 300  # characters of a text of a result
 FEW_CASES = 4  # cases, after which a mutant that lives is held against the right programs
 LEAST = 20_000  # operations that a program may execute in any case
 
@@ -67,10 +66,7 @@ class ProgramMutants:
             if launched_mutant.refusal:
                 return self._result(mutant, End.INVALID, number, why=launched_mutant.refusal[:LONGEST])
             if kills(verdict):
-                if kill_result is None:
-                    kill_result = self._kill_result(mutant, case, verdict)
-                else:
-                    kill_result = kill_result.with_killer(case)
+                kill_result = add_kill(kill_result, mutant, case, self.target, verdict)
                 if until_first:
                     break
             elif verdict.decision is Decision.ERROR:
@@ -109,18 +105,6 @@ class ProgramMutants:
 
     def _result(self, mutant: GeneratedMutant, end: End, cases_run: int, why: str) -> MutantResult:
         return MutantResult(mutant=mutant.id, end=end, why=why, target=self.target.name, cases_run=cases_run)
-
-    def _kill_result(self, mutant: GeneratedMutant, case: Case, verdict: Verdict) -> MutantResult:
-        return MutantResult(
-            mutant=mutant.id,
-            end=End.KILL,
-            killed_by=digest_of(case),
-            target=self.target.name,
-            clause=clause_of(verdict),
-            regime=case.regime,
-            outcome=str(verdict.outcome),
-            message=verdict.message[:LONGEST],
-        )
 
     def launch_mutant(self, mutant: GeneratedMutant) -> LaunchedMutant:
         """`mutant`, ready to be launched in one case after the other."""
