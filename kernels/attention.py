@@ -29,8 +29,6 @@ Preconditions, and what each costs when broken:
   ahead of the loop, also where there is none, and nobody has written them.
 """
 
-# One file because the kernels of both directions share their masks, and are read with their launchers and clauses.
-
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -433,3 +431,6 @@ def _legal(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, scal
     )  # fmt: skip
     require("attention", CLAUSES, problem, config)
     return problem
+
+
+# One file because the kernels of both directions share their masks, and are read with their launchers and clauses.

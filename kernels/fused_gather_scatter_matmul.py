@@ -182,7 +182,7 @@ def fused_gather_scatter_matmul_kernel(
     blocks = gl.maximum(gl.cdiv(x.shape[1], BLOCK_K), LOOKAHEAD)  # of one tile; those past K are all zeros
 
     tile_m, tile_n = tiles.tile(0)
-    for lookahead_step in gl.static_range(LOOKAHEAD):
+    for depth in gl.static_range(LOOKAHEAD):
         load_block(
             x,
             w,
@@ -190,8 +190,8 @@ def fused_gather_scatter_matmul_kernel(
             rows,
             tile_m * BLOCK_M,
             tile_n * BLOCK_N,
-            lookahead_step * BLOCK_K,
-            lookahead_step,
+            depth * BLOCK_K,
+            depth,
             load_barriers,
             x_ring,
             w_ring,

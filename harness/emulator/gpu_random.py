@@ -119,42 +119,47 @@ class GpuRandom(Watches):
             self._draw(_FUNCTIONS[function], tensor, given, kwargs.get("generator"))
 
     def run(
-        self, function: torch._ops.OpOverload, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], object]
+        self,
+        function: torch._ops.OpOverload,
+        args: tuple,
+        kwargs: dict,
+        written_tensors: list[torch.Tensor],
+        call: Callable[[], object],
     ) -> Any:
         name = str(function._schema.name).split("::")[-1]
-        if not written or name not in {*_FUNCTIONS.values(), "bernoulli_"}:
+        if not written_tensors or name not in {*_FUNCTIONS.values(), "bernoulli_"}:
             return call()
         given = list(args[1:]) + [kwargs[key] for key in ("from", "mean", "to", "std", "p") if key in kwargs]
-        return written[0] if self._draw(name, written[0], given, kwargs.get("generator")) else call()
+        return written_tensors[0] if self._draw(name, written_tensors[0], given, kwargs.get("generator")) else call()
 
-    def _draw(self, name: str, tensor: torch.Tensor, given: list[Any], generator: Any) -> bool:
-        """Fill `tensor` by the operator `name` with the numbers `given`. Whether that could be done."""
+    def _draw(self, name: str, tensor: torch.Tensor, parameters: list[Any], generator: Any) -> bool:
+        """Fill `tensor` by the operator `name` with the numbers `parameters`. Whether that could be done."""
         count = tensor.numel()
         state = self.state if generator is None else GENERATORS.get(generator._cdata)
         if state is None:
             return False
-        if tensor.dtype not in (*_FLOATS, *_INTEGERS) or not all(isinstance(number, int | float) for number in given):
+        if tensor.dtype not in (*_FLOATS, *_INTEGERS) or not all(isinstance(number, int | float) for number in parameters):
             return False
         if name == "random_":
-            low, high = ([0, *given] if len(given) == 1 else given) or (0, 0)
+            low, high = ([0, *parameters] if len(parameters) == 1 else parameters) or (0, 0)
             if not low < high:
                 return False
             words = (lambda some: some) if high - low < _LONG_RANGE else long_words
-            made = (state.take(count, self.most_threads, words) % (high - low)).astype(np.int64) + low if count else np.zeros(0)
+            samples = (state.take(count, self.most_threads, words) % (high - low)).astype(np.int64) + low if count else np.zeros(0)
         elif tensor.dtype not in _FLOATS:
             return False
         else:
             numbers = normal if name == "normal_" else uniform
-            made = state.take(count, self.most_threads, numbers) if count else np.zeros(0, np.float32)
+            samples = state.take(count, self.most_threads, numbers) if count else np.zeros(0, np.float32)
             if name == "bernoulli_":
-                made = (made <= (given[0] if given else 0.5)).astype(np.float32)
+                samples = (samples <= (parameters[0] if parameters else 0.5)).astype(np.float32)
             else:
-                bounds = [*given, *[0.0, 1.0][len(given) :]]
+                bounds = [*parameters, *[0.0, 1.0][len(parameters) :]]
                 shift, scale = bounds[0], bounds[1]
                 factor = np.float32(scale if name == "normal_" else scale - shift)
-                made = (made.astype(np.float64) * factor + np.float32(shift)).astype(np.float32)  # fused: rounded once
+                samples = (samples.astype(np.float64) * factor + np.float32(shift)).astype(np.float32)  # fused: rounded once
         order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))  # a GPU goes by places in memory
-        flat = torch.from_numpy(np.ascontiguousarray(made)).to(tensor.dtype)
+        flat = torch.from_numpy(np.ascontiguousarray(samples)).to(tensor.dtype)
         if name == "uniform_":
             flat[flat == scale] = shift  # the end belongs to the other side
         tensor.detach().permute(order).copy_(flat.view([tensor.shape[axis] for axis in order]))

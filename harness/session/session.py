@@ -149,24 +149,24 @@ class Session:
         deadlines = Deadlines(self.profile.seconds, self.past, self.pool.journal, self.clock)
         served_sources, required = self.ask(sources)
         yield from self._dealt(served_sources, required)
-        generated = []
+        drawn_cases = []
         every = len(served_sources) if self.profile.node_least else 0
         for source, cases in deadlines.until_enough("drawn", zip(served_sources, required, strict=True), least=lambda: every):
             left = self.profile.draws if self.max_cases is None else min(self.profile.draws, self.max_cases - len(cases))
-            generated.append(source.drawn(left) if left > 0 else [])
-        order = self._dealt(served_sources[: len(generated)], generated)
+            drawn_cases.append(source.drawn(left) if left > 0 else [])
+        order = self._dealt(served_sources[: len(drawn_cases)], drawn_cases)
         again = (
             enumerate(order, 1) if self.past.begun_cases else ()
         )  # of two cases out at once the later may be in the journal alone
         earlier = max((place for place, (case, target) in again if self.past.dealt(target.name, case)), default=0)
-        owed = sum(len(self.shard.share(row[: self.profile.node_least], place)) for place, row in enumerate(generated))
-        limit, spent, dealt = self.profile.node_processor_seconds * len(generated), self.tally.bucket_seconds, 0
+        least_count = sum(len(self.shard.share(row[: self.profile.node_least], place)) for place, row in enumerate(drawn_cases))
+        limit, spent, dealt = self.profile.node_processor_seconds * len(drawn_cases), self.tally.bucket_seconds, 0
         before = spent[PROCESSOR]
-        least = lambda: max(earlier, owed if spent[PROCESSOR] - before <= limit else 0)
+        least = lambda: max(earlier, least_count if spent[PROCESSOR] - before <= limit else 0)
         for dealt, each in enumerate(deadlines.until_enough("enough", order, least=least), 1):  # noqa: B007
             yield each
         long = f"they took {spent[PROCESSOR] - before:.1f} s of the processor, and {limit:g} s are enough"
-        self.tally.draw(dealt, owed, long if dealt < owed else "")
+        self.tally.draw(dealt, least_count, long if dealt < least_count else "")
 
     def ask(self, sources: Sequence[CaseSource]) -> tuple[list[CaseSource], list[list[Case]]]:
         """Those of `sources` that their targets serve, with the required cases of each. The tally requires this shard's."""

@@ -97,13 +97,13 @@ class Tma:
         self.memory.look(op, addresses, inside, target.dtype.itemsize, agent, BULK, kind.proxy)
 
         def land() -> None:
-            found = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
+            loaded_words = self.memory.load(op, addresses, inside, padding, target.dtype, agent, None)
             carried = self.memory.shadow_words(addresses, inside, target.dtype.itemsize)
             if descriptor.to_tf32 and self.cta.launch.real_access is not None:
-                carried = round_shadow_words(carried, found, inside)
-            target.put(descriptor.loaded_values(found, inside).reshape(target.shape), carried)
-            if ends := enclosure_of_copy(self.cta, op, found, addresses, inside):
-                words = (descriptor.loaded_values(words_of(end, found.dtype), inside) for end in (ends.low, ends.high))
+                carried = round_shadow_words(carried, loaded_words, inside)
+            target.put(descriptor.loaded_values(loaded_words, inside).reshape(target.shape), carried)
+            if ends := enclosure_of_copy(self.cta, op, loaded_words, addresses, inside):
+                words = (descriptor.loaded_values(words_of(end, loaded_words.dtype), inside) for end in (ends.low, ends.high))
                 target.enclose(Enclosure(*map(keys, words)))  # rounding keeps their order
             self.mbarriers.receive(op, barrier, addresses.size * target.dtype.itemsize // ctas, flight)
 

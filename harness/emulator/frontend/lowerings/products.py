@@ -137,11 +137,11 @@ def tensor_core_mma(t: Translator, op: Operation) -> None:
         return product(arch, "tcgen05", formats, left, right, c)
 
     names = "a", "b", "d", "token?", "use", "enabled", "barriers*", "conditions*"
-    left, right, into, _token, use, enabled, barriers, conditions = t.operands(op, *names)
+    left, right, into, _token, use, is_enabled, barriers, conditions = t.operands(op, *names)
     signals = tuple(zip(barriers, conditions, strict=True))
     pair, multicast = "two_ctas" in op.attributes, "multicast" in op.attributes
     count = t.commits(op, op.operands[:2], multicast=multicast)
     over = CLUSTER if multicast else reach(t.ctas, 2) if pair else OWN
     bound = None if t.enclosing is None else accumulation_of(t, op)
-    with t.when(enabled):
+    with t.when(is_enabled):
         t.machine(op, TensorCore.mma, run, left, right, into, use, signals, count, over, pair, bound)
