@@ -100,7 +100,8 @@ def shared_scale(block_format: BlockFormat, largest: np.ndarray) -> np.ndarray:
     exponent = np.frexp(np.asarray(largest, np.float64))[1] - 1 - block_format.largest_exponent  # (...)
     exponent = np.where(np.asarray(largest) == 0, -block_format.scale.bias, exponent)  # (...)
     code = np.clip(exponent + block_format.scale.bias, 0, block_format.scale.largest_code)  # (...)
-    return code.astype(block_format.scale.storage)
+    result: np.ndarray = code.astype(block_format.scale.storage)
+    return result
 
 
 def dequantize(

@@ -131,7 +131,8 @@ class Sums:
     @property
     def inconclusive(self) -> np.ndarray:
         """Where both infinities may meet."""
-        return self.rises & self.falls  # (...)
+        result: np.ndarray = self.rises & self.falls  # (...)
+        return result
 
     def activate(self) -> Sums:
         """After leaky_relu, which is monotone and keeps infinities."""
@@ -285,7 +286,8 @@ def raised_alignment(a: np.ndarray, a_powers: np.ndarray, b: np.ndarray, b_power
     raised_b = np.where(b_powers > np.abs(b), b_powers, 0.0).max(axis=-2, initial=0.0)  # (..., N)
     over_a = raised_a[..., :, None] * b_powers.max(axis=-2, initial=0.0)[..., None, :]  # (..., M, N)
     over_b = a_powers.max(axis=-1, initial=0.0)[..., :, None] * raised_b[..., None, :]  # (..., M, N)
-    return np.maximum(over_a, over_b)  # (..., M, N)
+    result: np.ndarray = np.maximum(over_a, over_b)  # (..., M, N)
+    return result
 
 
 def field_powers(values: np.ndarray, smallest_normal: float) -> np.ndarray:
@@ -301,7 +303,8 @@ def products_grid(a: np.ndarray, b: np.ndarray, c: np.ndarray | None = None) -> 
     """Exponent of a power of two that divides every product of row m and column n, and c: values (..., M, K) to (..., M, N) int."""
     rows, columns = _lowest_bits(a).min(axis=-1, initial=4096), _lowest_bits(b).min(axis=-2, initial=4096)  # (..., M), (..., N)
     grid = rows[..., :, None] + columns[..., None, :]  # (..., M, N)
-    return grid if c is None else np.minimum(grid, _lowest_bits(c))  # (M, N)
+    result: np.ndarray = grid if c is None else np.minimum(grid, _lowest_bits(c))  # (M, N)
+    return result
 
 
 def _total(
@@ -331,7 +334,8 @@ def _total(
         rounding_loss = steps * half_place  # (...)
     half_ieee = last_place * 2.0 ** (accumulation.output_fraction_bits - accumulation.output.mantissa_bits - 1)  # (...)
     added = additions * np.where(half_ieee >= unit, half_ieee, 0.0)  # (...)
-    return alignment_loss + rounding_loss + added
+    result: np.ndarray = alignment_loss + rounding_loss + added
+    return result
 
 
 def _power_below(values: np.ndarray) -> np.ndarray:
@@ -341,7 +345,8 @@ def _power_below(values: np.ndarray) -> np.ndarray:
 
 
 def _half_unit_fp32(values: np.ndarray) -> np.ndarray:
-    return np.maximum(_power_below(values), FP32.smallest_normal) * 2.0**-24
+    result: np.ndarray = np.maximum(_power_below(values), FP32.smallest_normal) * 2.0**-24
+    return result
 
 
 def _holds(output_format: Format, source: Format) -> bool:

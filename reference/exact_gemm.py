@@ -62,11 +62,13 @@ def scale_values(values: np.ndarray, scales: np.ndarray, scale_block: int) -> np
     """
     if scales.shape != (values.shape[0], -(-values.shape[1] // scale_block)):
         raise ValueError(f"scales {scales.shape} do not cover values {values.shape} in blocks of {scale_block}")
-    return values * np.repeat(scales, scale_block, axis=1)[:, : values.shape[1]]  # (L, K)
+    result: np.ndarray = values * np.repeat(scales, scale_block, axis=1)[:, : values.shape[1]]  # (L, K)
+    return result
 
 
 def _pairwise(left: np.ndarray, right: np.ndarray) -> np.ndarray:
-    return np.einsum("pk,pk->p", left, right)
+    result: np.ndarray = np.einsum("pk,pk->p", left, right)
+    return result
 
 
 def _matrix_specials(left: np.ndarray, right: np.ndarray) -> np.ndarray:
@@ -195,4 +197,5 @@ def _carry_digits(digits: _Digits, c: np.ndarray, low: int) -> np.ndarray:
 def _two_sum_error(one: np.ndarray, other: np.ndarray, total: np.ndarray) -> np.ndarray:
     """What `total = one + other` lost, exactly (Knuth)."""
     back = total - one
-    return (one - (total - back)) + (other - back)
+    result: np.ndarray = (one - (total - back)) + (other - back)
+    return result

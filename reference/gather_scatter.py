@@ -117,7 +117,7 @@ class ScatterResult:
     def wrong_elements(self, actual: np.ndarray) -> np.ndarray:
         """True for each element of `got` (shape of the table) that no allowed result has there; words are compared, not values."""
         actual, expected = _words(actual), _words(self.table)
-        differs = actual != expected
+        differs: np.ndarray = actual != expected
         block = slice(self.first_column, self.first_column + self.words.shape[1])
         for row in self.repeated_rows:
             writers = _words(self.words)[self.rows == row]  # [writers, columns]

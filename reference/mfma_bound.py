@@ -43,4 +43,7 @@ def subnormal_loss(left: np.ndarray, right: np.ndarray, operands: Format) -> np.
     sides = [np.abs(np.where(np.isfinite(side), side, 0.0)) for side in (left, right)]  # (M, K), (K, N)
     kept = [np.where(side >= operands.smallest_normal, side, 0.0) for side in sides]  # (M, K), (K, N)
     lost = sides[0] @ sides[1] - kept[0] @ kept[1]  # (M, N)
-    return np.maximum(lost, 0.0) + left.shape[1] * 2.0**-52 * (sides[0] @ sides[1])  # and what these float64 sums may lose
+    result: np.ndarray = np.maximum(lost, 0.0) + left.shape[1] * 2.0**-52 * (
+        sides[0] @ sides[1]
+    )  # and what these float64 sums may lose
+    return result

@@ -57,7 +57,8 @@ def softmax(x: np.ndarray, order: RowSum) -> np.ndarray:
 def softmax_value(x: np.ndarray) -> np.ndarray:
     """softmax of float64."""
     powers = np.exp(x - x.max(axis=1, keepdims=True))
-    return powers / powers.sum(axis=1, keepdims=True)
+    result: np.ndarray = powers / powers.sum(axis=1, keepdims=True)
+    return result
 
 
 def rms_norm(x: np.ndarray, w: np.ndarray, eps: float, order: RowSum) -> tuple[np.ndarray, np.ndarray]:
@@ -73,7 +74,8 @@ def rms_norm(x: np.ndarray, w: np.ndarray, eps: float, order: RowSum) -> tuple[n
 
 def rms_norm_value(x: np.ndarray, w: np.ndarray, eps: float) -> np.ndarray:
     """x / sqrt(mean(x^2) + eps) w of float64."""
-    return x / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps) * w[None, :]
+    result: np.ndarray = x / np.sqrt((x * x).mean(axis=1, keepdims=True) + eps) * w[None, :]
+    return result
 
 
 def rms_norm_backward(
@@ -107,7 +109,8 @@ def swiglu(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def swiglu_value(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a / (1 + exp(-a)) b of float64."""
-    return a / (1 + np.exp(-a)) * b
+    result: np.ndarray = a / (1 + np.exp(-a)) * b
+    return result
 
 
 def rope(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:

@@ -60,7 +60,8 @@ def offset(row: np.ndarray | int, column: np.ndarray | int, columns: int) -> np.
     row, column = np.asarray(row), np.asarray(column)
     tiles_a_row = -(-columns // TILE_COLUMNS)
     tile = (row // TILE_ROWS) * tiles_a_row + column // TILE_COLUMNS
-    return tile * TILE_BYTES + (row % LANES) * 16 + (row % TILE_ROWS // LANES) * 4 + column % TILE_COLUMNS
+    result: np.ndarray = tile * TILE_BYTES + (row % LANES) * 16 + (row % TILE_ROWS // LANES) * 4 + column % TILE_COLUMNS
+    return result
 
 
 def coordinates(byte: np.ndarray | int, columns: int) -> tuple[np.ndarray, np.ndarray]:

@@ -50,7 +50,7 @@ def elements(layout: Layout, shape: tuple[int, ...]) -> np.ndarray:
             places = np.concatenate([places, places ^ np.array(basis, np.int64)])
         sides.append(places)
     where = sides[0][:, None, :] ^ sides[1][None, :, :]  # (threads, registers, rank)
-    found = np.ravel_multi_index(tuple(np.moveaxis(where, -1, 0)), shape)
+    found: np.ndarray = np.ravel_multi_index(tuple(np.moveaxis(where, -1, 0)), shape)
     found.flags.writeable = False
     return found
 
@@ -113,14 +113,16 @@ def through_memory(words: np.ndarray, layout: Layout, target: Layout, shape: tup
     """`words` of a tensor of `shape` in `layout`, brought to `target` through shared memory: all copies are then the same."""
     flat = np.empty(int(np.prod(shape)), words.dtype)
     flat[elements(layout, shape)] = settle_stores(words, layout, forms)
-    return flat[elements(target, shape)]
+    result: np.ndarray = flat[elements(target, shape)]
+    return result
 
 
 def shuffle_words(words: np.ndarray, layout: Layout, target: Layout) -> np.ndarray:
     """`words` in `layout`, brought to `target` inside each warp: each thread takes the copy of the lane that the shuffle names."""
     lane, register = shuffle_sources(layout, target)
     threads, wide = np.arange(len(words))[:, None], lanes_of(layout)
-    return words[(threads & -wide) + lane[threads[:, 0] % wide], register[threads[:, 0] % wide]]
+    result: np.ndarray = words[(threads & -wide) + lane[threads[:, 0] % wide], register[threads[:, 0] % wide]]
+    return result
 
 
 @lru_cache(maxsize=512)
@@ -261,16 +263,6 @@ def _words_equal(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 __all__ = [
-    "MATRIX",
-    "WARP",
-    "Reduction",
-    "UnsettledWordError",
-    "elements",
-    "inside_threads",
-    "precedence",
-    "reduced_by_threads",
-    "settle_stores",
-    "shuffle_sources",
-    "shuffle_words",
-    "through_memory",
-]
+    "MATRIX", "WARP", "Reduction", "UnsettledWordError", "elements", "inside_threads", "precedence", "reduced_by_threads",
+    "settle_stores", "shuffle_sources", "shuffle_words", "through_memory",
+]  # fmt: skip

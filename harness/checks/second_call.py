@@ -50,7 +50,7 @@ class SecondCall(CaseCheck):
         calls = SecondCallContract(judgement.contract)
 
         def judge_later_call() -> Verdict:
-            launcher = launcher_of_case(judgement.case, judgement.target, afresh=True)
+            launcher = launcher_of_case(judgement.case, judgement.target, fresh_import=True)
             return judge_once(replace(judgement, case=case_of_later_call(judgement.case), launcher=launcher, notes={}))
 
         return calls.name_state_fault(judge_once(replace(judgement, contract=calls)), judge_later_call)

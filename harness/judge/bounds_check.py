@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +26,7 @@ class OutOfBounds:
 
     outcome: Outcome
     message: str
-    details: dict
+    details: dict[str, Any]
 
 
 @dataclass

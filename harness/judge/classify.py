@@ -57,7 +57,7 @@ class LaunchResult:
     layer: str = ""
     message: str = ""
     location: str = ""
-    details: dict = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
     outputs: dict[str, Any] = field(default_factory=dict)  # name -> unsigned words
     dtypes: dict[str, str] = field(default_factory=dict)  # output name -> "torch.float16"
     enclosures: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # output name -> lowest and highest unsigned words
@@ -70,7 +70,7 @@ class LaunchResult:
     order_hazard: str = ""  # what an emulated launch did whose words hang on an order that no GPU keeps
     broken_promise: str = ""  # what an option of the case promises of an emulated launch's instructions, and it has not
     launches: int = 0  # of Triton kernels
-    launch_record: dict = field(default_factory=dict)
+    launch_record: dict[str, Any] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
 
 
@@ -81,7 +81,8 @@ def outcome_of(error: BaseException) -> LaunchResult:
     if "EmulatedFault" in names:
         return _emulated_fault_result(error, where)
     if named := OUTCOMES.keys() & names:
-        return resolve_feature(OUTCOMES[named.pop()])(error)
+        result: LaunchResult = resolve_feature(OUTCOMES[named.pop()])(error)
+        return result
     if "CandidateGone" in names:
         said = f"the candidate's process gave no answer: {_one_line(text)}"
         details = {CANDIDATE_GONE: _one_line(text), "died": error.died}  # type: ignore[attr-defined]
@@ -185,7 +186,7 @@ def _of_triton_back_end(error: BaseException) -> bool:
     return is_foreign(Path(file)) and "/triton/backends/" in Path(file).as_posix()
 
 
-def for_the_launcher(function: Callable, /, *args: object, **kwargs: object) -> Any:
+def for_the_launcher(function: Callable[..., object], /, *args: object, **kwargs: object) -> Any:
     """`function` called on behalf of the launcher: what it raises with these arguments is the launcher's, though we called it."""
     return function(*args, **kwargs)
 
@@ -209,7 +210,7 @@ def _error_sentence(room: str, error: BaseException) -> str:
     return _one_line(f"the {room} raised {type(error).__name__}: {error}")
 
 
-def place_of(error: BaseException) -> tuple[str, dict]:
+def place_of(error: BaseException) -> tuple[str, dict[str, Any]]:
     """``file:line`` of the innermost frame outside installed packages, and the details that are stored with an `error`."""
     here = [(code.co_filename, line) for code, line in _frames(error) if room_of(code.co_filename) is not None]
     file, line = next((place for place in reversed(here) if not place[0].startswith("<")), ("", 0))

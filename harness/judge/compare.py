@@ -9,6 +9,7 @@ see neither the sign of a zero nor a NaN's payload. Elements whose words are mar
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -39,7 +40,7 @@ class Comparison:
     inconclusive: int = 0
     message: str = ""
     bound_used: float | None = None
-    details: dict = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
     by_words: int = 0
     by_real_values: int = 0
     unknown: int = 0
@@ -182,7 +183,7 @@ def _itemsize(expected: ExpectedOutput) -> int:
     return np.dtype(fmt.storage if fmt else expected.format).itemsize
 
 
-def _message(outcome: Outcome, expected: ExpectedOutput, details: dict) -> str:
+def _message(outcome: Outcome, expected: ExpectedOutput, details: Mapping[str, Any]) -> str:
     """The first line names the bug (it is the signature once its numbers are out), the second gives the first word."""
     head = f"{expected.name}: {details['wrong']} of {details['of']} {_DIFFERS[outcome]}"
     if 10 * details["never_written"] >= details["wrong"]:  # fewer hold the poison's value by chance
@@ -209,7 +210,7 @@ def _right_words(expected: ExpectedOutput) -> np.ndarray:
 
 def _words_differ(expected: ExpectedOutput, got: np.ndarray) -> np.ndarray:
     right = _right_words(expected).view(got.dtype)  # (R, *shape)
-    differs = (got != right).all(axis=0)
+    differs: np.ndarray = (got != right).all(axis=0)
     if expected.any_nan and differs.any():
         differs &= ~(np.isnan(values(expected.format, got)) & np.isnan(values(expected.format, right)).any(axis=0))
     return differs
@@ -241,4 +242,5 @@ def _outside_interval(expected: ExpectedOutput, out: np.ndarray) -> np.ndarray:
     """Which values `out` of the result are below the lowest word or above the highest; NaN only where both are, or `or_nan`."""
     low, high = (values(expected.format, end.view(f"u{end.dtype.itemsize}")) for end in (expected.low, expected.high))  # type: ignore[union-attr]
     inside = ((low <= out) & (out <= high)) | (np.isnan(out) & np.isnan(low))
-    return ~inside if expected.or_nan is None else ~(inside | (np.isnan(out) & expected.or_nan))
+    result: np.ndarray = ~inside if expected.or_nan is None else ~(inside | (np.isnan(out) & expected.or_nan))
+    return result

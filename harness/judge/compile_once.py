@@ -26,16 +26,17 @@ class CompiledElsewhere(Exception):
     """Another process compiles the kernel now, and this one was told not to wait (`without_waiting`)."""
 
 
-class CompiledOnce(FileCacheManager):
+class CompiledOnce(FileCacheManager):  # type: ignore[misc]  # mypy does not follow Triton
     """Triton's cache on disk, with a lock for each entry that is being made."""
 
     def get_group(self, filename: str) -> dict[str, str] | None:
-        found: dict[str, str] | None = super().get_group(filename)
-        if found is not None:
-            return found
+        files: dict[str, str] | None = super().get_group(filename)
+        if files is not None:
+            return files
         _release()
         _take(Path(self.cache_dir))
-        return super().get_group(filename)  # of a process that ended its compilation meanwhile
+        files = super().get_group(filename)  # of a process that ended its compilation meanwhile
+        return files
 
     def put_group(self, filename: str, group: dict[str, str]) -> str:
         path: str = super().put_group(filename, group)

@@ -40,7 +40,7 @@ def multiprocessors_of(target: Target) -> int:
 
     if target.emulated or not torch.cuda.is_available():
         return 0
-    return torch.cuda.get_device_properties(device_of(target)).multi_processor_count
+    return int(torch.cuda.get_device_properties(device_of(target)).multi_processor_count)
 
 
 @singledispatch

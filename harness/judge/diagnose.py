@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bitverdict.harness.model.contract import ExpectedOutput
@@ -42,10 +44,11 @@ def ulp_distance(format_name: str, words: np.ndarray, expected: np.ndarray) -> n
         signed = codes.astype(np.int64)
         return np.where(signed >= sign, sign - signed, signed)
 
-    return np.abs(ladder(words) - ladder(expected))
+    result: np.ndarray = np.abs(ladder(words) - ladder(expected))
+    return result
 
 
-def first_words(expected: ExpectedOutput, observed_words: np.ndarray, differs: np.ndarray) -> list[dict]:
+def first_words(expected: ExpectedOutput, observed_words: np.ndarray, differs: np.ndarray) -> list[dict[str, Any]]:
     """The first `SHOWN` differing elements: index, both words in hexadecimal with their values, distance in ulp where one word is
     due. Of an interval both ends are shown, of a bound the value and the bound."""
     by_bound = _by_bound(expected, observed_words)
@@ -59,7 +62,7 @@ def first_words(expected: ExpectedOutput, observed_words: np.ndarray, differs: n
     ]
 
 
-def _due_text(expected: ExpectedOutput, words: np.ndarray, index: tuple, by_bound: bool) -> dict:
+def _due_text(expected: ExpectedOutput, words: np.ndarray, index: tuple[int, ...], by_bound: bool) -> dict[str, Any]:
     """What is due at `at`, as text, and how many ulp off the one word is."""
     low, high = (expected.low, expected.high) if by_bound else (expected.words, expected.words)
     if low is None or high is None:
@@ -71,7 +74,8 @@ def _due_text(expected: ExpectedOutput, words: np.ndarray, index: tuple, by_boun
     if ends[0] != ends[1]:
         return {"expected": " to ".join(ends), "ulp": None}
     if not by_bound and expected.others is not None:
-        others = np.setdiff1d(expected.others[(slice(None), *index)].view(words.dtype), low[index].view(words.dtype))
+        at: Any = (slice(None), *index)
+        others = np.setdiff1d(expected.others[at].view(words.dtype), low[index].view(words.dtype))
         ends[0] += "".join(f" or {_word_text(expected, word)}" for word in others[:MAX_WORDS]) + (
             " or others" if len(others) > MAX_WORDS else ""
         )
@@ -148,7 +152,7 @@ def _find_shift(words: np.ndarray, due_words: np.ndarray, differs: np.ndarray) -
     return []
 
 
-def heat(expected: ExpectedOutput, differs: np.ndarray) -> dict | None:
+def heat(expected: ExpectedOutput, differs: np.ndarray) -> dict[str, Any] | None:
     """The picture: share of wrong words per tile (tiles merged to fit), as rows of percentages. None unless 2-D."""
     if differs.ndim != 2 or not differs.size:
         return None

@@ -84,7 +84,8 @@ class Islands:
         """The islands of `storage` (bytes,), one behind the other, on the host."""
         if storage.device.type == "cpu":
             return np.concatenate([storage.numpy()[low:high] for low, high in self.runs])
-        return torch.cat([storage[low:high] for low, high in self.runs]).cpu().numpy()
+        result: np.ndarray = torch.cat([storage[low:high] for low, high in self.runs]).cpu().numpy()
+        return result
 
     def places(self) -> np.ndarray:
         """Where in the storage each byte of `of` lies."""

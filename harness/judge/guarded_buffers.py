@@ -28,24 +28,11 @@ from bitverdict.harness.judge.far_views import Islands, is_far, map_zeros
 from bitverdict.harness.model.case import Operand
 
 TORCH_DTYPES = {
-    "fp32": torch.float32,
-    "tf32": torch.float32,
-    "fp16": torch.float16,
-    "bf16": torch.bfloat16,
-    "e4m3": torch.float8_e4m3fn,
-    "e5m2": torch.float8_e5m2,
-    "int8": torch.int8,
-    "int32": torch.int32,
-    "int16": torch.int16,
-    "int64": torch.int64,
-    "uint8": torch.uint8,
-    "e8m0": torch.uint8,
-    "ue4m3": torch.uint8,
-    "e2m1": torch.uint8,
-    "e2m3": torch.uint8,
-    "e3m2": torch.uint8,
-    "bool": torch.bool,
-}
+    "fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16, "e4m3": torch.float8_e4m3fn,
+    "e5m2": torch.float8_e5m2, "int8": torch.int8, "int32": torch.int32, "int16": torch.int16, "int64": torch.int64,
+    "uint8": torch.uint8, "e8m0": torch.uint8, "ue4m3": torch.uint8, "e2m1": torch.uint8, "e2m3": torch.uint8,
+    "e3m2": torch.uint8, "bool": torch.bool,
+}  # fmt: skip
 """Format name -> the dtype a launcher is handed. Formats torch has no arithmetic for travel as bytes."""
 
 GUARD_BYTES = {"cpu": 1 << 16, "cuda": 1 << 20}  # each side; a multiple of 512, so that views keep their alignment
@@ -279,7 +266,8 @@ def words(tensor: torch.Tensor) -> np.ndarray:
         tensor = inside(tensor)
     unsigned = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.dtype.itemsize]
     flat = tensor.detach().contiguous().cpu()
-    return flat.view(unsigned).numpy().view(UNSIGNED_TYPES[tensor.dtype.itemsize]).reshape(tuple(tensor.shape))
+    result: np.ndarray = flat.view(unsigned).numpy().view(UNSIGNED_TYPES[tensor.dtype.itemsize]).reshape(tuple(tensor.shape))
+    return result
 
 
 def poison_word(poison: int, itemsize: int) -> int:
@@ -297,7 +285,7 @@ def guarded_allocations(guard: Guard) -> Iterator[Guard]:
         yield guard
 
 
-class _Interception(TorchFunctionMode):
+class _Interception(TorchFunctionMode):  # type: ignore[misc]  # mypy does not follow torch
     POISON_FUNCTIONS = {
         torch.empty,
         torch.empty_like,
@@ -348,4 +336,4 @@ def _asked_by_triton() -> bool:
     frame = sys._getframe(2)
     while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith(("torch.", "bitverdict.harness.emulator.")):
         frame = frame.f_back  # type: ignore[assignment]
-    return frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "triton"
+    return frame is not None and str(frame.f_globals.get("__name__", "")).split(".")[0] == "triton"

@@ -164,7 +164,7 @@ def _with_rounded_arguments(judgement: Judgement) -> LaunchResult | None:
     if there is None:
         return None
     with judgement.clock.measure("launch"):
-        launcher = launcher_of_case(case, there, afresh=bool(case.launcher))
+        launcher = launcher_of_case(case, there, fresh_import=bool(case.launcher))
         seen = launch(launcher, LaunchRequest(case, there, judgement.contract, judgement.operands, Clock(), rounded_arguments=True))
     return seen if seen.outcome is None else None
 

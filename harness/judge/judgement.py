@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +12,7 @@ from bitverdict.harness.judge.devices import multiprocessors_of
 from bitverdict.harness.judge.launch import DEFAULT_ALLOCATIONS, Allocations
 from bitverdict.harness.judge.remote_launcher import LaunchRequest, RemoteLauncher, launch, launcher_of_case
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput
+from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Launcher
 from bitverdict.harness.model.protocols import Check
 from bitverdict.harness.model.targets import Target
 
@@ -26,7 +25,7 @@ class Judgement:
     case: Case
     target: Target
     contract: Contract
-    launcher: Callable | RemoteLauncher | None
+    launcher: Launcher | RemoteLauncher | None
     expected_outcome: ExpectedOutcome
     clock: Clock
     explains_cause: bool = True
@@ -50,7 +49,7 @@ class Judgement:
         with clock.measure("emulated"):
             count = multiprocessors_of(self.target)
             alike = self.case if self.target.emulated else replace(self.case, schedule=f"eager on {count}" if count else "eager")
-            launcher = launcher_of_case(self.case, emulated_target, afresh=True)
+            launcher = launcher_of_case(self.case, emulated_target, fresh_import=True)
             request = LaunchRequest(alike, emulated_target, self.contract, self.operands, Clock(), allocations=allocations)
             return launch(launcher, request)
 

@@ -25,7 +25,7 @@ from bitverdict.harness.judge.real_values import RealValues
 from bitverdict.harness.judge.remedies import remedy_for
 from bitverdict.harness.judge.returned_memory import forget, returned_before
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.contract import Contract, Launcher
 from bitverdict.harness.model.feature_table import observers
 from bitverdict.harness.model.paths import ROOT, relative, source_line
 from bitverdict.harness.model.targets import Target
@@ -34,6 +34,7 @@ from bitverdict.harness.model.verdict import Outcome
 if TYPE_CHECKING:
     import torch
 
+    from bitverdict.harness.emulator.autotuner_choices import TuningChoice
     from bitverdict.harness.emulator.device import Device, Launch
 
 
@@ -53,7 +54,7 @@ DEFAULT_ALLOCATIONS = Allocations()
 
 
 def launch(
-    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
+    case: Case, target: Target, contract: Contract, launcher: Launcher | None, operands: dict[str, Operand], clock: Clock,
     enter_target: Callable[..., AbstractContextManager[object]] = target_device, allocations: Allocations = DEFAULT_ALLOCATIONS,
 ) -> LaunchResult:  # fmt: skip
     """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. A case that
@@ -73,7 +74,7 @@ def launch(
 
 
 def _launch_once(
-    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock,
+    case: Case, target: Target, contract: Contract, launcher: Launcher | None, operands: dict[str, Operand], clock: Clock,
     enter_target: Callable[..., AbstractContextManager[object]], allocations: Allocations, room: MemoryReservation,
 ) -> LaunchResult:  # fmt: skip
     import torch
@@ -86,7 +87,7 @@ def _launch_once(
     device: Any = None
     gpu_launches: list[Instructions | None] = []
     tuner_choices: list[Any] = []
-    probe_records: dict = {}
+    probe_records: dict[str, Any] = {}
     far_size = far_bytes(operands.values())  # of which no shadow has room
     declared_formats = contract.declared(case) if case.real_values and not far_size else None
     try:
@@ -199,7 +200,7 @@ def _changed_outputs(seen: LaunchResult, outputs: Mapping[str, object]) -> list[
     return [name for name, got in seen.outputs.items() if not np.array_equal(got, words(outputs[name]))]
 
 
-def _asked_since(launcher: Callable | None) -> str:
+def _asked_since(launcher: Launcher | None) -> str:
     """What a sealed launcher's process asked for since it returned; of a launcher in this process nobody knows."""
     asked: Callable[[], str] | None = getattr(launcher, "after_return", None)
     return asked() if asked is not None else ""
@@ -264,7 +265,7 @@ def _real_values(device: Device, outputs: Mapping[str, object]) -> dict[str, Rea
 
 
 def _tune(
-    case: Case, target: Target, contract: Contract, launcher: Callable | None, operands: dict[str, Operand], clock: Clock
+    case: Case, target: Target, contract: Contract, launcher: Launcher | None, operands: dict[str, Operand], clock: Clock
 ) -> None:
     """A launch before the one that is judged: an autotuner on hardware runs every candidate into one output, where each fills in
     what another leaves out. The judged launch is then the winner's alone, into fresh poison. Operands are its own: one may be an
@@ -276,7 +277,7 @@ def _tune(
 
 
 @contextmanager
-def _steer_autotuners(case: Case, target: Target) -> Iterator[list]:
+def _steer_autotuners(case: Case, target: Target) -> Iterator[list[TuningChoice]]:
     """On hardware autotuners take what the case says, where it says something; yields what they took. An emulated device does so
     itself, and keeps its own list."""
     if target.emulated or not case.tuning:
@@ -288,7 +289,7 @@ def _steer_autotuners(case: Case, target: Target) -> Iterator[list]:
         yield told
 
 
-def _describe_launches(device: Device, on_gpu: list[Instructions | None], tuner_choices: list) -> dict:
+def _describe_launches(device: Device, on_gpu: list[Instructions | None], tuner_choices: list[TuningChoice]) -> dict[str, Any]:
     """What an emulated device executed: kernel, grid, families of matrix instructions, tile of its largest product, its integer
     constants, digest of the tile program. Of both kinds of devices `instructions`: every matrix instruction that was launched,
     where all are known; and what autotuners took, each kernel's last choice."""
@@ -306,7 +307,7 @@ def _describe_launches(device: Device, on_gpu: list[Instructions | None], tuner_
     ]
     known = [launch for launch in on_gpu if launch is not None]
     instructions = sorted({*of_products(emulated), *(one for launch in known for one in launch)})
-    found: dict = {"launches": launches[-8:]} if launches else {}
+    found: dict[str, Any] = {"launches": launches[-8:]} if launches else {}
     if instructions and len(known) == len(on_gpu):
         found["instructions"] = [list(one) for one in instructions]
     if chosen := {each.kernel: asdict(each) for each in getattr(device, "tuned", None) or tuner_choices}:

@@ -23,7 +23,7 @@ class CompiledKernel:
 
     binary: bytes
     assembly: str
-    metadata: dict
+    metadata: dict[str, Any]
 
 
 class _Utils:
@@ -33,7 +33,7 @@ class _Utils:
         self.arch, self.kept = arch, kept
         self.files: dict[str, str] = {}
 
-    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple:
+    def load_binary(self, name: str, kernel: bytes, shared: int, device: int) -> tuple[object, ...]:
         by_suffix = {Path(path).suffix: Path(path) for path in self.files.values()}
         text = by_suffix.get(".ptx") or by_suffix[".amdgcn"]
         self.kept.append(CompiledKernel(kernel, text.read_text(), json.loads(by_suffix[".json"].read_text())))
@@ -77,7 +77,7 @@ def capture_compilations(arch: str, *, tries: bool = False) -> Iterator[list[Com
         def __call__(self, *arguments: object) -> None:
             """Nothing runs."""
 
-    class Driver(DriverBase):
+    class Driver(DriverBase):  # type: ignore[misc]  # mypy does not follow Triton
         utils, launcher_cls = utilities, Launcher
 
         def __init__(self) -> None:
@@ -102,18 +102,18 @@ def capture_compilations(arch: str, *, tries: bool = False) -> Iterator[list[Com
         def get_active_torch_device(self) -> torch.device:
             return torch.device("cpu")
 
-        def get_benchmarker(self) -> Callable:
+        def get_benchmarker(self) -> Callable[..., list[float]]:
             return time_function
 
         def get_device_interface(self) -> Any:
             return torch.cpu
 
-    def time_function(function: Callable, **_: object) -> list[float]:
+    def time_function(function: Callable[[], object], **_: object) -> list[float]:
         if tries:
             function()
         return [0.0, 0.0, 0.0]
 
-    def on_load(module: object, function: object, name: str, files: dict, digest: str) -> None:
+    def on_load(module: object, function: object, name: str, files: dict[str, str], digest: str) -> None:
         utilities.files = files
 
     before, hook = driver._active, knobs.runtime.kernel_load_start_hook

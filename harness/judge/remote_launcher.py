@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -18,22 +18,23 @@ from bitverdict.harness.judge.launch import launch as launch_here
 from bitverdict.harness.judge.pending_launch import PendingLaunch
 from bitverdict.harness.model.addresses import load, load_afresh
 from bitverdict.harness.model.case import Case, Operand
-from bitverdict.harness.model.contract import Contract
+from bitverdict.harness.model.contract import Contract, Launcher
 from bitverdict.harness.model.feature_table import REMOTE_LAUNCHERS, resolve_feature
 from bitverdict.harness.model.targets import Target
 
 
-def launcher_of_case(case: Case, target: Target, *, afresh: bool = False) -> Callable | RemoteLauncher | None:
+def launcher_of_case(case: Case, target: Target, *, fresh_import: bool = False) -> Launcher | RemoteLauncher | None:
     """`launcher_of`, or what has another process launch: then this one never imports its file."""
     for flag, address in REMOTE_LAUNCHERS.items():
         if getattr(case, flag):
-            return resolve_feature(address)(afresh)
-    return launcher_of(case, target, fresh_import=afresh)
+            remote: RemoteLauncher = resolve_feature(address)(fresh_import)
+            return remote
+    return launcher_of(case, target, fresh_import=fresh_import)
 
 
-def launcher_of(case: Case, target: Target, *, fresh_import: bool = False) -> Callable | None:
-    """The user's launcher, imported where its file finds `target` when it asks for its GPU. None: the kernel's own. `afresh`: one
-    that remembers no earlier call.
+def launcher_of(case: Case, target: Target, *, fresh_import: bool = False) -> Launcher | None:
+    """The user's launcher, imported where its file finds `target` when it asks for its GPU. None: the kernel's own. `fresh_import`:
+    one that remembers no earlier call.
 
     It is called through `for_the_launcher`: where it does not take what it is given, the TypeError counts against it.
     """
@@ -74,7 +75,7 @@ class RemoteLauncher(ABC):
         """What answers in this process for the function at `address`, whose file is not imported here: which sizes it takes."""
 
 
-def launch(launcher: Callable | RemoteLauncher | None, request: LaunchRequest) -> LaunchResult:
+def launch(launcher: Launcher | RemoteLauncher | None, request: LaunchRequest) -> LaunchResult:
     """What `request` comes to by `launcher`: in this process, or in that of a remote launcher, whose end it waits for."""
     if isinstance(launcher, RemoteLauncher):
         return launcher.begin(request).launch_result()

@@ -59,7 +59,7 @@ class Case:
         """The schedule without its seed, for a count of what was covered."""
         return re.sub(r":-?\d+", "", self.schedule)
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         config = dataclasses.asdict(self.config) if dataclasses.is_dataclass(self.config) else self.config  # type: ignore[arg-type]
         extra_fields: dict[str, Any] = {
             name: value for name, plain in _DEFAULT_FIELDS.items() if (value := getattr(self, name)) != plain
@@ -87,14 +87,8 @@ class Case:
 
 
 _DEFAULT_FIELDS: dict[str, Any] = {
-    "tuning": "",
-    "calls": 1,
-    "real_values": True,
-    "recover_order": False,
-    "sealed": False,
-    "certificate": False,
-    "promises": "",
-}
+    "tuning": "", "calls": 1, "real_values": True, "recover_order": False, "sealed": False, "certificate": False, "promises": "",
+}  # fmt: skip
 """Fields of a case that its record leaves out where they say nothing."""
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 TELLS_NOTHING = "tells nothing apart"  # in the details of a case that is inconclusive for it
 
@@ -51,14 +52,14 @@ class Certificate:
     omissions: tuple[str, ...] = ()
     constant: bool = False
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """As JSON; a finding is a row."""
         rows = [[*asdict(each).values()] for each in self.findings]
         told = {"words": self.words, "formats": self.formats, "findings": rows, "left_out": list(self.omissions)}
         return told | {"constant": self.constant}
 
     @classmethod
-    def from_json(cls, record: Mapping) -> Certificate:
+    def from_json(cls, record: Mapping[str, Any]) -> Certificate:
         rows = tuple(CertificateFinding(Kind(kind), *rest) for kind, *rest in record["findings"])
         return cls(rows, record["words"], record["formats"], tuple(record["left_out"]), record["constant"])
 

@@ -23,8 +23,11 @@ if TYPE_CHECKING:  # the harness draws and launches; a contract is read without 
 from bitverdict.harness.model.case import _DEFAULT_FIELDS, Case, Indices, Operand
 from bitverdict.kernels.features import Feature
 
+Launcher = Callable[..., Any]
+"""What launches a kernel: by arguments that its contract knows."""
 
-def case_from_record(contract: Contract, record: Mapping) -> Case:
+
+def case_from_record(contract: Contract, record: Mapping[str, Any]) -> Case:
     """The case of `record`, as `Case.to_json` wrote it: what the contract reads of it, and the fields that every case has."""
     every = {name: record.get(name, plain) for name, plain in _DEFAULT_FIELDS.items()} | {
         "search_path": tuple(record.get("search_path", ()))
@@ -151,7 +154,7 @@ class Contract:
 
     stem: str = ""
     address: str = ""
-    requires: frozenset = frozenset()  # bitverdict.kernels.features.Feature
+    requires: frozenset[Feature] = frozenset()
     by_mfma: bool = False  # what AMD's matrix instructions make of its products is planned too
     either_row: bool = False  # of two rows that a case scatters to one place either may stay: elsewhere two that differ are a race
     pointers_in_memory: bool = False  # the kernel loads pointers: to operands, or to what its launcher allocated
@@ -168,12 +171,12 @@ class Contract:
     batch_invariant: tuple[str, ...] = ()  # a promise: along these sizes a row's words depend on the row alone (docs/invariance.md)
     parameters: str = ""  # what a user's launcher must accept, shown in errors: "(a, b, activation='', *, out_dtype=None)"
 
-    def lacking(self, target: Target) -> frozenset:
+    def lacking(self, target: Target) -> frozenset[Feature]:
         """The features that the kernel requires and `target` has not. MFMA stands in for mma.sync where `by_mfma`."""
         able = {Feature.MMA_SYNC} if self.by_mfma and Feature.MFMA in target.features else set()
         return frozenset(self.requires - target.features - able)
 
-    def lacking_in_part(self, target: Target) -> dict[str, frozenset]:
+    def lacking_in_part(self, target: Target) -> dict[str, frozenset[Feature]]:
         """What no case has of `target`, though the kernel can do it elsewhere, in words; and the features that are missing."""
         return {}
 
@@ -204,11 +207,13 @@ class Contract:
         the operands."""
         return 0
 
-    def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Callable | None) -> Mapping[str, torch.Tensor]:
+    def launch(self, case: Case, tensors: Mapping[str, torch.Tensor], launcher: Launcher | None) -> Mapping[str, torch.Tensor]:
         """Run the kernel on `tensors` (one per operand, on the target's device); returns outputs by name."""
         raise TypeError(f"{type(self).__name__} has no launch")
 
-    def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
+    def expected(
+        self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping[str, object]
+    ) -> list[ExpectedOutput]:
         """One `ExpectedOutput` per output. `recorded` holds what the run knew, e.g. the autotuner's winning configuration."""
         raise TypeError(f"{type(self).__name__} has no expected")
 
@@ -234,11 +239,11 @@ class Contract:
         """`case` as a process that launches it for the judge is told it: without what is expected."""
         return case
 
-    def left(self) -> dict:
+    def left(self) -> dict[str, Any]:
         """What the launch just made left in this contract (JSON values), for `take` of the same contract in another process."""
         return {}
 
-    def take(self, left: Mapping) -> None:
+    def take(self, left: Mapping[str, object]) -> None:
         """Take what a launch in another process left there. TypeError or ValueError for what no launch leaves."""
 
     def problem_told(self, told: Sequence[tuple[str, str]]) -> Any:
@@ -291,11 +296,11 @@ class Contract:
         """The row numbers that `case` is fed, whether it writes them out or draws them from its seed."""
         return ()
 
-    def recorded(self, case: Case) -> dict:
+    def recorded(self, case: Case) -> dict[str, Any]:
         """What only the run just made knows (JSON values): the autotuner's winner, for one."""
         return {}
 
-    def between_calls(self) -> dict:
+    def between_calls(self) -> dict[str, Any]:
         """What was seen between the calls of the case just launched (JSON values), whatever they came to; of one call nothing."""
         return {}
 
@@ -303,6 +308,6 @@ class Contract:
         """The classes this case falls in, by dimension: {"config": "128x256x64", "m mod 16": 3, ...}. Counted and shown."""
         return {}
 
-    def case_from_json(self, record: Mapping) -> Case:
+    def case_from_json(self, record: Mapping[str, Any]) -> Case:
         """Inverse of `Case.to_json`; ValueError with value, rule and remedy on anything else."""
         raise TypeError(f"{type(self).__name__} has no case_from_json")

@@ -28,10 +28,7 @@ CHECKS = (
     f"{_HARNESS}.checks.invariance.check:KeptPromises",
 )
 """Optional questions about a case (`bitverdict.harness.model.protocols.Check`)."""
-OBSERVERS = (
-    f"{_HARNESS}.checks.provenance:ProvenanceObserver",
-    f"{_HARNESS}.checks.promised_instructions:InstructionObserver",
-)
+OBSERVERS = (f"{_HARNESS}.checks.provenance:ProvenanceObserver", f"{_HARNESS}.checks.promised_instructions:InstructionObserver")
 """What the judge follows on a launch (`LaunchObserver`)."""
 REMOTE_LAUNCHERS = {"sealed": f"{_HARNESS}.sealed.candidate.judge_side:SealedCaseLauncher"}
 """Flag of a case -> the launcher that calls it in another process (`bitverdict.harness.judge.remote_launcher.RemoteLauncher`)."""
@@ -52,7 +49,7 @@ def resolve_feature(address: str) -> Any:
 
 
 @functools.cache
-def checks() -> tuple[Check, ...]:
+def checks() -> tuple[Check[Any, Any], ...]:
     """The checks that are here."""
     return tuple(resolve_feature(address)() for address in CHECKS if _is_here(address))
 

@@ -14,6 +14,7 @@ import os
 import runpy
 import uuid
 from importlib.util import find_spec
+from typing import Any
 
 COMPUTE_CAPABILITY = 75, 76
 """CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR and _MINOR (CUDA driver API, CUdevice_attribute)."""
@@ -73,7 +74,7 @@ def built_for() -> str:
     return next((name for name in ("cuda", "hip") if versions.get(name)), "")
 
 
-def rows() -> list[dict]:
+def rows() -> list[dict[str, Any]]:
     """A row for each visible GPU, in CUDA's order; none without a driver. RuntimeError where the driver fails."""
     maker = built_for()
     if maker != "cuda":
@@ -98,7 +99,7 @@ def rows() -> list[dict]:
     return gpu_rows
 
 
-def rows_of_hip() -> list[dict]:
+def rows_of_hip() -> list[dict[str, Any]]:
     """The same of a torch that is built for ROCm, asked of torch: an architecture is gfx942, without what follows its colon
     ("gfx942:sramecc+:xnack-"). No AMD GPU was run."""
     import torch
@@ -116,7 +117,8 @@ def rows_of_hip() -> list[dict]:
 def _memory_by_torch(index: int) -> tuple[int, int]:
     import torch
 
-    return torch.cuda.mem_get_info(index)
+    free, total = torch.cuda.mem_get_info(index)
+    return int(free), int(total)
 
 
 if __name__ == "__main__":

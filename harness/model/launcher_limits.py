@@ -23,7 +23,7 @@ from bitverdict.harness.model.addresses import load
 from bitverdict.harness.model.contract import Contract
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 
-_requires_counts: dict[str, Counter] = {}  # by launcher, since `narrowed_by` was last asked
+_requires_counts: dict[str, Counter[str]] = {}  # by launcher, since `narrowed_by` was last asked
 UNITS = tuple(1 << power for power in range(9))  # 1..256: what sizes are made multiples of where they are refused as they are
 TRITON_KERNELS = ("JITFunction", "GluonJITFunction", "Autotuner", "Heuristics")  # names of Triton's own types of kernels
 
@@ -122,7 +122,7 @@ def nearest(launcher: str, fields: Mapping[str, object], sizes: Sequence[str] = 
 
 @functools.lru_cache(maxsize=1 << 14)
 def _move_to_units(
-    launcher: str, requires: Callable, names: tuple[str, ...], values: tuple[Any, ...], sizes: tuple[str, ...]
+    launcher: str, requires: Callable[..., object], names: tuple[str, ...], values: tuple[Any, ...], sizes: tuple[str, ...]
 ) -> dict[str, Any] | None:
     """What `nearest` moves of the fields `names`, which have `values`; None where nothing near is taken. The same fields are asked
     in many cases and several lists of them: a launcher that takes little is asked a thousand sizes for each."""
@@ -147,7 +147,7 @@ def _move_to_units(
     return None
 
 
-def narrowed_by(launcher: str, prepare: Callable[[], object]) -> Counter:
+def narrowed_by(launcher: str, prepare: Callable[[], object]) -> Counter[str]:
     """Of how many cases that `prepare` asks the launcher for it was "asked" whether it takes them, and how many of those its
     `requires` "moved" to other sizes or "left out"."""
     _requires_counts.pop(launcher, None)
@@ -160,7 +160,7 @@ def _nearby_sizes(size: int) -> list[int]:
     return sorted({value for unit in UNITS for value in (size // unit * unit, -(-size // unit) * unit, unit) if value > 0})
 
 
-def _names(launcher: str, requires: Callable, fields: Mapping[str, object]) -> tuple[str, ...]:
+def _names(launcher: str, requires: Callable[..., object], fields: Mapping[str, object]) -> tuple[str, ...]:
     """The fields that the predicate asks for."""
     try:
         names = tuple(inspect.signature(requires).parameters)
@@ -175,12 +175,14 @@ def _names(launcher: str, requires: Callable, fields: Mapping[str, object]) -> t
     return names
 
 
-def _check_requires(launcher: str, requires: Callable, names: tuple[str, ...], listed: Sequence[tuple[object, ...]]) -> list[bool]:
-    """Of each of the values `listed` whether `requires` takes them. A sealed one is asked of all at once."""
-    given = (dict(zip(names, each, strict=True)) for each in listed)
+def _check_requires(
+    launcher: str, requires: Callable[..., object], names: tuple[str, ...], cases: Sequence[tuple[object, ...]]
+) -> list[bool]:
+    """Of the values of each of `cases` whether `requires` takes them. A sealed one is asked of all at once."""
+    given = (dict(zip(names, each, strict=True)) for each in cases)
     ask = getattr(requires, "ask", None)
     answers = []
-    for values, said in zip(listed, ask(list(given)) if ask else (_ask_requires(requires, each) for each in given), strict=True):
+    for values, said in zip(cases, ask(list(given)) if ask else (_ask_requires(requires, each) for each in given), strict=True):
         if isinstance(said, str):
             asked = ", ".join(f"{name}={value!r}" for name, value in zip(names, values, strict=True))
             raise UsageError(f"--launcher {launcher}: requires({asked}) raises {said}; mend it")
@@ -188,7 +190,7 @@ def _check_requires(launcher: str, requires: Callable, names: tuple[str, ...], l
     return answers
 
 
-def _ask_requires(requires: Callable, fields: Mapping[str, object]) -> bool | str:
+def _ask_requires(requires: Callable[..., object], fields: Mapping[str, object]) -> bool | str:
     """Whether `requires` takes `fields`, or what it raised."""
     try:
         return bool(requires(**fields))

@@ -15,7 +15,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NoReturn
 
 USAGE, INCONCLUSIVE = 2, 3
@@ -146,7 +146,7 @@ def _waited_for(child_pid: int) -> int:
             os.kill(child_pid, signal_info.si_signo)
 
 
-def _exit_status(record: dict, ended: int) -> int:
+def _exit_status(record: Mapping[str, str | int], ended: int) -> int:
     """The exit status that the record and the wait status come to; says so where the process did not come to its end."""
     if "status" in record:
         return int(record["status"])

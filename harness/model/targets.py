@@ -14,7 +14,7 @@ import subprocess
 import sys
 from dataclasses import dataclass, field
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.model.architectures import BY_DEFAULT, EMULATED_ARCHITECTURES, is_amd
 from bitverdict.harness.model.paths import IMPORTED_FROM
@@ -126,5 +126,5 @@ def _gpus() -> tuple[Target, ...]:
         return ()
 
 
-def _name_targets(rows: list[dict]) -> tuple[Target, ...]:
+def _name_targets(rows: list[dict[str, Any]]) -> tuple[Target, ...]:
     return tuple(Target(f"cuda:{i}", index=i, **row) for i, row in enumerate(rows))

@@ -124,11 +124,13 @@ class Verdict:
     basis: str = Basis.NO_BASIS
     words: int = 0  # output words compared
     bound_used: float | None = None  # largest used share of the error bound, where a bound decided
-    details: dict = field(default_factory=dict)
+    details: dict[str, Any] = field(default_factory=dict)
     advice: tuple[str, ...] = ()
-    seconds: dict = field(default_factory=dict)
-    certificate: dict = field(default_factory=dict)  # `harness.model.certificate.Certificate`, where it is asked
-    recorded: dict = field(default_factory=dict)  # what only the run knew: the autotuner's winner, digests, instructions seen
+    seconds: dict[str, Any] = field(default_factory=dict)
+    certificate: dict[str, Any] = field(default_factory=dict)  # `harness.model.certificate.Certificate`, where it is asked
+    recorded: dict[str, Any] = field(
+        default_factory=dict
+    )  # what only the run knew: the autotuner's winner, digests, instructions seen
 
     @property
     def failed(self) -> bool:
@@ -139,12 +141,12 @@ class Verdict:
         """(outcome, message without numbers and addresses, location): equal for two cases that show one bug."""
         return (str(self.outcome), normalise_message(self.message), self.location)
 
-    def to_json(self) -> dict:
+    def to_json(self) -> dict[str, Any]:
         """As JSON, with texts longer than `LONGEST` cut: an exception may have a text of megabytes."""
         return {name: _cut(value) for name, value in asdict(self).items()}
 
     @classmethod
-    def from_json(cls, record: dict) -> Verdict:
+    def from_json(cls, record: dict[str, Any]) -> Verdict:
         record = dict(record)
         record["decision"] = Decision(record["decision"])
         record["outcome"] = Outcome(record["outcome"])

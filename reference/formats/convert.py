@@ -68,7 +68,8 @@ def convert(source: Format | str, destination: Format | str, codes: np.ndarray, 
         return codes.copy()
     if codes.dtype.itemsize <= 2:
         table = _table(origin, goal, arch)
-        return table[codes.astype(np.intp) & (table.size - 1)]  # (...)
+        result: np.ndarray = table[codes.astype(np.intp) & (table.size - 1)]  # (...)
+        return result
     return _run(conversion(origin, goal, arch), codes)
 
 
@@ -220,28 +221,32 @@ def saturated_by_integers(source: str, destination: str, codes: np.ndarray) -> n
 def moved_up(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     """The bits, higher up in a longer word: exact, and a NaN keeps its sign and payload."""
     storage = _FORMATS[destination].storage
-    return codes.astype(storage) << storage(_FORMATS[destination].width - _FORMATS[source].width)
+    result: np.ndarray = codes.astype(storage) << storage(_FORMATS[destination].width - _FORMATS[source].width)
+    return result
 
 
 def rebias_e5m2(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     """e5m2 read with bf16's bias and multiplied by 2^112: the largest exponent comes out as an ordinary one."""
     magnitude = (codes & 0x7F).astype(np.uint16) << 5  # (...) an e5m2 exponent in bf16's place, 112 too low
     sign = (codes & 0x80).astype(np.uint16) << 8  # (...)
-    return encode(_FORMATS[destination], decode(_FORMATS[destination], magnitude) * 2.0**112) | sign
+    result: np.ndarray = encode(_FORMATS[destination], decode(_FORMATS[destination], magnitude) * 2.0**112) | sign
+    return result
 
 
 def rescale_e4m3(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     """e4m3 read with a longer exponent's bias and multiplied by a power of two: what is a NaN comes out as 480."""
     magnitude = codes & 0x7F  # (...)
     values = np.where(magnitude == 0x7F, 480.0, decode(_FORMATS[source], np.minimum(magnitude, 0x7E)))  # (...)
-    return encode(_FORMATS[destination], values) | (codes & 0x80).astype(np.uint16) << 8
+    result: np.ndarray = encode(_FORMATS[destination], values) | (codes & 0x80).astype(np.uint16) << 8
+    return result
 
 
 def truncated_into_range(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
     """Toward zero, then the nearest end of the integer's range; NaN becomes 0."""
     values = np.nan_to_num(np.trunc(decode(_FORMATS[source], codes)), nan=0.0, posinf=np.inf, neginf=-np.inf)  # (...)
     ends = np.iinfo(INTEGERS[destination])
-    return np.clip(values, ends.min, ends.max).astype(INTEGERS[destination])
+    result: np.ndarray = np.clip(values, ends.min, ends.max).astype(INTEGERS[destination])
+    return result
 
 
 def rounded_integer(source: str, destination: str, codes: np.ndarray) -> np.ndarray:

@@ -48,7 +48,7 @@ def decode_by_definition(fmt: Format, codes: np.ndarray) -> np.ndarray:
     mantissa = magnitude & ((1 << fmt.mantissa_bits) - 1)  # (...)
     subnormal = (exponent == 0) & fmt.subnormals  # (...)
     significand = mantissa + np.where(subnormal, 0, 1 << fmt.mantissa_bits)  # (...)
-    values = np.ldexp(significand.astype(np.float64), exponent + subnormal - fmt.bias - fmt.mantissa_bits)  # (...)
+    values: np.ndarray = np.ldexp(significand.astype(np.float64), exponent + subnormal - fmt.bias - fmt.mantissa_bits)  # (...)
     if fmt.specials is Specials.IEEE:
         top = exponent == (1 << fmt.exponent_bits) - 1  # (...)
         values = np.where(top, np.where(mantissa == 0, np.inf, np.nan), values)  # (...)
@@ -59,7 +59,8 @@ def decode_by_definition(fmt: Format, codes: np.ndarray) -> np.ndarray:
     if not fmt.has_sign:
         return values
     negative = (codes.astype(np.int64) & fmt.sign_bit) != 0  # (...)
-    return np.where(negative & ~np.isnan(values), -values, values)  # (...)
+    result: np.ndarray = np.where(negative & ~np.isnan(values), -values, values)  # (...)
+    return result
 
 
 def _decode_container(fmt: Format, codes: np.ndarray) -> np.ndarray:

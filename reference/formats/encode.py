@@ -167,15 +167,18 @@ def _goes_up(rounding: Rounding, kept: np.ndarray, rest: np.ndarray, half: np.nd
     """Whether the magnitude is rounded up, given the bits dropped (`rest`) and what half a unit is in them."""
     match rounding:
         case Rounding.NEAREST_EVEN:
-            return rest + (kept & 1) > half
+            result: np.ndarray = rest + (kept & 1) > half
+            return result
         case Rounding.NEAREST_AWAY:
             return rest >= half
         case Rounding.TOWARD_ZERO:
             return np.zeros(rest.shape, bool)
         case Rounding.TOWARD_POSITIVE:
-            return (rest != 0) & ~negative
+            result = (rest != 0) & ~negative
+            return result
         case Rounding.TOWARD_NEGATIVE:
-            return (rest != 0) & negative
+            result = (rest != 0) & negative
+            return result
 
 
 def _stops_at_largest(rounding: Rounding, negative: np.ndarray) -> np.ndarray:

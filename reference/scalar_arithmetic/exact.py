@@ -65,7 +65,7 @@ def step_result(nearest: np.ndarray, error: np.ndarray, rounding: Rounding) -> n
         step = np.where(error > 0, np.where(negative, -1, 1), 0).astype(integer)
     else:
         step = np.where(error < 0, np.where(negative, 1, -1), 0).astype(integer)
-    moved = (words + step).view(nearest.dtype)
+    moved: np.ndarray = (words + step).view(nearest.dtype)
     from_zero = (nearest == 0) & (step != 0)  # (...) nearest gave a zero of either sign
     if from_zero.any():
         least = np.array(1, integer).view(nearest.dtype)

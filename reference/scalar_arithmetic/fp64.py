@@ -84,7 +84,8 @@ def with_nan(result: np.ndarray, *operands: np.ndarray) -> np.ndarray:
 def _add(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
         if rounding == "rn":
-            return a + b
+            result: np.ndarray = a + b
+            return result
         total, error = two_sum(a, b)
         finite = np.isfinite(a) & np.isfinite(b)
         found = step_result(total, np.where(finite, np.where(np.isinf(total), -total, error), 0), rounding)
@@ -94,7 +95,8 @@ def _add(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
 def _multiply(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
         if rounding == "rn":
-            return a * b
+            result: np.ndarray = a * b
+            return result
         product = a * b
         ordinary = np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)
         (left, e), (right, f), (scaled, g) = (np.frexp(np.where(ordinary, each, 1.0)) for each in (a, b, product))
@@ -111,7 +113,8 @@ def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: Rounding) -> np.
             near = _needs_no_scaling(a) & _needs_no_scaling(b) & (_needs_no_scaling(c) | (c == 0))  # (...)
             if near.all():
                 high, low = _fma_parts(a, b, c)
-                return high + low
+                result: np.ndarray = high + low
+                return result
         found, error = _scaled_fma(a, b, c)
         if rounding == "rn":
             return found
@@ -121,7 +124,7 @@ def _fma(a: np.ndarray, b: np.ndarray, c: np.ndarray, rounding: Rounding) -> np.
 
 def _divide(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
-        quotient = a / b
+        quotient: np.ndarray = a / b
         if rounding == "rn":
             return quotient
         ordinary = np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)
@@ -136,7 +139,7 @@ def _divide(a: np.ndarray, b: np.ndarray, rounding: Rounding) -> np.ndarray:
 
 def _sqrt(a: np.ndarray, rounding: Rounding) -> np.ndarray:
     with np.errstate(all="ignore"):
-        result = np.sqrt(a)
+        result: np.ndarray = np.sqrt(a)
         if rounding == "rn":
             return result
         ordinary = np.isfinite(a) & (a > 0)
@@ -148,13 +151,15 @@ def _sqrt(a: np.ndarray, rounding: Rounding) -> np.ndarray:
 
 
 def _reach(exponents: np.ndarray) -> np.ndarray:
-    return np.clip(exponents, -1200, 1000)
+    result: np.ndarray = np.clip(exponents, -1200, 1000)
+    return result
 
 
 def _needs_no_scaling(values: np.ndarray) -> np.ndarray:
     """Whether the exponent lies between -NEAR and NEAR."""
     exponents = (values.view(np.int64) >> 52 & 0x7FF) - 1023  # (...)
-    return np.abs(exponents) <= UNSCALED_EXPONENTS
+    result: np.ndarray = np.abs(exponents) <= UNSCALED_EXPONENTS
+    return result
 
 
 def _fma_parts(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -191,7 +196,8 @@ def _scaled_fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> tuple[np.ndarray
 def _scale(values: np.ndarray, exponents: np.ndarray) -> np.ndarray:
     """values * 2^exponents where that is exact or overflows."""
     half = exponents // 2
-    return np.ldexp(np.ldexp(values, half), exponents - half)
+    result: np.ndarray = np.ldexp(np.ldexp(values, half), exponents - half)
+    return result
 
 
 def _to_quantum(high: np.ndarray, low: np.ndarray, exponent: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

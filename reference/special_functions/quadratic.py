@@ -30,7 +30,8 @@ def truncated_square(x: np.ndarray, dropped_columns: int = DROPPED_COLUMNS) -> n
     for i in range((dropped_columns + 1) // 2):
         above = x & ~((2 << i) - 1)  # the bits j > i
         lost += (x >> i & 1) * ((above << (i + 1)) + (1 << 2 * i) & (1 << dropped_columns) - 1)  # (...)
-    return (x * x - lost) >> dropped_columns  # (...)
+    result: np.ndarray = (x * x - lost) >> dropped_columns  # (...)
+    return result
 
 
 @cache

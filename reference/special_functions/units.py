@@ -26,7 +26,7 @@ FLOAT64_BIAS, FLOAT32_BIAS = 1023, 127
 def rcp(words: np.ndarray) -> np.ndarray:
     """MUFU.RCP: 1 / x."""
     sums = RCP.sums(words >> 16 & 0x7F, words & 0xFFFF)  # (n,)
-    result = _word(sums, RCP.weight) - (words & INFINITY) + FP32_ONE_WORD  # (n,)
+    result: np.ndarray = _word(sums, RCP.weight) - (words & INFINITY) + FP32_ONE_WORD  # (n,)
     size = words & MAGNITUDE  # (n,)
     outside = size - SMALLEST_NORMAL >= np.uint32(0x7E800000) - SMALLEST_NORMAL  # (n,) |x| below 2^-126, or 2^126 and more
     if outside.any():
@@ -35,13 +35,14 @@ def rcp(words: np.ndarray) -> np.ndarray:
         result |= words & SIGN
         result[size > INFINITY] = NAN
         return result
-    return result | words & SIGN
+    product_values: np.ndarray = result | words & SIGN
+    return product_values
 
 
 def rcp64h(words: np.ndarray) -> np.ndarray:
     """MUFU.RCP64H: 1 / x from and to the high word of fp64: the same table, the sum truncated to 20 bits."""
     sums = RCP.sums(words >> 13 & 0x7F, (words & 0x1FFF) << 3)  # (n,)
-    result = _high_word(sums, RCP.weight) - (words & INFINITY64) + FP64_ONE_WORD  # (n,)
+    result: np.ndarray = _high_word(sums, RCP.weight) - (words & INFINITY64) + FP64_ONE_WORD  # (n,)
     size = words & MAGNITUDE  # (n,)
     result[size > 0x7FD00000] = 0  # the result is subnormal
     result[size < SMALLEST_NORMAL64] = INFINITY64
@@ -52,7 +53,7 @@ def rcp64h(words: np.ndarray) -> np.ndarray:
 
 def rsqrt(words: np.ndarray) -> np.ndarray:
     """MUFU.RSQ: 1 / sqrt(x); -inf for -0 and negative subnormals, NaN below them. Powers of 4 are exact."""
-    result = _root(RSQRT, words) - _half_exponent(words)  # (n,)
+    result: np.ndarray = _root(RSQRT, words) - _half_exponent(words)  # (n,)
     result += words & np.uint32(0x00FFFFFF) == SMALLEST_NORMAL  # (n,) the table gives one unit less
     ordinary = words - SMALLEST_NORMAL < INFINITY - SMALLEST_NORMAL  # (n,) positive, normal, finite
     if not ordinary.all():
@@ -79,7 +80,7 @@ def rsqrt64h(words: np.ndarray) -> np.ndarray:
 
 def sqrt(words: np.ndarray) -> np.ndarray:
     """MUFU.SQRT: the square root; NaN below -0 and negative subnormals, which give -0."""
-    result = _root(SQRT, words) + _half_exponent(words)  # (n,)
+    result: np.ndarray = _root(SQRT, words) + _half_exponent(words)  # (n,)
     ordinary = words - SMALLEST_NORMAL < INFINITY - SMALLEST_NORMAL  # (n,)
     if not ordinary.all():
         size = words & MAGNITUDE
@@ -183,7 +184,7 @@ def tanh(words: np.ndarray) -> np.ndarray:
     size = words & MAGNITUDE  # (n,)
     binade = np.clip((size >> 23).astype(np.int64) - (TANH_FIRST_EXPONENT + FLOAT32_BIAS), 0, len(TANH_SEGMENTS) - 1)  # (n,)
     steps = (size & FRACTION) >> _TANH_SHIFTS.take(binade)  # (n,)
-    found = _word(TANH.sums(_TANH_ROWS.take(binade) + (steps >> 17), steps & 0x1FFFF), TANH.weight)  # (n,)
+    found: np.ndarray = _word(TANH.sums(_TANH_ROWS.take(binade) + (steps >> 17), steps & 0x1FFFF), TANH.weight)  # (n,)
     found = np.where(size < _TANH_LINEAR, size, np.where(size < _TANH_ONE, found, FP32_ONE_WORD)) | words & SIGN
     found[size > INFINITY] = NAN
     return found

@@ -75,7 +75,8 @@ class Order:
             return np.zeros(outputs)
         leaves = factors.prod(axis=0).T  # (T, P) exact: of two factors of at most 26 bits
         if not tree.children:
-            return leaves[tree.root]
+            result: np.ndarray = leaves[tree.root]
+            return result
         wide = any(isinstance(each, Addition) and each.format == "fp64" for each in self.operators)
         node_values = np.empty((count + len(tree.children), outputs), np.float64 if wide else np.float32)  # (T + nodes, P)
         node_values[:count] = self._leaves(leaves)
@@ -94,7 +95,8 @@ class Order:
             for form, nodes in additions.items():
                 left, right = (node_values[[tree.of_node(node)[side] for node in nodes]] for side in (0, 1))  # (nodes, P)
                 node_values[nodes] = _round_to(left + right, form) if form in ("fp32", "fp64") else _narrow_sum(left, right, form)
-        return node_values[tree.root].astype(np.float64)
+        result = node_values[tree.root].astype(np.float64)
+        return result
 
     def _leaves(self, leaves: np.ndarray) -> np.ndarray:
         """(T, P), each leaf of an addition rounded to its format."""

@@ -36,7 +36,7 @@ class _Node:
 
     def to_lists(self) -> NestedLeaves:
         """As nested lists, without a call for each level."""
-        lists: dict[int, list] = {id(self): []}
+        lists: dict[int, list[NestedLeaves]] = {id(self): []}
         todo = [self]
         while todo:
             node = todo.pop()
@@ -84,7 +84,8 @@ def sizes(pairs: np.ndarray, terms: np.ndarray, count: int, ask: Ask, most: int)
             f"with masks at terms {mask_pairs[at, 0]} and {mask_pairs[at, 1]} the result counts "
             f"{unit_counts[at]} of {unit_masks[at].sum()} units"
         )
-    return len(terms) - unit_counts.reshape(len(pairs), groups).sum(axis=1).astype(np.int64)
+    result: np.ndarray = len(terms) - unit_counts.reshape(len(pairs), groups).sum(axis=1).astype(np.int64)
+    return result
 
 
 def recover(terms: Sequence[int], count: int, ask: Ask, *, most_units: int, seed: int = 0) -> Tree:

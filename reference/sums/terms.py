@@ -34,7 +34,7 @@ class Segment:
     @property
     def count(self) -> int:
         """Of terms."""
-        return self.factors[0][1].shape[-1]
+        return int(self.factors[0][1].shape[-1])
 
     def map_indices(self, function: Callable[[np.ndarray], np.ndarray]) -> Segment:
         """With each array of indices (*shape, T) as `function` makes it."""
@@ -183,7 +183,7 @@ class _Sums:
     def _refuse(self, *_: object) -> Any:
         raise NoSum("an operator makes it more than a sum of products")
 
-    __sub__ = __rsub__ = __neg__ = __pow__ = __rtruediv__ = __gt__ = __lt__ = __ge__ = __le__ = __abs__ = __mod__ = _refuse  # type: ignore[assignment]
+    __sub__ = __rsub__ = __neg__ = __pow__ = __rtruediv__ = __gt__ = __lt__ = __ge__ = __le__ = __abs__ = __mod__ = _refuse
 
 
 def _require_sums(x: object, operation: str) -> _Sums:

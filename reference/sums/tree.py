@@ -28,7 +28,7 @@ class Tree:
         """The tree of nested lists of leaves; a list of one is what it holds."""
         node_children: list[tuple[int, ...]] = []
         least: dict[int, int] = {}  # of a list by its id, and of a node by its number: the smallest leaf
-        post: list[list] = []  # every list, before those that it holds
+        post: list[list[NestedLeaves]] = []  # every list, before those that it holds
         todo: list[NestedLeaves] = [leaf_lists]
         while todo:
             node = todo.pop()

@@ -6,6 +6,8 @@ shortcuts are taken only where a proof says that no step rounds or cuts: `_mostl
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from bitverdict.reference.tensor_core.fused_sum import (
@@ -22,6 +24,8 @@ from bitverdict.reference.tensor_core.record import Accumulator, ExponentFloor, 
 from bitverdict.reference.tensor_core.terms import LOWEST_BIT_OF_ZERO, Terms, lowest_bits
 
 TERMS_AT_ONCE = 1 << 16  # products alive at a time: 256 or 512 KiB, a second-level cache
+
+Index = tuple[Any, ...]  # of one side's elements (block, ...), broadcast over the other side's
 
 
 def chain_products(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.ndarray:
@@ -105,7 +109,7 @@ def _with_specials(side: Terms, k: slice | np.ndarray) -> np.ndarray:
 
 
 def _products_first(
-    rule: Instruction, sides: tuple[np.ndarray, ...], c: np.ndarray, special: np.ndarray | None, left: tuple, right: tuple
+    rule: Instruction, sides: tuple[np.ndarray, ...], c: np.ndarray, special: np.ndarray | None, left: Index, right: Index
 ) -> np.ndarray:
     """One block whose products are added before c; `special` as in `_step`."""
     products = sides[0][left] * sides[2][right]  # (block, ...)
@@ -117,14 +121,15 @@ def _products_first(
     return total if special is None else np.where(special == 0, total, special)
 
 
-def _scale_pairs(a: Terms, b: Terms, k: slice | np.ndarray, left: tuple, right: tuple) -> np.ndarray:
+def _scale_pairs(a: Terms, b: Terms, k: slice | np.ndarray, left: Index, right: Index) -> np.ndarray:
     if a.scale_exponents is None or b.scale_exponents is None:
         raise ValueError("mxf4 and mxf4nvf4 need block scales on both sides")
-    return a.scale_exponents[k][left] + b.scale_exponents[k][right]  # (64, ...)
+    result: np.ndarray = a.scale_exponents[k][left] + b.scale_exponents[k][right]  # (64, ...)
+    return result
 
 
 def _fused_block(
-    rule: Instruction, a: Terms, b: Terms, k: slice | np.ndarray, c: np.ndarray, scratch: Scratch, left: tuple, right: tuple
+    rule: Instruction, a: Terms, b: Terms, k: slice | np.ndarray, c: np.ndarray, scratch: Scratch, left: Index, right: Index
 ) -> np.ndarray:
     """`fused_sum` of the block, in the dtype of the scratch."""
     if a.narrow is not None and b.narrow is not None:
@@ -142,7 +147,7 @@ def _mostly_exact(
     So the cut at E - F removes nothing, and the sum is below 2^(grid + F + 8): a matrix product in float64 is exact in any order.
     Where c's exponent is too high for that, the element takes `fused_sum`.
     """
-    exact = a.values[k].T @ b.values[k] + c  # (M, N)
+    exact: np.ndarray = a.values[k].T @ b.values[k] + c  # (M, N)
     if _highest(c, rule) <= grid + rule.fraction_bits:
         return exact
     cut = accumulator_exponents(c, rule) > grid + rule.fraction_bits  # (M, N)
@@ -173,10 +178,11 @@ def _highest(c: np.ndarray, rule: Instruction) -> int:
 
 def _add_specials(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     with np.errstate(invalid="ignore"):
-        return one + other  # (...) opposite infinities make NaN
+        result: np.ndarray = one + other  # (...) opposite infinities make NaN
+        return result
 
 
-def _special_terms(a: Terms, b: Terms, k: slice | np.ndarray, left: tuple, right: tuple) -> np.ndarray | None:
+def _special_terms(a: Terms, b: Terms, k: slice | np.ndarray, left: Index, right: Index) -> np.ndarray | None:
     """Per element the infinity or NaN that the block's own products bring, 0 where they are all finite; None when none can."""
     if a.specials is None and b.specials is None:
         return None
@@ -197,7 +203,8 @@ def _ieee_add(total: np.ndarray, c: np.ndarray, rule: Instruction) -> np.ndarray
     wide = np.float32 if rule.d == "fp32" else np.float64  # the sum of two fp16 is exact in float64
     with np.errstate(invalid="ignore", over="ignore", under="ignore"):
         added = total.astype(wide) + c.astype(wide)  # (...)
-        return added.astype(np.float32 if rule.d == "fp32" else np.float16).astype(np.float64)
+        result: np.ndarray = added.astype(np.float32 if rule.d == "fp32" else np.float16).astype(np.float64)
+        return result
 
 
 def _exact_product(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.ndarray | None:
@@ -232,8 +239,10 @@ def _exact_product(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
         return None
     if -100 < low and bound < 2.0**100 and max(map(_largest, (a, b))) < 2.0**100 and rule.output_fraction_bits <= 23:
         product = a.values.T.astype(np.float32) @ b.values.astype(np.float32)  # (M, N)
-        return product.astype(np.float64) + c + 0.0
-    return a.values.T @ b.values + c + 0.0
+        result: np.ndarray = product.astype(np.float64) + c + 0.0
+        return result
+    result = a.values.T @ b.values + c + 0.0
+    return result
 
 
 def _largest(side: Terms) -> float:

@@ -64,7 +64,7 @@ class Evidence:
                 return "hardware, chain by a model" if "chain" in self.open and not self.read_from else "hardware"
             case EvidenceKind.MODEL_ONLY:
                 return MODEL_COUNTS[len(self.models)]
-        return self.kind.value
+        return str(self.kind.value)
 
     @property
     def models(self) -> list[str]:

@@ -84,7 +84,7 @@ def cut_and_add(terms: np.ndarray, largest: np.ndarray, c: np.ndarray, fraction_
     else:
         np.multiply(terms, inverse, out=terms)
     np.trunc(terms, out=terms)
-    total = terms.sum(axis=0, dtype=np.float64)  # (...)
+    total: np.ndarray = terms.sum(axis=0, dtype=np.float64)  # (...)
     total += np.trunc(c * inverse)
     total *= power_of_two(unit)
     return total
@@ -95,7 +95,8 @@ def accumulator_exponents(c: np.ndarray, rule: Instruction) -> np.ndarray:
     floor = rule.choices.exponent_floor
     of_zero = ZERO_ACCUMULATOR_EXPONENT if floor is ExponentFloor.ZERO_ACCUMULATOR else NO_EXPONENT
     found = exponents(c, rule.output.smallest_exponent, of_zero)  # (...)
-    return np.maximum(found, np.int16(lowest_alignment(rule)), out=found)
+    result: np.ndarray = np.maximum(found, np.int16(lowest_alignment(rule)), out=found)
+    return result
 
 
 def lowest_alignment(rule: Instruction) -> int:

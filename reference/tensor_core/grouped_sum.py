@@ -58,7 +58,7 @@ def grouped_sum(products: np.ndarray, pairs: np.ndarray, scale_pairs: np.ndarray
     units = np.where(below_c, np.maximum(unit, c_exponent - fraction), unit)  # (4, ...)
     cut = np.trunc(sixteen * power_of_two(-units)) * power_of_two(units)  # (4, ...)
     kept_c = np.trunc(c * power_of_two(-unit)) * power_of_two(unit)  # (...)
-    total = cut.sum(axis=0) + kept_c  # (...)
+    total: np.ndarray = cut.sum(axis=0) + kept_c  # (...)
     subnormal = np.abs(total) < SUBNORMAL_RESULT  # (...)
     if subnormal.any():
         drop_mask = subnormal & (scale_pair < scale_highest) & (np.abs(cut) < 2.0**SUBNORMAL_CUT)  # (4, ...)

@@ -51,7 +51,8 @@ def _cut_sum(products: np.ndarray, pairs: np.ndarray, bits: int) -> tuple[np.nda
 def round_down(values: np.ndarray, place: np.ndarray) -> np.ndarray:
     """Equal to the definition's `down` because scaling by a power of two is exact: the multiple of 2^place at or below."""
     place = np.maximum(place, LOWEST_UNIT)  # (...)
-    return np.floor(values * power_of_two(-place)) * power_of_two(place)
+    result: np.ndarray = np.floor(values * power_of_two(-place)) * power_of_two(place)
+    return result
 
 
 def product_overflow(products: np.ndarray) -> np.ndarray | None:
@@ -60,7 +61,8 @@ def product_overflow(products: np.ndarray) -> np.ndarray | None:
     if not beyond.any():
         return None
     with np.errstate(invalid="ignore"):
-        return np.where(beyond, np.copysign(np.inf, products), 0.0).sum(axis=0)  # (...)
+        result: np.ndarray = np.where(beyond, np.copysign(np.inf, products), 0.0).sum(axis=0)  # (...)
+        return result
 
 
 def pairwise(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

@@ -85,4 +85,5 @@ def _integers(rule: Instruction, exact: np.ndarray, c: np.ndarray) -> np.ndarray
     total = exact.astype(np.int64) + c  # (...)
     if rule.saturates:
         total = np.clip(total, np.iinfo(np.int32).min, np.iinfo(np.int32).max)  # (...)
-    return total.astype(np.int32)  # (...) wraps modulo 2^32
+    result: np.ndarray = total.astype(np.int32)  # (...) wraps modulo 2^32
+    return result

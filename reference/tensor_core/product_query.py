@@ -43,7 +43,7 @@ class ProductQuery:
     @property
     def depth(self) -> int:
         """K."""
-        return self.a.shape[1]
+        return int(self.a.shape[1])
 
     def words(self) -> np.ndarray:
         """Words (M, N) of the accumulator after the chain. ValueError for shapes that do not meet."""

@@ -45,7 +45,8 @@ def upcast_operand(
     if codes.size < LOOKED_UP:
         return upcast_by_definition(element, codes, scale, scales, scale_block, model)
     high = np.repeat(scales.astype(np.uint16) << np.uint16(8), scale_block, axis=1)[:, : codes.shape[1]]  # (L, K)
-    return _table(element, scale, model)[high | codes]  # (L, K)
+    result: np.ndarray = _table(element, scale, model)[high | codes]  # (L, K)
+    return result
 
 
 @cache

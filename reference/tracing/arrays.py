@@ -53,7 +53,8 @@ class Chain:
             else:
                 least = np.where(low == 0, high, np.where(high == 0, low, np.minimum(low, high)))
                 factor_extents.append(np.where(least == 0, 1.0, np.minimum(least, 1.0)))
-        return factor_extents[0] * factor_extents[1]
+        result: np.ndarray = factor_extents[0] * factor_extents[1]
+        return result
 
 
 _OF_NUMPY = {"true_divide": "divide", "power": "pow", "left_shift": "bitwise_left_shift", "right_shift": "bitwise_right_shift"}
@@ -163,7 +164,7 @@ class TracedArray:
             operand_formats=self.operand_formats, has_scales=self.has_scales,
         )  # fmt: skip
 
-    def __call__(self, name: str, *operands: object, **named: object) -> Any:
+    def __call__(self, name: str, *operands: object, **named: object) -> TracedArray:
         return OPERATIONS[name](self.trace, *operands, **named)
 
     def __array_namespace__(self, api_version: str | None = None) -> Any:

@@ -145,7 +145,7 @@ def absolute(trace: Trace, x: Operand) -> TracedArray:
     return result
 
 
-def _extreme(trace: Trace, function: Callable, x1: Operand, x2: Operand) -> TracedArray:
+def _extreme(trace: Trace, function: Callable[..., np.ndarray], x1: Operand, x2: Operand) -> TracedArray:
     left, right = pair(trace, x1, x2)
     if not left.is_float and not right.is_float:
         return integers(trace, function, left, right)

@@ -64,7 +64,7 @@ for _name in COMPARISONS:
     _put_comparison(_name)
 
 
-def logic(trace: Trace, function: Callable, left: TracedArray, right: TracedArray) -> TracedArray:
+def logic(trace: Trace, function: Callable[..., np.ndarray], left: TracedArray, right: TracedArray) -> TracedArray:
     """Logic of bools: undecided where both values of an undecided operand matter."""
     value = np.asarray(function(left.value, right.value))
 
@@ -88,7 +88,7 @@ def logic(trace: Trace, function: Callable, left: TracedArray, right: TracedArra
     )
 
 
-def _put_logic(name: str, function: Callable) -> None:
+def _put_logic(name: str, function: Callable[..., np.ndarray]) -> None:
     @operation(name)
     def traced_logic(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
         return logic(trace, function, truth(array(trace, x1)), truth(array(trace, x2)))
@@ -117,7 +117,7 @@ def logical_not(trace: Trace, x: Operand) -> TracedArray:
     return TracedArray(trace, BOOL, ~x.value, hangs=x.hangs, words_differ=x.words_differ)
 
 
-def _put_test(name: str, function: Callable) -> None:
+def _put_test(name: str, function: Callable[..., np.ndarray]) -> None:
     @operation(name)
     def traced_test(trace: Trace, x: Operand) -> TracedArray:
         x = array(trace, x)

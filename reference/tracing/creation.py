@@ -102,7 +102,7 @@ def arange(
 ) -> TracedArray:
     """Numbers at equal steps; stop excluded."""
     start, stop = (0, start) if stop is None else (start, stop)
-    values: np.ndarray = np.arange(start, stop, step)  # type: ignore[arg-type]  # NumPy takes fractions, its stubs do not
+    values: np.ndarray = np.arange(start, stop, step)
     kind = BY_FORMAT["int64"] if values.dtype.kind in "iu" else _dtype_or_default(trace, None)
     return _constants(trace, values, kind if dtype is None else dtype_of(dtype))
 

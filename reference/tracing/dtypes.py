@@ -63,7 +63,7 @@ def dtype_of(type_like: object) -> DType:
     if isinstance(type_like, DType):
         return type_like
     if type_like in (bool, int, float):
-        return {bool: BOOL, int: BY_FORMAT["int64"], float: BY_FORMAT["fp64"]}[type_like]  # type: ignore[index]
+        return {bool: BOOL, int: BY_FORMAT["int64"], float: BY_FORMAT["fp64"]}[type_like]
     name = _ALIASES.get(str(type_like), str(type_like))
     found = BY_FORMAT.get(name) or BY_NAME.get(name)
     if found is None:

@@ -14,7 +14,7 @@ from bitverdict.reference.tracing.results import nonempty_mask, undecided_beside
 from bitverdict.reference.tracing.state import Trace, operation
 
 
-def _extreme(trace: Trace, function: Callable, x: Operand, axis: Axis, keepdims: bool) -> TracedArray:
+def _extreme(trace: Trace, function: Callable[..., np.ndarray], x: Operand, axis: Axis, keepdims: bool) -> TracedArray:
     x = array(trace, x)
     axes = axes_of(x, axis)
 
@@ -54,7 +54,9 @@ def min_(trace: Trace, x: Operand, /, *, axis: Axis = None, keepdims: bool = Fal
     return _extreme(trace, np.min, x, axis, keepdims)
 
 
-def _of_bools(trace: Trace, function: Callable, x: Operand, axis: Axis, keepdims: bool, decides: bool) -> TracedArray:
+def _of_bools(
+    trace: Trace, function: Callable[..., np.ndarray], x: Operand, axis: Axis, keepdims: bool, decides: bool
+) -> TracedArray:
     """`any` or `all`: an element that is `decides` and sure decides alone."""
     x = truth(array(trace, x))
     axes = axes_of(x, axis)

@@ -60,7 +60,9 @@ FALLING_FUNCTIONS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, fl
 """Falling functions."""
 
 
-def image(function: Callable, domain: tuple[float, float], low: np.ndarray, high: np.ndarray, falls: bool) -> tuple[Ends, Any]:
+def image(
+    function: Callable[..., np.ndarray], domain: tuple[float, float], low: np.ndarray, high: np.ndarray, falls: bool
+) -> tuple[Ends, Any]:
     """((low, high), mask of where a part of the interval lies outside the domain, or None) of a monotone function, to ACCURACY."""
     outside = (low < domain[0]) | (high > domain[1])
     if outside.any():
@@ -141,7 +143,8 @@ def exponent_magnitude(x: TracedArray) -> np.ndarray:
     """Sum of the magnitudes of the terms of `x`, into which a factor of the exponent may be folded; (...) of its shape."""
     if x.chain is not None and x.chain.kind == "product" and _is_difference(x):
         left, right = x.chain.operands
-        return exponent_magnitude(left) * exponent_magnitude(right)
+        result: np.ndarray = exponent_magnitude(left) * exponent_magnitude(right)
+        return result
     return x.magnitude
 
 
@@ -169,7 +172,7 @@ def cos(trace: Trace, x: Operand) -> TracedArray:
     return _wave(trace, "cos", np.cos, x)
 
 
-def _wave(trace: Trace, name: str, function: Callable, x: Operand) -> TracedArray:
+def _wave(trace: Trace, name: str, function: Callable[..., np.ndarray], x: Operand) -> TracedArray:
     x = real(array(trace, x))
     with np.errstate(all="ignore"):
         value = function(x.value)
@@ -189,7 +192,7 @@ def cosh(trace: Trace, x: Operand) -> TracedArray:
     return _rising_from_zero(trace, "cosh", np.cosh, absolute(trace, x))
 
 
-def _rising_from_zero(trace: Trace, name: str, function: Callable, x: TracedArray) -> TracedArray:
+def _rising_from_zero(trace: Trace, name: str, function: Callable[..., np.ndarray], x: TracedArray) -> TracedArray:
     with np.errstate(all="ignore"):
         value = function(x.value)
         error = ACCURACY * np.abs(value)

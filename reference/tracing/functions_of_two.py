@@ -81,7 +81,7 @@ def hypot(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
         error = 8 * V * value + errors(left) + errors(right)
         ends = tuple(np.hypot(a, b) for a, b in zip(left.ends, right.ends, strict=True))
         if trace.rounds("hypot"):
-            ends = function_error("hypot", trace.arch).apply(trace, *ends)  # type: ignore[assignment,misc]
+            ends = function_error("hypot", trace.arch).apply(trace, *ends)
         return settle_result(trace, value, error, ends, (left, right))  # type: ignore[arg-type]
 
 

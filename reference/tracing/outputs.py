@@ -13,7 +13,7 @@ from bitverdict.reference.tracing.accumulation import Accumulation, accumulation
 from bitverdict.reference.tracing.arrays import TracedArray, array
 from bitverdict.reference.tracing.creation import asarray
 from bitverdict.reference.tracing.dtypes import WORDS, Untraceable, dtype_of
-from bitverdict.reference.tracing.real_arithmetic import real
+from bitverdict.reference.tracing.results import real
 from bitverdict.reference.tracing.state import Place, Trace
 
 

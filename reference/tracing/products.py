@@ -32,8 +32,7 @@ from bitverdict.reference.tensor_core import INSTRUCTIONS, Instruction
 from bitverdict.reference.tracing.accumulation import MARGIN
 from bitverdict.reference.tracing.arrays import Operand, TracedArray, array, pair
 from bitverdict.reference.tracing.dtypes import BY_FORMAT, Untraceable, promote
-from bitverdict.reference.tracing.real_arithmetic import V, all_finite, real, settle_result
-from bitverdict.reference.tracing.results import errors
+from bitverdict.reference.tracing.results import V, all_finite, errors, real, settle_result
 from bitverdict.reference.tracing.state import OPERATIONS, Trace, operation
 
 TF32_PRODUCTS = 3  # tf32x3 multiplies high and low parts
@@ -85,8 +84,10 @@ def _of_integers(trace: Trace, left: TracedArray, right: TracedArray, accumulati
 def _matrix_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     """a b; without BLAS where numbers are not finite, since it may skip zeros."""
     if all_finite(a) and all_finite(b):
-        return a @ b
-    return np.einsum("...mk,...kn->...mn", a, b)
+        result: np.ndarray = a @ b
+        return result
+    result = np.einsum("...mk,...kn->...mn", a, b)
+    return result
 
 
 def _of_floats(trace: Trace, left: TracedArray, right: TracedArray, accumulation: str, precision: str | None) -> TracedArray:
@@ -170,7 +171,8 @@ def _moved_by(sizes: list[np.ndarray], radii: tuple[np.ndarray | None, np.ndarra
         found = found + (sizes[0] if ra is None else sizes[0] + ra) @ rb
     if ra is not None:
         found = found + ra @ sizes[1]
-    return found * (1 + (sizes[0].shape[-1] + 4) * V)
+    result: np.ndarray = found * (1 + (sizes[0].shape[-1] + 4) * V)
+    return result
 
 
 def _radius(x: TracedArray) -> np.ndarray | None:
@@ -212,7 +214,8 @@ def _flushed_products(left: TracedArray, right: TracedArray, formats: list[froze
         sizes.append(largest)
         cuts.append(np.where(least < normal, np.minimum(largest, normal), 0.0))
     k = left.shape[-1]
-    return sizes[0] @ cuts[1] + cuts[0] @ sizes[1] + 2 * k * FP32.smallest_normal
+    result: np.ndarray = sizes[0] @ cuts[1] + cuts[0] @ sizes[1] + 2 * k * FP32.smallest_normal
+    return result
 
 
 def _smallest_normal(x: TracedArray) -> float:

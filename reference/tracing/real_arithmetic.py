@@ -110,8 +110,9 @@ def _sums_exactly(trace: Trace, left: TracedArray, right: TracedArray, magnitude
     if left.error is not None or right.error is not None:
         return False
     ends = [*_terms(left), *_terms(right)]
-    whole = (magnitude * trace.accumulation.unit < 1) & (ends[0] == ends[1]) & (ends[2] == ends[3])
-    return whole & (np.floor(ends[0]) == ends[0]) & (np.floor(ends[2]) == ends[2])
+    whole: np.ndarray = (magnitude * trace.accumulation.unit < 1) & (ends[0] == ends[1]) & (ends[2] == ends[3])
+    whole &= (np.floor(ends[0]) == ends[0]) & (np.floor(ends[2]) == ends[2])
+    return whole
 
 
 def _sum_of(left: np.ndarray | None, right: np.ndarray | None) -> np.ndarray:
@@ -242,7 +243,7 @@ def _unless_zero(array: TracedArray) -> np.ndarray:
 
 def error_of_product(left: TracedArray, right: TracedArray, value: np.ndarray) -> np.ndarray:
     """Running error of a product."""
-    error = V * np.abs(value) + underflow(value, _unless_zero(left), _unless_zero(right))
+    error: np.ndarray = V * np.abs(value) + underflow(value, _unless_zero(left), _unless_zero(right))
     if left.error is not None:
         error = error + left.error * np.abs(right.value)
     if right.error is not None:
@@ -266,7 +267,8 @@ def zero_meets_infinity(left: Ends, right: Ends) -> np.ndarray:
     def meets(zero: Ends, infinity: Ends) -> np.ndarray:
         return (zero[0] <= 0) & (zero[1] >= 0) & (np.isinf(infinity[0]) | np.isinf(infinity[1]))
 
-    return meets(left, right) | meets(right, left)
+    result: np.ndarray = meets(left, right) | meets(right, left)
+    return result
 
 
 def _factor_ends(array: TracedArray) -> Ends:

@@ -97,7 +97,8 @@ def _sum_along(
         error = error + x.error.sum(**count) * (1 + n * V)
     meets = None
     if n == 1:
-        return value, None if x.error is None else error, None if x.low is None else _sum_ends(x.ends, count), None, magnitude
+        ends = None if x.low is None else (x.ends[0].sum(**count), x.ends[1].sum(**count))
+        return value, None if x.error is None else error, ends, None, magnitude
     exact = np.zeros(value.shape, bool)
     if x.low is None:
         low = high = value
@@ -132,7 +133,7 @@ def _sum_along(
     overflows = reach * growth >= how.largest * (1 - how.unit)
     low, high = widen_ends(low, high, 0.0, np.where(np.isnan(rounding_loss), 0.0, rounding_loss))
     if overflows.any():
-        low, high, both = _past_the_end(trace, x, low, high, growth, count)
+        low, high, both = _past_the_end(trace, x, low, high, growth, axes, keepdims)
         meets = both if meets is None else meets | both
     if not rounding_loss.any() and error is not None and not error.any() and x.low is None:
         return value, None, rounded_once(trace, value, None, None), meets, magnitude
@@ -140,9 +141,10 @@ def _sum_along(
 
 
 def _past_the_end(
-    trace: Trace, x: TracedArray, low: np.ndarray, high: np.ndarray, growth: float, count: dict
+    trace: Trace, x: TracedArray, low: np.ndarray, high: np.ndarray, growth: float, axes: tuple[int, ...], keepdims: bool
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The ends where partial sums may overflow: upward, downward, or both (then NaN too)."""
+    count: dict[str, Any] = {"axis": axes, "keepdims": keepdims}
     a, b = x.ends
     limit = trace.accumulation.largest
     above, below = (np.where(np.isinf(end), 0.0, end) for end in (b, a))  # an infinity meets what finite terms overflow to
@@ -151,12 +153,13 @@ def _past_the_end(
     return np.where(falls, -np.inf, low), np.where(rises, np.inf, high), rises & falls
 
 
-def _sum_ends(ends: Ends, count: dict) -> Ends:
-    return ends[0].sum(**count), ends[1].sum(**count)
-
-
 def _whole_numbers(
-    trace: Trace, function: Callable, x: TracedArray, axes: tuple[int, ...], dtype: DTypeLike | None, keepdims: bool
+    trace: Trace,
+    function: Callable[..., np.ndarray],
+    x: TracedArray,
+    axes: tuple[int, ...],
+    dtype: DTypeLike | None,
+    keepdims: bool,
 ) -> TracedArray:
     """Sums and products of integers, by the standard's default type: at least 64 bits, of the same sign."""
     kind = BY_FORMAT["uint64" if x.dtype.name.startswith("u") else "int64"]

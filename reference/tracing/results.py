@@ -106,7 +106,8 @@ def certain_nan(*operands: TracedArray) -> np.ndarray | None:
         np.isnan(each.value) & np.isnan(each.ends[0]) & np.isnan(each.ends[1]) & ~(False if each.open is None else each.open)
         for each in operands
     ]
-    return np.logical_or(found[0], found[-1])
+    result: np.ndarray = np.logical_or(found[0], found[-1])
+    return result
 
 
 def rounded_once(trace: Trace, value: np.ndarray, error: np.ndarray | None, ends: Ends | None) -> Ends | None:
@@ -177,7 +178,8 @@ def errors(array: TracedArray) -> np.ndarray | float:
 def overlaps(left: Ends, right: Ends) -> np.ndarray:
     """Where two intervals have a number in common, both not one and the same exact number."""
     meet = (left[0] <= right[1]) & (right[0] <= left[1])
-    return meet & ~((left[0] == left[1]) & (right[0] == right[1]))
+    result: np.ndarray = meet & ~((left[0] == left[1]) & (right[0] == right[1]))
+    return result
 
 
 def nonempty_mask(mask: np.ndarray | None) -> np.ndarray | None:

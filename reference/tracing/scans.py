@@ -51,7 +51,9 @@ def _one_axis(x: TracedArray, axis: int | None, name: str) -> tuple[TracedArray,
     return x, 0 if axis is None else axis % x.ndim
 
 
-def _whole_scan(trace: Trace, function: Callable, x: TracedArray, axis: int, dtype: DTypeLike | None) -> TracedArray:
+def _whole_scan(
+    trace: Trace, function: Callable[..., np.ndarray], x: TracedArray, axis: int, dtype: DTypeLike | None
+) -> TracedArray:
     wide: DType = BY_FORMAT["uint64" if x.dtype.name.startswith("u") else "int64"]
     masks = [None if mask is None else np.logical_or.accumulate(mask, axis=axis) for mask in (x.hangs, x.words_differ)]
     found = TracedArray(trace, wide, function(x.value.astype(wide.storage_type), axis=axis), hangs=masks[0], words_differ=masks[1])

@@ -96,9 +96,8 @@ def _place(trace: Trace, x: Operand, axis: int | None, keepdims: bool, largest: 
     def rivals(low: np.ndarray, high: np.ndarray) -> np.ndarray:
         """Whether another element may be the one: an exact tie is decided by the first place."""
         best = np.take_along_axis(low, place, axis), np.take_along_axis(high, place, axis)
-        return ((high >= best[0] if largest else low <= best[1]) & others & overlaps((low, high), best)).any(
-            axis=axis, keepdims=True
-        )
+        reaches: np.ndarray = (high >= best[0] if largest else low <= best[1]) & others & overlaps((low, high), best)
+        return np.asarray(reaches.any(axis=axis, keepdims=True))
 
     if x.is_float and x.error is not None:
         result.hangs = rivals(*around(x.value, x.error))

@@ -6,17 +6,21 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from bitverdict.reference.tracing.accumulation import Accumulation, accumulation_type
+
+if TYPE_CHECKING:
+    from bitverdict.reference.tracing.arrays import TracedArray
 
 _TRACING_FOLDER = str(Path(__file__).parent)
 Place = tuple[str, str]
 """An operation and "file:line" of the reference that asked for it."""
 
-Function = TypeVar("Function", bound=Callable[..., object])
-OPERATIONS: dict[str, Callable[..., Any]] = {}
-"""Every name of the namespace -> a function of the trace and of the operation's own arguments."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+OPERATIONS: dict[str, Callable[..., TracedArray]] = {}
+"""Every name of the namespace -> a function of the trace and of the operation's own arguments. The few that give a list or a
+truth are called by references alone."""
 
 
 @dataclass

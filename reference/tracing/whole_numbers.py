@@ -15,7 +15,7 @@ from bitverdict.reference.tracing.results import around, float_type, integers, r
 from bitverdict.reference.tracing.state import Trace, operation
 
 
-def _put_bits(name: str, function: Callable, bools: Callable | None) -> None:
+def _put_bits(name: str, function: Callable[..., np.ndarray], bools: Callable[..., np.ndarray] | None) -> None:
     @operation(name)
     def traced_bits(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
         left, right = pair(trace, x1, x2)
@@ -35,7 +35,7 @@ for _arguments in (
     ("bitwise_xor", np.bitwise_xor, np.logical_xor), ("bitwise_left_shift", np.left_shift, None),
     ("bitwise_right_shift", np.right_shift, None),
 ):  # fmt: skip
-    _put_bits(*_arguments)  # type: ignore[arg-type]
+    _put_bits(*_arguments)
 
 
 @operation("bitwise_invert")
@@ -47,7 +47,7 @@ def bitwise_invert(trace: Trace, x: Operand) -> TracedArray:
     return TracedArray(trace, x.dtype, ~x.value, hangs=x.hangs, words_differ=x.words_differ)
 
 
-def _steps(trace: Trace, name: str, function: Callable, x: Operand) -> TracedArray:
+def _steps(trace: Trace, name: str, function: Callable[..., np.ndarray], x: Operand) -> TracedArray:
     """A function that is constant between whole numbers: exact, hanging where a step lies inside the error."""
     x = array(trace, x)
     if not x.is_float:
@@ -67,7 +67,7 @@ def _steps(trace: Trace, name: str, function: Callable, x: Operand) -> TracedArr
     return result
 
 
-def _put_steps(name: str, function: Callable) -> None:
+def _put_steps(name: str, function: Callable[..., np.ndarray]) -> None:
     @operation(name)
     def traced_steps(trace: Trace, x: Operand) -> TracedArray:
         return _steps(trace, name, function, x)
@@ -112,7 +112,7 @@ def floor_divide(trace: Trace, x1: Operand, x2: Operand) -> TracedArray:
         return _steps(trace, "floor", np.floor, quotient(trace, "floor_divide", real(left), real(right), FUNCTIONS["divide"]))
 
 
-def _by_zero(trace: Trace, name: str, function: Callable, left: TracedArray, right: TracedArray) -> TracedArray:
+def _by_zero(trace: Trace, name: str, function: Callable[..., np.ndarray], left: TracedArray, right: TracedArray) -> TracedArray:
     """Integers by integers: nothing is known of a division by zero."""
     found = integers(trace, function, left, right)
     zero = np.broadcast_to(right.value == 0, found.shape)

@@ -139,7 +139,7 @@ def timing_evidence(summed_outputs: list[SummedOutput], launches: Launches, seed
         return ""
     count = multiprocessors_of(launches.target)
     alike = replace(launches.case, schedule=f"eager on {count}" if count else "eager")
-    beside = Launches(alike, twin, launches.contract, launcher_of_case(alike, twin, afresh=True))
+    beside = Launches(alike, twin, launches.contract, launcher_of_case(alike, twin, fresh_import=True))
     try:
         beside.launch_codes({})
         return _under_schedules(summed_outputs, beside, seed) if beside.order_hazard else ""
