@@ -167,14 +167,6 @@ def reduce_copies(
 
 
 __all__ = [
-    "Place",
-    "Words",
-    "convert_copies",
-    "everywhere",
-    "held_elements",
-    "move_copies",
-    "reduce_copies",
-    "require_agreement",
-    "same_words",
-    "spread",
-]
+    "Place", "Words", "convert_copies", "everywhere", "held_elements", "move_copies", "reduce_copies", "require_agreement",
+    "same_words", "spread",
+]  # fmt: skip

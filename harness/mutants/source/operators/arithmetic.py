@@ -10,49 +10,18 @@ from bitverdict.harness.mutants.source.operators.record import Change, integer, 
 from bitverdict.harness.mutants.source.places import Place, callee_name
 
 FUNCTIONS = {
-    "exp": "exp2",
-    "exp2": "exp",
-    "log": "log2",
-    "log2": "log",
-    "sqrt": "rsqrt",
-    "rsqrt": "sqrt",
-    "sin": "cos",
-    "cos": "sin",
-    "floor": "ceil",
-    "ceil": "floor",
-    "sigmoid": "exp",
-    "tanh": "exp",
-}
+    "exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log", "sqrt": "rsqrt", "rsqrt": "sqrt", "sin": "cos", "cos": "sin",
+    "floor": "ceil", "ceil": "floor", "sigmoid": "exp", "tanh": "exp",
+}  # fmt: skip
 OPERATIONS = {
-    cst.Add: "-",
-    cst.Subtract: "+",
-    cst.Divide: "*",
-    cst.LeftShift: ">>",
-    cst.RightShift: "<<",
-    cst.BitAnd: "|",
-    cst.BitOr: "&",
-}
+    cst.Add: "-", cst.Subtract: "+", cst.Divide: "*", cst.LeftShift: ">>", cst.RightShift: "<<", cst.BitAnd: "|", cst.BitOr: "&",
+}  # fmt: skip
 UNTOUCHED_KEYWORDS = (
-    "num_warps",
-    "num_stages",
-    "num_ctas",
-    "maxnreg",
-    "warps_per_cta",
-    "loop_unroll_factor",
-    "disallow_acc_multi_buffer",
-)
+    "num_warps", "num_stages", "num_ctas", "maxnreg", "warps_per_cta", "loop_unroll_factor", "disallow_acc_multi_buffer",
+)  # fmt: skip
 SHAPE_FUNCTIONS = (
-    "arange",
-    "reshape",
-    "permute",
-    "program_id",
-    "num_programs",
-    "trans",
-    "view",
-    "stride",
-    "size",
-    "allocate_shared_memory",
-)
+    "arange", "reshape", "permute", "program_id", "num_programs", "trans", "view", "stride", "size", "allocate_shared_memory",
+)  # fmt: skip
 
 
 @operator("scale dropped", "scale")
