@@ -88,7 +88,7 @@ def of_instruction(rule: Instruction, k: int, *, chains: int = 1, accumulator: b
 
 
 def plain_fp32(*, fused_product: bool = False, chains: int = 1) -> Accumulation:
-    """fp32 multiply and add (`ieee`, the interpreter's dot): one rounding a step when `fused`."""
+    """fp32 multiply and add (`ieee`, the interpreter's dot): one rounding a step when `fused_product`."""
     return Accumulation(
         block=1,
         fraction_bits=None,

@@ -60,7 +60,7 @@ class EmulatedTwin(CaseCheck):
 def launch_twin(
     case: Case, contract: Contract, target: Target, launch_result: LaunchResult, launch_on: Callable[[Target], LaunchResult]
 ) -> TwinLaunch | None:
-    """The launch of `case` on the emulated GPU, by `launched`, beside `seen` on the real GPU `target`.
+    """The launch of `case` on the emulated GPU, by `launch_on`, beside `launch_result` of the real GPU `target`.
 
     None where nobody wants it: of shipped kernels, whose words are the plan's, without real values, and of a second call that is
     not sealed. A sealed one is launched there because a real GPU does not show in whose memory a result lies."""
@@ -93,7 +93,7 @@ def _tuner_choices(seen: LaunchResult) -> list[tuple[str, str]]:
 
 
 def held_to_emulated(expected: ExpectedOutput, words: np.ndarray, comparison: Comparison, twin: TwinLaunch | None) -> Comparison:
-    """`found` of the GPU's words `got`, or that they are not the emulated GPU's, where those are exact."""
+    """`comparison` of the GPU's `words`, or that they are not the emulated GPU's, where those are exact."""
     twin_words = twin.words.get(expected.name) if twin is not None else None
     if (
         twin is None

@@ -157,7 +157,7 @@ def split_top(text: str) -> list[str]:
 
 
 def closing_position(text: str, start: int) -> int:
-    """Position just after the bracket that closes the one at `opening`."""
+    """Position just after the bracket that closes the one at `start`."""
     depth = 0
     for bracket in _BRACKET.finditer(text, start):
         mark = bracket[0]

@@ -209,7 +209,7 @@ class TracedLaunch:
     def _passed_words(
         self, given_words: list[Words], stored_words: list[Words], rerun: Callable[[Sequence[object]], None]
     ) -> list[Words]:
-        """Of what was `stored` what is passed on of the `given`, with the origins of that."""
+        """Which of `stored_words` are copies of `given_words`, with the origins of that."""
         stored_words = [
             item.only(bits != 0) for item, bits in zip(stored_words, self._current_bits(stored_words), strict=True)
         ]  # 0 is often equal by chance
@@ -241,7 +241,7 @@ class TracedLaunch:
         turn: int,
         kept: set[int],
     ) -> list[np.ndarray] | None:
-        """The bits of what the launch was `given`, all drawn but those `kept`, in one more launch; None where it faults."""
+        """The bits of `passed_words`, all drawn but those `kept`, in one more launch; None where it faults."""
         values = list(self.values)
         bits = self._draw_words(passed_words, generator, values, turn, kept)
         try:
@@ -266,7 +266,7 @@ class TracedLaunch:
     def _draw_words(
         self, given: list[Words], generator: np.random.Generator, values: list[object], turn: int, kept_numbers: set[int]
     ) -> list[np.ndarray]:
-        """Memory as before the launch, but for the words that it was `given`, which are drawn, where not `kept`: their bits."""
+        """Memory as before the launch, but for the words `given`, drawn where not of `kept_numbers`: their bits."""
         self.rewind()
         bit_arrays = []
         for number, words in enumerate(given):

@@ -200,7 +200,7 @@ class ProvenanceTensors(Watches):
     def _note_change(
         self, name: str, target: torch.Tensor, args: tuple, before: np.ndarray | None, input_tensors: list[torch.Tensor]
     ) -> None:
-        """The origins of `target`, into which the operator `name` wrote, `given` some tensors. Words that it left as they were keep
+        """The origins of `target`, into which the operator `name` wrote, from `input_tensors`. Words that it left as they were keep
         theirs."""
         provenance = self.provenance
         if before is None:

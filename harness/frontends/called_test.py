@@ -23,9 +23,8 @@ from bitverdict.harness.workers.pool import WorkerPool
 def hold(source: Callable[[Target], CaseSource], test_case: object = None) -> None:
     """Judge on every target that is here; AssertionError with the report where a case fails, `unittest.SkipTest` where nothing ran.
 
-    Where the file is imported to be judged nothing happens: a script may call its tests without a guard. `called_on`: the
-    `unittest.TestCase` whose method is called; each target is a subtest of it.
-    """
+    Where the file is imported to be judged nothing happens: a script may call its tests without a guard. `test_case`: the
+    `unittest.TestCase` whose method is called; each target is a subtest of it."""
     if is_importing():
         return
     if isinstance(test_case, unittest.TestCase):

@@ -178,7 +178,7 @@ def _kept_results(path: Path, mutants: Iterable[GeneratedMutant]) -> list[Judged
 
 
 def _begin(path: Path, kept_results: Iterable[JudgedMutant]) -> None:
-    """Leave what is `kept` at `path`, and nothing else."""
+    """Leave `kept_results` at `path`, and nothing else."""
     with writing("results of mutants", path):
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_name(f"{path.name}.part")

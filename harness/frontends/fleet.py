@@ -67,7 +67,7 @@ def machines(cluster: Cluster, named: Iterable[str], arch: str = "") -> list[Tar
 def pool(
     cluster: Cluster | None, *, jobs: int, timeout: float, journal: Journal | None = None, files: Iterable[str | Path] = ()
 ) -> WorkerPool:
-    """The worker pool of a command: of `made`, or of this machine with a place for each core where `jobs` is 0."""
+    """The worker pool of a command: of `cluster`, or of this machine with a place for each core where `jobs` is 0."""
     if cluster is None:
         return WorkerPool(jobs=jobs or len(os.sched_getaffinity(0)), timeout=timeout, journal=journal)
     from bitverdict.harness.workers.ray_pool import RayPool

@@ -1,4 +1,4 @@
-"""What came out against what should: how many words differ, the first of them, how far, and where they cluster.
+"""The comparison of an output with what is expected: how many words differ, the first of them, how far, and where they cluster.
 
 Real values come first, where there are some (`bitverdict.harness.judge.real_values`): what they disagree about is *wrong
 mathematics*. Then the words, in three modes, chosen by the `ExpectedOutput`: word for word, between a lowest and a highest word by
@@ -102,7 +102,7 @@ def compare(
 
 
 def _count_elements(decided_elements: np.ndarray, mathematics_check: Mathematics | None) -> Comparison:
-    """Nothing wrong: how many elements words and real values decided, together and each; how many neither did."""
+    """Of an output with nothing wrong: elements decided by words or real values, by each of them, and by neither."""
     known_elements = np.zeros(decided_elements.shape, bool) if mathematics_check is None else mathematics_check.known_elements
     count = int((decided_elements | known_elements).sum())
     return Comparison(
@@ -184,7 +184,7 @@ def _itemsize(expected: ExpectedOutput) -> int:
 
 
 def _message(outcome: Outcome, expected: ExpectedOutput, details: Mapping[str, Any]) -> str:
-    """The first line names the bug (it is the signature once its numbers are out), the second gives the first word."""
+    """The first line names the bug; without its numbers it is the bug's signature. The second gives the first wrong word."""
     head = f"{expected.name}: {details['wrong']} of {details['of']} {_DIFFERS[outcome]}"
     if 10 * details["never_written"] >= details["wrong"]:  # fewer hold the poison's value by chance
         head += f", {details['never_written']} of them never written (they hold the poison)"
@@ -219,7 +219,7 @@ def _words_differ(expected: ExpectedOutput, got: np.ndarray) -> np.ndarray:
 def _outside_bound(
     expected: ExpectedOutput, words: np.ndarray, selection: np.ndarray
 ) -> tuple[np.ndarray, float | None, np.ndarray]:
-    """(outside, largest used share of the bound where `asked`, decidable). A bound that is not finite is inconclusive about a
+    """(outside, largest used share of the bound where `selection`, decidable). A bound that is not finite is inconclusive about a
     finite value; an interval of words always decides."""
     if expected.value is None or expected.bound is None:
         raise ValueError(f"expected {expected.name!r}: gives neither words nor value and bound; a contract must give one of them")

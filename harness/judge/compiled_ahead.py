@@ -35,7 +35,8 @@ def is_done(case: Case, arch: str) -> bool:
 
 
 def compile_case(target: Target, request: Mapping[str, Any]) -> Verdict:
-    """Compile what the case of `given` launches on ``given["arch"]``. A task of a worker; `target` is that worker's and not used.
+    """Compile what the case of `request` launches on ``request["arch"]``. A task of a worker; `target` is that worker's and not
+    used.
 
     Passes where all is compiled; "not run" with `BUSY` where another process has one of the kernels in work. Any other end is the
     launch's own, such as a refusal, which the judge of the case meets again and names: here it stands in the message alone.

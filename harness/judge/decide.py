@@ -1,5 +1,5 @@
-"""What came held against what is expected: the decision on a fault or a refusal, and on the words of a result. It launches
-nothing."""
+"""Decides a case: a fault or a refusal against the outcome that the contract expects, and the outputs of a launch against the
+expected ones. It launches nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ REFUSALS = {Outcome.REFUSED, Outcome.OUT_OF_RESOURCES}
 
 
 def against_fault(expected_outcome: ExpectedOutcome, launch_result: LaunchResult) -> Verdict:
-    """A fault, a refusal, or a result where none is expected, held against what is expected."""
+    """The verdict on a launch that ended in a fault or a refusal, or returned where the contract expects one of these."""
     if launch_result.outcome is None:
         return Verdict(
             decision=Decision.FAIL,

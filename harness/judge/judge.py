@@ -1,4 +1,4 @@
-"""One case on one target, judged in this process: what is expected, what the launch came to, what the difference is called.
+"""Judges one case on one target in this process: launches it, compares the outputs with what is expected, and names the difference.
 
 `judge` never raises for what a kernel does: a refusal, a fault of the device or of the emulated one, and a bug in a launcher are
 outcomes with a name. A death of the process itself is named by `bitverdict.harness.workers.slot`. What it does raise is a fault of
@@ -55,7 +55,7 @@ def judge(case: Case, target: Target, contract: Contract | None = None, *, expla
 
 
 def _name_unproven(verdict: Verdict) -> Verdict:
-    """`verdict`, whose basis says so where the installed Triton has no record."""
+    """`verdict`; its basis says so if bitverdict has not been proven on the installed release of Triton."""
     if installed_release().proven:
         return verdict
     kind, colon, why = verdict.basis.partition(":")
@@ -63,8 +63,8 @@ def _name_unproven(verdict: Verdict) -> Verdict:
 
 
 def _name_layout_fault(verdict: Verdict, asked: str) -> Verdict:
-    """Of a failure where operands lie as nobody claimed: what the launcher itself refuses loudly is not run; what it takes and gets
-    wrong fails, and says how to exclude it."""
+    """Of a failure on operands whose layout the launcher never claimed to take: "not run" where the launcher itself refuses them;
+    where it takes them and computes wrong words, a failure that says how to exclude such operands."""
     if verdict.details.get("layer") == "launcher":
         return replace(not_run(f"the launcher excludes {asked}: {verdict.message}"), details={EXCLUDED_KEY: asked})
     remedy = f'{asked}, as a test asks that says nothing of strides; for a kernel that takes no others say strides="contiguous"'
@@ -92,7 +92,7 @@ def _judge_all_calls(case: Case, target: Target, contract: Contract, clock: Cloc
 
 
 def judge_once(judgement: Judgement) -> Verdict:
-    """The verdict on what `judgement` says, by one launch of its launcher."""
+    """The verdict on the case of `judgement`, by one launch."""
     contract, case, clock = judgement.contract, judgement.case, judgement.clock
     if isinstance(judgement.launcher, RemoteLauncher):
         judgement.launcher.prepare(case, contract)
@@ -116,7 +116,7 @@ def judge_once(judgement: Judgement) -> Verdict:
 
 
 def _compare_outputs(judgement: Judgement) -> Verdict:
-    """The verdict on outputs that came back, with what the checks make of it."""
+    """The verdict on the outputs of a launch that returned, after the checks changed it."""
     if judgement.contradiction:
         verdict = contradictory_expectation(judgement.contradiction)
     else:
@@ -146,7 +146,7 @@ def _decide(judgement: Judgement, seen: LaunchResult) -> Verdict:
 
 
 def _launch_case(judgement: Judgement) -> tuple[LaunchResult, Callable[[], list[ExpectedOutput]]]:
-    """What the launch came to, and what gives what is expected: of a remote launcher it is computed during the launch."""
+    """The result of the launch, and a function that gives what is expected; computed here while a remote launcher runs."""
     case, target, contract, operands = judgement.case, judgement.target, judgement.contract, judgement.operands
     request = LaunchRequest(case, target, contract, operands, judgement.clock)
     if isinstance(judgement.launcher, RemoteLauncher) and judgement.expected_outcome.result:

@@ -58,8 +58,8 @@ def launch(
     enter_target: Callable[..., AbstractContextManager[object]] = target_device, allocations: Allocations = DEFAULT_ALLOCATIONS,
 ) -> LaunchResult:  # fmt: skip
     """Upload the operands, run the launcher once on the target, and say what came; where memory is short, once more. A case that
-    needs much memory (`bitverdict.harness.judge.case_memory`) needs room first: without it the outcome is "not run". `entering` is
-    `entered`, or one that also sees the device."""
+    needs much memory (`bitverdict.harness.judge.case_memory`) needs room first: without it the outcome is "not run".
+    `enter_target` enters the target, and may also see its device."""
     with MemoryReservation(target, memory_of(case, target, contract, operands.values()), near_bytes(operands.values())) as room:
 
         def launch_once() -> LaunchResult:
@@ -209,8 +209,8 @@ def _asked_since(launcher: Launcher | None) -> str:
 def _keep_fault(
     launch_result: LaunchResult, out_of_bounds: OutOfBounds | None, reused_memory: list[str], after: list[str], late_request: str
 ) -> None:
-    """Give `seen`, of a launch that came back, the first fault that was found afterwards. `again`: outputs in memory that was
-    returned before; `after`: outputs that changed after the return; `asked`: what was asked for then."""
+    """Give `launch_result` the first fault that was found after the launcher returned. `reused_memory`: outputs in memory that was
+    returned before; `after`: outputs that changed after the return; `late_request`: what the launcher asked for then."""
     if out_of_bounds is not None:
         launch_result.outcome, launch_result.message, launch_result.details = (
             out_of_bounds.outcome,

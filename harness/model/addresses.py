@@ -100,7 +100,7 @@ def add_search_path(folders: Iterable[str]) -> None:
 def load(address: str, *, unwrap: bool = True) -> Any:
     """The object at ``package.module:NAME`` or ``path/file.py:NAME``; a file is imported once per process.
 
-    Of what stands for a launcher it is the launcher, if `unwrapped`. A sealed file (`bitverdict.harness.model.sealing`) is not
+    Of what stands for a launcher it is the launcher, if `unwrap`. A sealed file (`bitverdict.harness.model.sealing`) is not
     imported: its address leads to what stands for it here."""
     if sealing.is_sealed(address):
         return sealing.stand_in_for(address)

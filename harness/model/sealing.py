@@ -24,8 +24,8 @@ _folders: dict[str, tuple[str, ...]] = {}  # address -> folders in which its fil
 
 
 def seal(address: str, replacement: Any = None, folders: Sequence[str] = ()) -> None:
-    """From here on the file of `address` is not imported in this process. `said`: what stands for the candidate here, for all that
-    it is asked; None: what `stand_in` gives. `folders`: in which its own process looks for its modules.
+    """From here on the file of `address` is not imported in this process. `replacement`: what stands for the candidate here; None:
+    what `stand_in` gives. `folders`: in which its own process looks for its modules.
 
     UsageError for an address that names no file, and where a module of the file is imported already."""
     trusted_imports.begin(always=True)

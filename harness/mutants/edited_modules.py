@@ -116,7 +116,7 @@ def contract_of(kernel: Kernel, modules: Mapping[str, ModuleType]) -> Contract:
 
 
 def launch_context(kernel: Kernel, modules: Mapping[str, ModuleType]) -> AbstractContextManager[None]:
-    """What is entered around a launch: imports find the edited `modules`. A user's launcher is found before: `judging`."""
+    """What is entered around a launch: imports find the edited `modules`. A user's launcher is found before (`judge_context`)."""
     return nullcontext() if kernel.launcher else swap_modules(modules)
 
 

@@ -59,7 +59,7 @@ class RightCase:
 
     def reaches(self, mutant: GeneratedMutant, entered_lines: Lines) -> bool:
         """Whether the case compiles, or executes, the statement that `mutant` edits. What stands in a function that no case has
-        entered (`entered`) may have been executed by an import: it is reached."""
+        entered (`entered_lines`) may have been executed by an import: it is reached."""
         statement, function = (
             {(mutant.file, line) for line in range(first, last + 1)}
             for first, last in (mutant.edit["statement"], mutant.edit["function"])

@@ -139,8 +139,8 @@ def case_of(line: str, contract: Contract, like: Sequence[Case], launcher: str =
 
 
 def _config(kind: Any, given_fields: dict[str, object], config_choice: Sequence[object], like: Sequence[Case]) -> Any:
-    """The config of a line with the fields `given`. Where there is none, and the defaults make none: what the launcher chooses,
-    else that of the first case of `like`."""
+    """The config of a line with the fields `given_fields`. Where there is none, and the defaults make none: what the launcher
+    chooses, else that of the first case of `like`."""
     if kind is None or config_choice:
         if given_fields:
             raise UsageError(

@@ -179,8 +179,8 @@ def restore_case(seed: Reproducer, *, use_embedded: bool = False) -> tuple[Case,
     """The case, ready to be judged here, and notes on what is not as it was.
 
     A file of the kernel under test that is gone is written anew from the text stored with the case; one that changed is judged as
-    it is now, unless `embedded` asks for the stored text. UsageError when the record is no case of its contract, with the field and
-    the rule."""
+    it is now, unless `use_embedded` asks for the stored text. UsageError when the record is no case of its contract, with the field
+    and the rule."""
     check_case(seed.case)
     record, notes = dict(seed.case), []
     for part in ("contract", "launcher"):

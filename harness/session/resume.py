@@ -128,7 +128,7 @@ def past(told: list[dict]) -> Past:
 
 
 def comparable(subject: str, request: Mapping, remedy: str) -> None:
-    """UsageError, which begins with `named`, where what was `asked` rests on other versions or other code than those of today."""
+    """UsageError, which begins with `subject`, where `request` rests on other versions or other code than those of today."""
     now = _deciding_versions()
     for name, then in request["versions"].items():
         if then != now.get(name):

@@ -58,7 +58,7 @@ def judged(request: Mapping[str, Any]) -> dict[str, Any]:
     """The task of a Ray worker. ``verdict``: of the case, as JSON. ``again``: what came before it was judged once more. Or
     ``refused``: why nothing can be judged on this node, in one sentence.
 
-    `asked`: ``work`` (record of a case or a task), ``target`` (fields), ``timeout`` (seconds), ``directory``, ``knobs`` (variable
+    `request`: ``work`` (record of a case or a task), ``target`` (fields), ``timeout`` (seconds), ``directory``, ``knobs`` (variable
     -> value, None: unset), ``deciding`` and ``files`` (what must be the same here).
     """
     target = Target(**request["target"])

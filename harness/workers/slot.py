@@ -75,9 +75,8 @@ class WorkerSlot:
     ) -> Verdict:
         """The verdict on a case or a task; a death or a hang of the worker is one, and the next call has another worker.
 
-        `tick` is called while the verdict is waited for, and may raise. `again` is told what came first before a case is judged
-        once more. Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict.
-        """
+        `tick` is called while the verdict is waited for, and may raise. `on_rerun` is given the first verdict before a case is
+        judged once more. Cancelled when `end` is called meanwhile: what a cancelled case came to is not a verdict."""
         try:
             first_verdict, before = self._judge_once(work, tick)
             if not may_be_anothers(first_verdict, before, self.target):

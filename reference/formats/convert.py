@@ -207,7 +207,8 @@ def round_saturating(source: str, destination: str, codes: np.ndarray) -> np.nda
 
 
 def saturated_keeping_nan_sign(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
-    """As `saturated`, the sign carried over by itself, for a NaN too: the fp16 to e5m2 that Triton writes out before sm_89."""
+    """As a conversion that saturates, the sign carried over by itself, for a NaN too: the fp16 to e5m2 that Triton writes out
+    before sm_89."""
     sign = (codes >> (_FORMATS[source].width - _FORMATS[destination].width)) & _FORMATS[destination].sign_bit  # (...)
     return round_saturating(source, destination, codes) | sign.astype(_FORMATS[destination].storage)
 

@@ -52,7 +52,7 @@ def round_to_odd(total: np.ndarray, error: np.ndarray) -> np.ndarray:
 def step_result(nearest: np.ndarray, error: np.ndarray, rounding: Rounding) -> np.ndarray:
     """A result rounded to nearest, as another direction rounds it: one step further where the exact one lies on that side.
 
-    `found` is float32 or float64, `error` has the sign of the exact result less `found`.
+    `nearest` is float32 or float64, `error` has the sign of the exact result less `nearest`.
     """
     if rounding == "rn":
         return nearest

@@ -70,7 +70,7 @@ def to_fp32(a: np.ndarray) -> np.ndarray:
 
 
 def with_nan(result: np.ndarray, *operands: np.ndarray) -> np.ndarray:
-    """`found`, where each NaN is the first of `operands` that is one, made quiet; if none is, that of an invalid operation."""
+    """`result`, where each NaN is the first of `operands` that is one, made quiet; if none is, that of an invalid operation."""
     nan = np.isnan(result)
     if not nan.any():
         return result

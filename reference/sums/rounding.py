@@ -102,7 +102,7 @@ def _probe_beside(
 def _measure_alignment(
     tree: Tree, nodes: Sequence[int], roundings: list[NodeRounding | None], ask: AskValues, span: Span, root_bits: int
 ) -> list[NodeRounding | None]:
-    """`found`, with what is known of the alignment of fused sums."""
+    """`roundings`, with what is known of the alignment of fused sums."""
     probes: list[tuple[int, int, np.ndarray, float, float]] = []
     for place, (node, node_rounding) in enumerate(zip(nodes, roundings, strict=True)):
         if node_rounding is None or len(tree.of_node(node)) < 3:
@@ -126,7 +126,7 @@ def _measure_alignment(
 
 
 def operator_of(node_rounding: NodeRounding, kind: tuple[int, int], formats: Sequence[str], arch: str) -> Operator | None:
-    """The operator that rounds as `seen`, of a node of `kind` (leaves, nodes); None where none is known on `arch`."""
+    """The operator that rounds as `node_rounding`, of a node of `kind` (leaves, nodes); None where none is known on `arch`."""
     leaves, nodes = kind
     if leaves + nodes == 2 and not node_rounding.truncates:
         name = BITS[node_rounding.bits]
@@ -136,7 +136,7 @@ def operator_of(node_rounding: NodeRounding, kind: tuple[int, int], formats: Seq
 
 
 def instruction_of(node_rounding: NodeRounding, leaves: int, formats: Sequence[str], arch: str) -> Instruction | None:
-    """The matrix instruction of `arch` whose block step rounds as `seen`, for factors in `formats`."""
+    """The matrix instruction of `arch` whose block step rounds as `node_rounding`, for factors in `formats`."""
     for rule in INSTRUCTIONS:
         if rule.arch != arch or rule.d not in ("fp32", "fp16") or rule.scale is not None or rule.passes is not None:
             continue

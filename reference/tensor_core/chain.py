@@ -58,7 +58,7 @@ def chain_elements(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
 
 
 def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, by_pairs: bool) -> np.ndarray:
-    """The chain on one tile: results (M, N), or (P,) when `paired`."""
+    """The chain on one tile: results (M, N), or (P,) when `by_pairs`."""
     grid = _grid(c)
     scratch = Scratch.allocate(rule.block, c.shape, a.narrow is not None and b.narrow is not None)
     for start in range(0, a.values.shape[0], rule.span):

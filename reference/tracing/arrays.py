@@ -278,7 +278,7 @@ def constant(trace: Trace, number: bool | int | float | np.generic, like: DType 
 
 
 def array(trace: Trace, operand: object, like: DType | None = None) -> TracedArray:
-    """`given` as a traced array: one already, a Python number, or a NumPy array of constants."""
+    """`operand` as a traced array: one already, a Python number, or a NumPy array of constants."""
     if isinstance(operand, TracedArray):
         return operand
     if isinstance(operand, (bool, int, float, np.generic)):

@@ -66,7 +66,7 @@ def settle_result(
 
     `meets`: where the words may be NaN for a reason that the ends do not show. A NaN of the mathematics is a NaN of the words;
     where only one of them may be, the element is open. An infinity of finite operands is float64's overflow, its error infinite,
-    unless it is `given` (1 / 0)."""
+    unless it is of `infinite_operands` (1 / 0)."""
     open_ = union_masks(*(operand.open for operand in operands))
     if open_ is not None:
         open_ = np.broadcast_to(open_, value.shape)
@@ -197,7 +197,7 @@ def undecided_beside_nan(result: TracedArray, one_is_nan: np.ndarray) -> TracedA
 
 
 def mark_unknown(result: TracedArray, hangs: np.ndarray | None, words_differ: np.ndarray | None) -> TracedArray:
-    """`found`, where an index that chose its elements hangs."""
+    """`result`, where an index that chose its elements hangs."""
     if hangs is not None and hangs.any():
         hangs = np.broadcast_to(hangs, result.shape)
         if result.is_float:

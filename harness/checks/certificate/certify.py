@@ -82,7 +82,7 @@ def certificate(
 ) -> Certificate:
     """All that the case could have told apart. It evaluates what is expected some thirty times, on a sample where it is large.
 
-    Not `whole`: up to the first fault that is told, and is no mask's; of one word any."""
+    Not `exhaustive`: up to the first fault that is told, and is no mask's; of one word any."""
     formats = "/".join(dict.fromkeys(each.format for each in expected))
     words = sum(int(decided_elements(each, each.name in by_real).sum()) for each in expected)
     products: list[KnownProduct] = []

@@ -57,8 +57,8 @@ def cause_of(
     poison: int | None = None,
     other_outputs: Sequence[ExpectedOutput] = (),
 ) -> Cause | None:
-    """Why the output `expected.name` of the launch `seen` is wrong; None where nothing, or more than one thing, explains it.
-    `others` are the other outputs: of two hypotheses the one that they do not contradict is told."""
+    """Why the output `expected.name` of a launch is wrong; None where nothing, or more than one thing, explains it.
+    Of two hypotheses the one is told that `other_outputs` do not contradict."""
     words = launch_result.outputs.get(expected.name)
     if outcome not in WRONG_OUTCOMES or words is None or words.shape != tuple(expected.shape) or not words.size:
         return None

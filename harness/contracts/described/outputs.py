@@ -47,7 +47,7 @@ def expected_output(
 
 
 def _replace_words(expected: ExpectedOutput, *, words: np.ndarray, unchanged_elements: np.ndarray) -> ExpectedOutput:
-    """`made` with `words` where `kept`: there they decide, and no real value is held to anything."""
+    """`expected` with `words` where `unchanged_elements`: there they decide, and no real value is held to anything."""
     return replace(
         expected,
         words=words,

@@ -126,7 +126,7 @@ def _call_node(xp: ArrayNamespace, node: Any, known: dict) -> Any:
 
 
 def _fill_values(template: object, node_values: dict) -> Any:
-    """`given` with the values of the nodes in it."""
+    """`template` with the values of the nodes in it."""
     if isinstance(template, tuple | list):
         return type(template)(_fill_values(each, node_values) for each in template)
     if isinstance(template, dict):

@@ -71,7 +71,7 @@ def argument(m: Cta, number: int) -> Real | Taint:
 
 
 def spread(m: Batch, real: Real | Taint, shape: tuple[int, ...]) -> Real | Taint:
-    """`held` (*shape), the same for all programs, once for each: (count, *shape)."""
+    """`real` (*shape), the same for all programs, once for each: (count, *shape)."""
     if real is None:
         return None
     whole = (m.count, *shape)

@@ -25,7 +25,7 @@ def product(a: Real | Taint, b: Real | Taint, c: Real | Taint) -> Real | Taint:
 
 
 def shadow_of(real: Real | Taint, element: str, shape: tuple[int, ...]) -> ShadowWords | None:
-    """`made` as memory holds it beside words of the type `element`."""
+    """`real` as memory holds it beside words of the type `element`."""
     if isinstance(real, Real):
         return make_shadow_words(element, real.value, np.zeros(()) if real.error is None else real.error, shape)
     if real is None or not real.any():
@@ -37,7 +37,7 @@ def scale_operand(
     element: str, words: np.ndarray, axis: int, carried_values: Any, scale: str, scales: np.ndarray, block: int, hangs: Taint
 ) -> Real:
     """The operand of a block-scaled product, (M, K) or (K, N) with `axis` that of K: its elements times their scales (rows, blocks
-    of `block` along K), exactly. `held`: what its words `packed` carry where they are floats of their own; `hangs`: scales that
+    of `block` along K), exactly. `carried_values`: what its `words` carry where they are floats of their own; `hangs`: scales that
     hang on a rounding."""
     if element == "e2m1":
         codes = packing.unpack(words.view(np.uint8), axis)

@@ -83,7 +83,7 @@ class TensorCore:
         self.registers = a, c
 
     def real_of(self, value: Any, previous_real: Any) -> Any:
-        """The Real of `value`, registers that a wgmma has written, or writes: then None, or as of `held`, which it was so far."""
+        """The Real of `value`, registers of a wgmma; while the wgmma is in flight None, or that of `previous_real`."""
         flight = value.flight if isinstance(value, PendingTensor) else self.last
         if flight is None:
             return previous_real

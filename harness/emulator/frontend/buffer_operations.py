@@ -86,7 +86,7 @@ def _make_access(
 def _access(
     op: Operation, name: str, names: tuple[str, ...], operand_groups: tuple[str, ...], kept_attributes: tuple[str, ...]
 ) -> list[Operation]:
-    """`op`, whose operands are `names`, as the operation `name` on the groups `taken`; `kept` are the attributes it has too."""
+    """`op`, whose operands are `names`, as the operation `name` on `operand_groups`; it has `kept_attributes` too."""
     groups, types = op.operands_by_name(*names), dict(zip(op.operands, op.operand_types, strict=True))
     if groups["stride"]:
         types.pop(groups["stride"][0], None)  # a hint for caches: it changes no address

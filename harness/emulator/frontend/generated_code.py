@@ -89,7 +89,7 @@ class Writer:
         return name
 
     def text(self, value: object) -> str:
-        """`given` as generated code: a `Code` as it is, None, bools and integers as literals, tuples and lists of such as such, and
+        """`value` as generated code: a `Code` as it is, None, bools and integers as literals, tuples and lists of such as such, and
         all else as a constant."""
         if type(value) is Code:
             return value

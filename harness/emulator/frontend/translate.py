@@ -115,7 +115,7 @@ def translate(
     the launch's `enable_fp_fusion`, `flushes` its `enable_reflect_ftz`. `encloses`: the launch may meet enclosures in memory; a
     program that makes some has the code for them in any case. `real_values`: where floats carry real values, the formats to which
     conversions are mathematics. Raises EmulatedFault "not modelled", with the operation and its line, for what is not known, and
-    "refused" for what is no tile program (`verified`)."""
+    "refused" for what is no tile program (`verify_program`)."""
     program = verify_program(text, arch)
     check_accepted(text)
     check_instructions(program, arch)

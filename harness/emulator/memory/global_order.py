@@ -601,7 +601,7 @@ class GlobalOrder:
         return told
 
     def _leave(self, access: Access, places: np.ndarray, epochs: np.ndarray, *, updates: bool) -> None:
-        """The words at `places` carry `told` from here on, and what they carried before if the atomic `updates` them."""
+        """The words at `places` carry `epochs` from here on, and what they carried before if the atomic `updates` them."""
         marks, agent = access.region.marks, access.agent
         assert marks is not None
         carried = marks.array_of("message")

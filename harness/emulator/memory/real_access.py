@@ -64,8 +64,8 @@ class RealAccess:
         return found if is_float(element) else found.where(found.error > 0)  # integers that do not hang are their words
 
     def read_real(self, op: Operation, shadow_words: ShadowWords | None, words: Any, element: str) -> Real | Taint:
-        """The Real of floats, the Taint of others: `words`, as the emulator holds the type `element`, of which memory held `found`,
-        as `op` reads them."""
+        """The Real of floats, the Taint of others: `words`, as the emulator holds the type `element`, of which memory held
+        `shadow_words`, as `op` reads them."""
         if shadow_words is None:
             return Real(value_of(words, element)) if is_float(element) else None
         held = np.asarray(words, held_dtype(element))

@@ -30,7 +30,7 @@ _MARGIN = 1 + 2.0**-40  # of what float64 rounds in a radius
 def dot_words(
     m: Cta | CtaState, op: Operation, how: Accumulation, formats: tuple[str, str], words: np.ndarray, *operands: np.ndarray | View
 ) -> None:
-    """Hold the enclosure of `found`, the product of `operands` (..., M, K) and (..., K, N) on a third (..., M, N), arrays or views
+    """Hold the enclosure of `words`, the product of operands (..., M, K) and (..., K, N) on a third (..., M, N), arrays or views
     of shared memory. NotModelled where a choice may lead out of the finite numbers."""
     enclosures, output = m.launch.enclosures, how.output
     (left, reach_a), (right, reach_b), (addend, addend_reach) = (

@@ -146,7 +146,7 @@ def check_product(m: Cta, op: Operation, factors: tuple[Any, Any], dtype: np.dty
 
 
 def other_outcomes(m: Cta, outcome: TileValue, values: tuple[Any, Any], dtype: np.dtype) -> tuple[Any, ...]:
-    """The other outcome of a comparison `found` by == or != where the two `values` may be equal, or not."""
+    """The other `outcome` of a comparison by == or != where the two `values` may be equal, or not."""
     left, right = (_enclosure_or_value(m, value, dtype) for value in values)
     at = left.low, left.high, right.low, right.high
     low, high, other_low, other_high = at if dtype.kind in INTEGER_KINDS else map(_one_zero, at)

@@ -119,7 +119,7 @@ class EnclosedMemory:
 
     def overlaps(self, address: np.ndarray, size: int, is_integer: bool | None = None) -> bool:
         """Whether a byte of the `size` at any of `address` is part of an enclosed word; of another one than those that lie there as
-        words of that size, of integers or not as `whole` says, unless it is None."""
+        words of that size, of integers or not as `is_integer` says, unless it is None."""
         touched = self._touches(address, size)
         if is_integer is not None:
             touched &= ~(np.isin(self.address, address) & (self.size == size) & (self.is_integer == is_integer))
@@ -205,8 +205,8 @@ def hold(
     formats: tuple[str | None, ...],
     open_: bool,
 ) -> tuple[Any, ...]:
-    """The results `found` of `op`, which lie in `enclosures`, and in themselves, as the code goes on with them. `open_`: here is
-    where the choice is. NotModelled where a choice leads to a NaN and another does not."""
+    """The results `result_values` of `op`, which lie in `enclosures`, and in themselves, as the code goes on with them. `open_`:
+    here is where the choice is. NotModelled where a choice leads to a NaN and another does not."""
     known_enclosures, results = m.launch.enclosures, []
     for value, enclosure, dtype, fmt in zip(
         result_values, join_results(enclosures, result_values, dtypes), dtypes, formats, strict=True
@@ -261,7 +261,7 @@ def note_store(
 
 
 def hold_load(m: Cta, op: Operation, loaded_value: TileValue, pointer: TileValue, mask: TileValue | None, dtype: np.dtype) -> Any:
-    """Behind a load: hold what is enclosed of what it `found`, and give that back: by its address, or where it lies. NotModelled
+    """Behind a load: hold what is enclosed of `loaded_value`, and give that back: by its address, or where it lies. NotModelled
     where words of another type, or parts of words, are read there."""
     known_enclosures = m.launch.enclosures
     pointers = known_enclosures.enclosure_of(pointer)

@@ -79,7 +79,7 @@ def partial_product(
 
 
 def fma_product(a: np.ndarray, b: np.ndarray, c: np.ndarray, *, fuses_sums: bool) -> np.ndarray:
-    """fp32 product without tensor cores: one ascending chain of multiply-adds per element, each rounded once when `fused`."""
+    """fp32 product without tensor cores: a chain of multiply-adds in ascending order per element, rounded once if `fuses_sums`."""
     for k in range(a.shape[1]):
         left, right = a[:, k : k + 1], b[k : k + 1]
         c = fma(left, right, c) if fuses_sums else canonical(c + canonical(left * right))

@@ -43,7 +43,7 @@ def _differ_in_class(a: Real, b: Real) -> Any:
 
 
 def to_integer(m: Cta, op: Operation, word_integers: np.ndarray, convert: Callable[[Any], Any], real: Real) -> Taint:
-    """Where the words' integers `found` hang on a rounding; `convert` makes them of float64."""
+    """Where the integers `word_integers` hang on a rounding; `convert` makes them of float64."""
     differs = np.not_equal(convert(np.asarray(real.value)), word_integers)
     if real.error is not None:
         ends = (convert(np.asarray(end)) for end in (real.value - real.error, real.value + real.error))

@@ -107,7 +107,7 @@ class FloatClasses:
         return ranges.result_range(op, [self._range(each, depth + 1) for each in op.operands])
 
     def _classes_where(self, condition: str, value: str, classes: Classes) -> Classes:
-        """Those of `found`, the classes of `value`, that are left where `condition` holds."""
+        """Those of `classes`, of `value`, that are left where `condition` holds."""
         axes: list[int] = []
         shape = self._shape(condition)
         while (op := self.made.get(condition)) is not None and op.name in ("tt.expand_dims", "tt.broadcast", "ttg.convert_layout"):

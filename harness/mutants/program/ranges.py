@@ -88,8 +88,8 @@ def _result_range(op: Operation, operand_ranges: Sequence[Range | None]) -> Rang
 
 
 def select_range(op: Operation, definers: Mapping[str, Operation], range_of: Callable[[str], Range | None]) -> Range | None:
-    """Of the ``arith.select`` `op`, whose condition leaves each arm some of the numbers that it compares. `made`: what a value
-    comes of, by its name; `known`: its range. None where the condition compares nothing with one number."""
+    """Of the ``arith.select`` `op`, whose condition leaves each arm some of the numbers that it compares. `definers`: what a value
+    comes of, by its name; `range_of`: its range. None where the condition compares nothing with one number."""
     asked = definers.get(op.operands[0])
     if asked is None or asked.name != "arith.cmpi" or (predicate := asked.integer("predicate")) not in _RANGES_LEFT:
         return None

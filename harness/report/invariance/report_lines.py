@@ -16,7 +16,7 @@ ORDER = (End.FAULT, End.DIFFERS, End.NOT_DECIDED, End.SAME_WORDS, End.NOT_APPLIC
 
 
 def report(rows: Iterable[Examination], *, is_full: bool = False) -> Iterator[str]:
-    """A block for each kernel and target: a line a check, below it the first that fails or differs. `whole`: every finding."""
+    """A block for each kernel and target: a line a check, below it the first that fails or differs. `is_full`: every finding."""
     places: dict[tuple[str, str], list[Examination]] = {}
     for row in rows:
         places.setdefault((row.name, row.target), []).append(row)

@@ -45,7 +45,7 @@ def perform_checks(target: Target, request: Mapping) -> Verdict:
 
 
 def verdict_on(findings: list[InvarianceFinding]) -> Verdict:
-    """What `found` comes to: the first finding that fails decides."""
+    """What `findings` come to: the first finding that fails decides."""
     failed = next((check_finding for check_finding in findings if check_finding.fails), None)
     compared_words = sum(check_finding.compared for check_finding in findings)
     details = {TASK_RESULT: [check_finding.to_json() for check_finding in findings]}
@@ -69,7 +69,7 @@ BASIS = str(Basis.EQUAL_CALL)
 
 
 def findings_of(verdict: Verdict) -> list[InvarianceFinding]:
-    """What `performed` found; where its process ended otherwise, that is the one finding."""
+    """The findings of a task; where its process ended otherwise, that is the one finding."""
     found = task_result_of(verdict)
     if found is None:
         end = End.FAULT if verdict.failed else End.NOT_DECIDED

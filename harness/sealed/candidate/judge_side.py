@@ -244,7 +244,7 @@ def _ask_description(address: str, record: Mapping[str, object], what: str) -> d
 
 
 def _of_the_candidate(launch_result: LaunchResult, end: End) -> LaunchResult:
-    """The launch `seen`, whose end was that of the candidate's process."""
+    """The launch `launch_result`, whose end was that of the candidate's process."""
     if end.with_zygote:
         return _of_a_zygote(end.why)
     details = {"status": end.status, PROCESS: "candidate"} | ({"why": end.why} if end.why else {})

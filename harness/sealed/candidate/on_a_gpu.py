@@ -140,7 +140,7 @@ class _GpuState:
     def _run_watched(
         self, request: dict[str, Any], storages: list[torch.Tensor], answer_arrays: dict[str, Any], action: Callable[[], object]
     ) -> dict[str, Any]:
-        """What comes back of `asked`, with the given storages as they are afterwards, the words of what was made, and what was
+        """What comes back of `request`, with the given storages as they are afterwards, the words of what was made, and what was
         launched meanwhile."""
         operators = OperatorCounter()
         choosing: Any = apply_tuning(request["tuning"]) if request["tuning"] else nullcontext([])

@@ -31,7 +31,7 @@ class RealValues(NamedTuple):
 
 
 def encode_result(launch_result: LaunchResult) -> tuple[dict[str, Any], dict[str, np.ndarray]]:
-    """`seen` as a record and arrays."""
+    """`launch_result` as a record and arrays."""
     arrays = {f"output {name}": np.asarray(words) for name, words in launch_result.outputs.items()}
     for name, (low, high) in launch_result.enclosures.items():
         arrays |= {f"low {name}": low, f"high {name}": high}
@@ -55,7 +55,7 @@ def encode_result(launch_result: LaunchResult) -> tuple[dict[str, Any], dict[str
 
 
 def decode_result(record: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> LaunchResult:
-    """The `LaunchResult` that `told` made a record and arrays of. WireError for anything that it makes of none."""
+    """The `LaunchResult` that `encode_result` made a record and arrays of. WireError for anything that it makes of none."""
     try:
         return _decode(record, arrays)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

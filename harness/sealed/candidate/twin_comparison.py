@@ -30,7 +30,7 @@ class SealedTwin(CaseCheck):
 
 
 def compare_to_twin(verdict: Verdict, launch_result: LaunchResult, twin: TwinLaunch | None) -> Verdict:
-    """`verdict` of the launch `seen` on a real GPU, with what its process says of it, held to its `twin`."""
+    """`verdict` of the launch `launch_result` on a real GPU, with what its process says of it, held to its `twin`."""
     if twin is not None and (known := twin.launch_result.launch_record.get(provenance.PROVENANCE_KEY)):
         verdict = provenance.judge_provenance(verdict, known)
     said = [f"on {twin.target.name}: {verdict.details['provenance']}"] if twin and "provenance" in verdict.details else []

@@ -32,7 +32,7 @@ def gpu_protections() -> Protections:
 
 
 def choose_protections(machine_protections: Protections, trial: Callable[[Protections], str]) -> Protections:
-    """The protections of `found` less the fewest without which `trial` is silent. What it says of all of them is why."""
+    """`machine_protections` less the fewest without which `trial` is silent. What it says of all of them is why."""
     why = ""
     for names in OMISSIONS:
         if not all(map(machine_protections.has, names)):

@@ -163,7 +163,7 @@ class CandidateService:
             self._late.append(f"{what} {text(about, 200)}" if about is not None else what)
 
     def _make(self, said: Mapping[str, object], make: Callable[[Encoder], dict[str, object]]) -> None:
-        """Make a tensor that has a number of the candidate's already; where it is `made` in vain, it is missing from then on."""
+        """Make a tensor that has a number of the candidate's already; where `make` fails, it is missing from then on."""
         number, lies = whole_number(said.get("as"), -LARGEST_NUMBER, -1), said.get("lies")
 
         def keep(tensor: CudaTensor) -> dict[str, Any]:

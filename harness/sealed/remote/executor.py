@@ -254,7 +254,7 @@ class Differentiates(Protocol):
 
 
 def differentiable(candidate: Differentiates, call: int, wanted: list, returned_value: Any, moving: list) -> Any:
-    """`made`, whose tensors `moving` have the gradients that the candidate's process computes."""
+    """`returned_value`, whose tensors `moving` have the gradients that the candidate's process computes."""
     found = iter(_Call.apply(candidate, call, moving, *wanted))
     replaced = {id(tensor): next(found) for tensor in moving}
 

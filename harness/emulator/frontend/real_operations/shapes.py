@@ -14,7 +14,7 @@ from bitverdict.harness.emulator.numerics.real_values import Real, Taint, union_
 
 
 def move_elements(carried_value: Real | Taint, function: Callable[..., np.ndarray], *arguments: object) -> Real | Taint:
-    """`held` after `function(array, *given)`, which only moves elements."""
+    """`carried_value` after `function(array)`, which only moves elements."""
     if carried_value is None:
         return None
     if isinstance(carried_value, Real):
@@ -165,7 +165,7 @@ def gather(r: CarriedReals, op: Operation) -> None:
 
 
 def gather_reals(carried_value: Real | Taint, indices: np.ndarray, axis: int, hangs: Taint) -> Real | Taint:
-    """What `held` carries at `indices` along `axis`."""
+    """What `carried_value` carries at `indices` along `axis`."""
     if carried_value is None:
         return hangs
     whole = carried_value.value if isinstance(carried_value, Real) else carried_value
