@@ -188,7 +188,7 @@ def test_the_place_of_an_extreme_holds_those_that_any_choice_makes_it(kind: str)
 
 @pytest.mark.parametrize(("kind", "element"), [("masked", "False to True"), ("address", "[0-9]+ to [0-9]+"), ("branch", "0 to 1")])
 def test_a_refusal_names_the_line_the_element_and_its_two_ends(kind: str, element: str) -> None:
-    said = rf"that is enclosed \(element \[[0-9]+\] may be {element}\), because .* take a product \[.*test_enclosures.py:[0-9]+\]"
+    said = rf"that is enclosed \(element \[[0-9]+\] may be {element}\), because .* take a product \[.*enclosed_kernels.py:[0-9]+\]"
     with pytest.raises(EmulatedFault, match=said), emulated("sm_90"):
         summed[(1,)](*operands(), torch.from_numpy(choices()[0]), KIND=kind, N=N, num_warps=1)
 
