@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from bitverdict.harness.emulator.execution import real_launch
 from bitverdict.harness.emulator.execution.program_batches import Batch
+from bitverdict.harness.emulator.frontend.generated_code import RegionDepth, register_in
 from bitverdict.harness.emulator.mlir_reader import Block, Operation, nested_operations
 from bitverdict.harness.emulator.mlir_types import Type
 
@@ -35,33 +36,20 @@ _ELEMENTWISE = ("arith.", "math.", "tt.addptr", "tt.ptr_to_int", "tt.int_to_ptr"
 
 def carries(*names: str) -> Callable[[Rule], Rule]:
     """Register what the operations `names` do to real values."""
-
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            RULES[name] = rule
-        return rule
-
-    return register
+    return register_in(RULES, *names)
 
 
 def gives(*names: str) -> Callable[[Rule], Rule]:
     """Register what the operations `names` give to memory before they write there."""
-
-    def register(rule: Rule) -> Rule:
-        for name in names:
-            GIVES[name] = rule
-        return rule
-
-    return register
+    return register_in(GIVES, *names)
 
 
-class CarriedReals:
+class CarriedReals(RegionDepth):
     """What the translator asks about the real values of the function that it writes."""
 
     def __init__(self, t: Translator, declared: frozenset[str]) -> None:
         self.t, self.declared = t, declared
         self.carried: set[str] = set()  # values that have a variable of this kind
-        self.depth = 0  # of regions whose values are parts of those of the program
 
     # -- which values carry something ---------------------------------------------------------------------------------
     def begin(self, blocks: list[Block]) -> None:
@@ -129,15 +117,6 @@ class CarriedReals:
         return None if not found else found[0] if len(found) == 1 else self.t.apply(real_launch.union_of_taints, *found)
 
     # -- what the translator calls ------------------------------------------------------------------------------------
-    @contextmanager
-    def region(self) -> Iterator[None]:
-        """While entered, values are parts of others, whose real values are not known by them."""
-        self.depth += 1
-        try:
-            yield
-        finally:
-            self.depth -= 1
-
     @contextmanager
     def enter_region(self) -> Iterator[None]:
         """While entered, the values of a region have variables of their own, for what they carry too."""

@@ -9,14 +9,14 @@ come from floats, comes the same operation on the ends of what is enclosed; it r
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.frontend.generated_code import RegionDepth
 from bitverdict.harness.emulator.frontend.translator import LOWERINGS, OpenChoice
 from bitverdict.harness.emulator.mlir_reader import Function, Operation
 from bitverdict.harness.emulator.mlir_types import Type
@@ -95,12 +95,11 @@ _READS = {"tt.atomic_load", "tt.atomic_poll", "ttng.async_tma_reduce"}
 """What reads global memory otherwise than `tt.load`: at the addresses of an operand, with its operands by name, and elsewhere."""
 
 
-class EnclosureWriter:
+class EnclosureWriter(RegionDepth):
     """Writes what an operation does to enclosures."""
 
     def __init__(self, t: Translator) -> None:
         self.t = t
-        self.depth = 0  # of regions whose values are parts of those of the program
         self.decided: set[str] = set()  # integers and truths of the function that may hang on a float
 
     def begin(self, function: Function) -> None:
@@ -142,15 +141,6 @@ class EnclosureWriter:
         t = self.t
         with t.when(t.calls(enclosures.inside, *map(t.value, names))):
             t.emit("{}", t.calls(enclosures.refuse, op, what, *map(t.value, names)))
-
-    @contextmanager
-    def region(self) -> Iterator[None]:
-        """While entered, values are parts of others, whose enclosures are not known by them."""
-        self.depth += 1
-        try:
-            yield
-        finally:
-            self.depth -= 1
 
     def write(self, op: Operation, lowering: LoweringFunction) -> None:
         """Write the code of `op`, and behind it what `op` does to enclosures."""

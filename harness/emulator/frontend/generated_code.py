@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from types import CodeType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -44,6 +44,35 @@ the programs that run together."""
 
 _RESERVED_NAMES = (*keyword.kwlist, *dir(builtins), "m", "block")  # names that mean something else
 LONGEST = 60  # characters of a name, those that tell it from an equal one apart
+
+
+FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
+
+
+def register_in(table: dict[str, FunctionT], *names: str) -> Callable[[FunctionT], FunctionT]:
+    """A decorator that puts a function into `table` under each of `names`."""
+
+    def register(function: FunctionT) -> FunctionT:
+        table.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+class RegionDepth:
+    """How many regions an operation lies in, where values are parts of others: what is carried beside the others is not known by
+    their parts."""
+
+    depth = 0
+
+    @contextmanager
+    def region(self) -> Iterator[None]:
+        """While entered, operations lie in one more."""
+        self.depth += 1
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
 
 class Code(str):

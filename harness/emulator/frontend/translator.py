@@ -23,7 +23,7 @@ from bitverdict.harness.emulator.frontend.access_widths import Access
 from bitverdict.harness.emulator.frontend.carried_reals import CarriedReals
 from bitverdict.harness.emulator.frontend.cluster_layouts import Split, commits, split
 from bitverdict.harness.emulator.frontend.contraction import AmdContraction, Contraction
-from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, gives_nothing
+from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, gives_nothing, register_in
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
 from bitverdict.harness.emulator.frontend.lane_words import LaneWords
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
@@ -47,13 +47,7 @@ class OpenChoice(NotModelled):
 
 def lowers(*names: str) -> Callable[[LoweringFunction], LoweringFunction]:
     """Register the lowering of the operations `names`."""
-
-    def register(function: LoweringFunction) -> LoweringFunction:
-        for name in names:
-            LOWERINGS[name] = function
-        return function
-
-    return register
+    return register_in(LOWERINGS, *names)
 
 
 class Translator(Writer):

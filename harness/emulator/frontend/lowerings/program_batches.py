@@ -16,6 +16,7 @@ import numpy as np
 
 from bitverdict.harness.emulator.execution.program_batches import Batch
 from bitverdict.harness.emulator.execution.threads import moved_places
+from bitverdict.harness.emulator.frontend.generated_code import register_in
 from bitverdict.harness.emulator.frontend.lowerings.regions import lift_scalars
 from bitverdict.harness.emulator.frontend.lowerings.shapes import gather_words
 from bitverdict.harness.emulator.frontend.translator import LOWERINGS, Translator
@@ -47,12 +48,7 @@ class NotBatched(Exception):
 
 def moves(*names: str) -> Callable[[Callable[[Batches, Operation], None]], Callable[[Batches, Operation], None]]:
     """Register how the operations `names` are written where their operands differ by program."""
-
-    def register(function: Callable[[Batches, Operation], None]) -> Callable[[Batches, Operation], None]:
-        MOVES.update(dict.fromkeys(names, function))
-        return function
-
-    return register
+    return register_in(MOVES, *names)
 
 
 class Batches:
