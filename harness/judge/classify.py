@@ -95,13 +95,13 @@ def outcome_of(error: BaseException) -> LaunchResult:
     if "PTXASError" in names:
         return LaunchResult(Outcome.REFUSED, "ptxas", _one_line(_relevant(text)), where, details)
     if "CompilationError" in names or "UnsupportedLanguageConstruct" in names:
-        refused = refused_by_front_end(error)
-        if refused.calls:
-            details["called at"] = [source_line(*line) for line in refused.calls]
-        line = source_line(*refused.line) if refused.line else where
-        if lacking := _lacking_name(refused.message):
+        compile_refusal = refused_by_front_end(error)
+        if compile_refusal.calls:
+            details["called at"] = [source_line(*line) for line in compile_refusal.calls]
+        line = source_line(*compile_refusal.line) if compile_refusal.line else where
+        if lacking := _lacking_name(compile_refusal.message):
             return LaunchResult(Outcome.NOT_RUN, "front end", lacking, line, details)
-        return LaunchResult(Outcome.REFUSED, "front end", _one_line(refused.message), line, details)
+        return LaunchResult(Outcome.REFUSED, "front end", _one_line(compile_refusal.message), line, details)
     if isinstance(error, AttributeError | ImportError) and (lacking := _lacking_name(text)):
         return LaunchResult(Outcome.NOT_RUN, "front end", lacking, where, details)
     if message := out_of_memory(error):

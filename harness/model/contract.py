@@ -308,6 +308,6 @@ class Contract:
         """The classes this case falls in, by dimension: {"config": "128x256x64", "m mod 16": 3, ...}. Counted and shown."""
         return {}
 
-    def case_from_json(self, record: Mapping[str, Any]) -> Case:
+    def case_from_json(self, record: Mapping[str, object]) -> Case:
         """Inverse of `Case.to_json`; ValueError with value, rule and remedy on anything else."""
         raise TypeError(f"{type(self).__name__} has no case_from_json")

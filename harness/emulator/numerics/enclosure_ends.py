@@ -75,7 +75,7 @@ def ends(m: Cta, value: TileValue, dtype: np.dtype, wide: MayBeProduct) -> tuple
 
 
 def sides(
-    m: Cta, values: tuple[Any, ...], dtypes: tuple[np.dtype, ...], wide: tuple[MayBeProduct, ...]
+    m: Cta, values: tuple[TileValue, ...], dtypes: tuple[np.dtype, ...], wide: tuple[MayBeProduct, ...]
 ) -> tuple[tuple[Any, ...], ...]:
     """`values` at their lowest words, then all at their highest."""
     found = [ends(m, *each) for each in zip(values, dtypes, wide, strict=True)]
@@ -93,7 +93,7 @@ def turning_points(m: Cta, value: TileValue, dtype: np.dtype) -> tuple[Any, ...]
     return tuple(in_form_of(value, words_of(each, array_of(value, dtype).dtype)) for each in points)
 
 
-def every_word(m: Cta, op: Operation, values: tuple[Any, ...], dtypes: tuple[np.dtype, ...]) -> Iterator[tuple[Any, ...]]:
+def every_word(m: Cta, op: Operation, values: tuple[TileValue, ...], dtypes: tuple[np.dtype, ...]) -> Iterator[tuple[Any, ...]]:
     """`values` at each of their words. NotModelled where these are more than `enclosures.MOST_WORDS` for an element, or in all."""
     word_ranges = [_ends(m, value, dtype, False) for value, dtype in zip(values, dtypes, strict=True)]
     counts = [1 if word_range is None else int((word_range[1] - word_range[0]).max()) + 1 for word_range in word_ranges]
@@ -119,7 +119,9 @@ def smooth(m: Cta, op: Operation, value: TileValue, dtype: np.dtype, pole: bool)
             yield (each,)
 
 
-def quotients(m: Cta, op: Operation, values: tuple[Any, Any], dtypes: tuple[np.dtype, np.dtype]) -> Iterator[tuple[Any, ...]]:
+def quotients(
+    m: Cta, op: Operation, values: tuple[TileValue, TileValue], dtypes: tuple[np.dtype, np.dtype]
+) -> Iterator[tuple[Any, ...]]:
     """Dividend and divisor at their ends where the divisors of all enclosed quotients are far from zero and from infinity: there a
     quotient rises or falls in each. Elsewhere both at each of their words."""
     left = m.launch.enclosures.enclosure_of(values[0])
@@ -136,7 +138,7 @@ def quotients(m: Cta, op: Operation, values: tuple[Any, Any], dtypes: tuple[np.d
             yield first, second
 
 
-def check_product(m: Cta, op: Operation, factors: tuple[Any, Any], dtype: np.dtype, fmt: str | None) -> None:
+def check_product(m: Cta, op: Operation, factors: tuple[TileValue, TileValue], dtype: np.dtype, fmt: str | None) -> None:
     """NotModelled where one of `factors` may be zero and the other infinite: the ends of a product do not show that NaN."""
     known = [_enclosure_or_value(m, value, dtype) for value in factors]
     for zero, other in (known, known[::-1]):
@@ -145,7 +147,7 @@ def check_product(m: Cta, op: Operation, factors: tuple[Any, Any], dtype: np.dty
             raise NotModelled(op, "of a value that is enclosed and may be zero, times an infinity")
 
 
-def other_outcomes(m: Cta, outcome: TileValue, values: tuple[Any, Any], dtype: np.dtype) -> tuple[Any, ...]:
+def other_outcomes(m: Cta, outcome: TileValue, values: tuple[TileValue, TileValue], dtype: np.dtype) -> tuple[Any, ...]:
     """The other `outcome` of a comparison by == or != where the two `values` may be equal, or not."""
     left, right = (_enclosure_or_value(m, value, dtype) for value in values)
     at = left.low, left.high, right.low, right.high
@@ -177,7 +179,13 @@ def check_no_wrap(op: Operation, bits: int, run: Callable[..., np.ndarray], *cho
 
 
 def extreme(
-    m: Cta, op: Operation, values: tuple[Any, Any], dtypes: tuple[np.dtype, np.dtype], fmt: str | None, axis: int, largest: bool
+    m: Cta,
+    op: Operation,
+    values: tuple[TileValue, TileValue],
+    dtypes: tuple[np.dtype, np.dtype],
+    fmt: str | None,
+    axis: int,
+    largest: bool,
 ) -> Iterator[tuple[Any, Any]]:
     """The lowest words of the largest (smallest) element along `axis` and of the number beside it, then the highest. Of equal
     elements each may be chosen."""

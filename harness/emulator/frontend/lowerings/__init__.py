@@ -12,7 +12,6 @@ from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     device_print,
     floats,
     functions,
-    global_memory,
     histograms,
     indexed_memory,
     integers,
