@@ -133,16 +133,16 @@ class Worker:
         somebody else stopped it (SIGSTOP, a debugger) for as long: that time is not the case's, nor is that in which it waits for a
         processor."""
         spent = stopped_seconds = 0.0
-        slice_start, queued = time.perf_counter(), queued_seconds(self.pid)
+        slice_start, queue_wait = time.perf_counter(), queued_seconds(self.pid)
         try:
             has_answer = self.connection.poll(min(SLICE, timeout))
             while not has_answer:
-                before, slice_start, queued_before = slice_start, time.perf_counter(), queued
-                queued = queued_seconds(self.pid)
+                before, slice_start, queued_before = slice_start, time.perf_counter(), queue_wait
+                queue_wait = queued_seconds(self.pid)
                 if is_stopped(self.pid):
                     stopped_seconds += slice_start - before
                 else:
-                    spent += max(slice_start - before - (queued - queued_before), 0.0)
+                    spent += max(slice_start - before - (queue_wait - queued_before), 0.0)
                 if stopped_seconds >= timeout:
                     raise WorkerStopped
                 if spent >= timeout:
