@@ -1,7 +1,8 @@
 """Contract under test: the guides for adding something do what they say: their own blocks, in order, in a clean clone. What
 `bitverdict new kernel` writes there is a kernel that passes, compiles and leaves the tests green.
 
-docs/your_kernel.md is for a repository of a user's: `.ci/wheel` carries it out in an empty environment."""
+docs/your_kernel.md and docs/your_tests.md are for a repository of a user's: `.ci/wheel` carries them out in an empty
+environment."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ def test_the_guides_own_blocks_work_in_a_clean_clone(guide: str, clone: Path, en
         do(step, clone, environment)
 
 
-@pytest.mark.parametrize("guide", (*GUIDES, "your_kernel"))
+@pytest.mark.parametrize("guide", (*GUIDES, "your_kernel", "your_tests"))
 def test_every_code_block_of_a_guide_is_a_step(guide: str) -> None:
     page = (CHECKOUT / "docs" / f"{guide}.md").read_text()
     assert 2 * len(steps(page)) == page.count("\n```")

@@ -100,6 +100,7 @@ TINY = (
     Tiny("shrinking", "--seeds 1 --only nothing --no-clone", "0 of 0 end at the commonest reduced case"),
     Tiny("special_functions", "1000", "tanh.approx.bf16x2", (0, 1)),
     Tiny("split_k", "--out OUT", "needs a CUDA GPU", (2,)),
+    Tiny("suites", "page OUT --results OUT/none.jsonl", "`--emulate` finds 0 of 0"),
     Tiny("targets", "--cases 1 small_mma", r"small_mma.*1 passes|\| small_mma"),
     Tiny("throughput", "--target emulated:sm_90 --out OUT --sizes 64 --parts small --rounds 1 --no-judge", "matmul"),
     Tiny("throughput", "--dry", "autotuned"),

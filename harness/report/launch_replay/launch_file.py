@@ -20,8 +20,7 @@ from bitverdict.harness.emulator import Device, EmulatedFault
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
 from bitverdict.harness.emulator.frontend.arguments import bytes_of, program_arguments
 from bitverdict.harness.model.usage import UsageError
-from bitverdict.harness.report.launch_replay.launch_replayer import place_storage
-from bitverdict.harness.report.launch_replay.recorded_launch import PLACE_MODULUS, Descriptor, Storage
+from bitverdict.harness.report.launch_replay.recorded_launch import PLACE_MODULUS, Descriptor
 
 SUFFIX = ".launch"
 MOST_BYTES = 256 << 20  # of the tensors of a launch that is kept
@@ -127,10 +126,7 @@ class StoredLaunch:
 
     def run(self, device: Device) -> None:
         """Launch it on `device`. Raises what the launch raises."""
-        memory = [
-            place_storage(Storage("", data.size, begin, 1, False, 0), data, "cpu")
-            for data, begin in zip(self.storages, self.record["begins"], strict=True)
-        ]
+        memory = [_placed_bytes(data, begin) for data, begin in zip(self.storages, self.record["begins"], strict=True)]
         signature, grid = {name: _tuples(kind) for name, kind in self.record["signature"].items()}, tuple(self.record["grid"])
         values = [_decode(value, memory) for value in self.record["values"]]
         metadata = SimpleNamespace(**self.record["metadata"], _asdict=lambda: self.record["metadata"])
@@ -139,6 +135,14 @@ class StoredLaunch:
         each = zip(signature.items(), values, strict=True)
         arguments = [part for (name, kind), value in each for part in program_arguments(kind, name, value)]
         device.run(self.program, metadata, grid, [name for name, _ in arguments], [value for _, value in arguments])
+
+
+def _placed_bytes(data: np.ndarray, begin: int) -> torch.Tensor:
+    """A storage that holds `data` and nothing else, at an address that is `begin` modulo `PLACE_MODULUS`."""
+    room = np.empty(data.size + 2 * PLACE_MODULUS, np.uint8)
+    place = (begin - room.ctypes.data) % PLACE_MODULUS
+    room[place : place + data.size] = data
+    return torch.from_numpy(room[place : place + data.size])
 
 
 def _tuples(kind: object) -> object:
@@ -155,7 +159,7 @@ def _decode(value: Any, memory: list[torch.Tensor]) -> Any:
     shape, strides, offset = value["view"]
     storage, dtype = memory[value["storage"]], getattr(torch, value["dtype"])
     elements = storage[: storage.numel() // dtype.itemsize * dtype.itemsize].view(dtype)
-    return elements.as_strided(shape, strides, elements.storage_offset() + offset)
+    return elements.as_strided(shape, strides, offset)
 
 
 __all__ = ["SUFFIX", "LaunchFiles", "StoredLaunch"]

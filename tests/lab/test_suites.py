@@ -1,0 +1,123 @@
+"""Contract under test: `benchmarks/suites.py` tells what each test of somebody's suite came to under `--emulate`, plants faults
+into a copy of it, and says which of them the tests' own assertions see."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from benchmarks import suites
+from benchmarks.campaign import records
+from tests.faults.suites import FAULTS, SuiteFault
+
+pytestmark = pytest.mark.compiles
+KERNEL = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def doubled(x, y, n, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + places, 2 * tl.load(x + places, mask=places < n), mask=places < n)
+"""
+TESTS = """
+import time
+
+import pytest
+import torch
+
+from theirs import doubled
+
+
+def test_doubled():
+    x, y = torch.randn(100, device="cuda"), torch.empty(100, device="cuda")
+    doubled[(2,)](x, y, 100, BLOCK=64)
+    assert torch.equal(y, 2 * x)
+
+
+def test_stray():
+    x, y = torch.randn(100, device="cuda"), torch.empty(100, device="cuda")
+    doubled[(2,)](x, y, 101, BLOCK=64)
+
+
+def test_wrong():
+    assert torch.ones(1, device="cuda") == 2
+
+
+@pytest.mark.skip
+def test_skipped(): ...
+
+
+def test_refused():
+    torch.cuda.MemPool()
+
+
+def test_long():
+    time.sleep(60)
+
+
+@pytest.mark.parametrize("case", range(5))
+def test_cases(case): ...
+"""
+PLANTED = (
+    SuiteFault(
+        "attorch", "theirs.py", "doubled", "mask=places < n), mask", "mask=None), mask", ("tests/test_theirs.py", "doubled")
+    ),
+    SuiteFault("attorch", "theirs.py", "doubled", "2 *", "3 *", ("tests/test_theirs.py", "doubled")),
+)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `run` and `plant` keep of a suite that is named like one of the known ones."""
+    folder = tmp_path_factory.mktemp("suites")
+    (folder / "attorch" / "tests").mkdir(parents=True)
+    (folder / "attorch" / "theirs.py").write_text(KERNEL)
+    (folder / "attorch" / "tests" / "test_theirs.py").write_text(TESTS)
+    given = Namespace(folder=folder, results=folder / "results.jsonl", suite="", only="", sample=2, seconds=20.0, of="")
+    suites.run_suites(given, set())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.faults.suites.FAULTS", PLANTED)
+        suites.plant_faults(given, set())
+    return given.results  # type: ignore[no-any-return]
+
+
+def test_each_test_of_a_suite_has_a_state(results: Path) -> None:
+    (run,) = (record for record in records(results) if record["what"] == "run")
+    states = {test["test"].rpartition("::test_")[2]: test["state"] for test in run["tests"]}
+    cases = [states.pop(name) for name in list(states) if name.startswith("cases")]
+    assert sorted(cases) == ["not run"] * 3 + ["passed"] * 2
+    assert states == {"doubled": "passed", "stray": "fault found", "wrong": "failed", "skipped": "skipped", "refused": "refused",
+                      "long": "too large"}  # fmt: skip
+    said = next(test["said"] for test in run["tests"] if test["state"] == "fault found")
+    assert "(nearest: x, 400 bytes from its start) [theirs.py:9]" in said
+
+
+def test_a_planted_fault_is_told_beside_the_own_assertion(results: Path) -> None:
+    """The unmasked load is right by the test's own assertion; without a fault the tests pass both ways."""
+    planted = [record for record in records(results) if record["what"] == "plant"]
+    states = [(suites.told(each["emulate"]), suites.told(each["own"])) for each in planted]
+    assert states == [("fault found", "passed"), ("failed", "failed"), ("passed", "passed")]
+
+
+def test_the_page_counts_what_the_results_hold(results: Path) -> None:
+    text = "\n".join(suites.page(Namespace(results=results, of="")))
+    assert f"| attorch | no checkout, Triton {version('triton')} | 1 | 11 | 3 | 1 | 1 | 1 | 1 | 1 | 3 |  |  | " in text
+    assert "illegal address: read of 4 bytes, which is inside no tensor of the launch (nearest: x" in text
+    assert "`--emulate` finds 2 of 2." in text and "1 fail and\n1 pass; 0 end" in text and "0x" not in text
+    assert "Without a fault 0 of 1 selections" in text
+
+
+def test_a_fault_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "theirs.py").write_text(KERNEL)
+    with pytest.raises(ValueError, match="doubled has no '4 \\*': the suite is of another version"):
+        PLANTED[1]._replace(old="4 *").plant(tmp_path)
+
+
+def test_planted_faults_have_names_of_their_own() -> None:
+    assert len({fault.name for fault in FAULTS}) == len(FAULTS) == 40
+    assert {fault.suite for fault in FAULTS} <= suites.SUITES.keys() and all(fault.old != fault.new for fault in FAULTS)
