@@ -6,6 +6,7 @@ What each release is like stands in `bitverdict.harness.emulator.releases`, unde
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from importlib import metadata
 
 PROVEN_RELEASES = ("3.6.0", "3.7.0", "3.7.1", "3.8", "3.9")
@@ -13,6 +14,7 @@ PROVEN_RELEASES = ("3.6.0", "3.7.0", "3.7.1", "3.8", "3.9")
 EXACT_SCALES_SINCE = "3.9"
 TREE_SUMS_SINCE = "3.8"
 OLDEST_RELEASE = ".".join(PROVEN_RELEASES[0].split(".")[:2])
+DISTRIBUTIONS = ("triton", "triton-windows", "pytorch-triton", "pytorch-triton-rocm")
 REMEDY = f"install 'triton>={OLDEST_RELEASE}'"
 
 
@@ -22,11 +24,11 @@ def numbers_of(version: str) -> tuple[int, ...]:
 
 
 def installed_version() -> str:
-    """What Triton's distribution says. Empty for one that no distribution tells of: its compiler is looked at when it is used."""
-    try:
-        return metadata.version("triton")
-    except metadata.PackageNotFoundError:
-        return ""
+    """What Triton's distribution says, or a fork's. Empty where none tells: its compiler is looked at when it is used."""
+    for name in DISTRIBUTIONS:
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return ""
 
 
 def is_proven(version: str) -> bool:
@@ -54,6 +56,8 @@ def described_releases() -> str:
 def problem_of_release() -> str:
     """One sentence where the installed Triton is not taken: which is here, which are taken, what to install. Empty where it is."""
     here = installed_version()
+    if here and not here[0].isdigit():
+        return f"triton {here} is installed: its version begins with no number, so no record is near to it; {REMEDY}"
     if not here or numbers_of(here) >= numbers_of(OLDEST_RELEASE):
         return ""
     return f"triton {here} is installed: must be {OLDEST_RELEASE} or newer; {REMEDY}"

@@ -40,7 +40,12 @@ from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
-from bitverdict.harness.model.triton_release import PROVEN_RELEASES, has_exact_scales, is_proven, numbers_of
+from bitverdict.harness.model.triton_release import (
+    PROVEN_RELEASES,
+    has_exact_scales,
+    is_proven,
+    numbers_of,
+)
 from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.kernels import softmax
 
@@ -101,6 +106,8 @@ def test_each_proven_release_has_a_record() -> None:
         ("3.7.1+git1234567", (3, 7, 1), True),
         ("3.8.0.post29", (3, 8), True),
         ("3.9.4", (3, 9), True),
+        ("3.6.0+rocm7.2.git1a2b3c4", (3, 6, 0), True),
+        ("3.10.0.dev20261101", (3, 9), False),
         ("3.7.2", (3, 7, 1), False),
         ("3.10.0", (3, 9), False),
         ("4.0", (3, 9), False),
