@@ -6,8 +6,8 @@ are computed in narrower formats. Then ptxas contracts what LLVM left (PTX ISA 9
 modifier, and the product that it makes of `div.full`), after its own unrolling. No rule on the tile program says where a product
 and its sum end up, so the compiled program is asked (`assembly`). What it said is kept on disk beside Triton's own compilations.
 
-LLVM's SLP vectoriser puts the sums of several lines under one of them. Then the program is compiled without it, too: where that
-comes out as the same program (`same_programs`), its lines are read.
+LLVM's SLP vectoriser puts the sums of several lines under one of them. Then the program is compiled without it, too: where the
+floats of that are the same (`same_programs`), its lines are read.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.exter
 """Operations that AMD's compiler writes out in sums and products of its own."""
 _MOST_IN_PROCESS = 256  # entries of one process
 _process_results: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
-_FORMAT_VERSION = "20"  # changes when what is kept on disk does
+_FORMAT_VERSION = "21"  # changes when what is kept on disk does
 
 
 @dataclass

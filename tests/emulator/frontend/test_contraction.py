@@ -6,6 +6,7 @@ steps of a loop and others not, or a rule on the tile program would have to gues
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from triton.compiler import ASTSource
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
+from bitverdict.harness.emulator.frontend.assembly import ptx_beside_scalars
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.numerics import enclosures
 from bitverdict.harness.emulator.numerics.enclosures import keys
@@ -220,6 +222,34 @@ def test_sums_that_llvm_packs_are_read_from_the_program_without(tmp_path, monkey
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
     assert enclosed(kernel, "sm_90", 7)[:2] == (True, False)
+
+
+BESIDE_ADDRESSES = [
+    "m = at < n * 11", "s = tl.zeros_like(x)", "t = s", "u = s", "for i in range(n):",
+    "    g = tl.load(a + (at + i) // n, mask=m, other=0.0)",
+    "    h = tl.load(b + (at + i) // n, mask=m, other=0.0)", "    s += g * h", "    t += z * g", "    u += w * h",
+]  # fmt: skip
+
+
+def test_packed_sums_beside_other_addresses_are_read_where_their_floats_are_the_same(tmp_path, monkeypatch):
+    """The program without the vectoriser has other addresses. Where its sums are others too, nothing is read of them; who read them
+    all the same would have other words than the PTX."""
+    kernel = load(drawn_sums.text(BESIDE_ADDRESSES, ["s", "t", "u"]), tmp_path, "beside_addresses")
+    assert enclosed(kernel, "sm_90", 3)[:2] == (True, True)
+
+    def apart(program: str, capability: int) -> tuple[str, str | None]:
+        whole, scalars = ptx_beside_scalars(program, capability)
+        two = r"mul.rn.f32 \t%r900, \2, \3;\n\tadd.rn.f32 \t\1, %r900, \4;"
+        return whole, scalars and re.sub(r"fma\.rn\.f32 \t(%r\d+), ([^,]+), ([^,]+), ([^;]+);", two, scalars)
+
+    monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.ptx_beside_scalars", apart)
+    monkeypatch.setattr(Contraction, "_compute_once", lambda self, name, compute: compute())
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    assert enclosed(kernel, "sm_90", 3)[:2] == (True, False)
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.same_lines", lambda one, other: {})
+    assert not enclosed(kernel, "sm_90", 3)[0]
 
 
 @pytest.mark.parametrize("name", [

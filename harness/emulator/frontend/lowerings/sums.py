@@ -248,16 +248,10 @@ def _joint(fates: list[Fate | None]) -> Fate | None:
     known_fates = [fate for fate in fates if fate is not None]
     if not known_fates:
         return None
-    return Fate(
-        sum(fate.plain_sums for fate in known_fates),
-        sum(fate.fused_sums for fate in known_fates),
-        set().union(*(fate.formats for fate in known_fates)),
-        set().union(*(fate.addends for fate in known_fates)),
-        set().union(*(fate.open for fate in known_fates)),
-        set().union(*(fate.added_products for fate in known_fates)),
-        set().union(*(fate.quotients for fate in known_fates)),
-        unplaced_lines=set().union(*(fate.unplaced_lines for fate in known_fates)),
-    )
+    total = Fate(sum(fate.plain_sums for fate in known_fates), sum(fate.fused_sums for fate in known_fates))
+    for name in ("formats", "addends", "open", "added_products", "quotients", "unplaced_lines"):
+        setattr(total, name, set().union(*(getattr(fate, name) for fate in known_fates)))
+    return total
 
 
 def _narrowing_operation(t: Translator, op: Operation) -> Operation | None:
