@@ -22,7 +22,7 @@ _WRITES_NOTHING = (
     "st.", "bra", "ret", "red.", "bar.", "barrier.", "cp.", "fence", "mbarrier.init", "mbarrier.inval", "trap", "brkpt", "exit",
     "membar", "prefetch", "griddepcontrol", "nanosleep", "stmatrix", "setmaxnreg",
 )  # fmt: skip
-_NAMED = re.compile(r"%(?!\w)")  # a register in `Step.operands`
+_REGISTER_MARK = re.compile(r"%(?!\w)")  # a register in `Step.operands`
 _COPY = re.compile(r"mov\.[bus](16|32|64)")
 LEAVES = ("bra", "ret", "exit")  # kinds of what ends a block
 
@@ -63,7 +63,7 @@ class Step:
         """Its operands: values, and constants as they stand there."""
         values = iter(self.read_values)
         for operand in self.operands:
-            count = len(_NAMED.findall(operand))
+            count = len(_REGISTER_MARK.findall(operand))
             yield from (next(values) for _ in range(count)) if count else (operand,)
 
 

@@ -28,10 +28,10 @@ from bitverdict.harness.emulator.frontend.ptx_ssa import LEAVES, Ssa, Value, ssa
 
 T = TypeVar("T")
 Part = Value | tuple[str, object]  # a value that is computed, or a leaf
-_SIGNS = ("neg", "xor")
-_CHOOSING = ("selp", "and", "or", "not")  # what these make of bits is the compiler's
+_SIGN_KINDS = ("neg", "xor")
+_CHOICE_KINDS = ("selp", "and", "or", "not")  # what these make of bits is the compiler's
 _COMMUTE = ("add", "mul", "fma", "mad", "min", "max", "setp")  # the first two operands; of setp the predicate tells which way
-_NOTHING: Part = ("leaf", frozenset())  # what depends on nothing: a number
+_NUMBER_LEAF: Part = ("leaf", frozenset())  # what depends on nothing: a number
 _MOST_ROUNDS = 400
 
 
@@ -117,7 +117,7 @@ class _Floats:
         return _Node(("setp",) if step.kind == "setp" else (step.opcode,), groups)
 
     def _is_choice(self, i: int) -> bool:
-        return i >= len(self.steps) or (self.steps[i].kind in _CHOOSING and self.steps[i].pure)
+        return i >= len(self.steps) or (self.steps[i].kind in _CHOICE_KINDS and self.steps[i].pure)
 
     def _choices(self, i: int) -> Iterator[Part]:
         """What a select, a phi or bits may be, and the comparisons of floats that choose; no numbers: there are many ways to write
@@ -126,7 +126,7 @@ class _Floats:
         reached = _closure({(i, 0)}, lambda value: self.values[value[0]] if is_open(value) else ())
         for value in reached:
             is_truth = value[0] not in self.computed and any(name.startswith("%p") for name in self._writes(value[0]))
-            if not is_open(value) and not is_truth and (part := self._part(value)) != _NOTHING and part[0] != "number":
+            if not is_open(value) and not is_truth and (part := self._part(value)) != _NUMBER_LEAF and part[0] != "number":
                 yield part
 
     def _writes(self, maker: int) -> tuple[str, ...]:
@@ -138,7 +138,7 @@ class _Floats:
             number = int(value[2:], 16) if value[:2].lower() == "0f" else -1
             return "number", (number & 0x7FFFFFFF if self.exact else value if number < 0 else number)
         maker = value[0]
-        if self.exact and self._writes(maker) and self.steps[maker].pure and self.steps[maker].kind in _SIGNS:
+        if self.exact and self._writes(maker) and self.steps[maker].pure and self.steps[maker].kind in _SIGN_KINDS:
             return self._part(self.steps[maker].read_values[0])
         if maker in self.order or maker in self.computed:
             return value
@@ -171,13 +171,13 @@ def _closure(found: set[T], following: Callable[[T], Iterable[T]]) -> set[T]:
 def _classes(programs: list[_Floats]) -> list[dict[int, int]] | None:
     """The class of each node: equal numbers where they are the same. None where it does not settle."""
     counter, labels = count(), dict[tuple, int]()
-    classes = [{i: labels.setdefault(node.label, next(counter)) for i, node in each.nodes.items()} for each in programs]
+    classes = [{i: labels.setdefault(node.label, next(counter)) for i, node in program.nodes.items()} for program in programs]
     class_count = len(labels)
     for _ in range(_MOST_ROUNDS):
         numbers: dict[tuple, int] = {}
         classes = [
-            {i: numbers.setdefault(_key(node, i, current), next(counter)) for i, node in each.nodes.items()}
-            for each, current in zip(programs, classes, strict=True)
+            {i: numbers.setdefault(_key(node, i, current), next(counter)) for i, node in program.nodes.items()}
+            for program, current in zip(programs, classes, strict=True)
         ]
         if len(numbers) == class_count:
             return classes
