@@ -8,6 +8,14 @@ from bitverdict.harness.emulator.memory.unwritten_words import AllocatedStorage
 from bitverdict.harness.emulator.triton_driver import emulated
 
 __all__ = [
-    "AllocatedStorage", "BadArgument", "Device", "EmulatedFault", "Launch", "LaunchOptions", "Origin", "emulated", "is_entered",
+    "AllocatedStorage",
+    "BadArgument",
+    "Device",
+    "EmulatedFault",
+    "Launch",
+    "LaunchOptions",
+    "Origin",
+    "emulated",
+    "is_entered",
     "reach",
-]  # fmt: skip
+]

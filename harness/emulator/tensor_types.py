@@ -12,10 +12,17 @@ import torch
 from bitverdict.harness.emulator.faults import raise_for_the_launcher
 
 KINDS = {
-    torch.float64: "DoubleTensor", torch.float32: "FloatTensor", torch.float16: "HalfTensor", torch.bfloat16: "BFloat16Tensor",
-    torch.uint8: "ByteTensor", torch.int8: "CharTensor", torch.int16: "ShortTensor", torch.int32: "IntTensor",
-    torch.int64: "LongTensor", torch.bool: "BoolTensor",
-}  # fmt: skip
+    torch.float64: "DoubleTensor",
+    torch.float32: "FloatTensor",
+    torch.float16: "HalfTensor",
+    torch.bfloat16: "BFloat16Tensor",
+    torch.uint8: "ByteTensor",
+    torch.int8: "CharTensor",
+    torch.int16: "ShortTensor",
+    torch.int32: "IntTensor",
+    torch.int64: "LongTensor",
+    torch.bool: "BoolTensor",
+}
 _DTYPES = {name: dtype for dtype, name in KINDS.items()}
 
 

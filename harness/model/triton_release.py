@@ -64,6 +64,16 @@ def problem_of_release() -> str:
 
 
 __all__ = [
-    "EXACT_SCALES_SINCE", "OLDEST_RELEASE", "PROVEN_RELEASES", "REMEDY", "TREE_SUMS_SINCE", "described_releases",
-    "has_exact_scales", "installed_version", "is_proven", "numbers_of", "problem_of_release", "sums_by_tree",
-]  # fmt: skip
+    "EXACT_SCALES_SINCE",
+    "OLDEST_RELEASE",
+    "PROVEN_RELEASES",
+    "REMEDY",
+    "TREE_SUMS_SINCE",
+    "described_releases",
+    "has_exact_scales",
+    "installed_version",
+    "is_proven",
+    "numbers_of",
+    "problem_of_release",
+    "sums_by_tree",
+]

@@ -160,6 +160,15 @@ def _undefined_reach(text: str, arch: str) -> bool:
 
 
 __all__ = [
-    "BARRIERS", "COMMITS", "LAYOUT", "MACHINE", "SAME_FORM", "SMALL_NUMBERS", "UNUSED_BARRIER_MEMORY", "UNUSED_OTHER",
-    "equal_edits", "equal_programs", "prove_all_equal",
-]  # fmt: skip
+    "BARRIERS",
+    "COMMITS",
+    "LAYOUT",
+    "MACHINE",
+    "SAME_FORM",
+    "SMALL_NUMBERS",
+    "UNUSED_BARRIER_MEMORY",
+    "UNUSED_OTHER",
+    "equal_edits",
+    "equal_programs",
+    "prove_all_equal",
+]

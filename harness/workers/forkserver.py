@@ -19,10 +19,18 @@ from bitverdict.harness.model.trusted_imports import SAFE_PATH, environment_of_a
 from bitverdict.harness.workers.one_thread import one_thread
 
 PRELOADED_MODULES = [
-    "bitverdict.harness.workers.garbage_pause", "torch", "triton", "triton.language", "triton.experimental.gluon",
-    "triton.backends.nvidia.driver", "bitverdict.harness.judge.judge", "bitverdict.harness.workers.features",
-    "bitverdict.harness.emulator", "bitverdict.harness.workers.warmup", "bitverdict.harness.workers.preload",
-]  # fmt: skip
+    "bitverdict.harness.workers.garbage_pause",
+    "torch",
+    "triton",
+    "triton.language",
+    "triton.experimental.gluon",
+    "triton.backends.nvidia.driver",
+    "bitverdict.harness.judge.judge",
+    "bitverdict.harness.workers.features",
+    "bitverdict.harness.emulator",
+    "bitverdict.harness.workers.warmup",
+    "bitverdict.harness.workers.preload",
+]
 WHEN_IDLE = "torch.distributed.tensor"
 """torch imports it, 0.45 s, at a process's first operation on a tensor of the emulated GPU. Most first cases can do without, so the
 server imports it `IDLE_AFTER` the others."""

@@ -25,6 +25,26 @@ from bitverdict.reference.formats.number_formats import (
 from bitverdict.reference.formats.record import Format, Overflow, Rounding, Specials
 
 __all__ = [
-    "BF16", "E2M1", "E2M3", "E3M2", "E4M3", "E4M3FNUZ", "E5M2", "E5M2FNUZ", "E8M0", "FORMATS", "FP16", "FP32", "TF32", "UE4M3",
-    "Format", "Overflow", "Rounding", "Specials", "conversion", "convert", "decode", "encode",
-]  # fmt: skip
+    "BF16",
+    "E2M1",
+    "E2M3",
+    "E3M2",
+    "E4M3",
+    "E4M3FNUZ",
+    "E5M2",
+    "E5M2FNUZ",
+    "E8M0",
+    "FORMATS",
+    "FP16",
+    "FP32",
+    "TF32",
+    "UE4M3",
+    "Format",
+    "Overflow",
+    "Rounding",
+    "Specials",
+    "conversion",
+    "convert",
+    "decode",
+    "encode",
+]

@@ -23,7 +23,25 @@ from bitverdict.reference.tensor_core.record import (
 from bitverdict.reference.tensor_core.upcast import ScaleModel, upcast_operand, upcast_product
 
 __all__ = [
-    "INSTRUCTIONS", "Accumulator", "BlockOrder", "Choices", "ConsumerFp8", "Evidence", "EvidenceKind", "ExponentFloor",
-    "InfiniteAccumulator", "Instruction", "ScaleModel", "ScaledGroups", "ScaledWindow", "ZeroTerms", "elements", "instruction",
-    "product", "scaled_elements", "scaled_product", "upcast_operand", "upcast_product",
-]  # fmt: skip
+    "INSTRUCTIONS",
+    "Accumulator",
+    "BlockOrder",
+    "Choices",
+    "ConsumerFp8",
+    "Evidence",
+    "EvidenceKind",
+    "ExponentFloor",
+    "InfiniteAccumulator",
+    "Instruction",
+    "ScaleModel",
+    "ScaledGroups",
+    "ScaledWindow",
+    "ZeroTerms",
+    "elements",
+    "instruction",
+    "product",
+    "scaled_elements",
+    "scaled_product",
+    "upcast_operand",
+    "upcast_product",
+]

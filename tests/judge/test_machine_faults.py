@@ -272,7 +272,7 @@ def test_a_tool_of_triton_s_that_is_missing_is_said_once(
     assert said.endswith("set TRITON_NVDISASM_PATH, TRITON_CUOBJDUMP_PATH")
     assert main([*TORCH, "--max-cases", "2"]) == 0
     out = capsys.readouterr().out
-    assert out.count(said) == 1 and out.index(said) < out.index("Verdicts")
+    assert out.count(said) == 1 and out.index(said) < out.index("cases judged")
     values = {"--harness-profile": "quick", "--seed": 1}
     monkeypatch.setattr(pytest_plugin, "base_seed", lambda config: 1)
     for names, lines in ((["emulated:sm_90"], [said]), (["emulated:gfx942"], []), ([], [])):

@@ -150,7 +150,9 @@ def test_the_process_that_was_started_imports_no_file_of_the_users(tmp_path: Pat
     words = ["--contract", f"{mine}:CONTRACT", "--target", "emulated:sm_90", "--max-cases", "3", "--jobs", "1"]
     run = harness("run", *words, state=tmp_path / "state")
     out, error = run.communicate(timeout=60)
-    assert (run.returncode, error) == (0, "") and out.count("3 cases judged") == out.count("-v for the table") == 1 and "3 pass" in out
+    assert (
+        (run.returncode, error) == (0, "") and out.count("3 cases judged") == out.count("-v for the table") == 1 and "3 pass" in out
+    )
     importers = (tmp_path / "importers").read_text().split()
     assert len(importers) >= 2 and str(run.pid) not in importers
 

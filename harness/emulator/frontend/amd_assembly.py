@@ -32,9 +32,17 @@ _MOVES = re.compile(
     r"(v_mov_b32(_e32|_e64)?|v_mov_b64(_e32|_e64)?|v_accvgpr_(read|write)\w*|v_readlane_b32|v_readfirstlane_b32|s_mov_b\d+)$"
 )
 _STORES = (
-    "s_cbranch", "s_branch", "s_barrier", "s_waitcnt", "s_endpgm", "buffer_store", "global_store", "ds_write", "flat_store",
+    "s_cbranch",
+    "s_branch",
+    "s_barrier",
+    "s_waitcnt",
+    "s_endpgm",
+    "buffer_store",
+    "global_store",
+    "ds_write",
+    "flat_store",
     "s_nop",
-)  # fmt: skip
+)
 
 
 @cache

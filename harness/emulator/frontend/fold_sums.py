@@ -16,7 +16,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from bitverdict.harness.emulator.frontend.assembly import FIRST_UNPLACED_NUMBER, Instruction, machine_code, marked_ptx
+from bitverdict.harness.emulator.frontend.assembly import (
+    FIRST_UNPLACED_NUMBER,
+    Instruction,
+    machine_code,
+    marked_ptx,
+)
 from bitverdict.harness.emulator.frontend.float_instructions import (
     FUSED_MULTIPLY_ADD,
     adds,

@@ -34,10 +34,17 @@ from bitverdict.harness.emulator.memory.real_access import RealAccess
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 UNIT_OF: dict[type, str] = {
-    Cta: "m", Batch: "m", GlobalAccess: "m.global_access", GlobalAtomics: "m.atomics", OnChipMemory: "m.onchip",
-    AsyncCopies: "m.async_copies", Mbarriers: "m.mbarriers", Tma: "m.tma", TensorCore: "m.tensor_core",
+    Cta: "m",
+    Batch: "m",
+    GlobalAccess: "m.global_access",
+    GlobalAtomics: "m.atomics",
+    OnChipMemory: "m.onchip",
+    AsyncCopies: "m.async_copies",
+    Mbarriers: "m.mbarriers",
+    Tma: "m.tma",
+    TensorCore: "m.tensor_core",
     RealAccess: "m.launch.real_access",
-}  # fmt: skip
+}
 """The classes whose methods generated code calls -> where it finds their instance; `m` is the program (CTA) that runs, or
 the programs that run together."""
 

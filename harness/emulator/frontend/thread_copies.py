@@ -167,6 +167,14 @@ def reduce_copies(
 
 
 __all__ = [
-    "Place", "Words", "convert_copies", "everywhere", "held_elements", "move_copies", "reduce_copies", "require_agreement",
-    "same_words", "spread",
-]  # fmt: skip
+    "Place",
+    "Words",
+    "convert_copies",
+    "everywhere",
+    "held_elements",
+    "move_copies",
+    "reduce_copies",
+    "require_agreement",
+    "same_words",
+    "spread",
+]

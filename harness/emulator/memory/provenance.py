@@ -337,6 +337,16 @@ def _of_the_launcher(filename: str) -> bool:
 
 
 __all__ = [
-    "BLIND", "CONSTANT_FILL", "KERNEL", "LOWEST_COMPUTED", "OPERAND", "UNWRITTEN", "ComputedInput", "HostRead", "Kind", "Origin",
-    "Origins", "Provenance",
-]  # fmt: skip
+    "BLIND",
+    "CONSTANT_FILL",
+    "KERNEL",
+    "LOWEST_COMPUTED",
+    "OPERAND",
+    "UNWRITTEN",
+    "ComputedInput",
+    "HostRead",
+    "Kind",
+    "Origin",
+    "Origins",
+    "Provenance",
+]

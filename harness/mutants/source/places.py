@@ -16,8 +16,16 @@ from libcst import matchers
 from libcst.metadata import ByteSpanPositionProvider, MetadataWrapper, ParentNodeProvider, PositionProvider
 
 SKIPPED_CALLS = (
-    "require", "require_features", "Problem", "Config", "static_assert", "static_print", "device_print", "device_assert", "print",
-)  # fmt: skip
+    "require",
+    "require_features",
+    "Problem",
+    "Config",
+    "static_assert",
+    "static_print",
+    "device_print",
+    "device_assert",
+    "print",
+)
 FILES_LEFT_OUT = ("clauses", "element_types", "features")
 """Files of ``kernels/`` that say what is legal and what types are called."""
 JIT = ("jit", "constexpr_function")

@@ -445,10 +445,16 @@ def _launchers(error: BaseException) -> bool:
 
 _CONSTRUCTOR_FUNCTIONS = {name: function_called(name) for name in CONSTRUCTORS}
 _QUESTIONS: dict[str, Callable[[CandidateService, dict[str, Any], Decoder, Encoder], dict[str, Any]]] = {
-    "operate": CandidateService.operate, "construct": CandidateService.construct, "where": CandidateService.where,
-    "place": CandidateService.place, "copy": CandidateService.copy, "read": CandidateService.read,
-    "launch": CandidateService.launch, "found": CandidateService.report_fault, "reach": CandidateService.reach,
-}  # fmt: skip
+    "operate": CandidateService.operate,
+    "construct": CandidateService.construct,
+    "where": CandidateService.where,
+    "place": CandidateService.place,
+    "copy": CandidateService.copy,
+    "read": CandidateService.read,
+    "launch": CandidateService.launch,
+    "found": CandidateService.report_fault,
+    "reach": CandidateService.reach,
+}
 
 __all__ = ["CandidateService"]
 # One file because all that an untrusted process may ask for can be read in one place.

@@ -33,9 +33,15 @@ _ELEMENTWISE = (
 )  # fmt: skip
 _CHECKS = ("cf.assert", "tt.assert", "llvm.intr.assume")
 _UNIFORM_OPERATIONS = (
-    "tt.make_range", "tt.get_num_programs", "ub.poison", "ttg.remark", "ttg.barrier", "ttg.local_barrier", "gpu.barrier",
+    "tt.make_range",
+    "tt.get_num_programs",
+    "ub.poison",
+    "ttg.remark",
+    "ttg.barrier",
+    "ttg.local_barrier",
+    "gpu.barrier",
     "tt.debug_barrier",
-)  # fmt: skip
+)
 _FOLDS = ("tt.reduce", "tt.scan")
 _OWN = ("tt.get_program_id", "tt.load", "tt.store")  # whatever their operands are
 _CONTROL = ("tt.return", "cf.br", "cf.cond_br")

@@ -10,8 +10,14 @@ from bitverdict.harness.mutants.source.operators.record import Change, argument,
 from bitverdict.harness.mutants.source.places import Place, callee_name
 
 REDUCTIONS = {
-    "max": "min", "min": "max", "sum": "max", "argmax": "argmin", "argmin": "argmax", "cumsum": "cumprod", "xor_sum": "sum",
-}  # fmt: skip
+    "max": "min",
+    "min": "max",
+    "sum": "max",
+    "argmax": "argmin",
+    "argmin": "argmax",
+    "cumsum": "cumprod",
+    "xor_sum": "sum",
+}
 
 
 @operator("accumulator not added", "accumulator")

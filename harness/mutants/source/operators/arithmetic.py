@@ -10,18 +10,49 @@ from bitverdict.harness.mutants.source.operators.record import Change, integer, 
 from bitverdict.harness.mutants.source.places import Place, callee_name
 
 FUNCTIONS = {
-    "exp": "exp2", "exp2": "exp", "log": "log2", "log2": "log", "sqrt": "rsqrt", "rsqrt": "sqrt", "sin": "cos", "cos": "sin",
-    "floor": "ceil", "ceil": "floor", "sigmoid": "exp", "tanh": "exp",
-}  # fmt: skip
+    "exp": "exp2",
+    "exp2": "exp",
+    "log": "log2",
+    "log2": "log",
+    "sqrt": "rsqrt",
+    "rsqrt": "sqrt",
+    "sin": "cos",
+    "cos": "sin",
+    "floor": "ceil",
+    "ceil": "floor",
+    "sigmoid": "exp",
+    "tanh": "exp",
+}
 OPERATIONS = {
-    cst.Add: "-", cst.Subtract: "+", cst.Divide: "*", cst.LeftShift: ">>", cst.RightShift: "<<", cst.BitAnd: "|", cst.BitOr: "&",
-}  # fmt: skip
+    cst.Add: "-",
+    cst.Subtract: "+",
+    cst.Divide: "*",
+    cst.LeftShift: ">>",
+    cst.RightShift: "<<",
+    cst.BitAnd: "|",
+    cst.BitOr: "&",
+}
 UNTOUCHED_KEYWORDS = (
-    "num_warps", "num_stages", "num_ctas", "maxnreg", "warps_per_cta", "loop_unroll_factor", "disallow_acc_multi_buffer",
-)  # fmt: skip
+    "num_warps",
+    "num_stages",
+    "num_ctas",
+    "maxnreg",
+    "warps_per_cta",
+    "loop_unroll_factor",
+    "disallow_acc_multi_buffer",
+)
 SHAPE_FUNCTIONS = (
-    "arange", "reshape", "permute", "program_id", "num_programs", "trans", "view", "stride", "size", "allocate_shared_memory",
-)  # fmt: skip
+    "arange",
+    "reshape",
+    "permute",
+    "program_id",
+    "num_programs",
+    "trans",
+    "view",
+    "stride",
+    "size",
+    "allocate_shared_memory",
+)
 
 
 @operator("scale dropped", "scale")

@@ -10,10 +10,20 @@ from bitverdict.harness.mutants.source.operators.record import Change, argument,
 from bitverdict.harness.mutants.source.places import Place, callee_name
 
 OTHER_TYPES = {
-    "float32": "float16", "float16": "bfloat16", "bfloat16": "float16", "float64": "float32", "float8e4nv": "float8e5",
-    "float8e5": "float8e4nv", "int64": "int32", "int32": "int16", "int16": "int8", "int8": "uint8", "uint8": "int8",
-    "uint16": "int16", "uint32": "int32",
-}  # fmt: skip
+    "float32": "float16",
+    "float16": "bfloat16",
+    "bfloat16": "float16",
+    "float64": "float32",
+    "float8e4nv": "float8e5",
+    "float8e5": "float8e4nv",
+    "int64": "int32",
+    "int32": "int16",
+    "int16": "int8",
+    "int8": "uint8",
+    "uint8": "int8",
+    "uint16": "int16",
+    "uint32": "int32",
+}
 
 
 @operator("cast dropped", "cast", host=True)
