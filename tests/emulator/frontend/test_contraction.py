@@ -231,7 +231,7 @@ BESIDE_ADDRESSES = [
 ]  # fmt: skip
 
 
-def test_packed_sums_beside_other_addresses_are_read_where_their_floats_are_the_same(tmp_path, monkeypatch):
+def test_packed_sums_are_read_where_only_addresses_differ(tmp_path, monkeypatch):
     """The program without the vectoriser has other addresses. Where its sums are others too, nothing is read of them; who read them
     all the same would have other words than the PTX."""
     kernel = load(drawn_sums.text(BESIDE_ADDRESSES, ["s", "t", "u"]), tmp_path, "beside_addresses")
