@@ -16,7 +16,13 @@ READ = re.compile(
 )
 FILES = ("conftest.py", "toxfile.py", "tox.ini", ".ci/run", ".ci/wheel", "bitverdict/__main__.py", "bitverdict/__init__.py")
 NO_VARIABLES = {"HARNESS_ROWS"}  # a name in a test
-OF_ONE_BENCHMARK = {"TRITON_VIZ", "PYTEST_DISABLE_PLUGIN_AUTOLOAD", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX"}
+OF_ONE_BENCHMARK = {
+    "TRITON_INTERPRET",
+    "TRITON_VIZ",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD",
+    "PYTHONDONTWRITEBYTECODE",
+    "PYTHONPYCACHEPREFIX",
+}
 
 
 def sources(*tops: str) -> Iterator[str]:

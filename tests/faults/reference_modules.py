@@ -19,9 +19,9 @@ def _mutants(module: str, texts: dict[str, tuple[str, str]], kind: str = "") -> 
 ENCODE = _mutants(
     "formats/encode.py",
     {
-        "ties away from zero": ("return rest + (kept & 1) > half", "return rest >= half"),
-        "ties toward zero": ("return rest + (kept & 1) > half", "return rest > half"),
-        "ties to odd": ("return rest + (kept & 1) > half", "return rest + (~kept & 1) > half"),
+        "ties away from zero": ("result: np.ndarray = rest + (kept & 1) > half", "result: np.ndarray = rest >= half"),
+        "ties toward zero": ("result: np.ndarray = rest + (kept & 1) > half", "result: np.ndarray = rest > half"),
+        "ties to odd": ("result: np.ndarray = rest + (kept & 1) > half", "result: np.ndarray = rest + (~kept & 1) > half"),
         "subnormals flushed": ("<< fmt.mantissa_bits) + kept", "<< fmt.mantissa_bits) + np.where(exponent < 0, 0, kept)"),
         "subnormals not shifted": ("- np.minimum(exponent, 0) * fmt.subnormals", ""),
         "the sticky bit forgotten": ("np.add(sticky, 0xFFFF, out=sticky)", "np.add(sticky, 0, out=sticky)"),
@@ -57,7 +57,7 @@ MFMA_DEFINITION = _mutants(
 SCALAR = _mutants(
     "scalar_arithmetic/fp64.py",
     {
-        "rounded twice": ("return high + low", "return two_product(a, b)[0] + c"),
+        "rounded twice": ("result: np.ndarray = high + low", "result: np.ndarray = two_product(a, b)[0] + c"),
         "no tie is broken": ("back = (2 * np.abs(rest) == quantum) & (low != 0)", "back = (low != low) & (low != 0)"),
         "never scaled": ("if near.all():", "if True:"),
     },

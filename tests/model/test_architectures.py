@@ -22,7 +22,11 @@ from bitverdict.reference.tensor_core.lookup import ALL_INSTRUCTIONS
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RECORDS = ("harness/model/architectures.py", "kernels/features.py")
-ROWS_OF_THEIR_OWN = ("harness/lab/offline_compile/expectations.py", "harness/lab/hardware_words")
+ROWS_OF_THEIR_OWN = (
+    "harness/lab/offline_compile/expectations.py",
+    "harness/lab/hardware_words",
+    "harness/emulator/releases/records.py",  # where the compiler of a release fails
+)
 
 
 def test_what_kernels_know_and_the_records_are_of_the_same_architectures() -> None:
