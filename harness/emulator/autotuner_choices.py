@@ -39,6 +39,11 @@ class TuningChoice:
     choice: str
     unfit: tuple[int, ...] = ()
 
+    def to_json(self) -> dict[str, Any]:
+        """As verdicts and the processes of a sealed run have it."""
+        counts = {"of": self.remaining_configs, "took": self.took}
+        return {"kernel": self.kernel, **counts, "choice": self.choice, "unfit": list(self.unfit)}
+
 
 def check_tuning(tuning: str) -> str:
     """`tuning`, if it says something: "" for the first configuration that fits, "first" for the first whatever it is, "config <n>"

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -310,7 +310,7 @@ def _describe_launches(device: Device, on_gpu: list[Instructions | None], tuner_
     found: dict[str, Any] = {"launches": launches[-8:]} if launches else {}
     if instructions and len(known) == len(on_gpu):
         found["instructions"] = [list(one) for one in instructions]
-    if chosen := {each.kernel: asdict(each) for each in getattr(device, "tuned", None) or tuner_choices}:
+    if chosen := {each.kernel: each.to_json() for each in getattr(device, "tuned", None) or tuner_choices}:
         found["tuned"] = list(chosen.values())
     return found
 

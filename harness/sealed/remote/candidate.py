@@ -25,7 +25,6 @@ from typing import Any
 import torch
 from triton import knobs
 
-from bitverdict.harness.emulator.autotuner_choices import TuningChoice
 from bitverdict.harness.emulator.cuda_tensors import FOREIGN_MEMORIES, tensors_in
 from bitverdict.harness.emulator.device import LaunchOptions
 from bitverdict.harness.emulator.faults import for_the_launcher
@@ -126,7 +125,7 @@ class _Candidate:
             except UnencodableValueError as error:
                 raise TypeError(f"the launcher returned what cannot be handed over: {error}") from error
             self._with_graph(request["call"], [*args, *kwargs.values()], returned_value)
-        return {"result": result, "tuned": [_choice_record(each) for each in device.tuned], "compiled": compilations, **random()}
+        return {"result": result, "tuned": [each.to_json() for each in device.tuned], "compiled": compilations, **random()}
 
     @contextmanager
     def _enter_device(self, request: dict[str, Any]) -> Iterator[DistantDevice]:
@@ -151,7 +150,7 @@ class _Candidate:
             outputs, given = [each for each, _ in pairs], [each for _, each in pairs]
             found = torch.autograd.grad(outputs, wanted, given, allow_unused=True, retain_graph=request["retain"])
             result = encode(list(found))
-        return {"result": result, "tuned": [_choice_record(each) for each in device.tuned]}
+        return {"result": result, "tuned": [each.to_json() for each in device.tuned]}
 
 
 @contextmanager
@@ -170,16 +169,6 @@ def _compilations() -> Iterator[list[int]]:
         yield found
     finally:
         knobs.compilation.listener = None
-
-
-def _choice_record(choice: TuningChoice) -> dict[str, Any]:
-    return {
-        "kernel": choice.kernel,
-        "of": choice.remaining_configs,
-        "took": choice.took,
-        "choice": choice.choice,
-        "unfit": list(choice.unfit),
-    }
 
 
 def _json_value(value: object) -> Any:

@@ -21,7 +21,7 @@ from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend.assembly import ptx_beside_scalars
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
-from bitverdict.harness.emulator.numerics import enclosures
+from bitverdict.harness.emulator.numerics import enclosure_ends
 from bitverdict.harness.emulator.numerics.enclosures import keys
 from tests.support import drawn_sums, moved_sums
 from tests.support.drawn_sums import (
@@ -341,8 +341,8 @@ def test_enclosures_have_the_words_of_the_ptx_where_nothing_is_read(flow, dtype,
 
 
 def test_an_enclosure_without_the_words_next_to_a_product_misses_the_ptx(tmp_path, monkeypatch):
-    monkeypatch.setattr(enclosures, "_below", lambda low, dtype: low)
-    monkeypatch.setattr(enclosures, "_above", lambda high, dtype: high)
+    monkeypatch.setattr(enclosure_ends, "_below", lambda low, dtype: low)
+    monkeypatch.setattr(enclosure_ends, "_above", lambda high, dtype: high)
     kernel = load(drawn_sums.text(OPEN["a factor taken out of a select"], ["z"]), tmp_path, "narrow")
     assert not enclosed(kernel, "sm_90", 0)[0]
 
