@@ -118,8 +118,9 @@ def reports_of(item: Any, nextitem: Any) -> dict[str, Any]:
 
 
 def serve(pipe: Any, preloaded: tuple[str, ...], options: list[str]) -> None:
-    """Run what comes through `pipe`, (folder, path, arguments of pytest, sample, seconds), each in a fork; None ends it."""
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    """Run what comes through `pipe`, (folder, path, arguments of pytest, sample, seconds), each in a fork; None ends it. Without
+    `options` Triton's interpreter runs the kernels."""
+    os.environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TRITON_INTERPRET": "0" if options else "1"}
     import pytest  # noqa: F401
     import torch
     import triton.testing  # noqa: F401
@@ -180,7 +181,6 @@ class Server:
         self.suite = suite
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        os.environ["TRITON_INTERPRET"] = "1" if interpreter else "0"
         self.process = context.Process(target=serve, args=(theirs, suite.preloaded, [] if interpreter else EMULATE))
         self.process.start()
 

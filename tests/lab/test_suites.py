@@ -3,6 +3,7 @@ into a copy of it, and says which of them the tests' own assertions see."""
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from importlib.metadata import version
 from pathlib import Path
@@ -95,6 +96,10 @@ def test_each_test_of_a_suite_has_a_state(results: Path) -> None:
                       "long": "too large"}  # fmt: skip
     said = next(test["said"] for test in run["tests"] if test["state"] == "fault found")
     assert "(nearest: x, 400 bytes from its start) [theirs.py:9]" in said
+
+
+def test_the_interpreter_is_of_its_own_process_alone(results: Path) -> None:
+    assert "TRITON_INTERPRET" not in os.environ
 
 
 def test_a_planted_fault_is_told_beside_the_own_assertion(results: Path) -> None:
