@@ -120,7 +120,7 @@ def target_line(tally: Tally) -> str:
     """How many cases each target judged, and how long it took: what one reads of a run whose table nobody asked for."""
     counts = Counter[str]()
     for row in tally.rows.values():
-        counts[row.target] += row.cases
+        counts[row.target] += row.cases - row.decisions[Decision.NOT_RUN]
     numbers = ", ".join(f"{target} {count:,}" for target, count in sorted(counts.items()) if count)
     return f"{numbers} in {tally.wall:.1f} s; -v for the table" if numbers else ""
 

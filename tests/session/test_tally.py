@@ -89,6 +89,7 @@ def test_what_was_not_run_is_one_line_where_there_is_much_of_it(capsys: pytest.C
         report.show(report.console(), tally, with_table=with_table)
         out = capsys.readouterr().out
         assert out.count("\nnot run: ") + out.startswith("not run: ") == lines and ("gather3" in out) == (with_table and count == 4)
+        assert report.target_line(tally).startswith("host 1 in ")
         assert ("Verdicts" in out) == ("basis, and in how many cases" in out) == with_table
     assert "not run: 4 pairs of a kernel and a target, for a missing feature (4 kernels; -v names them)" in report._fold_not_run(
         tally
