@@ -7,12 +7,15 @@ environment."""
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from ruff.__main__ import find_ruff_bin
 
 from tests.support.guide_steps import Step, do, steps
 from tests.support.shares import in_this_run
@@ -29,6 +32,9 @@ GUIDES = (
     "sealed",
     "mutants",
 )
+FOR_USERS = ("your_kernel", "your_tests")
+SHELL_EDIT = re.compile(r"^(?:sed -i|cp|mv|rm \S+/).*", re.MULTILINE)
+"""A line of a shell block that edits files of the repository. What a guide only tries stands at the top, and is not taken away."""
 NEW_KERNEL = """
 bitverdict new kernel scaled_sum | grep 'written: kernels/scaled_sum.py'
 bitverdict run scaled_sum --max-cases 40
@@ -75,7 +81,53 @@ def test_the_guides_own_blocks_work_in_a_clean_clone(guide: str, clone: Path, en
         do(step, clone, environment)
 
 
-@pytest.mark.parametrize("guide", (*GUIDES, "your_kernel", "your_tests"))
+def edits(page: str) -> list[Step]:
+    """The steps of a page that edit files: what is written and inserted, and of a shell block the lines that edit."""
+    shell = [Step("run", "\n".join(SHELL_EDIT.findall(step.text))) if step.what == "run" else step for step in steps(page)]
+    return [step for step in shell if step.text]
+
+
+def lint(page: str, place: Path, *, of_checkout: bool) -> str:
+    """What ruff says, by this repository's rules, after the edits of a page in `place`: on the checkout's files or on none."""
+    if of_checkout:
+        (place / "bitverdict").mkdir()
+        for room in ("harness", "kernels", "reference"):  # what is new there is a module of bitverdict too, and sorted as one
+            (place / "bitverdict" / room).symlink_to(place / room)
+    for step in edits(page):
+        for name in shlex.split(step.text) if step.what == "run" else [step.path]:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            if of_checkout and (CHECKOUT / name).is_file() and not (place / name).exists():
+                shutil.copy(CHECKOUT / name, place / name)
+    for step in edits(page):
+        do(step, place, dict(os.environ))
+    rules = ["--config", str(CHECKOUT / "pyproject.toml"), "--no-cache", "."]
+    packages = ["--config", f"src={[str(place), str(CHECKOUT)] if of_checkout else []}"]
+    commands = ([find_ruff_bin(), "check", *packages, *rules], [find_ruff_bin(), "format", "--check", *rules])
+    runs = [subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=60) for command in commands]
+    return "".join(run.stdout + run.stderr for run in runs if run.returncode)
+
+
+@pytest.mark.parametrize("guide", (*GUIDES, *FOR_USERS))
+def test_what_a_guide_writes_and_inserts_passes_ruff(guide: str, tmp_path: Path) -> None:
+    """So does `.ci/run` after it, and each line below which something is inserted is there. Nothing of a guide is run."""
+    page = (CHECKOUT / "docs" / f"{guide}.md").read_text()
+    assert not (said := lint(page, tmp_path, of_checkout=guide in GUIDES)), said
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import os\nimport sys\n\nprint(os, sys)\n", ""),
+        ("import sys\nimport os\n\nprint(os, sys)\n", "I001"),
+        ("x = ( 1 )\n", "reformat"),
+    ],
+)
+def test_ruff_refuses_a_guide_with_imports_or_spaces_amiss(text: str, said: str, tmp_path: Path) -> None:
+    found = lint(f"File `file.py`:\n\n```python\n{text}```\n", tmp_path, of_checkout=True)
+    assert said in found if said else not found
+
+
+@pytest.mark.parametrize("guide", (*GUIDES, *FOR_USERS))
 def test_every_code_block_of_a_guide_is_a_step(guide: str) -> None:
     page = (CHECKOUT / "docs" / f"{guide}.md").read_text()
     assert 2 * len(steps(page)) == page.count("\n```")
