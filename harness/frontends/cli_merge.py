@@ -67,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     session.merged_run = merged_run
     session.run(sources)
     for part in bugs.reports(session.bugs.values(), directory=Path.cwd()):
-        console.print(part, soft_wrap=True)
+        tables.print_wrapped(console, part)
     if merged_run.conflicts:
         console.print(
             f"{merged_run.conflicts} cases failed in one journal and not in another; they count as failed", soft_wrap=True

@@ -46,9 +46,8 @@ def run_replay(arguments: argparse.Namespace) -> int:
     if replay_result.verdict.decision in (Decision.FAIL, Decision.ERROR):
         line = reproducers.replay_line(arguments.file)
         named = replay_result.case.launcher or replay_result.case.contract
-        console.print(
-            failure_report(named, seed.target, replay_result.case, replay_result.verdict, replay_result.notes, line), soft_wrap=True
-        )
+        report = failure_report(named, seed.target, replay_result.case, replay_result.verdict, replay_result.notes, line)
+        tables.print_wrapped(console, report)
     else:
         for note in replay_result.notes:
             console.print(f"note: {note}", markup=False)

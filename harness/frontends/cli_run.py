@@ -226,8 +226,8 @@ def run(arguments: argparse.Namespace) -> int:
         if session_tally.is_cancelled:
             console.print(f"cancelled; what was judged is in {journal.path}; run --resume goes on from there", style="yellow")
         page_data = page_of(session_tally, session.bugs.values(), pool) if arguments.html or arguments.pictures else None
-        for part in bugs.reports(session.bugs.values(), directory=Path.cwd()):
-            console.print(part, soft_wrap=True)
+        for part in bugs.reports(session.bugs.values(), directory=Path.cwd(), is_full=arguments.verbose):
+            tables.print_wrapped(console, part)
     tables.show(console, session_tally, coverage=arguments.coverage, with_table=arguments.verbose)
     try:
         records.end(session_tally)

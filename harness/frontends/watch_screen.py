@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.text import Text
 
+from bitverdict.harness.session import tables
 from bitverdict.harness.session.watch import Event
 
 STYLES = {"pass": "bold green", "fail": "bold red"}
@@ -68,7 +69,7 @@ class Lines:
 
     def show_event(self, event: Event, seconds: float) -> None:
         if event["event"] == "report":
-            self.console.print(event["report"], soft_wrap=True)
+            tables.print_wrapped(self.console, event["report"])
         elif event["event"] == "verdict" and event["number"] == 1:
             self._say(f"{self._time_text()} {first_line(event, seconds)}")
         elif line := later_line(event, seconds):

@@ -250,6 +250,10 @@ class Contract:
         """The problem that a report tells by (name, text) of its parts; None where its fields are those of a record."""
         return None
 
+    def call_text(self, case: Case) -> str:
+        """The call that a launch of `case` makes, as Python that can be pasted; empty where it cannot be written on one line."""
+        return ""
+
     def simpler(self, case: Case) -> Iterator[Case]:
         """Cases simpler than `case` by what it drew, the simplest first: where its problem is no record of plain fields."""
         return iter(())

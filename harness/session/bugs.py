@@ -14,8 +14,10 @@ from bitverdict.harness.model.verdict import Verdict
 from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.case_source import CaseSource
 from bitverdict.harness.session.causes import Causes, elements
-from bitverdict.harness.session.failure_report import cells, failure_report
+from bitverdict.harness.session.failure_report import cells, failure_report, headline
 from bitverdict.harness.workers.journal import verdict_record
+
+SHRUNK = "shrunk in"  # begins the note that says what the case was reduced from
 
 
 @dataclass
@@ -66,19 +68,23 @@ class Bug:
 
     def headline(self) -> str:
         """One line: what failed, where, and the cause or else the first sentence; what pytest's short summary shows."""
-        verdict = self.verdict
-        said = verdict.details.get("cause") or verdict.message
-        place = f" at {verdict.location}" if verdict.location else ""
-        return f"{verdict.outcome}{place}: {' '.join(str(said).split())}"
+        outcome, said = str(self.verdict.outcome), headline(self.verdict)
+        place = f" at {self.verdict.location}" if self.verdict.location else ""
+        return f"{outcome}{place}{said.removeprefix(outcome)}"
 
-    def report(self, *, near: Path | None = None) -> RenderableType:
-        """Name, first words, picture, case, and the line that replays it."""
-        notes = [f"{self.case_count} cases show it", *self.notes] if self.case_count > 1 else self.notes
+    def report(self, *, near: Path | None = None, is_full: bool = False) -> RenderableType:
+        """Headline, lines of source, help, the smallest case, the line that replays it; `is_full`: and words, pictures, details."""
+        shown_notes = [note for note in self.notes if is_full or not note.startswith(SHRUNK)]
+        notes = [f"{self.case_count} cases show it", *shown_notes] if self.case_count > 1 else shown_notes
         line = self.replay_line(directory=near)
-        return failure_report(self.source.name, self.source.target.name, self.case, self.verdict, notes, line)
+        call = self.source.contract.call_text(self.case)
+        emulated = f'with bv.emulated("{self.source.target.arch}"): {call}' if self.source.target.emulated and call else call
+        return failure_report(
+            self.source.name, self.source.target.name, self.case, self.verdict, notes, line, call=emulated, is_full=is_full
+        )
 
 
-def reports(bugs: Iterable[Bug], *, directory: Path | None = None) -> Iterator[RenderableType]:
+def reports(bugs: Iterable[Bug], *, directory: Path | None = None, is_full: bool = False) -> Iterator[RenderableType]:
     """Each bug whole on the first target that has it, by one line on the others."""
     reported_keys: set[tuple] = set()
     for bug in bugs:
@@ -87,6 +93,6 @@ def reports(bugs: Iterable[Bug], *, directory: Path | None = None) -> Iterator[R
             continue
         reported_keys.add((bug.source.name, bug.verdict.signature))
         yield Text()
-        yield bug.report(near=directory)
+        yield bug.report(near=directory, is_full=is_full)
     if reported_keys:
         yield Text()

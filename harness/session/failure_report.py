@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.paths import ROOT
-from bitverdict.harness.model.verdict import NAMELESS, Decision, Verdict
+from bitverdict.harness.model.verdict import NAMELESS, Decision, Outcome, Verdict
 from bitverdict.harness.session.case_line import describe
+from bitverdict.harness.session.source_excerpt import excerpt, mask_help
 
 SHADES = " ·░▒▓█"
 _PARTS = [f"{shade} below {25 * place}%" for place, shade in enumerate(SHADES[1:-1], 1)]
@@ -23,6 +24,7 @@ DETAILS_ELSEWHERE |= {
     "cause",
     "cause_kind",
     "cause_kinds",
+    "summary",
     "traceback",
     "raised",
     "buffer",
@@ -35,25 +37,77 @@ DETAILS_ELSEWHERE |= {
     NAMELESS,
 }
 """Details that are part of the message or of the picture, or for a program only."""
+HELP = ("remedy", "if this is meant", "asked by default")
+FULL_DETAILS = {"operation", "program", "argument", "offset", "schedule", "timeline", "executed", "lanes"}
+"""Details that the sentence or the lines of source say already; shown where all is asked for."""
 
 
-def failure_report(contract: str, target: str, case: Case, verdict: Verdict, notes: list[str], replay_line: str) -> Group:
-    """What a person reads about one bug: name, first words, clusters, picture, case, and the one line that replays it."""
+def headline(verdict: Verdict) -> str:
+    """What is wrong in one sentence: the outcome, and the cause, else what was observed first."""
     details = verdict.details
-    parts: list[Any] = []
+    observed = details.get("summary") or _clauses(verdict.message)[0]
+    return f"{verdict.outcome}: {' '.join(str(details.get('cause') or details.get('probable cause') or observed).split())}"
+
+
+def _clauses(message: str) -> tuple[str, str]:
+    """The first clause of a message, and the rest."""
+    first, _, rest = message.partition("\n")
+    clause, _, others = first.partition("; ")
+    return clause, "\n".join(part for part in (others, rest) if part)
+
+
+def failure_report(
+    contract: str,
+    target: str,
+    case: Case,
+    verdict: Verdict,
+    notes: list[str],
+    replay_line: str,
+    *,
+    call: str = "",
+    is_full: bool = True,
+) -> Group:
+    """What a person reads about one bug: its headline, the lines of source, what helps, the smallest case, how to replay it.
+
+    `call`: the case as Python. `is_full`: and the wrong words, the picture, and every detail."""
+    details = verdict.details
     if verdict.decision is Decision.ERROR:
-        parts.append(Text(f"ERROR {contract} on {target}, which is no fault of the kernel", style="bold magenta"))
+        parts: list[Any] = [
+            Text(f"ERROR {contract} on {target}, which is no fault of the kernel", style="bold magenta"),
+            Text(verdict.message),
+        ]
     else:
-        parts.append(Text(f"FAIL {contract} on {target}: {verdict.outcome}", style="bold red"))
-    parts.append(Text(f"  {verdict.message}".replace("\n", "\n  ")))
-    if verdict.location:
-        parts += [Text(f"  at {verdict.location}"), *_quote_source(verdict.location, case)]
-    if details.get("cause"):
-        parts.append(Text(f"  cause: {details['cause']}", style="bold"))
-    if details.get("probable cause"):
-        parts.append(Text(f"  probable cause: {details['probable cause']}", style="bold"))
+        said = headline(verdict)
+        parts = [Text(f"FAIL {contract} on {target}: {said}", style="bold red")]
+        clause, rest = _clauses(verdict.message)
+        shown = rest if said.endswith(f": {' '.join(clause.split())}") else verdict.message
+        parts += [Paragraph(Text(shown))] if shown else []
     for said in details.get("clusters", ()):
-        parts.append(Text(f"  - {said}"))
+        parts.append(Paragraph(Text(f"- {said}")))
+    operation = str(details.get("operation", "")).partition("= ")[2]
+    if verdict.location:
+        parts += [Text(f"  at {verdict.location}"), *excerpt(verdict.location, case, operation)]
+    for name in (each for each in details if each.endswith("location")):
+        parts += [Text(f"  {name}: {details[name]}"), *excerpt(str(details[name]), case)]
+    help_lines = [str(details[name]) for name in HELP if details.get(name)]
+    if verdict.outcome in (Outcome.STRAY_READ, Outcome.STRAY_WRITE) and verdict.location:
+        help_lines.append(mask_help(verdict.location, case, operation))
+    parts += [Paragraph(Text.assemble(("help: ", "bold green"), line)) for line in help_lines if line]
+    if is_full:
+        parts += _words_and_pictures(details)
+    elsewhere = DETAILS_ELSEWHERE | ({"text"} if details.get("layer") == "front end" else set())  # its message and line are above
+    elsewhere |= {*HELP, "probable cause"} | (set() if is_full else FULL_DETAILS)
+    for name, value in details.items():
+        if name not in elsewhere and not name.endswith("location") and value not in (None, "", [], {}):
+            parts.append(Paragraph(Text(f"{name}: " + "\n  ".join(_lines(value)))))
+    parts += [Paragraph(Text(f"note: {note}", style="yellow")) for note in notes]
+    parts += [_whole_line("call", call)] if call else []
+    return Group(*parts, _whole_line("case", describe(case)), _whole_line("replay", replay_line, "bold"))
+
+
+def _words_and_pictures(details: Mapping[str, Any]) -> list[Any]:
+    """The first wrong words as a table, and where wrong words lie."""
+    parts: list[Any] = []
     if len(details.get("first", ())) > 1:
         more = ("without rounding", "mathematics") if "real value" in details["first"][0] else ()
         words = Table("at", "got", "expected", "ulp", *more, box=None, padding=(0, 2), header_style="dim")
@@ -65,32 +119,24 @@ def failure_report(contract: str, target: str, case: Case, verdict: Verdict, not
         parts.append(Text(heat_map(details["heat"]), style="red"))
     if details.get("heat_before"):
         parts.append(Text("  before it was shrunk:\n" + heat_map(details["heat_before"]), style="red"))
-    elsewhere = DETAILS_ELSEWHERE | ({"text"} if details.get("layer") == "front end" else set())  # its message and line are above
-    for name, value in details.items():
-        if name not in elsewhere and value not in (None, "", [], {}):
-            parts.append(Text(f"  {name}: " + "\n    ".join(_lines(value))))
-            parts += _quote_source(str(value), case) if name.endswith("location") else []
-    parts += [Text(f"  note: {note}", style="yellow") for note in notes]
-    parts.append(Text(f"  case: {describe(case)}"))
-    parts.append(Text.assemble("  replay: ", (replay_line, "bold")))
-    return Group(*parts)
+    return parts
 
 
-def _quote_source(location: str, case: Case) -> list[Text]:
-    """The line of source at `location` (``file:line``); nothing where it cannot be read."""
-    line = source_line(location, case)
-    return [Text(f"      {line}", style="cyan")] if line else []
+@dataclass(frozen=True)
+class Paragraph:
+    """A text two columns to the right, wrapped between words; in a log each of its lines stays whole."""
+
+    text: Text
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        is_whole = options.no_wrap
+        for line in self.text.split() if is_whole else self.text.wrap(console, max(options.max_width - 2, 20)):
+            yield Text.assemble("  ", line, no_wrap=True, overflow="ignore")
 
 
-def source_line(location: str, case: Case) -> str:
-    """The text at ``file:line``. The judged kernel's own file is known by its name alone: it may be a copy that lies elsewhere."""
-    file, _, number = location.rpartition(":")
-    under_test = (Path(address.rpartition(":")[0]) for address in (case.launcher, case.contract))
-    for path in (*(place for place in under_test if file and place.name == Path(file).name), Path(file), ROOT / file):
-        if number.isdigit() and path.suffix == ".py" and path.is_file():
-            lines = path.read_text(errors="replace").splitlines()
-            return lines[int(number) - 1].strip() if 0 < int(number) <= len(lines) else ""
-    return ""
+def _whole_line(name: str, line: str, style: str = "") -> Text:
+    """A line that is copied: never broken, however narrow the screen."""
+    return Text.assemble(f"  {name}: ", (line, style), no_wrap=True, overflow="ignore")
 
 
 def _lines(value: object) -> list[str]:

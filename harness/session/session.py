@@ -20,7 +20,7 @@ from bitverdict.harness.model.targets import Target
 from bitverdict.harness.model.usage import BodyError, UsageError
 from bitverdict.harness.model.verdict import PROCESSOR, Decision, Outcome, Verdict
 from bitverdict.harness.session import reproducers
-from bitverdict.harness.session.bugs import Bug
+from bitverdict.harness.session.bugs import SHRUNK, Bug
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource, WalkEnded, in_turns, walk
 from bitverdict.harness.session.deadline import Clock, Deadlines, NodeDeadline
@@ -329,7 +329,7 @@ class Session:
             if case != bug.first_case.key and verdict.signature == first_verdict.signature:
                 bug.add_verdict(verdict)
         if bug.case.key != bug.first_case.key:
-            bug.notes.append(f"shrunk in {cache.asked} launches from: {describe(bug.first_case)}")
+            bug.notes.append(f"{SHRUNK} {cache.asked} launches from: {describe(bug.first_case)}")
         if flaky := rerun(bug.case, target, bug.verdict, self.pool):
             bug.notes.append(flaky)
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -158,6 +158,14 @@ def show(report_console: Console, tally: Tally, *, coverage: bool = False, with_
     if line := time_line(tally) if with_table else target_line(tally):
         report_console.print(line, markup=False, style="dim", soft_wrap=True)
     report_console.print(tally.sentence(), markup=False, style="bold", soft_wrap=True)
+
+
+def print_wrapped(report_console: Console, part: RenderableType) -> None:
+    """Print a report: on a terminal its prose is wrapped between words, in a log each line stays whole."""
+    if report_console.is_terminal:
+        report_console.print(part, crop=False)
+    else:
+        report_console.print(part, soft_wrap=True)
 
 
 def coverage_lines(tally: Tally) -> list[str]:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.session.case_line import describe
-from bitverdict.harness.session.failure_report import LEGEND, SHADES, failure_report, heat_map, source_line
-from bitverdict.harness.session.tables import text_of
+from bitverdict.harness.session.failure_report import LEGEND, SHADES, failure_report, heat_map
+from bitverdict.harness.session.source_excerpt import excerpt, mask_help, source_line
+from bitverdict.harness.session.tables import print_wrapped, text_of
 from bitverdict.kernels.matmul import Problem
 
 
@@ -29,8 +32,9 @@ def test_the_line_of_source_stands_under_its_place(tmp_path: Path) -> None:
         decision=Decision.FAIL, outcome=Outcome.STRAY_READ, message="read beside", location="mine.py:2", details=details
     )
     told = text_of(failure_report("mine.py:matmul", "emulated:sm_90", mine, verdict, [], "replay")).splitlines()
-    assert told[told.index("  at mine.py:2") + 1].strip() == "a = tl.load(a_ptrs)"
-    assert told[told.index("  other location: kernels/matmul.py:1") + 1].strip().startswith('"""')
+    place = told.index("  at mine.py:2")
+    assert told[place + 1 : place + 3] == ["    2 │ a = tl.load(a_ptrs)", "      │ ^^^^^^^^^^^^^^^^^^^"]
+    assert told[told.index("  other location: kernels/matmul.py:1") + 1].startswith('    1 │ """')
     assert not any("launcher=" in line for line in told)
 
 
@@ -64,12 +68,12 @@ def test_the_legend_says_what_each_shade_means(wrong: int, shade: str) -> None:
 def test_the_first_wrong_words_stand_line_below_line_in_columns() -> None:
     rows = [{"at": at, "got": "0x1 (1)", "expected": "0x12345 (2)", "ulp": ulp} for at, ulp in (([0, 3], 17), ([11, 4], None))]
     verdict = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_WORDS, message="2 words differ", details={"first": rows})
-    told = text_of(failure_report("mine", "emulated:sm_90", case(), verdict, [], "replay")).splitlines()
-    head, *words = (line.split() for line in told[2:5])
+    told = text_of(failure_report("mine", "emulated:sm_90", case(), verdict, [], "replay")).splitlines()[1:]
+    head, *words = (line.split() for line in told[:3])
     assert head == ["at", "got", "expected", "ulp"]
     assert words == [["[0,", "3]", "0x1", "(1)", "0x12345", "(2)", "17"], ["[11,", "4]", "0x1", "(1)", "0x12345", "(2)"]]
     for name, word in (("got", "0x1 "), ("expected", "0x12345")):
-        assert {line.find(word) for line in told[3:5]} == {told[2].find(name)}, "under its head"
+        assert {line.find(word) for line in told[1:3]} == {told[0].find(name)}, "under its head"
 
 
 def test_values_without_rounding_stand_beside_the_words() -> None:
@@ -78,7 +82,7 @@ def test_values_without_rounding_stand_beside_the_words() -> None:
         for at in (0, 1)
     ]
     verdict = Verdict(decision=Decision.FAIL, outcome=Outcome.WRONG_MATHEMATICS, message="2 differ", details={"first": rows})
-    head, first, *_ = text_of(failure_report("mine", "emulated:sm_90", case(), verdict, [], "replay")).splitlines()[2:]
+    head, first, *_ = text_of(failure_report("mine", "emulated:sm_90", case(), verdict, [], "replay")).splitlines()[1:]
     assert head.split() == ["at", "got", "expected", "ulp", "without", "rounding", "mathematics"]
     assert first.find("1.5") == head.find("without") and first.find("2 +- 1e-16") == head.find("mathematics")
 
@@ -90,3 +94,60 @@ def test_a_tile_with_one_right_word_of_many_is_not_drawn_as_all_wrong() -> None:
     got[0, 0] ^= 1
     heat = compare(expected, got).details["heat"]
     assert heat["percent"] == [[99, 100, 100]]
+
+
+KERNEL = """def kernel(x, out, n):
+    at = tl.arange(0, 64)
+    row = tl.load(x + at) + tl.load(out + at, mask=at < n)  # both
+
+    tl.store(out + at, row, mask=at < n)
+"""
+MESSAGE = (
+    "read at byte 12 of x, which its sizes and strides do not reach (it spans 12 bytes); 1 such elements, first at [3] of the tile"
+)
+DETAILS = {"operation": "%row = tt.load %x", "program": "(0, 0, 0)", "summary": "x[3] is read, beyond its 3 elements"}
+
+
+def shown_at(width: int, tmp_path: Path, line: int = 3, **options) -> str:
+    (tmp_path / "mine.py").write_text(KERNEL)
+    verdict = Verdict(
+        decision=Decision.FAIL, outcome=Outcome.STRAY_READ, message=MESSAGE, location=f"mine.py:{line}", details=DETAILS
+    )
+    mine = case(launcher=f"{tmp_path / 'mine.py'}:f")
+    screen = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    print_wrapped(screen, failure_report("mine.py:f", "emulated:sm_90", mine, verdict, [], "bitverdict replay x", **options))
+    return screen.file.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_failure_fits_the_screen_and_breaks_between_words(width: int, tmp_path: Path) -> None:
+    text = shown_at(
+        width, tmp_path, is_full=False, call="f(torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float32, device='cuda'))" * 2
+    )
+    lines = text.splitlines()
+    copied = [line for line in lines if line.startswith(("  call: ", "  case: ", "  replay: "))]
+    assert len(copied) == 3 and len(copied[0]) > 100, "what is copied stays on its line"
+    assert max(len(line.rstrip()) for line in lines if line not in copied) <= width
+    assert set(MESSAGE.split()) <= set(text.split()), "no word is cut"
+    assert " ".join(text.split()).startswith("FAIL mine.py:f on emulated:sm_90: stray read: x[3] is read, beyond its 3 elements")
+    assert "program: " not in text and "operation: " not in text
+
+
+def test_all_details_are_shown_where_they_are_asked_for(tmp_path: Path) -> None:
+    assert "program: (0, 0, 0)" in shown_at(100, tmp_path) and "operation: %row" in shown_at(100, tmp_path)
+
+
+@pytest.mark.parametrize(("operation", "underlined"), [("tt.load", "whole"), ("tt.store", "tl.store(out + at, row, mask=at < n)")])
+def test_the_only_call_of_the_operation_is_underlined(operation: str, underlined: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(KERNEL)
+    number = 3 if operation == "tt.load" else 5
+    *_, line, marks = (text.plain for text in excerpt(f"mine.py:{number}", case(launcher=f"{tmp_path / 'mine.py'}:f"), operation))
+    marked = line[marks.index("^") : marks.rindex("^") + 1]
+    assert marked == (underlined if number == 5 else KERNEL.splitlines()[2].strip().partition("  #")[0]), "two loads: the line"
+
+
+def test_a_load_without_a_mask_is_told_the_mask_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(KERNEL.replace(" + tl.load(out + at, mask=at < n)", ""))
+    mine = case(launcher=f"{tmp_path / 'mine.py'}:f")
+    assert mask_help("mine.py:3", mine, "tt.load %x") == "this load has no mask; that of line 5 has mask=at < n"
+    assert mask_help("mine.py:5", mine, "tt.store %x") == "", "it has one"

@@ -19,6 +19,7 @@ import numpy as np
 from bitverdict.harness.contracts.described import asked_values, decisions
 from bitverdict.harness.contracts.described.arguments import assign, check_arguments
 from bitverdict.harness.contracts.described.before_launch import TensorUsed, nothing_is_launched
+from bitverdict.harness.contracts.described.call_text import call_text
 from bitverdict.harness.contracts.described.draw import DiscardedDraw, Draw, of_a_draw, operands_of
 from bitverdict.harness.contracts.described.dtypes import format_of, torch_dtype
 from bitverdict.harness.contracts.described.number_lists import MAX_WRITTEN_INDICES, Indices
@@ -262,6 +263,12 @@ class DescribedContract(ReturningContract):
                     continue
                 if problem is not None and problem != case.problem:
                     yield dataclasses.replace(case, problem=problem)
+
+    def call_text(self, case: Case) -> str:
+        if self.description.launcher or self.description.gradient:
+            return ""  # the body returns arguments, or not what is wrong
+        names, operands = self.names(case.problem.draws), {each.name: each for each in self.operands(case)}
+        return call_text(self.description.body, case.problem.draws, {place: operands[name] for place, name in names.items()})
 
     def _simpler_values(self, case: Case, place: int, options: Options) -> list[Any]:
         """Values of the draw at `place`, the simplest first; of indices that their words draw, indices that are fewer of these."""

@@ -195,13 +195,22 @@ class GlobalMemory:
                 bad_lanes |= region.allowed_bytes.take(offsets) == 0
             where = np.argwhere(bad_lanes)[0]
             first_place = int(offsets[tuple(where)])
+            element, count = (first_place - region.low) // size, (region.high - region.low) // size
+            beyond = f"beyond its {count} element{'s' * (count != 1)}" if not 0 <= element < count else "which its strides skip"
+            summary = f"{region.name}[{element}] is {'read' if verb == 'read' else 'written'}, {beyond}"
             raise EmulatedFault(
                 f"stray {verb}",
                 f"{verb} at byte {first_place - region.low} of {region.name}, which its sizes and strides do "
                 f"not reach (it spans {region.high - region.low} bytes); {int(bad_lanes.sum())} such elements, first at "
                 f"{where.tolist()} of the tile, in program {agent.place}",
                 op.location,
-                {"operation": op.brief, "program": str(agent.place), "argument": region.name, "offset": first_place - region.low},
+                {
+                    "operation": op.brief,
+                    "program": str(agent.place),
+                    "argument": region.name,
+                    "offset": first_place - region.low,
+                    "summary": summary,
+                },
             )
         yield region, offsets, mask
 
