@@ -77,13 +77,13 @@ def failure_report(
             Text(verdict.message),
         ]
     else:
-        said = headline(verdict)
-        parts = [Text(f"FAIL {contract} on {target}: {said}", style="bold red")]
+        sentence = headline(verdict)
+        parts = [Text(f"FAIL {contract} on {target}: {sentence}", style="bold red")]
         clause, rest = _clauses(verdict.message)
-        shown = rest if said.endswith(f": {' '.join(clause.split())}") else verdict.message
+        shown = rest if sentence.endswith(f": {' '.join(clause.split())}") else verdict.message
         parts += [Paragraph(Text(shown))] if shown else []
-    for said in details.get("clusters", ()):
-        parts.append(Paragraph(Text(f"- {said}")))
+    for cluster in details.get("clusters", ()):
+        parts.append(Paragraph(Text(f"- {cluster}")))
     operation = str(details.get("operation", "")).partition("= ")[2]
     if verdict.location:
         parts += [Text(f"  at {verdict.location}"), *excerpt(verdict.location, case, operation)]

@@ -45,21 +45,21 @@ def excerpt(location: str, case: Case, operation: str = "") -> list[Text]:
     lines, number = source_file(location, case)
     if not number:
         return []
-    first = max(number - CONTEXT, 1)
-    while first < number and not lines[first - 1].strip():
-        first += 1
-    shown = lines[first - 1 : number]
+    first_number = max(number - CONTEXT, 1)
+    while first_number < number and not lines[first_number - 1].strip():
+        first_number += 1
+    shown = lines[first_number - 1 : number]
     indent = min(len(line) - len(line.lstrip()) for line in shown if line.strip())
     width = len(str(number))
     texts = [
-        _whole(f"    {place:{width}} │ {line[indent:]}", "cyan" if place == number else "dim")
-        for place, line in enumerate(shown, first)
+        _source_text(f"    {place:{width}} │ {line[indent:]}", "cyan" if place == number else "dim")
+        for place, line in enumerate(shown, first_number)
     ]
     begin, end = _span(lines, number, operation)
-    return [*texts, _whole(f"    {'':{width}} │ {' ' * (begin - indent)}{'^' * (end - begin)}", "red")]
+    return [*texts, _source_text(f"    {'':{width}} │ {' ' * (begin - indent)}{'^' * (end - begin)}", "red")]
 
 
-def _whole(line: str, style: str) -> Text:
+def _source_text(line: str, style: str) -> Text:
     return Text(line, style=style, no_wrap=True, overflow="ellipsis")
 
 

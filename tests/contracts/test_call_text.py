@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bitverdict.harness.contracts.described.call_text import MOST_WRITTEN, call_text
+from bitverdict.harness.contracts.described.call_text import ELEMENT_LIMIT, call_text
 from bitverdict.harness.contracts.described.record import Entry
 from bitverdict.harness.model.case import Operand
 
@@ -63,7 +63,7 @@ def test_the_call_gives_the_words_again() -> None:
         (branching, entries(), words()),
         (handing_on, entries(), words()),
         (straight, entries(strides=(8, 1)), words()),
-        (straight, entries(), words(MOST_WRITTEN + 1)),
+        (straight, entries(), words(ELEMENT_LIMIT + 1)),
         (straight, entries()[:3], words()),
         (straight, (*entries(), entries()[0]), words()),
         (len, entries(), words()),

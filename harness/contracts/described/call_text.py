@@ -17,10 +17,10 @@ from bitverdict.harness.contracts.described.record import OPERANDS, Entry
 from bitverdict.harness.model.case import Operand
 from bitverdict.reference.formats import FORMATS, decode
 
-MOST_WRITTEN = 16  # elements of a tensor that a person can read
+ELEMENT_LIMIT = 16  # elements of a tensor that a person can read
 
 
-class NotWritten(Exception):
+class UnwritableCall(Exception):
     """The body is no row of assignments, or an operand is no short contiguous tensor."""
 
 
@@ -35,8 +35,8 @@ def call_text(body: Callable[..., object], entries: tuple[Entry, ...], operands:
         return ""
     written = _WrittenDraws(function.args.args[0].arg, iter(enumerate(entries)), operands)
     try:
-        return written.returned(function.body)
-    except NotWritten:
+        return written.return_text(function.body)
+    except UnwritableCall:
         return ""
 
 
@@ -47,21 +47,21 @@ class _WrittenDraws(ast.NodeTransformer):
         self.draw, self.entries, self.operands = draw, entries, operands
         self.names: dict[str, ast.expr] = {}
 
-    def returned(self, statements: list[ast.stmt]) -> str:
+    def return_text(self, statements: list[ast.stmt]) -> str:
         for statement in statements:
             if isinstance(statement, ast.Return) and statement.value is not None:
                 text = ast.unparse(self.visit(statement.value))
                 if next(self.entries, None) is not None:
-                    raise NotWritten
+                    raise UnwritableCall
                 return text
             if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
                 self._assign(statement.targets[0], self.visit(statement.value))
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant | ast.Call):
                 if not isinstance(statement.value, ast.Constant) and not self._is_draw(statement.value, "assume"):
-                    raise NotWritten
+                    raise UnwritableCall
             else:
-                raise NotWritten
-        raise NotWritten
+                raise UnwritableCall
+        raise UnwritableCall
 
     def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Name):
@@ -70,7 +70,7 @@ class _WrittenDraws(ast.NodeTransformer):
             for name, part in zip(target.elts, value.elts, strict=True):
                 self._assign(name, part)
         else:
-            raise NotWritten
+            raise UnwritableCall
 
     def _is_draw(self, node: ast.Call, kind: str = "") -> bool:
         function = node.func
@@ -84,16 +84,16 @@ class _WrittenDraws(ast.NodeTransformer):
             self.visit(copy.deepcopy(inner))  # draws among its arguments come first
         place, entry = next(self.entries, (0, None))
         if entry is None or not self._is_draw(node, entry.kind):
-            raise NotWritten
+            raise UnwritableCall
         return ast.parse(self._value(place, entry), mode="eval").body
 
     def visit_Name(self, node: ast.Name) -> Any:
         if node.id == self.draw:
-            raise NotWritten  # handed on to another function
+            raise UnwritableCall  # handed on to another function
         return copy.deepcopy(self.names.get(node.id, node))
 
     def _branch(self, node: ast.AST) -> Any:
-        raise NotWritten
+        raise UnwritableCall
 
     visit_IfExp = visit_Lambda = visit_ListComp = visit_GeneratorExp = visit_BoolOp = visit_NamedExpr = _branch
     visit_SetComp = visit_DictComp = visit_Starred = _branch
@@ -105,8 +105,8 @@ class _WrittenDraws(ast.NodeTransformer):
         if entry.kind not in OPERANDS:
             return repr(entry.value)
         operand = self.operands[place]
-        if entry.strides or entry.offset or operand.codes.size > MOST_WRITTEN:
-            raise NotWritten
+        if entry.strides or entry.offset or operand.codes.size > ELEMENT_LIMIT:
+            raise UnwritableCall
         values = decode(FORMATS[entry.dtype], operand.codes).astype(np.float32) if "float" in dtype else operand.codes
         text = np.array2string(values, separator=", ", max_line_width=1 << 20, floatmode="unique")
         text = re.sub(r"\b(nan|inf)\b", r"float('\1')", re.sub(r"\[\s+", "[", " ".join(text.split())))
