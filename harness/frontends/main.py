@@ -49,6 +49,7 @@ COMMANDS = {
         "judge the kernels that bitverdict brings: does it work here?", "frontends.cli_run", does="run_selftest", forks=True
     ),
     "demo": Command("a right kernel and one without its mask, judged: what it looks like", "frontends.cli_demo", forks=True),
+    "explain": Command("what an outcome means, how a kernel comes to it, what to do", "frontends.cli_explain"),
     "exec": Command("run a script or a module, unchanged, on an emulated GPU", "frontends.cli_exec"),
     "kernelbench": Command("judge ModelNew of one file by Model of another", "frontends.cli_kernelbench", forks=True),
     "merge": Command("join the journals of the shards of one run, each case counted once", "frontends.cli_merge"),

@@ -35,6 +35,12 @@ def _tutorials() -> str:
     return page()
 
 
+def _outcomes() -> str:
+    from bitverdict.harness.model.outcome_pages import markdown
+
+    return markdown()
+
+
 def _matmul_support() -> str:
     from bitverdict.harness.lab.pages.matmul_support import page
 
@@ -65,6 +71,7 @@ PAGES = (
     Page("kernels.md", "the clauses in kernels/", _kernels),
     Page("tutorials.md", "tests/tutorial_parameters.json", _tutorials),
     Page("matmul_support.md", "the rule in harness/contracts/oracle/matmul_support.py", _matmul_support),
+    Page("outcomes.md", "the table in harness/model/outcome_pages.py", _outcomes),
     Page("sanitizers.md", SANITIZERS, _sanitizers),
     Page("invariance.md", f"{INVARIANCE}, its table alone", _invariance),
     Page("arithmetic.md", "the records in reference/tensor_core, its table of evidence alone", _arithmetic),
