@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from triton import knobs
@@ -47,13 +48,14 @@ _PACKED_ARITHMETIC = re.compile(
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction of PTX: opcode, registers or immediates written and read, and the line of the tile program's text (from 0; -1
-    where the compiler names none)."""
+    """One instruction of PTX: opcode, registers or immediates written and read, the line of the tile program's text (from 0; -1
+    where the compiler names none), and which of the sums, products and divisions of floats of the text it is (from 0; -1: none)."""
 
     opcode: str
     writes: tuple[str, ...]
     reads: tuple[str, ...]
     line: int
+    place: int = -1
 
 
 @cache
@@ -190,6 +192,8 @@ def _optimize_llvm(module: ir.module, options: CUDAOptions | HIPOptions, capabil
     return str(llvm_module)
 
 
+_FILE = re.compile(r"(\s*\.loc\s+\d+ )")
+FLOATS = re.compile(r"\s*(?:@!?%\w+\s+)?(?:add|sub|mul|fma|div)\.(?:\w+\.)*(?:f32|f32x2|f16|f16x2|bf16|bf16x2|f64)\s")
 _STATEMENT = re.compile(r"(?:@!?%\w+\s+)?([a-z][\w.:]*)\s+(.*);$")
 _LOCATION = re.compile(r"\.loc\s+\d+ (\d+) ")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s][^,]*")
@@ -226,11 +230,13 @@ def placed_lines(text: str) -> Iterator[tuple[int, str]]:
 
 def instructions(text: str) -> Iterator[Instruction]:
     """The instructions of PTX in order."""
+    places = count()
     for line, raw in placed_lines(text):
+        place = next(places) if FLOATS.match(raw) else -1
         if statement := _STATEMENT.match(raw.partition("//")[0].strip()):
             operands = [o.strip() for o in _OPERAND.findall(statement[2])]
             wrote = 0 if statement[1].startswith(_OPCODES_WITHOUT_RESULT) else 1
-            yield Instruction(statement[1], _names(operands[:wrote]), _names(operands[wrote:]), line)
+            yield Instruction(statement[1], _names(operands[:wrote]), _names(operands[wrote:]), line, place)
 
 
 def _names(operands: list[str]) -> tuple[str, ...]:
@@ -257,24 +263,22 @@ def registers(program: str, capability: int, *, fuses_sums: bool) -> int:
         raise NotAssembled(f"sm_{capability}: {error}") from error
 
 
-FIRST_UNPLACED_NUMBER = 1_000_000
-"""From here on the numbers of instructions that LLVM knows no line of (`numbered`): no tile program has so many lines."""
-_NO_PLACE = re.compile(r"\s*\.loc\s+(\d+) 0 ")
-_FLOATS = re.compile(r"\s*(?:add|sub|mul|fma|div)\.(?:\w+\.)*(?:f32|f32x2|f16|f16x2|bf16|bf16x2|f64)\s")
+FIRST_PLACE = 1_000_000
+"""The line of the first float instruction in `number_floats`: no tile program has so many lines."""
 
 
-def number_lost_lines(text: str) -> str:
-    """The PTX `text` with a line of its own for each operation on floats of which LLVM forgot the line. ptxas would take those for
-    part of the line before."""
-    output_lines, file, count = [], "", FIRST_UNPLACED_NUMBER
+def number_floats(text: str) -> str:
+    """The PTX `text` with a line of its own for each sum, product and division of floats: FIRST_PLACE and `Instruction.place`.
+    LLVM gives several one line, or none, which ptxas takes for a part of the line before."""
+    output_lines, file, places = [], "", count(FIRST_PLACE)
     for raw in text.splitlines():
-        if raw.lstrip().startswith(".loc"):
-            place = _NO_PLACE.match(raw)
-            file = place[1] if place else ""
-        elif file and _FLOATS.match(raw):
-            count += 1
-            output_lines.append(f"\t.loc\t{file} {count} 1")
-        output_lines.append(raw)
+        if found := _FILE.match(raw):
+            file = found[1]
+        if not FLOATS.match(raw):
+            output_lines.append(raw)
+            continue
+        place = next(places)
+        output_lines += [f"{file}{place + 1} 1", raw, f"{file}{FIRST_PLACE - 1} 1"] if file else [raw]
     return "\n".join(output_lines) + "\n"
 
 

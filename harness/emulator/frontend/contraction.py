@@ -26,26 +26,23 @@ from triton.runtime.cache import get_cache_manager
 
 from bitverdict.harness.emulator.frontend import amd_assembly
 from bitverdict.harness.emulator.frontend.assembly import (
-    FIRST_UNPLACED_NUMBER,
+    FIRST_PLACE,
     Instruction,
     NotAssembled,
     instructions,
-    machine_code,
-    number_lost_lines,
+    number_floats,
     ptx_beside_scalars,
 )
 from bitverdict.harness.emulator.frontend.float_instructions import (
-    FUSED_MULTIPLY_ADD,
-    PLAIN_ADDITION,
     Definitions,
     adds,
     doubles,
     is_open_product,
+    machine_places,
     multiplies,
     one_line,
     origins,
     parts_of,
-    source_line,
 )
 from bitverdict.harness.emulator.frontend.fold_sums import FoldSums, fold_sums
 from bitverdict.harness.emulator.frontend.same_programs import same_lines
@@ -60,7 +57,7 @@ _OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.exter
 """Operations that AMD's compiler writes out in sums and products of its own."""
 _MOST_IN_PROCESS = 256  # entries of one process
 _process_results: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
-_FORMAT_VERSION = "21"  # changes when what is kept on disk does
+_FORMAT_VERSION = "23"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -70,9 +67,9 @@ class Fate:
     `addends`: of each instruction that multiplies and adds, the lines of the multiplications whose rounded products it adds; -1 for
     one of unknown line. `multiplied`: of each of them, the lines of the two instructions whose results it multiplies, the smaller
     first; -1 where it is not one instruction of a known line. `open`: lines of the products that reach an addition which ptxas may
-    still contract. `added`: of all that reach one. `quotients`: of the divisions that ptxas may contract; the last thing it makes
-    of div.full.f32 is a product. `unplaced`: of each addition that such a product or division reaches, its line and those of what
-    reaches it, where one is unknown: then it is a number (`assembly.numbered`).
+    still contract. `added`: of all that reach one. `sum_places`: of the additions; of those without a line, of
+    what such a product or a division reaches. `product_places`: of the products and divisions that reach one which ptxas may
+    contract; the last thing it makes of div.full.f32 is a product (`Instruction.place`, in the PTX that ptxas takes).
     """
 
     plain_sums: int = 0
@@ -81,9 +78,9 @@ class Fate:
     addends: set[frozenset[int]] = field(default_factory=set)
     open: set[int] = field(default_factory=set)
     added_products: set[int] = field(default_factory=set)
-    quotients: set[int] = field(default_factory=set)
     factor_lines: set[tuple[int, int]] = field(default_factory=set)
-    unplaced_lines: set[tuple[int, ...]] = field(default_factory=set)
+    sum_places: set[int] = field(default_factory=set)
+    product_places: set[int] = field(default_factory=set)
 
 
 class AmdContraction:
@@ -96,11 +93,11 @@ class AmdContraction:
         """As `Contraction.fate`."""
         return self.fates.get(line) or self.fates.get(-1) or Fate()
 
-    def joined_by_ptxas(self, line: int, fate: Fate) -> bool:
+    def joined_by_ptxas(self, fate: Fate) -> bool:
         """ptxas makes no code of it."""
         return False
 
-    def left_by_ptxas(self, line: int, fate: Fate) -> bool:
+    def left_by_ptxas(self, fate: Fate) -> bool:
         """As `joined_by_ptxas`."""
         return False
 
@@ -134,24 +131,14 @@ class Contraction:
         the program."""
         return self.fates.get(line) or (None if self._reading.hidden else self.fates.get(-1)) or Fate()
 
-    def joined_by_ptxas(self, line: int, fate: Fate) -> bool:
-        """Whether ptxas made a fused multiply-add of an addition at `line` and a product that is `open`, or a division."""
-        reached = fate.open | fate.quotients
-        if any(not self.machine_lines[0].isdisjoint(self._numbers(each)) for each in fate.unplaced_lines):
-            return True
-        return bool(reached) and not self.machine_lines[0].isdisjoint(self._machine_lines_of({line, *reached}))
+    def joined_by_ptxas(self, fate: Fate) -> bool:
+        """Whether ptxas made a fused multiply-add of an addition of `fate` and a product or division that reaches it."""
+        places = fate.sum_places | fate.product_places | {-1}
+        return bool(fate.product_places) and not self.machine_places[0].isdisjoint(places)
 
-    def left_by_ptxas(self, line: int, fate: Fate) -> bool:
-        """Whether an addition at `line`, or one of those of `fate` that have no line, is one in the machine code too."""
-        if any(not self.machine_lines[1].isdisjoint(self._numbers(each[:1])) for each in fate.unplaced_lines):
-            return True
-        return not self.machine_lines[1].isdisjoint(self._machine_lines_of({line}))
-
-    def _numbers(self, lines: tuple[int, ...]) -> set[int]:
-        """Lines of the machine code under which instructions of `lines` stand; of a number all, where it is one of another text."""
-        if not self._reading.is_renumbered or max(lines) < FIRST_UNPLACED_NUMBER:
-            return set(lines)
-        return set(lines) | {line for each in self.machine_lines for line in each if line >= FIRST_UNPLACED_NUMBER}
+    def left_by_ptxas(self, fate: Fate) -> bool:
+        """Whether an addition of `fate` is one in the machine code too."""
+        return not self.machine_places[1].isdisjoint(fate.sum_places | {-1})
 
     def fold(self, last_line: int) -> FoldSums:
         """Of the reduction or scan that ends at `last_line` and whose region is one sum: which products its sums take in.
@@ -192,22 +179,10 @@ class Contraction:
 
         return _Reading.read(self._compute_once("fates", compute_reading))
 
-    def _machine_lines_of(self, lines: set[int]) -> set[int]:
-        """Lines of the machine code under which instructions of `lines` may stand."""
-        return set().union({-1}, *(self._reading.moved_lines.get(line, {line}) for line in lines))
-
     @cached_property
-    def machine_lines(self) -> tuple[set[int], set[int]]:
-        """Lines under which the machine code multiplies and adds, and those under which it adds."""
-
-        def compute_lines() -> list[list[int]]:
-            code = machine_code(number_lost_lines(self._texts[0]), self.capability)
-            return [
-                [line for line, listed in code.items() if any(map(each.match, listed))]
-                for each in (FUSED_MULTIPLY_ADD, PLAIN_ADDITION)
-            ]
-
-        joined, added = self._compute_once("machine", compute_lines)
+    def machine_places(self) -> tuple[set[int], set[int]]:
+        """As the function of that name, of this program."""
+        joined, added = self._compute_once("machine", lambda: [*map(sorted, machine_places(self._texts[0], self.capability))])
         return set(joined), set(added)
 
     @cached_property
@@ -232,71 +207,69 @@ class Contraction:
 
 @dataclass
 class _Reading:
-    """Fates by line; under which lines of the machine code the instructions of a line stand, where not under their own; whether
-    sums may be hidden under the lines of others; whether numbers (`assembly.numbered`) are not those of the machine code."""
+    """Fates by line; whether sums may be hidden under the lines of others."""
 
     fates: dict[int, Fate]
-    moved_lines: dict[int, set[int]]
     hidden: bool
-    is_renumbered: bool = False
 
     def to_list(self) -> list:
         """As JSON."""
-        told = [[line, _fate_as_list(fate)] for line, fate in self.fates.items()]
-        return [told, [[line, sorted(lines)] for line, lines in self.moved_lines.items()], self.hidden, self.is_renumbered]
+        return [[[line, _fate_as_list(fate)] for line, fate in self.fates.items()], self.hidden]
 
     @classmethod
     def read(cls, kept: list) -> _Reading:
-        told, moved, hidden, renumbered = kept
-        return cls({line: _read(fate) for line, fate in told}, {line: set(lines) for line, lines in moved}, hidden, renumbered)
+        told, hidden = kept
+        return cls({line: _read(fate) for line, fate in told}, hidden)
 
 
 def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
     """From PTX, and from that of the same program without the vectoriser, where it packed something."""
     if scalars is None:
-        return _Reading(fates(number_lost_lines(text), program), {}, hidden=False)
-    lines = same_lines(text, scalars)
-    if lines is None:
-        return _Reading(fates(number_lost_lines(text), program), {}, hidden=True)
-    own, mixed_lines, moved_lines = set(_own_lines(program)), set[int](), dict[int, set[int]]()
-    for (_, line), there in lines.items():
-        moved_lines.setdefault(line, set()).update(there)
-        if line in own:
-            mixed_lines |= there - {line}
+        return _Reading(fates(text, program), hidden=False)
+    found = same_lines(number_floats(text), number_floats(scalars))
+    if found is None:
+        return _Reading(fates(text, program), hidden=True)
+    places = {number - FIRST_PLACE: {each - FIRST_PLACE for each in there} for (_, number), there in found.items()}
+    own, mixed_lines, lines_there = set(_own_lines(program)), set[int](), dict[int, set[int]]()
+    lines = {instruction.place: instruction.line for instruction in instructions(text) if instruction.place >= 0}
+    for instruction in instructions(scalars):
+        there = {lines[place] for place in places.get(instruction.place, ()) if place in lines}
+        if instruction.line in own:
+            mixed_lines |= there - {instruction.line}
+        else:
+            lines_there[instruction.place] = there
     # a line that is lost without the vectoriser, and not with it
-    kept = {at: there & own - mixed_lines for at, there in lines.items() if at[1] not in own}
-    renamed = {at: line for at, found in kept.items() if len(found) == 1 for line in found}
-    return _Reading(
-        fates(number_lost_lines(scalars), program, renamed),
-        {line: found for line, found in moved_lines.items() if found != {line}},
-        hidden=False,
-        is_renumbered=True,
-    )
+    kept = {place: there & own - mixed_lines for place, there in lines_there.items()}
+    scalar_fates = fates(scalars, program, {place: line for place, one in kept.items() if len(one) == 1 for line in one})
+    for fate in scalar_fates.values():
+        for name in ("sum_places", "product_places"):
+            setattr(fate, name, set().union(*(places.get(place, {-1}) for place in getattr(fate, name))))
+    return _Reading(scalar_fates, hidden=False)
 
 
 def _fate_as_list(fate: Fate) -> list:
     addends = [sorted(lines) for lines in fate.addends]
     multiplied = sorted(fate.factor_lines)
-    sets = [sorted(each) for each in (fate.open, fate.added_products, fate.quotients)]
-    return [fate.plain_sums, fate.fused_sums, sorted(fate.formats), addends, multiplied, *sets, sorted(fate.unplaced_lines)]
+    sets = [sorted(each) for each in (fate.open, fate.added_products, fate.sum_places, fate.product_places)]
+    return [fate.plain_sums, fate.fused_sums, sorted(fate.formats), addends, multiplied, *sets]
 
 
 def _read(kept: list) -> Fate:
-    plain, fused, formats, addends, multiplied, open_, added, quotients, unplaced = kept
+    plain, fused, formats, addends, multiplied, *sets = kept
+    open_, added, sum_places, product_places = map(set, sets)
     pairs = {(first, second) for first, second in multiplied}
     every = {frozenset(lines) for lines in addends}
-    numbers = {tuple(each) for each in unplaced}
-    return Fate(plain, fused, set(formats), every, set(open_), set(added), set(quotients), pairs, numbers)
+    return Fate(plain, fused, set(formats), every, open_, added, pairs, sum_places, product_places)
 
 
-def fates(text: str, program: Program, renamed: Mapping[tuple[str, int], int] = MappingProxyType({})) -> dict[int, Fate]:
+def fates(text: str, program: Program, renamed: Mapping[int, int] = MappingProxyType({})) -> dict[int, Fate]:
     """By line of the program's text, from its PTX; -1 has what stands under no sum's line. `renamed`: the line of an instruction,
-    by the register that it writes and the line that it has here."""
+    by its place."""
     return fates_of(list(instructions(text)), program, renamed)
 
 
 def fates_of(
-    instructions: list[Instruction], program: Program, line_numbers: Mapping[tuple[str, int], int] = MappingProxyType({})
+    instructions: list[Instruction], program: Program, line_numbers: Mapping[int, int] = MappingProxyType({})
 ) -> dict[int, Fate]:
     """As `fates`, of the instructions `listed`."""
     definitions: Definitions = {}
@@ -309,7 +282,7 @@ def fates_of(
         kind, modifiers, form = parts_of(instruction.opcode)
         if not form or kind not in ("fma", "add", "sub") or multiplies(instruction, definitions):
             continue
-        line = line_numbers.get((instruction.writes[0], source_line(instruction.line)), instruction.line)
+        line = line_numbers.get(instruction.place, instruction.line)
         if line not in own and doubles(instruction, definitions):
             continue
         fate = fates_by_line.setdefault(line if line in own else -1, Fate())
@@ -317,20 +290,19 @@ def fates_of(
         if kind == "fma" and not adds(instruction, definitions):
             fate.fused_sums += 1
             addend_origins = origins(instruction.reads[2:], definitions)
-            fate.addends.add(frozenset(source_line(origin.line) for origin in addend_origins if multiplies(origin, definitions)))
+            fate.addends.add(frozenset(origin.line for origin in addend_origins if multiplies(origin, definitions)))
             first, second = sorted(one_line(name, definitions) for name in instruction.reads[:2])
             fate.factor_lines.add((first, second))
         else:
             fate.plain_sums += 1
             addend_origins = origins(instruction.reads, definitions)
-            fate.added_products.update(source_line(origin.line) for origin in addend_origins if multiplies(origin, definitions))
-            if "rn" not in modifiers:
-                open_ = [origin.line for origin in addend_origins if is_open_product(origin)]
-                divided = [origin.line for origin in addend_origins if origin.opcode == "div.full.f32"]
-                fate.open.update(map(source_line, open_))
-                fate.quotients.update(map(source_line, divided))
-                if (open_ or divided) and max(line, *open_, *divided) >= FIRST_UNPLACED_NUMBER:
-                    fate.unplaced_lines.add((line, *sorted({*open_, *divided})))
+            fate.added_products.update(origin.line for origin in addend_origins if multiplies(origin, definitions))
+            reaches = [each for each in addend_origins if is_open_product(each) or each.opcode == "div.full.f32"]
+            reaches = [] if "rn" in modifiers else reaches
+            fate.open.update(each.line for each in reaches if is_open_product(each))
+            fate.product_places.update(each.place for each in reaches)
+            if reaches or line in own:
+                fate.sum_places.add(instruction.place)
     return fates_by_line
 
 

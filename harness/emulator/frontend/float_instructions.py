@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from bitverdict.harness.emulator.frontend.assembly import FIRST_UNPLACED_NUMBER, Instruction
+from bitverdict.harness.emulator.frontend.assembly import FIRST_PLACE, Instruction, machine_code, number_floats
 
 Definitions = dict[str, list[Instruction]]  # register -> who writes it
 _FORMATS = ("f32", "f16", "bf16", "f64")
@@ -16,9 +16,18 @@ _ONE_WORDS = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed 
 _MINUS_ZERO = {0x8000, 0x80008000}
 
 
-def source_line(line: int) -> int:
-    """The line of an instruction; -1 for one that has a number in its place."""
-    return -1 if line >= FIRST_UNPLACED_NUMBER else line
+def machine_places(text: str, capability: int) -> tuple[set[int], set[int]]:
+    """The places (`Instruction.place`) of the PTX `text` of which the machine code makes fused multiply-adds, and those of which it
+    makes additions; -1 for such instructions that stand under no line."""
+    code = {
+        max(line - FIRST_PLACE, -1): listed
+        for line, listed in machine_code(number_floats(text), capability).items()
+        if line >= FIRST_PLACE or line == -1
+    }
+    joined, added = (
+        {place for place, listed in code.items() if any(map(each.match, listed))} for each in (FUSED_MULTIPLY_ADD, PLAIN_ADDITION)
+    )
+    return joined, added
 
 
 def doubles(instruction: Instruction, definitions: Definitions) -> bool:
@@ -42,12 +51,12 @@ def one_line(name: str, defined: Definitions) -> int:
     while True:
         makers = defined.get(name, [])
         if len(makers) == 2 and makers[0].opcode.startswith("mov.") and makers[1].opcode.startswith("ld."):
-            return source_line(makers[1].line)
+            return makers[1].line
         if len(makers) != 1:
             return -1
         changes_sign = makers[0].opcode.startswith("xor.b") and not makers[0].reads[-1].startswith("%")
         if not makers[0].opcode.startswith(("mov.", "neg.")) and not changes_sign:
-            return source_line(makers[0].line)
+            return makers[0].line
         if len(makers[0].writes) != 1 or len([read for read in makers[0].reads if read.startswith("%")]) != 1:
             return -1
         name = makers[0].reads[0]

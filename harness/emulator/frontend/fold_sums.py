@@ -12,21 +12,18 @@ What PTX leaves to ptxas (a product and a sum without `.rn`) is read off the mac
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from bitverdict.harness.emulator.frontend.assembly import (
-    FIRST_UNPLACED_NUMBER,
     Instruction,
-    machine_code,
     marked_ptx,
 )
 from bitverdict.harness.emulator.frontend.float_instructions import (
-    FUSED_MULTIPLY_ADD,
     adds,
     form_of,
     is_open_product,
+    machine_places,
     multiplies,
     origins,
 )
@@ -67,7 +64,7 @@ def fold_sums(program: str, capability: int, folds: Iterable[tuple[int, int, str
 
     def machine() -> set[int]:
         if not joined:
-            joined.append(_machine_places(text, capability))
+            joined.append(machine_places(text, capability)[0])
         return joined[0]
 
     return [_read((one + 1, last + 1), form, dialect, code, machine) for one, last, form in folds]
@@ -134,15 +131,11 @@ def _read(lines: tuple[int, int], form: str, dialect: FoldDialect, code: FoldCod
 
 
 def _float_sums(code: FoldCode) -> Iterator[tuple[int, Instruction, Mark]]:
-    """Additions and fused multiply-adds, each with its place among the instructions that `_machine_places` numbers."""
-    place = -1
+    """Additions and fused multiply-adds, each with its place."""
     for instruction, mark in code.marked_instructions:
         kind = instruction.opcode.partition(".")[0]
-        if not form_of(instruction.opcode) or kind not in ("add", "sub", "mul", "fma", "div"):
-            continue
-        place += 1
-        if kind in ("add", "sub", "fma") and not multiplies(instruction, code.definitions):
-            yield place, instruction, mark
+        if form_of(instruction.opcode) and kind in ("add", "sub", "fma") and not multiplies(instruction, code.definitions):
+            yield instruction.place, instruction, mark
 
 
 def _instructions_of(
@@ -220,27 +213,6 @@ def _is_reached(instruction: Instruction, code: FoldCode) -> bool:
     return "rn" not in instruction.opcode.split(".") and any(
         is_open_product(each) or each.opcode == "div.full.f32" for each in made
     )
-
-
-def _machine_places(text: str, capability: int) -> set[int]:
-    """The places of the float instructions of PTX that are fused multiply-adds in the machine code."""
-    output_lines, count, within = [], FIRST_UNPLACED_NUMBER, False
-    for raw in text.splitlines():
-        if raw.lstrip().startswith(".loc"):
-            within = True
-            continue
-        if within and re.match(
-            r"\s*(?:@!?%\w+\s+)?(?:add|sub|mul|fma|div)\.(?:\w+\.)*(?:f32|f32x2|f16|f16x2|bf16|bf16x2|f64)\s", raw
-        ):
-            output_lines.append(f"\t.loc\t1 {count + 1} 1")
-            count += 1
-        output_lines.append(raw)
-    code = machine_code("\n".join(output_lines) + "\n", capability)
-    return {
-        line - FIRST_UNPLACED_NUMBER
-        for line, listed in code.items()
-        if line >= FIRST_UNPLACED_NUMBER and any(map(FUSED_MULTIPLY_ADD.match, listed))
-    }
 
 
 __all__ = ["FoldSums", "fold_sums"]

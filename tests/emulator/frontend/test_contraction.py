@@ -224,6 +224,33 @@ def test_sums_that_llvm_packs_are_read_from_the_program_without(tmp_path, monkey
     assert enclosed(kernel, "sm_90", 7)[:2] == (True, False)
 
 
+FORGOTTEN_LINES = ["q = x", "if n > 2:", "    q = x / y", "w = q - tl.log(-tl.log(w))"]
+"""A quotient and fused multiply-adds of which LLVM forgets the lines, as in vLLM's gumbel_sample."""
+
+
+def test_sums_are_told_from_fused_ones_whose_line_is_forgotten_too(tmp_path, monkeypatch):
+    """Beside packed sums. What ptxas made of each is read at its place; of places that others share nothing would be read."""
+    kernel = load(drawn_sums.text([*ACCUMULATORS, *FORGOTTEN_LINES], ["s", "t", "u", "w"]), tmp_path, "forgotten")
+
+    def launch() -> tuple[np.ndarray, bool]:
+        result = torch.zeros(OUTPUTS, LANES)
+        with emulated("sm_90") as device:
+            kernel[(1,)](*operands(7, F32), result, STEPS, BLOCK=LANES, num_warps=WARPS, enable_fp_fusion=True)
+        return result.view(torch.int32).numpy(), device.enclosure(result) is not None
+
+    x, y, z, w = (t.numpy() for t in operands(7, F32))
+    words, is_enclosed = launch()
+    assert not is_enclosed
+    for got, (a, b) in zip(words, ((x, y), (z, w), (y, w)), strict=False):
+        np.testing.assert_array_equal(got, steps(lambda s, p=a * b: s + p, x * np.float32(0), STEPS).view(np.int32))
+    shared = set(range(-1, 1000))
+    monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.machine_places", lambda *_: (shared, shared))
+    monkeypatch.setattr(Contraction, "_compute_once", lambda self, name, compute: compute())
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    assert launch()[1]
+
+
 BESIDE_ADDRESSES = [
     "m = at < n * 11", "s = tl.zeros_like(x)", "t = s", "u = s", "for i in range(n):",
     "    g = tl.load(a + (at + i) // n, mask=m, other=0.0)",

@@ -11,8 +11,8 @@ import torch
 
 from bitverdict.harness.contracts.described.decisions import Simplest
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
-from bitverdict.harness.emulator.frontend.assembly import FIRST_UNPLACED_NUMBER, instructions, machine_code, number_lost_lines, ptx
-from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate, _Reading, fates
+from bitverdict.harness.emulator.frontend.assembly import FIRST_PLACE, instructions, machine_code, number_floats, ptx
+from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate, fates
 from bitverdict.harness.emulator.mlir_reader import parse_program
 from bitverdict.harness.model.addresses import add_search_path, resolve
 from bitverdict.harness.model.addresses import load as load_address
@@ -101,19 +101,18 @@ def test_a_division_whose_line_the_compiler_drops_is_found_in_machine_code(tmp_p
     .loc 1 9 1
     add.f32 %r7, %r6, %r5;
     """
-    lines = {each.opcode: each.line for each in instructions(number_lost_lines(text))}
-    assert lines["div.full.f32"] == FIRST_UNPLACED_NUMBER and lines["cvt.rn.f32.s32"] == 6
+    numbered = number_floats(text)
+    lines = {each.opcode: (each.line, each.place) for each in instructions(numbered)}
+    assert lines == {"cvt.rn.f32.s32": (6, -1), "div.full.f32": (FIRST_PLACE, 0), "add.f32": (FIRST_PLACE + 2, 2)}
     program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
-    fate = fates(number_lost_lines(text), program)[-1]
-    assert fate.quotients == {-1} and fate.unplaced_lines == {(FIRST_UNPLACED_NUMBER + 1, FIRST_UNPLACED_NUMBER)}
+    fate = fates(text, program)[-1]
+    assert (fate.sum_places, fate.product_places) == ({1}, {0})
     for joined, added, found in (
-        ({FIRST_UNPLACED_NUMBER}, set(), (True, False)),
-        ({FIRST_UNPLACED_NUMBER + 1}, {FIRST_UNPLACED_NUMBER + 1}, (True, True)),
-        ({6}, {FIRST_UNPLACED_NUMBER + 1}, (False, True)),
-    ):
+        ({0}, set(), (True, False)), ({1}, {1}, (True, True)), ({3}, {1}, (False, True)), ({-1}, {3}, (True, False)),
+    ):  # fmt: skip
         contraction = Contraction(program, 90)
-        contraction.__dict__ |= {"machine_lines": (joined, added), "_reading": _Reading({-1: fate}, {}, hidden=False)}
-        assert (contraction.joined_by_ptxas(3, fate), contraction.left_by_ptxas(3, fate)) == found
+        contraction.__dict__ |= {"machine_places": (joined, added)}
+        assert (contraction.joined_by_ptxas(fate), contraction.left_by_ptxas(fate)) == found
 
 
 def test_a_quotient_of_a_forgotten_line_has_the_words_of_an_h100():
@@ -139,25 +138,29 @@ def test_what_stands_before_the_first_line_has_no_line():
     ("HFMA2 R9, R2, R5, -RZ", False), ("FADD R5, R0, R7", False), ("FMUL R5, R0, R7", False),
 ])  # fmt: skip
 def test_machine_code_that_fuses_is_told_from_moves_sums_and_products(code, joined, monkeypatch):
-    """Under the line of the sum, that of a product which is open, or none."""
+    """At the place of the sum, at that of a product which is open, or under no line."""
     program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
-    for line in (4, 9, -1):
+    for line in (FIRST_PLACE + 4, FIRST_PLACE + 9, -1):
         monkeypatch.setattr(Contraction, "_compute_once", lambda self, name, compute: compute())
         monkeypatch.setattr(
-            "bitverdict.harness.emulator.frontend.contraction.machine_code", lambda text, capability, line=line: {line: [code]}
+            "bitverdict.harness.emulator.frontend.float_instructions.machine_code",
+            lambda text, capability, line=line: {line: [code]},
         )
         monkeypatch.setattr(Contraction, "_texts", ("", None))
         contraction = Contraction(program, 90)
-        assert contraction.joined_by_ptxas(4, Fate(plain_sums=1, open={9})) == joined
-        assert not contraction.joined_by_ptxas(4, Fate(plain_sums=1))
-        assert contraction.joined_by_ptxas(5, Fate(plain_sums=1, open={8})) == (joined and line == -1)
+        assert contraction.joined_by_ptxas(Fate(plain_sums=1, sum_places={4}, product_places={9})) == joined
+        assert not contraction.joined_by_ptxas(Fate(plain_sums=1, sum_places={4}))
+        other_sum = Fate(plain_sums=1, sum_places={5}, product_places={8})
+        assert contraction.joined_by_ptxas(other_sum) == (joined and line == -1)
 
 
 def test_a_product_or_a_sum_with_a_rounding_modifier_is_not_open():
     program = parse_program('"builtin.module"() ({\n}) : () -> () loc(#loc)')
-    for product, total, lines in (("mul.f32", "add.f32", {2}), ("mul.rn.f32", "add.f32", set()), ("mul.f32", "add.rn.f32", set())):
+    for product, total, is_open in (("mul.f32", "add.f32", 1), ("mul.rn.f32", "add.f32", 0), ("mul.f32", "add.rn.f32", 0)):
         text = f".loc 1 3 1\n{product} %r3, %r1, %r2;\nneg.f32 %r4, %r3;\n{total} %r5, %r4, %r1;"
-        assert fates(text, program)[-1] == Fate(plain_sums=1, formats={"f32"}, open=lines, added_products={2})
+        lines, *places = ({each} if is_open else set() for each in (2, 1, 0))
+        expected = Fate(1, formats={"f32"}, open=lines, added_products={2}, sum_places=places[0], product_places=places[1])
+        assert fates(text, program)[-1] == expected
 
 
 def test_below_sm_90_sums_and_products_of_bf16_are_not_taken_for_fused():

@@ -159,7 +159,7 @@ def test_the_remainder_is_that_of_its_instructions(folder: Path) -> None:
 
 MUTANTS = {
     "a constant divided by as by any number": (functions, "folds", lambda t, op, name: False, "x / 10.9"),
-    "a division that no sum takes in": (Contraction, "joined_by_ptxas", lambda self, line, fate: False, "x / z + y"),
+    "a division that no sum takes in": (Contraction, "joined_by_ptxas", lambda self, fate: False, "x / z + y"),
     "a division that every sum takes in": (sums, "_divided_operand", lambda t, op, products, fate: 1, "(x + 1) / y - (z + 1) / x"),
     "a quotient rounded once": (functions, "_divide", lambda a, b: a / b, "x / y"),
 }

@@ -86,7 +86,7 @@ def total(t: Translator, op: Operation) -> None:
             inner = [t.defined[name].operands[0] for name in op.operands]
             _sum(t, op, cut.results[0], inner, t.result(cut), fate)
             t.replaced.add(cut.results[0])
-        elif cut is not None and fate is not None and not t.contraction.joined_by_ptxas(cut.line, fate):
+        elif cut is not None and fate is not None and not t.contraction.joined_by_ptxas(fate):
             t.call(op, binary(_NUMPY[op.name], t.result(op).format))  # in the narrow format, with the same words
         else:
             _sum(t, op, op.results[0], op.operands, t.result(op), t.contraction.fate(op.line))
@@ -249,7 +249,7 @@ def _joint(fates: list[Fate | None]) -> Fate | None:
     if not known_fates:
         return None
     total = Fate(sum(fate.plain_sums for fate in known_fates), sum(fate.fused_sums for fate in known_fates))
-    for name in ("formats", "addends", "open", "added_products", "quotients", "unplaced_lines"):
+    for name in ("formats", "addends", "open", "added_products", "sum_places", "product_places"):
         setattr(total, name, set().union(*(getattr(fate, name) for fate in known_fates)))
     return total
 
@@ -275,7 +275,7 @@ def _fused_operand(
     if fate.formats != {kind.element}:
         raise NotModelled(op, f"a sum that takes a product, where the compiler computes it in {', '.join(sorted(fate.formats))}")
     if not fate.fused_sums:
-        return _divided_operand(t, op, products, fate) if t.contraction.joined_by_ptxas(op.line, fate) else None
+        return _divided_operand(t, op, products, fate) if t.contraction.joined_by_ptxas(fate) else None
     product_flags = [may_be_product(t, name) for name in operands]
     products = [p if p is not None and not p.split and here else None for p, here in zip(products, product_flags, strict=True)]
     first, second = products
@@ -315,7 +315,7 @@ def _factor_lines(t: Translator, product: _Product) -> tuple[int, int] | None:
 def _divided_operand(t: Translator, op: Operation, products: list[_Product | None], fate: Fate) -> int:
     """The operand that is a division, into whose last product ptxas takes the sum."""
     divided = [i for i, product in enumerate(products) if product is not None and product.split]
-    if fate.open or t.contraction.left_by_ptxas(op.line, fate):
+    if fate.open or t.contraction.left_by_ptxas(fate):
         raise _unclear(op, "leaves it to ptxas, which fuses it in some steps of the loop that it unrolls")
     if not divided or (len(divided) == 2 and any(len(t.users[name]) > 1 for name in op.operands)):
         raise _unclear(op, "leaves it to ptxas, which takes a division into it through a branch or a select, or one of two")
