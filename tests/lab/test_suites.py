@@ -26,8 +26,6 @@ def doubled(x, y, n, BLOCK: tl.constexpr):
     tl.store(y + places, 2 * tl.load(x + places, mask=places < n), mask=places < n)
 """
 TESTS = """
-import time
-
 import pytest
 import torch
 
@@ -57,12 +55,15 @@ def test_refused():
     torch.cuda.MemPool()
 
 
-def test_long():
-    time.sleep(60)
-
-
 @pytest.mark.parametrize("case", range(5))
 def test_cases(case): ...
+"""
+LONG = """
+import time
+
+
+def test_long():
+    time.sleep(60)
 """
 PLANTED = (
     SuiteFault(
@@ -81,6 +82,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "attorch" / "tests" / "test_theirs.py").write_text(TESTS)
     given = Namespace(folder=folder, results=folder / "results.jsonl", suite="", only="", sample=2, seconds=20.0, of="")
     suites.run_suites(given, set())
+    (folder / "attorch" / "tests" / "test_long.py").write_text(LONG)
+    suites.run_suites(Namespace(**vars(given) | {"only": "test_long", "seconds": 1.0}), set())  # no other test has so little time
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("tests.faults.suites.FAULTS", PLANTED)
         suites.plant_faults(given, set())
@@ -88,13 +91,13 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_each_test_of_a_suite_has_a_state(results: Path) -> None:
-    (run,) = (record for record in records(results) if record["what"] == "run")
-    states = {test["test"].rpartition("::test_")[2]: test["state"] for test in run["tests"]}
+    tests = [test for record in records(results) if record["what"] == "run" for test in record["tests"]]
+    states = {test["test"].rpartition("::test_")[2]: test["state"] for test in tests}
     cases = [states.pop(name) for name in list(states) if name.startswith("cases")]
     assert sorted(cases) == ["not run"] * 3 + ["passed"] * 2
     assert states == {"doubled": "passed", "stray": "fault found", "wrong": "failed", "skipped": "skipped", "refused": "refused",
                       "long": "too large"}  # fmt: skip
-    said = next(test["said"] for test in run["tests"] if test["state"] == "fault found")
+    said = next(test["said"] for test in tests if test["state"] == "fault found")
     assert "(nearest: x, 400 bytes from its start) [theirs.py:9]" in said
 
 
@@ -111,7 +114,7 @@ def test_a_planted_fault_is_told_beside_the_own_assertion(results: Path) -> None
 
 def test_the_page_counts_what_the_results_hold(results: Path) -> None:
     text = "\n".join(suites.page(Namespace(results=results, of="")))
-    assert f"| attorch | no checkout, Triton {version('triton')} | 1 | 11 | 3 | 1 | 1 | 1 | 1 | 1 | 3 |  |  | " in text
+    assert f"| attorch | no checkout, Triton {version('triton')} | 2 | 11 | 3 | 1 | 1 | 1 | 1 | 1 | 3 |  |  | " in text
     assert "illegal address: read of 4 bytes, which is inside no tensor of the launch (nearest: x" in text
     assert "`--emulate` finds 2 of 2." in text and "1 fail and\n1 pass; 0 end" in text and "0x" not in text
     assert "Without a fault 0 of 1 selections" in text
