@@ -5,9 +5,10 @@ What each release is like stands in `bitverdict.harness.emulator.releases`, unde
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from importlib import metadata
+
+from packaging.version import InvalidVersion, Version
 
 PROVEN_RELEASES = ("3.6.0", "3.7.0", "3.7.1", "3.8", "3.9")
 """Beginnings of the versions that have a record, from the oldest."""
@@ -20,7 +21,7 @@ REMEDY = f"install 'triton>={OLDEST_RELEASE}'"
 
 def numbers_of(version: str) -> tuple[int, ...]:
     """(3, 9, 0) of "3.9.0", "3.9.0+git1234" and "3.9.0.post29"."""
-    return tuple(map(int, re.match(r"\d+(?:\.\d+){0,2}", version)[0].split(".")))  # type: ignore[index]
+    return Version(version).release[:3]
 
 
 def installed_version() -> str:
@@ -32,8 +33,9 @@ def installed_version() -> str:
 
 
 def is_proven(version: str) -> bool:
-    """Whether `version` has a record."""
-    return any(numbers_of(version)[: len(numbers_of(known))] == numbers_of(known) for known in PROVEN_RELEASES)
+    """Whether `version` has a record. A release candidate or a build of the days before has none: its release is still to come."""
+    here = Version(version)
+    return not here.is_prerelease and any(here.release[: len(numbers_of(known))] == numbers_of(known) for known in PROVEN_RELEASES)
 
 
 def has_exact_scales(version: str = "") -> bool:
@@ -56,10 +58,11 @@ def described_releases() -> str:
 def problem_of_release() -> str:
     """One sentence where the installed Triton is not taken: which is here, which are taken, what to install. Empty where it is."""
     here = installed_version()
-    if here and not here[0].isdigit():
-        return f"triton {here} is installed: its version begins with no number, so no record is near to it; {REMEDY}"
-    if not here or numbers_of(here) >= numbers_of(OLDEST_RELEASE):
-        return ""
+    try:
+        if not here or numbers_of(here) >= numbers_of(OLDEST_RELEASE):
+            return ""
+    except InvalidVersion:
+        return f"triton {here} is installed: must be a version as packaging.version reads it, or no record is near; {REMEDY}"
     return f"triton {here} is installed: must be {OLDEST_RELEASE} or newer; {REMEDY}"
 
 
