@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia import blackwell
 from triton.experimental.gluon.language.nvidia.blackwell import (
     allocate_tensor_memory,
-    clc,
-    cluster,  # noqa: F401  (a twin meets by it)
     fence_async_shared,
     mbarrier,
     tcgen05_mma,
     tcgen05_mma_barrier_count,
     tma,
 )
+from triton.experimental.gluon.language.nvidia.hopper import cluster  # noqa: F401  (a twin meets by it)
 
 
 @gluon.jit
@@ -85,12 +85,12 @@ def take_over(done, by, BYTES: gl.constexpr):
     phase = 0
     more = True
     while more:
-        clc.try_cancel(answer, come)
+        blackwell.clc.try_cancel(answer, come)
         mbarrier.expect(come, BYTES)
         gl.atomic_add(done + at, 1)
         gl.store(by + at, gl.program_id(0))
         mbarrier.wait(come, phase)
-        found = clc.load_result(answer)
+        found = blackwell.clc.load_result(answer)
         more = found.is_canceled()
         at = found.program_id(0)
         phase ^= 1

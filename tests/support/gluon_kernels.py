@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia import blackwell  # noqa: F401  (a hazard issues `blackwell.clc`)
 from triton.experimental.gluon.language.nvidia.blackwell import (
     TensorMemoryLayout,
     allocate_tensor_memory,
-    clc,  # noqa: F401  (a hazard issues it)
     fence_async_shared,
     mbarrier,
     tcgen05_commit,

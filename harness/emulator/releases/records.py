@@ -119,6 +119,7 @@ V3_9 = Release(
     new_names=tuple("""arrive(from_cta=) async_gather(cache_policy=) async_load(cache_policy=) async_scatter(cache_policy=)
         async_store(cache_policy=) cumprod(dtype=) expect(from_cta=) fdiv(approx=) load(cache_policy=) store(cache_policy=)
         ampere.CachePolicy ampere.FractionalEvictionPolicy blackwell.CachePolicy blackwell.FractionalEvictionPolicy
+        blackwell.cluster
         cdna3.get_scaled_upcast_fp4_scale_layout cdna4.get_scaled_upcast_fp4_scale_layout cdna4.load_shared_fp4_repacked
         cdna4.scaled_downcast fpsan.embed fpsan.unembed hint.sched_barrier hopper.CachePolicy hopper.FractionalEvictionPolicy
         language.CachePolicy language.atomic_load language.atomic_poll language.atomic_store language.inline_asm
@@ -147,7 +148,7 @@ V3_8 = replace(
     },
     new_names=(
         *"""TensorMemoryLayout.__init__(fp4_padded=)
-        async_gather(multicast=) store_wait(read_only=) tcgen05_mma_scaled(multicast=)
+        async_gather(multicast=) store_wait(read_only=) tcgen05_mma_scaled(multicast=) blackwell.clc
         topk(descending=) TensorDescriptorIm2Col.from_tensor TensorMemoryLayout.fp4_padded async_copy.async_load blackwell.add2
         blackwell.async_store blackwell.fma2 blackwell.max2 blackwell.min2 blackwell.mul2 blackwell.sub2 cdna3.scaled_upcast
         cdna4.scaled_upcast cdna4.compute_efficient_padded_shared_layout clc.load_result clc.try_cancel clc_result.is_canceled
@@ -186,7 +187,7 @@ V3_7_1 = replace(
     optimizer_keywords=(), scalar_capabilities=(), scalar_reductions=(),
     new_names=(*"""cat(dim=) expect(bytes_per_cta=) tcgen05_commit(descs=) tcgen05_commit(pred=) tcgen05_mma(multicast=)
         TensorDescriptor.round_f32_to_tf32 amd.warp_pipeline_stage blackwell.tcgen05_mma_barrier_count cluster.arrive
-        cluster.wait language.barrier language.squeeze language.unsqueeze mbarrier.allocate_mbarrier
+        cluster.wait hopper.cluster language.barrier language.squeeze language.unsqueeze mbarrier.allocate_mbarrier
         mbarrier.fence_init_release_cluster mbarrier.sync_cluster_init shared_memory_descriptor.gather
         shared_memory_descriptor.scatter tensor_descriptor.nbytes_per_cta tensor_memory_descriptor.load_max
         tensor_memory_descriptor.load_min""".split(), "warp_specialize() without worker_num_regs"),
@@ -212,4 +213,4 @@ V3_6_0 = replace(
 RELEASES = (V3_6_0, V3_7_0, V3_7_1, V3_8, V3_9)
 """From the oldest."""
 
-__all__ = ["RELEASES", "Release"]
+__all__ = ["RELEASES", "V3_7_0", "Release"]

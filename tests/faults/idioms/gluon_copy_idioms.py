@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
+from triton.experimental.gluon.language.nvidia import blackwell
 from triton.experimental.gluon.language.nvidia.ampere import async_copy
-from triton.experimental.gluon.language.nvidia.blackwell import clc, fence_async_shared, mbarrier, tma
+from triton.experimental.gluon.language.nvidia.blackwell import fence_async_shared, mbarrier, tma
 
 from tests.support.gluon_tiles import K, M, barrier_of, tile_of
 
@@ -261,14 +262,14 @@ def copy_asks_for_a_program_while_it_copies(a, b, out):
     come = barrier_of(1)
     tile = tile_of(a)
     arrived = barrier_of(1)
-    clc.try_cancel(answer, come)
+    blackwell.clc.try_cancel(answer, come)
     mbarrier.expect(come, 16)
     mbarrier.expect(arrived, a.nbytes_per_cta)
     tma.async_load(a, [0, 0], arrived, tile)
     mbarrier.wait(arrived, 0)
     tma.async_store(out, [0, 0], tile)
     mbarrier.wait(come, 0)
-    there_is_one = clc.load_result(answer).is_canceled()  # no: the launch has one program
+    there_is_one = blackwell.clc.load_result(answer).is_canceled()  # no: the launch has one program
     mbarrier.invalidate(arrived)
     if there_is_one:
         tma.async_store(out, [64, 0], tile)

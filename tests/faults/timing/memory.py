@@ -30,7 +30,8 @@ HAZARDS: tuple[Mutant, ...] = (
            UNKNOWN, at="tcgen05_mma(a, b_tile, accumulator)"),
     hazard("shared memory released while in use", "idioms",
            "    mbarrier.invalidate(arrived)\n    tma.async_store(out, [0, 0], tile)  # no fence",
-           "    clc.try_cancel(gl.allocate_shared_memory(gl.int64, [2], gl.SwizzledSharedLayout(1, 1, 1, [0])), arrived)\n"
+           "    words = gl.allocate_shared_memory(gl.int64, [2], gl.SwizzledSharedLayout(1, 1, 1, [0]))\n"
+           "    blackwell.clc.try_cancel(words, arrived)\n"
            "    tma.async_store(out, [0, 0], tile)  # no fence",
            RACE, at="clc.try_cancel(", other="def idioms(table, out)"),
     hazard("shared memory released while in use", "specialised",

@@ -1,0 +1,36 @@
+"""Tests of what the installed release of Triton lacks: skipped with the record's sentence (`releases.lacking_name`), on a release
+that has a newer record alone. A name that no newer release brought stays a failure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from bitverdict.harness.emulator.releases import RELEASES, installed_release, lacking_name
+
+_SENTENCE = re.compile(r"triton \S+ lacks [^,\n]+, which \S+ brought|triton \S+ lacks [^\n]*?: [^\n'\"]+")
+"""What a verdict says where a case was not run for a name, or for a fault of the compiler, of the release."""
+
+
+def errors_of(error: BaseException) -> Iterator[BaseException]:
+    """`error`, and those that it was raised from or while."""
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        link = link.__cause__ or link.__context__
+
+
+def sentence_of(text: str) -> str:
+    """Why a test that ended in `text` cannot pass here: what the release lacks that a newer one brought. Empty otherwise."""
+    if installed_release().name == RELEASES[-1].name:
+        return ""
+    sentence = lacking_name(text)
+    if sentence.endswith("brought"):
+        return sentence
+    found = _SENTENCE.search(text)
+    return found[0] if found else ""
+
+
+def sentence_of_error(error: BaseException) -> str:
+    """`sentence_of` the first of its errors that has one."""
+    return next(filter(None, (sentence_of(str(link)) for link in errors_of(error))), "")
