@@ -17,7 +17,7 @@ MAY = {
     "reference": "reference numpy _rooms",
     "harness/emulator": "harness.emulator harness.model.architectures harness.model.paths harness.model.protocols "
     "harness.model.triton_release reference numpy torch triton",
-    "harness/model": "harness.model kernels.features numpy torch hypothesis",
+    "harness/model": "harness.model kernels.features numpy torch hypothesis packaging",
     "harness/contracts": "harness.contracts harness.model kernels reference numpy torch triton hypothesis array_api_compat",
     "harness/judge": "harness.judge harness.model harness.emulator reference numpy torch triton",
     "harness/checks": "harness.checks harness.model harness.judge harness.emulator reference numpy torch triton",

@@ -34,8 +34,10 @@ def installed_version() -> str:
 
 def is_proven(version: str) -> bool:
     """Whether `version` has a record. A release candidate or a build of the days before has none: its release is still to come."""
-    here = Version(version)
-    return not here.is_prerelease and any(here.release[: len(numbers_of(known))] == numbers_of(known) for known in PROVEN_RELEASES)
+    parsed_version = Version(version)
+    return not parsed_version.is_prerelease and any(
+        parsed_version.release[: len(numbers_of(known))] == numbers_of(known) for known in PROVEN_RELEASES
+    )
 
 
 def has_exact_scales(version: str = "") -> bool:
