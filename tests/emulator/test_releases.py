@@ -48,7 +48,6 @@ from bitverdict.harness.model.triton_release import (
 )
 from bitverdict.harness.model.verdict import Decision, Outcome
 from bitverdict.kernels import softmax
-from tests.support import lacking_names
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 BEFORE_BARRIERS = tl.constexpr(hasattr(gl, "barrier"))  # whether `gl.thread_barrier` is of an older release
@@ -396,32 +395,3 @@ def test_no_vendor_is_asked_for_beside_its_backend(tmp_path: Path) -> None:
     asking = tmp_path / "asking.py"
     asking.write_text('if is_amd(arch): ...\nif arch.startswith("gfx"): ...\nif chip.backend == "hip": ...\n')
     assert len(asks_for_a_vendor(asking)) == 3
-
-
-@pytest.mark.parametrize(
-    ("numbers", "text", "sentence"),
-    [
-        ((3, 6, 0), "E  cannot import name 'clc' from 'triton.experimental.gluon.language.nvidia.blackwell' (x)",
-         "triton {} lacks blackwell.clc, which 3.8.x brought"),
-        ((3, 8), "cannot import name 'clc' from 'triton.experimental.gluon.language.nvidia.blackwell' (x)", ""),
-        ((3, 6, 0), "cannot import name 'clk' from 'triton.experimental.gluon.language.nvidia.blackwell' (x)", ""),
-        ((3, 8), "module 'triton.experimental.gluon.language' has no attribute 'thread_barrier'", ""),
-        ((3, 7, 1), "assert <Decision.NOT_RUN> is <PASS>: triton 3.7.1 lacks tma.async_load, which 3.8.x brought",
-         "triton 3.7.1 lacks tma.async_load, which 3.8.x brought"),
-        ((3, 9), "assert NOT_RUN is PASS: triton 3.9.0 lacks tma.x, which 3.10.x brought", ""),
-    ],
-)  # fmt: skip
-def test_a_test_is_skipped_for_what_a_newer_release_brought_alone(
-    numbers: tuple[int, ...], text: str, sentence: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    record = next(each for each in RELEASES if each.numbers == numbers)
-    for module in (releases, lacking_names):
-        monkeypatch.setattr(module, "installed_release", lambda: record)
-    assert lacking_names.sentence_of(text) == sentence.format(triton.__version__)
-    try:
-        try:
-            raise ImportError(text)
-        except ImportError as error:
-            raise RuntimeError("compilation failed") from error
-    except RuntimeError as error:
-        assert lacking_names.sentence_of_error(error) == sentence.format(triton.__version__)

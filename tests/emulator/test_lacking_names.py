@@ -1,0 +1,39 @@
+"""Contract under test: a test is skipped for what a newer release of Triton brought, by the record's name, and for nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import triton
+
+from bitverdict.harness.emulator import releases
+from bitverdict.harness.emulator.releases import RELEASES
+from tests.support import lacking_names
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text", "sentence"),
+    [
+        ((3, 6, 0), "E  cannot import name 'clc' from 'triton.experimental.gluon.language.nvidia.blackwell' (x)",
+         "triton {} lacks blackwell.clc, which 3.8.x brought"),
+        ((3, 8), "cannot import name 'clc' from 'triton.experimental.gluon.language.nvidia.blackwell' (x)", ""),
+        ((3, 6, 0), "cannot import name 'clk' from 'triton.experimental.gluon.language.nvidia.blackwell' (x)", ""),
+        ((3, 8), "module 'triton.experimental.gluon.language' has no attribute 'thread_barrier'", ""),
+        ((3, 7, 1), "assert <Decision.NOT_RUN> is <PASS>: triton 3.7.1 lacks tma.async_load, which 3.8.x brought",
+         "triton 3.7.1 lacks tma.async_load, which 3.8.x brought"),
+        ((3, 9), "assert NOT_RUN is PASS: triton 3.9.0 lacks tma.x, which 3.10.x brought", ""),
+    ],
+)  # fmt: skip
+def test_a_test_is_skipped_for_what_a_newer_release_brought_alone(
+    numbers: tuple[int, ...], text: str, sentence: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = next(each for each in RELEASES if each.numbers == numbers)
+    for module in (releases, lacking_names):
+        monkeypatch.setattr(module, "installed_release", lambda: record)
+    assert lacking_names.sentence_of(text) == sentence.format(triton.__version__)
+    try:
+        try:
+            raise ImportError(text)
+        except ImportError as error:
+            raise RuntimeError("compilation failed") from error
+    except RuntimeError as error:
+        assert lacking_names.sentence_of_error(error) == sentence.format(triton.__version__)
