@@ -229,17 +229,17 @@ def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
     found = same_lines(number_floats(text), number_floats(scalars))
     if found is None:
         return _Reading(fates(text, program), hidden=True)
-    places = {number - FIRST_PLACE: {each - FIRST_PLACE for each in there} for (_, number), there in found.items()}
-    own, mixed_lines, lines_there = set(_own_lines(program)), set[int](), dict[int, set[int]]()
+    places = {number - FIRST_PLACE: {each - FIRST_PLACE for each in packed_lines} for (_, number), packed_lines in found.items()}
+    own, mixed_lines, lines_by_place = set(_own_lines(program)), set[int](), dict[int, set[int]]()
     lines = {instruction.place: instruction.line for instruction in instructions(text) if instruction.place >= 0}
     for instruction in instructions(scalars):
-        there = {lines[place] for place in places.get(instruction.place, ()) if place in lines}
+        packed_lines = {lines[place] for place in places.get(instruction.place, ()) if place in lines}
         if instruction.line in own:
-            mixed_lines |= there - {instruction.line}
+            mixed_lines |= packed_lines - {instruction.line}
         else:
-            lines_there[instruction.place] = there
+            lines_by_place[instruction.place] = packed_lines
     # a line that is lost without the vectoriser, and not with it
-    kept = {place: there & own - mixed_lines for place, there in lines_there.items()}
+    kept = {place: packed_lines & own - mixed_lines for place, packed_lines in lines_by_place.items()}
     scalar_fates = fates(scalars, program, {place: line for place, one in kept.items() if len(one) == 1 for line in one})
     for fate in scalar_fates.values():
         for name in ("sum_places", "product_places"):
