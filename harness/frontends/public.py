@@ -46,8 +46,10 @@ class Test(Protocol):
 
 
 def judged(
+    body: object = None,
+    /,
     *,
-    reference: Callable[..., object],
+    reference: Callable[..., object] | None = None,
     exact: bool = False,
     returns: object = (),
     accumulation: str = "fp32",
@@ -89,7 +91,8 @@ def judged(
     check_sealed(sealed, launcher)
     check_accumulation(accumulation)
     if not callable(reference):
-        raise UsageError(f"judged(reference={reference!r:.100}): must be a function of xp and the operands")
+        above = f"write @bv.judged(reference=lambda xp, x: ...) above def {getattr(body, '__name__', 'test_kernel')}(draw)"
+        raise UsageError(f"judged(reference={reference!r:.100}): must be a function of xp and the operands; {above}")
     formats = formats_of(returns)
     check_regimes(regimes)
     if strides not in STRIDES:
@@ -226,6 +229,11 @@ def assert_right(
     """
     if is_importing():  # the file is imported to be judged, and this call is not asked
         return
+    if not (isinstance(function, str) or callable(function)) or not isinstance(operands, list | tuple):
+        given = f"{type(function).__name__}, {type(operands).__name__}"
+        raise UsageError(
+            f"assert_right({given}): must be a function and a tuple of its operands; write bv.assert_right(f, (x,), ...)"
+        )
     check_sealed(sealed, function)
     from bitverdict.harness.frontends.one_launch import judge_launch
 

@@ -58,6 +58,8 @@ class Draw:
         Required cases have the smallest, the largest, and those below, at and above `around`, the tile of the kernel. Others are
         drawn at powers of two, multiples of 16 and primes, and anywhere between.
         """
+        if not all(isinstance(each, int) for each in (low, high, multiple_of, around or 0)):
+            raise TypeError(f"draw.size({low!r}, {high!r}): must be integers; divide by //")  # `of_a_draw` adds the line
         options = Between(low, high, around, multiple_of)
         if not (0 <= low <= high and multiple_of >= 1 and options.fits(options.simplest)):
             rule = "low must be at least 0 and at most high, with a multiple of multiple_of between them"

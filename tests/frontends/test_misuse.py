@@ -1,0 +1,65 @@
+"""Contract under test: a misuse of the public functions is a usage error before anything is launched, with what to write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+import bitverdict as bv
+from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.usage import UsageError
+
+
+def twice(xp, x):
+    return x * 2
+
+
+def draws(body: Callable) -> Callable[[], object]:
+    """What asks a test of `body` for its cases."""
+    return lambda: bv.judged(reference=twice)(body).__contract__.required(target("emulated:sm_90"))  # type: ignore[attr-defined]
+
+
+def right(*arguments: object, **options: object) -> Callable[[], object]:
+    return lambda: bv.assert_right(*arguments, **{"reference": twice} | options)  # type: ignore[arg-type]
+
+
+MISUSES: dict[str, tuple[Callable[[], object], str]] = {
+    "bare judged": (lambda: bv.judged(twice), "write @bv.judged(reference=lambda xp, x: ...) above def twice(draw)"),
+    "no reference": (lambda: bv.judged(), "write @bv.judged(reference=lambda xp, x: ...) above def test_kernel(draw)"),
+    "reference by name": (lambda: bv.judged(reference="softmax"), "must be a function of xp and the operands"),  # type: ignore[arg-type]
+    "body without draw": (draws(lambda: 1), "must be a function of one argument, draw"),
+    "body of two": (draws(lambda draw, x: 1), "must be a function of one argument, draw"),
+    "choice of lists": (draws(lambda draw: draw.choice([[1, 2]])), "must be given numbers, texts, truths or None"),
+    "choice of nothing": (draws(lambda draw: draw.choice([])), "at least one"),
+    "choice of arguments": (draws(lambda draw: draw.choice(1, 2)), "draw.choice() takes 2 positional arguments"),
+    "size backwards": (draws(lambda draw: draw.size(9, 1)), "low must be at least 0 and at most high"),
+    "size of one": (draws(lambda draw: draw.size(9)), "missing 1 required positional argument: 'high'"),
+    "size of floats": (draws(lambda draw: draw.size(1, 9 / 2)), "must be integers; divide by //"),
+    "dtype and shape swapped": (draws(lambda draw: draw.tensor((2, 3), "fp16")), "dtype (2, 3): unknown; use one of fp32, fp16"),
+    "shape as arguments": (draws(lambda draw: draw.tensor("fp16", 2, 3)), "draw.tensor() takes 3 positional arguments"),
+    "no dtype": (draws(lambda draw: draw.tensor((2, 3))), "missing 1 required positional argument: 'shape'"),
+    "unknown dtype": (draws(lambda draw: draw.tensor("half", 3)), "dtype 'half': unknown; use one of fp32, fp16"),
+    "shape below 0": (draws(lambda draw: draw.tensor("fp16", (-1,))), "must be integers of at least 0"),
+    "shape of floats": (draws(lambda draw: draw.tensor("fp16", (4 / 2,))), "must be integers of at least 0"),
+    "unknown draw": (draws(lambda draw: draw.integer(1, 2)), "draw has no integer (did you mean 'integers'?)"),
+    "unknown values": (draws(lambda draw: draw.tensor("fp16", 3, values="gauss")), "must be a regime (normal"),
+    "unknown strides": (draws(lambda draw: draw.tensor("fp16", 3, strides="padded")), "must be None, 'contiguous', 'rows'"),
+    "one name twice": (draws(lambda draw: [draw.size(1, 2, name="m") for _ in "ab"]), "give each its own"),
+    "tensor for tuple": (right(twice, torch.ones(3)), "write bv.assert_right(f, (x,), ...)"),
+    "operands first": (right((torch.ones(3),), twice), "write bv.assert_right(f, (x,), ...)"),
+    "no file": (right("nowhere.py:f", ()), "there is no file nowhere.py beside"),
+    "accumulation": (lambda: bv.judged(reference=twice, accumulation="float32"), "must be one of fp32, fp16"),
+    "returns": (lambda: bv.judged(reference=twice, returns="half"), "use one of fp32, fp16"),
+    "unknown like": (lambda: bv.test(twice, like="sofmax"), "did you mean 'softmax'?"),
+    "no launcher": (lambda: bv.test(3, like="softmax"), "must be a function that launches a kernel"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("misuse", MISUSES)
+def test_a_misuse_is_told_before_the_first_launch(misuse: str) -> None:
+    call, told = MISUSES[misuse]
+    with pytest.raises(UsageError) as error:
+        call()
+    assert told in str(error.value) and len(str(error.value).splitlines()) == 1
