@@ -99,8 +99,25 @@ def old(register: dict) -> Iterator[str]:
 
 def _commits_since(commit: str) -> int | None:
     """How many commits HEAD has that `commit` has not; None where there is no such commit."""
-    counted = subprocess.run(["git", "rev-list", "--count", f"{commit}..HEAD"], cwd=ROOT, capture_output=True, text=True)
-    return None if counted.returncode else int(counted.stdout)
+    counted = _git("rev-list", "--count", f"{commit}..HEAD")
+    return int(counted) if counted else None
+
+
+def unknown_commits(register: dict) -> list[str]:
+    """Sentences on entries whose commit is no ancestor of HEAD. Nothing where git has not the whole history to tell by."""
+    history = _git("rev-list", "HEAD").split()
+    if not history or _git("rev-parse", "--is-shallow-repository").strip() != "false":
+        return []
+    return [
+        f"{entry['page']}: {entry['text']!r}: HEAD has no commit {entry['commit']} behind it"
+        for entry in register["figures"]
+        if not any(commit.startswith(entry["commit"]) for commit in history)
+    ]
+
+
+def _git(*words: str) -> str:
+    """What git prints; empty where it fails."""
+    return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True).stdout
 
 
 def missing_script(command: str) -> str:
@@ -121,11 +138,11 @@ def measured(register: dict, before: str, after: str, machine: str) -> None:
         raise SystemExit(
             f"{before!r}: is no text of docs/figures.json; there are {[entry['text'] for entry in register['figures']]}"
         )
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True)
+    commit = _git("rev-parse", "--short", "HEAD").strip()
     for entry in entries:
         page = ROOT / entry["page"]
         page.write_text(page.read_text().replace(before, after))
-        now = {"text": after, "commit": commit.stdout.strip(), "date": time.strftime("%Y-%m-%d", time.gmtime())}
+        now = {"text": after, "commit": commit, "date": time.strftime("%Y-%m-%d", time.gmtime())}
         entry |= now | ({"machine": machine} if machine else {})
     write(REGISTER, register)
 

@@ -57,6 +57,26 @@ def test_each_command_of_the_register_is_there() -> None:
     assert not [entry for entry in REGISTER["figures"] if figures.missing_script(entry["command"])]
 
 
+def test_each_commit_of_the_register_is_behind_this_one() -> None:
+    assert not figures.unknown_commits(REGISTER)
+
+
+@pytest.mark.parametrize(
+    ("commit", "shallow", "said"),
+    [
+        ("d704d647", "false", []),
+        ("d704647d", "false", ["page.md: '3.5 times': HEAD has no commit d704647d behind it"]),
+        ("d704647d", "true", []),
+        ("d704647d", "", []),
+    ],
+    ids=["right", "two digits swapped", "shallow clone", "no git"],
+)
+def test_a_commit_that_no_history_has_is_told(commit: str, shallow: str, said: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    history = "8c26addf00000000\nd704d64700000000\n" if shallow else ""
+    monkeypatch.setattr(figures, "_git", lambda word, *_: history if word == "rev-list" else shallow)
+    assert figures.unknown_commits({"figures": [ENTRY | {"commit": commit}]}) == said
+
+
 @pytest.mark.parametrize(
     ("page", "entry", "said"),
     [
