@@ -59,13 +59,13 @@ def described_releases() -> str:
 
 def problem_of_release() -> str:
     """One sentence where the installed Triton is not taken: which is here, which are taken, what to install. Empty where it is."""
-    here = installed_version()
+    version = installed_version()
     try:
-        if not here or numbers_of(here) >= numbers_of(OLDEST_RELEASE):
+        if not version or numbers_of(version) >= numbers_of(OLDEST_RELEASE):
             return ""
     except InvalidVersion:
-        return f"triton {here} is installed: must be a version as packaging.version reads it, or no record is near; {REMEDY}"
-    return f"triton {here} is installed: must be {OLDEST_RELEASE} or newer; {REMEDY}"
+        return f"triton {version} is installed: its version is no number by PEP 440, so no record is near to it; {REMEDY}"
+    return f"triton {version} is installed: must be {OLDEST_RELEASE} or newer; {REMEDY}"
 
 
 __all__ = [
