@@ -512,7 +512,7 @@ SAID: dict[str, tuple[str, ...]] = {
     "lazy_results: subclass": ("what cannot be handed over",),
     "lazy_results: own_methods": _WRONG_WORDS,
     "lazy_results: late_kernel": (*_WRONG_WORDS, "words changed after the return"),
-    "lazy_results: late_thread": ("the launcher went on",),
+    "lazy_results: late_thread": (*_WRONG_WORDS, "the launcher went on"),
     "lazy_results: at_finalisation": ("the launcher went on",),
     "lazy_results: at_deletion": _BY_HOST,
     "lazy_results: when_traced": _BY_HOST,
