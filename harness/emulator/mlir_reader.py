@@ -169,6 +169,35 @@ def nested_operations(blocks: list[Block]) -> Iterator[Operation]:
                 yield from nested_operations(region)
 
 
+def make_names_unique(program: Program) -> None:
+    """Give each value of a function a name of its own. MLIR prints a name again in regions that lie side by side, such as those of
+    two `ttg.warp_specialize`, and in regions that see nothing from outside; what is kept by name would mix their values up."""
+    for function in program.functions.values():
+        _make_names_unique(function.blocks, set(), {})
+
+
+def _make_names_unique(blocks: list[Block], used_names: set[str], outer_names: dict[str, str]) -> None:
+    names = dict(outer_names)
+
+    def unique_name(value: str) -> str:
+        name, number = value, 0
+        while name in used_names:
+            number += 1
+            name = f"{value}.{number}"
+        used_names.add(name)
+        names[value] = name
+        return name
+
+    for block in blocks:
+        block.arguments = [(unique_name(value), text) for value, text in block.arguments]
+        for op in block.operations:
+            op.results = [unique_name(value) for value in op.results]
+    for op in (op for block in blocks for op in block.operations):
+        op.operands = [names.get(value, value) for value in op.operands]
+        for region in op.regions:
+            _make_names_unique(region, used_names, names)
+
+
 MOST_DEPTH = 64  # regions in one another, aliases that stand for aliases; of the compiler's programs at most 4
 MOST_EXPANDED = 1 << 16  # characters of one alias with all that it stands for
 MOST_RESULTS = 9999  # of one operation

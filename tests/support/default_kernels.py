@@ -233,3 +233,23 @@ def wrong_between(x):
     y = torch.empty_like(x)
     _wrong_between[(1,)](x, y, n, 41 <= n <= 79, triton.next_power_of_2(n))
     return y
+
+
+@triton.jit
+def _product_and_left(a, b):
+    p = a * b
+    return p + a
+
+
+@triton.jit
+def _sum_times_right(a, b):
+    p = a + b
+    return p * b
+
+
+@triton.jit
+def two_reductions(x, y, BLOCK: tl.constexpr):
+    """Two combinations with a value p each, which the compiler prints by one name."""
+    values = tl.load(x + tl.arange(0, BLOCK))
+    tl.store(y, tl.reduce(values, 0, _product_and_left))
+    tl.store(y + 1, tl.reduce(values, 0, _sum_times_right))

@@ -28,7 +28,7 @@ from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
 from bitverdict.harness.emulator.frontend.program_verifier import refusal, verify_program
 from bitverdict.harness.emulator.frontend.translator import OpenChoice, Translator
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
-from bitverdict.harness.emulator.mlir_reader import Function, Operation, Program
+from bitverdict.harness.emulator.mlir_reader import Function, Operation, Program, make_names_unique
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
 
 _DRIVER_SAYS = "Triton Error [CUDA]"  # what a launcher may catch: a real driver raises it, too
@@ -141,6 +141,7 @@ def translated_program(
     real_values: frozenset[str] | None,
 ) -> TranslatedProgram:
     """As `translate`, of a `program` that was read and verified."""
+    make_names_unique(program)
     if backend_of(arch).has_buffer_operations:
         through_pointers(program)
 

@@ -21,6 +21,7 @@ from bitverdict.harness.emulator.frontend.fold_sums import FoldSums
 from bitverdict.harness.emulator.frontend.translator import Translator
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma
 from bitverdict.reference.reduction_order import ScanOrder, scan_parts
+from tests.support import default_kernels
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 PROBES = (
@@ -192,3 +193,19 @@ def test_a_sum_of_exact_products_is_not_enclosed_whatever_it_takes_in(exact, mon
     with emulated("sm_90") as device:
         launch.run(tensors, 1)
     assert (device.enclosure(tensors[-1]) is None) == exact
+
+
+def test_reductions_whose_values_share_a_name_keep_their_products() -> None:
+    """An H100 gives these words. Where the second combination's p is taken for the first one's, its sums round their products."""
+    x, y = torch.arange(1, 9, dtype=F32) / 7, torch.zeros(2)
+    with emulated("sm_90"):
+        default_kernels.two_reductions[(1,)](x, y, 8, num_warps=1)
+    lanes = [x.numpy()] * 2
+    for step in (4, 2, 1):
+        others = [lane[np.arange(8) ^ step] for lane in lanes]
+        lanes = [fma(lanes[0], others[0], lanes[0]), (lanes[1] + others[1]) * others[1]]
+    rounded = x.numpy()
+    for step in (4, 2, 1):
+        rounded = rounded * rounded[np.arange(8) ^ step] + rounded
+    assert y.view(torch.int32).tolist() == [int(lane[0].view("i4")) for lane in lanes]
+    assert lanes[0][0] != rounded[0], "the words tell the two apart"

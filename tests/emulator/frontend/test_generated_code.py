@@ -30,7 +30,7 @@ from bitverdict.harness.emulator.frontend.translate import translate
 from bitverdict.harness.emulator.frontend.translator import LOWERINGS
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory
 from bitverdict.harness.emulator.memory.real_access import RealAccess
-from bitverdict.harness.emulator.mlir_reader import Operation, parse_program
+from bitverdict.harness.emulator.mlir_reader import Operation, make_names_unique, parse_program
 from bitverdict.kernels.ampere_gemm import ampere_gemm
 from bitverdict.kernels.blocked_matmul import blocked_matmul
 from tests.support import tile_kernels
@@ -205,3 +205,32 @@ def test_the_lines_of_code_that_is_gone_are_forgotten() -> None:
     name = translate(text, arch=arch, fuses_sums=True).entry.__code__.co_filename
     gc.collect()
     assert name not in linecache.cache
+
+
+def test_values_of_regions_side_by_side_have_names_of_their_own() -> None:
+    """As MLIR prints two `ttg.warp_specialize`: the second region says %p again, and an inner one what is visible."""
+    body = """
+    "ttg.warp_specialize"() ({{
+      %p = "arith.mulf"(%x, %{factor}) : (f32, f32) -> f32 loc(#loc)
+      %s = "arith.addf"(%p, %x) : (f32, f32) -> f32 loc(#loc)
+      "ttg.warp_yield"() : () -> () loc(#loc)
+    }}) : () -> () loc(#loc)"""
+    text = f"""#loc = loc("kernel.py":1:1)
+"builtin.module"() ({{
+  "tt.func"() <{{function_type = (f32, f32) -> (), sym_name = "kernel"}}> ({{
+  ^bb0(%x: f32 loc(#loc), %y: f32 loc(#loc)):{body.format(factor="x")}{body.format(factor="y")}
+    "tt.return"() : () -> () loc(#loc)
+  }}) : () -> () loc(#loc)
+}}) : () -> () loc(#loc)
+"""
+    program = parse_program(text)
+    assert [op.results for op in program.operations() if op.results] == [["%p"], ["%s"], ["%p"], ["%s"]]
+    for _ in range(2):  # a second call changes nothing
+        make_names_unique(program)
+        named = [(op.results, op.operands) for op in program.operations() if op.results]
+        assert named == [
+            (["%p"], ["%x", "%x"]),
+            (["%s"], ["%p", "%x"]),
+            (["%p.1"], ["%x", "%y"]),
+            (["%s.1"], ["%p.1", "%x"]),
+        ]
