@@ -72,9 +72,9 @@ _FIRST_UNSIGNED_PREDICATE = 6  # the first predicate of arith.cmpi that compares
 _VALUES = ("scalar", "tensor", "pointer")
 _HANDS_ON = {
     "tt.return", "tt.call", "ttg.convert_layout", "ttg.warp_specialize", "ttg.warp_yield", "ttg.warp_return",
-    "ttng.warp_group_dot_wait",
+    "ttng.warp_group_dot_wait", "ttng.wait_barrier",
 }  # fmt: skip
-"""Their results are their operands, which are known by identity."""
+"""Their results are their operands, which are known by identity; what a barrier's wait names it leaves as it is."""
 _ON_CHIP = {
     "ttg.local_alloc", "ttg.local_store", "ttg.local_load", "ttg.local_gather", "ttg.local_dealloc", "ttg.memdesc_index",
     "ttg.memdesc_subslice", "ttg.memdesc_trans", "ttg.memdesc_reinterpret", "ttg.memdesc_reshape", "ttng.tmem_alloc",

@@ -227,9 +227,10 @@ def hold(
 def refuse(m: Cta | CtaState, op: Operation, subject: str = "a value that is enclosed", *values: object) -> None:
     """NotModelled, with the first open element of the first of `values` that is enclosed."""
     place = ""
-    if known := next(filter(None, map(m.launch.enclosures.enclosure_of, values)), None):
+    enclosures = ((value, m.launch.enclosures.enclosure_of(value)) for value in values)  # of memory another one each time
+    value, known = next((pair for pair in enclosures if pair[1]), (None, None))
+    if known:
         at = tuple(each[0] for each in np.nonzero(np.atleast_1d(known.low != known.high)))
-        value = next(value for value in values if m.launch.enclosures.enclosure_of(value) is known)
         dtype = np.dtype(np.int64) if isinstance(value, int) else getattr(value, "dtype", np.dtype(np.float64))
         low, high = (words_of(np.atleast_1d(end), dtype)[at] for end in (known.low, known.high))
         place = f" (element {[*map(int, at)]} may be {low} to {high})"

@@ -18,9 +18,18 @@ import torch
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
+from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.numerics import enclosures
-from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, keys, words_of
+from bitverdict.harness.emulator.numerics.enclosures import (
+    EnclosedMemory,
+    EnclosedRoom,
+    Enclosure,
+    Enclosures,
+    keys,
+    refuse,
+    words_of,
+)
 from bitverdict.harness.judge.classify import LaunchResult
 from bitverdict.harness.judge.compare import compare, with_enclosed
 from bitverdict.harness.judge.judge import _compare_output
@@ -272,3 +281,18 @@ def test_a_judge_takes_the_enclosures_of_a_launch_into_account() -> None:
     assert _compare_output(judgement, expected, seen).outcome is Outcome.WRONG_WORDS
     seen.enclosures = {"out": (got - np.uint32(1), got)}
     assert _compare_output(judgement, expected, seen).outcome is Outcome.INCONCLUSIVE
+
+
+def test_a_refusal_names_the_open_words_of_memory_on_the_chip() -> None:
+    """Memory says what is enclosed in it anew each time it is asked."""
+
+    class Words(EnclosedRoom):
+        dtype = np.dtype(np.float32)
+
+        def enclosure(self) -> Enclosure:
+            return Enclosure(keys(np.float32([1, 2])), keys(np.float32([1, 3])))
+
+    cta = SimpleNamespace(launch=SimpleNamespace(enclosures=Enclosures()))
+    op = SimpleNamespace(name="ttng.tmem_copy", location="kernel.py:1", brief="", text="")
+    with pytest.raises(NotModelled, match=r"element \[1\] may be 2.0 to 3.0"):
+        refuse(cta, op, "a value that is enclosed", np.float32([4, 5]), Words())
