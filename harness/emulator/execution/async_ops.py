@@ -166,6 +166,14 @@ class Schedule:
         return 0 if self.eager else count - 1
 
 
+def unwritten_fault(op: Operation, view: View) -> OnChipFault | None:
+    """The fault of `op`, which reads `view`, where elements of it were never written."""
+    if not (missing := view.unknown()):
+        return None
+    said = f"{op.name} reads {view}, of which {missing} of {prod(view.shape)} elements were never written"
+    return OnChipFault("uninitialised read", said, op.location, {"operation": op.brief})
+
+
 class Flights:
     """All operations in flight of one program. `agents` are its partitions while it is specialised, or its one agent."""
 
@@ -268,14 +276,8 @@ class Flights:
         for flight in self.pending:
             if agent.number not in flight.known:
                 self._collide(flight.writes, view, op, flight, "reads", "writes")
-        missing = view.unknown()
-        if missing:
-            raise OnChipFault(
-                "uninitialised read",
-                f"{op.name} reads {view}, of which {missing} of {prod(view.shape)} elements were never written",
-                op.location,
-                {"operation": op.brief},
-            )
+        if fault := unwritten_fault(op, view):
+            raise fault
 
     def write(self, agent: Agent, op: Operation, view: View) -> None:
         """`agent` overwrites `view`: a race with what is in flight there."""

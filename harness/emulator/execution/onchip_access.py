@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from bitverdict.harness.emulator.async_rules import AsyncKind, Proxy
-from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight
+from bitverdict.harness.emulator.execution.async_ops import Flights, InFlight, unwritten_fault
 from bitverdict.harness.emulator.execution.cta_state import CtaState
 from bitverdict.harness.emulator.execution.mbarriers import Mbarriers
 from bitverdict.harness.emulator.faults import OnChipFault
@@ -146,6 +146,15 @@ class OnChipMemory:
         if ends := view.enclosure():
             self.cta.launch.enclosures.hold(words, ends)
         return words
+
+    def read_followed(self, op: Operation, view: View) -> np.ndarray:
+        """As `read`, where all that the words may come to is followed: elements that were never written are a failure once they
+        decide something (`undefined_lanes`)."""
+        if fault := unwritten_fault(op, view):
+            self.cta.launch.displaced_loads.setdefault(op.location, fault)
+            view.leave_undefined(view.unknown_lanes(), (op.location,))
+            view.know()
+        return self.read(op, view)
 
     def write(self, op: Operation, view: View, value: np.ndarray) -> None:
         self.cta.acts += 1

@@ -166,6 +166,10 @@ class View(EnclosedRoom):
         found = self._state_view(self.space.undefined) != 0
         return found.reshape(self.shape) if found.any() else None
 
+    def unknown_lanes(self) -> np.ndarray:
+        """Which elements were never written, in `shape`."""
+        return (self.known_marks != self.full).reshape(self.shape)
+
     def unknown(self) -> int:
         """How many elements were never written."""
         known = self.known_marks

@@ -88,8 +88,11 @@ class ScatteredView(View):
         found = self._take(self.space.undefined) != 0
         return found if found.any() else None
 
+    def unknown_lanes(self) -> np.ndarray:
+        return self._take(self.space.known) != self.full
+
     def unknown(self) -> int:
-        return int((self._take(self.space.known) != self.full).sum())
+        return int(self.unknown_lanes().sum())
 
     @property
     def dense(self) -> bool:

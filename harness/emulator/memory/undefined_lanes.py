@@ -77,6 +77,7 @@ class UndefinedLanes:
         self.sources: dict[str, set[str]] = {}  # value -> lines of the loads that it may depend on
         self.memory: set[str] = set()  # the same of shared memory
         self.displaced = self._displaced_loads(blocks, program)  # loads (by id) of which elements may come from elsewhere
+        self.unwritten = self._unwritten_loads(blocks, program)  # loads (by id) of tensor memory that a predicate may leave unwritten
         loads = [op for op in nested_operations(blocks) if _leaves_undefined(op)]
         if any(op.name != "tt.load" for op in loads) and language_of(program.text.encode()) == "gluon":
             loads = [op for op in loads if op.name == "tt.load"]  # cp.async writes zeros, and its author asked for cp.async
@@ -85,13 +86,39 @@ class UndefinedLanes:
             self._spread(blocks, loads)
             if UndefinedMasks(t, self, _ELEMENTWISE).stay(blocks):
                 self.sources.clear()
-        if self.displaced:
-            self._spread(blocks, [op for op in nested_operations(blocks) if id(op) in self.displaced])
+        if followed := self.displaced | self.unwritten:
+            self._spread(blocks, [op for op in nested_operations(blocks) if id(op) in followed])
 
     def _displaced_loads(self, blocks: list[Block], program: Program) -> set[int]:
         """The loads that move several elements at once, where something that the compiler was told may be untrue, and where all
         that they may come to is followed."""
         loads = [op for op in nested_operations(blocks) if op.name in _LOADS and op.line in (self.t.accesses or ())]
+        return self._if_followed(blocks, program, loads)
+
+    def _unwritten_loads(self, blocks: list[Block], program: Program) -> set[int]:
+        """The loads of tensor memory whose first write has a predicate, where the compiler put both there and all that they may come
+        to is followed."""
+        loads: list[Operation] = []
+        is_predicated: dict[str, bool] = {}  # by memory descriptor: its first write
+        for op in nested_operations(blocks):
+            if op.name == "ttng.tmem_load" and is_predicated.get(op.operands[0]):
+                loads.append(op)
+            elif op.name == "ttng.tmem_store":
+                is_predicated.setdefault(op.operands[0], self._is_predicate(op.operands[-1]))
+            elif op.name == "ttng.tc_gen5_mma":
+                groups = op.operands_by_name("a", "b", "d", "token?", "use", "enabled", "barriers*", "conditions*")
+                is_predicated.setdefault(groups["d"][0], self._is_predicate(groups["enabled"][0]))
+            elif op.name == "ttng.tmem_alloc" and op.operands:
+                is_predicated[op.results[0]] = False
+        return self._if_followed(blocks, program, loads if language_of(program.text.encode()) == "triton" else [])
+
+    def _is_predicate(self, name: str) -> bool:
+        """Whether the truth value `name` is decided at run time."""
+        op = self.t.defined.get(name)
+        return op is None or op.name != "arith.constant"
+
+    def _if_followed(self, blocks: list[Block], program: Program, loads: list[Operation]) -> set[int]:
+        """`loads` (by id) where all that they may come to is followed; none where something is not."""
         if not loads or len(program.functions) > 1:
             return set()
         self._spread(blocks, loads)
@@ -114,8 +141,9 @@ class UndefinedLanes:
 
     def _spread(self, blocks: list[Block], loads: list[Operation]) -> None:
         for op in loads:
-            for name in op.results[:1] if op.name == "tt.load" else []:
-                self.sources[name] = {op.location}
+            for name in op.results[:1]:
+                if op.name in ("tt.load", "ttng.tmem_load"):
+                    self.sources[name] = {op.location}
             if op.name != "tt.load":
                 self.memory.add(op.location)
         while True:
@@ -336,7 +364,7 @@ def note_dependence(
         others = "".join(f", or what {fault.location} takes likewise," for fault in faults[1:])
         hints = [said for fault in faults for said in fault.details.get("hints", ())]
         said = f"{faults[0].message}; it{others} decides what {op.location} does"
-        raise EmulatedFault(faults[0].outcome, said, faults[0].location, faults[0].details | {"hints": hints})
+        raise type(faults[0])(faults[0].outcome, said, faults[0].location, faults[0].details | ({"hints": hints} if hints else {}))
     if advises:
         m.notes.add(note_of(op, loads))
 

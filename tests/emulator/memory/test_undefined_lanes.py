@@ -4,6 +4,7 @@ decides what is stored; a kernel whose result does not depend on such lanes draw
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from bitverdict.harness.emulator import emulated
+from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from tests.support import masked_kernels as kernels
 from tests.support.drawn_sums import load
 from tests.support.ptx_threads import DeviceMemory, Threads
@@ -100,6 +101,41 @@ def test_a_program_without_such_a_load_carries_nothing():
 
         tile_kernels.copy[(1,)](torch.zeros(64), torch.zeros(64), 64, 64, BLOCK=64)
         assert "_undefined" not in device.launches[-1].python
+
+
+def attend(n: int, schedule: str = "eager", rewrite: Any = None) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `scaled_products` of `n` rows gives on sm_100, and what it should."""
+    generator = torch.Generator().manual_seed(n)
+    q, k = (torch.randint(-2, 3, (128, 64), generator=generator).half() for _ in range(2))
+    out = torch.full((128, 64), 77.0)
+    with emulated("sm_100", schedule, options=LaunchOptions(rewrite=rewrite)):
+        described = TensorDescriptor.from_tensor(q, [128, 64]), TensorDescriptor.from_tensor(k, [64, 64])
+        kernels.scaled_products[(1,)](*described, out, n, M=128, N=64)
+    expected, largest = torch.zeros(128, 64), torch.zeros(128)
+    for start in range(0, n, 64):
+        rows = k[start : start + 64].float()
+        scores = q.float() @ rows.T
+        largest = largest.maximum(scores.amax(1))
+        expected = torch.where(largest[:, None] > 20, expected, -expected) + scores @ rows
+    return out, expected + largest[:, None]
+
+
+@pytest.mark.parametrize("schedule", ["eager", "latest"])
+@pytest.mark.parametrize("n", [0, 64, 128])
+def test_a_loop_without_an_iteration_discards_what_its_first_load_takes(n, schedule):
+    """The compiler hoists the product ahead of the loop under a predicate, and the load of what it wrote without one."""
+    out, expected = attend(n, schedule)
+    assert torch.equal(out, expected)
+
+
+def test_what_a_load_of_unwritten_tensor_memory_takes_is_not_stored():
+    """A twin whose select takes it in either way."""
+    select, taken = re.compile(r'("arith.select"\(%\w+), (%\w+), %\w+\)'), r"\1, \2, \2)"
+    with pytest.raises(EmulatedFault, match="uninitialised read.* elements were never written; it decides what .*py:.* does") as caught:
+        attend(0, rewrite=lambda text: select.sub(taken, text))
+    assert caught.value.details["made by"].startswith("the compiler of Triton")
+    out, expected = attend(128, rewrite=lambda text: select.sub(taken, text))
+    assert torch.equal(out, expected)
 
 
 HEAD = """import triton

@@ -155,7 +155,8 @@ def tensor_load(t: Translator, op: Operation) -> None:
     if len(op.results) > 1 and t.require_type(op, op.outputs[1]).kind != "token":
         raise NotModelled(op, "with a reduction")
     view, _token = t.operands(op, "view", "token?")
-    t.machine(op, OnChipMemory.read, view)
+    is_followed = t.undefined is not None and id(op) in t.undefined.unwritten
+    t.machine(op, OnChipMemory.read_followed if is_followed else OnChipMemory.read, view)
 
 
 @lowers("ttng.tmem_store")
