@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.emulator.advice import Advice, Note
-from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.stop_compiler import language_of
 from bitverdict.harness.emulator.memory.onchip import View
 from bitverdict.harness.emulator.memory.undefined_masks import UndefinedMasks
@@ -77,7 +76,7 @@ class UndefinedLanes:
         self.sources: dict[str, set[str]] = {}  # value -> lines of the loads that it may depend on
         self.memory: set[str] = set()  # the same of shared memory
         self.displaced = self._displaced_loads(blocks, program)  # loads (by id) of which elements may come from elsewhere
-        self.unwritten = self._unwritten_loads(blocks, program)  # loads (by id) of tensor memory that a predicate may leave unwritten
+        self.unwritten = self._unwritten_loads(blocks, program)  # loads (by id) of tensor memory that may be unwritten
         loads = [op for op in nested_operations(blocks) if _leaves_undefined(op)]
         if any(op.name != "tt.load" for op in loads) and language_of(program.text.encode()) == "gluon":
             loads = [op for op in loads if op.name == "tt.load"]  # cp.async writes zeros, and its author asked for cp.async
@@ -96,8 +95,8 @@ class UndefinedLanes:
         return self._if_followed(blocks, program, loads)
 
     def _unwritten_loads(self, blocks: list[Block], program: Program) -> set[int]:
-        """The loads of tensor memory whose first write has a predicate, where the compiler put both there and all that they may come
-        to is followed."""
+        """The loads of tensor memory whose first write has a predicate, where the compiler put both there and all that they may
+        come to is followed."""
         loads: list[Operation] = []
         is_predicated: dict[str, bool] = {}  # by memory descriptor: its first write
         for op in nested_operations(blocks):
