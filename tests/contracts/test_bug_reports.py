@@ -27,6 +27,7 @@ from tests.support.fake_runs import FakePool
 
 SM_90 = target("emulated:sm_90")
 WORDS = frozenset({Outcome.WRONG_MATHEMATICS, Outcome.WRONG_WORDS, Outcome.LOST_PRECISION, Outcome.OUTSIDE_BOUND})
+FAR = frozenset({Outcome.ILLEGAL_ADDRESS, Outcome.STRAY_READ})
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,42 @@ def means_of_parts(xp: Any, x: Any, offsets: Any, lengths: tuple[int, ...]) -> A
     return of_parts(xp, x, offsets, lengths, mean=True)
 
 
+def whole_rows(draw: Draw) -> tuple:
+    return (draw.tensor("fp32", (draw.size(1, 20), draw.size(1, 40))),)
+
+
+def heads(draw: Draw) -> tuple:
+    return (draw.tensor("fp32", (draw.size(1, 4), draw.size(1, 5), draw.size(1, 3), draw.size(1, 20))),)
+
+
+def table(draw: Draw) -> tuple:
+    x = draw.tensor("fp32", (draw.size(4, 20), draw.size(1, 40)))
+    return x, draw.indices(draw.size(1, 9), x.shape[0])
+
+
+def parts_anywhere(draw: Draw) -> tuple:
+    total = draw.size(4, 40)
+    return draw.tensor("fp32", (total, draw.size(1, 9))), draw.offsets(draw.size(1, 5), total, name="starts")
+
+
+def tiles(draw: Draw) -> tuple:
+    p, m = draw.tensor("fp32", 32), draw.size(1, 32, name="m")
+    return p, draw.tensor("fp32", (32, draw.size(1, 9)), strides="contiguous"), m
+
+
+def first_of_parts(xp: Any, x: Any, starts: Any) -> Any:
+    return xp.where((starts[:-1] < starts[1:])[:, None], xp.take(x, xp.clip(starts[:-1], 0, x.shape[0] - 1), axis=0), 0)
+
+
+def sums_by_four(xp: Any, x: Any) -> Any:
+    return xp.stack([xp.sum(x[start : start + 4, :], axis=0) for start in range(0, x.shape[0], 4)])
+
+
+def over_tiles(xp: Any, p: Any, g: Any, m: int) -> Any:
+    weights = xp.exp(p[:m] - xp.max(p[:m]))
+    return xp.sum(weights[:, None] * g[:m, :], axis=0)
+
+
 def normalised(xp: Any, x: Any) -> Any:
     centred = x - xp.mean(x, axis=1, keepdims=True)
     return centred / xp.sqrt(xp.mean(centred * centred, axis=1, keepdims=True) + 1e-5)
@@ -108,6 +145,18 @@ REPORTS = {
     "fla 836, rows of the next sequence": Report(
         parts, of_parts, partial(kernels.rows_of_parts, masked=False), kernels.rows_of_parts, WORDS
     ),
+    "Liger-Kernel 1483, rows of a block in 32 bits": Report(
+        whole_rows, lambda xp, x: x / xp.sqrt(xp.mean(x * x, axis=1, keepdims=True) + 1e-6), *twins(kernels.blocked_rms_norm), FAR
+    ),
+    "fla 1080 and trl 7266, a row of a batch in 32 bits": Report(
+        heads, lambda xp, x: xp.sum(x * x, axis=3), *twins(kernels.squares_of_heads), FAR
+    ),
+    "mamba 988, a chunk's first row in 32 bits": Report(whole_rows, sums_by_four, *twins(kernels.sums_of_chunks), FAR),
+    "triton 10489, strides of rows named elsewhere": Report(
+        table, lambda xp, x, rows: xp.take(x, rows, axis=0), *twins(kernels.rows_from_elsewhere), FAR
+    ),
+    "sglang 20389, a start that is read from 32 bits": Report(parts_anywhere, first_of_parts, *twins(kernels.first_rows), FAR),
+    "FastVideo 1094, NaN in padding": Report(tiles, over_tiles, *twins(kernels.gradient_of_tiles), WORDS),
     "an empty bag divided by 0": Report(
         parts, means_of_parts, partial(kernels.rows_of_parts, mean=1), partial(kernels.rows_of_parts, mean=2), WORDS
     ),
@@ -133,6 +182,16 @@ def test_what_was_reported_fails_and_the_mended_kernel_passes(name: str) -> None
     assert judged(report, report.wrong)[-1][1].outcome in report.outcomes, judged(report, report.wrong)[-1]
     verdicts = judged(report, report.right)
     assert all(verdict.decision is Decision.PASS or "tells nothing apart" in verdict.message for _, verdict in verdicts), verdicts
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_programs_that_all_write_the_whole_are_an_advice(right: bool) -> None:
+    """TritonBench's pull request 10: every word is right."""
+    report = Report(one, lambda xp, x: 2 * x, *twins(kernels.doubled_by_loops), frozenset())
+    verdicts = judged(report, report.right if right else report.wrong)
+    assert all(verdict.decision is Decision.PASS for _, verdict in verdicts)
+    told = {line for _, verdict in verdicts for line in verdict.advice}
+    assert bool(told) != right and all("writes the words that another write puts there" in line for line in told)
 
 
 @pytest.mark.parametrize(("name", "fails"), [("blocks_of_64", True), ("any_block", False)])

@@ -129,6 +129,126 @@ def rows_of_parts(x, offsets, *, masked=True, mean=0):
     return y
 
 
+@triton.jit
+def _blocked_rows(x, y, m, n, stride, WIDE: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    block = tl.program_id(0).to(tl.int64) if WIDE else tl.program_id(0)
+    row, at = block * ROWS + tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    inside = (row < m)[:, None] & (at < n)[None, :]
+    a = tl.load(x + row[:, None] * stride + at[None, :], mask=inside, other=0.0)
+    scale = tl.sqrt(tl.sum(a * a, 1) / n + 1e-6)
+    tl.store(y + row[:, None] * n + at[None, :], a / scale[:, None], mask=inside)
+
+
+def blocked_rms_norm(x, *, right=True):
+    """Rows divided by the root of their mean square, four a program, by offsets in 32 bits (Liger-Kernel 1483)."""
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    _blocked_rows[(triton.cdiv(x.shape[0], 4),)](x, y, *x.shape, x.stride(0), right, 4, triton.next_power_of_2(x.shape[1]))
+    return y
+
+
+@triton.jit
+def _of_heads(x, y, heads, k, batch_stride, row_stride, head_stride, rows, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    batch = tl.program_id(0).to(tl.int64) if WIDE else tl.program_id(0)
+    row, head, at = tl.program_id(1), tl.program_id(2), tl.arange(0, BLOCK)
+    if WIDE:
+        row = row.to(tl.int64)
+    a = tl.load(x + (batch * batch_stride + row * row_stride + head * head_stride) + at, mask=at < k, other=0.0)
+    tl.store(y + (batch * rows + row) * heads + head, tl.sum(a * a, 0))
+
+
+def squares_of_heads(x, *, right=True):
+    """Of (batch, rows, heads, k) the sum of squares of each head; the offset of a row of a batch is one product of 32 bits after
+    another (flash-linear-attention 1080, trl 7266)."""
+    b, t, h, k = x.shape
+    y = torch.empty((b, t, h), dtype=x.dtype, device=x.device)
+    _of_heads[(b, t, h)](x, y, h, k, *x.stride()[:3], t, right, triton.next_power_of_2(k))
+    return y
+
+
+@triton.jit
+def _of_chunks(x, y, t, n, stride, CHUNK: tl.constexpr, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    chunk = tl.program_id(0).to(tl.int64) if WIDE else tl.program_id(0)
+    row, at = tl.arange(0, CHUNK), tl.arange(0, BLOCK)
+    inside = (chunk * CHUNK + row < t)[:, None] & (at < n)[None, :]
+    a = tl.load(x + chunk * CHUNK * stride + row[:, None].to(tl.int64) * stride + at[None, :], mask=inside, other=0.0)
+    tl.store(y + chunk * n + at, tl.sum(a, 0), mask=at < n)
+
+
+def sums_of_chunks(x, *, right=True):
+    """The sum of every four rows; the first row of a chunk is told by a product of three numbers of 32 bits (mamba 988)."""
+    t, n = x.shape
+    y = torch.empty((triton.cdiv(t, 4), n), dtype=x.dtype, device=x.device)
+    _of_chunks[(y.shape[0],)](x, y, t, n, x.stride(0), 4, right, triton.next_power_of_2(n))
+    return y
+
+
+@triton.jit
+def _placed(x, rows, y, n, x_stride, y_stride, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    row, at = tl.program_id(0), tl.arange(0, BLOCK)
+    source = tl.load(rows + row)
+    if WIDE:
+        source = source.to(tl.int64)
+    tl.store(y + row * y_stride + at, tl.load(x + source * x_stride + at, mask=at < n, other=0.0), mask=at < n)
+
+
+def rows_from_elsewhere(x, rows, *, right=True):
+    """The rows of x that `rows` name, as tokens go from one expert's order to another's (triton 10489)."""
+    y = torch.empty((rows.shape[0], x.shape[1]), dtype=x.dtype, device=x.device)
+    _placed[(rows.shape[0],)](x, rows, y, x.shape[1], x.stride(0), y.stride(0), right, triton.next_power_of_2(x.shape[1]))
+    return y
+
+
+@triton.jit
+def _first_rows(x, starts, y, n, stride, WIDE: tl.constexpr, BLOCK: tl.constexpr):
+    part, at = tl.program_id(0), tl.arange(0, BLOCK)
+    start, end = tl.load(starts + part), tl.load(starts + part + 1)
+    if WIDE:
+        start = start.to(tl.int64)
+    a = tl.load(x + start * stride + at, mask=(at < n) & (start < end), other=0.0)
+    tl.store(y + part * n + at, a, mask=at < n)
+
+
+def first_rows(x, starts, *, right=True):
+    """The first row of each part of x, zeros for an empty one; where it begins is a number of 32 bits (sglang 20389)."""
+    y = torch.empty((starts.shape[0] - 1, x.shape[1]), dtype=x.dtype, device=x.device)
+    _first_rows[(y.shape[0],)](x, starts, y, x.shape[1], x.stride(0), right, triton.next_power_of_2(x.shape[1]))
+    return y
+
+
+@triton.jit
+def _products_of_tiles(p, g, y, m, n, MASKED: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    row, at = tl.arange(0, ROWS), tl.arange(0, BLOCK)
+    weight = tl.load(p + row, mask=row < m, other=-float("inf"))
+    weight = tl.exp(weight - tl.max(weight, 0))  # 0 for padding, for which g is whatever lies there
+    inside = (row < m)[:, None] & (at < n)[None, :]
+    a = tl.load(g + row[:, None] * n + at[None, :], mask=inside | ((not MASKED) & (at < n)[None, :]), other=0.0)
+    tl.store(y + at, tl.sum(weight[:, None] * a, 0), mask=at < n)
+
+
+def gradient_of_tiles(p, g, m, *, right=True):
+    """The first m rows of g, weighted by exponentials of p less their maximum; in the wrong one rows of padding have weight 0, and
+    are taken in (FastVideo 1094)."""
+    rows, n = g.shape
+    y = torch.empty(n, dtype=g.dtype, device=g.device)
+    _products_of_tiles[(1,)](p, g, y, m, n, right, rows, triton.next_power_of_2(n))
+    return y
+
+
+@triton.jit
+def _nested(x, y, n, ONE_EACH: tl.constexpr, BLOCK: tl.constexpr):
+    first = tl.program_id(0) * BLOCK if ONE_EACH else 0
+    for start in range(first, first + BLOCK if ONE_EACH else n, BLOCK):
+        at = start + tl.arange(0, BLOCK)
+        tl.store(y + at, 2 * tl.load(x + at, mask=at < n, other=0.0), mask=at < n)
+
+
+def doubled_by_loops(x, *, right=True):
+    """2 x; each program of the wrong one writes the whole (TritonBench pull request 10)."""
+    y = torch.empty_like(x)
+    _nested[(triton.cdiv(x.shape[0], 32),)](x, y, x.shape[0], right, 32)
+    return y
+
+
 def _tuned(by_block):
     @triton.autotune([triton.Config({"BLOCK": 64}), triton.Config({"BLOCK": 32})], key=["n"])
     @triton.jit

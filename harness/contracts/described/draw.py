@@ -352,7 +352,8 @@ def _strides(layout: str, shape: tuple[int, ...], itemsize: int = 1) -> tuple[in
     if layout == FAR_LAYOUT:
         axis = _far_axis(shape)
         assert axis is not None
-        line = far_pad(shape[axis], 0, itemsize)
+        first_past = max(-(-shape[axis] // 2), FAR_LINES[0] - 1)  # 2^31: half of the lines, so that one of them begins a block
+        line = far_pad(first_past + 1, 0, itemsize)
         return (*_contiguous((*shape[: axis + 1], line))[:-1], *_contiguous(shape[axis + 1 :]))
     if layout not in ("padded", "ragged", "transposed"):
         return None

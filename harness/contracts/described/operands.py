@@ -148,12 +148,14 @@ def _offsets(case: Case, entry: Entry, rng: np.random.Generator) -> np.ndarray:
         cuts = np.sort(rng.choice(rng.integers(0, total, max(inner // 2, 1), endpoint=True), inner))
     else:
         cuts = np.sort(rng.integers(0, total, inner, endpoint=True))
+    if is_far(case.problem.draws) and inner and total:
+        cuts = np.minimum(cuts, total - 1)
+        cuts[-1] = total - 1  # the last part begins at the last row, which lies past 2^31 elements
     return np.concatenate([[0], cuts, [total]]).astype(INTEGERS[entry.dtype])
 
 
 def _with_last_row(codes: np.ndarray, below: int, distinct: bool) -> np.ndarray:
-    """`codes` (count,) with the last row in it, which alone lies past 2^31 elements where rows lie far apart: every second index,
-    or one."""
+    """`codes` (count,) with the last row in it, which of far rows lies past 2^31 elements: every second index, or one."""
     moved = codes.copy()
     if not distinct:
         moved[::2] = below - 1

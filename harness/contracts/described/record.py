@@ -62,8 +62,8 @@ class Entry:
 CONTIGUOUS = "contiguous"
 PADDED_LAYOUT = "padded"
 FAR_LAYOUT = "far"
-"""A layout: the lines of one axis lie so far apart that the last begins past 2^31 elements and 2^32 bytes, while their stride fits
-32 bits. It is the first axis but the last one with `draw.FAR_LINES` lines."""
+"""A layout: the lines of one axis lie so far apart that those of its second half begin past 2^31 elements and 2^32 bytes, while
+their stride fits 32 bits. It is the first axis but the last one with `draw.FAR_LINES` lines."""
 
 
 def is_far(entries: Iterable[Entry]) -> bool:
