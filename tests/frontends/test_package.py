@@ -31,8 +31,8 @@ for name, module in list(sys.modules.items()):
     if file:
         import os
         places.setdefault(os.path.realpath(file), []).append(name)
-print(json.dumps({file: names for file, names in places.items() if any("bitverdict" in n or n.partition(".")[0] in
-    ("harness", "kernels", "reference") for n in names)}))
+rooms = {"bitverdict", "harness", "kernels", "reference"}
+print(json.dumps({file: names for file, names in places.items() if any(name.partition(".")[0] in rooms for name in names)}))
 """
 
 
@@ -197,5 +197,7 @@ def test_an_unpacked_zip_judges_a_case(tmp_path: Path) -> None:
         archive.extractall(tmp_path / "it")
     assert (tmp_path / "it" / "bitverdict" / "harness").is_file()
     words = ("-m", "bitverdict", "run", "small_mma", "--max-cases", "1", "--target", "emulated:sm_100")
+    found = python("-c", "import bitverdict.harness as h; print(h.__file__)", cwd=tmp_path, PYTHONPATH=str(tmp_path / "it"))
+    assert Path(found.stdout).is_relative_to(tmp_path), "an editable install stands in for it" + found.stderr
     done = python(*words, cwd=tmp_path, PYTHONPATH=str(tmp_path / "it"), HARNESS_STATE=str(tmp_path / "state"))
     assert done.returncode == 0 and "1 pass" in done.stdout, done.stdout + done.stderr
