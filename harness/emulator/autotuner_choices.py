@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from triton.runtime.autotuner import Autotuner
 
-from bitverdict.harness.emulator.faults import BadArgument
+from bitverdict.harness.emulator.faults import BadArgument, for_the_launcher
 
 if TYPE_CHECKING:
     import triton
@@ -60,7 +60,7 @@ class _KernelWarmup:
         self.kernel = kernel
 
     def run(self, *args: Any, **kwargs: Any) -> Any:
-        compiled = self.kernel.run(*args, **kwargs | {"warmup": True})
+        compiled = for_the_launcher(self.kernel.run, *args, **kwargs | {"warmup": True})
         if compiled is not None:
             compiled._init_handles()
         return compiled
@@ -87,13 +87,13 @@ def apply_tuning(tuning: str, benchmarker: Callable[..., list[float]] | None = N
 
     def bench_configuration(self: Autotuner, *args: object, config: triton.Config, **meta: object) -> list[float]:
         if tuning == RUNS:
-            return pool(self, *args, config=config, **meta)
+            return for_the_launcher(pool, self, *args, config=config, **meta)
         own = "_fits" not in self.__dict__  # a class below Triton's with a `run` of its own: the choice is made there
         if fitting_arguments.get(id(self)) is self.nargs if own else self._fits:
             return [2.0, 2.0, 2.0]  # all take equally long, so what comes after the first that fits is not compiled
         kernel, self.fn = self.fn, _KernelWarmup(self.fn)
         try:
-            times = pool(self, *args, config=config, **meta)
+            times = for_the_launcher(pool, self, *args, config=config, **meta)
         finally:
             self.fn = kernel
         if own:
@@ -115,7 +115,7 @@ def apply_tuning(tuning: str, benchmarker: Callable[..., list[float]] | None = N
         before = {name: self.__dict__[name] for name in tuner_state if name in self.__dict__}
         self.__dict__.update(tuner_state)
         try:
-            launched = run(self, *args, **kwargs)
+            launched = for_the_launcher(run, self, *args, **kwargs)
             if (left := self._left) is not None:
                 best = self.best_config
                 choices.append(TuningChoice(self.base_fn.__name__, len(left), left.index(best), str(best), tuple(self._unfit)))
@@ -135,12 +135,12 @@ def apply_tuning(tuning: str, benchmarker: Callable[..., list[float]] | None = N
 def several(call: Callable[[], object], **_: object) -> list[float]:
     """The tuning runs of one configuration on an emulated GPU; all take equally long, so the first that fits wins."""
     for _each in range(RUNS_OF_EACH):
-        call()
+        for_the_launcher(call)
     return [1.0, 1.0, 1.0]
 
 
 def _run_once(call: Callable[[], object], **_: object) -> list[float]:
-    call()
+    for_the_launcher(call)
     return [1.0, 1.0, 1.0]
 
 

@@ -12,6 +12,7 @@ from triton import knobs
 
 from bitverdict.harness.emulator import Device, emulated
 from bitverdict.harness.emulator.faults import BadArgument
+from bitverdict.harness.judge.classify import raised_by
 
 BLOCKS = (32, 64, 128)
 
@@ -48,6 +49,11 @@ def product(a_ptr, b_ptr, c_ptr, n, BLOCK: tl.constexpr):
         b = tl.load(b_ptr + (step + k)[:, None] * 64 + rows[None, :])
         total = tl.dot(a, b, total)
     tl.store(c_ptr + rows[:, None] * 64 + rows[None, :], total)
+
+
+@triton.jit
+def uncompilable(x_ptr, n, BLOCK: tl.constexpr):
+    tl.store(x_ptr + tl.arange(0, 3), 1.0)
 
 
 def launch(kernel: Any, *tensors: torch.Tensor) -> Any:
@@ -189,3 +195,20 @@ def test_a_tuner_with_a_run_of_its_own_takes_the_first_that_fits() -> None:
     assert own.best_config.kwargs == {"BLOCK": 64}, "1024 takes more shared memory than there is"
     assert [launched.constants["BLOCK"] for launched in device.launches] == [64, 64]
     assert torch.equal(operands[2], torch.full((64, 64), 1024.0))
+
+
+@pytest.mark.parametrize("tuning", ["", "runs"])
+@pytest.mark.parametrize("named", [{}, {"BLOCK": 32}])
+def test_what_triton_refuses_of_a_tuned_kernel_is_no_failure_of_ours(named: dict[str, int], tuning: str) -> None:
+    """What its compiler refuses is the kernel's, and a constant that the configurations have too the launcher's, tuned or not."""
+    tuner = triton.autotune(configs(), key=["n"])(uncompilable)
+    with emulated("sm_90", tuning=tuning), pytest.raises(Exception, match="Conflicting" if named else "power of 2") as raised:
+        tuner[(1,)](torch.zeros(8), 8, **named)
+    assert raised_by(raised.value) == ""
+
+
+def test_a_failure_of_ours_under_a_tuner_stays_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Device, "run", None)
+    with emulated("sm_90"), pytest.raises(TypeError) as raised:
+        launch(triton.autotune(configs(), key=["n"])(copied), torch.zeros(8), torch.zeros(8))
+    assert raised_by(raised.value) == "emulator"
