@@ -1,13 +1,15 @@
 """Suites of other people's under `pytest --emulate`, as they are, and with faults planted into the kernels under them.
 
-Run: `python -m benchmarks.suites run FOLDER --results FILE [--suite NAME] [--only TEXT] [--sample N] [--seconds S]`,
+Run: `python -m benchmarks.suites run FOLDER --results FILE [--suite NAME] [--only TEXT] [--sample N] [--seconds S] [--budget S]`,
 `... plant FOLDER --results FILE`, and `... page FOLDER --results FILE > docs/suites.md`. FOLDER holds a checkout a suite, by the
 names of `SUITES`; what their tests import (transformers, einops) must be importable. Nothing of them is part of this repository.
 
 pytest collects a file once; each test then runs in a fork of that process, with a time limit. `run` takes a sample of N cases of
-each test function (0: all); what is over the limit is *too large*, and what was not drawn *not run*. `plant` writes one fault of
-`tests/faults/suites.py` after another into a copy and runs the tests that name the kernel: under `--emulate`, and in Triton's
-interpreter, where nothing but the test's own assertion judges. The same tests run without a fault, for false alarms.
+each test function (0: all), a case of each function before a second of any; what is over the limit is *too large*, and what was not
+drawn, or is left when the file's budget is spent, *not run*. With `--device NAME` a real GPU takes the same tests, in a process a
+file; the page tells which of them end otherwise there. `plant` writes one fault of `tests/faults/suites.py` after another into a
+copy and runs the tests that name the kernel: under `--emulate`, and in Triton's interpreter, where nothing but the test's own
+assertion judges. The same tests run without a fault, for false alarms.
 """
 
 from __future__ import annotations
@@ -25,8 +27,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks.campaign import Option, append, commit, parse, records, refuse, run_script
 from benchmarks.forked_runs import forked
@@ -36,6 +39,7 @@ EMULATE = ["-p", "bitverdict.harness.frontends.pytest_options", "--emulate"]
 PASSED, FAILED, FOUND, REFUSED, SKIPPED = "passed", "failed", "fault found", "refused", "skipped"
 LARGE, NOT_RUN, NOT_KNOWN = "too large", "not run", "not known"
 ENDED, NOT_COLLECTED = "process ended", "not collected"
+TO_THE_END = (PASSED, FAILED, FOUND)
 EXAMINED = (
     "Missed, layer_norm's variance with its padding lanes: a value, no access. It adds mean²/1023, below the test's tolerance.",
     "Missed, glu's first half read without its mask: what is read is the second half, which the launch was given too, and lies in "
@@ -45,6 +49,14 @@ EXAMINED = (
     "fla at this commit names a parameter in `triton.autotune` that its kernel lacks, which Triton 3.9 refuses at import.",
 )
 """What was read of the results, for the page."""
+
+
+class Limits(NamedTuple):
+    """Of a run: cases of each function (0: all), seconds of a test, seconds of a file of tests (0: any)."""
+
+    sample: int
+    seconds: float
+    budget: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -59,41 +71,52 @@ class Suite:
 SUITES = {
     "liger": Suite("test/transformers/test_*.py", ("src", "."), ("transformers",)),
     "attorch": Suite("tests/test_*.py"),
-    "fla": Suite("tests/[mo][op][ds]*/test_*.py", preloaded=("transformers", "einops")),
+    "fla": Suite("tests/*[ep]s/test_*.py", preloaded=("transformers", "einops")),
     "flaggems": Suite("tests/test_*.py", ("src", ".")),
-    "tutorials": Suite("python/tutorials/*.py"),
+    "triton_kernels": Suite("python/triton_kernels/tests/**/test_*.py", ("python/triton_kernels", ".")),
+    "tutorials": Suite("python/tutorials/gluon/*-*.py"),
+    "mamba": Suite("tests/ops/triton/test_*.py", preloaded=("transformers", "einops")),
+    "scattermoe": Suite("tests/test_*.py"),
+    "torchao": Suite("test/prototype/*/test_*kernels.py"),
+    "gemlite": Suite("tests/test_*.py"),
 }
 
 
 class ForkedTests:
-    """A plugin of pytest: keeps a sample of each function's cases, runs each in a fork, and tells what it came to."""
+    """A plugin of pytest: keeps a sample of each function's cases, runs each in a fork, and tells what it came to. Without `forks`
+    they run in this process, which is what a real GPU's driver asks."""
 
-    def __init__(self, sample: int, seconds: float, tell: Callable[[dict[str, Any]], None]) -> None:
-        self.sample, self.seconds, self.tell = sample, seconds, tell
+    def __init__(self, limits: Limits, tell: Callable[[dict[str, Any]], None], *, forks: bool = True) -> None:
+        self.limits, self.tell, self.forks = limits, tell, forks
         self.log = Path(tempfile.mkdtemp(), "log.txt")
+        self.begun = time.monotonic()
 
     def pytest_collection_modifyitems(self, items: list) -> None:
         functions = defaultdict(list)
         for item in items:
             functions[item.nodeid.partition("[")[0]].append(item)
-        drawn = {
-            id(item)
-            for name, found in functions.items()
-            for item in (random.Random(name).sample(found, min(self.sample, len(found))) if self.sample else found)
-        }
+        drawn = [random.Random(name).sample(found, len(found)) for name, found in functions.items()]
+        in_rounds = [item for round_ in zip_longest(*drawn) for item in round_ if item is not None]
+        kept = {id(item) for found in drawn for item in found[: self.limits.sample or len(found)]}
         for item in items:
-            if id(item) not in drawn:
+            if id(item) not in kept:
                 self.tell({"test": item.nodeid, "state": NOT_RUN})
-        items[:] = [item for item in items if id(item) in drawn]
+        items[:] = [item for item in in_rounds if id(item) in kept]
 
     def pytest_collectreport(self, report: Any) -> None:
         if report.failed:
             self.tell({"test": report.nodeid, "state": NOT_COLLECTED, "said": str(report.longrepr).strip().splitlines()[-1][:300]})
 
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> bool:
-        ended = forked(lambda: reports_of(item, nextitem), self.seconds, self.log)
-        state = {"state": LARGE} if ended.over else ended.sent or {"state": ENDED, "said": ended.text[-300:]}
-        self.tell({"test": item.nodeid, "seconds": round(ended.seconds, 2), **state})
+        begun = time.monotonic()
+        if self.limits.budget and begun - self.begun > self.limits.budget:
+            state: dict[str, Any] = {"state": NOT_RUN}
+        elif self.forks:
+            ended = forked(lambda: reports_of(item, nextitem), self.limits.seconds, self.log)
+            state = {"state": LARGE} if ended.over else ended.sent or {"state": ENDED, "said": ended.text[-300:]}
+        else:
+            state = reports_of(item, nextitem)
+        self.tell({"test": item.nodeid, "seconds": round(time.monotonic() - begun, 2), **state})
         return True
 
 
@@ -117,10 +140,11 @@ def reports_of(item: Any, nextitem: Any) -> dict[str, Any]:
     return {"state": state, "said": said[:400], "launches": launches}
 
 
-def serve(pipe: Any, preloaded: tuple[str, ...], options: list[str]) -> None:
-    """Run what comes through `pipe`, (folder, path, arguments of pytest, sample, seconds), each in a fork; None ends it. Without
-    `options` Triton's interpreter runs the kernels."""
-    os.environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TRITON_INTERPRET": "0" if options else "1"}
+def serve(pipe: Any, preloaded: tuple[str, ...], way: str) -> None:
+    """Run what comes through `pipe`, (folder, path, arguments of pytest, limits), each in a fork; None ends it. `way`: "emulate",
+    "interpreter" (Triton's runs the kernels) or "gpu"."""
+    os.environ |= {"GEMS_VENDOR": "nvidia"}  # else FlagGems asks nvidia-smi, when it is imported
+    os.environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TRITON_INTERPRET": str(int(way == "interpreter"))}
     import pytest  # noqa: F401
     import torch
     import triton.testing  # noqa: F401
@@ -131,14 +155,12 @@ def serve(pipe: Any, preloaded: tuple[str, ...], options: list[str]) -> None:
     for name in preloaded:
         __import__(name)
     while (asked := pipe.recv()) is not None:
-        ended = forked(lambda asked=asked: in_suite(*asked, options), 3600.0, Path(tempfile.mkdtemp(), "suite.txt"))
+        ended = forked(lambda asked=asked: in_suite(*asked, way), 3600.0, Path(tempfile.mkdtemp(), "suite.txt"))
         said = next((line for line in reversed(ended.text.splitlines()) if line.startswith("E ")), ended.text[-300:])
         pipe.send(ended.sent or [{"test": "", "state": ENDED if ended.sent is None else NOT_COLLECTED, "said": said}])
 
 
-def in_suite(
-    folder: str, path: tuple[str, ...], arguments: list[str], sample: int, seconds: float, options: list[str]
-) -> list[dict[str, Any]]:
+def in_suite(folder: str, path: tuple[str, ...], arguments: list[str], limits: Limits, way: str) -> list[dict[str, Any]]:
     """The results of pytest with `arguments` in `folder`, in the fork."""
     import pytest
 
@@ -147,9 +169,9 @@ def in_suite(
     os.chdir(folder)
     sys.path[:0] = [str(Path(folder, each)) for each in path]
     results: list[dict[str, Any]] = []
-    plugins = [ForkedTests(sample, seconds, results.append)]
-    words = [*OPTIONS, "--rootdir", folder, "--confcutdir", folder, *options, *arguments]
-    if options:
+    plugins = [ForkedTests(limits, results.append, forks=way != "gpu")]
+    words = [*OPTIONS, "--rootdir", folder, "--confcutdir", folder, *(EMULATE if way == "emulate" else ()), *arguments]
+    if way != "interpreter":
         pytest.main(words, plugins=plugins)
     else:  # nothing but the tests' own assertions: Triton's interpreter takes the launches
         _let_floats_be_tensors()
@@ -175,17 +197,17 @@ def _let_floats_be_tensors() -> None:
 
 
 class Server:
-    """A process that has imported what a suite's tests do, and forks. `interpreter`: Triton's, in the emulated GPU's place."""
+    """A process that has imported what a suite's tests do, and forks; `way` as `serve` takes it."""
 
-    def __init__(self, suite: Suite, *, interpreter: bool = False) -> None:
+    def __init__(self, suite: Suite, way: str = "emulate") -> None:
         self.suite = suite
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=serve, args=(theirs, suite.preloaded, [] if interpreter else EMULATE))
+        self.process = context.Process(target=serve, args=(theirs, suite.preloaded, way))
         self.process.start()
 
-    def run(self, folder: Path, arguments: list[str], sample: int, seconds: float) -> list[dict[str, Any]]:
-        self.pipe.send((str(folder), self.suite.path, arguments, sample, seconds))
+    def run(self, folder: Path, arguments: list[str], limits: Limits) -> list[dict[str, Any]]:
+        self.pipe.send((str(folder), self.suite.path, arguments, limits))
         return self.pipe.recv()  # type: ignore[no-any-return]
 
     def close(self) -> None:
@@ -194,24 +216,29 @@ class Server:
 
 
 def version_of(checkout: Path) -> str:
-    """The commit of a suite's checkout, and the Triton that its tests run on."""
+    """The commit of a suite's checkout, or what its file COMMIT says where it was packed, and the Triton that its tests run on."""
+    packed = checkout / "COMMIT"
     asked = subprocess.run(["git", "-C", str(checkout), "log", "-1", "--format=%h, %as"], capture_output=True, text=True)
-    return f"{asked.stdout.strip() or 'no checkout'}, Triton {version('triton')}"
+    commit_text = packed.read_text() if packed.exists() else asked.stdout
+    return f"{commit_text.strip() or 'no checkout'}, Triton {version('triton')}"
 
 
 def run_suites(given: Any, done: set) -> None:
-    """A record a file of tests: its results, test by test."""
+    """A record a file of tests: its results, test by test, on the emulated GPU or on a real one."""
+    what = "gpu" if given.device else "run"
+    limits = Limits(given.sample, given.seconds, given.budget)
     for name, suite in SUITES.items():
         checkout = given.folder / name
         files = sorted(checkout.glob(suite.tests), key=lambda file: file.stat().st_size)
-        files = [file for file in files if given.only in str(file) and ("run", name, str(file.relative_to(checkout))) not in done]
+        files = [file for file in files if given.only in str(file) and (what, name, str(file.relative_to(checkout))) not in done]
         if not files or given.suite not in ("", name):
             continue
-        server = Server(suite)
+        server = Server(suite, "gpu" if given.device else "emulate")
         for file in files:
             start = time.monotonic()
-            results = server.run(checkout, [str(file.relative_to(checkout))], given.sample, given.seconds)
-            record = {"what": "run", "suite": name, "version": version_of(checkout), "file": str(file.relative_to(checkout))}
+            results = server.run(checkout, [str(file.relative_to(checkout))], limits)
+            record = {"what": what, "suite": name, "version": version_of(checkout), "file": str(file.relative_to(checkout))}
+            record |= {"device": given.device} if given.device else {}
             append(
                 given.results, record | {"seconds": round(time.monotonic() - start, 1), "sample": given.sample, "tests": results}
             )
@@ -230,7 +257,7 @@ def plant_faults(given: Any, done: set) -> None:
         asked = [each for each in asked if ("plant", name, each[0] or str(each[1])) not in done]
         if not asked or given.suite not in ("", name):
             continue
-        servers = {"emulate": Server(suite), "own": Server(suite, interpreter=True)}
+        servers = {"emulate": Server(suite), "own": Server(suite, "interpreter")}
         for fault_name, (file, keyword), fault in asked:
             with tempfile.TemporaryDirectory() as folder:
                 copy = Path(folder, name)
@@ -239,7 +266,9 @@ def plant_faults(given: Any, done: set) -> None:
                 )
                 if fault is not None:
                     fault.plant(copy)
-                results = {way: server.run(copy, [file, "-k", keyword], 0, given.seconds) for way, server in servers.items()}
+                results = {
+                    way: server.run(copy, [file, "-k", keyword], Limits(0, given.seconds)) for way, server in servers.items()
+                }
             key = fault_name or str((file, keyword))
             append(
                 given.results,
@@ -269,22 +298,44 @@ def sentence(said: str) -> str:
     return re.sub(r"/\S*/| at 0x[0-9a-f]+", "", " ".join(said.split()))
 
 
+def on_gpu(runs: list[dict[str, Any]], on_real: list[dict[str, Any]]) -> Iterator[str]:
+    """Which tests end otherwise on a real GPU than under `--emulate`."""
+    here, there = (
+        {(each["suite"], test["test"]): test for each in records_ for test in each["tests"] if test["state"] in TO_THE_END}
+        for records_ in (runs, on_real)
+    )
+    both = [name for name in here if name in there]
+    if not both:
+        return
+    well_here, well_there = ({name for name in both if found[name]["state"] == PASSED} for found in (here, there))
+    yield f"\n{len(both):,} of them were run on a real GPU too ({on_real[0]['device']}), where {len(well_there):,} pass. Of those"
+    yield f"{len(well_there - well_here):,} do not pass here, and {len(well_here - well_there):,} pass here alone:\n"
+    for where, other, found in (("here", well_there - well_here, here), ("there", well_here - well_there, there)):
+        for name in sorted(other):
+            yield f"- {name[0]}, `{name[1]}`: {found[name]['state']} {where}: {sentence(found[name]['said'])[:200]}"
+
+
 def page(given: Any) -> Iterator[str]:
     """docs/suites.md, from the results."""
     everything = records(given.results)
     runs, planted = ([each for each in everything if each["what"] == what] for what in ("run", "plant"))
     yield "# Other people's suites under `pytest --emulate`\n"
     yield f"Printed by `python -m benchmarks.suites page` at {commit()}, from the results of its `run` and `plant`. {given.of}\n"
-    columns = (PASSED, FAILED, FOUND, REFUSED, LARGE, SKIPPED, NOT_RUN, NOT_COLLECTED, ENDED)
-    yield f"| suite | commit | files | tests | {' | '.join(columns)} | seconds |"
-    yield f"| --- | --- | {' | '.join(['---:'] * (len(columns) + 3))} |"
-    for suite in SUITES:
-        if not (mine := [each for each in runs if each["suite"] == suite]):
-            continue
+    columns = (PASSED, FAILED, FOUND, REFUSED, LARGE, ENDED, SKIPPED, NOT_RUN, NOT_COLLECTED)
+    yield f"| suite | commit | files | tests | {' | '.join(columns)} | seconds | run to an end |"
+    yield f"| --- | --- | {' | '.join(['---:'] * (len(columns) + 4))} |"
+    for suite in (*SUITES, ""):
+        mine = [each for each in runs if suite in ("", each["suite"])]
         states = Counter(test["state"] for each in mine for test in each["tests"])
+        if not mine:
+            continue
         seconds = sum(test.get("seconds", 0.0) for each in mine for test in each["tests"])
         counts = " | ".join(f"{states[state]:,}" if states[state] else "" for state in columns)
-        yield f"| {suite} | {mine[0]['version']} | {len(mine)} | {states.total():,} | {counts} | {seconds:,.0f} |"
+        begun = sum(states[state] for state in columns[:6])
+        to_the_end = f"{sum(states[state] for state in TO_THE_END):,} of {begun:,}"
+        name = f"{suite} | {mine[0]['version']}" if suite else "all | "
+        yield f"| {name} | {len(mine)} | {states.total():,} | {counts} | {seconds:,.0f} | {to_the_end} |"
+    yield from on_gpu(runs, [each for each in everything if each["what"] == "gpu"])
     yield "\nWhat did not pass:\n"
     for each in runs:
         wrong = [test for test in each["tests"] if test["state"] in (FAILED, FOUND, ENDED, REFUSED, NOT_COLLECTED)]
@@ -318,6 +369,8 @@ def main(arguments: list[str] | None = None) -> int:
     given = parse(
         __doc__, "what=run|plant|page", "folder/", argv=arguments, suite="", only="",
         sample=Option(0, "cases of each function"), seconds=Option(60.0, "the limit of a test"),
+        device=Option("", "a real GPU instead, as the page calls it"),
+        budget=Option(0.0, "seconds of a file of tests, after which no test begins"),
         results=Option(Path, more={"required": True}), of=Option("", "machine and date"),
     )  # fmt: skip
     if not given.folder.is_dir():

@@ -6,7 +6,6 @@ empty): no schedule is asked there, and such a launch is not repeated.
 
 from __future__ import annotations
 
-import copy
 import io
 import re
 from collections.abc import Callable, Sequence
@@ -87,7 +86,7 @@ class OtherSchedules(DeviceProbe):
         source, metadata, grid, values = request
         device = self.device
         twin = type(device)(device.arch, f"{schedule} on {device.multiprocessors}", replace(device.options, probes=()))
-        twin.reachable, twin.enclosed = device.reachable, copy.copy(enclosed)
+        twin.reachable, twin.enclosed = device.reachable, enclosed.copy()
         arguments = [
             part
             for (name, kind), value in zip(dict(source.signature).items(), values, strict=True)

@@ -405,8 +405,8 @@ def test_enclosed_words_go_with_their_storage_and_stay_with_a_view() -> None:
         view = x[:16]
         del x
         double(view)
-        assert np.isin(addresses[0], device.enclosed.address).all()
-        assert not np.isin(addresses[1], device.enclosed.address).any()
+        assert np.isin(addresses[0], device.enclosed.words()["address"]).all()
+        assert not np.isin(addresses[1], device.enclosed.words()["address"]).any()
 
 
 def test_enclosed_words_that_another_device_left_stay() -> None:
@@ -416,4 +416,4 @@ def test_enclosed_words_that_another_device_left_stay() -> None:
         address, words = x.data_ptr() + 4 * np.arange(64), np.full(64, 5)
         device.enclosed.store(address, words, words - 1, words + 1, 4)
         double(x)
-        assert np.isin(address, device.enclosed.address).all()
+        assert np.isin(address, device.enclosed.words()["address"]).all()

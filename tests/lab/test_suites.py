@@ -80,7 +80,9 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "attorch" / "tests").mkdir(parents=True)
     (folder / "attorch" / "theirs.py").write_text(KERNEL)
     (folder / "attorch" / "tests" / "test_theirs.py").write_text(TESTS)
-    given = Namespace(folder=folder, results=folder / "results.jsonl", suite="", only="", sample=2, seconds=20.0, of="")
+    given = Namespace(
+        folder=folder, results=folder / "results.jsonl", suite="", only="", sample=2, seconds=20.0, of="", budget=0.0, device=""
+    )
     suites.run_suites(given, set())
     (folder / "attorch" / "tests" / "test_long.py").write_text(LONG)
     suites.run_suites(Namespace(**vars(given) | {"only": "test_long", "seconds": 1.0}), set())  # no other test has so little time
@@ -114,10 +116,33 @@ def test_a_planted_fault_is_told_beside_the_own_assertion(results: Path) -> None
 
 def test_the_page_counts_what_the_results_hold(results: Path) -> None:
     text = "\n".join(suites.page(Namespace(results=results, of="")))
-    assert f"| attorch | no checkout, Triton {version('triton')} | 2 | 11 | 3 | 1 | 1 | 1 | 1 | 1 | 3 |  |  | " in text
+    assert f"| attorch | no checkout, Triton {version('triton')} | 2 | 11 | 3 | 1 | 1 | 1 | 1 |  | 1 | 3 |  | " in text
+    assert " | 5 of 7 |\n| all |  | 2 | 11 |" in text and "on a real GPU" not in text
     assert "illegal address: read of 4 bytes, which is inside no tensor of the launch (nearest: x" in text
     assert "`--emulate` finds 2 of 2." in text and "1 fail and\n1 pass; 0 end" in text and "0x" not in text
     assert "Without a fault 0 of 1 selections" in text
+
+
+def test_the_page_tells_what_a_real_gpu_decides_otherwise() -> None:
+    """Of two tests that a real GPU ran to an end one passed there alone; a third was too large here."""
+    here, there = (
+        [
+            {
+                "suite": "theirs",
+                "device": "H100",
+                "tests": [{"test": "ab"[place], "state": state, "said": state} for place, state in found],
+            }
+        ]
+        for found in (
+            ((0, "passed"), (1, "fault found")),
+            ((0, "passed"), (1, "passed")),
+        )
+    )
+    here[0]["tests"].append({"test": "c", "state": "too large"})
+    there[0]["tests"].append({"test": "c", "state": "passed", "said": ""})
+    text = "\n".join(suites.on_gpu(here, there))
+    assert "2 of them were run on a real GPU too (H100), where 2 pass. Of those\n1 do not pass here, and 0 pass here alone" in text
+    assert "- theirs, `b`: fault found here: fault found" in text and not list(suites.on_gpu(here, []))
 
 
 def test_a_fault_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -251,22 +251,14 @@ def enclosed_in(
     regions: Sequence[Region], enclosed_memory: EnclosedMemory, write_marks: dict[int, np.ndarray], sums: dict[int, AtomicSums]
 ) -> tuple[EnclosedWords, ...]:
     """The enclosed words of each region that this launch has stored, and those that another order of its float atomics may make."""
-    enclosed_words = []
+    enclosed_words, words = [], enclosed_memory.words()
     for number, region in enumerate(regions):
-        positions = np.flatnonzero((enclosed_memory.address >= region.base) & (enclosed_memory.address < region.end))
-        positions = positions[write_marks[region.base][enclosed_memory.address[positions] - region.base] != 0]
-        if positions.size:
-            offset = enclosed_memory.address[positions] - region.base
-            enclosed_words.append(
-                EnclosedWords(
-                    number,
-                    offset,
-                    enclosed_memory.low[positions],
-                    enclosed_memory.high[positions],
-                    enclosed_memory.size[positions],
-                    enclosed_memory.is_integer[positions],
-                )
-            )
+        offsets = words["address"] - region.base
+        here = (offsets >= 0) & (offsets < region.end - region.base)
+        here[here] = write_marks[region.base][offsets[here]] != 0
+        if here.any():
+            columns = (words[name][here] for name in ("low", "high", "size", "is_integer"))
+            enclosed_words.append(EnclosedWords(number, offsets[here], *columns))
         for places, low, high, size in sums[region.base].bounds(region.raw):
             enclosed_words.append(
                 EnclosedWords(number, places * size, low, high, np.full(places.size, size), np.zeros(places.size, np.bool_))

@@ -261,6 +261,35 @@ def test_memory_keeps_the_last_store_of_an_address() -> None:
     assert not memory
 
 
+def test_memory_of_enclosed_words_agrees_with_a_list_of_them() -> None:
+    """Words of 1 to 8 bytes at any address around an end of a page, stored, overwritten in part, forgotten by ranges."""
+    random, memory, copied, listed = np.random.default_rng(7), EnclosedMemory(), EnclosedMemory(), dict[int, tuple[int, int]]()
+    for turn in range(400):
+        size, count = int(random.choice([1, 2, 4, 8])), int(random.integers(1, 40))
+        address = (1 << 14) * 3 - 256 + size * random.permutation(512 // size)[:count]
+        touched = [at for at, (long, _) in listed.items() if ((at < address + size) & (address < at + long)).any()]
+        assert memory.overlaps(address, size) == bool(touched)
+        if turn % 5 == 4:
+            first, end = sorted(map(int, random.choice(address, 2)))
+            memory.forget_range(first, end)
+            touched = [at for at in listed if first <= at < end]
+        elif turn % 5 == 3:
+            memory.forget(address, size)
+        else:
+            memory.store(address, address + turn, address - 1, address + 1, size)
+        listed = {at: word for at, word in listed.items() if at not in touched}
+        listed |= {int(at): (size, int(at) + turn) for at in address} if turn % 5 < 3 else {}
+        words = memory.words()
+        assert dict(zip(words["address"].tolist(), zip(words["size"], words["word"], strict=True), strict=True)) == dict(
+            sorted(listed.items())
+        )
+        assert bool(memory) == bool(listed)
+        copied = memory.copy() if turn == 200 else copied
+        if turn == 200:
+            before = copied.words()
+    assert np.array_equal(copied.words(), before)  # what is stored in one is not in the other
+
+
 def test_a_word_that_a_choice_can_give_is_not_decided_and_any_other_fails() -> None:
     words = np.array([1.0, 2.0, -3.0], np.float32)
     expected = ExpectedOutput(name="out", shape=(3,), format="fp32", words=words.view(np.uint32))
