@@ -50,7 +50,8 @@ from bitverdict.harness.emulator.memory.provenance import Origins, Provenance
 from bitverdict.harness.emulator.memory.real_memory import RealMemory, RealValues, storage_of
 from bitverdict.harness.emulator.memory.unwritten_words import AllocatedStorage, UnwrittenRead, UnwrittenWords
 from bitverdict.harness.emulator.mlir_reader import Program
-from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, Enclosures, keys, words_of
+from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
+from bitverdict.harness.emulator.numerics.enclosures import Enclosures, keys, words_of
 from bitverdict.harness.emulator.real_tensors import RealTensors
 from bitverdict.harness.emulator.residency import Registers, Residency, check_grid, limit_of, most_registers, residency
 from bitverdict.harness.model.architectures import ARCHITECTURES, CHIPS

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.global_memory import Region
     from bitverdict.harness.emulator.memory.onchip import View
     from bitverdict.harness.emulator.mlir_reader import Operation
-    from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
+    from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
 
 
 @dataclass(eq=False)

@@ -1,7 +1,7 @@
 """Each launch once more, from the same bytes, under other schedules: what it leaves may not depend on them.
 
-Programs that order nothing among one another, and that wait for nothing on the chip, run several at once (`Launch.serial_reason` is
-empty): no schedule is asked there, and such a launch is not repeated.
+Programs that order nothing among one another, and that wait for nothing on the chip, run several at once, or one by one for a
+reason that has to do with neither (`Launch.serial_reason`): no schedule is asked there, and such a launch is not repeated.
 """
 
 from __future__ import annotations
@@ -16,15 +16,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, WordAccess
+from bitverdict.harness.emulator.execution.program_batches import FEW_PROGRAMS
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend.arguments import program_arguments
+from bitverdict.harness.emulator.frontend.lowerings.program_batches import ENCLOSED_VALUES, HELD_ACCESSES, ONE_PROGRAM
 from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums, note_sum
-from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
+from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
 
 if TYPE_CHECKING:
     from bitverdict.harness.emulator.device import Device, Launch
     from bitverdict.harness.emulator.memory.global_memory import Region
 
+NO_ORDER_REASONS = ("", FEW_PROGRAMS, ENCLOSED_VALUES, HELD_ACCESSES, ONE_PROGRAM)
 _ORDERED_BY_ATOMICS = re.compile(
     rb"tt\.atomic_|async_tma_reduce|tt\.descriptor_reduce|local_atomic|buffer_atomic|inline_asm|isVolatile"
 )
@@ -67,7 +70,7 @@ class OtherSchedules(DeviceProbe):
         launch, regions = run.launch, run.regions
         request, before, self._request, self._before = self._request, self._before, None, {}
         changing_regions = [region for region in regions if region.base in before]
-        if request is None or not launch.serial_reason or not self.schedules:
+        if request is None or launch.serial_reason in NO_ORDER_REASONS or not self.schedules:
             return
         after = {region.base: region.raw.copy() for region in changing_regions}
         self.repeated_launches += 1

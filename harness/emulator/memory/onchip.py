@@ -14,7 +14,8 @@ import numpy as np
 from bitverdict.harness.emulator.faults import EmulatedFault, OnChipFault
 from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES
 from bitverdict.harness.emulator.memory.real_shadows import Shadow, ShadowWords
-from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory, EnclosedRoom, Enclosure, keys
+from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory, Enclosure
+from bitverdict.harness.emulator.numerics.enclosures import EnclosedRoom, keys
 
 SPREAD = 2  # of fp4 beside fp8: of 16 bytes of shared memory 8 hold elements (PTX ISA, tensor memory map: .b4x16_p64)
 POISON = 0xFF  # a NaN in every float format we hold, and conspicuous as an integer

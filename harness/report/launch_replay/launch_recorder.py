@@ -23,7 +23,7 @@ from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, Wor
 from bitverdict.harness.emulator.memory.atomic_sums import AtomicSums, note_sum
 from bitverdict.harness.emulator.memory.byte_arrays import words_in
 from bitverdict.harness.emulator.memory.global_memory import Region
-from bitverdict.harness.emulator.numerics.enclosures import EnclosedMemory
+from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
 from bitverdict.harness.report.launch_replay.recorded_launch import (
     PLACE_MODULUS,
     EnclosedWords,

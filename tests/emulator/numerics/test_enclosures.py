@@ -21,8 +21,8 @@ from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.numerics import enclosures
+from bitverdict.harness.emulator.numerics.enclosed_memory import EnclosedMemory
 from bitverdict.harness.emulator.numerics.enclosures import (
-    EnclosedMemory,
     EnclosedRoom,
     Enclosure,
     Enclosures,

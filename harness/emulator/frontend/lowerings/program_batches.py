@@ -292,6 +292,10 @@ def write_batch_form(t: Translator, program: Program) -> tuple[str, str]:
     return name, ""
 
 
+HELD_ACCESSES, ENCLOSED_VALUES = "accesses are held to their widths", "values are enclosed"
+ONE_PROGRAM = "all programs do the same"
+
+
 def _serial_reason(t: Translator, program: Program) -> str:
     """Why several programs cannot run at once, as far as the names of the operations say."""
     facts, operations = t.facts, {op.name for op in _entry_operations(program.entry)}
@@ -301,10 +305,10 @@ def _serial_reason(t: Translator, program: Program) -> str:
     if len(program.functions) > 1 or t.ctas > 1 or facts.synchronises or facts.agents > 1:
         return "calls, clusters, partitions or atomics"
     if t.accesses is not None:
-        return "accesses are held to their widths"
+        return HELD_ACCESSES
     if t.enclosing is not None:
-        return "values are enclosed"
-    return "" if "tt.get_program_id" in operations else "all programs do the same"
+        return ENCLOSED_VALUES
+    return "" if "tt.get_program_id" in operations else ONE_PROGRAM
 
 
 def _entry_operations(function: Function) -> list[Operation]:
