@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import torch
 import torch.utils._device as default_device
 from torch._library.custom_ops import OPDEFS
+from torch.autograd.function import BackwardCFunction
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
@@ -495,16 +496,37 @@ def _tensor_to(tensor: torch.Tensor, args: tuple, kwargs: dict) -> torch.Tensor:
     return move_tensor(tensor, gpu, **keywords)
 
 
+_APPLY, _APPLY_BACKWARD = torch.autograd.Function.__dict__["apply"], BackwardCFunction.apply
+
+
+def _apply_function(function: type, *args: object, **kwargs: object) -> object:
+    """`function.apply`; its node remembers whether all results lie on the emulated GPU."""
+    made = _APPLY.__func__(function, *args, **kwargs)
+    results = [result for result in (made if isinstance(made, tuple) else (made,)) if isinstance(result, torch.Tensor)]
+    for node in {result.grad_fn for result in results} - {None}:
+        node.is_on_emulated_gpu = all(type(result) is CudaTensor for result in results)  # type: ignore[union-attr]
+    return made
+
+
+def _apply_backward(node: BackwardCFunction, *gradients: object) -> object:
+    """The user's backward. Zeros, which torch makes for a result that nothing used, lie where the result does."""
+    return _APPLY_BACKWARD(node, *(outside(gradients) if getattr(node, "is_on_emulated_gpu", False) else gradients))
+
+
 class Placement(TorchFunctionMode):
     """While entered, torch's functions know a device "cuda", which is the emulated GPU; those that a user's backward calls too."""
 
     def __enter__(self) -> Placement:
         self.engine = torch.autograd._engine_run_backward  # type: ignore[attr-defined]
         torch.autograd._engine_run_backward = self._run_backward  # type: ignore[attr-defined]
+        self.apply = torch.autograd.Function.__dict__["apply"], BackwardCFunction.apply
+        torch.autograd.Function.apply = classmethod(_apply_function)  # type: ignore[assignment]
+        BackwardCFunction.apply = _apply_backward  # type: ignore[assignment]
         return super().__enter__()
 
     def __exit__(self, *raised: object) -> None:
         torch.autograd._engine_run_backward = self.engine  # type: ignore[attr-defined]
+        torch.autograd.Function.apply, BackwardCFunction.apply = self.apply  # type: ignore[method-assign]
         super().__exit__(*raised)
 
     def _run_backward(self, *args: object, **kwargs: object) -> Any:

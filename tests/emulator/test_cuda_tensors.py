@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -222,6 +222,33 @@ def test_a_kernel_s_own_backward_runs_on_the_gpu() -> None:
         (again,) = torch.autograd.grad(Doubled.apply(x).sum(), x)
     assert seen == ["cuda"] * 6 and len(device.launches) == 4
     assert x.grad is not None and x.grad.is_cuda and x.grad.tolist() == [6.0] * 70 and again.tolist() == [2.0] * 70
+
+
+class TwoResults(torch.autograd.Function):
+    """2 x and 4 x; where their gradients lay is kept."""
+
+    devices: ClassVar[list[str]] = []
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x, 4 * x
+
+    @staticmethod
+    def backward(ctx, *grads):
+        TwoResults.devices = [grad.device.type for grad in grads]
+        return 2 * grads[0] + 4 * grads[1]
+
+
+@pytest.mark.parametrize("device", ["cuda", "cpu"])
+@pytest.mark.parametrize("used", [0, 1])
+def test_the_gradient_of_a_result_that_nothing_used_lies_beside_it(device: str, used: int) -> None:
+    with emulated("sm_90"):
+        x = torch.ones(9, device=device, requires_grad=True)
+        TwoResults.apply(x)[used].sum().backward()
+    assert TwoResults.devices == [device] * 2
+    assert x.grad is not None and x.grad.device.type == device and x.grad.tolist() == [2.0 * (used + 1)] * 9
+    applied = TwoResults.apply, torch.autograd.function.BackwardCFunction.apply  # torch's own, once no emulated GPU is entered
+    assert all(each.__module__ == "torch.autograd.function" for each in applied)
 
 
 MIXES = {
