@@ -15,6 +15,7 @@ last numbers below 2^k into k and doubles the scale. What OCP leaves open is fix
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,14 +63,25 @@ class QuantizedTensor:
     tensor_scale: float = 1.0
 
 
+def saturated(fmt: Format, values: np.ndarray) -> np.ndarray:
+    """Codes of `values`, to nearest even, the largest for what lies beyond it."""
+    return encode(fmt, values, overflow=Overflow.SATURATE)
+
+
 def quantize(
-    block_format: BlockFormat, values: np.ndarray, axis: int = -1, *, tensor_scale: float | None = None
+    block_format: BlockFormat,
+    values: np.ndarray,
+    axis: int = -1,
+    *,
+    tensor_scale: float | None = None,
+    narrow: Callable[[Format, np.ndarray], np.ndarray] = saturated,
 ) -> QuantizedTensor:
     """`values` (float64 or float32, any shape) as elements and scales, in blocks along `axis`; the last block may be short.
 
-    `tensor_scale` is NVFP4's: by default the fp32 nearest to largest |value| / (448 * 6), never 0; each block's scale is the UE4M3
-    nearest to its largest |value| / (6 * tensor_scale). Quotients are those of real numbers, rounded once. Raises ValueError for a
-    tensor scale that is not a positive finite fp32 or that the format does not have, and for NVFP4 values that are not fp32.
+    `tensor_scale` is NVFP4's: by default the fp32 nearest to largest |value| / (448 * 6), never 0; each block's scale is the
+    UE4M3 nearest to its largest |value| / (6 * tensor_scale). Quotients are those of real numbers, rounded once; without a
+    tensor scale by `narrow`. Raises ValueError for a tensor scale that is not a positive finite fp32 or that the format does
+    not have, and for NVFP4 values that are not fp32.
     """
     along = np.moveaxis(np.asarray(values), axis, -1)  # (.., k)
     blocks = _blocks(along, block_format.block_size)  # (.., blocks, block)
@@ -86,7 +98,7 @@ def quantize(
         scales = shared_scale(block_format, np.where(finite, largest, 0.0))  # (.., blocks)
         exponent = scales.astype(np.int32) - block_format.scale.bias  # (.., blocks)
         divided = np.ldexp(np.where(finite[..., None], blocks, 0.0), -exponent[..., None])  # (.., blocks, block) exact
-        elements = encode(block_format.element, divided, overflow=Overflow.SATURATE)  # (.., blocks, block)
+        elements = narrow(block_format.element, divided)  # (.., blocks, block)
     scales[~finite] = block_format.scale.nan_code  # (.., blocks)
     elements = elements.reshape(*along.shape[:-1], blocks.shape[-2] * blocks.shape[-1])  # (.., k rounded up)
     elements = elements[..., : along.shape[-1]]  # (.., k)

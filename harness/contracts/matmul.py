@@ -27,6 +27,7 @@ from bitverdict.harness.model.case_fields import check_record
 from bitverdict.harness.model.contract import Contract, ExpectedOutcome, ExpectedOutput, Tile
 from bitverdict.harness.model.launcher_limits import FAR_CLAIM, FAR_CLAIM_WORD, FAR_PAD, nearest, read_claims
 from bitverdict.harness.model.mathematics import Mathematics
+from bitverdict.harness.model.triton_release import converts_through_fp16
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.kernels.clauses import broken
 from bitverdict.kernels.element_types import ELEMENT_TYPES
@@ -569,7 +570,7 @@ def epilogue(accumulator: np.ndarray, problem: Any, arch: str) -> np.ndarray:
     if problem.dtype == "int8":
         return accumulator.astype(np.int8 if problem.out == "int8" else np.int32)  # modulo 2^8: the low bits
     words = leaky_relu(accumulator) if problem.activation else accumulator
-    return convert(FORMATS["fp32"], FORMATS[problem.out], words, arch)
+    return convert(FORMATS["fp32"], FORMATS[problem.out], words, arch, through_fp16=converts_through_fp16())
 
 
 def layout_name(view: Any) -> str:

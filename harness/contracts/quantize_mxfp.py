@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -17,11 +18,14 @@ from bitverdict.harness.model.architectures import is_amd
 from bitverdict.harness.model.case import Case, Operand
 from bitverdict.harness.model.contract import ExpectedOutcome, ExpectedOutput
 from bitverdict.harness.model.targets import Target
+from bitverdict.harness.model.triton_release import converts_through_fp16
 from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
 from bitverdict.kernels.features import Feature
 from bitverdict.kernels.quantize_mxfp import FORMATS, NEEDS_E4M3
+from bitverdict.reference.block_scaling import saturated
 from bitverdict.reference.formats import FORMATS as NUMBERS
+from bitverdict.reference.formats import Format, convert
 from bitverdict.reference.formats.convert import FP8_BY_INTEGERS
 from bitverdict.reference.quantized_rows import quantized_rows
 
@@ -140,7 +144,8 @@ class QuantizeMxfpContract(RowContract):
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p = case.problem
-        elements, scales = quantized_rows(p.format, widen_to_fp32(operands["x"], target.arch), p.tensor_scale)
+        narrow = partial(_through_fp16, target.arch) if converts_through_fp16() and not is_amd(target.arch) else saturated
+        elements, scales = quantized_rows(p.format, widen_to_fp32(operands["x"], target.arch), p.tensor_scale, narrow)
         formats = {"elements": PLACES.get(p.format, "uint8"), "scales": "e4m3" if p.format == "nvfp4" else "e8m0"}
         return [
             ExpectedOutput(name=name, format=formats[name], shape=words.shape, words=words, basis=Basis.WORDS)
@@ -151,6 +156,13 @@ class QuantizeMxfpContract(RowContract):
         p = case.problem
         short = p.columns % FORMATS[p.format] if p.format in FORMATS else 0
         return KernelContract.coverage(self, case, target) | {"format": p.format, "last block": "short" if short else "whole"}
+
+
+def _through_fp16(arch: str, fmt: Format, values: np.ndarray) -> np.ndarray:
+    """Codes of `values`, which are fp32, as an older Triton converts them; of four bits the kernel makes them itself."""
+    if fmt.name not in ("e4m3", "e5m2"):
+        return saturated(fmt, values)
+    return convert("fp32", fmt, values.astype(np.float32).view(np.uint32), arch, through_fp16=True)
 
 
 def _tensor_scale_fields(problem: Fields, tensor_scale: float) -> Fields:

@@ -323,7 +323,7 @@ class _Reader:
             if count and not 0 < int(count) <= MOST_RESULTS:
                 raise ValueError(f"line {number + 1} of the tile program has {count} results; at most {MOST_RESULTS} are read")
             names += [f"{base}#{i}" for i in range(int(count))] if count else [base]
-        return Operation(
+        operation = Operation(
             name,
             names,
             split_top(operands),
@@ -336,6 +336,11 @@ class _Reader:
             regions,
             number,
         )
+        if name == "ttg.warp_specialize" and operation.operands:  # older releases print what its partitions take here
+            partitions = regions[1][0].operations[0]
+            partitions.operands, partitions.operand_types = operation.operands, operation.operand_types
+            operation.operands, operation.operand_types = [], []
+        return operation
 
     def region(self) -> list[Block]:
         blocks = [Block("^entry")]

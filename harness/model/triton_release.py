@@ -14,6 +14,8 @@ PROVEN_RELEASES = ("3.6.0", "3.7.0", "3.7.1", "3.8", "3.9")
 """Beginnings of the versions that have a record, from the oldest."""
 EXACT_SCALES_SINCE = "3.9"
 TREE_SUMS_SINCE = "3.8"
+SINGLE_ROUNDING_SINCE = "3.9"
+TCGEN05_INT8_SINCE = "3.8"
 OLDEST_RELEASE = ".".join(PROVEN_RELEASES[0].split(".")[:2])
 DISTRIBUTIONS = ("triton", "triton-windows", "pytorch-triton", "pytorch-triton-rocm")
 REMEDY = f"install 'triton>={OLDEST_RELEASE}'"
@@ -51,6 +53,16 @@ def sums_by_tree(version: str = "") -> bool:
     return numbers_of(version or installed_version() or PROVEN_RELEASES[-1]) >= numbers_of(TREE_SUMS_SINCE)
 
 
+def converts_through_fp16(version: str = "") -> bool:
+    """Whether by `version`, or the Triton that is installed, fp32 becomes fp8 through fp16 where there is no instruction for it."""
+    return numbers_of(version or installed_version() or PROVEN_RELEASES[-1]) < numbers_of(SINGLE_ROUNDING_SINCE)
+
+
+def has_tcgen05_int8(version: str = "") -> bool:
+    """Whether `version`, or the Triton that is installed, multiplies int8 by tcgen05 where a GPU has it: before, by mma.sync."""
+    return numbers_of(version or installed_version() or PROVEN_RELEASES[-1]) >= numbers_of(TCGEN05_INT8_SINCE)
+
+
 def described_releases() -> str:
     """What `bitverdict --version` says of Triton."""
     known = ", ".join(name if name.count(".") == 2 else f"{name}.x" for name in PROVEN_RELEASES)
@@ -73,9 +85,13 @@ __all__ = [
     "OLDEST_RELEASE",
     "PROVEN_RELEASES",
     "REMEDY",
+    "SINGLE_ROUNDING_SINCE",
+    "TCGEN05_INT8_SINCE",
     "TREE_SUMS_SINCE",
+    "converts_through_fp16",
     "described_releases",
     "has_exact_scales",
+    "has_tcgen05_int8",
     "installed_version",
     "is_proven",
     "numbers_of",

@@ -1,8 +1,10 @@
 """One format to another, as a kernel's conversion does it on a target.
 
-A conversion is the chain of instructions that Triton 3.9 emits for `x.to(dtype)` on that architecture, read in the PTX it compiles
-(`tests/reference_checks/test_convert_compiled.py` reads it again), each instruction doing what the PTX ISA says of `cvt` (section
-"Data Movement and Conversion Instructions: cvt"):
+A conversion is the chain of instructions that Triton emits for `x.to(dtype)` on that architecture, read in the PTX it compiles
+(`tests/reference_checks/test_convert_compiled.py` reads it again, and executes it), each instruction doing what the PTX ISA says
+of `cvt` (section "Data Movement and Conversion Instructions: cvt"). `through_fp16` is how Triton 3.8 and earlier do it: below
+sm_90 fp32 becomes fp8 through fp16, which is cut toward zero, so that it is rounded twice; below sm_89 integer operations make
+e5m2, with ties away from zero; fp16 and bf16 become each other through fp32.
 
 - `.rn` rounds to nearest even; an overflow is infinite; a NaN becomes the canonical one, 0x7FFF for fp16 and bf16.
 - `.satfinite` gives the largest finite value for an overflow and for an infinity, 0x7F for a NaN, in e4m3 and e5m2 alike.
@@ -28,7 +30,7 @@ import numpy as np
 from bitverdict.reference.formats.decode import decode
 from bitverdict.reference.formats.encode import encode
 from bitverdict.reference.formats.number_formats import BF16, E2M1, E2M3, E3M2, E4M3, E5M2, FP16, FP32
-from bitverdict.reference.formats.record import Format, Overflow
+from bitverdict.reference.formats.record import Format, Overflow, Rounding
 
 _FORMATS = {fmt.name: fmt for fmt in (E2M1, E2M3, E3M2, E4M3, E5M2, FP16, BF16, FP32)}
 INTEGERS: dict[str, type[np.integer]] = {
@@ -53,7 +55,9 @@ class Step:
         return self.rule(self.source, self.destination, codes)
 
 
-def convert(source: Format | str, destination: Format | str, codes: np.ndarray, arch: str) -> np.ndarray:
+def convert(
+    source: Format | str, destination: Format | str, codes: np.ndarray, arch: str, *, through_fp16: bool = False
+) -> np.ndarray:
     """`codes` of `source` (any shape) as `arch` ("sm_90") converts them to `destination`, same shape.
 
     Formats by record or name; besides them "int8", "uint8" and "int32", whose codes are arrays of that dtype. Raises ValueError for
@@ -67,13 +71,13 @@ def convert(source: Format | str, destination: Format | str, codes: np.ndarray, 
     if origin == goal:
         return codes.copy()
     if codes.dtype.itemsize <= 2:
-        table = _table(origin, goal, arch)
+        table = _table(origin, goal, arch, through_fp16)
         result: np.ndarray = table[codes.astype(np.intp) & (table.size - 1)]  # (...)
         return result
-    return _run(conversion(origin, goal, arch), codes)
+    return _run(conversion(origin, goal, arch, through_fp16=through_fp16), codes)
 
 
-def conversion(source: Format | str, destination: Format | str, arch: str) -> tuple[Step, ...]:
+def conversion(source: Format | str, destination: Format | str, arch: str, *, through_fp16: bool = False) -> tuple[Step, ...]:
     """The instructions from `source` to `destination` on `arch`, in order; ValueError with the reason where there are none."""
     origin, goal = _name(source), _name(destination)
     if arch.startswith("gfx"):
@@ -81,9 +85,9 @@ def conversion(source: Format | str, destination: Format | str, arch: str) -> tu
     sm = _number(arch)
     if "e4m3" in (origin, goal) and sm < 89:
         raise ValueError(f"{arch} has no e4m3 (Triton refuses fp8e4nv there); it exists from sm_89 on")
-    steps = _from_integer(origin, goal, sm) if origin in INTEGERS else _from_float(origin, goal, sm)
+    steps = _from_integer(origin, goal, sm, through_fp16) if origin in INTEGERS else _from_float(origin, goal, sm, through_fp16)
     if not steps:
-        raise ValueError(f"{arch} has no conversion from {origin} to {goal} in Triton 3.9 or PTX: try two, through fp32")
+        raise ValueError(f"{arch} has no conversion from {origin} to {goal} in Triton or PTX: try two, through fp32")
     return steps
 
 
@@ -116,7 +120,7 @@ def _on_amd(source: str, destination: str, arch: str) -> tuple[Step, ...]:
     raise ValueError(f"{arch}: what Triton 3.9 makes of a conversion from {source} to {destination} is not known here: try fp32")
 
 
-def _from_float(source: str, destination: str, sm: int) -> tuple[Step, ...]:
+def _from_float(source: str, destination: str, sm: int, through_fp16: bool) -> tuple[Step, ...]:
     fp8_instructions, bf16_instructions = sm >= 89, sm >= 90
     if destination in INTEGERS:
         return _to_integer(source, destination, bf16_instructions)
@@ -128,9 +132,15 @@ def _from_float(source: str, destination: str, sm: int) -> tuple[Step, ...]:
         case "bf16", "fp32":
             return (Step(source, destination, "cvt.f32.bf16", moved_up),)
         case ("fp16", "bf16") | ("bf16", "fp16"):
-            if bf16_instructions:
+            if bf16_instructions and not through_fp16:
                 return (Step(source, destination, f"cvt.rn.{_ptx(destination)}.{_ptx(source)}", round_infinite),)
-            return _from_float(source, "fp32", sm) + _from_float("fp32", destination, sm)
+            return _chain((source, "fp32", destination), sm, through_fp16)
+        case "fp32", ("e4m3" | "e5m2") if not bf16_instructions and through_fp16:
+            return (Step(source, "fp16", "cvt.rz.f16.f32", cut_to_fp16), *_from_float("fp16", destination, sm, through_fp16))
+        case "fp16", "e5m2" if not fp8_instructions and through_fp16:
+            return (Step(source, destination, "add.u32", rounded_by_integers),)
+        case "bf16", "e5m2" if not fp8_instructions and through_fp16:
+            return (Step(source, destination, "sub.u32", rebiased_by_integers),)
         case "fp32" | "fp16", ("e4m3" | "e5m2"):
             if fp8_instructions:
                 packed = "f16x2" if source == "fp16" else "f32"
@@ -139,23 +149,25 @@ def _from_float(source: str, destination: str, sm: int) -> tuple[Step, ...]:
             first, rule = ("cvt.rz.f16x2.f32", round_saturating) if source == "fp32" else ("min.f16x2", saturated_keeping_nan_sign)
             return (Step(source, destination, first, rule),)
         case "bf16", ("e4m3" | "e5m2"):
-            if sm >= 100:
+            if sm >= 100 and not through_fp16:
                 return (Step(source, destination, f"cvt.rn.satfinite.{destination}x2.bf16x2", round_saturating),)
-            return _chain((source, "fp32" if fp8_instructions else "fp16", destination), sm)
+            if fp8_instructions and through_fp16:
+                return (*_from_float(source, "fp32", sm, through_fp16), *_from_float("fp32", destination, sm, False))
+            return _chain((source, "fp32" if fp8_instructions else "fp16", destination), sm, through_fp16)
         case "e5m2", "bf16":
             return (Step(source, destination, "mul.rn.bf16x2" if bf16_instructions else "mul.f32", rebias_e5m2),)
         case "e4m3", "bf16":
-            if sm >= 100:
+            if sm >= 100 and not through_fp16:
                 return (Step(source, destination, "cvt.rn.bf16x2.e4m3x2", round_infinite),)
             if bf16_instructions:
-                return (*_from_float(source, "fp16", sm), Step("fp16", "bf16", "cvt.bf16.f16", round_infinite))
-            return _chain((source, "fp16", "fp32", destination), sm)
+                return (*_from_float(source, "fp16", sm, through_fp16), Step("fp16", "bf16", "cvt.bf16.f16", round_infinite))
+            return _chain((source, "fp16", "fp32", destination), sm, through_fp16)
         case (("e4m3" | "e5m2"), "fp16"):
             if fp8_instructions:
                 return (Step(source, destination, f"cvt.rn.f16x2.{source}x2", round_infinite),)
             return (Step(source, destination, "prmt.b32", moved_up),)
         case (("e4m3" | "e5m2"), "fp32"):
-            return _chain((source, "fp16", "fp32"), sm)
+            return _chain((source, "fp16", "fp32"), sm, through_fp16)
         case "fp32", ("e2m1" | "e2m3" | "e3m2") if sm >= 100:
             return (Step(source, destination, f"cvt.rn.satfinite.{destination}x2.f32", round_saturating),)
         case (("e2m1" | "e2m3" | "e3m2"), "fp16") if sm >= 100:
@@ -173,11 +185,12 @@ def _to_integer(source: str, destination: str, bf16_instructions: bool) -> tuple
     return (first,) if wide == destination else (first, Step(wide, destination, "st.global", low_bits))
 
 
-def _from_integer(source: str, destination: str, sm: int) -> tuple[Step, ...]:
+def _from_integer(source: str, destination: str, sm: int, through_fp16: bool) -> tuple[Step, ...]:
     match source, destination:
         case (("int8" | "uint8" | "int32"), ("fp32" | "fp16" | "bf16")):
             if destination == "bf16" and sm < 90 and source != "int8":
-                return _from_integer(source, "fp32", sm) + _from_float("fp32", "bf16", sm)  # two roundings
+                # two roundings
+                return _from_integer(source, "fp32", sm, through_fp16) + _from_float("fp32", "bf16", sm, through_fp16)
             if destination == "bf16" and source == "int8":
                 return (Step(source, destination, "cvt.rn.f32.s8" if sm < 90 else "sub.bf16x2", rounded_integer),)  # exact
             register = {"int8": "s16", "uint8": "u16", "int32": "s32"}[source]
@@ -189,8 +202,8 @@ def _from_integer(source: str, destination: str, sm: int) -> tuple[Step, ...]:
     return ()
 
 
-def _chain(names: tuple[str, ...], sm: int) -> tuple[Step, ...]:
-    return tuple(step for pair in pairwise(names) for step in _from_float(*pair, sm))
+def _chain(names: tuple[str, ...], sm: int, through_fp16: bool) -> tuple[Step, ...]:
+    return tuple(step for pair in pairwise(names) for step in _from_float(*pair, sm, through_fp16))
 
 
 # The rules: from codes to codes.
@@ -211,6 +224,25 @@ def saturated_keeping_nan_sign(source: str, destination: str, codes: np.ndarray)
     before sm_89."""
     sign = (codes >> (_FORMATS[source].width - _FORMATS[destination].width)) & _FORMATS[destination].sign_bit  # (...)
     return round_saturating(source, destination, codes) | sign.astype(_FORMATS[destination].storage)
+
+
+def cut_to_fp16(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
+    """Toward zero: nothing but an infinity becomes one; NaN canonical."""
+    return encode(_FORMATS[destination], _values(source, codes), rounding=Rounding.TOWARD_ZERO)
+
+
+def rounded_by_integers(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
+    """fp16's upper byte after half of its last bit was added: ties away from zero, past the range to infinity, and a NaN by its
+    bits: the canonical one becomes -0."""
+    result: np.ndarray = (((codes & 0xFFFE).astype(np.uint32) + 0x80) >> 8).astype(np.uint8)
+    return result
+
+
+def rebiased_by_integers(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
+    """bf16's exponent and mantissa as an integer, held between the least and the largest of e5m2, rounded with ties away."""
+    magnitude = np.clip(codes & 0x7FFF, 0x3800, 0x57E0).astype(np.uint32)  # (...)
+    result: np.ndarray = (((magnitude + 0x10 - 0x3800) << 3) >> 8 & 0xFF | (codes >> 8) & 0x80).astype(np.uint8)
+    return result
 
 
 def saturated_by_integers(source: str, destination: str, codes: np.ndarray) -> np.ndarray:
@@ -271,13 +303,13 @@ def _run(steps: tuple[Step, ...], codes: np.ndarray) -> np.ndarray:
 
 
 @cache
-def _table(source: str, destination: str, arch: str) -> np.ndarray:
+def _table(source: str, destination: str, arch: str, through_fp16: bool) -> np.ndarray:
     """What each code of a source of at most 16 bits becomes, by its bits; read-only."""
     if source in INTEGERS:
         codes = np.arange(1 << (8 * np.dtype(INTEGERS[source]).itemsize)).astype(INTEGERS[source])  # (codes,)
     else:
         codes = np.arange(1 << _FORMATS[source].width).astype(_FORMATS[source].storage)  # (codes,)
-    table = _run(conversion(source, destination, arch), codes)  # (codes,)
+    table = _run(conversion(source, destination, arch, through_fp16=through_fp16), codes)  # (codes,)
     table.flags.writeable = False
     return table
 

@@ -18,6 +18,7 @@ import pytest
 import triton
 from triton.runtime.interpreter import InterpreterBuilder
 
+from bitverdict.harness.model.triton_release import has_exact_scales
 from bitverdict.reference import packing
 from bitverdict.reference.formats import FORMATS
 from bitverdict.reference.tensor_core import instruction, scaled_product, upcast_product
@@ -127,8 +128,11 @@ def test_the_interpreter_agrees_on_nan_elements(name: str, interpreted: dict) ->
 
 @pytest.mark.parametrize("name", ["mxfp4", "mxfp8", "mixed"])
 def test_the_interpreter_agrees_on_the_smallest_e8m0_scale(name: str, interpreted: dict) -> None:
+    """Triton 3.8 and earlier shift the code into an exponent, and 2^-127 becomes zero there."""
     case = f"{name} smallest scale"
-    assert not differ(interpreted[case], model(case)).any()
+    rows = differ(interpreted[case], model(case)).any(axis=1)
+    assert np.flatnonzero(rows).tolist() == ([] if has_exact_scales() else [3])
+    assert has_exact_scales() or not interpreted[case][3].any()
     assert np.isfinite(model(case).view(np.float32)[3]).all()
     assert model(case)[3].any()
 
@@ -164,4 +168,6 @@ def test_the_table_of_differences(interpreted: dict, capsys: pytest.CaptureFixtu
         print("\n" + "\n".join("  ".join(cell.ljust(22) for cell in line).rstrip() for line in lines))
     page = (CHECKOUT / "docs" / "block_scaled_peers.md").read_text()
     for case, peer, wide, _ in lines[1:]:
+        if case.endswith("smallest scale") and scale_of(case.partition(" ")[0]) == "e8m0" and not has_exact_scales():
+            continue  # the page is of a release that has it
         assert f"| {case} | {peer} | {wide} |" in page

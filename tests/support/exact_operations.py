@@ -1,8 +1,8 @@
 """The operations whose result is exact or rounded once, and the PTX that each becomes: one row an operation and type.
 
 A kernel of a type has one line for each row of it: loads of its own, the operation, a store. So the instructions of a row are those
-under its line in the PTX, those apart that only widen (`WIDENING`). `ptx` is what Triton 3.9 makes on sm_90 and sm_100, `before` on
-sm_80 where that differs.
+under its line in the PTX, those apart that only widen (`WIDENING`). `ptx` is what the Triton that is installed makes on sm_90 and
+sm_100, `before` on sm_80 where that differs.
 """
 
 from __future__ import annotations
@@ -10,6 +10,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from bitverdict.harness.emulator.releases import installed_release
+
+RELEASE = installed_release()
 FLOATS = {"f32": "float32", "f16": "float16", "bf16": "bfloat16", "f64": "float64"}
 INTEGERS = {f"{sign}{bits}": f"{'u' if sign == 'u' else ''}int{bits}" for sign in "iu" for bits in (8, 16, 32, 64)}
 TYPES = FLOATS | INTEGERS
@@ -45,7 +48,7 @@ def floats() -> list[Row]:
             Row("x + y", t, t, (f"add.{t}",), fma),
             Row("x - y", t, t, (f"sub.{t}",), fma),
             Row("x * y", t, t, (f"mul.{t}",), fma),
-            Row("-x", t, t, (f"xor.{bits}",)),
+            Row("-x", t, t, (f"sub.{t}",), fma) if RELEASE.negates_by_subtraction else Row("-x", t, t, (f"xor.{bits}",)),
             Row("tl.abs(x)", t, t, (f"and.{bits}",)),
         ]
     rows += [
@@ -135,7 +138,14 @@ def integers() -> list[Row]:
         if t in ("u32", "u64"):
             rows.append(Row("tl.umulhi(x, y)", t, t, (f"mul.hi.{t}",)))
         if sign == "s":
-            rows.append(Row("tl.abs(x)", t, t, ("abs.s16",) if bits == 8 else (f"neg.s{wide}", f"max.s{wide}")))
+            rows.append(
+                Row(
+                    "tl.abs(x)",
+                    t,
+                    t,
+                    (f"abs.s{wide}",) if bits == 8 or RELEASE.has_integer_abs else (f"neg.s{wide}", f"max.s{wide}"),
+                )
+            )
         for expression, name in {"x // (y | 1)": "div", "x % (y | 1)": "rem"}.items():  # 64 bits: 32 where they suffice
             split = ("or.b64", "and.b64", "setp.ne.b64", f"{name}.{sign}64", f"{name}.u32")
             rows.append(Row(expression, t, t, (f"or.b{wide}", *(split if bits == 64 else (f"{name}.{sign}{wide}",)))))

@@ -6,6 +6,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+import triton
+
 from bitverdict.harness.emulator.releases import RELEASES, installed_release, lacking_name
 
 _SENTENCE = re.compile(r"triton \S+ lacks [^,\n]+, which \S+ brought|triton \S+ lacks [^\n]*?: [^\n'\"]+")
@@ -33,4 +35,13 @@ def sentence_of(text: str) -> str:
 
 def sentence_of_error(error: BaseException) -> str:
     """`sentence_of` the first of its errors that has one."""
-    return next(filter(None, (sentence_of(str(link)) for link in errors_of(error))), "")
+    said = (sentence_of(str(link)) or _hazard_of(link) for link in errors_of(error))
+    return next(filter(None, said), "")
+
+
+def _hazard_of(error: BaseException) -> str:
+    """What the compiler of the installed release is known to make, and that of the newest is not."""
+    workaround = getattr(error, "details", {}).get("workaround")
+    here = set(installed_release().hazards) - set(RELEASES[-1].hazards)
+    known = next((each for each in here if each.workaround == workaround), None)
+    return f"triton {triton.__version__} makes a hazard of {known.operation} and {known.other_operation}" if known else ""

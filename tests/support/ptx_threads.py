@@ -77,7 +77,7 @@ class Threads:
             return np.zeros(self.count, np.uint64)
         if name.startswith("%nctaid"):
             return np.ones(self.count, np.uint64)
-        if name.startswith("%"):
+        if name.startswith("%") or name in self.registers:  # inline assembly names its own without %
             return self.registers.get(name, np.zeros(self.count, np.uint64))
         if name.startswith(("0f", "0d")):
             return np.full(self.count, int(name[2:], 16), np.uint64)
@@ -114,6 +114,10 @@ class Threads:
         elif parts[:2] == ["testp", "infinite"]:
             found = [value(int(word), last) in (float("inf"), -float("inf")) for word in self.read(operands[1])]
             self.write(operands[0], np.array(found, np.uint64), when, 1)
+        elif opcode == "set.nan.f16x2.f16x2":  # 1.0 in each half where an operand is NaN there
+            halves = [self.read(o).astype(np.uint32).view(np.float16).reshape(-1, 2) for o in operands[1:]]
+            found = np.where(np.isnan(halves).any(0), np.float16(1), np.float16(0)).view(np.uint32)[:, 0]
+            self.write(operands[0], found, when, 32)
         elif kind == "setp":
             for half, name in enumerate(operands[0].split("|")):
                 self.write(name, self._compare(parts, operands[1:], half), when, 1)
@@ -242,6 +246,11 @@ class Threads:
                 return np.array([each & (1 << 64) - 1 for each in products], np.uint64)
             if kind == "mad":
                 return (words[0] * words[1] + words[2]).astype(np.uint64)
+            if kind == "lop3":  # bit i of the table: what becomes of the bits i has (PTX ISA 9.7.8.6)
+                table, found = int(words[3][0]), np.zeros(self.count, np.uint64)
+                for i in (i for i in range(8) if table >> i & 1):
+                    found |= np.bitwise_and.reduce([w if i >> (2 - k) & 1 else ~w for k, w in enumerate(words[:3])])
+                return found
             if kind == "not":
                 return ~words[0].astype(np.uint64)
             if kind == "bfe":

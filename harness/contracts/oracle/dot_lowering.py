@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bitverdict.harness.model.architectures import architecture, is_amd
+from bitverdict.harness.model.triton_release import has_tcgen05_int8
 from bitverdict.kernels.features import Feature
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, instruction
@@ -130,14 +131,14 @@ def words_rest_on(rule: Instruction | None, how: str = "") -> str:
 
 
 def family(arch: str, dtype: str, *, block_m: int, block_n: int, block_k: int, num_warps: int) -> str:
-    """The instruction family Triton 3.9 picks (AccelerateMatmul: versions 5, 3, 2 in this order, each where it can).
+    """The instruction family that Triton picks (AccelerateMatmul: versions 5, 3, 2 in this order, each where it can).
 
-    tcgen05 (version 5): 4 or 8 warps, rows a multiple of 64, columns of 16, and one instruction's K; int8 only on sm_100. wgmma
-    (version 3): whole warp groups, rows a multiple of 64, columns of 8, and one instruction's K. Both K are 256 bits. Otherwise
-    mma.sync."""
+    tcgen05 (version 5): 4 or 8 warps, rows a multiple of 64, columns of 16, and one instruction's K; int8 only on sm_100, by newer
+    releases. wgmma (version 3): whole warp groups, rows a multiple of 64, columns of 8, and one instruction's K. Both K are 256
+    bits. Otherwise mma.sync."""
     one_instruction, chip = block_k * BITS[dtype] >= 256, architecture(arch)
     if "tcgen05" in chip.families and num_warps in (4, 8) and block_m % 64 == 0 and block_n % 16 == 0 and one_instruction:
-        return "mma.sync" if dtype == "int8" and not chip.tcgen05_int8 else "tcgen05"
+        return "mma.sync" if dtype == "int8" and not (chip.tcgen05_int8 and has_tcgen05_int8()) else "tcgen05"
     if "wgmma" in chip.families and num_warps % 4 == 0 and block_m % 64 == 0 and block_n % 8 == 0 and one_instruction:
         return "wgmma"
     return "mma.sync"

@@ -14,7 +14,7 @@ import numpy as np
 
 from bitverdict.harness.contracts.oracle.dot_lowering import Plan, accumulator_words, chained_product, dot_plan, words_rest_on
 from bitverdict.harness.model.architectures import Feature, architecture, is_amd
-from bitverdict.harness.model.triton_release import has_exact_scales
+from bitverdict.harness.model.triton_release import converts_through_fp16, has_exact_scales
 from bitverdict.reference.formats import FORMATS, convert
 from bitverdict.reference.k_order import instruction_order
 from bitverdict.reference.tensor_core import Instruction, elements, instruction, scaled_elements, upcast_operand
@@ -118,4 +118,6 @@ def _widen_operand(plan: ScaledPlan, element: str, codes: np.ndarray, scales: np
 
 
 def _convert_sums(sums: np.ndarray, out: str, arch: str) -> np.ndarray:
-    return sums if out == "fp32" else convert(FORMATS["fp32"], FORMATS[out], sums, arch)
+    if out == "fp32":
+        return sums
+    return convert(FORMATS["fp32"], FORMATS[out], sums, arch, through_fp16=converts_through_fp16())

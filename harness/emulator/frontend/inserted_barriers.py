@@ -35,7 +35,10 @@ _CASTS = (
     "llvm.mlir.",
 )  # from the arguments of a function in LLVM to the program's
 _CONVERTED_WITH_FUNCTIONS = {"llvm.br": "cf.br", "llvm.cond_br": "cf.cond_br", "llvm.return": "tt.return"}  # by AMD's compiler
-_BARRIERS = ("ttg.barrier", "ttg.local_barrier", "gpu.barrier", "ttng.cluster_barrier", "ttng.cluster_arrive", "ttng.cluster_wait")
+_BARRIERS = (
+    "ttg.barrier", "ttg.local_barrier", "gpu.barrier", "ttng.cluster_barrier", "ttng.cluster_arrive", "ttng.cluster_wait",
+    "ttng.fence_mbarrier_init_release_cluster",
+)  # fmt: skip
 _OFFSET = "allocation.offset"
 _WITHOUT_SCRATCH = ("ttg.local_alloc", "ttng.tmem_alloc", "ttg.warp_specialize", "tt.call")
 """Operations whose offset is that of a buffer of the program, of what partitions are given, or of a function."""

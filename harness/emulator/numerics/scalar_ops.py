@@ -13,6 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from bitverdict.harness.model.architectures import ARCHITECTURES
+from bitverdict.harness.model.triton_release import converts_through_fp16
 from bitverdict.reference.formats import FORMATS, convert, decode, encode
 from bitverdict.reference.scalar_arithmetic import fp64
 
@@ -100,11 +101,12 @@ def _to_odd_sum(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 def convert_float(source: str, destination: str, arch: str) -> Callable:
     """The target's own conversion between two float formats, on values as this module holds them."""
+    through_fp16 = converts_through_fp16()
 
     def run(values: np.ndarray) -> np.ndarray:
         values = np.asarray(values)
         codes = values.view(np.uint32) if source == "fp32" else values
-        codes = convert(FORMATS[source], FORMATS[destination], codes, arch)
+        codes = convert(FORMATS[source], FORMATS[destination], codes, arch, through_fp16=through_fp16)
         return codes.view(np.float32) if destination == "fp32" else codes
 
     return run

@@ -41,6 +41,9 @@ class Release:
     `inserting_passes`: by `Backend.name`, those that put barriers into the tile program on the way to LLVM; none where they stand
     there already. `keys_stages`: the key of a compilation has that of stages which a hook replaces. `proven`: the suite has passed.
 
+    `negates_by_subtraction`: `-x` of a float is 0 - x, so -0 becomes +0, and a product that is negated is rounded first.
+    `has_integer_abs`: `tl.abs` of an integer is one instruction.
+
     `new_names`, `removed_names`: what kernels write, against the release before: names behind the last one of their owner's,
     arguments that a function takes, and those it does without. `compiler_faults`: what the compiler fails at. `hazards`: those that
     it makes.
@@ -59,6 +62,8 @@ class Release:
     removed_names: tuple[str, ...] = ()
     compiler_faults: tuple[CompilerFault, ...] = ()
     hazards: tuple[KnownHazard, ...] = ()
+    negates_by_subtraction: bool = False
+    has_integer_abs: bool = False
     keys_stages: bool = True
     proven: bool = True
 
@@ -184,7 +189,7 @@ V3_7_1 = replace(
         "nvidia.passes.ttnvgpuir.add_warp_specialize_to_llvm", "passes.common.add_canonicalizer", "passes.common.add_cse",
         "passes.common.add_symbol_dce", "passes.convert.add_nvvm_to_llvm", "passes.llvmir.add_di_scope",
     ),
-    optimizer_keywords=(), scalar_capabilities=(), scalar_reductions=(),
+    optimizer_keywords=(), scalar_capabilities=(), scalar_reductions=(), negates_by_subtraction=True, has_integer_abs=True,
     new_names=(*"""cat(dim=) expect(bytes_per_cta=) tcgen05_commit(descs=) tcgen05_commit(pred=) tcgen05_mma(multicast=)
         TensorDescriptor.round_f32_to_tf32 amd.warp_pipeline_stage blackwell.tcgen05_mma_barrier_count cluster.arrive
         cluster.wait hopper.cluster language.barrier language.squeeze language.unsqueeze mbarrier.allocate_mbarrier
@@ -207,7 +212,10 @@ V3_7_0 = replace(V3_7_1, numbers=(3, 7, 0))
 V3_6_0 = replace(
     V3_7_1, numbers=(3, 6, 0), keys_stages=False, new_names=(), removed_names=(),
     tile_program_passes=V3_7_1.tile_program_passes | {"hip": V3_7_1.tile_program_passes["hip"][1:]},
-    hazards=(V3_9.hazards[0], *V3_8.hazards[2:], _unfenced_copy("ttng.tmem_copy"), _unfenced_copy("ttng.warp_group_dot")),
+    hazards=(
+        V3_9.hazards[0], *V3_8.hazards[2:], _unfenced_copy("ttng.warp_group_dot"),
+        *(KnownHazard("ttng.tmem_copy", copy, "scales loaded as 5-dimensional tiles") for copy in (_COPY, "ttg.local_alloc")),
+    ),
 )
 # fmt: on
 RELEASES = (V3_6_0, V3_7_0, V3_7_1, V3_8, V3_9)

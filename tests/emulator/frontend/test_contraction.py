@@ -23,6 +23,7 @@ from bitverdict.harness.emulator.frontend.assembly import ptx_beside_scalars
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.numerics import enclosure_ends
 from bitverdict.harness.emulator.numerics.enclosures import keys
+from bitverdict.harness.emulator.releases import RELEASES, installed_release
 from tests.support import drawn_sums, moved_sums
 from tests.support.drawn_sums import (
     ARCHITECTURES,
@@ -41,6 +42,8 @@ from tests.support.drawn_sums import (
 )
 from tests.support.ptx_threads import DeviceMemory, Threads
 
+WITHOUT_PACKING = "disable_slp_vectorizer" in installed_release().optimizer_keywords
+"""Whether the release compiles without LLVM's vectoriser where it is asked to: else what that packs stays enclosed."""
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples" / "your_kernels"
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 
@@ -115,6 +118,11 @@ def beside_one_made_before(x: np.ndarray, z: np.ndarray, *, fused_left: bool) ->
     return z
 
 
+def by_negation(fused: Formula, apart: Formula) -> tuple[Formula, Formula]:
+    """Where `-p` is 0 - p, that is fused with the product, and what it is added to is not."""
+    return (apart, fused) if installed_release().negates_by_subtraction else (fused, apart)
+
+
 RULES: dict[str, tuple[list[str], Formula, Formula]] = {
     # what is compiled, what a rule that is wrong here would compute
     "made before a loop": (
@@ -163,11 +171,13 @@ RULES: dict[str, tuple[list[str], Formula, Formula]] = {
         lambda x, y, z, w: fma(x, y, z) * fma(x, y, -w),
         lambda x, y, z, w: (x * y + z) * fma(x, y, -w),
     ),
-    "with its sign changed": (["z = -(x * y) + z"], lambda x, y, z, w: fma(-x, y, z), lambda x, y, z, w: z - x * y),
+    "with its sign changed": (
+        ["z = -(x * y) + z"],
+        *by_negation(lambda x, y, z, w: fma(-x, y, z), lambda x, y, z, w: z - x * y),
+    ),
     "with its sign changed, and the other taken away": (
         ["z = -(x * y) - z"],
-        lambda x, y, z, w: fma(-x, y, -z),
-        lambda x, y, z, w: -(x * y) - z,
+        *by_negation(lambda x, y, z, w: fma(-x, y, -z), lambda x, y, z, w: -(x * y) - z),
     ),
     "a square that a zero is added to, which LLVM drops": (
         ["z = tl.zeros_like(x)", "z += x * x", "z = z + y"],
@@ -192,19 +202,23 @@ def test_a_product_is_fused_as_it_is_compiled(rule, arch, tmp_path):
     inputs = [t.numpy() for t in operands(7, F32)]
     expected = right(*inputs).view(np.int32)
     assert (expected != wrong(*inputs).view(np.int32)).sum() >= 3  # the operands tell the two apart
-    np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[0], expected)
-    np.testing.assert_array_equal(by_ptx(real_ptx(kernel, arch, F32, F32, True), operands(7, F32), F32, STEPS)[0][0], expected)
+    made = by_ptx(real_ptx(kernel, arch, F32, F32, True), operands(7, F32), F32, STEPS)[0][0]
+    np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[0], made)
+    if installed_release().numbers == RELEASES[-1].numbers:  # an older LLVM takes the other of two products
+        np.testing.assert_array_equal(made, expected)
 
 
 def test_a_loop_that_is_unrolled_fuses_where_its_product_stays_a_product(tmp_path):
-    """On sm_100 LLVM packs the product with another multiplication (`mul.f32x2`), which no sum takes apart."""
+    """On sm_100 a newer LLVM packs the product with another multiplication (`mul.f32x2`), which no sum takes apart."""
     kernel = load(drawn_sums.text(["p = x * y", "for _ in range(3):", "    z += p"], ["z"]), tmp_path, "unrolled")
     x, y, z, _ = (t.numpy() for t in operands(7, F32))
     fused, apart = steps(lambda s: fma(x, y, s), z, 3).view(np.int32), steps(lambda s: s + x * y, z, 3).view(np.int32)
     assert (fused != apart).sum() >= 3
-    for arch, expected in zip(ARCHITECTURES, (fused, fused, apart), strict=True):
+    for arch in ARCHITECTURES:
+        ptx = real_ptx(kernel, arch, F32, F32, True)
+        expected = apart if "mul.f32x2" in ptx else fused
         np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[0], expected)
-        assert np.array_equal(by_ptx(real_ptx(kernel, arch, F32, F32, True), operands(7, F32), F32, STEPS)[0][0], expected)
+        assert np.array_equal(by_ptx(ptx, operands(7, F32), F32, STEPS)[0][0], expected)
 
 
 ACCUMULATORS = ["s = x * 0.0", "t = s", "u = s", LOOP, "    s += x * y", "    t += z * w", "    u += y * w"]
@@ -214,7 +228,7 @@ ACCUMULATORS = ["s = x * 0.0", "t = s", "u = s", LOOP, "    s += x * y", "    t 
 def test_sums_that_llvm_packs_are_read_from_the_program_without(tmp_path, monkeypatch):
     """The vectoriser leaves two of three sums under one line. On sm_100 it packs instructions too: another program."""
     kernel = load(drawn_sums.text(ACCUMULATORS, ["s", "t", "u"]), tmp_path, "packed")
-    assert enclosed(kernel, "sm_90", 7)[:2] == (True, True)
+    assert enclosed(kernel, "sm_90", 7)[:2] == (True, WITHOUT_PACKING)
     inside, exact, advice = enclosed(kernel, "sm_100", 7)
     assert inside and not exact and "packed.py:17: the compiled program leaves open" in " ".join(advice)
     monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.same_lines", lambda one, other: None)
@@ -290,14 +304,17 @@ def test_a_product_is_followed_through_shapes_and_layouts(name):
     program = ASTSource(kernel, names, {(4,): rows, (5,): columns}, {(place,): [["tt.divisibility", 16]] for place in range(4)})
     for arch in ARCHITECTURES:
         got, expected = torch.zeros(rows * columns), torch.zeros(rows * columns)
-        with emulated(arch):
+        with emulated(arch) as device:
             kernel[(1,)](*inputs, got, ROWS=rows, COLUMNS=columns, num_warps=2, enable_fp_fusion=True)
         target = GPUTarget("cuda", int(arch.removeprefix("sm_")), 32)
         text = triton.compile(program, target=target, options={"num_warps": 2, "enable_fp_fusion": True}).asm["ptx"]
         arrays = [each.numpy() for each in (*inputs, expected)]
         threads = Threads(text, [a.__array_interface__["data"][0] for a in arrays], DeviceMemory(*arrays), 64)
         threads.run()
-        assert torch.equal(got.view(torch.int32), expected.view(torch.int32))
+        ends = device.enclosure(got)
+        assert ends is None or "mul.f32x2" in threads.seen  # some of the products are packed by older releases
+        low, high, words = (keys(np.asarray(each).view(np.uint32)) for each in (*(ends or (got, got)), expected))
+        assert ((low <= words) & (words <= high)).all()
         assert any(opcode.startswith("fma") for opcode in threads.seen) == (name != "through_shared_memory")
 
 

@@ -226,6 +226,8 @@ def test_the_operands_tell_each_instruction_from_its_neighbours(t, folder):
         others = {line_of(kernel.rows, each) for each in kernel.rows} - {line} if t in FLOATS else set[int]()
         for opcode in dict.fromkeys(row.opcodes(arch)):
             for other in mutants(opcode, row.given) if opcode not in BITS_APART else []:
+                if row.expression == "-x" and ".rz" in other:
+                    continue  # 0 - x is exact
                 text = mutated(kernel.ptx, line, others, opcode, other)
                 changed = plain(kernel.by_ptx(text)[row.made][i], row.made)
                 if (changed == plain(kernel.got[row.made][i], row.made)).all():
