@@ -28,12 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def replay_launch(path: Path) -> int:
     """Launch the file at `path` again. Exit status 1 where it fails, 3 where the emulated GPU cannot tell, 0 where it runs."""
+    import triton
+
     from bitverdict.harness.emulator import EmulatedFault
     from bitverdict.harness.frontends.emulated_session import EmulatedSession, is_unjudged, traceback_text
     from bitverdict.harness.report.launch_replay.launch_file import StoredLaunch
 
     launch_file = StoredLaunch(path)
     session = EmulatedSession([launch_file.record["arch"]], files=[])
+    if (then := launch_file.record.get("triton", "")) not in ("", triton.__version__):
+        print(f"note: triton was {then}, is {triton.__version__}")
     session.enter()
     try:
         launch_file.run(session.device)

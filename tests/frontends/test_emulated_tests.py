@@ -7,9 +7,11 @@ import json
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
+import triton
 
 from bitverdict.harness.frontends.cli_exec import replay_launch
 from bitverdict.harness.model.usage import UsageError
@@ -23,6 +25,7 @@ FAULTS = ("stray_read", "stray_write", "race", "misaligned_address", "deadlock",
 OUTCOMES = {name: name.replace("_", " ") for name in FAULTS} | {"tickets": "stray write"}
 SUITE = """
 import pytest
+import triton
 import torch
 
 from tests.support import suite_kernels
@@ -197,6 +200,7 @@ def test_no_frame_of_the_harness_is_shown(suite: tuple[str, dict]) -> None:
 
 SCRIPT = """
 import sys
+import zipfile
 
 import torch
 from tests.support import suite_kernels
@@ -240,6 +244,14 @@ def test_exec_records_one_launch_of_each_specialisation(tmp_path: Path) -> None:
     assert StoredLaunch(kept).storages[1].view("f4").tolist() == [0.0] * 100
     done = subprocess.run([*command, "replay", str(kept)], cwd=tmp_path, env=environment(), capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "runs without a fault on emulated sm_90\n"), done.stderr
+    with zipfile.ZipFile(kept) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    parts["launch.json"] = json.dumps(json.loads(parts["launch.json"]) | {"triton": "3.5.1"}).encode()
+    with zipfile.ZipFile(kept, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    done = subprocess.run([*command, "replay", str(kept)], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+    assert done.stdout.startswith(f"note: triton was 3.5.1, is {triton.__version__}\nruns without a fault"), done.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"not a zip"])

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
+import triton
 
 from bitverdict.harness.frontends.main import main
 from bitverdict.harness.judge.judge import judge
@@ -68,6 +69,18 @@ def test_a_stored_case_fails_again_of_the_same_bug() -> None:
     replayed = again(stored())
     assert replayed.verdict.decision is Decision.FAIL and replayed.is_same_bug
     assert replayed.sentence.startswith("failed again: the same bug")
+
+
+def test_one_of_another_release_says_which_it_came_from() -> None:
+    path = stored()
+    record = json.loads(path.read_text())
+    record["versions"]["triton"] = "3.5.1"
+    path.write_text(json.dumps(record))
+    replayed = again(path)
+    assert f"triton was 3.5.1, is {triton.__version__}" in replayed.notes and replayed.is_same_bug
+    record["versions"]["triton"] = triton.__version__
+    path.write_text(json.dumps(record))
+    assert not any(note.startswith("triton was") for note in again(path).notes)
 
 
 def test_a_repaired_launcher_is_right_and_a_worse_one_another_bug(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import triton
 
 from bitverdict.harness.emulator import Device, EmulatedFault
 from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
@@ -47,8 +48,8 @@ class LaunchFiles(DeviceProbe):
         except _AddressError:
             return
         fields = {name: json_value(value) for name, value in metadata._asdict().items()}
-        self._record = {"version": VERSION, "arch": self.arch, "name": metadata.name, "grid": grid, "signature": signature,
-                        "values": arguments, "metadata": fields, "fault": None,
+        self._record = {"version": VERSION, "triton": triton.__version__, "arch": self.arch, "name": metadata.name, "grid": grid,
+                        "signature": signature, "values": arguments, "metadata": fields, "fault": None,
                         "begins": [place % PLACE_MODULUS for place in self._storages]}  # fmt: skip
 
     def begin(self, run: LaunchRun) -> None:
