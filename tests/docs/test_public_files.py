@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import bitverdict
+from bitverdict.harness.model.triton_release import PROVEN_RELEASES
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.session import tally
 from bitverdict.harness.session.observer import Observer
@@ -105,9 +106,14 @@ def test_the_page_for_agents_is_one_page() -> None:
 def test_the_workflow_runs_both_gates_and_the_nightly_every_share() -> None:
     jobs = yaml.safe_load((GITHUB / "workflows" / "gates.yml").read_text())["jobs"]
     commands = {name: job["steps"][-1]["run"] for name, job in jobs.items()}
-    assert commands == {"fast": ".ci/fast", "whole": ".ci/run", "nightly": ".ci/run"}
-    assert all((CHECKOUT / command).is_file() for command in commands.values())
+    one_release = 'pip install -q "tox>=4.25" && tox -e ${{ matrix.release }}'
+    of_releases = {"releases": one_release, "nightly-releases": f"{one_release} -- --gate rest"}
+    assert commands == {"fast": ".ci/fast", "whole": ".ci/run", "nightly": ".ci/run"} | of_releases
+    for name in of_releases:  # one job for each release with a record, but the one that requirements.txt pins
+        proven = {f"triton{''.join(version.split('.')[:2])}" for version in PROVEN_RELEASES[:-1]}
+        assert set(jobs[name]["strategy"]["matrix"]["release"]) == proven
     assert jobs["nightly"]["env"]["HARNESS_PROFILE"] == "exhaustive" and "schedule" in jobs["nightly"]["if"]
+    assert jobs["nightly-releases"]["if"] == jobs["nightly"]["if"] and jobs["nightly-releases"]["env"] == jobs["nightly"]["env"]
     installed = jobs["fast"]["steps"][-2]["run"]
     assert re.findall(r'"torch==[\d.]+"', installed) == re.findall(r'"torch==[\d.]+"', (CHECKOUT / ".ci" / "run").read_text())
 
