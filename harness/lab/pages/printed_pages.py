@@ -83,6 +83,7 @@ BY_RUNS = {
     "cheats.md": "python -m benchmarks.cheats --page --results FILE > docs/cheats.md",
     "mutation_score.md": "python -m benchmarks.mutation_score --out DIR --page docs/mutation_score.md",
     "coverage.md": "python -m benchmarks.corpus FOLDER --results FILE --tests FILE --page",
+    "releases.md": "python -m benchmarks.releases --into docs/releases.md",
     "suites.md": "python -m benchmarks.suites page FOLDER --results FILE > docs/suites.md",
 }
 """Page -> the command whose measurements it holds. It says when and where they were made, so it is not printed here."""

@@ -1,0 +1,105 @@
+"""Every shipped kernel on the release of Triton that is installed: a required case on each target. Writes its column of a page.
+
+In each release's environment: `python -m benchmarks.releases --into docs/releases.md [--cases N] [--seconds S] [STEM ...]`
+(1 case of each target, 300 s). The columns of other releases stay. What the time does not reach is written as "not judged".
+`tests/docs/test_releases_page.py` holds the page to the records. Exit status 1 where a case fails.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+import triton
+
+from benchmarks.campaign import Option, parse, run_script
+from benchmarks.targets import Cell, cells_of, lacking_of, told, work
+from bitverdict.harness.emulator.releases import RELEASES, Release, installed_release
+from bitverdict.harness.model import triton_release
+from bitverdict.harness.model.paths import kernels_with_a_contract
+from bitverdict.harness.model.verdict import Decision
+from bitverdict.harness.workers.pool import WorkerPool
+
+TARGETS = ("sm_80", "sm_90", "sm_100", "gfx942")
+
+
+def facts_of(release: Release) -> list[str]:
+    """What the record of `release` says, as the cells of a row."""
+    version = ".".join(map(str, release.numbers))
+    hazards = [f"`{each.operation}` and `{each.other_operation}`" for each in release.hazards]
+    return [
+        "a balanced tree" if triton_release.sums_by_tree(version) else "one after another",
+        "twice below sm_90" if triton_release.converts_through_fp16(version) else "once",
+        "2^-127" if triton_release.has_exact_scales(version) else "0",
+        "0 - x" if release.negates_by_subtraction else "its sign changed",
+        "tcgen05" if triton_release.has_tcgen05_int8(version) else "mma.sync",
+        "LLVM's conversion" if release.inserting_passes else "the tile program",
+        "; ".join(hazards),
+        "; ".join(f"{each.form} on {', '.join(each.architectures)}" for each in release.compiler_faults) or "none known",
+    ]
+
+
+FACTS = ("a thread's sum in `tl.sum`", "fp32 to fp8 is rounded", "a scale of code 0", "`-x` of a float", "int8 products of sm_100",
+         "barriers stand in", "hazards that the compiler makes", "what the compiler fails at")  # fmt: skip
+
+
+def page(cells: dict[Cell, str], cases: int) -> str:
+    """Kernels by releases, then the records."""
+    stems, names = list(kernels_with_a_contract()), [each.name for each in RELEASES]
+    columns = [facts_of(release) for release in RELEASES]
+    lines = [
+        "# Every kernel on every release of Triton",
+        "",
+        f"`python -m benchmarks.releases --into docs/releases.md --cases {cases}`, run in each release's environment, wrote its",
+        f"column: at most {cases} required cases of each kernel on each of {', '.join(TARGETS)}, all emulated, that can run it.",
+        "A cell has the verdicts, the output words compared, and what keeps a case from being run. No GPU was run for this page.",
+        "",
+        f"| kernel | {' | '.join(names)} |",
+        f"| --- | {' | '.join('---' for _ in names)} |",
+        *(f"| {stem} | {' | '.join(cells.get((stem, name), 'not judged') for name in names)} |" for stem in stems),
+        "",
+        "What differs, by the records (`harness/emulator/releases/records.py`, `harness/model/triton_release.py`):",
+        "",
+        f"| what | {' | '.join(names)} |",
+        f"| --- | {' | '.join('---' for _ in names)} |",
+        *(f"| {what} | {' | '.join(column[place] for column in columns)} |" for place, what in enumerate(FACTS)),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def reason_of(message: str) -> str:
+    """What keeps a case from being run, without the release that the column names."""
+    first_line = message.partition("\n")[0]
+    lacking = first_line.removeprefix(f"triton {triton.__version__} ")
+    return lacking if lacking != first_line else first_line.partition(":")[0]
+
+
+def main() -> int:
+    asked = parse(__doc__, "stems*", cases=1, seconds=300.0, into=Option(Path, "the page"), jobs=len(os.sched_getaffinity(0)))
+    stems = asked.stems or list(kernels_with_a_contract())
+    lacking, here = lacking_of(stems, TARGETS), installed_release().name
+    wanted = [(stem, arch) for stem in stems for arch in TARGETS if (stem, arch) not in lacking]
+    judged: dict[str, Counter[Decision]] = defaultdict(Counter)
+    words, reasons = Counter[str](), defaultdict[str, set[str]](set)
+    with WorkerPool(jobs=asked.jobs) as pool:
+        for case, machine, verdict in pool.judge_all(work(wanted, asked.cases, time.monotonic() + asked.seconds)):
+            judged[case.contract][verdict.decision] += 1
+            words[case.contract] += verdict.words
+            if verdict.decision is not Decision.PASS:
+                reasons[case.contract].add(reason_of(verdict.message))
+                print(f"{machine.name}: {verdict.outcome}: {verdict.message}\n  {case.to_json()}", file=sys.stderr)
+    cells = cells_of(asked.into.read_text()) if asked.into and asked.into.exists() else {}
+    cells |= {(stem, here): "; ".join([told(found, words[stem]), *sorted(reasons[stem])]) for stem, found in judged.items()}
+    text = page(cells, asked.cases)
+    if asked.into:
+        asked.into.write_text(text)
+    else:
+        print(text)
+    return int(any(found[Decision.FAIL] or found[Decision.ERROR] for found in judged.values()))
+
+
+if __name__ == "__main__":
+    run_script(main)
