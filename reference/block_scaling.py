@@ -63,7 +63,7 @@ class QuantizedTensor:
     tensor_scale: float = 1.0
 
 
-def saturated(fmt: Format, values: np.ndarray) -> np.ndarray:
+def saturating_codes(fmt: Format, values: np.ndarray) -> np.ndarray:
     """Codes of `values`, to nearest even, the largest for what lies beyond it."""
     return encode(fmt, values, overflow=Overflow.SATURATE)
 
@@ -74,7 +74,7 @@ def quantize(
     axis: int = -1,
     *,
     tensor_scale: float | None = None,
-    narrow: Callable[[Format, np.ndarray], np.ndarray] = saturated,
+    narrow: Callable[[Format, np.ndarray], np.ndarray] = saturating_codes,
 ) -> QuantizedTensor:
     """`values` (float64 or float32, any shape) as elements and scales, in blocks along `axis`; the last block may be short.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from bitverdict.reference.block_scaling import BLOCK_FORMATS, NVFP4, quantize, saturated
+from bitverdict.reference.block_scaling import BLOCK_FORMATS, NVFP4, quantize, saturating_codes
 from bitverdict.reference.formats import E2M1, E4M3, Format, decode
 from bitverdict.reference.packing import pack
 from bitverdict.reference.scalar_arithmetic import fp32
@@ -23,7 +23,7 @@ Narrow = Callable[[Format, np.ndarray], np.ndarray]
 
 
 def quantized_rows(
-    format_name: str, x: np.ndarray, tensor_scale: float = 1.0, narrow: Narrow = saturated
+    format_name: str, x: np.ndarray, tensor_scale: float = 1.0, narrow: Narrow = saturating_codes
 ) -> tuple[np.ndarray, np.ndarray]:
     """Elements (rows, columns), or (rows, ceil(columns / 2)) bytes of e2m1, and scales (rows, blocks) of fp32 words x.
     `narrow`: how the kernel's conversion makes fp8 of fp32 values."""
@@ -36,7 +36,7 @@ def quantized_rows(
     return (pack(elements) if BLOCK_FORMATS[format_name].element is E2M1 else elements), scales
 
 
-def nvfp4(values: np.ndarray, tensor_scale: np.ndarray, narrow: Narrow = saturated) -> tuple[np.ndarray, np.ndarray]:
+def nvfp4(values: np.ndarray, tensor_scale: np.ndarray, narrow: Narrow = saturating_codes) -> tuple[np.ndarray, np.ndarray]:
     """Codes of elements (rows, columns) and scales (rows, blocks): `div.rn.f32` by 6 T, to e4m3, times T, `div.rn.f32` by that."""
     rows, columns = values.shape
     size = NVFP4.block_size
@@ -49,6 +49,6 @@ def nvfp4(values: np.ndarray, tensor_scale: np.ndarray, narrow: Narrow = saturat
     divisor = fp32.multiply(decode(E4M3, scales).astype(np.float32), tensor_scale)  # (rows, blocks)
     divisor = np.where(divisor > 0, divisor, INFINITY)[..., None]  # (rows, blocks, 1)
     quotient = fp32.divide(finite_blocks, divisor)  # (rows, blocks, 16)
-    elements = saturated(E2M1, quotient)  # (rows, blocks, 16)
+    elements = saturating_codes(E2M1, quotient)  # (rows, blocks, 16)
     scales[~finite] = NVFP4.scale.nan_code
     return elements.reshape(rows, blocks.shape[1] * size)[:, :columns], scales

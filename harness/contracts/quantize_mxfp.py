@@ -23,7 +23,7 @@ from bitverdict.harness.model.verdict import Basis
 from bitverdict.kernels.element_types import bits_of
 from bitverdict.kernels.features import Feature
 from bitverdict.kernels.quantize_mxfp import FORMATS, NEEDS_E4M3
-from bitverdict.reference.block_scaling import saturated
+from bitverdict.reference.block_scaling import saturating_codes
 from bitverdict.reference.formats import FORMATS as NUMBERS
 from bitverdict.reference.formats import Format, convert
 from bitverdict.reference.formats.convert import FP8_BY_INTEGERS
@@ -144,7 +144,7 @@ class QuantizeMxfpContract(RowContract):
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         p = case.problem
-        narrow = partial(_through_fp16, target.arch) if converts_through_fp16() and not is_amd(target.arch) else saturated
+        narrow = partial(_through_fp16, target.arch) if converts_through_fp16() and not is_amd(target.arch) else saturating_codes
         elements, scales = quantized_rows(p.format, widen_to_fp32(operands["x"], target.arch), p.tensor_scale, narrow)
         formats = {"elements": PLACES.get(p.format, "uint8"), "scales": "e4m3" if p.format == "nvfp4" else "e8m0"}
         return [
@@ -161,7 +161,7 @@ class QuantizeMxfpContract(RowContract):
 def _through_fp16(arch: str, fmt: Format, values: np.ndarray) -> np.ndarray:
     """Codes of `values`, which are fp32, as an older Triton converts them; of four bits the kernel makes them itself."""
     if fmt.name not in ("e4m3", "e5m2"):
-        return saturated(fmt, values)
+        return saturating_codes(fmt, values)
     return convert("fp32", fmt, values.astype(np.float32).view(np.uint32), arch, through_fp16=True)
 
 

@@ -4,6 +4,7 @@ The words of drawn kernels are those of the PTX that Triton's own stages make, e
 steps of a loop and others not, or a rule on the tile program would have to guess, the words are enclosed.
 """
 
+# One file because drawn kernels, rules and packed sums are executed by their PTX in one way.
 from __future__ import annotations
 
 import re
