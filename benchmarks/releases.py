@@ -1,7 +1,7 @@
 """Every shipped kernel on the release of Triton that is installed: a required case on each target. Writes its column of a page.
 
 In each release's environment: `python -m benchmarks.releases --into docs/releases.md [--cases N] [--seconds S] [STEM ...]`
-(1 case of each target, 300 s). The columns of other releases stay. What the time does not reach is written as "not judged".
+(4 cases of each target, 300 s). The columns of other releases stay. What the time does not reach is written as "not judged".
 `tests/docs/test_releases_page.py` holds the page to the records. Exit status 1 where a case fails.
 """
 
@@ -53,7 +53,7 @@ def page(cells: dict[Cell, str], cases: int) -> str:
     lines = [
         "# Every kernel on every release of Triton",
         "",
-        f"`python -m benchmarks.releases --into docs/releases.md --cases {cases}`, run in each release's environment, wrote its",
+        "`python -m benchmarks.releases --into docs/releases.md`, run in each release's environment, wrote its",
         f"column: at most {cases} required cases of each kernel on each of {', '.join(TARGETS)}, all emulated, that can run it.",
         "A cell has the verdicts, the output words compared, and what keeps a case from being run. No GPU was run for this page.",
         "",
@@ -78,7 +78,7 @@ def reason_of(message: str) -> str:
 
 
 def main() -> int:
-    asked = parse(__doc__, "stems*", cases=1, seconds=300.0, into=Option(Path, "the page"), jobs=len(os.sched_getaffinity(0)))
+    asked = parse(__doc__, "stems*", cases=4, seconds=300.0, into=Option(Path, "the page"), jobs=len(os.sched_getaffinity(0)))
     stems = asked.stems or list(kernels_with_a_contract())
     lacking, here = lacking_of(stems, TARGETS), installed_release().name
     wanted = [(stem, arch) for stem in stems for arch in TARGETS if (stem, arch) not in lacking]
