@@ -106,6 +106,8 @@ class View(EnclosedRoom):
     def forget(self) -> None:
         """Nothing is known of any element."""
         self.known_marks[...] = 0
+        if self.space.enclosed:
+            self.space.enclosed.forget(self.places(), self.dtype.itemsize)
 
     def put(self, values: np.ndarray, shadow_words: ShadowWords | None = None) -> None:
         """Write `values` of `shape`, and know them. Their real values are `carried` (of any shape with as many), or they are

@@ -55,6 +55,8 @@ class ScatteredView(View):
 
     def forget(self) -> None:
         self._set(self.space.known, 0)
+        if self.space.enclosed:
+            self.space.enclosed.forget(self.at, self.dtype.itemsize)
 
     def put(self, values: np.ndarray, shadow_words: ShadowWords | None = None) -> None:
         self._set(

@@ -203,3 +203,19 @@ def test_a_write_of_other_words_forgets_what_it_touches() -> None:
     words.enclose(ends)
     space.reset()
     assert not space.enclosed
+
+
+@pytest.mark.parametrize("is_scattered", [False, True])
+def test_an_allocation_leaves_nothing_enclosed_by_what_was_there(is_scattered: bool) -> None:
+    """Of another type than what follows: an attention on sm_100 loads tensor memory that it has not written yet."""
+    space = Space("tensor memory", 64)
+    before = View(space, 0, (16,), (2,), np.dtype(np.float16))
+    before.put(np.ones(16, np.float16))
+    low = keys(before.get())
+    before.enclose(Enclosure(low, low + 1))
+    after = View(space, 16, (4,), (4,), np.dtype(np.float32))
+    after = ScatteredView(space, after.places(), after.dtype) if is_scattered else after
+    with pytest.raises(EmulatedFault, match="words of 4 bytes of another type"):
+        after.enclosure()
+    after.forget()
+    assert after.enclosure() is None and before.enclosure() is not None
