@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.verdict import Decision as Decision
     from bitverdict.harness.model.verdict import Outcome as Outcome
     from bitverdict.harness.model.verdict import Verdict as Verdict
+    from bitverdict.harness.ptx_machine.launch import ptx_kernel as ptx_kernel
 
 __version__ = "0.1.0"
 _package_folder = Path(__path__[0])
@@ -62,6 +63,7 @@ _HOME = {
     "load_tests": "harness.frontends.public",
     "test": "harness.frontends.public",
     "judge": "harness.judge.judge",
+    "ptx_kernel": "harness.ptx_machine.launch",
     "target": "harness.model.targets",
     "targets": "harness.model.targets",
 }

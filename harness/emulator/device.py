@@ -316,9 +316,24 @@ class Device:
         """Execute `program` over `grid`. Raises EmulatedFault for whatever fails it. `constants` are kept with the launch."""
         self._forget_freed_words()
         launch, probes = Launch(metadata.name, grid, metadata._asdict(), "", constants=constants or {}), self._probes()
+        with self._recorded_faults(), _tell_failures(probes):
+            self._run(launch, probes, program, metadata, grid, names, values)
+
+    def run_ptx(self, launch: Launch, execute: Callable[[Launch], None]) -> None:
+        """A `launch` of no tile program, which `execute` does: its threads carry no real values."""
+        self._forget_freed_words()
+        self.launches.append(launch)
+        if self.options.real_values is not None:
+            self._hangs.setdefault(("a PTX kernel carries no real values", ""))
+        if not self.options.dry:
+            with self._recorded_faults():
+                execute(launch)
+
+    @contextmanager
+    def _recorded_faults(self) -> Iterator[None]:
+        """A launch, whose faults are kept whether its launcher catches them or not."""
         try:
-            with _tell_failures(probes):
-                self._run(launch, probes, program, metadata, grid, names, values)
+            yield
         except EmulatedFault as fault:
             self.record_finding(fault)
             raise

@@ -125,6 +125,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="recover the order of a launcher's sums by launches of their own, and expect words by it (docs/order_of_sums.md)",
     )
     parser.add_argument(
+        "--ptx",
+        action="store_true",
+        help="execute the PTX of each emulated launch too, and compare its words with the tile program's (docs/ptx.md)",
+    )
+    parser.add_argument(
         "--shrink-seconds", type=float, default=None, metavar="SECONDS", help="time to shrink one bug; 0: store it as it came"
     )
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every verdict as a line of JSON, then a summary")
@@ -389,6 +394,7 @@ def check_arguments(arguments: argparse.Namespace, machines: Sequence[Target] | 
             tuning=tuning,
             real_values=not arguments.no_real_values,
             recover_order=arguments.recover_order,
+            ptx=arguments.ptx,
             certificate=bool(arguments.certificate),
         )
         for address in addresses

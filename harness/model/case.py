@@ -32,6 +32,7 @@ class Case:
     `certificate`: whether a case that passes says what it could have told apart (`bitverdict.harness.model.certificate`).
     `recover_order`: the order of the launcher's sums is recovered by launches of their own, and words are expected by it where the
     contract has but a bound (docs/order_of_sums.md).
+    `ptx`: the PTX of each launch on an emulated GPU is executed beside the tile program (docs/ptx.md).
     `promises`: what a user's launcher promises besides right words (docs/invariance.md): "deterministic", "rows", names of sizes,
     with commas between.
     `sealed`: the launcher's file is imported by a process of its own alone, which shares nothing with the judge but bytes.
@@ -49,6 +50,7 @@ class Case:
     indices: Indices = ()
     real_values: bool = True
     recover_order: bool = False
+    ptx: bool = False
     sealed: bool = False
     certificate: bool = False
     promises: str = ""
@@ -87,7 +89,8 @@ class Case:
 
 
 _DEFAULT_FIELDS: dict[str, Any] = {
-    "tuning": "", "calls": 1, "real_values": True, "recover_order": False, "sealed": False, "certificate": False, "promises": "",
+    "tuning": "", "calls": 1, "real_values": True, "recover_order": False, "ptx": False, "sealed": False, "certificate": False,
+    "promises": "",
 }  # fmt: skip
 """Fields of a case that its record leaves out where they say nothing."""
 

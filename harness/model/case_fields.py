@@ -45,7 +45,7 @@ def check_case(record: object) -> None:
     if not isinstance(record, dict):
         raise UsageError(f"case is {record!r:.100}: must be an object of JSON")
     texts = ("contract", "launcher", "regime", "schedule", "tuning", "promises")
-    flags = (("real_values", bool), ("recover_order", bool), ("sealed", bool), ("certificate", bool))
+    flags = (("real_values", bool), ("recover_order", bool), ("ptx", bool), ("sealed", bool), ("certificate", bool))
     for name, kind in (*((text, str) for text in texts), ("data_seed", int), ("calls", int), *flags):
         if name in record and type(record[name]) is not kind:
             raise UsageError(f"case.{name} is {record[name]!r:.100}: must be {_NAMES[kind]}")

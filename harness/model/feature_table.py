@@ -26,6 +26,7 @@ CHECKS = (
     f"{_HARNESS}.checks.certificate.check:CertificateCheck",
     f"{_HARNESS}.checks.explain.check:ExplanationCheck",
     f"{_HARNESS}.checks.invariance.check:KeptPromises",
+    f"{_HARNESS}.ptx_machine.check:BelowTheTileProgram",
 )
 """Optional questions about a case (`bitverdict.harness.model.protocols.Check`)."""
 OBSERVERS = (f"{_HARNESS}.checks.provenance:ProvenanceObserver", f"{_HARNESS}.checks.promised_instructions:InstructionObserver")

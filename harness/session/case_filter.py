@@ -19,6 +19,7 @@ from typing import Any
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.usage import UsageError, did_you_mean
+from bitverdict.harness.session.case_line import CASE_FIELDS
 
 _TOKEN = re.compile(r"""\s*(?:(?P<mark>[()]|[<>!=]=|[<>=])|"(?P<double>[^"]*)"|'(?P<single>[^']*)'|(?P<word>[^\s()<>!="']+))""")
 _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
@@ -48,10 +49,7 @@ class Words:
 def words_of(case: Case, names: Iterable[str], outcomes: Iterable[str]) -> Words:
     """The words of `case`: `names` are those of its kernel and target, `outcomes` those expected of it and seen."""
     fields = dict(_fields(case.problem)) | dict(_fields(case.config))
-    fields |= {
-        name: getattr(case, name)
-        for name in ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "recover_order", "sealed", "promises")
-    }
+    fields |= {name: getattr(case, name) for name in CASE_FIELDS}
     values = [*outcomes]
     for name, value in fields.items():
         if isinstance(value, bool) or value is None:

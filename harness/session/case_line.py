@@ -23,7 +23,7 @@ from bitverdict.harness.model.usage import UsageError, did_you_mean
 TYPES = ("dtype", "format")  # fields that are told even where they have their default
 MOST_RUNS = 12  # equal neighbours of a list of row numbers, told as one each
 LAUNCHER_CHOICE = "auto"  # a config that the launcher chooses
-_OF_CASE = ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "recover_order", "sealed", "promises")
+CASE_FIELDS = ("regime", "data_seed", "schedule", "tuning", "calls", "real_values", "recover_order", "ptx", "sealed", "promises")
 _NAME, _NEXT_FIELD = re.compile(r"([\w.]+)="), re.compile(r"\s+([\w.]+=|$)")
 _RUN = re.compile(r"(\[[-\d,\s]*\])(?:\*(\d+))?")
 
@@ -40,6 +40,7 @@ def describe(case: Case) -> str:
         *([f"calls={case.calls}"] if case.calls > 1 else []),
         *([] if case.real_values else ["real_values=False"]),
         *(["recover_order=True"] if case.recover_order else []),
+        *(["ptx=True"] if case.ptx else []),
         *(["sealed=True"] if case.sealed else []),
         *([f"promises={case.promises}"] if case.promises else []),
         *(f"{name}={in_runs(numbers)}" for name, numbers in case.indices),
@@ -54,7 +55,7 @@ def _config_told(case: Case) -> list[str]:
         return [] if chosen else [f"config={LAUNCHER_CHOICE}"]
     if not dataclasses.is_dataclass(case.config):
         return [f"config={case.config}"]
-    taken = {*_OF_CASE, *(_names(case.problem) if dataclasses.is_dataclass(case.problem) else ())}
+    taken = {*CASE_FIELDS, *(_names(case.problem) if dataclasses.is_dataclass(case.problem) else ())}
     return [f"config.{told}" if told.partition("=")[0] in taken else told for told in _describe_record(case.config)]
 
 
@@ -98,9 +99,9 @@ def case_of(line: str, contract: Contract, like: Sequence[Case], launcher: str =
     if not like:
         raise UsageError(f"--case {line!r}: {contract.stem or contract.address} has no required case that shows its fields")
     parts = list(fields_of(line))
-    drawn = contract.problem_told([(name, text) for name, text in parts if name not in _OF_CASE])
+    drawn = contract.problem_told([(name, text) for name, text in parts if name not in CASE_FIELDS])
     if drawn is not None:
-        rest = {name: _value(name, text, Case) for name, text in parts if name in _OF_CASE}
+        rest = {name: _value(name, text, Case) for name, text in parts if name in CASE_FIELDS}
         parsed_case = Case(
             contract=like[0].contract, search_path=like[0].search_path, launcher=like[0].launcher, problem=drawn, **rest
         )
@@ -109,7 +110,7 @@ def case_of(line: str, contract: Contract, like: Sequence[Case], launcher: str =
     problem, configs = type(like[0].problem), {type(case.config) for case in like if dataclasses.is_dataclass(case.config)}
     config = None if launcher or not configs else next(iter(configs))
     lists = {item.name for case in like for item in contract.index_lists(case)}
-    field_names = {"case": [*_OF_CASE, *sorted(lists)], "problem": _names(problem), "config": _names(config)}
+    field_names = {"case": [*CASE_FIELDS, *sorted(lists)], "problem": _names(problem), "config": _names(config)}
     given_fields: dict[str, dict[str, Any]] = {"problem": {}, "config": {}, "case": {}}
     config_choice: list[Any] = []  # the config, where the line says which as a whole
     for name, text in parts:

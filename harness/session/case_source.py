@@ -49,6 +49,7 @@ class CaseSource:
     real_values: bool = True  # whether launches may compute without rounding too
     certificate: bool = False  # whether cases say what they could have told apart
     recover_order: bool = False  # whether words are expected by the order of sums that launches show
+    ptx: bool = False  # whether the PTX of launches is executed too
     promises: str = ""  # of the launcher (`Case.promises`)
     launcher_traits: LauncherTraits | None = None  # what a first launch showed of the launcher
     search_path: tuple[str, ...] = ()  # folders in which the launcher's file finds its modules
@@ -228,6 +229,8 @@ class CaseSource:
             case = replace(case, certificate=True)
         if self.recover_order:
             case = replace(case, recover_order=True)
+        if self.ptx:
+            case = replace(case, ptx=True)
         if self.is_sealed:
             case = replace(case, sealed=True)
         if self.promises:

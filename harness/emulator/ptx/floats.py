@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.emulator.ptx.integers import meaning_of_setp
-from bitverdict.harness.emulator.ptx.opcodes import Meaning, Opcode, UnknownOpcode, Words, opcode
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Meaning, Opcode, UnknownOpcode, Words, bits, opcode
 from bitverdict.reference.formats import FORMATS, encode
 from bitverdict.reference.scalar_arithmetic import fp32, fp64
 from bitverdict.reference.scalar_arithmetic.exact import Rounding, round_to_odd, two_sum
@@ -154,18 +154,33 @@ def _pairs(op: Opcode, count: int, function: Callable[..., np.ndarray]) -> Meani
     return Meaning(("f32x2",) * count, ("f32x2",), on_halves(run, "f32x2"))
 
 
+def _mixed(op: Opcode, count: int, function: Callable[..., np.ndarray]) -> Meaning | None:
+    """add, sub and fma of fp32 whose operands but the last are fp16 or bf16, widened without rounding (sm_100)."""
+    if len(op.types) != 2 or op.types[0] != "f32" or op.types[1] not in _NARROW:
+        return None
+    rounding, narrow = _rounding(op), op.types[1]
+    if op.take("sat"):
+        raise UnknownOpcode(f"{op.text}: .sat is not executed here")
+
+    def run(*words: Words) -> Words:
+        operands = [widen_words(each, narrow).astype(np.float32) for each in words[:-1]]
+        return function(*operands, words[-1].view(np.float32), rounding, False).view(np.uint32)
+
+    return Meaning((*[narrow] * (count - 1), "f32"), ("f32",), run)
+
+
 # -- arithmetic ------------------------------------------------------------------------------------------------------------
 @opcode("add")
 def add(op: Opcode) -> Meaning | None:
-    return (_of_format(op, 2, {"f32": fp32.add, "f64": fp64.add}) or _pairs(op, 2, fp32.add)
+    return (_mixed(op, 2, fp32.add) or _of_format(op, 2, {"f32": fp32.add, "f64": fp64.add}) or _pairs(op, 2, fp32.add)
             or _narrow(op, 2, lambda a, b: a + b))  # fmt: skip
 
 
 @opcode("sub")
 def subtract(op: Opcode) -> Meaning | None:
     negate_and_add = lambda a, b, *how: fp32.add(a, -b, *how)
-    return (_of_format(op, 2, {"f32": negate_and_add, "f64": fp64.subtract}) or _pairs(op, 2, negate_and_add)
-            or _narrow(op, 2, lambda a, b: a - b))  # fmt: skip
+    return (_mixed(op, 2, negate_and_add) or _of_format(op, 2, {"f32": negate_and_add, "f64": fp64.subtract})
+            or _pairs(op, 2, negate_and_add) or _narrow(op, 2, lambda a, b: a - b))  # fmt: skip
 
 
 @opcode("mul")
@@ -178,7 +193,8 @@ def multiply(op: Opcode) -> Meaning | None:
 def fused_multiply_add(op: Opcode) -> Meaning | None:
     if op.kind == "mad" and _float(op) is None:
         return None
-    return _of_format(op, 3, {"f32": fp32.fma, "f64": fp64.fma}) or _pairs(op, 3, fp32.fma) or _narrow(op, 3, _fused_multiply_add)
+    return (_mixed(op, 3, fp32.fma) or _of_format(op, 3, {"f32": fp32.fma, "f64": fp64.fma}) or _pairs(op, 3, fp32.fma)
+            or _narrow(op, 3, _fused_multiply_add))  # fmt: skip
 
 
 @opcode("div")
@@ -326,6 +342,30 @@ def compare(op: Opcode) -> Meaning | None:
         return compute(*(_flush_subnormals(each, flush).view(_VIEWS[kind]) for each in (a, b)))
 
     return meaning_of_setp(op, kind, run)
+
+
+@opcode("set")
+def compare_to_words(op: Opcode) -> Meaning | None:
+    """1.0, or all ones of an integer, where the comparison holds, else 0 (PTX ISA 9.7.7.1); of each half of a packed type."""
+    if len(op.types) != 2 or not op.modifiers:
+        return None
+    result, kind = op.types
+    single, packed = _PACKED_TYPES.get(kind, kind), kind in _PACKED_TYPES
+    compute = _comparison(op.modifiers.pop(0))
+    if compute is None or single not in (*_NARROW, "f32") or (packed and result != kind) or kind == "f32x2":
+        return None
+    flush = bool(op.take("ftz"))
+    true_word = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}.get(_PACKED_TYPES.get(result, result), (1 << bits(result)) - 1)
+    dtype = DTYPES[bits(single) if packed else bits(result)]
+
+    def run(a: Words, b: Words) -> Words:
+        if single == "f32":
+            values = [_flush_subnormals(words, flush).view(np.float32) for words in (a, b)]
+        else:
+            values = [widen_words(_flush_narrow(words) if flush else words, single) for words in (a, b)]
+        return np.where(compute(*values), dtype.type(true_word), dtype.type(0))
+
+    return Meaning((kind, kind), (result,), on_halves(run, kind) if packed else run)
 
 
 @opcode("testp")

@@ -73,14 +73,14 @@ def blocks_of(module: Module, function: Function) -> list[Block]:
             elif kind not in _WITHOUT_EFFECT:
                 block.steps.append(step_of(module, function, statement))
         for step in block.steps:
-            _note(block, step)
+            note_registers(block, step)
         if block.branch and block.branch[0]:
             block.needs |= {block.branch[0]} - block.gives
         blocks.append(block)
     return blocks
 
 
-def _note(block: Block, step: Step) -> None:
+def note_registers(block: Block, step: Step) -> None:
     """What a block needs from before it, and what it gives."""
     reads = {read for read in (*step.reads, step.base, step.guard) if isinstance(read, str) and read}
     if step.guard:
@@ -138,7 +138,7 @@ def _of_meaning(module: Module, function: Function, statement: Statement, opcode
     targets, sources = statement.operands[: len(writes)], statement.operands[len(writes) :]
     if len(sources) != len(reads) or any(re.search(r"[|{]", target) for target in targets):
         raise UnknownOpcode(f"{statement}: this form is not executed here")
-    operands = tuple(_operand(module, function, text, kind) for text, kind in zip(sources, reads, strict=True))
+    operands = tuple(operand(module, function, text, kind) for text, kind in zip(sources, reads, strict=True))
     if CARRY in opcode_meaning.reads:
         operands += (CARRY,)
     names = targets + ((CARRY,) if CARRY in opcode_meaning.writes else ())
@@ -180,13 +180,13 @@ def _of_move(module: Module, function: Function, statement: Statement, modifiers
         names = tuple(split_list(target.strip("{}")))
         part = width // len(names)
         dtype = DTYPES[part]
-        operands = (_operand(module, function, source, modifiers[-1]),)
+        operands = (operand(module, function, source, modifiers[-1]),)
         return Step(
             statement, operands, names, lambda a: tuple((a >> a.dtype.type(part * i)).astype(dtype) for i in range(len(names)))
         )
     if source.startswith("{"):
         parts = tuple(
-            _operand(module, function, part_text, f"b{width // len(split_list(source.strip('{}')))}")
+            operand(module, function, part_text, f"b{width // len(split_list(source.strip('{}')))}")
             for part_text in split_list(source.strip("{}"))
         )
         result_dtype = DTYPES[width]
@@ -198,7 +198,7 @@ def _of_move(module: Module, function: Function, statement: Statement, modifiers
             return result
 
         return Step(statement, parts, (target,), pack)
-    return Step(statement, (_operand(module, function, source, modifiers[-1]),), (target,), lambda a: a)
+    return Step(statement, (operand(module, function, source, modifiers[-1]),), (target,), lambda a: a)
 
 
 _PLACE = re.compile(r"\[\s*([%\w$@]+)\s*(?:\+\s*(-?\w+))?\s*\]")
@@ -231,17 +231,17 @@ def _of_memory(module: Module, function: Function, statement: Statement, modifie
     if "param" in modifiers:
         key = f"[{address_match[1]}{f'+{offset}' if offset else ''}]"
         if loads:
-            return Step(statement, (key,), names, _conversion_of_load(kind, function.registers[names[0]]))
-        return Step(statement, (_operand(module, function, value_text, kind),), (key,), lambda a: a)
-    base = _operand(module, function, address_match[1], "u64")
+            return Step(statement, (key,), names, conversion_of_load(kind, function.registers[names[0]]))
+        return Step(statement, (operand(module, function, value_text, kind),), (key,), lambda a: a)
+    base = operand(module, function, address_match[1], "u64")
     if loads:
-        convert = _conversion_of_load(kind, function.registers[names[0]])
+        convert = conversion_of_load(kind, function.registers[names[0]])
         return Step(statement, (), names, convert, memory="load", size=bits(kind), base=base, offset=offset)
-    operands = tuple(_operand(module, function, name, kind) for name in names)
+    operands = tuple(operand(module, function, name, kind) for name in names)
     return Step(statement, operands, (), lambda: None, memory="store", size=bits(kind), base=base, offset=offset)
 
 
-def _conversion_of_load(kind: str, width: int) -> Callable[[Words], Words]:
+def conversion_of_load(kind: str, width: int) -> Callable[[Words], Words]:
     """How a register of `width` bits holds a word that was loaded as `kind` (PTX ISA 9.4.1)."""
     if bits(kind) >= width:
         return lambda a: a
@@ -250,7 +250,7 @@ def _conversion_of_load(kind: str, width: int) -> Callable[[Words], Words]:
     return lambda a: a.astype(DTYPES[width])
 
 
-def _operand(module: Module, function: Function, text: str, kind: str) -> Any:
+def operand(module: Module, function: Function, text: str, kind: str) -> Any:
     """The name of a register, or the constant words [1] that an operand writes out."""
     function = function
     if text in function.registers:

@@ -1,0 +1,339 @@
+"""Loads, stores and atomics of threads: global, shared, local and parameter memory (PTX ISA 9.7.9, 9.7.13)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from bitverdict.harness.emulator.ptx.meanings import meaning
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words, bits
+from bitverdict.harness.emulator.ptx.steps import DATA, conversion_of_load
+from bitverdict.harness.ptx_machine.memory import Conflict, Judge
+from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
+
+if TYPE_CHECKING:
+    from bitverdict.harness.ptx_machine.threads import Active, Threads
+
+SHARED_WINDOW = 1 << 56  # generic addresses of shared memory begin here
+_CACHES = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "volatile")
+_SCOPES = ("cta", "gpu", "sys", "cluster", "relaxed", "acquire", "release", "acq_rel")
+_SPACES = ("global", "shared", "shared::cta", "local", "param", "const")
+
+
+def raise_race(machine: Threads, step: ThreadStep, conflict: Conflict, name: str, verb: str, judge: Judge) -> NoReturn:
+    """The fault of two accesses that nothing orders."""
+    threads = machine.shape.threads
+    ends = [divmod(number, threads) for number in (conflict.thread, max(conflict.other, 0))]
+    (cta, thread), (other_cta, other) = ends
+    earlier = "wrote" if conflict.other_writes else "read"
+    message = (
+        f"thread {thread} of CTA {cta} {verb} byte {conflict.unit * judge.unit} of {name}, which thread {other} of CTA {other_cta} "
+        f"{earlier}: nothing orders the two"
+    )
+    details = {"other instruction": str(conflict.other_step.statement), "other PTX line": conflict.other_step.line}
+    raise fault("race", message, step, **details, **{"other location": conflict.other_step.place})
+
+
+def load_global(
+    machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, count: int, size: int
+) -> np.ndarray:
+    """`count` words of `size` bytes at each address (int64): [threads, count] unsigned, of bytes where no word has that size."""
+    memory = machine.memory
+    whole = count * size
+    aligned = size in (1, 2, 4, 8)
+    unit = size if aligned else 1
+    result = np.empty((len(addresses), whole // unit), DTYPES[8 * unit])
+    for region, offsets, which in memory.locate(step, threads, addresses, whole, "read"):
+        if region.changes:
+            judge = memory.judge(region)
+            if conflict := judge.read(step, *_first_readers(machine, threads[which], offsets), whole):
+                raise_race(machine, step, conflict, region.name, "reads", judge)
+        words = region.raw[: region.raw.size // unit * unit].view(DTYPES[8 * unit])
+        result[which] = words[(offsets // unit)[:, None] + np.arange(whole // unit)]
+    return result
+
+
+def _first_readers(machine: Threads, threads: np.ndarray, offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Of the threads of a CTA that load the same bytes by one instruction the first: a compiler lets redundant threads load what
+    only that one stores, and what they loaded reaches no store."""
+    _, first = np.unique(offsets + machine.cta[threads] * (1 << 44), return_index=True)
+    return threads[first], offsets[first]
+
+
+def store_global(machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, words: np.ndarray) -> None:
+    """`words` [threads, count] to each address."""
+    memory, size = machine.memory, words.dtype.itemsize
+    whole = size * words.shape[1]
+    for region, offsets, which in memory.locate(step, threads, addresses, whole, "write"):
+        target = region.raw[: region.raw.size // size * size].view(words.dtype)
+        places = (offsets // size)[:, None] + np.arange(words.shape[1])
+        judge = memory.judge(region)
+        changes = (target[places] != words[which]).any(axis=1)
+        if conflict := judge.write(step, threads[which], offsets, whole, changes=changes):
+            raise_race(machine, step, conflict, region.name, "writes", judge)
+        target[places] = words[which]
+        _check_overwritten(machine, step, region.name, threads[which], offsets, (target[places] != words[which]).any(axis=1))
+
+
+def _check_overwritten(
+    machine: Threads, step: ThreadStep, name: str, threads: np.ndarray, offsets: np.ndarray, is_overwritten: np.ndarray
+) -> None:
+    """A race where another thread wrote other words to the place of a thread by the same instruction."""
+    if is_overwritten.any():
+        at = int(is_overwritten.argmax())
+        other = int(threads[np.flatnonzero(offsets == offsets[at])[-1]])
+        ends = [divmod(int(number) + machine.memory.first_thread, machine.shape.threads) for number in (threads[at], other)]
+        (cta, thread), (other_cta, other_thread) = ends
+        message = (
+            f"thread {thread} of CTA {cta} and thread {other_thread} of CTA {other_cta} write other words to one place of {name}"
+        )
+        raise fault("race", message, step)
+
+
+def _check_flight(machine: Threads, step: ThreadStep, offsets: np.ndarray, size: int, verb: str) -> None:
+    if not machine.copies:
+        return
+    space = machine.shared
+    units = (offsets[:, None] // space.judge.unit + np.arange(max(size // space.judge.unit, 1))).reshape(-1)
+    if (flying := space.in_flight[units]).any():
+        number = int(flying[flying != 0][0])
+        copy = next(each for each in machine.copies if each.number == number)
+        message = f"{verb} of shared memory that an asynchronous copy in flight writes: it was not waited for"
+        details = {
+            "other instruction": str(copy.step.statement),
+            "other PTX line": copy.step.line,
+            "other location": copy.step.place,
+        }
+        raise fault("race", message, step, **details)
+
+
+def load_shared(
+    machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, count: int, size: int
+) -> np.ndarray:
+    """As `load_global`, of the shared memory of each thread's CTA."""
+    space, whole = machine.shared, count * size
+    offsets = space.flat_offsets(step, threads, addresses, whole, "read")
+    _check_flight(machine, step, offsets, whole, "read")
+    if conflict := space.judge.read(step, threads, offsets, whole):
+        raise_race(machine, step, conflict, "shared memory", "reads", space.judge)
+    return space.words(size)[(offsets // size)[:, None] + np.arange(count)]
+
+
+def store_shared(machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, words: np.ndarray) -> None:
+    space, size = machine.shared, words.dtype.itemsize
+    whole = size * words.shape[1]
+    offsets = space.flat_offsets(step, threads, addresses, whole, "write")
+    _check_flight(machine, step, offsets, whole, "write")
+    places = (offsets // size)[:, None] + np.arange(words.shape[1])
+    target = space.words(size)
+    changes = (target[places] != words).any(axis=1)
+    if conflict := space.judge.write(step, threads, offsets, whole, changes=changes):
+        raise_race(machine, step, conflict, "shared memory", "writes", space.judge)
+    target[places] = words
+    _check_overwritten(machine, step, "shared memory", threads, offsets, (target[places] != words).any(axis=1))
+
+
+def _space(reader: StatementReader) -> str:
+    names = [name for name in reader.modifiers if name in _SPACES]
+    return names[0].partition("::")[0] if names else "generic"
+
+
+def _addresses(active: Active, base: Any, offset: int) -> np.ndarray:
+    words = active.read(base)
+    return (words + words.dtype.type(offset % (1 << 8 * words.itemsize))).astype(np.int64)
+
+
+def _vector(modifiers: list[str]) -> int:
+    return next((int(name[1:]) for name in modifiers if name in ("v2", "v4", "v8")), 1)
+
+
+@instruction("ld", "ldu")
+def _load(reader: StatementReader) -> ThreadStep | None:
+    space, kind = _space(reader), reader.modifiers[-1]
+    if space in ("param", "const"):
+        return None
+    reader.accept(*_CACHES, *_SCOPES, *_SPACES, "v2", "v4", "v8", "b128", kind)
+    names = reader.names(reader.operands[0])
+    base, offset = reader.address(reader.operands[1])
+    size, count = bits(kind) // 8, _vector(reader.modifiers)
+    converts = [conversion_of_load(kind, reader.function.registers[name]) if name != "_" else None for name in names]
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        addresses = _addresses(active, base, offset)
+        words = _read(active.machine, step, active.threads, addresses, space, count, size)
+        for number, (name, convert) in enumerate(zip(names, converts, strict=True)):
+            if convert is not None:
+                active.write(name, convert(words[:, number]))
+
+    reads = (base,) if isinstance(base, str) else ()
+    return ThreadStep(reader.statement, reads, names, lambda: None, execute=execute, size=8 * size)
+
+
+def _read(
+    machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, space: str, count: int, size: int
+) -> np.ndarray:
+    if space == "generic":
+        in_shared = addresses >= SHARED_WINDOW
+        if in_shared.all():
+            return load_shared(machine, step, threads, addresses - SHARED_WINDOW, count, size)
+        if in_shared.any():
+            raise fault("not modelled", "generic addresses of one instruction lead to shared and to global memory", step)
+        if (addresses < DATA).all() and machine.local.shape[1]:
+            space = "local"
+    if space == "global" and (addresses >= DATA).all() and (addresses < DATA + len(machine.kernel.module.data)).all():
+        data = np.frombuffer(bytes(machine.kernel.module.data), np.uint8)
+        places = (addresses - DATA)[:, None] + np.arange(count * size)
+        return data[places].reshape(len(addresses), -1).view(DTYPES[8 * size])
+    if space == "shared":
+        return load_shared(machine, step, threads, addresses, count, size)
+    if space == "local":
+        places = addresses[:, None] + np.arange(count * size)
+        return machine.local[threads[:, None], places].view(DTYPES[8 * size])
+    return load_global(machine, step, threads, addresses, count, size)
+
+
+@instruction("st")
+def _store(reader: StatementReader) -> ThreadStep | None:
+    space, kind = _space(reader), reader.modifiers[-1]
+    if space == "param":
+        return None
+    reader.accept(*_CACHES, *_SCOPES, *_SPACES, "v2", "v4", "v8", kind)
+    base, offset = reader.address(reader.operands[0])
+    sources = [reader.operand(name, kind) for name in reader.names(reader.operands[1])]
+    dtype = DTYPES[bits(kind)]
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        addresses = _addresses(active, base, offset)
+        words = np.stack([active.read(source).astype(dtype, copy=False) for source in sources], axis=1)
+        machine, threads = active.machine, active.threads
+        generic = space == "generic" and (addresses >= SHARED_WINDOW).all()
+        if space == "shared" or generic:
+            store_shared(machine, step, threads, addresses - (SHARED_WINDOW if generic else 0), words)
+        elif space == "local" or (space == "generic" and machine.local.shape[1] and (addresses < DATA).all()):
+            places = addresses[:, None] + np.arange(words.shape[1] * words.dtype.itemsize)
+            machine.local[threads[:, None], places] = np.ascontiguousarray(words).view(np.uint8).reshape(len(threads), -1)
+        else:
+            store_global(machine, step, threads, addresses, words)
+
+    reads = tuple(each for each in (base, *sources) if isinstance(each, str))
+    return ThreadStep(reader.statement, reads, (), lambda: None, execute=execute, size=8 * dtype.itemsize)
+
+
+@instruction("cvta")
+def _convert_address(reader: StatementReader) -> ThreadStep | None:
+    """Generic addresses are global ones; those of shared memory lie in a window above."""
+    target, source = reader.operands
+    width = bits(reader.modifiers[-1])
+    shared, to = "shared" in " ".join(reader.modifiers), "to" in reader.modifiers
+    operand = reader.operand(source, f"u{width}")
+
+    def compute(words: Words) -> Words:
+        if not shared or width == 32:
+            return words
+        return words - np.uint64(SHARED_WINDOW) if to else words + np.uint64(SHARED_WINDOW)
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        active.write(target, compute(active.read(operand)))
+
+    return ThreadStep(reader.statement, (operand,) if isinstance(operand, str) else (), (target,), compute, execute=execute)
+
+
+@instruction("min", "max")
+def _extreme_of_three(reader: StatementReader) -> ThreadStep | None:
+    """min and max of fp32 with three operands (sm_100): the extreme of two, and then of it and the third."""
+    if len(reader.operands) != 4:
+        return None
+    of_two = meaning(reader.statement.opcode).compute
+    target, *operands = reader.operands[0], *(reader.operand(text, "f32") for text in reader.operands[1:])
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        a, b, c = (active.read(operand) for operand in operands)
+        active.write(target, of_two(of_two(a, b), c))
+
+    reads = tuple(each for each in operands if isinstance(each, str))
+    return ThreadStep(reader.statement, reads, (target,), lambda: None, execute=execute)
+
+
+# -- atomics ----------------------------------------------------------------------------------------------------------------
+def _exchange(old: Words, new: Words) -> Words:
+    return new
+
+
+def _operation(name: str, kind: str) -> Callable[..., Words]:
+    """From the old word and the operands to the new word."""
+    if name == "exch":
+        return _exchange
+    if name == "cas":
+        return lambda old, compared, new: np.where(old == compared, new, old)
+    if name == "inc":
+        return lambda old, limit: np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1))
+    if name == "dec":
+        return lambda old, limit: np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
+    if name == "add" and kind in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
+        return meaning(f"add.rn.{'ftz.' if kind == 'f32' else ''}{kind}" if kind != "f32" else "add.rn.f32").compute
+    if name in ("and", "or", "xor"):
+        return meaning(f"{name}.b{bits(kind)}").compute
+    return meaning(f"{name}.{kind}").compute
+
+
+@instruction("atom", "red")
+def _atomic(reader: StatementReader) -> ThreadStep | None:
+    modifiers = reader.modifiers
+    name = next((each for each in modifiers if each in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")), "")
+    kind = modifiers[-1] if modifiers[-1] != "noftz" else modifiers[-2]
+    if not name or modifiers[0] == "async":
+        return None
+    reader.accept(name, kind, "noftz", *_SCOPES, *_SPACES, "v2", "v4")
+    if _vector(modifiers) > 1:
+        raise UnknownOpcode(f"{reader.statement.opcode}: a vector of atomics is not executed here")
+    returns = reader.statement.opcode.startswith("atom")
+    place, *rest = reader.operands[returns:]
+    base, offset = reader.address(place)
+    sources = [reader.operand(text, kind) for text in rest[: 2 if name == "cas" else 1]]
+    target, dtype, space = reader.operands[0] if returns else "_", DTYPES[bits(kind)], _space(reader)
+    operation = _operation(name, kind)
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        machine, threads = active.machine, active.threads
+        addresses = _addresses(active, base, offset)
+        operands = [active.read(source).astype(dtype, copy=False) for source in sources]
+        old = np.empty(len(threads), dtype)
+        if space == "shared" or (space == "generic" and (addresses >= SHARED_WINDOW).all()):
+            offsets = machine.shared.flat_offsets(step, threads, addresses % SHARED_WINDOW, dtype.itemsize, "write")
+            parts: Any = [(machine.shared.words(dtype.itemsize), offsets, slice(None))]
+        else:
+            located = machine.memory.locate(step, threads, addresses, dtype.itemsize, "write")
+            parts = [
+                (region.raw[: region.raw.size // dtype.itemsize * dtype.itemsize].view(dtype), at, which)
+                for region, at, which in located
+            ]
+        for words, offsets, which in parts:
+            places = offsets // dtype.itemsize
+            chosen = [operand[which] for operand in operands]
+            old[which] = _in_turn(words, places, chosen, operation)
+        active.write(target, old)
+
+    reads = tuple(each for each in (base, *sources) if isinstance(each, str))
+    return ThreadStep(
+        reader.statement,
+        reads,
+        (target,) if returns and target != "_" else (),
+        lambda: None,
+        execute=execute,
+        size=8 * dtype.itemsize,
+    )
+
+
+def _in_turn(words: Words, places: np.ndarray, operands: list[Words], operation: Callable[..., Words]) -> Words:
+    """Update `words` at `places` one thread after another; what each found there. Threads of different places go together."""
+    old = np.empty(len(places), words.dtype)
+    rest = np.arange(len(places))
+    while len(rest):
+        _, first = np.unique(places[rest], return_index=True)
+        now = rest[np.sort(first)]
+        old[now] = words[places[now]]
+        words[places[now]] = operation(old[now], *(operand[now] for operand in operands))
+        rest = np.setdiff1d(rest, now, assume_unique=True)
+    return old

@@ -1,0 +1,130 @@
+"""The PTX that Triton makes of a tile program, executed beside it from the same bytes: what the compiler does below is held too.
+
+The emulated GPU executes the tile program and takes the compiler at its word for what comes below: the conversion to LLVM, LLVM's
+optimiser, the PTX back end. `PtxTwin` rides on a launch. It keeps the bytes before, runs the PTX of that very program on them, and
+compares every byte with what the tile program left, and a race or a stray access of the PTX with none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.compiler_process import NotAssembled
+from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.frontend import assembly
+from bitverdict.harness.emulator.memory.global_memory import Region
+from bitverdict.harness.emulator.numerics.enclosures import keys
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words
+from bitverdict.harness.ptx_machine.launch import kernel_program, run_on
+from bitverdict.harness.ptx_machine.program import Parameter
+from bitverdict.harness.ptx_machine.threads import LaunchShape
+
+LARGEST = 1 << 28  # bytes of all storages of a launch: a case of far offsets has a few GiB, of which next to nothing is written
+
+
+@dataclass(frozen=True)
+class PtxResult:
+    """What the PTX of one launch came to. `words`: of 4 bytes, that it stored. `difference`: empty where every byte is as the tile
+    program left it. `not_run`: why it was not executed."""
+
+    kernel: str
+    words: int = 0
+    difference: str = ""
+    not_run: str = ""
+
+
+@dataclass(eq=False)
+class PtxTwin(DeviceProbe):
+    """Runs the PTX of each launch beside its tile program. `rewrite` changes the PTX before it runs: a mutant."""
+
+    results: list[PtxResult] = field(default_factory=list)
+    rewrite: Callable[[str], str] = str
+    _before: list[tuple[Region, np.ndarray]] = field(default_factory=list, repr=False)
+
+    def begin(self, run: LaunchRun) -> None:
+        size = sum(region.raw.size for region in run.regions)
+        self._before = [(region, region.raw.copy()) for region in run.regions] if size <= LARGEST else []
+
+    def end(self, run: LaunchRun) -> None:
+        before, self._before = self._before, []
+        if run.is_complete:
+            self.results.append(self._result(run, before))
+
+    def _result(self, run: LaunchRun, before: list[tuple[Region, np.ndarray]]) -> PtxResult:
+        name = run.launch.name
+        if run.regions and not before:
+            return PtxResult(name, not_run=f"its storages have more than {LARGEST >> 20} MiB")
+        program = run.translation.program
+        target = re.search(r'ttg\.target = "cuda:(\d+)"', program.text)
+        if target is None or program.integer("ttg.num-ctas", 1) > 1:
+            return PtxResult(name, not_run="it is no PTX of single CTAs")
+        metadata = run.launch.metadata
+        try:
+            text = assembly.ptx(
+                program.text,
+                int(target[1]),
+                fuses_sums=bool(metadata.get("enable_fp_fusion", True)),
+                flushes=bool(metadata.get("enable_reflect_ftz", True)),
+            )
+            kernel = kernel_program(self.rewrite(text))
+        except (NotAssembled, EmulatedFault) as error:
+            return PtxResult(name, not_run=str(error))
+        warps = program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4))
+        shape = LaunchShape(run.launch.grid, (32 * warps, 1, 1), program.integer("ttg.shared"))
+        regions = [
+            Region(region.base, words, region.name, region.low, region.high, region.allowed_bytes, None, changes=region.changes)
+            for region, words in before
+        ]
+        try:
+            space = run_on(kernel, shape, _words_of_arguments(kernel.parameters, run.arguments), regions)
+        except EmulatedFault as fault:
+            if fault.outcome == "not modelled":
+                return PtxResult(name, not_run=str(fault))
+            place = f" (line {fault.details['PTX line']} of the PTX: {fault.details['instruction']})" if fault.details else ""
+            return PtxResult(name, difference=f"the PTX ends in {fault}{place}; the tile program has no such fault")
+        return PtxResult(name, space.written_words, "; ".join(_differences(run, before)))
+
+
+def _words_of_arguments(parameters: tuple[Parameter, ...], arguments: Any) -> list[Words]:
+    """Words [1] of each parameter; those behind the arguments (scratch memory that this program does not use) are null."""
+    words = []
+    for number, parameter in enumerate(parameters):
+        dtype = DTYPES[8 * parameter.size]
+        value = arguments[number] if number < len(arguments) else 0
+        value = value if isinstance(value, np.ndarray) else getattr(value, "base", value)
+        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
+            words.append(value.reshape(1).astype(f"f{parameter.size}").view(dtype))
+        else:
+            words.append(np.array([int(value) % (1 << 8 * parameter.size)], np.uint64).astype(dtype))
+    return words
+
+
+def _differences(run: LaunchRun, after_ptx: list[tuple[Region, np.ndarray]]) -> Iterator[str]:
+    """A sentence for each storage in which words differ that the compiled program does not leave open."""
+    for region, ptx_bytes in after_ptx:
+        if np.array_equal(region.raw, ptx_bytes):
+            continue
+        size = min((kind.itemsize for kind in region.access_types), default=1)
+        tile_words, ptx_words = (each[: each.size // size * size].view(DTYPES[8 * size]) for each in (region.raw, ptx_bytes))
+        places = np.flatnonzero(tile_words != ptx_words)
+        open_words = (
+            run.enclosed.enclosure_at(region.base + size * places, keys(tile_words[places]), size, False) if run.enclosed else None
+        )
+        if open_words is not None:
+            inside = (open_words.low <= keys(ptx_words[places])) & (keys(ptx_words[places]) <= open_words.high)
+            places = places[~inside]
+        if len(places):
+            first = int(places[0])
+            by_tile, by_ptx = (f"{int(words[first]):#x}" for words in (tile_words, ptx_words))
+            element = first - region.low // size
+            count = f"{len(places)} words of {region.name} differ"
+            yield f"{count}, first element {element}: {by_tile} by the tile program, {by_ptx} by its PTX"
+
+
+__all__ = ["PtxResult", "PtxTwin"]

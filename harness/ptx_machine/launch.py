@@ -1,0 +1,132 @@
+"""Launching a PTX kernel on the emulated GPU that is active: `bv.ptx_kernel(TEXT)[grid, block](tensor, 5)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.device import Device, Launch
+from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
+from bitverdict.harness.emulator.frontend.arguments import bytes_of
+from bitverdict.harness.emulator.memory.global_memory import GlobalMemory, Region
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
+from bitverdict.harness.emulator.ptx.text import NotPtx
+from bitverdict.harness.ptx_machine.memory import GlobalSpace
+from bitverdict.harness.ptx_machine.program import KernelProgram, Parameter, read_kernel
+from bitverdict.harness.ptx_machine.threads import LaunchShape, run_kernel
+
+MOST_THREADS = 1024  # of a CTA
+
+
+@dataclass(frozen=True)
+class PtxKernel:
+    """A kernel of a PTX module, launched as ``kernel[grid, block](arguments)``: tensors of the emulated GPU, integers and floats,
+    one for each parameter. `shared_bytes`: of `.extern .shared`.
+
+    ValueError for a shape or an argument that the kernel does not take. EmulatedFault for what is wrong with a launch: "not
+    modelled" before anything runs, with the line of the instruction, where the machine does not execute one.
+    """
+
+    text: str
+    name: str = ""
+    shared_bytes: int = 0
+
+    def __getitem__(self, shape: tuple[Sequence[int] | int, Sequence[int] | int]) -> Callable[..., None]:
+        grid, block = (_three(size) for size in shape)
+        _check_block(block)
+
+        def launch(*values: object) -> None:
+            device = active_device()
+            device.run_ptx(
+                Launch(self.name, grid, {"num_warps": -(-int(np.prod(block)) // 32)}, self.text),
+                lambda record: self._run(device, record, LaunchShape(grid, block, self.shared_bytes), values),
+            )
+
+        return launch
+
+    def _run(self, device: Device, record: Launch, shape: LaunchShape, values: Sequence[object]) -> None:
+        program = kernel_program(self.text, self.name)
+        record.name = program.function.name
+        if int(program.arch[3:]) > device.capability:
+            raise EmulatedFault("not modelled", f"PTX for {program.arch} on an emulated {device.arch}")
+        required = (*program.required_threads, 1, 1)[:3]
+        if program.required_threads and required != shape.block:
+            raise BadArgument(f"block {shape.block}: {program.function.name} says .reqntid {required}")
+        memory = GlobalMemory()
+        arguments = _arguments(memory, program.parameters, values)
+        for region in memory.regions:
+            region.changes = True
+        run_on(program, shape, arguments, memory.regions)
+
+
+def run_on(program: KernelProgram, shape: LaunchShape, arguments: Sequence[Words], regions: Sequence[Region]) -> GlobalSpace:
+    """Execute a launch on the storages `regions`. Where programs may wait for one another all run together, and what threads of two
+    CTAs do is held to no order: atomics may make one."""
+    waits = any(opcode.startswith("atom") or "acquire" in opcode for opcode in program.opcodes)
+    space = GlobalSpace(regions, unit=min(program.unit, 4), checks_ctas=not waits)
+    run_kernel(program, shape, arguments, space, together=waits and shape.ctas * shape.threads <= 1 << 16)
+    return space
+
+
+def kernel_program(text: str, name: str = "") -> KernelProgram:
+    """`read_kernel`, whose refusals are "not modelled"."""
+    try:
+        return read_kernel(text, name)
+    except (UnknownOpcode, NotPtx) as error:
+        raise EmulatedFault("not modelled", str(error)) from error
+
+
+def active_device() -> Device:
+    """The emulated GPU whose block this is. BadArgument where there is none."""
+    from triton.runtime import driver
+
+    device = getattr(driver._active, "device", None)
+    if not isinstance(device, Device):
+        raise BadArgument(
+            "a PTX kernel runs on an emulated GPU: launch it under `bv.emulated`, `pytest --emulate` or a judged test"
+        )
+    return device
+
+
+def _three(size: Sequence[int] | int) -> tuple[int, int, int]:
+    sizes = (size,) if isinstance(size, int) else tuple(size)
+    if not 1 <= len(sizes) <= 3 or any(not isinstance(each, int) or each < 1 for each in sizes):
+        raise ValueError(f"{size!r}: a grid or a block is one to three positive integers")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z
+
+
+def _check_block(block: tuple[int, int, int]) -> None:
+    if int(np.prod(block)) > MOST_THREADS:
+        raise ValueError(f"block {block}: a CTA has at most {MOST_THREADS} threads")
+
+
+def _arguments(memory: GlobalMemory, parameters: Sequence[Parameter], values: Sequence[object]) -> list[Words]:
+    """Words [1] of each parameter."""
+    if len(values) != len(parameters):
+        raise ValueError(f"the kernel has {len(parameters)} parameters, {len(values)} arguments were given")
+    return [_argument(memory, parameter, value) for parameter, value in zip(parameters, values, strict=True)]
+
+
+def _argument(memory: GlobalMemory, parameter: Parameter, value: Any) -> Words:
+    dtype = DTYPES[8 * parameter.size]
+    if hasattr(value, "data_ptr"):
+        if parameter.size != 8:
+            raise ValueError(f"parameter {parameter.name} is .{parameter.kind}, and no address")
+        return np.array([memory.add(parameter.name, bytes_of(parameter.name, value))], dtype)
+    if parameter.kind in ("f32", "f64"):
+        return np.array([value], f"f{parameter.size}").view(dtype)
+    return np.array([int(value) % (1 << 8 * parameter.size)], np.uint64).astype(dtype)
+
+
+def ptx_kernel(source: str | Path, name: str = "", *, shared_bytes: int = 0) -> PtxKernel:
+    """The kernel `name` (the first one where it is empty) of a PTX module: its text, or a file that has it."""
+    is_text = isinstance(source, str) and ".entry" in source
+    return PtxKernel(str(source) if is_text else Path(source).read_text(), name, shared_bytes)
+
+
+__all__ = ["PtxKernel", "kernel_program", "ptx_kernel", "run_on"]

@@ -1,0 +1,348 @@
+"""Global and shared memory of the threads, and who touched which bytes.
+
+Two accesses to the same bytes, one of which writes, are a race unless something orders them: a barrier that both threads took part
+in, or the end of an asynchronous copy that was waited for (PTX ISA, chapter 8). Each warp counts its epochs; a barrier tells the
+threads that meet there the epochs of the warps that came (`Order`). A shadow keeps of each unit of memory who wrote it last and
+which warps have read it since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.memory.global_memory import Region
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES
+from bitverdict.harness.ptx_machine.program import ThreadStep, fault
+
+WARP = 32
+NOBODY, SEVERAL = -1, -2
+PAGE = 12  # bits of the number of a unit within its page
+
+
+class Order:
+    """Which accesses each thread knows to have ended: `known` [threads, warps of its CTA], by the epoch of the warp. Epochs up to
+    `first_epoch` are those of CTAs that ran before."""
+
+    def __init__(self, ctas: int, threads: int, first_epoch: int = 0) -> None:
+        self.threads, self.warps = threads, threads // WARP
+        self.known = np.full((ctas * threads, self.warps), first_epoch, np.int32)
+        self.epoch = np.full(ctas * self.warps, first_epoch + 1, np.int32)  # of each warp of each CTA
+
+    def synchronise(self, threads: np.ndarray) -> None:
+        """`threads` of one CTA have met: each knows what any of them knew, and what they have done."""
+        warps = np.unique(threads // WARP)
+        known = self.known[threads].max(axis=0)  # (warps of the CTA,)
+        known[warps % self.warps] = self.epoch[warps]
+        self.known[threads] = known
+        self.epoch[warps] += 1
+
+    def synchronise_ctas(self, ctas: np.ndarray) -> None:
+        """All threads of each of `ctas` have met."""
+        epochs = self.epoch.reshape(-1, self.warps)
+        known = self.known.reshape(-1, self.threads, self.warps)
+        known[ctas] = epochs[ctas][:, None, :]
+        epochs[ctas] += 1
+
+    def synchronise_warps(self, threads: np.ndarray) -> None:
+        """The `threads` of each warp have met (bar.warp.sync)."""
+        warps = threads // WARP
+        numbers = np.unique(warps)
+        known = np.zeros((len(self.epoch), self.warps), np.int32)
+        np.maximum.at(known, warps, self.known[threads])
+        known[numbers, numbers % self.warps] = self.epoch[numbers]
+        self.known[threads] = known[warps]
+        self.epoch[numbers] += 1
+
+    def epoch_of(self, threads: np.ndarray) -> np.ndarray:
+        return self.epoch[threads // WARP]
+
+    def knows(self, threads: np.ndarray, others: np.ndarray, epochs: np.ndarray) -> np.ndarray:
+        """Whether each of `threads` knows what the thread of its CTA in `others` did in its warp's `epochs`."""
+        return (others == threads) | (self.known[threads, others // WARP % self.warps] >= epochs)
+
+
+class Shadow:
+    """Of each unit of some memory: the thread that wrote it last and in which epoch of its warp; for each warp of a CTA the epoch
+    in which it read since, and the lane (`SEVERAL` where several did). Kept for the pages that were touched."""
+
+    def __init__(self, units: int, warps: int) -> None:
+        self.slot_of_page = np.zeros((units >> PAGE) + 1, np.int32)  # from 1; 0: was not touched
+        self.warps, self.pages = warps, 0
+        self.steps: list[ThreadStep] = []
+        self._step_numbers: dict[int, int] = {}
+        self._grow(1)
+
+    def _grow(self, pages: int) -> None:
+        fields = {
+            "writer": NOBODY,
+            "written_in": 0,
+            "written_by": 0,
+            "read_by": 0,
+            "reading_cta": NOBODY,
+            "read_in": 0,
+            "reader": NOBODY,
+        }
+        for name, empty in fields.items():
+            shape = (pages << PAGE, self.warps) if name in ("read_in", "reader") else (pages << PAGE,)
+            grown = np.full(shape, empty, np.int16 if name == "reader" else np.int32)
+            if self.pages:
+                grown[: self.pages << PAGE] = getattr(self, name)[: self.pages << PAGE]
+            setattr(self, name, grown)
+        self.capacity = pages
+
+    writer: np.ndarray
+    written_in: np.ndarray
+    written_by: np.ndarray  # numbers of steps
+    read_by: np.ndarray
+    reading_cta: np.ndarray
+    read_in: np.ndarray  # (units, warps); 0: not since it was written
+    reader: np.ndarray
+
+    def slots(self, units: np.ndarray) -> np.ndarray:
+        """Where `units` are kept."""
+        pages = units >> PAGE
+        slots = self.slot_of_page[pages]
+        if not slots.all():
+            new = np.unique(pages[slots == 0])
+            if self.pages + len(new) > self.capacity:
+                self._grow(max(2 * self.capacity, self.pages + len(new)))
+            self.slot_of_page[new] = self.pages + 1 + np.arange(len(new))
+            self.pages += len(new)
+            slots = self.slot_of_page[pages]
+        return ((slots.astype(np.int64) - 1) << PAGE) | (units & ((1 << PAGE) - 1))
+
+    def number(self, step: ThreadStep) -> int:
+        if id(step) not in self._step_numbers:
+            self._step_numbers[id(step)] = len(self.steps)
+            self.steps.append(step)
+        return self._step_numbers[id(step)]
+
+
+@dataclass(eq=False)
+class Conflict:
+    """Two accesses that nothing orders: the later one of `thread`, the earlier one of `other`, at unit `unit`."""
+
+    thread: int
+    other: int
+    unit: int
+    other_writes: bool
+    other_step: ThreadStep
+
+
+class Judge:
+    """Holds accesses to one memory to the order of its threads. `checks_ctas`: threads of different CTAs are ordered by nothing."""
+
+    def __init__(self, order: Order, units: int, unit: int, *, first_thread: int = 0, checks_ctas: bool = False) -> None:
+        self.order, self.unit, self.checks_ctas = order, unit, checks_ctas
+        self.shadow = Shadow(units, order.warps)
+        self.first_thread = first_thread  # of the batch, by its number in the launch
+
+    def begin_batch(self, order: Order, first_thread: int) -> None:
+        """Other CTAs go on here."""
+        self.order, self.first_thread = order, first_thread
+
+    def _units(self, offsets: np.ndarray, size: int) -> tuple[np.ndarray, int]:
+        each = max(size // self.unit, 1)
+        first = offsets // self.unit
+        return (first if each == 1 else (first[:, None] + np.arange(each)).reshape(-1)), each
+
+    def read(self, step: ThreadStep, threads: np.ndarray, offsets: np.ndarray, size: int) -> Conflict | None:
+        """`threads` read `size` bytes each at `offsets`."""
+        units, each = self._units(offsets, size)
+        readers = threads if each == 1 else np.repeat(threads, each)
+        conflict = self._with_writer(readers, units)
+        shadow, warp, lane = self.shadow, readers // WARP % self.order.warps, readers % WARP
+        units = shadow.slots(units)
+        earlier, earlier_epoch = shadow.reader[units, warp], shadow.read_in[units, warp]
+        matters = (earlier_epoch > self.order.known[readers, warp]) & (earlier != lane)  # of this warp, and nothing orders the two
+        shadow.reader[units, warp] = lane
+        clash = matters | (shadow.reader[units, warp] != lane)
+        shadow.reader[units[clash], warp[clash]] = SEVERAL
+        shadow.read_in[units, warp] = self.order.epoch_of(readers)
+        if self.checks_ctas:
+            cta = (readers + self.first_thread) // self.order.threads
+            before = shadow.reading_cta[units]
+            shadow.reading_cta[units] = np.where((before == NOBODY) | (before == cta), cta, SEVERAL)
+        shadow.read_by[units] = shadow.number(step)
+        return conflict
+
+    def _with_writer(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
+        shadow, slots = self.shadow, self.shadow.slots(units)
+        writers = shadow.writer[slots]
+        if writers.max(initial=NOBODY) == NOBODY:
+            return None
+        local = writers - self.first_thread
+        same_cta = local // self.order.threads == threads // self.order.threads
+        inside = np.where(same_cta, local, threads)
+        bad = (writers != NOBODY) & same_cta & ~self.order.knows(threads, inside, shadow.written_in[slots])
+        if self.checks_ctas:
+            bad |= (writers != NOBODY) & ~same_cta
+        if not bad.any():
+            return None
+        at = int(bad.argmax())
+        step = shadow.steps[shadow.written_by[slots[at]]]
+        return Conflict(int(threads[at]) + self.first_thread, int(writers[at]), int(units[at]), True, step)
+
+    def _with_readers(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
+        shadow, warps, slots = self.shadow, self.order.warps, self.shadow.slots(units)
+        read_in = shadow.read_in[slots]  # (n, warps)
+        if not read_in.any():
+            bad = np.zeros(len(units), bool)
+        else:
+            own = threads // WARP % warps
+            unknown = self.order.known[threads] < read_in  # (n, warps)
+            rows = np.arange(len(units))
+            unknown[rows, own] &= shadow.reader[slots, own] != threads % WARP
+            bad = unknown.any(axis=1)
+        if self.checks_ctas:
+            reading = shadow.reading_cta[slots]
+            bad |= (reading != NOBODY) & (reading != (threads + self.first_thread) // self.order.threads)
+        if not bad.any():
+            return None
+        at = int(bad.argmax())
+        unit = int(units[at])
+        warps_bad = np.flatnonzero(read_in[at] > self.order.known[threads[at]])
+        cta_first = int(threads[at]) // self.order.threads * self.order.threads
+        other = NOBODY
+        if len(warps_bad):
+            lane = int(shadow.reader[slots[at], warps_bad[0]])
+            other = cta_first + int(warps_bad[0]) * WARP + max(lane, 0) + self.first_thread
+        return Conflict(int(threads[at]) + self.first_thread, other, unit, False, shadow.steps[shadow.read_by[slots[at]]])
+
+    def write(
+        self, step: ThreadStep, threads: np.ndarray, offsets: np.ndarray, size: int, *, changes: np.ndarray | None = None
+    ) -> Conflict | None:
+        """`threads` write `size` bytes each at `offsets`. `changes`: where the words differ from what lies there; equal words that
+        another thread wrote are no race."""
+        units, each = self._units(offsets, size)
+        writers = threads if each == 1 else np.repeat(threads, each)
+        changing = None if changes is None else (changes if each == 1 else np.repeat(changes, each))
+        selected = slice(None) if changing is None else changing
+        conflict = self._with_writer(writers[selected], units[selected]) or self._with_readers(writers, units)
+        shadow, units = self.shadow, self.shadow.slots(units)
+        shadow.writer[units] = writers + self.first_thread
+        shadow.written_in[units] = self.order.epoch_of(writers)
+        shadow.read_in[units] = 0
+        shadow.reader[units] = NOBODY
+        shadow.reading_cta[units] = NOBODY
+        shadow.written_by[units] = shadow.number(step)
+        return conflict
+
+
+@dataclass(eq=False)
+class GlobalSpace:
+    """The storages that a launch was given, by real address. `judges` are kept by the address that a storage begins at."""
+
+    regions: Sequence[Region]
+    order: Order | None = None
+    unit: int = 4
+    checks_ctas: bool = True
+    first_thread: int = 0
+    last_epoch: int = 0  # of CTAs that have run
+    judges: dict[int, Judge] = field(default_factory=dict)
+
+    def begin_batch(self, order: Order, first_thread: int) -> None:
+        self.order, self.first_thread = order, first_thread
+        for judge in self.judges.values():
+            judge.begin_batch(order, first_thread)
+
+    @property
+    def written_words(self) -> int:
+        """Words of 4 bytes that the launch has stored."""
+        units = sum(int(np.count_nonzero(judge.shadow.writer != NOBODY)) for judge in self.judges.values())
+        return units * self.unit // 4
+
+    def judge(self, region: Region) -> Judge:
+        if region.base not in self.judges:
+            assert self.order is not None
+            units = -(-region.raw.size // self.unit)
+            self.judges[region.base] = Judge(
+                self.order, units, self.unit, first_thread=self.first_thread, checks_ctas=self.checks_ctas
+            )
+        return self.judges[region.base]
+
+    def locate(
+        self, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, size: int, verb: str
+    ) -> Iterator[tuple[Region, np.ndarray, Any]]:
+        """(storage, offsets, which of the addresses) of accesses to `size` bytes at `addresses` (int64). A fault for one that no
+        tensor of the launch reaches, or that is not aligned."""
+        if size > 1 and (off := addresses & (size - 1)).any():
+            at = int((off != 0).argmax())
+            raise fault("misaligned address", f"{verb} of {size} bytes at {int(addresses[at]):#x}", step, thread=int(threads[at]))
+        rest: Any = slice(None)
+        remaining = addresses
+        while len(remaining):
+            low = int(remaining[0])
+            region = next((each for each in self.regions if each.base <= low < each.end), None)
+            if region is None:
+                raise fault(
+                    "illegal address",
+                    f"{verb} of {size} bytes at {low:#x}, which is inside no tensor of the launch ({self._nearest(low)})",
+                    step,
+                    thread=int(threads[rest][0]) + self.first_thread,
+                )
+            offsets = remaining - region.base
+            inside = (offsets >= 0) & (offsets < region.raw.size)
+            everything = bool(inside.all())
+            chosen = offsets if everything else offsets[inside]
+            self._check(step, region, chosen, size, verb)
+            which = rest if everything else (np.flatnonzero(inside) if isinstance(rest, slice) else rest[inside])
+            yield region, chosen, which
+            if everything:
+                return
+            rest = np.flatnonzero(~inside) if isinstance(rest, slice) else rest[~inside]
+            remaining = addresses[rest]
+
+    def _check(self, step: ThreadStep, region: Region, offsets: np.ndarray, size: int, verb: str) -> None:
+        bad = (offsets < region.low) | (offsets + size > region.high)
+        if region.allowed_bytes is not None:
+            bad |= region.allowed_bytes.take(np.minimum(offsets, region.raw.size - 1)) == 0
+        if bad.any():
+            first = int(offsets[int(bad.argmax())]) - region.low
+            message = (
+                f"{verb} of {size} bytes at byte {first} of {region.name}, which its sizes and strides do not reach "
+                f"(it spans {region.high - region.low} bytes)"
+            )
+            raise fault(f"stray {verb}", message, step, argument=region.name, offset=first)
+
+    def _nearest(self, address: int) -> str:
+        if not self.regions:
+            return "it has none"
+        region = min(self.regions, key=lambda each: max(each.base - address, address - each.end))
+        return f"nearest: {region.name}, {address - region.base - region.low} bytes from its start"
+
+
+@dataclass(eq=False)
+class SharedSpace:
+    """Shared memory of the CTAs of a batch: [CTAs, bytes]. `in_flight` marks units that an asynchronous copy will write."""
+
+    raw: np.ndarray
+    judge: Judge
+    in_flight: np.ndarray  # (units,) of all CTAs: the copy's number, 0 for none
+
+    @classmethod
+    def empty(cls, ctas: int, size: int, order: Order, unit: int) -> SharedSpace:
+        size = -(-max(size, 16) // 16) * 16
+        units = ctas * size // unit
+        return cls(np.zeros((ctas, size), np.uint8), Judge(order, units, unit), np.zeros(units, np.int32))
+
+    def flat_offsets(self, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, size: int, verb: str) -> np.ndarray:
+        """Offsets in all of `raw` for `addresses` in the CTA of each thread; a fault outside of what the launch was given."""
+        bytes_of_cta = self.raw.shape[1]
+        bad = (addresses < 0) | (addresses + size > bytes_of_cta)
+        if bad.any():
+            at = int(bad.argmax())
+            message = f"{verb} of {size} bytes at {int(addresses[at])} of shared memory, of which a CTA has {bytes_of_cta} bytes"
+            raise fault("illegal address", message, step, thread=int(threads[at]))
+        if size > 1 and (off := addresses & (size - 1)).any():
+            at = int((off != 0).argmax())
+            raise fault("misaligned address", f"{verb} of {size} bytes at {int(addresses[at])} of shared memory", step)
+        return threads // self.judge.order.threads * bytes_of_cta + addresses
+
+    def words(self, size: int) -> np.ndarray:
+        """All of it as unsigned words of `size` bytes."""
+        return self.raw.reshape(-1).view(DTYPES[8 * size])

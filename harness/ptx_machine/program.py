@@ -1,0 +1,320 @@
+"""One kernel of a PTX module, ready to run: its parameters, shared variables and blocks of steps.
+
+What computes on registers alone is `bitverdict.harness.emulator.ptx`'s, each instruction by its definition in the PTX ISA. What
+reaches memory, other threads or barriers is a `ThreadStep`, built by the tables of `access`, `warp_instructions` and
+`synchronisation`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.faults import EmulatedFault
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, bits
+from bitverdict.harness.emulator.ptx.steps import DATA, Block, Step, note_registers, operand, reverse_postorder, split_list, step_of
+from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, Statement, parse_module
+
+if TYPE_CHECKING:
+    from bitverdict.harness.ptx_machine.threads import Active
+
+SPECIAL_REGISTERS = {
+    **{f"%{name}.{axis}": 32 for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"},
+    **{f"%cluster_{name}": 32 for name in ("ctarank", "nctarank")},
+    **{f"%{name}": 32 for name in ("laneid", "warpid", "nwarpid", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge")},
+    **{f"%{name}": 32 for name in ("lanemask_eq", "dynamic_smem_size", "total_smem_size", "smid", "nsmid", "clock", "clock_hi")},
+    "%clock64": 64,
+    "%globaltimer": 64,
+}
+"""Bits of the registers that the machine fills (PTX ISA, chapter 10)."""
+
+
+@dataclass
+class ThreadStep(Step):
+    """A statement that reaches memory, other threads or a barrier: `execute` does it for the threads that are active there and
+    whose guard holds."""
+
+    execute: Callable[[Active, ThreadStep], None] = field(default=lambda *_: None)
+    options: Any = None  # what the builder has read off the opcode
+    ends_block: bool = False  # threads may have to wait here
+    line: int = 0  # of the PTX text, from 1
+    place: str = ""  # "file:line" of the source, by `.loc`
+
+
+Builder = Callable[["StatementReader"], ThreadStep | None]
+BUILDERS: dict[str, list[Builder]] = {}
+
+
+def instruction(*kinds: str) -> Callable[[Builder], Builder]:
+    """Register a builder of the instructions of these kinds. It returns None for a form that another builder may know."""
+
+    def register(builder: Builder) -> Builder:
+        for kind in kinds:
+            BUILDERS.setdefault(kind, []).append(builder)
+        return builder
+
+    return register
+
+
+@dataclass
+class StatementReader:
+    """One statement, as a builder takes it apart."""
+
+    module: Module
+    function: Function
+    statement: Statement
+    modifiers: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.modifiers = self.statement.opcode.split(".")[1:]
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        return self.statement.operands
+
+    def accept(self, *names: str) -> None:
+        """UnknownOpcode for a modifier that is none of `names`: a form that is not known is never taken for a simpler one."""
+        unknown = [name for name in self.modifiers if name not in names and not name.startswith(("L1::", "L2::"))]
+        if unknown:
+            raise UnknownOpcode(f"{self.statement.opcode}: .{unknown[0]} is not executed here")
+
+    def operand(self, text: str, kind: str) -> Any:
+        """The name of a register, or constant words [1]."""
+        return operand(self.module, self.function, text, kind)
+
+    def names(self, text: str) -> tuple[str, ...]:
+        """The registers of a vector "{%r1, %r2}", or the one."""
+        return tuple(split_list(text.strip("{} ")))
+
+    def address(self, text: str) -> tuple[Any, int]:
+        """The register (or constant words) and the offset of "[%rd1 + 16]". UnknownOpcode for another form."""
+        found = re.fullmatch(r"\[\s*([%\w$@]+)\s*(?:\+\s*(-?\w+)\s*)?\]", text)
+        if not found:
+            raise UnknownOpcode(f"{self.statement}: the address {text} is not executed here")
+        return operand(self.module, self.function, found[1], "u64"), int(found[2] or "0", 0)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter of a kernel: `kind` as PTX writes it ("u64", "f32"; "b8" of a struct), `size` in bytes."""
+
+    name: str
+    kind: str
+    size: int
+
+
+@dataclass(eq=False)
+class KernelProgram:
+    """A kernel, ready to run on any grid."""
+
+    text: str
+    function: Function
+    module: Module
+    parameters: tuple[Parameter, ...]
+    shared: dict[str, int]  # name -> offset
+    shared_bytes: int  # of variables with a size
+    has_dynamic_shared: bool
+    blocks: list[Block]
+    order: list[int]
+    required_threads: tuple[int, ...]  # `.reqntid`; () where the kernel does not say
+    unit: int  # bytes of the narrowest access to memory
+    arch: str  # "sm_80"
+
+    @property
+    def opcodes(self) -> list[str]:
+        return sorted({step.statement.opcode for block in self.blocks for step in block.steps})
+
+
+_PARAMETER = re.compile(
+    r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s*(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s*)?)?([\w$]+)(?:\[(\d+)\])?"
+)
+_SHARED = re.compile(r"(\.extern\s+)?\.shared\s+(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)\s*(?:\[(\d*)\])?\s*;")
+_LOC = re.compile(r"^[ \t]*\.loc[ \t]+(\d+)[ \t]+(\d+)[^\n]*", re.M)
+_FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"]*)"(?:[ \t]+"([^"]*)")?', re.M)
+
+
+@lru_cache(maxsize=64)
+def read_kernel(text: str, name: str = "") -> KernelProgram:
+    """The kernel `name` of a PTX module, or its first one. NotPtx for a text that cannot be read, UnknownOpcode, with opcode and
+    line, for an instruction that is not executed here."""
+    shared, shared_bytes, dynamic = _shared_variables(text)
+    files = {number: first if second is None else second for number, first, second in _FILE.findall(text)}
+    marked = _mark_lines(_SHARED.sub(lambda found: "\n" * found[0].count("\n"), text))
+    module = parse_module(marked)
+    kernels = [function for function in module.functions.values() if function.kernel]
+    function = next((each for each in kernels if name in ("", each.name)), None)
+    if function is None:
+        raise NotPtx(f"no kernel {name!r} in this module; it has {', '.join(each.name for each in kernels) or 'none'}")
+    target = re.search(r"\.target\s+(sm_\d+)", text)
+    if target is None:
+        raise NotPtx("this module names no .target")
+    function.registers |= SPECIAL_REGISTERS
+    function.locals |= shared
+    blocks = _blocks(module, function, files)
+    return KernelProgram(
+        text,
+        function,
+        module,
+        _parameters(text, function.name),
+        shared,
+        shared_bytes,
+        dynamic,
+        blocks,
+        reverse_postorder(blocks),
+        _required_threads(text, function.name),
+        min([step.size // 8 for block in blocks for step in block.steps if isinstance(step, ThreadStep) and step.size] or [4]),
+        target[1],
+    )
+
+
+def _mark_lines(text: str) -> str:
+    """The text with a statement ``loc.FILE.LINE.N`` at the start of each line N of instructions, which `_blocks` takes off."""
+    lines, place, inside = [], "0.0", False
+    for number, raw in enumerate(text.split("\n"), 1):
+        if found := _LOC.match(raw):
+            place = f"{found[1]}.{found[2]}"
+            lines.append("")
+            continue
+        inside = inside or raw.startswith("{")
+        stripped = raw.strip()
+        if (
+            inside
+            and stripped
+            and not stripped.startswith((".", "//", "}", "{"))
+            and not stripped.split("//")[0].rstrip().endswith(":")
+        ):
+            raw = f"loc.{place}.{number}; {raw}"
+        if raw.startswith("}"):
+            inside = False
+        lines.append(raw)
+    return "\n".join(lines)
+
+
+def _parameters(text: str, name: str) -> tuple[Parameter, ...]:
+    header = re.search(rf"\.entry\s+{re.escape(name)}\s*\((.*?)\)", text, re.S)
+    return tuple(
+        Parameter(found[2], found[1], bits(found[1]) // 8 * int(found[3] or 1))
+        for found in _PARAMETER.finditer(header[1] if header else "")
+    )
+
+
+def _required_threads(text: str, name: str) -> tuple[int, ...]:
+    found = re.search(rf"\.entry\s+{re.escape(name)}\s*(?:\([^)]*\))?([^{{]*)", text, re.S)
+    sizes = re.search(r"\.reqntid\s+([\d, ]+)", found[1]) if found else None
+    return tuple(int(size) for size in sizes[1].split(",")) if sizes else ()
+
+
+def _shared_variables(text: str) -> tuple[dict[str, int], int, bool]:
+    """Offsets by name, bytes of those with a size, and whether one takes what the launch gives (`.extern`, which lies behind)."""
+    offsets: dict[str, int] = {}
+    size, dynamic = 0, []
+    for found in _SHARED.finditer(text):
+        align = int(found[2] or bits(found[3]) // 8)
+        if found[1] or found[5] == "":
+            dynamic.append((found[4], align))
+            continue
+        size = -(-size // align) * align
+        offsets[found[4]] = size
+        size += bits(found[3]) // 8 * int(found[5] or 1)
+    for variable, align in dynamic:
+        offsets[variable] = -(-size // max(align, 16)) * max(align, 16)
+    return offsets, size, bool(dynamic)
+
+
+def _blocks(module: Module, function: Function, files: dict[str, str]) -> list[Block]:
+    """The function's blocks, each also ended behind what threads may wait at."""
+    first_of: dict[str, int] = {}
+    blocks: list[Block] = []
+    targets: list[tuple[Block, str]] = []
+    line, place = 0, ""
+    for label, statements in function.blocks:
+        if label:
+            first_of[label] = len(blocks)
+        block = Block()
+        blocks.append(block)
+        for statement in statements:
+            kind = statement.opcode.partition(".")[0]
+            if kind == "loc":
+                _, file, source_line, number = statement.opcode.split(".")
+                line, place = int(number), f"{files[file]}:{source_line}" if file in files and source_line != "0" else ""
+            elif kind == "bra":
+                block.branch = (statement.guard, statement.is_negated, statement.operands[0])
+                targets.append((block, statement.operands[0]))
+                block.next_block = len(blocks) if statement.guard else -1
+                break  # the reader ends a block here
+            elif kind in ("ret", "exit"):
+                if statement.guard:
+                    block.branch = (statement.guard, statement.is_negated, "")
+                block.next_block = len(blocks) if statement.guard else -1
+                break
+            else:
+                step = _step(module, function, statement, line, place)
+                block.steps.append(step)
+                if isinstance(step, ThreadStep) and step.ends_block:
+                    block.next_block = len(blocks)
+                    block = Block()
+                    blocks.append(block)
+        else:
+            block.next_block = len(blocks)
+    blocks[-1].next_block = -1
+    for block in blocks:
+        if block.next_block == len(blocks):
+            block.next_block = -1
+    for block, label in targets:
+        block.target = first_of[label]
+    for block in blocks:
+        for step in block.steps:
+            note_registers(block, step)
+        if block.branch and block.branch[0]:
+            block.needs |= {block.branch[0]} - block.gives
+    needed = set().union(*(block.needs for block in blocks)) if blocks else set()
+    for block in blocks:
+        block.gives &= needed
+    return blocks
+
+
+def _step(module: Module, function: Function, statement: Statement, line: int, place: str) -> Step:
+    """UnknownOpcode, with opcode and line, for a statement that is not executed here."""
+    kind = statement.opcode.partition(".")[0]
+    try:
+        for builder in BUILDERS.get(kind, []):
+            thread_step = builder(StatementReader(module, function, statement))
+            if thread_step is not None:
+                thread_step.guard, thread_step.is_negated = statement.guard, statement.is_negated
+                thread_step.line, thread_step.place = line, place
+                return thread_step
+        step = step_of(module, function, statement)
+    except (UnknownOpcode, NotPtx, ValueError) as error:
+        raise UnknownOpcode(f"line {line} of the PTX: {error}{f' ({place})' if place else ''}") from error
+    if step.memory:
+        raise UnknownOpcode(f"line {line} of the PTX: {statement.opcode} is not executed here")
+    return step
+
+
+def fault(outcome: str, message: str, step: ThreadStep, **details: object) -> EmulatedFault:
+    """A fault at `step`: at the line of the source by `.loc`, with the line and the text of the PTX in its details."""
+    return EmulatedFault(outcome, message, step.place, {"instruction": str(step.statement), "PTX line": step.line, **details})
+
+
+def register_dtype(function: Function, name: str) -> np.dtype:
+    """The words of the register `name`."""
+    return DTYPES[function.registers[name]]
+
+
+__all__ = [
+    "BUILDERS",
+    "DATA",
+    "KernelProgram",
+    "Parameter",
+    "StatementReader",
+    "ThreadStep",
+    "fault",
+    "instruction",
+    "read_kernel",
+    "register_dtype",
+]

@@ -1,0 +1,210 @@
+"""Barriers of a CTA and of a warp, fences, and the asynchronous copies of sm_80 (PTX ISA 9.7.13, 9.7.9.25)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bitverdict.harness.ptx_machine.memory import WARP
+from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
+
+if TYPE_CHECKING:
+    from bitverdict.harness.ptx_machine.threads import Active, Copy, Threads
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """A barrier at which threads wait: its number, and how many threads of the CTA it takes; 0: all that have not ended."""
+
+    number: int
+    count: int
+    step: ThreadStep
+
+    def __hash__(self) -> int:
+        return hash((self.number, self.count))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Barrier) and (self.number, self.count) == (other.number, other.count)
+
+    def __str__(self) -> str:
+        return f"barrier {self.number}"
+
+
+def complete(threads: Threads, barrier: Barrier, is_parked: np.ndarray) -> np.ndarray:
+    """The threads parked at `barrier` whose CTA is complete there."""
+    ctas = len(threads.live) // threads.shape.threads
+    arrived = is_parked.reshape(ctas, -1).sum(axis=1)
+    expected = threads.live.reshape(ctas, -1).sum(axis=1) if not barrier.count else np.full(ctas, barrier.count)
+    is_complete = (arrived > 0) & (arrived >= expected)
+    return np.flatnonzero(is_parked & is_complete[threads.cta])
+
+
+def release(threads: Threads, barrier: Barrier, ready: np.ndarray) -> None:
+    """Those who met at `barrier` know of each other."""
+    ctas = np.unique(threads.cta[ready])
+    if len(ready) == len(ctas) * threads.shape.threads:
+        threads.order.synchronise_ctas(ctas)
+        return
+    for cta in ctas:
+        threads.order.synchronise(ready[threads.cta[ready] == cta])
+
+
+def _wait_at_barrier(active: Active, step: ThreadStep) -> None:
+    number, count = (int(active.read(operand)[0]) if operand is not None else 0 for operand in step.options)
+    active.machine.parking = Barrier(number, count, step), active.threads
+
+
+@instruction("bar", "barrier")
+def _barrier(reader: StatementReader) -> ThreadStep | None:
+    """bar.sync a{, b}, barrier.sync; bar.warp.sync, whose threads are together."""
+    statement = reader.statement
+    if "warp" in reader.modifiers:
+        reader.accept("warp", "sync")
+        mask = reader.operand(reader.operands[0], "b32")
+        return ThreadStep(
+            statement, (mask,) if isinstance(mask, str) else (), (), lambda: None, execute=_meet_in_warp, options=mask
+        )
+    if "arrive" in reader.modifiers or "red" in reader.modifiers:
+        return None
+    reader.accept("sync", "cta", "aligned")
+    operands = [reader.operand(text, "u32") for text in reader.operands]
+    options = (operands[0], operands[1] if len(operands) > 1 else None)
+    reads = tuple(each for each in options if isinstance(each, str))
+    return ThreadStep(statement, reads, (), lambda: None, execute=_wait_at_barrier, options=options, ends_block=True)
+
+
+def check_together(active: Active, step: ThreadStep, members: np.ndarray) -> None:
+    """A fault where a thread of the mask `members` (one word a thread) of its warp is not here with the others."""
+    present = np.zeros(len(active.machine.live) // WARP, np.uint32)
+    np.bitwise_or.at(present, active.threads // WARP, np.uint32(1) << (active.threads % WARP).astype(np.uint32))
+    live = np.packbits(active.machine.live.reshape(-1, WARP), axis=1, bitorder="little").view(np.uint32)[:, 0]
+    warps = active.threads // WARP
+    if (members & live[warps] & ~present[warps]).any():
+        raise fault("not modelled", f"{step.statement.opcode} where not all threads of its mask are together", step)
+
+
+def _meet_in_warp(active: Active, step: ThreadStep) -> None:
+    check_together(active, step, active.read(step.options))
+    active.machine.order.synchronise_warps(active.threads)
+
+
+@instruction("membar", "fence")
+def _fence(reader: StatementReader) -> ThreadStep | None:
+    """A fence orders what a thread does among other threads that synchronise with it: it moves no words here."""
+    if any(name in ("proxy", "mbarrier_init") for name in reader.modifiers):
+        return None
+    return ThreadStep(reader.statement, (), (), lambda: None)
+
+
+@instruction("prefetch", "prefetchu", "nanosleep", "discard", "applypriority")
+def _hint(reader: StatementReader) -> ThreadStep:
+    return ThreadStep(reader.statement, (), (), lambda: None)
+
+
+@instruction("trap")
+def _trap(reader: StatementReader) -> ThreadStep:
+    def execute(active: Active, step: ThreadStep) -> None:
+        raise fault("illegal instruction", "trap", step, thread=int(active.threads[0]))
+
+    return ThreadStep(reader.statement, (), (), lambda: None, execute=execute)
+
+
+# -- asynchronous copies --------------------------------------------------------------------------------------------------------
+def _copy(active: Active, step: ThreadStep) -> None:
+    from bitverdict.harness.ptx_machine.access import load_global
+    from bitverdict.harness.ptx_machine.threads import Copy
+
+    shared, shared_offset, source, source_offset, size, source_size = step.options
+    machine, threads = active.machine, active.threads
+    addresses = (active.read(shared).astype(np.int64) & 0xFFFFFFFF) + shared_offset
+    offsets = machine.shared.flat_offsets(step, threads, addresses, size, "write")
+    taken = np.full(len(threads), size) if source_size is None else np.minimum(active.read(source_size).astype(np.int64), size)
+    words = np.zeros((len(threads), size), np.uint8)
+    from_memory = (active.read(source) + np.uint64(source_offset % (1 << 64))).astype(np.int64)
+    for count in np.unique(taken):
+        if count:
+            chosen = np.flatnonzero(taken == count)
+            part = load_global(machine, step, threads[chosen], from_memory[chosen], 1, int(count))
+            words[chosen, :count] = part.view(np.uint8).reshape(len(chosen), -1)
+    machine.copy_numbers += 1
+    _mark(machine, step, threads, offsets, size, machine.copy_numbers)
+    machine.copies.append(Copy(step, threads, machine.committed[threads].copy(), offsets, words, machine.copy_numbers))
+
+
+def _mark(machine: Threads, step: ThreadStep, threads: np.ndarray, offsets: np.ndarray, size: int, number: int) -> None:
+    """Bytes that a copy will write: none may be read, or written by another, from here on."""
+    from bitverdict.harness.ptx_machine.access import raise_race
+
+    space = machine.shared
+    conflict = space.judge.write(step, threads, offsets, size)
+    if conflict is not None:
+        raise_race(machine, step, conflict, "shared memory", "writes", space.judge)
+    units = (offsets[:, None] // space.judge.unit + np.arange(max(size // space.judge.unit, 1))).reshape(-1)
+    if space.in_flight[units].any():
+        raise fault("race", "two asynchronous copies that are in flight write the same bytes of shared memory", step)
+    space.in_flight[units] = number
+
+
+def _land(machine: Threads, finished: list[tuple[Copy, np.ndarray]]) -> None:
+    space = machine.shared
+    for copy, chosen in finished:
+        size = copy.words.shape[1]
+        offsets = copy.offsets[chosen]
+        places = offsets[:, None] + np.arange(size)
+        space.raw.reshape(-1)[places] = copy.words[chosen]
+        units = (offsets[:, None] // space.judge.unit + np.arange(max(size // space.judge.unit, 1))).reshape(-1)
+        space.in_flight[units] = 0
+        space.judge.write(copy.step, copy.threads[chosen], offsets, size)
+
+
+def _finish(machine: Threads, threads: np.ndarray, pending: int) -> None:
+    """Let the copies of `threads` land but those of their last `pending` groups; -1: those that are in no group too."""
+    waits = np.zeros(machine.lanes, bool)
+    waits[threads] = True
+    finished, remaining = [], []
+    for copy in machine.copies:
+        done = waits[copy.threads]
+        if pending >= 0:
+            done &= copy.groups < machine.committed[copy.threads] - pending
+        if not done.any():
+            remaining.append(copy)
+            continue
+        finished.append((copy, np.flatnonzero(done)))
+        if not done.all():
+            kept = ~done
+            parts = {name: getattr(copy, name)[kept] for name in ("threads", "groups", "offsets", "words")}
+            remaining.append(replace(copy, **parts))
+    machine.copies = remaining
+    _land(machine, finished)
+
+
+@instruction("cp")
+def _cp_async(reader: StatementReader) -> ThreadStep | None:
+    """cp.async of 4, 8 or 16 bytes, its groups and waits."""
+    statement, modifiers = reader.statement, reader.modifiers
+    if modifiers[:1] != ["async"] or "bulk" in modifiers or "mbarrier" in modifiers:
+        return None
+    if "commit_group" in modifiers:
+
+        def commit(active: Active, step: ThreadStep) -> None:
+            active.machine.committed[active.threads] += 1
+
+        return ThreadStep(statement, (), (), lambda: None, execute=commit)
+    if "wait_group" in modifiers or "wait_all" in modifiers:
+        pending = int(reader.operands[0], 0) if reader.operands else -1
+
+        def wait(active: Active, step: ThreadStep) -> None:
+            _finish(active.machine, active.threads, pending)
+
+        return ThreadStep(statement, (), (), lambda: None, execute=wait)
+    reader.accept("async", "ca", "cg", "shared", "shared::cta", "global")
+    (shared, shared_offset), (source, source_offset) = (reader.address(text) for text in reader.operands[:2])
+    size = int(reader.operands[2], 0)
+    has_hint = any("cache_hint" in name for name in modifiers)
+    rest = reader.operands[3 : len(reader.operands) - has_hint]
+    source_size = reader.operand(rest[0], "u32") if rest else None
+    options = (shared, shared_offset, source, source_offset, size, source_size)
+    reads = tuple(each for each in (shared, source, source_size) if isinstance(each, str))
+    return ThreadStep(statement, reads, (), lambda: None, execute=_copy, options=options, size=32)

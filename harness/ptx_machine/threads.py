@@ -1,0 +1,266 @@
+"""The threads of a batch of CTAs, in step: each register is a row of words; a branch splits the threads, a join unites them.
+
+The block that comes first in reverse postorder runs first, for the threads that wait there, so threads meet again where their
+paths do. A thread that waits at a barrier is parked until those it waits for have come.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.ptx.lanes import Frame
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words
+from bitverdict.harness.emulator.ptx.steps import Block, Step
+from bitverdict.harness.ptx_machine import access, synchronisation, warp_instructions  # noqa: F401  (fill the table of builders)
+from bitverdict.harness.ptx_machine.memory import WARP, GlobalSpace, Order, SharedSpace
+from bitverdict.harness.ptx_machine.program import KernelProgram, ThreadStep, fault
+
+LANES = 1 << 11  # worked on at once where a grid is larger: the registers of a kernel stay in the caches
+STEP_LIMIT = 50_000_000  # instructions of one batch
+PATIENCE = 4096  # runs of one block while other threads wait for their turn, after which these go on: a thread may spin
+
+
+class _Registers(dict):
+    """A register that nobody wrote reads as 0: a compiler leaves what it does not need unwritten."""
+
+    def __init__(self, widths: Mapping[str, int]) -> None:
+        super().__init__()
+        self.widths = widths
+
+    def __missing__(self, name: str) -> Words:
+        return np.zeros(1, DTYPES[self.widths[name]])
+
+
+@dataclass(frozen=True)
+class LaunchShape:
+    """What a launch says beside its arguments."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared_bytes: int = 0  # for `.extern .shared`
+
+    @property
+    def ctas(self) -> int:
+        return math.prod(self.grid)
+
+    @property
+    def threads(self) -> int:
+        """Of a CTA, whole warps."""
+        return -(-math.prod(self.block) // WARP) * WARP
+
+
+@dataclass(eq=False)
+class Copy:
+    """An asynchronous copy to shared memory that has not landed: what each of `threads` will write, as the group `groups`."""
+
+    step: ThreadStep
+    threads: np.ndarray
+    groups: np.ndarray
+    offsets: np.ndarray
+    words: np.ndarray  # (threads, bytes) uint8
+    number: int
+
+
+class Threads(Frame):
+    """CTAs `first` up to `first + count` of a launch. `fault`s are raised where they are found."""
+
+    def __init__(
+        self, program: KernelProgram, shape: LaunchShape, first: int, count: int, memory: GlobalSpace, arguments: Sequence[Words]
+    ) -> None:
+        lanes = count * shape.threads
+        super().__init__(program, lanes)  # type: ignore[arg-type]  # has the function and the blocks of one
+        self.kernel, self.shape, self.memory, self.arch = program, shape, memory, program.arch
+        self.registers = _Registers(program.function.registers)
+        self.order = Order(count, shape.threads, memory.last_epoch)
+        memory.begin_batch(self.order, first * shape.threads)
+        dynamic = max(program.shared.values(), default=0) if program.has_dynamic_shared else program.shared_bytes
+        self.shared = SharedSpace.empty(count, dynamic + shape.shared_bytes, self.order, min(program.unit, 4))
+        self.all = np.arange(lanes)
+        self.live = np.ones(lanes, bool)
+        self.cta = self.all // shape.threads
+        self.parked: dict[Any, np.ndarray] = {}  # barrier -> (lanes,) the block at which each goes on, -1: is not there
+        self.parking: tuple[Any, np.ndarray] | None = None  # by the step that ends the block
+        self.copies: list[Copy] = []
+        self.copy_numbers = 0
+        self.committed = np.zeros(lanes, np.int32)
+        self._steps = 0
+        self._fill_special(first, count)
+        for parameter, words in zip(program.parameters, arguments, strict=True):
+            self.registers[f"[{parameter.name}]"] = words
+
+    def _fill_special(self, first: int, count: int) -> None:
+        shape, registers = self.shape, self.registers
+        thread = np.tile(np.arange(shape.threads), count)
+        cta = first + self.cta
+        for name, number, sizes in (("tid", thread, shape.block), ("ctaid", cta, shape.grid)):
+            for axis, size in zip("xyz", sizes, strict=True):
+                registers[f"%{name}.{axis}"] = (number % size if axis != "z" else number).astype(np.uint32)
+                number = number // size
+                registers[f"%n{name}.{axis}"] = np.array([size], np.uint32)
+        lane = (thread % WARP).astype(np.uint32)
+        one = np.uint32(1)
+        registers |= {
+            "%laneid": lane,
+            "%warpid": (thread // WARP).astype(np.uint32),
+            "%nwarpid": np.array([shape.threads // WARP], np.uint32),
+            "%lanemask_eq": one << lane,
+            "%lanemask_lt": (one << lane) - one,
+            "%lanemask_le": ((one << lane) - one) | one << lane,
+            "%lanemask_ge": ~((one << lane) - one),
+            "%lanemask_gt": ~(((one << lane) - one) | one << lane),
+            "%dynamic_smem_size": np.array([shape.shared_bytes], np.uint32),
+            "%cluster_nctarank": np.ones(1, np.uint32),
+        }
+        self.live &= thread < math.prod(shape.block)
+
+    # -- blocks ---------------------------------------------------------------------------------------------------------
+    def run(self) -> None:
+        """To the end of all threads."""
+        blocks, order = self.kernel.blocks, self.kernel.order
+        waiting: dict[int, list[np.ndarray]] = {0: [np.flatnonzero(self.live)]}
+        last, runs = -1, 0
+        while waiting or self.parked:
+            if not waiting and not self._released(waiting):
+                self._deadlock()
+            number = min(waiting, key=order.__getitem__)
+            runs = runs + 1 if number == last and len(waiting) > 1 else 0
+            if runs > PATIENCE:
+                number = max(waiting, key=order.__getitem__)
+                runs = 0
+            last = number
+            parts = waiting.pop(number)
+            lanes = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
+            everyone = len(lanes) == self.lanes
+            block = blocks[number]
+            self.parking = None
+            branching, others = self._block(block, None if everyone else lanes)
+            if self.parking is not None:
+                others = self._park(block, lanes)
+            for target, chosen in ((block.target, branching), (block.next_block, others)):
+                chosen = lanes if chosen is None else chosen
+                if not len(chosen):
+                    continue
+                if target >= 0:
+                    waiting.setdefault(target, []).append(chosen)
+                else:
+                    self.live[chosen] = False
+                    if self.parked:
+                        self._released(waiting)
+            if self.parking is not None:
+                self._released(waiting)
+
+    def _park(self, block: Block, lanes: np.ndarray) -> np.ndarray:
+        """Lanes that do not wait where the block has ended."""
+        assert self.parking is not None
+        barrier, waiting_lanes = self.parking
+        resume = self.parked.setdefault(barrier, np.full(self.lanes, -1, np.int32))
+        resume[waiting_lanes] = block.next_block
+        return np.setdiff1d(lanes, waiting_lanes, assume_unique=True)
+
+    def _released(self, waiting: dict[int, list[np.ndarray]]) -> bool:
+        """Let go on who no longer waits at a barrier; whether any did."""
+        moved = False
+        for barrier in list(self.parked):
+            resume = self.parked[barrier]
+            ready = synchronisation.complete(self, barrier, resume >= 0)
+            if not len(ready):
+                continue
+            moved = True
+            synchronisation.release(self, barrier, ready)
+            for target in np.unique(resume[ready]):
+                waiting.setdefault(int(target), []).append(ready[resume[ready] == target])
+            resume[ready] = -1
+            if (resume < 0).all():
+                del self.parked[barrier]
+        return moved
+
+    def _deadlock(self) -> None:
+        barrier, resume = next(iter(self.parked.items()))
+        thread = int(np.flatnonzero(resume >= 0)[0])
+        raise fault("deadlock", f"thread {thread} waits at {barrier}, and no thread can go on", barrier.step, thread=thread)
+
+    def _step(self, step: Step, registers: dict[str, Words], lanes: np.ndarray | None) -> None:
+        if not isinstance(step, ThreadStep):
+            super()._step(step, registers, lanes)
+            return
+        self._steps += 1
+        if self._steps > STEP_LIMIT:
+            raise fault("timeout", f"more than {STEP_LIMIT} instructions", step)
+        active = Active(self, registers, self.all if lanes is None else lanes)
+        if step.guard:
+            held = registers[step.guard]
+            held = ~held if step.is_negated else held
+            if not held.all():
+                active.positions = np.flatnonzero(np.broadcast_to(held, len(active.lanes)))
+                if not len(active.positions):
+                    return
+        step.execute(active, step)
+
+
+@dataclass(eq=False)
+class Active:
+    """The threads that execute a step: `lanes` run the block, `positions` among them those whose guard holds (None: all)."""
+
+    machine: Threads
+    registers: dict[str, Words]
+    lanes: np.ndarray
+    positions: np.ndarray | None = None
+    _threads: np.ndarray | None = field(default=None, repr=False)
+
+    @property
+    def threads(self) -> np.ndarray:
+        if self._threads is None:
+            self._threads = self.lanes if self.positions is None else self.lanes[self.positions]
+        return self._threads
+
+    def read(self, source: Any) -> Words:
+        """The words of a register, or the constant words `source`, one a thread."""
+        words = self.registers[source] if source.__class__ is str else source
+        if len(words) == 1:
+            return np.broadcast_to(words, len(self.threads))
+        return words if self.positions is None else words[self.positions]
+
+    def write(self, name: str, words: Words) -> None:
+        """One word a thread into the register `name`."""
+        if name == "_":
+            return
+        if self.positions is None:
+            self.registers[name] = words
+            return
+        earlier = self.registers[name] if name in self.registers or name in self.machine.registers else np.zeros(1, words.dtype)
+        merged = np.empty(len(self.lanes), words.dtype)
+        merged[:] = earlier
+        merged[self.positions] = words
+        self.registers[name] = merged
+
+    def whole_warps(self, step: ThreadStep) -> np.ndarray:
+        """The positions of `threads` by warp and lane, [warps, 32]. A fault where a warp is not together."""
+        threads = self.threads
+        if (
+            len(threads) % WARP
+            or (threads.reshape(-1, WARP) != threads[::WARP, None] + np.arange(WARP)).any()
+            or (threads[::WARP] % WARP).any()
+        ):
+            raise fault("not modelled", f"{step.statement.opcode} where not all threads of a warp are together", step)
+        return np.arange(len(threads)).reshape(-1, WARP)
+
+
+def run_kernel(
+    program: KernelProgram, shape: LaunchShape, arguments: Sequence[Words], memory: GlobalSpace, *, together: bool = False
+) -> None:
+    """Execute a launch on `memory`. `arguments`: words [1] of each parameter's width. `together`: all CTAs at once, because some
+    wait for others. An EmulatedFault for what is wrong with it."""
+    per_batch = shape.ctas if together else max(1, LANES // shape.threads)
+    with np.errstate(all="ignore"):
+        for first in range(0, shape.ctas, per_batch):
+            threads = Threads(program, shape, first, min(per_batch, shape.ctas - first), memory, arguments)
+            threads.run()
+            memory.last_epoch = int(threads.order.epoch.max())
+
+
+__all__ = ["Active", "Copy", "LaunchShape", "Threads", "run_kernel"]

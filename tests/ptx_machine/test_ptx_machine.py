@@ -1,0 +1,250 @@
+"""Contract under test: PTX written by hand runs thread by thread to the words of its definition; a twin of each kernel that lacks
+a barrier, a wait or a predicate, or exchanges a fragment, ends by name at its line of the PTX."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.ptx_machine.launch import ptx_kernel
+from bitverdict.reference import tensor_core
+from tests.faults import mutants
+
+HEAD = """.version 8.5
+.target sm_80
+.address_size 64
+{shared}
+.visible .entry kernel({parameters})
+{{
+    .reg .pred %p<8>; .reg .b16 %h<8>; .reg .b32 %r<40>; .reg .f32 %f<40>; .reg .b64 %rd<24>;
+    mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.s32 %r3, %r1, %r2, %r0;
+{body}
+    ret;
+}}
+"""
+
+
+def kernel(body: str, *kinds: str, shared: str = "") -> str:
+    """PTX with the number of the thread in %r0, of the CTA in %r1, of both in %r3, and parameters p0, p1, ... of `kinds`."""
+    parameters = ", ".join(f".param .{kind} p{number}" for number, kind in enumerate(kinds))
+    addresses = "\n".join(
+        f"    ld.param.{kind} %{'rd' if kind == 'u64' else 'r'}{number + 10}, [p{number}];" for number, kind in enumerate(kinds)
+    )
+    return HEAD.format(shared=shared, parameters=parameters, body=f"{addresses}\n{body}")
+
+
+def replaced_once(text: str, replace: str, by: str) -> str:
+    return mutants.replaced_once(text, replace, by, "the PTX")
+
+
+def launch(text: str, *values: object, grid: int = 1, block: int = 128, shared_bytes: int = 0) -> None:
+    with emulated("sm_80"):
+        ptx_kernel(text, "kernel", shared_bytes=shared_bytes)[grid, block](*values)
+
+
+ADD_ONE = kernel(
+    """
+    setp.ge.u32 %p1, %r3, %r12;
+    mul.wide.u32 %rd1, %r3, 4; add.s64 %rd2, %rd10, %rd1; add.s64 %rd3, %rd11, %rd1;
+    @%p1 bra DONE;
+    ld.global.f32 %f1, [%rd2]; add.rn.f32 %f2, %f1, 0f3F800000; st.global.f32 [%rd3], %f2;
+DONE:""",
+    "u64",
+    "u64",
+    "u32",
+)
+
+
+def test_threads_behind_the_last_element_end_at_a_branch() -> None:
+    x, y = torch.randn(300), torch.zeros(300)
+    launch(ADD_ONE, x, y, 300, grid=3)
+    assert torch.equal(y, x + 1)
+
+
+def test_a_lost_predicate_reads_outside_of_its_tensor() -> None:
+    with pytest.raises(EmulatedFault, match=r"illegal address|stray read") as seen:
+        launch(replaced_once(ADD_ONE, "@%p1 bra DONE;", ""), torch.randn(300), torch.zeros(300), 300, grid=3)
+    assert "ld.global.f32" in seen.value.details["instruction"] and seen.value.details["PTX line"] == 16
+
+
+REVERSE = kernel(
+    """
+    mul.wide.u32 %rd1, %r0, 4; add.s64 %rd2, %rd10, %rd1; add.s64 %rd3, %rd11, %rd1;
+    ld.global.b32 %r4, [%rd2];
+    mov.u32 %r5, tile; shl.b32 %r6, %r0, 2; add.u32 %r7, %r5, %r6; sub.u32 %r8, %r5, %r6;
+    st.shared.b32 [%r7], %r4;
+    bar.sync 0;
+    ld.shared.b32 %r9, [%r8+508];
+    st.global.b32 [%rd3], %r9;""",
+    "u64",
+    "u64",
+    shared=".shared .align 4 .b8 tile[512];",
+)
+
+
+def test_a_barrier_orders_the_threads_of_a_cta() -> None:
+    x, y = torch.arange(128, dtype=torch.int32), torch.zeros(128, dtype=torch.int32)
+    launch(REVERSE, x, y)
+    assert torch.equal(y, x.flip(0))
+
+
+def test_a_dropped_barrier_is_a_race() -> None:
+    x = torch.arange(128, dtype=torch.int32)
+    with pytest.raises(EmulatedFault, match=r"race: thread .* reads byte .* of shared memory, which thread .* wrote") as seen:
+        launch(replaced_once(REVERSE, "bar.sync 0;", ""), x, torch.zeros_like(x))
+    assert "st.shared.b32" in seen.value.details["other instruction"]
+
+
+def test_threads_of_one_warp_need_no_more_than_its_barrier() -> None:
+    x, y = torch.arange(32, dtype=torch.int32), torch.zeros(32, dtype=torch.int32)
+    text = REVERSE.replace("bar.sync 0;", "bar.warp.sync 0xffffffff;").replace("%r8+508", "%r8+124")
+    launch(text, x, y, block=32)
+    assert torch.equal(y, x.flip(0))
+    with pytest.raises(EmulatedFault, match="race"):
+        launch(text.replace("bar.warp.sync 0xffffffff;", ""), x, y, block=32)
+
+
+def test_a_warp_s_barrier_orders_no_other_warp() -> None:
+    x = torch.arange(128, dtype=torch.int32)
+    with pytest.raises(EmulatedFault, match="race"):
+        launch(replaced_once(REVERSE, "bar.sync 0;", "bar.warp.sync 0xffffffff;"), x, torch.zeros_like(x))
+
+
+def test_a_barrier_that_some_threads_never_reach_is_a_deadlock() -> None:
+    text = kernel("    setp.eq.u32 %p1, %r0, 0;\n    @%p1 bra LOOP;\n    bar.sync 1, 128;\nLOOP:\n    bar.sync 2, 128;", "u64")
+    with pytest.raises(EmulatedFault, match="deadlock"):
+        launch(text, torch.zeros(1))
+    launch(text.replace("@%p1 bra LOOP;", ""), torch.zeros(1))
+
+
+COPY = kernel(
+    """
+    mul.wide.u32 %rd1, %r0, 16; add.s64 %rd2, %rd10, %rd1; add.s64 %rd3, %rd11, %rd1;
+    shl.b32 %r6, %r0, 4; mov.u32 %r5, tile; add.u32 %r7, %r5, %r6; sub.u32 %r8, %r5, %r6;
+    cp.async.cg.shared.global [%r7], [%rd2], 16;
+    cp.async.commit_group;
+    cp.async.cg.shared.global [%r7+2048], [%rd2+2048], 16;
+    cp.async.commit_group;
+    cp.async.wait_group 1;
+    bar.sync 0;
+    ld.shared.v4.b32 {%r20, %r21, %r22, %r23}, [%r8+2032];
+    st.global.v4.b32 [%rd3], {%r20, %r21, %r22, %r23};
+    cp.async.wait_group 0;
+    bar.sync 0;
+    ld.shared.v4.b32 {%r20, %r21, %r22, %r23}, [%r8+4080];
+    st.global.v4.b32 [%rd3+2048], {%r20, %r21, %r22, %r23};""",
+    "u64",
+    "u64",
+    shared=".extern .shared .align 16 .b8 tile[];",
+)
+
+
+def test_asynchronous_copies_land_where_they_are_waited_for() -> None:
+    x, y = torch.arange(1024, dtype=torch.int32), torch.zeros(1024, dtype=torch.int32)
+    launch(COPY, x, y, shared_bytes=4096)
+    assert torch.equal(y.view(2, 128, 4), x.view(2, 128, 4).flip(1))
+
+
+@pytest.mark.parametrize("wrong", ["cp.async.wait_group 2;", ""], ids=["of the group before", "dropped"])
+def test_a_wrong_wait_reads_what_is_in_flight(wrong: str) -> None:
+    x = torch.arange(1024, dtype=torch.int32)
+    with pytest.raises(EmulatedFault, match="asynchronous copy in flight") as seen:
+        launch(replaced_once(COPY, "cp.async.wait_group 1;", wrong), x, torch.zeros_like(x), shared_bytes=4096)
+    assert "cp.async.cg" in seen.value.details["other instruction"]
+
+
+def test_a_wait_without_a_barrier_tells_no_other_thread() -> None:
+    x = torch.arange(1024, dtype=torch.int32)
+    text = COPY.replace("cp.async.wait_group 1;\n    bar.sync 0;", "cp.async.wait_group 1;", 1)
+    with pytest.raises(EmulatedFault, match="race"):
+        launch(text, x, torch.zeros_like(x), shared_bytes=4096)
+
+
+PRODUCT = kernel(
+    """
+    shr.u32 %r4, %r0, 2; and.b32 %r5, %r0, 3;
+    shl.b32 %r6, %r4, 5; shl.b32 %r7, %r5, 2; add.u32 %r8, %r6, %r7; cvt.u64.u32 %rd1, %r8;
+    add.s64 %rd2, %rd10, %rd1; add.s64 %rd3, %rd11, %rd1;
+    ld.global.b32 %r20, [%rd2]; ld.global.b32 %r21, [%rd2+256]; ld.global.b32 %r22, [%rd2+16]; ld.global.b32 %r23, [%rd2+272];
+    ld.global.b32 %r24, [%rd3]; ld.global.b32 %r25, [%rd3+16];
+    mov.f32 %f1, 0f00000000;
+    mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32
+        {%f2, %f3, %f4, %f5}, {%r20, %r21, %r22, %r23}, {%r24, %r25}, {%f1, %f1, %f1, %f1};
+    shl.b32 %r9, %r4, 5; shl.b32 %r26, %r5, 3; add.u32 %r27, %r9, %r26; cvt.u64.u32 %rd4, %r27; add.s64 %rd5, %rd12, %rd4;
+    st.global.v2.f32 [%rd5], {%f2, %f3}; st.global.v2.f32 [%rd5+256], {%f4, %f5};""",
+    "u64",
+    "u64",
+    "u64",
+)
+
+
+def _product(text: str) -> tuple[np.ndarray, np.ndarray]:
+    torch.manual_seed(3)
+    a, b, d = torch.randn(16, 16).bfloat16(), torch.randn(8, 16).bfloat16(), torch.zeros(16, 8)
+    launch(text, a, b, d, block=32)
+    codes = [each.view(torch.int16).numpy().view(np.uint16) for each in (a, b)]
+    rule = tensor_core.instruction("sm_80", "mma.sync", "bf16", "bf16", "fp32")
+    return d.numpy().view(np.uint32), tensor_core.product(rule, codes[0], codes[1].T)
+
+
+def test_a_matrix_product_has_the_words_of_its_chip() -> None:
+    words, expected = _product(PRODUCT)
+    assert np.array_equal(words, expected)
+
+
+def test_exchanged_fragments_give_other_words() -> None:
+    words, expected = _product(replaced_once(PRODUCT, "{%r20, %r21, %r22, %r23}, {%r24", "{%r20, %r22, %r21, %r23}, {%r24"))
+    assert not np.array_equal(words, expected)
+
+
+def test_lanes_shuffle_vote_and_reduce() -> None:
+    text = kernel(
+        """
+    shfl.sync.bfly.b32 %r4|%p1, %r0, 5, 31, 0xffffffff;
+    shfl.sync.up.b32 %r5, %r0, 3, 0, 0xffffffff;
+    and.b32 %r6, %r0, 1; setp.eq.u32 %p2, %r6, 1;
+    vote.sync.ballot.b32 %r7, %p2, 0xffffffff;
+    redux.sync.add.u32 %r8, %r0, 0xffffffff;
+    mul.wide.u32 %rd1, %r0, 16; add.s64 %rd2, %rd10, %rd1;
+    st.global.v4.b32 [%rd2], {%r4, %r5, %r7, %r8};""",
+        "u64",
+    )
+    out = torch.zeros(64, 4, dtype=torch.int32)
+    launch(text, out, block=64)
+    thread = torch.arange(64)
+    lane = thread % 32
+    assert torch.equal(out[:, 0], (thread ^ 5).int()) and torch.equal(out[:, 1], torch.where(lane < 3, thread, thread - 3).int())
+    assert set(out[:, 2].tolist()) == {0xAAAAAAAA - (1 << 32)} and out[0, 3] == 496 and out[32, 3] == 496 + 32 * 32
+
+
+def test_atomics_of_many_threads_are_one_after_another() -> None:
+    text = kernel("    atom.global.add.u32 %r4, [%rd10], 2;\n    mul.wide.u32 %rd1, %r3, 4; add.s64 %rd2, %rd11, %rd1;\n"
+                  "    st.global.b32 [%rd2], %r4;", "u64", "u64")  # fmt: skip
+    count, seen = torch.zeros(1, dtype=torch.int32), torch.zeros(512, dtype=torch.int32)
+    launch(text, count, seen, grid=4)
+    assert count.item() == 1024 and sorted(seen.tolist()) == list(range(0, 1024, 2))
+
+
+def test_programs_that_write_one_word_race() -> None:
+    text = kernel("    st.global.b32 [%rd10], %r1;", "u64")
+    launch(text, torch.zeros(1, dtype=torch.int32), block=1)
+    with pytest.raises(EmulatedFault, match="race: thread 0 of CTA 0 and thread 0 of CTA 1 write other words to one place of p0"):
+        launch(text, torch.zeros(1, dtype=torch.int32), grid=2, block=1)
+
+
+def test_an_unknown_instruction_is_refused_with_its_line_before_any_runs() -> None:
+    out = torch.zeros(1, dtype=torch.int32)
+    with pytest.raises(EmulatedFault, match=r"not modelled: line 11 of the PTX: istypep\.texref"):
+        launch(kernel("    st.global.b32 [%rd10], %r2;\n    istypep.texref %p1, %rd10;", "u64"), out)
+    assert out.item() == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "said"),
+    [((0,), "a grid or a block is one to three positive integers"), (4097, "at most")],
+)
+def test_a_shape_that_no_gpu_takes_is_refused(size: object, said: str) -> None:
+    with emulated("sm_80"), pytest.raises(ValueError, match=said):
+        ptx_kernel(ADD_ONE)[1, size](torch.zeros(1), torch.zeros(1), 1)  # type: ignore[index]
