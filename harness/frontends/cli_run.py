@@ -95,7 +95,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--secret", default="", metavar="HEX", help="of a sealed run: the secret that an earlier one revealed, for the same draws"
     )
     parser.add_argument(
-        "--accept-claims", action="store_true", help="a sealed launcher may be asked as little as its claims and requires say"
+        "--accept-claims", action="store_true", help="a sealed launcher may be asked what its claims and requires say"
     )
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
     parser.add_argument(
@@ -120,15 +120,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="what passing cases could have told apart: a line for each contract, or for each case too (docs/judging.md)",
     )
     parser.add_argument(
-        "--recover-order",
-        action="store_true",
-        help="recover the order of a launcher's sums by launches of their own, and expect words by it (docs/order_of_sums.md)",
+        "--recover-order", action="store_true", help="expect words by the order of a launcher's sums (docs/order_of_sums.md)"
     )
-    parser.add_argument(
-        "--ptx",
-        action="store_true",
-        help="execute the PTX of each emulated launch too, and compare its words with the tile program's (docs/ptx.md)",
-    )
+    parser.add_argument("--ptx", action="store_true", help="execute the PTX of emulated launches too: equal words (docs/ptx.md)")
     parser.add_argument(
         "--shrink-seconds", type=float, default=None, metavar="SECONDS", help="time to shrink one bug; 0: store it as it came"
     )

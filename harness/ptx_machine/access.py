@@ -41,17 +41,17 @@ def load_global(
 ) -> np.ndarray:
     """`count` words of `size` bytes at each address (int64): [threads, count] unsigned, of bytes where no word has that size."""
     memory = machine.memory
-    whole = count * size
+    access_bytes = count * size
     aligned = size in (1, 2, 4, 8)
     unit = size if aligned else 1
-    result = np.empty((len(addresses), whole // unit), DTYPES[8 * unit])
-    for region, offsets, which in memory.locate(step, threads, addresses, whole, "read"):
+    result = np.empty((len(addresses), access_bytes // unit), DTYPES[8 * unit])
+    for region, offsets, positions in memory.locate(step, threads, addresses, access_bytes, "read"):
         if region.changes:
             judge = memory.judge(region)
-            if conflict := judge.read(step, *_first_readers(machine, threads[which], offsets), whole):
+            if conflict := judge.read(step, *_first_readers(machine, threads[positions], offsets), access_bytes):
                 raise_race(machine, step, conflict, region.name, "reads", judge)
         words = region.raw[: region.raw.size // unit * unit].view(DTYPES[8 * unit])
-        result[which] = words[(offsets // unit)[:, None] + np.arange(whole // unit)]
+        result[positions] = words[(offsets // unit)[:, None] + np.arange(access_bytes // unit)]
     return result
 
 
@@ -65,16 +65,18 @@ def _first_readers(machine: Threads, threads: np.ndarray, offsets: np.ndarray) -
 def store_global(machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, words: np.ndarray) -> None:
     """`words` [threads, count] to each address."""
     memory, size = machine.memory, words.dtype.itemsize
-    whole = size * words.shape[1]
-    for region, offsets, which in memory.locate(step, threads, addresses, whole, "write"):
+    access_bytes = size * words.shape[1]
+    for region, offsets, positions in memory.locate(step, threads, addresses, access_bytes, "write"):
         target = region.raw[: region.raw.size // size * size].view(words.dtype)
         places = (offsets // size)[:, None] + np.arange(words.shape[1])
         judge = memory.judge(region)
-        changes = (target[places] != words[which]).any(axis=1)
-        if conflict := judge.write(step, threads[which], offsets, whole, changes=changes):
+        changes = (target[places] != words[positions]).any(axis=1)
+        if conflict := judge.write(step, threads[positions], offsets, access_bytes, changes=changes):
             raise_race(machine, step, conflict, region.name, "writes", judge)
-        target[places] = words[which]
-        _check_overwritten(machine, step, region.name, threads[which], offsets, (target[places] != words[which]).any(axis=1))
+        target[places] = words[positions]
+        _check_overwritten(
+            machine, step, region.name, threads[positions], offsets, (target[places] != words[positions]).any(axis=1)
+        )
 
 
 def _check_overwritten(
@@ -99,7 +101,7 @@ def _check_flight(machine: Threads, step: ThreadStep, offsets: np.ndarray, size:
     units = (offsets[:, None] // space.judge.unit + np.arange(max(size // space.judge.unit, 1))).reshape(-1)
     if (flying := space.in_flight[units]).any():
         number = int(flying[flying != 0][0])
-        copy = next(each for each in machine.copies if each.number == number)
+        copy = next(size_in_bytes for size_in_bytes in machine.copies if size_in_bytes.number == number)
         message = f"{verb} of shared memory that an asynchronous copy in flight writes: it was not waited for"
         details = {
             "other instruction": str(copy.step.statement),
@@ -113,23 +115,23 @@ def load_shared(
     machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, count: int, size: int
 ) -> np.ndarray:
     """As `load_global`, of the shared memory of each thread's CTA."""
-    space, whole = machine.shared, count * size
-    offsets = space.flat_offsets(step, threads, addresses, whole, "read")
-    _check_flight(machine, step, offsets, whole, "read")
-    if conflict := space.judge.read(step, threads, offsets, whole):
+    space, access_bytes = machine.shared, count * size
+    offsets = space.flat_offsets(step, threads, addresses, access_bytes, "read")
+    _check_flight(machine, step, offsets, access_bytes, "read")
+    if conflict := space.judge.read(step, threads, offsets, access_bytes):
         raise_race(machine, step, conflict, "shared memory", "reads", space.judge)
     return space.words(size)[(offsets // size)[:, None] + np.arange(count)]
 
 
 def store_shared(machine: Threads, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, words: np.ndarray) -> None:
     space, size = machine.shared, words.dtype.itemsize
-    whole = size * words.shape[1]
-    offsets = space.flat_offsets(step, threads, addresses, whole, "write")
-    _check_flight(machine, step, offsets, whole, "write")
+    access_bytes = size * words.shape[1]
+    offsets = space.flat_offsets(step, threads, addresses, access_bytes, "write")
+    _check_flight(machine, step, offsets, access_bytes, "write")
     places = (offsets // size)[:, None] + np.arange(words.shape[1])
     target = space.words(size)
     changes = (target[places] != words).any(axis=1)
-    if conflict := space.judge.write(step, threads, offsets, whole, changes=changes):
+    if conflict := space.judge.write(step, threads, offsets, access_bytes, changes=changes):
         raise_race(machine, step, conflict, "shared memory", "writes", space.judge)
     target[places] = words
     _check_overwritten(machine, step, "shared memory", threads, offsets, (target[places] != words).any(axis=1))
@@ -140,7 +142,7 @@ def _space(reader: StatementReader) -> str:
     return names[0].partition("::")[0] if names else "generic"
 
 
-def _addresses(active: Active, base: Any, offset: int) -> np.ndarray:
+def _addresses(active: Active, base: str | Words, offset: int) -> np.ndarray:
     words = active.read(base)
     return (words + words.dtype.type(offset % (1 << 8 * words.itemsize))).astype(np.int64)
 
@@ -217,7 +219,7 @@ def _store(reader: StatementReader) -> ThreadStep | None:
         else:
             store_global(machine, step, threads, addresses, words)
 
-    reads = tuple(each for each in (base, *sources) if isinstance(each, str))
+    reads = tuple(size_in_bytes for size_in_bytes in (base, *sources) if isinstance(size_in_bytes, str))
     return ThreadStep(reader.statement, reads, (), lambda: None, execute=execute, size=8 * dtype.itemsize)
 
 
@@ -226,13 +228,13 @@ def _convert_address(reader: StatementReader) -> ThreadStep | None:
     """Generic addresses are global ones; those of shared memory lie in a window above."""
     target, source = reader.operands
     width = bits(reader.modifiers[-1])
-    shared, to = "shared" in " ".join(reader.modifiers), "to" in reader.modifiers
+    shared, is_to_space = "shared" in " ".join(reader.modifiers), "to" in reader.modifiers
     operand = reader.operand(source, f"u{width}")
 
     def compute(words: Words) -> Words:
         if not shared or width == 32:
             return words
-        return words - np.uint64(SHARED_WINDOW) if to else words + np.uint64(SHARED_WINDOW)
+        return words - np.uint64(SHARED_WINDOW) if is_to_space else words + np.uint64(SHARED_WINDOW)
 
     def execute(active: Active, step: ThreadStep) -> None:
         active.write(target, compute(active.read(operand)))
@@ -252,12 +254,12 @@ def _extreme_of_three(reader: StatementReader) -> ThreadStep | None:
         a, b, c = (active.read(operand) for operand in operands)
         active.write(target, of_two(of_two(a, b), c))
 
-    reads = tuple(each for each in operands if isinstance(each, str))
+    reads = tuple(size_in_bytes for size_in_bytes in operands if isinstance(size_in_bytes, str))
     return ThreadStep(reader.statement, reads, (target,), lambda: None, execute=execute)
 
 
 # -- atomics ----------------------------------------------------------------------------------------------------------------
-def _exchange(old: Words, new: Words) -> Words:
+def _exchange(old_words: Words, new: Words) -> Words:
     return new
 
 
@@ -266,11 +268,11 @@ def _operation(name: str, kind: str) -> Callable[..., Words]:
     if name == "exch":
         return _exchange
     if name == "cas":
-        return lambda old, compared, new: np.where(old == compared, new, old)
+        return lambda old_words, compared, new: np.where(old_words == compared, new, old_words)
     if name == "inc":
-        return lambda old, limit: np.where(old >= limit, old.dtype.type(0), old + old.dtype.type(1))
+        return lambda old_words, limit: np.where(old_words >= limit, old_words.dtype.type(0), old_words + old_words.dtype.type(1))
     if name == "dec":
-        return lambda old, limit: np.where((old == 0) | (old > limit), limit, old - old.dtype.type(1))
+        return lambda old_words, limit: np.where((old_words == 0) | (old_words > limit), limit, old_words - old_words.dtype.type(1))
     if name == "add" and kind in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
         return meaning(f"add.rn.{'ftz.' if kind == 'f32' else ''}{kind}" if kind != "f32" else "add.rn.f32").compute
     if name in ("and", "or", "xor"):
@@ -281,7 +283,14 @@ def _operation(name: str, kind: str) -> Callable[..., Words]:
 @instruction("atom", "red")
 def _atomic(reader: StatementReader) -> ThreadStep | None:
     modifiers = reader.modifiers
-    name = next((each for each in modifiers if each in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")), "")
+    name = next(
+        (
+            size_in_bytes
+            for size_in_bytes in modifiers
+            if size_in_bytes in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+        ),
+        "",
+    )
     kind = modifiers[-1] if modifiers[-1] != "noftz" else modifiers[-2]
     if not name or modifiers[0] == "async":
         return None
@@ -299,23 +308,23 @@ def _atomic(reader: StatementReader) -> ThreadStep | None:
         machine, threads = active.machine, active.threads
         addresses = _addresses(active, base, offset)
         operands = [active.read(source).astype(dtype, copy=False) for source in sources]
-        old = np.empty(len(threads), dtype)
+        old_words = np.empty(len(threads), dtype)
         if space == "shared" or (space == "generic" and (addresses >= SHARED_WINDOW).all()):
             offsets = machine.shared.flat_offsets(step, threads, addresses % SHARED_WINDOW, dtype.itemsize, "write")
             parts: Any = [(machine.shared.words(dtype.itemsize), offsets, slice(None))]
         else:
             located = machine.memory.locate(step, threads, addresses, dtype.itemsize, "write")
             parts = [
-                (region.raw[: region.raw.size // dtype.itemsize * dtype.itemsize].view(dtype), at, which)
-                for region, at, which in located
+                (region.raw[: region.raw.size // dtype.itemsize * dtype.itemsize].view(dtype), at, positions)
+                for region, at, positions in located
             ]
-        for words, offsets, which in parts:
+        for words, offsets, positions in parts:
             places = offsets // dtype.itemsize
-            chosen = [operand[which] for operand in operands]
-            old[which] = _in_turn(words, places, chosen, operation)
-        active.write(target, old)
+            chosen = [operand[positions] for operand in operands]
+            old_words[positions] = _in_turn(words, places, chosen, operation)
+        active.write(target, old_words)
 
-    reads = tuple(each for each in (base, *sources) if isinstance(each, str))
+    reads = tuple(size_in_bytes for size_in_bytes in (base, *sources) if isinstance(size_in_bytes, str))
     return ThreadStep(
         reader.statement,
         reads,
@@ -328,12 +337,12 @@ def _atomic(reader: StatementReader) -> ThreadStep | None:
 
 def _in_turn(words: Words, places: np.ndarray, operands: list[Words], operation: Callable[..., Words]) -> Words:
     """Update `words` at `places` one thread after another; what each found there. Threads of different places go together."""
-    old = np.empty(len(places), words.dtype)
+    old_words = np.empty(len(places), words.dtype)
     rest = np.arange(len(places))
     while len(rest):
         _, first = np.unique(places[rest], return_index=True)
         now = rest[np.sort(first)]
-        old[now] = words[places[now]]
-        words[places[now]] = operation(old[now], *(operand[now] for operand in operands))
+        old_words[now] = words[places[now]]
+        words[places[now]] = operation(old_words[now], *(operand[now] for operand in operands))
         rest = np.setdiff1d(rest, now, assume_unique=True)
-    return old
+    return old_words

@@ -8,9 +8,9 @@ compares every byte with what the tile program left, and a race or a stray acces
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -91,17 +91,17 @@ class PtxTwin(DeviceProbe):
         return PtxResult(name, space.written_words, "; ".join(_differences(run, before)))
 
 
-def _words_of_arguments(parameters: tuple[Parameter, ...], arguments: Any) -> list[Words]:
+def _words_of_arguments(parameters: tuple[Parameter, ...], arguments: Sequence[object]) -> list[Words]:
     """Words [1] of each parameter; those behind the arguments (scratch memory that this program does not use) are null."""
     words = []
     for number, parameter in enumerate(parameters):
         dtype = DTYPES[8 * parameter.size]
         value = arguments[number] if number < len(arguments) else 0
-        value = value if isinstance(value, np.ndarray) else getattr(value, "base", value)
+        value = value if isinstance(value, np.ndarray) else getattr(value, "base", value)  # a tensor descriptor's address
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
             words.append(value.reshape(1).astype(f"f{parameter.size}").view(dtype))
         else:
-            words.append(np.array([int(value) % (1 << 8 * parameter.size)], np.uint64).astype(dtype))
+            words.append(np.array([int(cast(int, value)) % (1 << 8 * parameter.size)], np.uint64).astype(dtype))
     return words
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import numpy as np
 
@@ -112,7 +112,7 @@ def _arguments(memory: GlobalMemory, parameters: Sequence[Parameter], values: Se
     return [_argument(memory, parameter, value) for parameter, value in zip(parameters, values, strict=True)]
 
 
-def _argument(memory: GlobalMemory, parameter: Parameter, value: Any) -> Words:
+def _argument(memory: GlobalMemory, parameter: Parameter, value: object) -> Words:
     dtype = DTYPES[8 * parameter.size]
     if hasattr(value, "data_ptr"):
         if parameter.size != 8:
@@ -120,7 +120,7 @@ def _argument(memory: GlobalMemory, parameter: Parameter, value: Any) -> Words:
         return np.array([memory.add(parameter.name, bytes_of(parameter.name, value))], dtype)
     if parameter.kind in ("f32", "f64"):
         return np.array([value], f"f{parameter.size}").view(dtype)
-    return np.array([int(value) % (1 << 8 * parameter.size)], np.uint64).astype(dtype)
+    return np.array([int(cast(int, value)) % (1 << 8 * parameter.size)], np.uint64).astype(dtype)
 
 
 def ptx_kernel(source: str | Path, name: str = "", *, shared_bytes: int = 0) -> PtxKernel:

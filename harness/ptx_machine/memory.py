@@ -19,7 +19,7 @@ from bitverdict.harness.emulator.ptx.opcodes import DTYPES
 from bitverdict.harness.ptx_machine.program import ThreadStep, fault
 
 WARP = 32
-NOBODY, SEVERAL = -1, -2
+NO_THREAD, SEVERAL = -1, -2
 PAGE = 12  # bits of the number of a unit within its page
 
 
@@ -78,16 +78,16 @@ class Shadow:
 
     def _grow(self, pages: int) -> None:
         fields = {
-            "writer": NOBODY,
-            "written_in": 0,
-            "written_by": 0,
-            "read_by": 0,
-            "reading_cta": NOBODY,
-            "read_in": 0,
-            "reader": NOBODY,
+            "writer": NO_THREAD,
+            "write_epoch": 0,
+            "write_step": 0,
+            "read_step": 0,
+            "reading_cta": NO_THREAD,
+            "read_epoch": 0,
+            "reader": NO_THREAD,
         }
         for name, empty in fields.items():
-            shape = (pages << PAGE, self.warps) if name in ("read_in", "reader") else (pages << PAGE,)
+            shape = (pages << PAGE, self.warps) if name in ("read_epoch", "reader") else (pages << PAGE,)
             grown = np.full(shape, empty, np.int16 if name == "reader" else np.int32)
             if self.pages:
                 grown[: self.pages << PAGE] = getattr(self, name)[: self.pages << PAGE]
@@ -95,11 +95,11 @@ class Shadow:
         self.capacity = pages
 
     writer: np.ndarray
-    written_in: np.ndarray
-    written_by: np.ndarray  # numbers of steps
-    read_by: np.ndarray
+    write_epoch: np.ndarray
+    write_step: np.ndarray  # numbers of steps
+    read_step: np.ndarray
     reading_cta: np.ndarray
-    read_in: np.ndarray  # (units, warps); 0: not since it was written
+    read_epoch: np.ndarray  # (units, warps); 0: not since it was written
     reader: np.ndarray
 
     def slots(self, units: np.ndarray) -> np.ndarray:
@@ -157,61 +157,61 @@ class Judge:
         conflict = self._with_writer(readers, units)
         shadow, warp, lane = self.shadow, readers // WARP % self.order.warps, readers % WARP
         units = shadow.slots(units)
-        earlier, earlier_epoch = shadow.reader[units, warp], shadow.read_in[units, warp]
+        earlier, earlier_epoch = shadow.reader[units, warp], shadow.read_epoch[units, warp]
         matters = (earlier_epoch > self.order.known[readers, warp]) & (earlier != lane)  # of this warp, and nothing orders the two
         shadow.reader[units, warp] = lane
         clash = matters | (shadow.reader[units, warp] != lane)
         shadow.reader[units[clash], warp[clash]] = SEVERAL
-        shadow.read_in[units, warp] = self.order.epoch_of(readers)
+        shadow.read_epoch[units, warp] = self.order.epoch_of(readers)
         if self.checks_ctas:
             cta = (readers + self.first_thread) // self.order.threads
             before = shadow.reading_cta[units]
-            shadow.reading_cta[units] = np.where((before == NOBODY) | (before == cta), cta, SEVERAL)
-        shadow.read_by[units] = shadow.number(step)
+            shadow.reading_cta[units] = np.where((before == NO_THREAD) | (before == cta), cta, SEVERAL)
+        shadow.read_step[units] = shadow.number(step)
         return conflict
 
     def _with_writer(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
         shadow, slots = self.shadow, self.shadow.slots(units)
         writers = shadow.writer[slots]
-        if writers.max(initial=NOBODY) == NOBODY:
+        if writers.max(initial=NO_THREAD) == NO_THREAD:
             return None
         local = writers - self.first_thread
         same_cta = local // self.order.threads == threads // self.order.threads
         inside = np.where(same_cta, local, threads)
-        bad = (writers != NOBODY) & same_cta & ~self.order.knows(threads, inside, shadow.written_in[slots])
+        is_conflict = (writers != NO_THREAD) & same_cta & ~self.order.knows(threads, inside, shadow.write_epoch[slots])
         if self.checks_ctas:
-            bad |= (writers != NOBODY) & ~same_cta
-        if not bad.any():
+            is_conflict |= (writers != NO_THREAD) & ~same_cta
+        if not is_conflict.any():
             return None
-        at = int(bad.argmax())
-        step = shadow.steps[shadow.written_by[slots[at]]]
-        return Conflict(int(threads[at]) + self.first_thread, int(writers[at]), int(units[at]), True, step)
+        place = int(is_conflict.argmax())
+        step = shadow.steps[shadow.write_step[slots[place]]]
+        return Conflict(int(threads[place]) + self.first_thread, int(writers[place]), int(units[place]), True, step)
 
     def _with_readers(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
         shadow, warps, slots = self.shadow, self.order.warps, self.shadow.slots(units)
-        read_in = shadow.read_in[slots]  # (n, warps)
-        if not read_in.any():
-            bad = np.zeros(len(units), bool)
+        read_epoch = shadow.read_epoch[slots]  # (n, warps)
+        if not read_epoch.any():
+            is_conflict = np.zeros(len(units), bool)
         else:
             own = threads // WARP % warps
-            unknown = self.order.known[threads] < read_in  # (n, warps)
+            unknown = self.order.known[threads] < read_epoch  # (n, warps)
             rows = np.arange(len(units))
             unknown[rows, own] &= shadow.reader[slots, own] != threads % WARP
-            bad = unknown.any(axis=1)
+            is_conflict = unknown.any(axis=1)
         if self.checks_ctas:
             reading = shadow.reading_cta[slots]
-            bad |= (reading != NOBODY) & (reading != (threads + self.first_thread) // self.order.threads)
-        if not bad.any():
+            is_conflict |= (reading != NO_THREAD) & (reading != (threads + self.first_thread) // self.order.threads)
+        if not is_conflict.any():
             return None
-        at = int(bad.argmax())
-        unit = int(units[at])
-        warps_bad = np.flatnonzero(read_in[at] > self.order.known[threads[at]])
-        cta_first = int(threads[at]) // self.order.threads * self.order.threads
-        other = NOBODY
+        place = int(is_conflict.argmax())
+        unit = int(units[place])
+        warps_bad = np.flatnonzero(read_epoch[place] > self.order.known[threads[place]])
+        cta_first = int(threads[place]) // self.order.threads * self.order.threads
+        other = NO_THREAD
         if len(warps_bad):
-            lane = int(shadow.reader[slots[at], warps_bad[0]])
+            lane = int(shadow.reader[slots[place], warps_bad[0]])
             other = cta_first + int(warps_bad[0]) * WARP + max(lane, 0) + self.first_thread
-        return Conflict(int(threads[at]) + self.first_thread, other, unit, False, shadow.steps[shadow.read_by[slots[at]]])
+        return Conflict(int(threads[place]) + self.first_thread, other, unit, False, shadow.steps[shadow.read_step[slots[place]]])
 
     def write(
         self, step: ThreadStep, threads: np.ndarray, offsets: np.ndarray, size: int, *, changes: np.ndarray | None = None
@@ -225,11 +225,11 @@ class Judge:
         conflict = self._with_writer(writers[selected], units[selected]) or self._with_readers(writers, units)
         shadow, units = self.shadow, self.shadow.slots(units)
         shadow.writer[units] = writers + self.first_thread
-        shadow.written_in[units] = self.order.epoch_of(writers)
-        shadow.read_in[units] = 0
-        shadow.reader[units] = NOBODY
-        shadow.reading_cta[units] = NOBODY
-        shadow.written_by[units] = shadow.number(step)
+        shadow.write_epoch[units] = self.order.epoch_of(writers)
+        shadow.read_epoch[units] = 0
+        shadow.reader[units] = NO_THREAD
+        shadow.reading_cta[units] = NO_THREAD
+        shadow.write_step[units] = shadow.number(step)
         return conflict
 
 
@@ -253,7 +253,7 @@ class GlobalSpace:
     @property
     def written_words(self) -> int:
         """Words of 4 bytes that the launch has stored."""
-        units = sum(int(np.count_nonzero(judge.shadow.writer != NOBODY)) for judge in self.judges.values())
+        units = sum(int(np.count_nonzero(judge.shadow.writer != NO_THREAD)) for judge in self.judges.values())
         return units * self.unit // 4
 
     def judge(self, region: Region) -> Judge:
@@ -271,12 +271,14 @@ class GlobalSpace:
         """(storage, offsets, which of the addresses) of accesses to `size` bytes at `addresses` (int64). A fault for one that no
         tensor of the launch reaches, or that is not aligned."""
         if size > 1 and (off := addresses & (size - 1)).any():
-            at = int((off != 0).argmax())
-            raise fault("misaligned address", f"{verb} of {size} bytes at {int(addresses[at]):#x}", step, thread=int(threads[at]))
+            place = int((off != 0).argmax())
+            raise fault(
+                "misaligned address", f"{verb} of {size} bytes at {int(addresses[place]):#x}", step, thread=int(threads[place])
+            )
         rest: Any = slice(None)
-        remaining = addresses
-        while len(remaining):
-            low = int(remaining[0])
+        pending_addresses = addresses
+        while len(pending_addresses):
+            low = int(pending_addresses[0])
             region = next((each for each in self.regions if each.base <= low < each.end), None)
             if region is None:
                 raise fault(
@@ -285,7 +287,7 @@ class GlobalSpace:
                     step,
                     thread=int(threads[rest][0]) + self.first_thread,
                 )
-            offsets = remaining - region.base
+            offsets = pending_addresses - region.base
             inside = (offsets >= 0) & (offsets < region.raw.size)
             everything = bool(inside.all())
             chosen = offsets if everything else offsets[inside]
@@ -295,14 +297,14 @@ class GlobalSpace:
             if everything:
                 return
             rest = np.flatnonzero(~inside) if isinstance(rest, slice) else rest[~inside]
-            remaining = addresses[rest]
+            pending_addresses = addresses[rest]
 
     def _check(self, step: ThreadStep, region: Region, offsets: np.ndarray, size: int, verb: str) -> None:
-        bad = (offsets < region.low) | (offsets + size > region.high)
+        is_conflict = (offsets < region.low) | (offsets + size > region.high)
         if region.allowed_bytes is not None:
-            bad |= region.allowed_bytes.take(np.minimum(offsets, region.raw.size - 1)) == 0
-        if bad.any():
-            first = int(offsets[int(bad.argmax())]) - region.low
+            is_conflict |= region.allowed_bytes.take(np.minimum(offsets, region.raw.size - 1)) == 0
+        if is_conflict.any():
+            first = int(offsets[int(is_conflict.argmax())]) - region.low
             message = (
                 f"{verb} of {size} bytes at byte {first} of {region.name}, which its sizes and strides do not reach "
                 f"(it spans {region.high - region.low} bytes)"
@@ -333,14 +335,14 @@ class SharedSpace:
     def flat_offsets(self, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, size: int, verb: str) -> np.ndarray:
         """Offsets in all of `raw` for `addresses` in the CTA of each thread; a fault outside of what the launch was given."""
         bytes_of_cta = self.raw.shape[1]
-        bad = (addresses < 0) | (addresses + size > bytes_of_cta)
-        if bad.any():
-            at = int(bad.argmax())
-            message = f"{verb} of {size} bytes at {int(addresses[at])} of shared memory, of which a CTA has {bytes_of_cta} bytes"
-            raise fault("illegal address", message, step, thread=int(threads[at]))
+        is_conflict = (addresses < 0) | (addresses + size > bytes_of_cta)
+        if is_conflict.any():
+            place = int(is_conflict.argmax())
+            message = f"{verb} of {size} bytes at {int(addresses[place])} of shared memory, of which a CTA has {bytes_of_cta} bytes"
+            raise fault("illegal address", message, step, thread=int(threads[place]))
         if size > 1 and (off := addresses & (size - 1)).any():
-            at = int((off != 0).argmax())
-            raise fault("misaligned address", f"{verb} of {size} bytes at {int(addresses[at])} of shared memory", step)
+            place = int((off != 0).argmax())
+            raise fault("misaligned address", f"{verb} of {size} bytes at {int(addresses[place])} of shared memory", step)
         return threads // self.judge.order.threads * bytes_of_cta + addresses
 
     def words(self, size: int) -> np.ndarray:

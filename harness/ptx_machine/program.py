@@ -204,8 +204,8 @@ def _parameters(text: str, name: str) -> tuple[Parameter, ...]:
 
 
 def _required_threads(text: str, name: str) -> tuple[int, ...]:
-    found = re.search(rf"\.entry\s+{re.escape(name)}\s*(?:\([^)]*\))?([^{{]*)", text, re.S)
-    sizes = re.search(r"\.reqntid\s+([\d, ]+)", found[1]) if found else None
+    header = re.search(rf"\.entry\s+{re.escape(name)}\s*(?:\([^)]*\))?([^{{]*)", text, re.S)
+    sizes = re.search(r"\.reqntid\s+([\d, ]+)", header[1]) if header else None
     return tuple(int(size) for size in sizes[1].split(",")) if sizes else ()
 
 
@@ -213,28 +213,28 @@ def _shared_variables(text: str) -> tuple[dict[str, int], int, bool]:
     """Offsets by name, bytes of those with a size, and whether one takes what the launch gives (`.extern`, which lies behind)."""
     offsets: dict[str, int] = {}
     size, dynamic = 0, []
-    for found in _SHARED.finditer(text):
-        align = int(found[2] or bits(found[3]) // 8)
-        if found[1] or found[5] == "":
-            dynamic.append((found[4], align))
+    for variable in _SHARED.finditer(text):
+        align = int(variable[2] or bits(variable[3]) // 8)
+        if variable[1] or variable[5] == "":
+            dynamic.append((variable[4], align))
             continue
         size = -(-size // align) * align
-        offsets[found[4]] = size
-        size += bits(found[3]) // 8 * int(found[5] or 1)
-    for variable, align in dynamic:
-        offsets[variable] = -(-size // max(align, 16)) * max(align, 16)
+        offsets[variable[4]] = size
+        size += bits(variable[3]) // 8 * int(variable[5] or 1)
+    for name, align in dynamic:
+        offsets[name] = -(-size // max(align, 16)) * max(align, 16)
     return offsets, size, bool(dynamic)
 
 
 def _blocks(module: Module, function: Function, files: dict[str, str]) -> list[Block]:
     """The function's blocks, each also ended behind what threads may wait at."""
-    first_of: dict[str, int] = {}
+    block_of_label: dict[str, int] = {}
     blocks: list[Block] = []
     targets: list[tuple[Block, str]] = []
     line, place = 0, ""
     for label, statements in function.blocks:
         if label:
-            first_of[label] = len(blocks)
+            block_of_label[label] = len(blocks)
         block = Block()
         blocks.append(block)
         for statement in statements:
@@ -266,7 +266,7 @@ def _blocks(module: Module, function: Function, files: dict[str, str]) -> list[B
         if block.next_block == len(blocks):
             block.next_block = -1
     for block, label in targets:
-        block.target = first_of[label]
+        block.target = block_of_label[label]
     for block in blocks:
         for step in block.steps:
             note_registers(block, step)

@@ -41,14 +41,14 @@ def complete(threads: Threads, barrier: Barrier, is_parked: np.ndarray) -> np.nd
     return np.flatnonzero(is_parked & is_complete[threads.cta])
 
 
-def release(threads: Threads, barrier: Barrier, ready: np.ndarray) -> None:
+def release(threads: Threads, barrier: Barrier, ready_threads: np.ndarray) -> None:
     """Those who met at `barrier` know of each other."""
-    ctas = np.unique(threads.cta[ready])
-    if len(ready) == len(ctas) * threads.shape.threads:
+    ctas = np.unique(threads.cta[ready_threads])
+    if len(ready_threads) == len(ctas) * threads.shape.threads:
         threads.order.synchronise_ctas(ctas)
         return
     for cta in ctas:
-        threads.order.synchronise(ready[threads.cta[ready] == cta])
+        threads.order.synchronise(ready_threads[threads.cta[ready_threads] == cta])
 
 
 def _wait_at_barrier(active: Active, step: ThreadStep) -> None:
@@ -125,9 +125,9 @@ def _copy(active: Active, step: ThreadStep) -> None:
     from_memory = (active.read(source) + np.uint64(source_offset % (1 << 64))).astype(np.int64)
     for count in np.unique(taken):
         if count:
-            chosen = np.flatnonzero(taken == count)
-            part = load_global(machine, step, threads[chosen], from_memory[chosen], 1, int(count))
-            words[chosen, :count] = part.view(np.uint8).reshape(len(chosen), -1)
+            landed_positions = np.flatnonzero(taken == count)
+            part = load_global(machine, step, threads[landed_positions], from_memory[landed_positions], 1, int(count))
+            words[landed_positions, :count] = part.view(np.uint8).reshape(len(landed_positions), -1)
     machine.copy_numbers += 1
     _mark(machine, step, threads, offsets, size, machine.copy_numbers)
     machine.copies.append(Copy(step, threads, machine.committed[threads].copy(), offsets, words, machine.copy_numbers))
@@ -147,37 +147,37 @@ def _mark(machine: Threads, step: ThreadStep, threads: np.ndarray, offsets: np.n
     space.in_flight[units] = number
 
 
-def _land(machine: Threads, finished: list[tuple[Copy, np.ndarray]]) -> None:
+def _land(machine: Threads, finished_copies: list[tuple[Copy, np.ndarray]]) -> None:
     space = machine.shared
-    for copy, chosen in finished:
+    for copy, landed_positions in finished_copies:
         size = copy.words.shape[1]
-        offsets = copy.offsets[chosen]
+        offsets = copy.offsets[landed_positions]
         places = offsets[:, None] + np.arange(size)
-        space.raw.reshape(-1)[places] = copy.words[chosen]
+        space.raw.reshape(-1)[places] = copy.words[landed_positions]
         units = (offsets[:, None] // space.judge.unit + np.arange(max(size // space.judge.unit, 1))).reshape(-1)
         space.in_flight[units] = 0
-        space.judge.write(copy.step, copy.threads[chosen], offsets, size)
+        space.judge.write(copy.step, copy.threads[landed_positions], offsets, size)
 
 
-def _finish(machine: Threads, threads: np.ndarray, pending: int) -> None:
+def _finish(machine: Threads, threads: np.ndarray, groups_in_flight: int) -> None:
     """Let the copies of `threads` land but those of their last `pending` groups; -1: those that are in no group too."""
     waits = np.zeros(machine.lanes, bool)
     waits[threads] = True
-    finished, remaining = [], []
+    finished_copies, copies_in_flight = [], []
     for copy in machine.copies:
-        done = waits[copy.threads]
-        if pending >= 0:
-            done &= copy.groups < machine.committed[copy.threads] - pending
-        if not done.any():
-            remaining.append(copy)
+        is_done = waits[copy.threads]
+        if groups_in_flight >= 0:
+            is_done &= copy.groups < machine.committed[copy.threads] - groups_in_flight
+        if not is_done.any():
+            copies_in_flight.append(copy)
             continue
-        finished.append((copy, np.flatnonzero(done)))
-        if not done.all():
-            kept = ~done
+        finished_copies.append((copy, np.flatnonzero(is_done)))
+        if not is_done.all():
+            kept = ~is_done
             parts = {name: getattr(copy, name)[kept] for name in ("threads", "groups", "offsets", "words")}
-            remaining.append(replace(copy, **parts))
-    machine.copies = remaining
-    _land(machine, finished)
+            copies_in_flight.append(replace(copy, **parts))
+    machine.copies = copies_in_flight
+    _land(machine, finished_copies)
 
 
 @instruction("cp")
@@ -193,10 +193,10 @@ def _cp_async(reader: StatementReader) -> ThreadStep | None:
 
         return ThreadStep(statement, (), (), lambda: None, execute=commit)
     if "wait_group" in modifiers or "wait_all" in modifiers:
-        pending = int(reader.operands[0], 0) if reader.operands else -1
+        groups_in_flight = int(reader.operands[0], 0) if reader.operands else -1
 
         def wait(active: Active, step: ThreadStep) -> None:
-            _finish(active.machine, active.threads, pending)
+            _finish(active.machine, active.threads, groups_in_flight)
 
         return ThreadStep(statement, (), (), lambda: None, execute=wait)
     reader.accept("async", "ca", "cg", "shared", "shared::cta", "global")

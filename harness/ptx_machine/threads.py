@@ -70,14 +70,20 @@ class Threads(Frame):
     """CTAs `first` up to `first + count` of a launch. `fault`s are raised where they are found."""
 
     def __init__(
-        self, program: KernelProgram, shape: LaunchShape, first: int, count: int, memory: GlobalSpace, arguments: Sequence[Words]
+        self,
+        program: KernelProgram,
+        shape: LaunchShape,
+        first_cta: int,
+        count: int,
+        memory: GlobalSpace,
+        arguments: Sequence[Words],
     ) -> None:
         lanes = count * shape.threads
         super().__init__(program, lanes)  # type: ignore[arg-type]  # has the function and the blocks of one
         self.kernel, self.shape, self.memory, self.arch = program, shape, memory, program.arch
         self.registers = _Registers(program.function.registers)
         self.order = Order(count, shape.threads, memory.last_epoch)
-        memory.begin_batch(self.order, first * shape.threads)
+        memory.begin_batch(self.order, first_cta * shape.threads)
         dynamic = max(program.shared.values(), default=0) if program.has_dynamic_shared else program.shared_bytes
         self.shared = SharedSpace.empty(count, dynamic + shape.shared_bytes, self.order, min(program.unit, 4))
         self.all = np.arange(lanes)
@@ -89,30 +95,30 @@ class Threads(Frame):
         self.copy_numbers = 0
         self.committed = np.zeros(lanes, np.int32)
         self._steps = 0
-        self._fill_special(first, count)
+        self._fill_special(first_cta, count)
         for parameter, words in zip(program.parameters, arguments, strict=True):
             self.registers[f"[{parameter.name}]"] = words
 
-    def _fill_special(self, first: int, count: int) -> None:
+    def _fill_special(self, first_cta: int, count: int) -> None:
         shape, registers = self.shape, self.registers
         thread = np.tile(np.arange(shape.threads), count)
-        cta = first + self.cta
+        cta = first_cta + self.cta
         for name, number, sizes in (("tid", thread, shape.block), ("ctaid", cta, shape.grid)):
             for axis, size in zip("xyz", sizes, strict=True):
                 registers[f"%{name}.{axis}"] = (number % size if axis != "z" else number).astype(np.uint32)
                 number = number // size
                 registers[f"%n{name}.{axis}"] = np.array([size], np.uint32)
         lane = (thread % WARP).astype(np.uint32)
-        one = np.uint32(1)
+        bit = np.uint32(1)
         registers |= {
             "%laneid": lane,
             "%warpid": (thread // WARP).astype(np.uint32),
             "%nwarpid": np.array([shape.threads // WARP], np.uint32),
-            "%lanemask_eq": one << lane,
-            "%lanemask_lt": (one << lane) - one,
-            "%lanemask_le": ((one << lane) - one) | one << lane,
-            "%lanemask_ge": ~((one << lane) - one),
-            "%lanemask_gt": ~(((one << lane) - one) | one << lane),
+            "%lanemask_eq": bit << lane,
+            "%lanemask_lt": (bit << lane) - bit,
+            "%lanemask_le": ((bit << lane) - bit) | bit << lane,
+            "%lanemask_ge": ~((bit << lane) - bit),
+            "%lanemask_gt": ~(((bit << lane) - bit) | bit << lane),
             "%dynamic_smem_size": np.array([shape.shared_bytes], np.uint32),
             "%cluster_nctarank": np.ones(1, np.uint32),
         }
@@ -122,18 +128,18 @@ class Threads(Frame):
     def run(self) -> None:
         """To the end of all threads."""
         blocks, order = self.kernel.blocks, self.kernel.order
-        waiting: dict[int, list[np.ndarray]] = {0: [np.flatnonzero(self.live)]}
-        last, runs = -1, 0
-        while waiting or self.parked:
-            if not waiting and not self._released(waiting):
+        lanes_by_block: dict[int, list[np.ndarray]] = {0: [np.flatnonzero(self.live)]}
+        last_block, runs = -1, 0
+        while lanes_by_block or self.parked:
+            if not lanes_by_block and not self._release_barriers(lanes_by_block):
                 self._deadlock()
-            number = min(waiting, key=order.__getitem__)
-            runs = runs + 1 if number == last and len(waiting) > 1 else 0
+            number = min(lanes_by_block, key=order.__getitem__)
+            runs = runs + 1 if number == last_block and len(lanes_by_block) > 1 else 0
             if runs > PATIENCE:
-                number = max(waiting, key=order.__getitem__)
+                number = max(lanes_by_block, key=order.__getitem__)
                 runs = 0
-            last = number
-            parts = waiting.pop(number)
+            last_block = number
+            parts = lanes_by_block.pop(number)
             lanes = parts[0] if len(parts) == 1 else np.sort(np.concatenate(parts))
             everyone = len(lanes) == self.lanes
             block = blocks[number]
@@ -141,18 +147,18 @@ class Threads(Frame):
             branching, others = self._block(block, None if everyone else lanes)
             if self.parking is not None:
                 others = self._park(block, lanes)
-            for target, chosen in ((block.target, branching), (block.next_block, others)):
-                chosen = lanes if chosen is None else chosen
-                if not len(chosen):
+            for target, target_lanes in ((block.target, branching), (block.next_block, others)):
+                target_lanes = lanes if target_lanes is None else target_lanes
+                if not len(target_lanes):
                     continue
                 if target >= 0:
-                    waiting.setdefault(target, []).append(chosen)
+                    lanes_by_block.setdefault(target, []).append(target_lanes)
                 else:
-                    self.live[chosen] = False
+                    self.live[target_lanes] = False
                     if self.parked:
-                        self._released(waiting)
+                        self._release_barriers(lanes_by_block)
             if self.parking is not None:
-                self._released(waiting)
+                self._release_barriers(lanes_by_block)
 
     def _park(self, block: Block, lanes: np.ndarray) -> np.ndarray:
         """Lanes that do not wait where the block has ended."""
@@ -162,22 +168,22 @@ class Threads(Frame):
         resume[waiting_lanes] = block.next_block
         return np.setdiff1d(lanes, waiting_lanes, assume_unique=True)
 
-    def _released(self, waiting: dict[int, list[np.ndarray]]) -> bool:
+    def _release_barriers(self, lanes_by_block: dict[int, list[np.ndarray]]) -> bool:
         """Let go on who no longer waits at a barrier; whether any did."""
-        moved = False
+        has_released = False
         for barrier in list(self.parked):
             resume = self.parked[barrier]
-            ready = synchronisation.complete(self, barrier, resume >= 0)
-            if not len(ready):
+            ready_lanes = synchronisation.complete(self, barrier, resume >= 0)
+            if not len(ready_lanes):
                 continue
-            moved = True
-            synchronisation.release(self, barrier, ready)
-            for target in np.unique(resume[ready]):
-                waiting.setdefault(int(target), []).append(ready[resume[ready] == target])
-            resume[ready] = -1
+            has_released = True
+            synchronisation.release(self, barrier, ready_lanes)
+            for target in np.unique(resume[ready_lanes]):
+                lanes_by_block.setdefault(int(target), []).append(ready_lanes[resume[ready_lanes] == target])
+            resume[ready_lanes] = -1
             if (resume < 0).all():
                 del self.parked[barrier]
-        return moved
+        return has_released
 
     def _deadlock(self) -> None:
         barrier, resume = next(iter(self.parked.items()))
@@ -218,7 +224,7 @@ class Active:
             self._threads = self.lanes if self.positions is None else self.lanes[self.positions]
         return self._threads
 
-    def read(self, source: Any) -> Words:
+    def read(self, source: str | Words) -> Words:
         """The words of a register, or the constant words `source`, one a thread."""
         words = self.registers[source] if source.__class__ is str else source
         if len(words) == 1:
@@ -257,8 +263,8 @@ def run_kernel(
     wait for others. An EmulatedFault for what is wrong with it."""
     per_batch = shape.ctas if together else max(1, LANES // shape.threads)
     with np.errstate(all="ignore"):
-        for first in range(0, shape.ctas, per_batch):
-            threads = Threads(program, shape, first, min(per_batch, shape.ctas - first), memory, arguments)
+        for first_cta in range(0, shape.ctas, per_batch):
+            threads = Threads(program, shape, first_cta, min(per_batch, shape.ctas - first_cta), memory, arguments)
             threads.run()
             memory.last_epoch = int(threads.order.epoch.max())
 

@@ -71,7 +71,7 @@ def _vote(reader: StatementReader) -> ThreadStep | None:
 
         def mask_of_active(active: Active, step: ThreadStep) -> None:
             table, rows = _by_warp(active, np.ones(len(active.threads), bool))
-            active.write(target, _packed(table)[rows])
+            active.write(target, _warp_masks(table)[rows])
 
         return ThreadStep(reader.statement, (), (target,), lambda: None, execute=mask_of_active)
     if "sync" not in reader.modifiers:
@@ -85,7 +85,7 @@ def _vote(reader: StatementReader) -> ThreadStep | None:
     is_negated = reader.operands[1].startswith("!")
     source = reader.operand(reader.operands[1].lstrip("!"), "pred" if kind == "vote" else "b32")
     members = reader.operand(reader.operands[2], "b32")
-    signed = reader.modifiers[-1] == "s32"
+    is_signed = reader.modifiers[-1] == "s32"
 
     def execute(active: Active, step: ThreadStep) -> None:
         mask = active.read(members)
@@ -95,8 +95,8 @@ def _vote(reader: StatementReader) -> ThreadStep | None:
         table, rows = _by_warp(active, words)
         member, _ = _by_warp(active, np.ones(len(active.threads), bool))
         if kind == "vote":
-            held = _packed(table & member)[rows]
-            every = _packed(member)[rows]
+            held = _warp_masks(table & member)[rows]
+            every = _warp_masks(member)[rows]
             active.write(
                 target, {"ballot": held, "any": held != 0, "all": held == every, "uni": (held == every) | (held == 0)}[mode]
             )
@@ -107,7 +107,7 @@ def _vote(reader: StatementReader) -> ThreadStep | None:
                 raise fault("not modelled", f"{step.statement.opcode} of some lanes of a warp", step)
             active.write(target, functools.reduce(extreme, table.T)[rows])
             return
-        values = table.view(np.int32) if signed else table
+        values = table.view(np.int32) if is_signed else table
         combine: Any = {"add": np.add, "min": np.minimum, "max": np.maximum, "and": np.bitwise_and, "or": np.bitwise_or}.get(
             mode, np.bitwise_xor
         )
@@ -121,7 +121,7 @@ def _vote(reader: StatementReader) -> ThreadStep | None:
     return ThreadStep(reader.statement, reads, (target,), lambda: None, execute=execute)
 
 
-def _packed(table: np.ndarray) -> Words:
+def _warp_masks(table: np.ndarray) -> Words:
     """[warps] masks of truths [warps, 32]."""
     return np.packbits(table, axis=1, bitorder="little").view(np.uint32)[:, 0]
 

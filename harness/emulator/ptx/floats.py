@@ -154,7 +154,7 @@ def _pairs(op: Opcode, count: int, function: Callable[..., np.ndarray]) -> Meani
     return Meaning(("f32x2",) * count, ("f32x2",), on_halves(run, "f32x2"))
 
 
-def _mixed(op: Opcode, count: int, function: Callable[..., np.ndarray]) -> Meaning | None:
+def _mixed_formats(op: Opcode, count: int, function: Callable[..., np.ndarray]) -> Meaning | None:
     """add, sub and fma of fp32 whose operands but the last are fp16 or bf16, widened without rounding (sm_100)."""
     if len(op.types) != 2 or op.types[0] != "f32" or op.types[1] not in _NARROW:
         return None
@@ -172,14 +172,14 @@ def _mixed(op: Opcode, count: int, function: Callable[..., np.ndarray]) -> Meani
 # -- arithmetic ------------------------------------------------------------------------------------------------------------
 @opcode("add")
 def add(op: Opcode) -> Meaning | None:
-    return (_mixed(op, 2, fp32.add) or _of_format(op, 2, {"f32": fp32.add, "f64": fp64.add}) or _pairs(op, 2, fp32.add)
+    return (_mixed_formats(op, 2, fp32.add) or _of_format(op, 2, {"f32": fp32.add, "f64": fp64.add}) or _pairs(op, 2, fp32.add)
             or _narrow(op, 2, lambda a, b: a + b))  # fmt: skip
 
 
 @opcode("sub")
 def subtract(op: Opcode) -> Meaning | None:
     negate_and_add = lambda a, b, *how: fp32.add(a, -b, *how)
-    return (_mixed(op, 2, negate_and_add) or _of_format(op, 2, {"f32": negate_and_add, "f64": fp64.subtract})
+    return (_mixed_formats(op, 2, negate_and_add) or _of_format(op, 2, {"f32": negate_and_add, "f64": fp64.subtract})
             or _pairs(op, 2, negate_and_add) or _narrow(op, 2, lambda a, b: a - b))  # fmt: skip
 
 
@@ -193,7 +193,7 @@ def multiply(op: Opcode) -> Meaning | None:
 def fused_multiply_add(op: Opcode) -> Meaning | None:
     if op.kind == "mad" and _float(op) is None:
         return None
-    return (_mixed(op, 3, fp32.fma) or _of_format(op, 3, {"f32": fp32.fma, "f64": fp64.fma}) or _pairs(op, 3, fp32.fma)
+    return (_mixed_formats(op, 3, fp32.fma) or _of_format(op, 3, {"f32": fp32.fma, "f64": fp64.fma}) or _pairs(op, 3, fp32.fma)
             or _narrow(op, 3, _fused_multiply_add))  # fmt: skip
 
 
@@ -350,13 +350,13 @@ def compare_to_words(op: Opcode) -> Meaning | None:
     if len(op.types) != 2 or not op.modifiers:
         return None
     result, kind = op.types
-    single, packed = _PACKED_TYPES.get(kind, kind), kind in _PACKED_TYPES
+    single, is_packed = _PACKED_TYPES.get(kind, kind), kind in _PACKED_TYPES
     compute = _comparison(op.modifiers.pop(0))
-    if compute is None or single not in (*_NARROW, "f32") or (packed and result != kind) or kind == "f32x2":
+    if compute is None or single not in (*_NARROW, "f32") or (is_packed and result != kind) or kind == "f32x2":
         return None
     flush = bool(op.take("ftz"))
     true_word = {"f32": 0x3F800000, "f16": 0x3C00, "bf16": 0x3F80}.get(_PACKED_TYPES.get(result, result), (1 << bits(result)) - 1)
-    dtype = DTYPES[bits(single) if packed else bits(result)]
+    dtype = DTYPES[bits(single) if is_packed else bits(result)]
 
     def run(a: Words, b: Words) -> Words:
         if single == "f32":
@@ -365,7 +365,7 @@ def compare_to_words(op: Opcode) -> Meaning | None:
             values = [widen_words(_flush_narrow(words) if flush else words, single) for words in (a, b)]
         return np.where(compute(*values), dtype.type(true_word), dtype.type(0))
 
-    return Meaning((kind, kind), (result,), on_halves(run, kind) if packed else run)
+    return Meaning((kind, kind), (result,), on_halves(run, kind) if is_packed else run)
 
 
 @opcode("testp")
