@@ -36,8 +36,9 @@ def replay_launch(path: Path) -> int:
 
     launch_file = StoredLaunch(path)
     session = EmulatedSession([launch_file.record["arch"]], files=[])
-    if (then := launch_file.record.get("triton", "")) not in ("", triton.__version__):
-        print(f"note: triton was {then}, is {triton.__version__}")
+    then, now = launch_file.record.get("triton", ""), triton.__version__
+    if then and then != now:
+        print(f"note: triton was {then}, is {now}")
     session.enter()
     try:
         launch_file.run(session.device)

@@ -122,7 +122,7 @@ def step_of(module: Module, function: Function, statement: Statement) -> Step:
             step = _of_memory(module, function, statement, modifiers)
         elif kind == "call":
             step = Step(statement, (), (), lambda: None, memory="call")
-        elif kind == "mov" or statement.opcode == "cvta.local.u64":  # a load by the generic address is refused
+        elif kind == "mov":
             step = _of_move(module, function, statement, modifiers)
         else:
             step = _of_meaning(module, function, statement, meaning(statement.opcode))

@@ -284,6 +284,11 @@ def _fused_operand(
     candidates = [(i, product) for i, product in enumerate(products) if product is not None]
     if sum(product_flags) == 1 and candidates:
         return candidates[0][0]
+    # The instructions say themselves what they multiply. LLVM's vectoriser may give the lines of what they add to one another.
+    factors = [(side, _factor_lines(t, product)) for side, product in candidates]
+    fused_sides = [side for side, lines in factors if lines is not None and fate.factor_lines == {lines}]
+    if len(fused_sides) == 1:
+        return fused_sides[0]
     for side, product in candidates:  # the other one is what is added, in every instruction of the sum
         other = products[1 - side]
         own = product.lines | {-1}
@@ -291,10 +296,8 @@ def _fused_operand(
             return side
         if other is not None and not other.lines & own and all(added & other.lines and not added & own for added in fate.addends):
             return side
-    for side, product in candidates:  # the instructions say themselves what they multiply
-        lines = _factor_lines(t, product)
-        if lines is not None and fate.factor_lines == {lines}:
-            return side
+    if fused_sides:
+        return fused_sides[0]
     raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
 
 
