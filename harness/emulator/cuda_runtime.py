@@ -26,7 +26,15 @@ import torch._library.triton
 import torch.utils._device as default_device
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from bitverdict.harness.emulator.cuda_tensors import CPU, CUDA, CudaTensor, Placement, on_gpu, unanswered_call_fault
+from bitverdict.harness.emulator.cuda_tensors import (
+    CPU,
+    CUDA,
+    CudaTensor,
+    Placement,
+    implement_operator,
+    on_gpu,
+    unanswered_call_fault,
+)
 from bitverdict.harness.emulator.faults import raise_for_the_launcher
 from bitverdict.harness.emulator.gpu_random import GENERATORS, GpuRandom, PhiloxState
 from bitverdict.harness.emulator.tensor_types import CPU_TYPES, GPU_TYPES, legacy_type
@@ -284,11 +292,39 @@ class _Generator(torch._C.Generator):  # type: ignore[misc]
             GENERATORS[made._cdata] = PhiloxState(made.initial_seed())
         return made
 
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return CUDA if self._cdata in GENERATORS else CPU
+
     def manual_seed(self, seed: int) -> _Generator:
         super().manual_seed(seed)
         if (state := GENERATORS.get(self._cdata)) is not None:
             state.start(seed)
         return self
+
+    def initial_seed(self) -> int:
+        state = GENERATORS.get(self._cdata)
+        return super().initial_seed() if state is None else state.seed
+
+    def get_state(self) -> torch.Tensor:
+        state = GENERATORS.get(self._cdata)
+        return super().get_state() if state is None else state.bytes()
+
+    def set_state(self, given: torch.Tensor) -> _Generator:  # type: ignore[override]
+        if (state := GENERATORS.get(self._cdata)) is not None:
+            state.restore(given)
+        else:
+            super().set_state(given)
+        return self
+
+
+def _default_generator() -> torch.Generator:
+    """The device's own, whose state `torch.cuda.get_rng_state` gives too."""
+    if (state := _philox()) is None:
+        return torch.default_generator
+    made = _Generator(CUDA)
+    GENERATORS[made._cdata] = state
+    return made
 
 
 def _set_device(device: torch.device | str | int | None) -> None:
@@ -513,6 +549,7 @@ _OTHER_REPLACEMENTS: tuple[tuple[Any, str, Any], ...] = (
     (torch.backends.cuda, "is_built", _answer(True)),
     (torch, "Generator", _Generator),
     (torch, "Stream", Stream),
+    (torch.library.Library, "impl", implement_operator),
     (torch, "compile", _compile),
     (torch, "set_autocast_enabled", _enable_autocast),
     (torch, "set_autocast_dtype", _choose_autocast_dtype),
@@ -584,6 +621,7 @@ def answer_torch_cuda(device: Device) -> Iterator[None]:
     try:
         for module, names in _replacements_by_module:
             vars(module).update(names)
+        torch.cuda.default_generators = (_default_generator(),)
         for place, name, value in _OTHER_REPLACEMENTS:
             setattr(place, name, value)
         if _default:

@@ -21,6 +21,7 @@ import torch
 import torch.utils._device as default_device
 from torch._library.custom_ops import OPDEFS
 from torch.autograd.function import BackwardCFunction
+from torch.library import Library
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 
@@ -165,6 +166,28 @@ def _on_cuda(defined: Any) -> Callable | None:
     return functions.get("cuda", functions.get(None))
 
 
+_library_functions: dict[str, list[tuple[weakref.ref[Library], Callable]]] = {}  # by operator, the last one's last
+_register = Library.impl
+
+
+def implement_operator(library: Library, op_name: object, fn: Callable, dispatch_key: str = "", **options: object) -> None:
+    """`Library.impl`, which keeps what is for a GPU as long as `library` is not destroyed: to torch's dispatcher a tensor of the
+    emulated GPU is none of CUDA, and FlagGems' kernels, which stand in the place of ATen's so, would not be launched."""
+    _register(library, op_name, fn, dispatch_key, **options)
+    if (dispatch_key or library.dispatch_key) == "CUDA" and not options.get("with_keyset"):
+        name = op_name.name() if isinstance(op_name, torch._ops.OpOverload) else str(op_name)
+        name = name if "::" in name else f"{library.ns}::{name}"
+        _library_functions.setdefault(name.removesuffix(".default"), []).append((weakref.ref(library), fn))
+
+
+def library_function_of(operator: torch._ops.OpOverload) -> Callable | None:
+    """What computes `operator` on the GPU; None where torch does."""
+    for reference, function in reversed(_library_functions.get(operator.name(), ())):
+        if (library := reference()) is not None and library.m is not None:
+            return function
+    return None
+
+
 def _run_own_operator(own: Callable, args: tuple, kwargs: dict) -> Any:
     """What an operator of the launcher's own does, which launches its kernels with tensors of the GPU, and makes some."""
     torch.overrides._push_mode(Placement())
@@ -223,6 +246,8 @@ class CudaTensor(torch.Tensor):
                 return cls.__torch_dispatch__(func, types, args, kwargs)
         written_places = written_arguments(func)
         if (defined := OPDEFS.get(func._schema.name)) is not None and (own := _on_cuda(defined)) is not None:
+            return _run_own_operator(own, args, kwargs)
+        if (own := library_function_of(func)) is not None:
             return _run_own_operator(own, args, kwargs)
         if FOREIGN_MEMORIES:
             return FOREIGN_MEMORIES[-1].run(func, args, kwargs, written_places)

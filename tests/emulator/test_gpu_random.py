@@ -54,6 +54,22 @@ def test_seeded_numbers_are_those_that_torch_prints_on_a_gpu(gpu: None) -> None:
     )
 
 
+def test_the_default_generator_of_the_device_has_its_state(gpu: None) -> None:
+    """As FlagGems takes seed and offset from it, and puts the next offset back."""
+    torch.manual_seed(9)
+    (generator,) = torch.cuda.default_generators
+    state = generator.get_state()
+    assert state.view(torch.int64).tolist() == [9, 0] and generator.device.type == "cuda" and generator.initial_seed() == 9
+    first = torch.rand(300, device="cuda")
+    assert torch.equal(generator.get_state(), torch.cuda.get_rng_state()) and not torch.equal(generator.get_state(), state)
+    generator.set_state(state)
+    assert torch.equal(torch.rand(300, device="cuda", generator=generator), first)
+    own = torch.Generator(device="cuda").manual_seed(4)
+    assert own.get_state().view(torch.int64).tolist() == [4, 0] and own.set_state(state).initial_seed() == 9
+    host = torch.Generator().manual_seed(4)
+    assert host.device.type == "cpu" and host.initial_seed() == 4 and host.get_state().numel() > 1000
+
+
 def test_each_draw_goes_on_where_the_one_before_ended(gpu: None) -> None:
     torch.cuda.manual_seed(5)
     first, state, second = torch.rand(300, device="cuda"), torch.cuda.get_rng_state(), torch.rand(300, device="cuda")

@@ -81,7 +81,16 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "attorch" / "theirs.py").write_text(KERNEL)
     (folder / "attorch" / "tests" / "test_theirs.py").write_text(TESTS)
     given = Namespace(
-        folder=folder, results=folder / "results.jsonl", suite="", only="", sample=2, seconds=20.0, of="", budget=0.0, device=""
+        folder=folder,
+        results=folder / "results.jsonl",
+        suite="",
+        only="",
+        sample=2,
+        seconds=20.0,
+        of="",
+        budget=0.0,
+        part="0/1",
+        device="",
     )
     suites.run_suites(given, set())
     (folder / "attorch" / "tests" / "test_long.py").write_text(LONG)

@@ -1,0 +1,42 @@
+"""Contract under test: what a program implements an operator of torch's by for CUDA computes it on the emulated GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from bitverdict.harness.emulator import emulated
+
+pytestmark = pytest.mark.compiles
+
+
+@triton.jit
+def negative_kernel(x, out, N: tl.constexpr):
+    places = tl.arange(0, N)
+    tl.store(out + places, -tl.load(x + places))
+
+
+def negative(x: torch.Tensor) -> torch.Tensor:
+    out = torch.empty_like(x)
+    negative_kernel[(1,)](x, out, x.numel())
+    return out
+
+
+def test_functions_of_a_library_take_the_place_of_torchs_until_it_goes() -> None:
+    with emulated("sm_90") as device:
+        x = torch.tensor([1.0, -2.0], device="cuda", requires_grad=True)
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("abs", negative, "CUDA")  # wrong, to be told apart from torch's own
+        library.impl("add.Tensor", lambda x, y, *, alpha=1: negative(x), "CUDA")
+        assert torch.abs(x).tolist() == [-1.0, 2.0] and (x + x).tolist() == [-1.0, 2.0] and len(device.launches) == 2
+        x.abs().sum().backward()
+        assert x.grad is not None and x.grad.tolist() == [1.0, -1.0]  # torch's own derivative
+        assert torch.tensor([-1.0]).abs().item() == 1
+        library._destroy()
+        assert torch.abs(x).tolist() == [1.0, 2.0] and len(device.launches) == 3
+        own = torch.library.Library("bitverdict_theirs", "FRAGMENT")
+        own.define("negative(Tensor x) -> Tensor")
+        own.impl("negative", negative, "CUDA")
+        assert torch.ops.bitverdict_theirs.negative(x.detach()).tolist() == [-1.0, 2.0] and len(device.launches) == 4
