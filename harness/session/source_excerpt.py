@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from rich.text import Text
 
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.paths import ROOT
 
+Node = TypeVar("Node", bound=ast.AST)
 CONTEXT = 2  # lines above the one that is to blame
 _CALLS = {
     "tt.load": ("load",),
@@ -71,8 +74,12 @@ def _call(lines: list[str], number: int, operation: str) -> ast.Call | None:
 
 
 def _calls(lines: list[str]) -> list[ast.Call]:
+    return _nodes(lines, ast.Call)
+
+
+def _nodes(lines: list[str], kind: type[Node]) -> list[Node]:
     try:
-        return [node for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, ast.Call)]
+        return [node for node in ast.walk(ast.parse("\n".join(lines))) if isinstance(node, kind)]
     except SyntaxError:
         return []
 
@@ -92,18 +99,50 @@ def _span(lines: list[str], number: int, operation: str) -> tuple[int, int]:
 
 
 def mask_help(location: str, case: Case, operation: str) -> str:
-    """What to add to a load or store without a mask that goes astray, with the mask of its nearest neighbour; else empty."""
+    """What to add to a load or store without a mask that goes astray: the mask of the nearest call with the same indices, else the
+    indices to bound; empty where it has a mask or none can be read."""
     lines, number = source_file(location, case)
     call = _call(lines, number, operation) if number else None
     if call is None or _name(call) not in ("load", "store") or _mask(call):
         return ""
-    others = [(node.lineno, _mask(node)) for node in _calls(lines) if _name(node) in ("load", "store") and _mask(node)]
-    nearest = min(others, key=lambda other: abs(other[0] - number), default=None)
-    beside = f"; that of line {nearest[0]} has mask={nearest[1]}" if nearest else ""
-    return f"this {_name(call)} has no mask{beside or ': add mask=OFFSETS < SIZE'}"
+    kernel = next((node for node in _nodes(lines, ast.FunctionDef) if node.lineno <= number <= (node.end_lineno or 0)), None)
+    indices = _indices(call.args[0], kernel) if kernel and call.args else set()
+    masked = [
+        (abs(node.lineno - number), node.lineno, ast.unparse(mask))
+        for node in _calls(lines)
+        if _name(node) in ("load", "store") and (mask := _mask(node)) and indices and _indices(mask, kernel) == indices
+    ]
+    if masked:
+        return f"this {_name(call)} has no mask; line {min(masked)[1]}, with the same index, has mask={min(masked)[2]}"
+    return f"this {_name(call)} has no mask: add one that bounds {' and '.join(sorted(indices))}" if indices else ""
 
 
-def _mask(call: ast.Call) -> str:
+def _indices(node: ast.AST, kernel: ast.FunctionDef | None, seen: frozenset[str] = frozenset()) -> set[str]:
+    """The expressions over `arange` that `node` is made of, by the assignments of `kernel`; none of what a remainder bounds."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        return set()
+    parts: Sequence[ast.AST] = list(ast.iter_child_nodes(node))
+    if isinstance(node, ast.Name):
+        values = [value for each in ast.walk(kernel or node) for value in _assigned(each, node.id)] if node.id not in seen else []
+        if any(isinstance(each, ast.Call) and _name(each) == "arange" for value in values for each in ast.walk(value)):
+            return {node.id}
+        parts, seen = values, seen | {node.id}
+    if isinstance(node, ast.Call) and _name(node) == "arange":
+        return {ast.unparse(node)}
+    found = set[str]().union(*(_indices(each, kernel, seen) for each in parts))
+    return {ast.unparse(node)} if found and isinstance(node, ast.Subscript) else found
+
+
+def _assigned(node: ast.AST, name: str) -> list[ast.expr]:
+    """What the statement `node` assigns to `name`, alone or in a tuple."""
+    pairs: list[tuple[ast.expr, ast.expr]] = []
+    if isinstance(node, ast.Assign | ast.AugAssign):
+        for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+            both = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+            pairs += zip(target.elts, node.value.elts) if both else [(target, node.value)]  # type: ignore[attr-defined]
+    return [value for target, value in pairs if isinstance(target, ast.Name) and target.id == name]
+
+
+def _mask(call: ast.Call) -> ast.expr | None:
     place = 1 if _name(call) == "load" else 2
-    given = next((each.value for each in call.keywords if each.arg == "mask"), call.args[place] if len(call.args) > place else None)
-    return ast.unparse(given) if given is not None else ""
+    return next((each.value for each in call.keywords if each.arg == "mask"), call.args[place] if len(call.args) > place else None)

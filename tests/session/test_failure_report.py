@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.text import Text
 
 from bitverdict.harness.judge.compare import compare
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.contract import ExpectedOutput
+from bitverdict.harness.model.paths import ROOT
 from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
+from bitverdict.harness.session import failure_report as failure_report_module
 from bitverdict.harness.session.case_line import describe
-from bitverdict.harness.session.failure_report import LEGEND, SHADES, failure_report, heat_map
+from bitverdict.harness.session.failure_report import LEGEND, SHADES, Paragraph, failure_report, heat_map
 from bitverdict.harness.session.source_excerpt import excerpt, mask_help, source_line
 from bitverdict.harness.session.tables import print_wrapped, text_of
 from bitverdict.kernels.matmul import Problem
@@ -119,18 +123,61 @@ def shown_at(width: int, tmp_path: Path, line: int = 3, **options) -> str:
     return screen.file.getvalue()
 
 
-@pytest.mark.parametrize("width", [60, 80, 100])
-def test_a_failure_fits_the_screen_and_breaks_between_words(width: int, tmp_path: Path) -> None:
-    text = shown_at(
-        width, tmp_path, is_full=False, call="f(torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float32, device='cuda'))" * 2
-    )
+def screen_defects(width: int, tmp_path: Path) -> set[str]:
+    """What is wrong with a failure on a screen of `width` columns."""
+    call = "f(torch.tensor([[1.0, 2.0, 3.0]], dtype=torch.float32, device='cuda'))" * 2
+    text = shown_at(width, tmp_path, is_full=False, call=call)
     lines = text.splitlines()
     copied = [line for line in lines if line.startswith(("  call: ", "  case: ", "  replay: "))]
-    assert len(copied) == 3 and len(copied[0]) > 100, "what is copied stays on its line"
-    assert max(len(line.rstrip()) for line in lines if line not in copied) <= width
-    assert set(MESSAGE.split()) <= set(text.split()), "no word is cut"
-    assert " ".join(text.split()).startswith("FAIL mine.py:f on emulated:sm_90: stray read: x[3] is read, beyond its 3 elements")
-    assert "program: " not in text and "operation: " not in text
+    rest = [line.rstrip() for line in lines if line not in copied]
+    headline = "FAIL mine.py:f on emulated:sm_90: stray read: x[3] is read, beyond its 3 elements"
+    return {
+        name
+        for name, holds in {
+            "copied line broken": len(copied) == 3 and len(copied[0]) > 100,
+            "line beyond the screen": max(map(len, rest)) <= width,
+            "word cut": set(MESSAGE.split()) <= set(text.split()),
+            "headline not first": " ".join(text.split()).startswith(headline),
+            "details repeated": "program: " not in text and "operation: " not in text,
+        }.items()
+        if not holds
+    }
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_a_failure_fits_the_screen_and_breaks_between_words(width: int, tmp_path: Path) -> None:
+    assert screen_defects(width, tmp_path) == set()
+
+
+def broken_between_letters(paragraph: Paragraph, console: Console, options: ConsoleOptions) -> RenderResult:
+    text, width = paragraph.text.plain, options.max_width - 2
+    yield from (Text(f"  {text[at : at + width]}") for at in range(0, len(text), width))
+
+
+RENDERING_MUTANTS: dict[str, tuple[object, str, object, str]] = {
+    "paragraphs never wrapped": (
+        Paragraph,
+        "__rich_console__",
+        lambda paragraph, console, options: iter([Text.assemble("  ", paragraph.text, no_wrap=True, overflow="ignore")]),
+        "line beyond the screen",
+    ),
+    "paragraphs broken between letters": (Paragraph, "__rich_console__", broken_between_letters, "word cut"),
+    "copied lines wrapped": (
+        failure_report_module,
+        "_whole_line",
+        lambda name, line, style="": Text(f"  {name}: {line}"),
+        "copied line broken",
+    ),
+    "all details": (failure_report_module, "FULL_DETAILS", set(), "details repeated"),
+}
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+@pytest.mark.parametrize("mutant", RENDERING_MUTANTS)
+def test_a_screen_that_renders_badly_is_seen(mutant: str, width: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, name, planted, defect = RENDERING_MUTANTS[mutant]
+    monkeypatch.setattr(owner, name, planted)
+    assert defect in screen_defects(width, tmp_path)
 
 
 def test_all_details_are_shown_where_they_are_asked_for(tmp_path: Path) -> None:
@@ -146,8 +193,27 @@ def test_the_only_call_of_the_operation_is_underlined(operation: str, underlined
     assert marked == (underlined if number == 5 else KERNEL.splitlines()[2].strip().partition("  #")[0]), "two loads: the line"
 
 
+def help_for(kernel: str, line: int, tmp_path: Path, operation: str = "tt.load %x") -> str:
+    (tmp_path / "mine.py").write_text(kernel)
+    return mask_help(f"mine.py:{line}", case(launcher=f"{tmp_path / 'mine.py'}:f"), operation)
+
+
 def test_a_load_without_a_mask_is_told_the_mask_beside_it(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(KERNEL.replace(" + tl.load(out + at, mask=at < n)", ""))
-    mine = case(launcher=f"{tmp_path / 'mine.py'}:f")
-    assert mask_help("mine.py:3", mine, "tt.load %x") == "this load has no mask; that of line 5 has mask=at < n"
-    assert mask_help("mine.py:5", mine, "tt.store %x") == "", "it has one"
+    one_load = KERNEL.replace(" + tl.load(out + at, mask=at < n)", "").replace(
+        "at = tl.arange(0, 64)", "at, two = tl.arange(0, 64), 2"
+    )
+    assert help_for(one_load, 3, tmp_path) == "this load has no mask; line 5, with the same index, has mask=at < n"
+    assert help_for(one_load, 5, tmp_path, "tt.store %x") == "", "it has one"
+    assert help_for("def kernel(x):\n    a = tl.load(x)\n", 2, tmp_path) == "", "one element: nothing to bound"
+
+
+def test_a_mask_over_other_indices_is_no_help(tmp_path: Path) -> None:
+    text = (ROOT / "docs/examples/tutorial_matmul.py").read_text()
+    line = next(number for number, each in enumerate(text.splitlines(), 1) if "a = tl.load(" in each)
+    bounds = "this load has no mask: add one that bounds offs_k[None, :]"
+    for forgotten in ("offs_k[None, :] < K - k", r"offs_k\[.*\] < K - k"):  # of both loads, or of one beside the other's
+        kernel = re.sub(f", mask={forgotten if '.*' in forgotten else re.escape(forgotten)}, other=0.0", "", text)
+        assert help_for(kernel, line, tmp_path) == bounds, "not the mask of the store, nor that of b"
+    same = text.replace("b = tl.load(b_ptrs, mask=offs_k[:, None]", "b = tl.load(a_ptrs, mask=offs_k[None, :]")
+    same = same.replace("a = tl.load(a_ptrs, mask=offs_k[None, :] < K - k, other=0.0)", "a = tl.load(a_ptrs)")
+    assert help_for(same, line, tmp_path).endswith(f"line {line + 1}, with the same index, has mask=offs_k[None, :] < K - k")
