@@ -22,6 +22,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
+from bitverdict.harness.emulator.memory.global_memory import GUARD_BYTES as HOST_GUARD_BYTES
 from bitverdict.harness.judge.bounds_check import UNSIGNED_TYPES, Arena, Buffer, OutOfBounds, first_out_of_bounds
 from bitverdict.harness.judge.classify import for_the_launcher
 from bitverdict.harness.judge.far_views import Islands, is_far, map_zeros
@@ -35,7 +36,7 @@ TORCH_DTYPES = {
 }  # fmt: skip
 """Format name -> the dtype a launcher is handed. Formats torch has no arithmetic for travel as bytes."""
 
-GUARD_BYTES = {"cpu": 1 << 16, "cuda": 1 << 20}  # each side; a multiple of 512, so that views keep their alignment
+GUARD_BYTES = {"cpu": HOST_GUARD_BYTES, "cuda": 1 << 20}  # each side
 POISONS = (0xFF, 0x7B, 0xA5)
 COPIED_BYTES = 1 << 30  # an arena up to this size is copied on its device and compared there; a larger one is read back whole
 

@@ -141,6 +141,12 @@ class ProgramFacts:
         """Whether the load `op` may read what a program of this launch writes."""
         return self._root(op.operands[0]) in self._sinks
 
+    def arguments_behind(self, op: Operation) -> list[int]:
+        """The numbers of the entry's arguments that the pointer of `op` may have been made of."""
+        roots = {self._root(value) for value, text in zip(op.operands, op.operand_types, strict=True) if points(text)}
+        entry = self.program.entry.blocks[0].arguments
+        return [number for number, (value, _) in enumerate(entry) if self._root(value) in roots]
+
     @cached_property
     def following_operations(self) -> frozenset[int]:
         """Operations (by id) that may go where an address leads that lay in memory."""

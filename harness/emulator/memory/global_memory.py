@@ -23,6 +23,9 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.mlir_reader import Operation
 
 
+GUARD_BYTES = 1 << 16  # on each side of an operand on the host; a multiple of 512, so that views keep their alignment
+
+
 @dataclass(eq=False)
 class Region:
     """One storage that the launch was given. Bytes `low`..`high` of it are reachable through its tensors' sizes and strides;
@@ -154,6 +157,8 @@ class GlobalMemory:
         low, high = int(addresses.min()), int(addresses.max()) + size
         region = next((r for r in self.regions if r.base <= low < r.end), None)
         verb = "write" if write else "read"
+        if region is None and (owner := self._owner(op, low, high)) is not None:
+            raise _stray(op, owner, addresses, mask, size, write=write, agent=agent)
         if region is None or (region.is_followed and id(op) not in self.following):
             raise EmulatedFault(
                 "illegal address",
@@ -190,29 +195,16 @@ class GlobalMemory:
             or high - region.base > region.high
             or (region.allowed_bytes is not None and not region.allowed_bytes.take(offsets).all())
         ):
-            bad_lanes = (offsets < region.low) | (offsets + size > region.high)
-            if region.allowed_bytes is not None:
-                bad_lanes |= region.allowed_bytes.take(offsets) == 0
-            where = np.argwhere(bad_lanes)[0]
-            first_place = int(offsets[tuple(where)])
-            element, count = (first_place - region.low) // size, (region.high - region.low) // size
-            beyond = f"beyond its {count} element{'s' * (count != 1)}" if not 0 <= element < count else "which its strides skip"
-            summary = f"{region.name}[{element}] is {'read' if verb == 'read' else 'written'}, {beyond}"
-            raise EmulatedFault(
-                f"stray {verb}",
-                f"{verb} at byte {first_place - region.low} of {region.name}, which its sizes and strides do "
-                f"not reach (it spans {region.high - region.low} bytes); {int(bad_lanes.sum())} such elements, first at "
-                f"{where.tolist()} of the tile, in program {agent.place}",
-                op.location,
-                {
-                    "operation": op.brief,
-                    "program": str(agent.place),
-                    "argument": region.name,
-                    "offset": first_place - region.low,
-                    "summary": summary,
-                },
-            )
+            raise _stray(op, region, addresses, mask, size, write=write, agent=agent)
         yield region, offsets, mask
+
+    def _owner(self, op: Operation, low: int, high: int) -> Region | None:
+        """The storage that the accesses of `op` to `low`..`high`, which lie outside every one, were meant for: the only one
+        that its pointer leads to, no further away than where a judge would see them."""
+        given = [getattr(self._arguments[number], "base", self._arguments[number]) for number in self._facts.arguments_behind(op)]
+        owners = [region for region in self.regions if any(region.base <= address < region.end for address in given)]
+        is_near = len(owners) == 1 and owners[0].base - GUARD_BYTES <= low and high <= owners[0].end + GUARD_BYTES
+        return owners[0] if is_near else None
 
     def _run(self, op: Operation, addresses: np.ndarray, mask: np.ndarray | None, size: int) -> tuple[Region, slice, int] | None:
         """(storage, bytes, elements) of an access to neighbouring elements, the first ones of the tile, all of which its tensors
@@ -272,7 +264,7 @@ class GlobalMemory:
 
     def begin(self, programs: int, facts: ProgramFacts, arguments: Sequence[Any]) -> None:
         """A launch of `programs` programs begins: which storages it may write follows from its `arguments`."""
-        self.following = facts.following_operations
+        self.following, self._facts, self._arguments = facts.following_operations, facts, arguments
         self.order = GlobalOrder(programs, facts, self.regions)
         for region in self.regions:
             region.changes = facts.writes_any
@@ -576,3 +568,33 @@ def in_turns(places: np.ndarray, lanes: np.ndarray) -> Iterator[np.ndarray]:
     turn[order] = at - np.maximum.accumulate(np.where(fresh, at, 0))  # how many lanes before it go to the same place
     grouped = np.argsort(turn, kind="stable")
     yield from np.split(lanes[grouped], np.cumsum(np.bincount(turn))[:-1])
+
+
+def _stray(
+    op: Operation, region: Region, addresses: np.ndarray, mask: np.ndarray | None, size: int, *, write: bool, agent: Agent
+) -> EmulatedFault:
+    """What to raise for an access to `region` which its tensors do not reach."""
+    offsets, verb = addresses - region.base, "write" if write else "read"
+    bad_lanes = (offsets < region.low) | (offsets + size > region.high)
+    if region.allowed_bytes is not None:
+        bad_lanes |= region.allowed_bytes.take(offsets, mode="clip") == 0
+    if mask is not None:
+        bad_lanes &= mask
+    where = np.argwhere(bad_lanes)[0]
+    first_place = int(offsets[tuple(where)])
+    element, count = (first_place - region.low) // size, (region.high - region.low) // size
+    beyond = f"beyond its {count} element{'s' * (count != 1)}" if not 0 <= element < count else "which its strides skip"
+    return EmulatedFault(
+        f"stray {verb}",
+        f"{verb} at byte {first_place - region.low} of {region.name}, which its sizes and strides do "
+        f"not reach (it spans {region.high - region.low} bytes); {int(bad_lanes.sum())} such elements, first at "
+        f"{where.tolist()} of the tile, in program {agent.place}",
+        op.location,
+        {
+            "operation": op.brief,
+            "program": str(agent.place),
+            "argument": region.name,
+            "offset": first_place - region.low,
+            "summary": f"{region.name}[{element}] is {'written' if write else 'read'}, {beyond}",
+        },
+    )
