@@ -46,6 +46,24 @@ ABSENT = {
     "linalg.cross": "no kernel needed it yet",
 }  # fmt: skip
 """Names of the standard that are not traced -> why."""
+_EXPONENTIALS = "e = xp.exp(x - xp.max(x, axis=-1, keepdims=True))"
+RECIPES = {
+    "softmax": f"{_EXPONENTIALS}; e / xp.sum(e, axis=-1, keepdims=True)",
+    "logsumexp": f"{_EXPONENTIALS}; xp.log(xp.sum(e, axis=-1)) + xp.max(x, axis=-1)",
+    "relu": "xp.maximum(x, 0)",
+    "sigmoid": "1 / (1 + xp.exp(-x))",
+    "silu": "x / (1 + xp.exp(-x))",
+    "gelu": "0.5 * x * (1 + xp.erf(x / 2**0.5))",
+    "rsqrt": "1 / xp.sqrt(x)",
+    "norm": "xp.sqrt(xp.sum(x * x, axis=-1))",
+    **dict.fromkeys(("dot", "mm", "bmm", "einsum"), "a @ b, or xp.tensordot"),
+    **dict.fromkeys(("transpose", "permute"), "xp.permute_dims(x, (1, 0))"),
+    **dict.fromkeys(("cat", "concatenate"), "xp.concat((a, b), axis=0)"),
+    "clamp": "xp.clip(x, low, high)",
+    "amax": "xp.max(x, axis=-1)",
+    "cumsum": "xp.cumulative_sum(x, axis=-1)",
+}
+"""Names of torch and NumPy that are not of the standard -> what to write."""
 
 
 class UnchangedElement:
@@ -77,6 +95,8 @@ class Namespace:
             return BY_NAME.get(name) or BY_FORMAT[name]
         if name in ABSENT:
             raise Untraceable(name, ABSENT[name])
+        if name in RECIPES:
+            raise Untraceable(f"xp has no {name} (array API standard)", f"write {RECIPES[name]}")
         near = difflib.get_close_matches(name, [*OPERATIONS, *BY_NAME], 3)
         raise Untraceable(name, f"near are {', '.join(near)}" if near else "")
 

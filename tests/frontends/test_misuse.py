@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import bitverdict as bv
+from bitverdict.harness.contracts.described.contract import DescribedContract, Description
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.usage import UsageError
 
@@ -23,6 +24,21 @@ def draws(body: Callable) -> Callable[[], object]:
 
 def right(*arguments: object, **options: object) -> Callable[[], object]:
     return lambda: bv.assert_right(*arguments, **{"reference": twice} | options)  # type: ignore[arg-type]
+
+
+def refers(reference: Callable, *shapes: tuple[int, ...]) -> Callable[[], object]:
+    """What asks a test for its cases whose body draws operands of `shapes`."""
+
+    def body(draw):
+        return launched(*[draw.tensor("fp16", shape) for shape in shapes or ((2, 3),)])
+
+    contract = DescribedContract(Description(body=body, reference=reference), lambda: ("test_misuse.py:body", ()))
+    return lambda: contract.required(target("emulated:sm_90"))
+
+
+def launched(x: torch.Tensor, *_: object) -> None:
+    x.sum()  # where the draws end
+    pytest.fail("launched before the reference was traced")
 
 
 MISUSES: dict[str, tuple[Callable[[], object], str]] = {
@@ -52,6 +68,24 @@ MISUSES: dict[str, tuple[Callable[[], object], str]] = {
     "no file": (right("nowhere.py:f", ()), "there is no file nowhere.py beside"),
     "accumulation": (lambda: bv.judged(reference=twice, accumulation="float32"), "must be one of fp32, fp16"),
     "returns": (lambda: bv.judged(reference=twice, returns="half"), "use one of fp32, fp16"),
+    "reference without xp": (refers(lambda x: x * 2), "write lambda xp, x: ..."),
+    "reference without operands": (refers(lambda xp: xp.ones((3,))), "write lambda xp, x: ..."),
+    "reference of three": (refers(lambda xp, x, w: x * w), "nothing is drawn for w"),
+    "no function of xp": (
+        refers(lambda xp, x: xp.softmax(x)),
+        "xp has no softmax (array API standard): write e = xp.exp(x - xp.max(",
+    ),
+    "near a function of xp": (refers(lambda xp, x: xp.maxmum(x, x)), "near are maximum"),
+    "method of torch": (refers(lambda xp, x: x.exp()), "the standard has functions: xp.sum(x, axis=1), not x.sum(1)"),
+    "function of torch": (refers(lambda xp, x: torch.softmax(x, 1)), "the reference raises TypeError: softmax()"),
+    "operands in another order": (refers(lambda xp, b, a: a @ b, (2, 3), (3, 5)), "(test_misuse.py:"),
+    "branch on an element": (refers(lambda xp, x: x if x[0, 0] > 0 else -x), "use where"),
+    "no array returned": (refers(lambda xp, x: None), "a reference returns arrays of xp"),
+    "assert_right, no function of xp": (
+        right(twice, (torch.ones(3),), reference=lambda xp, x: xp.relu(x)),
+        "write xp.maximum(x, 0)",
+    ),
+    "of a launch, no xp": (right(twice, (torch.ones(3),), reference=lambda x: x), "it is called with xp and the operands"),
     "unknown like": (lambda: bv.test(twice, like="sofmax"), "did you mean 'softmax'?"),
     "no launcher": (lambda: bv.test(3, like="softmax"), "must be a function that launches a kernel"),  # type: ignore[arg-type]
 }

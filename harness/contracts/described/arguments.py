@@ -7,11 +7,17 @@ in the order in which they are drawn. Sizes and choices without a name are not g
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from bitverdict.harness.contracts.described.record import OPERANDS, Entry
+from bitverdict.harness.model.paths import is_foreign, is_ours
 from bitverdict.harness.model.usage import UsageError
+
+NAMES_OF_OPERANDS = "xyzabcdefghijklmnopqrstuvw"
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,29 @@ def assign(reference: Callable[..., object], entries: Sequence[Entry]) -> Argume
     )
 
 
+@contextmanager
+def reference_errors() -> Iterator[None]:
+    """What a reference raises while it is traced is a usage error, which says where and what to write."""
+    from bitverdict.reference.tracing import Untraceable
+
+    try:
+        yield
+    except (UsageError, MemoryError):
+        raise
+    except Untraceable as error:
+        raise UsageError(f"the reference cannot be traced: {error}{_line_of(error)}") from error
+    except Exception as error:
+        raised = f"the reference raises {type(error).__name__}: {' '.join(str(error).split())[:200]}{_line_of(error)}"
+        raise UsageError(f"{raised}; it is called with xp and the operands that the body draws, in their order") from error
+
+
+def _line_of(error: Exception) -> str:
+    """Where in a file of a user `error` was raised, as ``" (FILE:LINE)"``."""
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [frame for frame in frames if not is_ours(Path(frame.filename)) and not is_foreign(Path(frame.filename))]
+    return f" ({Path(theirs[-1].filename).name}:{theirs[-1].lineno})" if theirs else ""
+
+
 def check_arguments(reference: Callable[..., object], entries: Sequence[Entry]) -> None:
     """UsageError where the reference does not take what a body draws, or takes more."""
     assignment = assign(reference, entries)
@@ -76,6 +105,7 @@ def check_arguments(reference: Callable[..., object], entries: Sequence[Entry]) 
     raise UsageError(
         f"the reference takes (xp, {', '.join(assignment.positional)}) and the body draws "
         f"{', '.join(drawn) or 'no operand'}: {mismatch}; "
+        f"write lambda xp, {', '.join(NAMES_OF_OPERANDS[: len(drawn)]) or '...'}: ...; "
         "operands go to parameters in the order of their draws, which end at the first use of a tensor or of torch; a draw with a "
         "name, as in draw.size(1, 8, name='k'), goes to the parameter of that name"
     )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.contracts.described import asked_values, decisions
-from bitverdict.harness.contracts.described.arguments import assign, check_arguments
+from bitverdict.harness.contracts.described.arguments import assign, check_arguments, reference_errors
 from bitverdict.harness.contracts.described.before_launch import TensorUsed, nothing_is_launched
 from bitverdict.harness.contracts.described.call_text import call_text
 from bitverdict.harness.contracts.described.draw import DiscardedDraw, Draw, of_a_draw, operands_of
@@ -152,23 +152,29 @@ class DescribedContract(ReturningContract):
         for problem in draw_listing.layout_draws:
             take(problem, self.regimes[0])
         left_out = list(draw_listing.gaps)
-        for problem, regime in self._asked_by_the_reference(target, plain, left_out) if not self.description.regimes else ():
+        operations = self._operations(plain)
+        for problem, regime in () if self.description.regimes else self._asked_values(target, plain, operations, left_out):
             take(problem, regime)
         return list(cases_by_key.values()), left_out
 
-    def _asked_by_the_reference(self, target: Target, cases: Sequence[Case], gaps: list[str]) -> Iterator[tuple[DrawRecord, str]]:
-        """Draws and regimes that the operations of the reference ask for (`described.asked_values`); `left_out` is told what is not
-        asked."""
+    def _operations(self, cases: Sequence[Case]) -> frozenset[str]:
+        """The operations of the reference that round, in the first of `cases`. UsageError where it cannot be traced."""
         from bitverdict.reference.tracing import rounding_operations
 
         if not cases:
+            return frozenset()
+        given, named = self.arguments(cases[0], {each.name: each for each in self.operands(cases[0])})
+        with reference_errors():
+            return rounding_operations(self.description.reference, given, named)
+
+    def _asked_values(
+        self, target: Target, cases: Sequence[Case], operations: frozenset[str], gaps: list[str]
+    ) -> Iterator[tuple[DrawRecord, str]]:
+        """Draws and regimes that the `operations` of the reference ask for (`described.asked_values`); `gaps` is told what is not
+        asked."""
+        if not cases:
             return
         entries: tuple[Entry, ...] = cases[0].problem.draws
-        try:
-            given, named = self.arguments(cases[0], {each.name: each for each in self.operands(cases[0])})
-            operations = rounding_operations(self.description.reference, given, named)
-        except Exception:
-            return  # of the reference, which each case that is judged says
         if asked_values.follow_the_regime(entries):
             largest = sorted(cases, key=lambda case: -_elements_of(case))
             for regime, candidates, request in (

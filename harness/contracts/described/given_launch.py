@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.contracts.described.arguments import reference_errors
 from bitverdict.harness.contracts.described.dtypes import FLOATS, INTEGERS
 from bitverdict.harness.contracts.described.outputs import expected_output
 from bitverdict.harness.contracts.described.returned_outputs import ReturnedOutputs, ReturningContract
 from bitverdict.harness.model.case import CASE_VERSION, Case, Operand
-from bitverdict.harness.model.contract import ExpectedOutput, UndecidedCase
+from bitverdict.harness.model.contract import ExpectedOutput
 from bitverdict.harness.model.usage import BodyError, UsageError
 
 if TYPE_CHECKING:
@@ -49,15 +50,13 @@ class GivenOperand:
 
 @dataclass(frozen=True)
 class GivenLaunch:
-    """`data` are the words of the operands and the expected outputs, or `file` holds them. `outputs`: kind of each output, or
-    `untraceable`: why there are none."""
+    """`data` are the words of the operands and the expected outputs, or `file` holds them. `outputs`: kind of each output."""
 
     operands: tuple[GivenOperand, ...]
     outputs: tuple[str, ...] = ()
     returns: tuple[str, ...] = ()
     exact: bool = False
     declared: tuple[str, ...] = ()
-    untraceable: str = ""
     data: str = ""
     file: str = ""
 
@@ -103,20 +102,16 @@ def trace_problem(
     returns: tuple[str, ...],
 ) -> tuple[GivenLaunch, bytes]:
     """The problem of a launch on `operands` of `arch`, and the bytes that it is to hold or to name the file of."""
-    from bitverdict.reference.tracing import Untraceable, trace
+    from bitverdict.reference.tracing import trace
 
     arguments = [(each.format, codes[each.name]) if each.format else each.value for each in operands]
     arrays = {f"operand {name}": words for name, words in codes.items()}
-    outputs: list[TracedOutput] = []
-    untraceable = ""
-    try:
+    with reference_errors():
         outputs = trace(reference, arguments, {}, arch=arch, accumulation=accumulation)
         if returns and len(returns) != len(outputs):
             raise UsageError(f"returns names {len(returns)} formats and the reference returns {len(outputs)} outputs")
         for place, output in enumerate(outputs):
             arrays |= _output_arrays(place, output, (returns[place],) if returns else _may_be_stored_in(output.kind))
-    except Untraceable as why:
-        untraceable = f"the reference cannot be traced: {why}"
     buffer = io.BytesIO()
     np.savez_compressed(buffer, **arrays)  # type: ignore[arg-type]
     problem = GivenLaunch(
@@ -125,7 +120,6 @@ def trace_problem(
         returns=returns,
         exact=exact,
         declared=tuple(sorted(outputs[0].round_to_formats)) if outputs else (),
-        untraceable=untraceable,
     )
     return problem, buffer.getvalue()
 
@@ -163,6 +157,7 @@ class GivenContract(ReturningContract):
             raise UsageError(f"case of version {record.get('version')!r}: must be of version {CASE_VERSION}, with a problem")
         try:
             fields: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in problem.items()}
+            fields.pop("untraceable", None)  # of older releases: why there are no outputs
             listed = [{name: _tuple(value) for name, value in each.items()} for each in fields.pop("operands")]
             made = GivenLaunch(operands=tuple(GivenOperand(**each) for each in listed), **fields)
             rest = {name: record[name] for name in ("contract", "regime", "data_seed", "schedule", "launcher")}
@@ -191,12 +186,10 @@ class GivenContract(ReturningContract):
         return dataclasses.replace(case, problem=told)
 
     def declared(self, case: Case) -> frozenset[str] | None:
-        return None if case.problem.untraceable else frozenset(case.problem.declared)
+        return frozenset(case.problem.declared)
 
     def expected(self, case: Case, target: Target, operands: Mapping[str, Operand], recorded: Mapping) -> list[ExpectedOutput]:
         problem: GivenLaunch = case.problem
-        if problem.untraceable:
-            raise UndecidedCase(problem.untraceable)
         returned_outputs = [(str(name), str(kind)) for name, kind in recorded["outputs"]]
         if len(returned_outputs) != len(problem.outputs):
             raise BodyError(
