@@ -444,6 +444,7 @@ class Device:
             if not located_fault.location and (running := translation.operation_at_error(fault)) is not None:
                 located_fault.location = running.location
                 located_fault.details.setdefault("operation", running.brief)
+            located_fault.tile_values = translation.values_at_error(fault) | dict(zip(names, values))
             blame(located_fault, language_of(program))
             cta.state.timeline.add(
                 cta.state.steps, cta.state.agent.name, located_fault.outcome, located_fault.location, "found here"

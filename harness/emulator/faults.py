@@ -6,7 +6,8 @@ never a verdict on the kernel."""
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
@@ -22,7 +23,10 @@ class EmulatedFault(Exception):
 
     `outcome` is the word of `bitverdict.harness.model.verdict.Outcome` ("race", "stray write", "not modelled", ...), `location` is
     ``file:line`` of the operation at fault, `details` what a person reads next: both ends of a race, the executed IR, the state of
-    barriers, the schedule."""
+    barriers, the schedule. `tile_values`, by names of the tile program, are not pickled."""
+
+    is_at_kernel = False  # its traceback ends at the kernel's line (`kernel_traceback`)
+    tile_values: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, outcome: str, message: str, location: str = "", details: dict | None = None) -> None:
         super().__init__(f"{outcome}: {message}" + (f" [{location}]" if location else ""))

@@ -8,6 +8,7 @@ The driver answers for the target, `stop_compiler` stops the compiler at the til
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,10 +28,11 @@ from bitverdict.harness.emulator.compiler_digest import install
 from bitverdict.harness.emulator.cuda_runtime import answer_torch_cuda
 from bitverdict.harness.emulator.cuda_tensors import CUDA
 from bitverdict.harness.emulator.device import Device, LaunchOptions
-from bitverdict.harness.emulator.faults import raise_for_the_launcher
+from bitverdict.harness.emulator.faults import EmulatedFault, raise_for_the_launcher
 from bitverdict.harness.emulator.frontend.arguments import program_arguments, refuse_cpu_tensors
 from bitverdict.harness.emulator.frontend.hints import compiled_in
 from bitverdict.harness.emulator.frontend.stop_compiler import Stages
+from bitverdict.harness.emulator.kernel_traceback import at_the_kernel
 from bitverdict.harness.emulator.mlir_reader import escape
 from bitverdict.harness.emulator.residency import check_grid
 
@@ -188,6 +190,7 @@ def emulated(arch: str, schedule: str = "eager", tuning: str = "", options: Laun
 def driven(device: Device, tuning: str = "") -> Iterator[Device]:
     """As `emulated`, of a `device` that is there."""
     device.tuning = check_tuning(tuning)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
     install()
     own = EmulatedDriver(device)
     before, hook = driver._active, knobs.runtime.add_stages_inspection_hook
@@ -196,6 +199,9 @@ def driven(device: Device, tuning: str = "") -> Iterator[Device]:
     try:
         with apply_tuning(tuning, several) as device.tuned, return_emulated_kernels(), answer_torch_cuda(device):
             yield device
+    except EmulatedFault as fault:
+        at_the_kernel(fault)
+        raise
     finally:
         driver._active = before
         knobs.runtime.add_stages_inspection_hook = hook

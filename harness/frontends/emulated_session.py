@@ -6,9 +6,7 @@ launch is judged by what the emulated GPU itself finds.
 
 from __future__ import annotations
 
-import ast
 import json
-import linecache
 import os
 import traceback
 from collections import Counter
@@ -16,18 +14,18 @@ from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions
 from bitverdict.harness.emulator.device import Device
 from bitverdict.harness.emulator.gpu_operators import PoisonedMemory, WideOperators
 from bitverdict.harness.emulator.gpu_random import GpuRandom
+from bitverdict.harness.emulator.kernel_traceback import at_the_kernel, function_at, place_of_fault
 from bitverdict.harness.emulator.other_schedules import OtherSchedules, other_schedules
 from bitverdict.harness.emulator.triton_driver import driven
 from bitverdict.harness.judge.classify import raised_by
 from bitverdict.harness.model.architectures import CHIPS
-from bitverdict.harness.model.paths import HARNESS, source_line, state_directory
+from bitverdict.harness.model.paths import source_line, state_directory
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.report.launch_replay.launch_file import LaunchFiles
@@ -215,7 +213,7 @@ def _record(fault: EmulatedFault, arch: str, where: str) -> dict[str, Any]:
         "message": fault.message,
         "file": file,
         "line": line,
-        "kernel": _function_at(file, line)[0],
+        "kernel": function_at(file, line)[0],
         "details": {name: str(value) for name, value in fault.details.items()},
     }
 
@@ -223,73 +221,6 @@ def _record(fault: EmulatedFault, arch: str, where: str) -> dict[str, Any]:
 def details_of(fault: EmulatedFault) -> str:
     """What stands below the traceback of a fault."""
     return "\n".join(f"{name:<16}{fault.details[name]}" for name in _SHOWN_DETAILS if fault.details.get(name))
-
-
-def place_of_fault(fault: EmulatedFault) -> tuple[str, int]:
-    """(file, line) of the kernel's operation; ("", 0) where the fault has none."""
-    file, _, line = fault.location.rpartition(":")
-    return (file, int(line)) if file and line.isdigit() else ("", 0)
-
-
-def _function_at(file: str, line: int) -> tuple[str, int]:
-    """(name, first line) of the innermost function of `file` that holds `line`."""
-    try:
-        tree = ast.parse(Path(file).read_text())
-    except (OSError, SyntaxError, ValueError):
-        return "kernel", max(line, 1)
-    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
-    holding = [(node.lineno, node.name) for node in functions if node.lineno <= line <= (node.end_lineno or 0)]
-    first, name = max(holding, default=(max(line, 1), "kernel"))
-    return name, first
-
-
-def at_the_kernel(fault: EmulatedFault) -> EmulatedFault:
-    """`fault` with a traceback whose last frame is the kernel's line, and which shows no frame of bitverdict and of Triton."""
-    entries: list[TracebackType] = []
-    entry = fault.__traceback__
-    while entry is not None:
-        if not _is_hidden(entry.tb_frame.f_code.co_filename):
-            entries.append(entry)
-        entry = entry.tb_next
-    chain = _kernel_frame(fault)
-    for kept in reversed(entries):
-        chain = TracebackType(chain, kept.tb_frame, kept.tb_lasti, kept.tb_lineno)
-    fault.__cause__, fault.__suppress_context__ = None, True
-    return fault.with_traceback(chain)
-
-
-def _is_hidden(file: str) -> bool:
-    path = Path(file)
-    return file.startswith(("<tile program", "<frozen runpy>")) or path.is_relative_to(HARNESS) or "triton" in path.parts
-
-
-def _kernel_frame(fault: EmulatedFault) -> TracebackType | None:
-    """A frame at the kernel's line, as Python would have it if the kernel itself had raised; None where no line is known."""
-    file, line = place_of_fault(fault)
-    if not file:
-        return None
-    name, first_line = _function_at(file, line)
-    text = linecache.getline(file, line).rstrip()
-    tree = ast.parse("raise fault")
-    for node in ast.walk(tree.body[0]):  # the columns of the whole line: Python marks no part of it then
-        vars(node).update(
-            lineno=line - first_line + 1,
-            end_lineno=line - first_line + 1,
-            col_offset=len(text) - len(text.lstrip()),
-            end_col_offset=len(text),
-        )
-    code = compile(tree, file, "exec").replace(co_firstlineno=first_line, co_name=name, co_qualname=name)
-    before = fault.__traceback__
-    try:
-        exec(code, {"fault": fault.with_traceback(None)})
-    except EmulatedFault as raised:
-        entry = raised.__traceback__
-        while entry is not None and entry.tb_next is not None:
-            entry = entry.tb_next
-        return entry
-    finally:
-        fault.with_traceback(before)
-    return None
 
 
 def traceback_text(fault: EmulatedFault) -> str:

@@ -17,6 +17,7 @@ import numpy as np
 
 from bitverdict.harness.contracts.described.dtypes import format_of, storage_of
 from bitverdict.harness.contracts.described.given_launch import ADDRESS, WITHIN, GivenLaunch, GivenOperand, trace_problem, with_data
+from bitverdict.harness.emulator.kernel_traceback import frame_at
 from bitverdict.harness.judge import devices  # noqa: F401  (what torch.cuda says to a user's file)
 from bitverdict.harness.judge.guarded_buffers import words
 from bitverdict.harness.judge.machine_faults import check_compiler_cache, writing
@@ -54,6 +55,7 @@ def judge_launch(
 ) -> None:
     """Judge the launch of what lies at `address`; see `bitverdict.assert_right`."""
     check_compiler_cache()
+    __tracebackhide__ = True
     machines = targets() if target is None else [target_called(target)]
     given_operands, codes = _take_operands(operands, reference)
     place = address.rpartition(":")[0]
@@ -84,6 +86,7 @@ def judge_launch(
 
 def _raise(case: Case, machine: Target, verdict: Verdict) -> None:
     """AssertionError unless the verdict is a pass, UsageError for what cannot be asked."""
+    __tracebackhide__ = True
     if verdict.decision is Decision.PASS:
         return
     if verdict.decision is Decision.ERROR and verdict.details.get("raised") in (BodyError.__name__, UsageError.__name__):
@@ -92,7 +95,11 @@ def _raise(case: Case, machine: Target, verdict: Verdict) -> None:
         raise AssertionError(f"inconclusive on {machine.name}: {verdict.message}\n  case: {describe(case)}")
     bug = Bug(CaseSource(ADDRESS, machine, launcher=case.launcher), case, verdict)
     bug.path = reproducers.write(reproducers.reproducer_of(case, machine.name, verdict, model=machine.model))
-    raise AssertionError("\n" + tables.text_of(bug.report()))
+    error = AssertionError("\n" + tables.text_of(bug.report()))
+    file, _, line = verdict.location.rpartition(":")
+    under_test = [case.launcher.rpartition(":")[0], file]  # a report may name the file alone
+    place = next((each for each in under_test if Path(each).name == Path(file).name and Path(each).is_file()), "")
+    raise error.with_traceback(frame_at(error, place, int(line), {}) if place and line.isdigit() else None)
 
 
 def _take_operands(

@@ -227,6 +227,7 @@ def assert_right(
     which is an address then. A launch that cannot be decided is an AssertionError too;
     `unittest.SkipTest` says that the target lacks a feature.
     """
+    __tracebackhide__ = True
     if is_importing():  # the file is imported to be judged, and this call is not asked
         return
     if not (isinstance(function, str) or callable(function)) or not isinstance(operands, list | tuple):

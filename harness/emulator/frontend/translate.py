@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 from math import prod
-from types import CodeType
+from types import CodeType, TracebackType
 from typing import Any
 
 from bitverdict.harness.emulator.backends import backend_of
@@ -64,13 +64,25 @@ class TranslatedProgram:
 
     def operation_at_error(self, error: BaseException) -> Operation | None:
         """The operation that was running when `error` was raised."""
-        operation, name = None, self.entry.__code__.co_filename
-        trace = error.__traceback__
-        while trace is not None:
-            if trace.tb_frame.f_code.co_filename == name:
-                operation = self.operation_at(trace.tb_lineno)
-            trace = trace.tb_next
-        return operation
+        entry = self._innermost(error)
+        return self.operation_at(entry.tb_lineno) if entry is not None else None
+
+    def values_at_error(self, error: BaseException) -> dict[str, Any]:
+        """What was computed when `error` was raised, by lines before that which raised it."""
+        entry, running = self._innermost(error), self.operation_at_error(error)
+        if entry is None or running is None:
+            return {}
+        unfinished = {name.lstrip("%") for op in self.operations if op.location == running.location for name in op.results}
+        return {name: value for name, value in entry.tb_frame.f_locals.items() if name not in unfinished}
+
+    def _innermost(self, error: BaseException) -> TracebackType | None:
+        """The innermost entry of the traceback of `error` that is of the generated code."""
+        found, entry = None, error.__traceback__
+        while entry is not None:
+            if entry.tb_frame.f_code.co_filename == self.entry.__code__.co_filename:
+                found = entry
+            entry = entry.tb_next
+        return found
 
     def operation_at(self, line: int) -> Operation | None:
         """The operation of a line (from 1) of the generated code; of one that only counts, the operation behind it."""
