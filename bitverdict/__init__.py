@@ -7,6 +7,7 @@ The names below are what a contract of one's own, a test and a notebook need; ea
         kernel[grid](...)
 """
 
+import os
 import sys
 
 if sys.argv[:1] == ["-m"] and not sys.flags.safe_path:
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.verdict import Verdict as Verdict
     from bitverdict.harness.ptx_machine.launch import ptx_kernel as ptx_kernel
 
+for _name in [name for name in os.environ if name.startswith("BITVERDICT_")]:  # HARNESS_* are the older names, read everywhere
+    os.environ.setdefault(_name.replace("BITVERDICT_", "HARNESS_", 1), os.environ[_name])
 __version__ = "0.1.0"
 _package_folder = Path(__path__[0])
 if not (_package_folder / "harness" / "__init__.py").is_file():

@@ -11,7 +11,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.model.paths import HARNESS
@@ -60,7 +59,7 @@ def _is_hidden(file: str) -> bool:
     return file.startswith(("<tile program", "<frozen runpy>")) or path.is_relative_to(HARNESS) or "triton" in path.parts
 
 
-def frame_at(error: Exception, file: str, line: int, tile_values: Mapping[str, Any]) -> TracebackType | None:
+def frame_at(error: Exception, file: str, line: int, tile_values: Mapping[str, object]) -> TracebackType | None:
     """A frame at that line, as Python would have it if the kernel itself had raised `error`; None where no line is known. Of
     `tile_values`, by their names in the tile program, its locals are those that the source names."""
     if not file:

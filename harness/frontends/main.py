@@ -10,7 +10,7 @@ import gc
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, NoReturn
@@ -30,63 +30,81 @@ from bitverdict.harness.workers.forkserver import end_early, start_early
 @dataclass(frozen=True)
 class Command:
     """A word of the command line: its help, and where its arguments and what it does are found. `forks`: whether it always
-    judges in workers."""
+    judges in workers. `group`: under which heading it is listed."""
 
     help: str
     module: str = "frontends.main"
     arguments: str = "add_arguments"
     does: str = "run"
     forks: bool = False
+    group: str = "Judge"
 
     def find(self, name: str) -> Any:
         """A function of its module, which is imported for it."""
         return getattr(import_module(f"bitverdict.harness.{self.module}"), name)
 
 
+LAB = "Maintain, in a checkout, as bitverdict lab"
 COMMANDS = {
     "run": Command("judge your tests and launchers, or kernels, on targets", "frontends.cli_run", forks=True),
     "selftest": Command(
         "judge the kernels that bitverdict brings: does it work here?", "frontends.cli_run", does="run_selftest", forks=True
     ),
     "demo": Command("a right kernel and one without its mask, judged: what it looks like", "frontends.cli_demo", forks=True),
-    "explain": Command("what an outcome means, how a kernel comes to it, what to do", "frontends.cli_explain"),
+    "explain": Command("what an outcome means, how a kernel comes to it, what to do", "frontends.cli_explain", group="Understand"),
     "exec": Command("run a script or a module, unchanged, on an emulated GPU", "frontends.cli_exec"),
     "kernelbench": Command("judge ModelNew of one file by Model of another", "frontends.cli_kernelbench", forks=True),
-    "merge": Command("join the journals of the shards of one run, each case counted once", "frontends.cli_merge"),
-    "ci": Command("what journals say, as annotations, a summary, SARIF and JUnit", "frontends.cli_ci"),
+    "merge": Command(
+        "join the journals of the shards of one run, each case counted once", "frontends.cli_merge", group="CI and fleets"
+    ),
+    "ci": Command("what journals say, as annotations, a summary, SARIF and JUnit", "frontends.cli_ci", group="CI and fleets"),
     "watch": Command("judge at each save: a launcher, a test or a contract in a file", "frontends.cli_watch", forks=True),
-    "mutate": Command("put faults into a kernel: which would its cases miss?", "frontends.cli_mutate", forks=True),
+    "mutate": Command("put faults into a kernel: which would its cases miss?", "frontends.cli_mutate", forks=True, group="Prove"),
     "replay": Command(
         "judge a stored failing case again", "frontends.cli_replay", "add_replay_arguments", "run_replay", forks=True
     ),
-    "promote": Command("keep a failing case in tests/reproducers", "frontends.cli_replay", "add_promote_arguments", "run_promote"),
-    "certify": Command("judge every required case of a kernel and write a conformance pack", "frontends.cli_certify", forks=True),
+    "promote": Command(
+        "keep a failing case in tests/reproducers", "frontends.cli_replay", "add_promote_arguments", "run_promote", group="Prove"
+    ),
+    "certify": Command(
+        "judge every required case of a kernel and write a conformance pack", "frontends.cli_certify", forks=True, group="Prove"
+    ),
     "verify": Command(
         "hold a conformance pack to what is computed here",
         "frontends.cli_certify",
         "add_verify_arguments",
         "run_verify",
         forks=True,
+        group="Prove",
     ),
     "invariance": Command(
-        "equal calls, equal words; the same row, the same bits in any batch", "frontends.cli_invariance", forks=True
+        "equal calls, equal words; the same row, the same bits in any batch",
+        "frontends.cli_invariance",
+        forks=True,
+        group="Understand",
     ),
-    "crosscheck": Command("hold a GPU's words against the plan's and the emulated GPU's", "lab.commands.crosscheck"),
-    "large": Command("large products on a GPU, bit for bit at chosen elements", "lab.commands.large_products"),
-    "replay-launches": Command("what scripts launch on the emulated GPU, again on a real one", "frontends.cli_replay_launches"),
-    "compile": Command("compile every kernel for every GPU it is for, without one", "lab.offline_compile.compile_all"),
-    "record": Command("write hardware words of an instruction or a kernel", "lab.hardware_words.record"),
-    "tma-limits": Command("where the legality of TMA operations ends", "lab.commands.tma_limits"),
-    "new": Command("write the files of a new kernel into the checkout, which work at once", "lab.commands.new_kernel"),
-    "sanitize": Command("cases under iisan, consan, fpsan and compute-sanitizer", "lab.commands.sanitize"),
-    "pages": Command("print the pages of docs/ that come from the code, or check them", "lab.commands.pages"),
-    "translate": Command("print the Python that an emulated GPU executes for a kernel", "frontends.cli_translate"),
-    "order": Command("the order of a kernel's sums on a target, and whether it is the one recorded", "frontends.cli_order"),
-    "targets": Command("list the machines that are here and what they have", arguments="", does="run_targets"),
+    "crosscheck": Command("hold a GPU's words against the plan's and the emulated GPU's", "lab.commands.crosscheck", group=LAB),
+    "large": Command("large products on a GPU, bit for bit at chosen elements", "lab.commands.large_products", group=LAB),
+    "replay-launches": Command(
+        "what scripts launch on the emulated GPU, again on a real one", "frontends.cli_replay_launches", group="Prove"
+    ),
+    "compile": Command("compile every kernel for every GPU it is for, without one", "lab.offline_compile.compile_all", group=LAB),
+    "record": Command("write hardware words of an instruction or a kernel", "lab.hardware_words.record", group=LAB),
+    "tma-limits": Command("where the legality of TMA operations ends", "lab.commands.tma_limits", group=LAB),
+    "new": Command("write the files of a new kernel into the checkout, which work at once", "lab.commands.new_kernel", group=LAB),
+    "sanitize": Command("cases under iisan, consan, fpsan and compute-sanitizer", "lab.commands.sanitize", group=LAB),
+    "pages": Command("print the pages of docs/ that come from the code, or check them", "lab.commands.pages", group=LAB),
+    "translate": Command(
+        "print the Python that an emulated GPU executes for a kernel", "frontends.cli_translate", group="Understand"
+    ),
+    "order": Command(
+        "the order of a kernel's sums on a target, and whether it is the one recorded", "frontends.cli_order", group="Understand"
+    ),
+    "targets": Command("list the machines that are here and what they have", arguments="", does="run_targets", group="Understand"),
 }
 
 
-LABORATORY = {name for name, command in COMMANDS.items() if command.module.startswith("lab.")}
+LABORATORY = {name for name, command in COMMANDS.items() if command.group == LAB}
 """Commands of maintainers, which need a checkout."""
 
 
@@ -127,6 +145,36 @@ class _VersionAction(argparse.Action):
         )
 
 
+class _CompletionAction(argparse.Action):
+    """Prints a script of a shell that completes commands and options."""
+
+    def __call__(self, parser: argparse.ArgumentParser, _: object, shell: object, __: object = None) -> NoReturn:
+        try:
+            import shtab
+        except ModuleNotFoundError:
+            parser.exit(USAGE, "error: --completion needs shtab; install it: pip install 'bitverdict[completion]'\n")
+        if shell not in shtab.SUPPORTED_SHELLS:
+            parser.error(f"--completion {shell}: must be one of {', '.join(shtab.SUPPORTED_SHELLS)}")
+        print(shtab.complete(globals()["parser"](), shell))
+        parser.exit()
+
+
+class _GroupedHelp(argparse.RawDescriptionHelpFormatter):
+    """Of the commands, their headings alone (`_listing`)."""
+
+    def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action, None, None]:
+        yield from ()
+
+
+def _listing() -> str:
+    """The commands under their headings."""
+    found: dict[str, list[str]] = {}
+    for name, command in COMMANDS.items():
+        if command.group != LAB or has_laboratory():
+            found.setdefault(command.group, []).append(f"  {name:<16} {command.help}")
+    return "\n\n".join("\n".join([f"{heading}:", *lines]) for heading, lines in found.items())
+
+
 def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
     """The option strings of `parser` and of its commands."""
     for action in parser._actions:
@@ -138,14 +186,15 @@ def _options(parser: argparse.ArgumentParser) -> Iterator[list[str]]:
 def parser(words: Sequence[str] = ()) -> argparse.ArgumentParser:
     """Every command, and its arguments; of those that `words` do not begin with no arguments, since their modules take time."""
     description = "Judge Triton and Gluon kernels, bit for bit where bits are known."
-    root_parser = Parser(prog="bitverdict", description=description)
+    root_parser = Parser(prog="bitverdict", description=description, epilog=_listing(), formatter_class=_GroupedHelp)
+    root_parser.add_argument("--completion", action=_CompletionAction, help="print what completes words in bash, zsh, ...")
     root_parser.add_argument("--version", action=_VersionAction, help="which bitverdict, Triton and torch these are")
-    commands = root_parser.add_subparsers(dest="command", required=True)
+    commands = root_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     only_command = words[0] if words and words[0] in COMMANDS else ""
     for name, command in COMMANDS.items():
         if name in LABORATORY and not has_laboratory():
             continue
-        command_parser = commands.add_parser(name, help=command.help)
+        command_parser = commands.add_parser(name, help=command.help, description=command.help)
         if command.arguments and only_command in ("", name):
             command.find(command.arguments)(command_parser)
     return root_parser
@@ -155,6 +204,7 @@ def main(words: list[str] | None = None) -> int:
     """Run one command; returns its exit status. Anything asked that cannot be is told in one line, with status 2."""
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
     words = sys.argv[1:] if words is None else words
+    words = words[1:] if words[:1] == ["lab"] and LABORATORY.intersection(words[1:2]) else words
     if words and words[0] in COMMANDS and (problem := problem_of_release()):  # before a command's modules import Triton's own
         print(f"error: {problem}", file=sys.stderr)
         return USAGE
@@ -224,6 +274,8 @@ def run_targets(arguments: argparse.Namespace) -> int:
 
 def entry() -> NoReturn:
     """What ``bitverdict`` and ``python -m bitverdict`` run."""
+    if sys.argv[1:2] and sys.argv[1] in LABORATORY and has_laboratory():
+        print(f"note: bitverdict {sys.argv[1]} is bitverdict lab {sys.argv[1]} now", file=sys.stderr)
     trusted_imports.begin()
     if "--in-process" in sys.argv:  # for a debugger, which holds the process that it started
         leave(main())

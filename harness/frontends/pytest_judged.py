@@ -15,7 +15,7 @@ import pytest
 from bitverdict.harness.frontends.pytest_nodes import NodeJudge
 from bitverdict.harness.frontends.pytest_targets import check_targets, target_names
 from bitverdict.harness.model.addresses import is_importing
-from bitverdict.harness.model.paths import HOME
+from bitverdict.harness.model.paths import HOME, state_directory_of
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.session.case_source import CaseSource
 
@@ -39,7 +39,7 @@ def hold(item: Any, source: Callable[[Target], CaseSource]) -> None:
     config: pytest.Config = item.config
     if _judges not in config.stash:
         if config.rootpath != HOME:
-            os.environ.setdefault("HARNESS_STATE", str(config.rootpath / ".harness"))
+            os.environ.setdefault("HARNESS_STATE", str(state_directory_of(config.rootpath)))
         from bitverdict.harness.judge import devices  # noqa: F401  (what torch.cuda says to a user's file)
 
         config.stash[_judges] = NodeJudge(config)

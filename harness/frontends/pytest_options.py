@@ -28,9 +28,14 @@ SIZES = "4096x2048x128,8192x8192x8192,8176x8144x4128"  # whole; by chosen elemen
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("bitverdict", "load bitverdict's plugin", type="bool", default=False)
     group = parser.getgroup("bitverdict")
+
+    def add(name: str, **options: object) -> None:
+        """An option --bv-NAME, whose older name is --harness-NAME."""
+        group.addoption(name.replace("--harness-", "--bv-"), name, dest=name[2:].replace("-", "_"), **options)
+
     group.addoption("--bitverdict", action="store_true", help="load bitverdict's plugin: its fixtures, nodes and summary")
-    group.addoption("--harness-profile", choices=PROFILES, default=os.environ.get("HARNESS_PROFILE", "quick"))
-    group.addoption(
+    add("--harness-profile", choices=PROFILES, default=os.environ.get("HARNESS_PROFILE", "quick"))
+    add(
         "--harness-target",
         action="append",
         default=[],
@@ -38,52 +43,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="emulated:sm_NN, cuda:N; cuda, cuda:FAMILY (ampere, ada, hopper, blackwell) or cuda:sm_NN: a GPU, of that family or "
         "architecture, on which each worker leases a slot",
     )
-    group.addoption(
+    add(
         "--harness-shards",
         type=int,
         default=None,
         metavar="N",
         help="split each node in N (default 1; of a GPU under pytest-xdist by its required cases, at most one share a worker)",
     )
-    group.addoption(
-        "--harness-shard", default="", metavar="I/N", help="share I of N of the collected tests, for example 3/16, for a CI matrix"
-    )
-    group.addoption(
-        "--harness-k", default=None, metavar="EXPR", help="of each node the cases that the expression keeps, as bitverdict run -k"
-    )
-    group.addoption(
+    add("--harness-shard", default="", metavar="I/N", help="share I of N of the collected tests, for example 3/16, for a CI matrix")
+    add("--harness-k", default=None, metavar="EXPR", help="of each node the cases that the expression keeps, as bitverdict run -k")
+    add(
         "--harness-database",
         default=os.environ.get("HARNESS_DATABASE", ""),
         metavar="URL",
         help="a Redis server, redis://HOST:PORT/N, on which several machines keep drawn cases that failed (docs/shrinking.md)",
     )
-    group.addoption(
-        "--harness-secret", default="", metavar="HEX", help="of sealed tests: the secret that an earlier session revealed"
-    )
-    group.addoption(
-        "--harness-timeout", type=float, default=None, metavar="SECONDS", help="a case that takes longer is a timeout, as of run"
-    )
-    group.addoption("--harness-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
-    group.addoption(
+    add("--harness-secret", default="", metavar="HEX", help="of sealed tests: the secret that an earlier session revealed")
+    add("--harness-timeout", type=float, default=None, metavar="SECONDS", help="a case that takes longer is a timeout, as of run")
+    add("--harness-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
+    add(
         "--harness-certificate",
         choices=("contracts", "cases"),
         default="",
         help="what passing cases could have told apart, below the results: a line for each contract, or for each case too",
     )
-    group.addoption("--harness-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
-    group.addoption("--harness-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")
-    group.addoption(
-        "--harness-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost"
-    )
-    group.addoption(
+    add("--harness-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
+    add("--harness-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")
+    add("--harness-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost")
+    add(
         "--harness-sealed",
         action="store_true",
         help="judge each test of bv.judged and bv.test sealed: a jailed process imports its launcher, which it must name",
     )
-    group.addoption(
-        "--harness-require-jail", action="store_true", help="a sealed test fails where the machine lacks a protection of the jail"
-    )
-    group.addoption("--harness-html", type=Path, default=None, metavar="FILE", help="the report of all nodes as a page")
+    add("--harness-require-jail", action="store_true", help="a sealed test fails where the machine lacks a protection of the jail")
+    add("--harness-html", type=Path, default=None, metavar="FILE", help="the report of all nodes as a page")
     group.addoption(
         "--emulate",
         nargs="?",

@@ -24,8 +24,15 @@ _STDLIB = Path(os.__file__).parent
 
 
 def state_directory() -> Path:
-    """Where runs leave what git ignores: `HARNESS_STATE`, or ``.harness`` in the checkout. Not created here."""
-    return Path(os.environ.get("HARNESS_STATE") or HOME / ".harness")
+    """Where runs leave what git ignores: `BITVERDICT_STATE`, or ``.bitverdict`` in the repository; ``.harness``, as of older
+    releases, where that is there. Not created here."""
+    return Path(os.environ.get("HARNESS_STATE") or state_directory_of(HOME))
+
+
+def state_directory_of(repository: Path) -> Path:
+    """That of a repository, unless a variable says another."""
+    older = repository / ".harness"
+    return older if older.is_dir() else repository / ".bitverdict"
 
 
 def kernels_with_a_contract() -> list[str]:

@@ -107,33 +107,35 @@ def mask_help(location: str, case: Case, operation: str) -> str:
         return ""
     kernel = next((node for node in _nodes(lines, ast.FunctionDef) if node.lineno <= number <= (node.end_lineno or 0)), None)
     indices = _indices(call.args[0], kernel) if kernel and call.args else set()
-    masked = [
+    masked_calls = [
         (abs(node.lineno - number), node.lineno, ast.unparse(mask))
         for node in _calls(lines)
         if _name(node) in ("load", "store") and (mask := _mask(node)) and indices and _indices(mask, kernel) == indices
     ]
-    if masked:
-        return f"this {_name(call)} has no mask; line {min(masked)[1]}, with the same index, has mask={min(masked)[2]}"
+    if masked_calls:
+        _, line, text = min(masked_calls)
+        return f"this {_name(call)} has no mask; line {line}, with the same index, has mask={text}"
     return f"this {_name(call)} has no mask: add one that bounds {' and '.join(sorted(indices))}" if indices else ""
 
 
-def _indices(node: ast.AST, kernel: ast.FunctionDef | None, seen: frozenset[str] = frozenset()) -> set[str]:
+def _indices(node: ast.AST, kernel: ast.FunctionDef | None, expanded_names: frozenset[str] = frozenset()) -> set[str]:
     """The expressions over `arange` that `node` is made of, by the assignments of `kernel`; none of what a remainder bounds."""
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
         return set()
     parts: Sequence[ast.AST] = list(ast.iter_child_nodes(node))
     if isinstance(node, ast.Name):
-        values = [value for each in ast.walk(kernel or node) for value in _assigned(each, node.id)] if node.id not in seen else []
-        if any(isinstance(each, ast.Call) and _name(each) == "arange" for value in values for each in ast.walk(value)):
+        statements = ast.walk(kernel or node) if node.id not in expanded_names else ()
+        values = [value for statement in statements for value in _values_assigned(statement, node.id)]
+        if any(isinstance(part, ast.Call) and _name(part) == "arange" for value in values for part in ast.walk(value)):
             return {node.id}
-        parts, seen = values, seen | {node.id}
+        parts, expanded_names = values, expanded_names | {node.id}
     if isinstance(node, ast.Call) and _name(node) == "arange":
         return {ast.unparse(node)}
-    found = set[str]().union(*(_indices(each, kernel, seen) for each in parts))
+    found = set[str]().union(*(_indices(each, kernel, expanded_names) for each in parts))
     return {ast.unparse(node)} if found and isinstance(node, ast.Subscript) else found
 
 
-def _assigned(node: ast.AST, name: str) -> list[ast.expr]:
+def _values_assigned(node: ast.AST, name: str) -> list[ast.expr]:
     """What the statement `node` assigns to `name`, alone or in a tuple."""
     pairs: list[tuple[ast.expr, ast.expr]] = []
     if isinstance(node, ast.Assign | ast.AugAssign):

@@ -1,4 +1,4 @@
-"""Contract under test: a fault in a kernel looks like its author's: the last frame is the kernel's line, with the kernel's values."""
+"""Contract under test: a fault in a kernel looks like its author's: the last frame is the kernel's line, with its values."""
 
 from __future__ import annotations
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from bitverdict.harness.frontends import cli_demo
-from bitverdict.harness.frontends.main import main
+from bitverdict.harness.frontends.main import COMMANDS, main
 from tests.support.interrupts import answering
 
 ADD = "tests.support.vector_add"
@@ -313,7 +314,7 @@ def test_nothing_is_printed_below_a_report_once_gluon_was_imported() -> None:
     """The bindings' page of "leaked" functions comes with an ordinary exit: the second process shows that it still would."""
     words = ["run", "tmem_copy", "--target", "emulated:sm_90"]  # not run there: only its contract is imported
     ours = subprocess.run([sys.executable, "-m", "bitverdict", *words], cwd=CHECKOUT, capture_output=True, text=True, check=False)
-    plain = f"import sys; from bitverdict.harness.frontends.main import main; sys.exit(main({words!r}))"
+    plain = f"import sys; from bitverdict.harness.frontends.main import COMMANDS, main; sys.exit(main({words!r}))"
     ordinary = subprocess.run([sys.executable, "-c", plain], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert (ours.returncode, "leaked" in ours.stderr) == (5, False)
     assert (ordinary.returncode, "leaked" in ordinary.stderr) == (5, True), "no page any more: drop supervision.leave"
@@ -329,3 +330,41 @@ def test_the_demo_passes_what_is_right_and_fails_what_has_no_mask(
     assert "FAIL test_without_mask.py:test_row_sums on emulated:sm_90: stray read" in wrong
     monkeypatch.setattr(cli_demo, "_MASK", "mask=at <= n")  # nothing is taken away: both pass
     assert main(["demo"]) == 3
+
+
+def test_help_lists_each_command_once_under_five_headings(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = re.findall(r"^(?:  ([\w-]+) +\w.*|(\w.*):)$", capsys.readouterr().out.partition("which bitverdict")[2], re.MULTILINE)
+    assert [heading for _, heading in listed if heading] == list(dict.fromkeys(each.group for each in COMMANDS.values()))
+    assert sorted(name for name, _ in listed if name) == sorted(COMMANDS) and len({each.group for each in COMMANDS.values()}) == 5
+
+
+def test_a_command_of_maintainers_is_found_under_lab(capsys: pytest.CaptureFixture) -> None:
+    for words in (["lab", "pages", "nope"], ["pages", "nope"]):
+        assert main(words) == 2 and "page 'nope': is not printed" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["lab", "run"])
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
+def test_completion_has_the_commands_and_their_options(shell: str, capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--completion", shell])
+    printed = capsys.readouterr().out
+    assert not ended.value.code and "certify" in printed and "max-cases" in printed
+
+
+def test_completion_of_an_unknown_shell_says_which_there_are(capsys: pytest.CaptureFixture) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--completion", "word"])
+    assert ended.value.code == 2 and "must be one of bash, " in capsys.readouterr().err
+
+
+def test_a_variable_by_its_new_name_is_read_and_an_older_one_counts(tmp_path: Path) -> None:
+    script = "import bitverdict, os; print(os.environ['HARNESS_STATE'])"
+    for older, counts in (({}, "new"), ({"HARNESS_STATE": "old"}, "old")):
+        others = {name: value for name, value in os.environ.items() if name != "HARNESS_STATE"}
+        environment = others | older | {"BITVERDICT_STATE": "new"}
+        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout.strip() == counts
