@@ -48,7 +48,7 @@ def at_the_kernel(fault: EmulatedFault) -> EmulatedFault:
         if not _is_hidden(entry.tb_frame.f_code.co_filename):
             entries.append(entry)
         entry = entry.tb_next
-    for upper, lower in zip(entries, [*entries[1:], kernel_entry], strict=True):
+    for upper, lower in zip(entries, [*entries[1:], kernel_entry]):
         upper.tb_next = lower
     fault.__cause__, fault.__suppress_context__, fault.is_at_kernel = None, True, True
     return fault.with_traceback(entries[0] if entries else kernel_entry)

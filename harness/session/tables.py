@@ -81,14 +81,12 @@ def _add(verdict_table: Table, row: Row, cover: str, *, with_errors: bool) -> No
 
 
 LEGEND = (
-    "pass: what the contract expects came, every word or inside the bound; fail: something else did; "
-    "inconclusive, error, not run: the case says nothing about the kernel",
+    "inconclusive: the inputs could not show a bug; error: bitverdict or the machine failed; not run: the target lacks a feature",
     "words: output elements compared; basis, and in how many cases: words (the plan's bits, and what its instruction is known "
     "by), real values (the mathematics, without rounding), bound (derived from the operands), exact (no rounding), refusal or "
     "fault (one that is expected)",
     "largest share of the bound: of what it allows, how much the result nearest to it used (1: all)",
-    "cover: cases that every run judges, decided of asked; the others are drawn from --seed until --profile's number or time,"
-    " a few of each contract and target in any case",
+    "cover: edge cases that every run includes, decided of asked; the others are drawn from --seed, as --profile says",
     "a case: fields of problem and launch that are no default, regime (what values the operands have), data_seed, schedule (when "
     "what is asynchronous completes)",
 )

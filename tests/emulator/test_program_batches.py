@@ -101,7 +101,7 @@ def test_drawn_launches_end_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> No
     assert {"", "race", "stray"} <= set(told) and 10 < reasons.count("") < 60 and told.count("") > reasons.count("")
 
 
-FAULTS = {"beyond": "illegal address", "neighbour": "race", "theirs": "race", "assert": "device assert", "endless": "timeout"}
+FAULTS = {"beyond": "stray", "neighbour": "race", "theirs": "race", "assert": "device assert", "endless": "timeout"}
 
 
 @pytest.mark.parametrize("kind", [*FAULTS, "ways", "equal", "again"])

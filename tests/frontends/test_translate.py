@@ -79,7 +79,7 @@ def test_a_script_is_run_and_each_kernel_printed_once(tmp_path: Path, capsys: py
 def test_what_was_launched_before_a_fault_is_printed_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["translate", script(tmp_path, "(60, 100)"), "--target", "emulated:sm_80"]) == 1
     shown = capsys.readouterr()
-    assert "def doubled(" in shown.out and "error: the launches end in illegal address: " in shown.err
+    assert "def doubled(" in shown.out and "error: the launches end in stray read: " in shown.err
     assert "doubles.py:10]" in shown.err
 
 
