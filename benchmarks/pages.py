@@ -442,8 +442,12 @@ def large_section(rows: list[dict]) -> list[str]:
     else:
         made += ["The run was ended before its last case; what there is:", ""]
     head = ("kernel", "type", "M x N x K", "configuration", "words", "of", "tiles", "differ", "verdict")
-    table = [[r["contract"], r["kind"], r["size"], r["config"], f"{r['words']:,}", f"{r['of']:,}", "{}/{}".format(*r["tiles"]),
-              f"{r['differ']:,}", r["decision"]] for r in rows if r["decision"] != "not run"]  # fmt: skip
+    judged = [row for row in rows if row["decision"] != "not run"]
+    table = [
+        [row[name] for name in ("contract", "kind", "size", "config")]
+        + [f"{row['words']:,}", f"{row['result_words']:,}", "{}/{}".format(*row["tiles"]), f"{row['differ']:,}", row["decision"]]
+        for row in judged
+    ]
     made += grid(head, table, left=4)
     missing = dict.fromkeys(f"- not run: {r['contract']}: {r['message']}" for r in rows if r["decision"] == "not run")
     return [*made, *missing, ""]

@@ -5,7 +5,7 @@ or a section that did not run says so and is no figure; what the runs on GPUs wi
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from benchmarks import pages, throughput, throughput_operands, throughput_rows, 
 from benchmarks.pages import GOALS
 from benchmarks.throughput_rows import GRAPH, PARTS, Timed
 from benchmarks.tutorial_figures import TABLES
+from bitverdict.harness.lab.large_gemm.cases import Row
 from bitverdict.harness.model.targets import target
 
 HOPPER = target("emulated:sm_90")
@@ -30,6 +31,13 @@ def test_speed_is_two_operations_a_product_and_the_ratio_is_of_speeds() -> None:
     assert ROW.tflops(2.0) == pytest.approx(2 * 8192**3 / 2e-3 / 1e12)
     assert ROW.ratio == pytest.approx(0.95)
     assert ROW.to_json()["peer_tflops"][0] > ROW.to_json()["tflops"][0]
+
+
+def test_a_row_of_large_products_is_printed_as_it_is_stored() -> None:
+    row = json.loads(
+        json.dumps(asdict(Row("matmul", "fp16", "64x64x64", "128x256x64", {}, words=7, result_words=4096, tiles=(1, 2))))
+    )
+    assert "| 7 | 4,096 | 1/2 |" in "\n".join(pages.large_section([row | {"decision": "pass"}]))
 
 
 def test_a_missed_goal_or_a_wrong_word_is_a_failing_status() -> None:
