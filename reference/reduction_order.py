@@ -128,11 +128,15 @@ def uses_register_pairs(layout: Layout, axis: int, form: str, *, sm: int) -> boo
 class Elements(Protocol):
     """How elements that are more than words are combined: products, which a sum may take in before they are rounded."""
 
+    @property
+    def words(self) -> int:
+        """How many of the parts are words; the others say what else an element is."""
+
     def add_first(self, *sides: np.ndarray) -> Parts:
         """Two elements: the parts of the left one, then those of the right one."""
 
-    def behind(self, before: np.ndarray, element: Parts, flag: int = 3, /) -> Parts:
-        """The word `before` and an element; `flag` is the part of the element that says whether it is taken in."""
+    def behind(self, before: Parts, element: Parts, flag: int = 3, /) -> Parts:
+        """The words `before` and an element; `flag` is the part of the element that says whether it is taken in."""
 
 
 def reduce_parts(parts: Parts, axis: int, order: ReductionOrder, combine: Combine, elements: Elements | None = None) -> Parts:
@@ -163,7 +167,7 @@ def combine_registers(registers: Sequence[Parts], combine: Combine, elements: El
     first, second, *others = registers
     words = elements.add_first(*first, *second) if elements else combine(*first, *second)
     for register in others:
-        words = elements.behind(words[0], register) if elements else combine(*words, *register)
+        words = elements.behind(words, register) if elements else combine(*words, *register)
     return words
 
 
@@ -249,7 +253,7 @@ def scan_parts(
     if reverse:
         found = tuple(part[::-1] for part in found)
     split = tuple(part.reshape(-1, order.lanes, order.contiguous, *part.shape[1:]) for part in found)
-    words = slice(0, 1 if elements else None)
+    words = slice(0, elements.words if elements else None)
     own = [tuple(part[:, :, 0] for part in split[words])]  # each (chunks, lanes, ...)
     for i in range(1, order.contiguous):
         element = tuple(part[:, :, i] for part in split)
@@ -258,11 +262,11 @@ def scan_parts(
         elif i == 1:
             own.append(elements.add_first(*(part[:, :, 0] for part in split), *element))
         else:
-            own.append(elements.behind(own[-1][0], element))
+            own.append(elements.behind(own[-1], element))
     totals, step = own[-1], 1
     while step < order.lanes:
         if elements and order.contiguous == step == 1:
-            sums = elements.behind(totals[0][:, :-1], tuple(part[:, 1:, 0] for part in split))
+            sums = elements.behind(tuple(part[:, :-1] for part in totals), tuple(part[:, 1:, 0] for part in split))
         else:
             sums = combine(*(part[:, :-step] for part in totals), *(part[:, step:] for part in totals))
         totals, step = tuple(np.concatenate([p[:, :step], j], 1) for p, j in zip(totals, sums, strict=True)), 2 * step
@@ -275,7 +279,7 @@ def scan_parts(
         ahead = tuple(np.concatenate(array)[:, None] for array in zip(*before, strict=True))  # (chunks - 1, 1, ...)
         wide = tuple(np.broadcast_to(array, (chunks - 1, *part.shape[1:])) for array, part in zip(ahead, totals, strict=True))
         if elements and order.contiguous == order.lanes == 1:  # each chunk is one element
-            sums = elements.behind(wide[0], tuple(part[1:, :, 0] for part in split))
+            sums = elements.behind(wide, tuple(part[1:, :, 0] for part in split))
         else:
             sums = combine(*wide, *(part[1:] for part in totals))
         totals = tuple(np.concatenate([p[:1], j]) for p, j in zip(totals, sums, strict=True))
@@ -287,7 +291,7 @@ def scan_parts(
             mine = tuple(part.reshape(-1, *part.shape[2:]) for part in own[i])
             if elements and i == 0:
                 first = tuple(part[:, :, 0].reshape(-1, *part.shape[3:])[1:] for part in split)
-                sums = elements.behind(flat[0][:-1], first, AFTER_CHUNKS)
+                sums = elements.behind(tuple(part[:-1] for part in flat), first, AFTER_CHUNKS)
             else:
                 sums = combine(*(part[:-1] for part in flat), *(part[1:] for part in mine))
             mine = tuple(np.concatenate([p[:1], j]) for p, j in zip(mine, sums, strict=True))
@@ -304,7 +308,9 @@ def _chain(parts: Parts, elements: Elements) -> np.ndarray:
     words = [parts[0][:1, 0]]
     for i in range(1, len(parts[0])):
         element = tuple(part[i : i + 1, 0] for part in parts)
-        (word,) = elements.add_first(*(part[:1, 0] for part in parts), *element) if i == 1 else elements.behind(words[-1], element)
+        (word,) = (
+            elements.add_first(*(part[:1, 0] for part in parts), *element) if i == 1 else elements.behind((words[-1],), element)
+        )
         words.append(word)
     return np.concatenate(words)
 

@@ -16,7 +16,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -44,9 +44,10 @@ from bitverdict.harness.emulator.frontend.float_instructions import (
     origins,
     parts_of,
 )
-from bitverdict.harness.emulator.frontend.fold_sums import FoldSums, fold_sums
+from bitverdict.harness.emulator.frontend.fold_sums import FoldSums, MarkedProgram, fold_sums
+from bitverdict.harness.emulator.frontend.region_sums import RegionSums, region_sums
 from bitverdict.harness.emulator.frontend.same_programs import same_lines
-from bitverdict.harness.emulator.mlir_reader import Program
+from bitverdict.harness.emulator.mlir_reader import Operation, Program
 
 _OWN_SUMS = (
     "arith.addf", "arith.subf", "arith.truncf", "math.", "tt.dot", "tt.fp_to_fp", "arith.sitofp", "arith.uitofp", "tt.extern",
@@ -57,7 +58,7 @@ _OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.exter
 """Operations that AMD's compiler writes out in sums and products of its own."""
 _MOST_IN_PROCESS = 256  # entries of one process
 _process_results: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
-_FORMAT_VERSION = "23"  # changes when what is kept on disk does
+_FORMAT_VERSION = "24"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -143,25 +144,25 @@ class Contraction:
     def fold(self, last_line: int) -> FoldSums:
         """Of the reduction or scan that ends at `last_line` and whose region is one sum: which products its sums take in.
         NotAssembled where the compiler does not take the program."""
-        return self._folds[last_line]
+        return FoldSums.from_list(self._combinations[last_line])
+
+    def region(self, last_line: int) -> RegionSums:
+        """As `fold`, of one whose region has several operations."""
+        return {pair: dict(lines) for pair, lines in self._combinations[last_line]}
 
     @cached_property
-    def _folds(self) -> dict[int, FoldSums]:
-        folds_by_line = {
-            op.last_line: (op.regions[0][0].operations[0].line, op.last_line, op.inputs[0].element)
-            for op in self.program.operations()
-            if op.name in ("tt.reduce", "tt.scan") and len(op.operands) == 1 and op.inputs[0] is not None
-        }
+    def _combinations(self) -> dict[int, list]:
+        operations = [op for op in self.program.operations() if op.name in ("tt.reduce", "tt.scan") and len(op.regions[0]) == 1]
+        program = cache(lambda: MarkedProgram(self.program.text, self.capability))
 
-        def compute_folds() -> list:
-            sums = fold_sums(self.program.text, self.capability, folds_by_line.values())
-            return [[list(each.first_sums), list(each.later_sums), each.open] for each in sums]
+        def read_sums(op: Operation) -> list:
+            body = op.regions[0][0].operations
+            if len(body) > 2:
+                return [(pair, [*lines.items()]) for pair, lines in region_sums(program(), op).items()]
+            return fold_sums(program(), (body[0].line + 1, op.last_line + 1), str(op.inputs[0] and op.inputs[0].element)).to_list()
 
-        kept = self._compute_once("folds", compute_folds)
-        return {
-            line: FoldSums(tuple(first), tuple(later), open_)
-            for line, (first, later, open_) in zip(folds_by_line, kept, strict=True)
-        }
+        kept = self._compute_once("combinations", lambda: [*map(read_sums, operations)])
+        return {op.last_line: sums for op, sums in zip(operations, kept, strict=True)}
 
     @property
     def fates(self) -> dict[int, Fate]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -157,19 +157,23 @@ class FoldDialect:
         found = _CONSTANT.search(rest.replace("(", "")) if operation == "mlir.constant" else None
         return int(found[1]) if found else None
 
-    def products(self, name: str, path: Path = EMPTY_PATH) -> frozenset[Mark]:
+    def products(self, name: str) -> frozenset[Mark]:
         """The multiplications that the value `name` is, its sign changed perhaps."""
-        marks, seen, worklist = set[Mark](), set[tuple[str, Path]](), [(name, path)]
+        return self.makers(name, "fmul")
+
+    def makers(self, name: str, kind: str = "") -> frozenset[Mark]:
+        """The operations, or those of one `kind`, whose result the value `name` is, its sign changed perhaps."""
+        marks, seen, worklist = set[Mark](), set[tuple[str, Path]](), [(name, EMPTY_PATH)]
         while worklist:
             place = worklist.pop()
             if place in seen:
                 continue
             seen.add(place)
             operation, _, mark = self.made.get(place[0], ("", "", (0, 0)))
-            if operation == "fmul":
-                marks.add(mark)
-            elif not operation or operation in ("fneg", "bitcast", _CAST) or operation.startswith(("extract", "insert")):
+            if not operation or operation in ("fneg", "bitcast", _CAST) or operation.startswith(("extract", "insert")):
                 worklist += self._step(*place)[1]
+            elif operation == kind or not kind:
+                marks.add(mark)
         return frozenset(marks)
 
     def register_of(self, name: str, registers: dict[str, int]) -> list[int | None]:
@@ -189,6 +193,35 @@ class FoldDialect:
             operation, rest, _ = self.made.get(name, ("", "", (0, 0)))
         return lanes
 
+    def operands(self, name: str) -> list[str]:
+        """The values that the value `name` is made of."""
+        return _NAME.findall(self.made[name][1].partition(" : ")[0])
+
+    def addition(self, name: str, registers: dict[str, int]) -> FoldAddition:
+        """The addition or subtraction that the value `name` is; `registers`: values that are registers of the operand."""
+        left, right = self.operands(name)[:2]
+        sides = [self.register_of(each, registers) for each in (left, right)]
+        count = max(map(len, sides))
+        lanes = []
+        for lane in range(count):
+            path: Path = ((lane, 0),) if count > 1 else EMPTY_PATH
+            one, other = (side[lane] if len(side) == count else None for side in sides)
+            lanes.append(((one, other), (self.sources(left, path), self.sources(right, path))))
+        products = self.products(left), self.products(right)
+        return FoldAddition(self.made[name][2], lanes, products, (left, right), self.is_used(name))
+
+    def combinations(self, lines: Iterable[int]) -> list[dict[int, list[str]]]:
+        """What a region whose operations stand at `lines` became each time that it was written out: by line, the values."""
+        values: list[dict[int, list[str]]] = []
+        lines, last_line = set(lines), max(lines)
+        for name in self.order:
+            if (line := self.made[name][2][0]) in lines:
+                if not values or line < last_line:
+                    values.append(defaultdict(list))
+                values[-1][line].append(name)
+                last_line = line
+        return values
+
     def sums(self, lines: tuple[int, int]) -> tuple[int, list[FoldAddition]]:
         """How many registers the operand of the reduction or scan has, whose sum stands at the first of `lines` and which ends at
         the second, and its additions."""
@@ -202,17 +235,7 @@ class FoldDialect:
                 if source == struct:
                     registers[name] = self._index(rest)
             elif operation == "fadd" and mark[0] in lines:
-                left, right = _NAME.findall(rest.partition(" : ")[0])[:2]
-                sides = [self.register_of(each, registers) for each in (left, right)]
-                count = max(map(len, sides))
-                lanes = []
-                for lane in range(count):
-                    path: Path = ((lane, 0),) if count > 1 else EMPTY_PATH
-                    one, other = (side[lane] if len(side) == count else None for side in sides)
-                    lanes.append(((one, other), (self.sources(left, path), self.sources(right, path))))
-                sum_list.append(
-                    FoldAddition(mark, lanes, (self.products(left), self.products(right)), (left, right), self.is_used(name))
-                )
+                sum_list.append(self.addition(name, registers))
         return len(set(registers.values())), sum_list
 
 

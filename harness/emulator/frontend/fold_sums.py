@@ -12,8 +12,9 @@ What PTX leaves to ptxas (a product and a sum without `.rn`) is read off the mac
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from bitverdict.harness.emulator.frontend.assembly import (
     Instruction,
@@ -41,6 +42,14 @@ class FoldSums:
     later_sums: tuple[bool, ...] = ()
     open: str = ""
 
+    def to_list(self) -> list:
+        """As JSON."""
+        return [self.first_sums, self.later_sums, self.open]
+
+    @classmethod
+    def from_list(cls, kept: list) -> FoldSums:
+        return cls(tuple(kept[0]), tuple(kept[1]), kept[2])
+
     @property
     def fuses(self) -> bool:
         return any(self.first_sums) or any(self.later_sums)
@@ -56,23 +65,25 @@ class _Outcome:
     is_reached: bool
 
 
-def fold_sums(program: str, capability: int, folds: Iterable[tuple[int, int, str]]) -> list[FoldSums]:
-    """Of each of the `folds` (the line of its sum, the line that ends it, the element type) of the tile program `program`."""
-    dialect_text, text = marked_ptx(program, capability)
-    dialect, code = FoldDialect(dialect_text), FoldCode.from_ptx(text)
-    joined: list[set[int]] = []
+class MarkedProgram:
+    """A tile program in LLVM's dialect, and its PTX with the same marks. NotAssembled where the compiler does not take it."""
 
-    def machine() -> set[int]:
-        if not joined:
-            joined.append(machine_places(text, capability)[0])
-        return joined[0]
+    def __init__(self, program: str, capability: int) -> None:
+        dialect, self.text = marked_ptx(program, capability)
+        self.dialect, self.code, self.capability = FoldDialect(dialect), FoldCode.from_ptx(self.text), capability
 
-    return [_read((one + 1, last + 1), form, dialect, code, machine) for one, last, form in folds]
+    @cached_property
+    def joined_places(self) -> set[int]:
+        """The places of the PTX of which the machine code makes fused multiply-adds."""
+        return machine_places(self.text, self.capability)[0]
 
 
-def _read(lines: tuple[int, int], form: str, dialect: FoldDialect, code: FoldCode, machine: Callable[[], set[int]]) -> FoldSums:
+def fold_sums(program: MarkedProgram, lines: tuple[int, int], form: str) -> FoldSums:
+    """Of the reduction or scan whose sum stands at the first of `lines` (from 1) and which ends at the second; `form`: its element
+    type."""
+    dialect, code = program.dialect, program.code
     count, sums = dialect.sums(lines)
-    line_instructions = [(place, candidate, mark) for place, candidate, mark in _float_sums(code) if mark[0] in lines]
+    line_instructions = [(place, candidate, mark) for place, candidate, mark in float_sums(code) if mark[0] in lines]
     forms = {form_of(candidate.opcode) for _, candidate, _ in line_instructions}
     if forms - {form}:
         return FoldSums(open=f"computes it in {', '.join(sorted(forms))}")
@@ -88,8 +99,8 @@ def _read(lines: tuple[int, int], form: str, dialect: FoldDialect, code: FoldCod
     if not any(
         candidate.opcode.startswith("fma.") and not adds(candidate, code.definitions) for _, candidate, _ in line_instructions
     ):
-        reached = {place for place, candidate, _ in line_instructions if _is_reached(candidate, code)}
-        if reached and reached & machine():
+        reached = {place for place, candidate, _ in line_instructions if is_reached(candidate, code)}
+        if reached and reached & program.joined_places:
             return FoldSums(open="leaves it to ptxas, which takes in a product")
         return FoldSums(tuple(first_flags), tuple(later_flags))
     used_places = set[int]()
@@ -107,7 +118,7 @@ def _read(lines: tuple[int, int], form: str, dialect: FoldDialect, code: FoldCod
         for outcome in outcomes:
             side = outcome.side
             if side is None and outcome.is_reached:
-                if outcome.place in machine():
+                if outcome.place in program.joined_places:
                     return FoldSums(open="leaves it to ptxas, which takes in a product")
             sides.add(side)
         if not sides:
@@ -130,7 +141,7 @@ def _read(lines: tuple[int, int], form: str, dialect: FoldDialect, code: FoldCod
     return FoldSums(tuple(first_flags), tuple(later_flags))
 
 
-def _float_sums(code: FoldCode) -> Iterator[tuple[int, Instruction, Mark]]:
+def float_sums(code: FoldCode) -> Iterator[tuple[int, Instruction, Mark]]:
     """Additions and fused multiply-adds, each with its place."""
     for instruction, mark in code.marked_instructions:
         kind = instruction.opcode.partition(".")[0]
@@ -176,7 +187,7 @@ def _outcome(
 ) -> _Outcome:
     registers, sources = addition.lanes[lane]
     if not instruction.opcode.startswith("fma.") or adds(instruction, code.definitions):
-        return _Outcome(None, place, _is_reached(instruction, code))
+        return _Outcome(None, place, is_reached(instruction, code))
     leaves = [side for side, register in enumerate(registers) if register is not None]
     if len(leaves) == 1:
         return _Outcome(leaves[0], place, False)
@@ -207,7 +218,7 @@ def _outcome(
     return _Outcome(-1, place, False)
 
 
-def _is_reached(instruction: Instruction, code: FoldCode) -> bool:
+def is_reached(instruction: Instruction, code: FoldCode) -> bool:
     """Whether ptxas may take a product or a quotient into the addition `instruction`."""
     made = origins(instruction.reads, code.definitions)
     return "rn" not in instruction.opcode.split(".") and any(
@@ -215,4 +226,4 @@ def _is_reached(instruction: Instruction, code: FoldCode) -> bool:
     )
 
 
-__all__ = ["FoldSums", "fold_sums"]
+__all__ = ["FoldSums", "MarkedProgram", "float_sums", "fold_sums", "is_reached"]

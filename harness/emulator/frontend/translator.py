@@ -27,6 +27,7 @@ from bitverdict.harness.emulator.frontend.generated_code import Code, Writer, gi
 from bitverdict.harness.emulator.frontend.hints import check, hints_of, note
 from bitverdict.harness.emulator.frontend.lane_words import LaneWords
 from bitverdict.harness.emulator.frontend.program_facts import ProgramFacts
+from bitverdict.harness.emulator.frontend.region_sums import Side
 from bitverdict.harness.emulator.memory.undefined_lanes import UndefinedLanes
 from bitverdict.harness.emulator.mlir_reader import Block, Function, Operation, Program
 from bitverdict.harness.emulator.mlir_types import Type, parse_type
@@ -94,6 +95,8 @@ class Translator(Writer):
         self.incoming: dict[str, list[str]] = {}  # argument of a block -> what branches give it
         self.combined: dict[str, list[str]] = {}  # argument of the function of a reduction or scan -> what it combines
         self.doubted_sums: set[int] = set()  # lines of sums of such functions, of which the compiled program says too little
+        self.region_sides: dict[int, Side] = {}  # of the sums, by line, of the function that is being written
+        self.region_factors: dict[str, tuple[str, str]] = {}  # argument of that function -> the factors of the product that it is
         self.undefined: UndefinedLanes | None = None
         self.reals = CarriedReals(self, self.declared) if self.declared is not None else None
         self.lane_words = LaneWords(self)

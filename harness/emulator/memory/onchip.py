@@ -175,8 +175,7 @@ class View(EnclosedRoom):
 
     def unknown(self) -> int:
         """How many elements were never written."""
-        known = self.known_marks
-        return 0 if bool((known == self.full).all()) else int((known != self.full).sum())
+        return int(self.unknown_lanes().sum())
 
     @property
     def full(self) -> int:

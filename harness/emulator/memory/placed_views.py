@@ -93,9 +93,6 @@ class ScatteredView(View):
     def unknown_lanes(self) -> np.ndarray:
         return self._take(self.space.known) != self.full
 
-    def unknown(self) -> int:
-        return int(self.unknown_lanes().sum())
-
     @property
     def dense(self) -> bool:
         return False

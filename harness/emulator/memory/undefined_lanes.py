@@ -98,23 +98,19 @@ class UndefinedLanes:
         """The loads of tensor memory whose first write has a predicate, where the compiler put both there and all that they may
         come to is followed."""
         loads: list[Operation] = []
-        is_predicated: dict[str, bool] = {}  # by memory descriptor: its first write
+        first_writes: dict[str, str] = {}  # by memory descriptor: the predicate of its first write, "" for none
         for op in nested_operations(blocks):
-            if op.name == "ttng.tmem_load" and is_predicated.get(op.operands[0]):
-                loads.append(op)
+            if op.name == "ttng.tmem_load":
+                predicate = self.t.defined.get(first_writes.get(op.operands[0], ""))
+                loads += [op] if predicate is not None and predicate.name != "arith.constant" else []
             elif op.name == "ttng.tmem_store":
-                is_predicated.setdefault(op.operands[0], self._is_predicate(op.operands[-1]))
+                first_writes.setdefault(op.operands[0], op.operands[-1])
             elif op.name == "ttng.tc_gen5_mma":
                 groups = op.operands_by_name("a", "b", "d", "token?", "use", "enabled", "barriers*", "conditions*")
-                is_predicated.setdefault(groups["d"][0], self._is_predicate(groups["enabled"][0]))
+                first_writes.setdefault(groups["d"][0], groups["enabled"][0])
             elif op.name == "ttng.tmem_alloc" and op.operands:
-                is_predicated[op.results[0]] = False
+                first_writes[op.results[0]] = ""
         return self._if_followed(blocks, program, loads if language_of(program.text.encode()) == "triton" else [])
-
-    def _is_predicate(self, name: str) -> bool:
-        """Whether the truth value `name` is decided at run time."""
-        op = self.t.defined.get(name)
-        return op is None or op.name != "arith.constant"
 
     def _if_followed(self, blocks: list[Block], program: Program, loads: list[Operation]) -> set[int]:
         """`loads` (by id) where all that they may come to is followed; none where something is not."""

@@ -18,6 +18,7 @@ from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.fold_sums import FoldSums
+from bitverdict.harness.emulator.frontend.region_sums import WORDS, RegionSums
 from bitverdict.harness.emulator.frontend.translator import Translator
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma
 from bitverdict.reference.reduction_order import ScanOrder, scan_parts
@@ -52,14 +53,21 @@ PROBES = (
     Launch("Welford", 16, 64, F32, 4),  # a combination of several sums, each of which is fused everywhere, or nowhere
     Launch("Welford of weights", 8, 64, F32, 4),
 )
+REGIONS = (  # of several sums, which fuse products among the elements first, and others further on
+    Launch("Welford of products", 8, 64, F32, 4),
+    Launch("Welford of products", 8, 64, F32, 1),  # the vectoriser puts sums of four threads' rows under one mark
+    Launch("Welford of products", 4, 32, F32, 4),  # the first step is between lanes
+    Launch("scan of pairs of products", 4, 32, F32, 1),
+    Launch("scan of pairs of products", 1, 64, F32, 4),  # each thread has one element, and a chain that nobody needs
+    Launch("scan of pairs of products", 16, 16, F16, 1),  # two products are one instruction
+    Launch("scan of pairs of products", 32, 8, F32, 4, "sm_100"),
+)
 COMBINATIONS = (  # of several sums, one of which is fused in one place and not in another
     Launch("Welford", 32, 8, F32, 1, "sm_100"),
-    Launch("Welford of products", 8, 64, F32, 4),
     Launch("Welford of products", 32, 8, F32, 1),
     Launch("variance of counts", 32, 8, F32, 1),
     Launch("variance of counts", 8, 64, F32, 4, "sm_100"),
-    Launch("scan of pairs of products", 4, 32, F32, 1),
-    Launch("scan of pairs of products", 32, 8, F32, 4, "sm_100"),
+    Launch("variance of counts", 4, 32, F32, 1),
 )
 
 
@@ -73,7 +81,7 @@ def compared(launch: Launch) -> tuple[int, int, int]:
 
 
 @pytest.mark.share(2)
-@pytest.mark.parametrize("launch", PROBES, ids=str)
+@pytest.mark.parametrize("launch", [*PROBES, *REGIONS], ids=str)
 def test_words_are_those_of_the_ptx(launch):
     assert compared(launch) == (0, 0, 0)
 
@@ -85,9 +93,9 @@ def test_words_are_those_of_the_ptx_on_other_targets(kind, arch):
     assert (differing, outside) == (0, 0)
 
 
-def misreads(monkeypatch: pytest.MonkeyPatch, reading: Callable[[Contraction, int], FoldSums]) -> None:
+def misreads(monkeypatch: pytest.MonkeyPatch, reading: Callable, name: str = "fold") -> None:
     """Programs are translated anew, by `reading`."""
-    monkeypatch.setattr(Contraction, "fold", reading)
+    monkeypatch.setattr(Contraction, name, reading)
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
 
@@ -129,10 +137,33 @@ def test_a_combination_of_open_sums_holds_the_words_of_the_ptx(launch):
     assert (differing, outside) == (0, 0) and inside
 
 
-@pytest.mark.parametrize("launch", [COMBINATIONS[1], COMBINATIONS[5]], ids=str)
+def exchanged(found: RegionSums) -> RegionSums:
+    return {pair: {line: 1 - side if side in (0, 1) else side for line, side in sides.items()} for pair, sides in found.items()}
+
+
+def as_of_words(found: RegionSums) -> RegionSums:
+    return dict.fromkeys(found, found[WORDS])
+
+
+@pytest.mark.parametrize(("launch", "misread"), [(REGIONS[0], exchanged), (REGIONS[3], as_of_words), (REGIONS[4], exchanged)])
+def test_a_misreading_of_a_combination_shows_in_the_words(launch, misread, monkeypatch):
+    right = Contraction.region
+    misreads(monkeypatch, lambda self, line: misread(right(self, line)), "region")
+    differing, inside, _ = compared(launch)
+    assert differing or inside  # of a product that is none the choice is open
+
+
+@pytest.mark.parametrize("launch", [REGIONS[0], REGIONS[3]], ids=str)
+def test_a_combination_that_cannot_be_read_is_enclosed(launch, monkeypatch):
+    misreads(monkeypatch, lambda self, line: {"element": {}}, "region")
+    differing, inside, outside = compared(launch)
+    assert (differing, outside) == (0, 0) and inside
+
+
+@pytest.mark.parametrize("launch", [REGIONS[0], REGIONS[3]], ids=str)
 def test_an_element_taken_for_no_product_shows_in_the_words(launch, monkeypatch):
     monkeypatch.setattr(Translator, "combined", property(lambda self: {}, lambda self, value: None), raising=False)
-    misreads(monkeypatch, Contraction.fold)
+    misreads(monkeypatch, lambda self, line: {"element": {}}, "region")
     differing, _, outside = compared(launch)
     assert differing + outside
 
@@ -140,13 +171,15 @@ def test_an_element_taken_for_no_product_shows_in_the_words(launch, monkeypatch)
 class Chosen:
     """Elements of which each says whether a sum takes it in; a product is 1 + 2^-24, rounded to 1."""
 
+    words = 1
+
     def add_first(self, *sides: np.ndarray) -> tuple[np.ndarray, ...]:
-        (found,) = self.behind(sides[0], sides[5:])
+        (found,) = self.behind(sides[:1], sides[5:])
         return (np.where(sides[3], fma(sides[1], sides[2], sides[5]), found),)
 
-    def behind(self, before: np.ndarray, element: tuple[np.ndarray, ...], flag: int = 3) -> tuple[np.ndarray, ...]:
-        plain = binary(np.add, "fp32")(before, element[0])
-        return (np.where(element[flag], fma(element[1], element[2], before), plain),)
+    def behind(self, before: tuple[np.ndarray, ...], element: tuple[np.ndarray, ...], flag: int = 3) -> tuple[np.ndarray, ...]:
+        plain = binary(np.add, "fp32")(*before, element[0])
+        return (np.where(element[flag], fma(element[1], element[2], *before), plain),)
 
 
 @pytest.mark.parametrize("contiguous", [1, 2])

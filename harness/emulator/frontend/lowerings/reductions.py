@@ -1,26 +1,38 @@
 """Reductions and scans. What is exact is combined in any order; all else in the order that the layout implies
 (`bitverdict.reference.reduction_order`), with the products that LLVM takes into the first sums."""
 
+# One file because the code of a combination hangs on the order, and the order on what its sums take in.
+
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from bitverdict.harness.emulator.execution.cta import Cta
 from bitverdict.harness.emulator.execution.program_batches import NeedsSerialRun
 from bitverdict.harness.emulator.execution.threads import bases
+from bitverdict.harness.emulator.frontend.contraction import NotAssembled
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
 from bitverdict.harness.emulator.frontend.lowerings.regions import lift_scalars, seen_inside
-from bitverdict.harness.emulator.frontend.lowerings.sums import ProductSum, may_be_product, sums_in_doubt, taken_products
+from bitverdict.harness.emulator.frontend.lowerings.sums import (
+    ProductSum,
+    RegionElements,
+    element_factors,
+    may_be_product,
+    sums_in_doubt,
+    taken_products,
+)
+from bitverdict.harness.emulator.frontend.region_sums import WORDS, Side
 from bitverdict.harness.emulator.frontend.shared_stores import SharedStores
 from bitverdict.harness.emulator.frontend.thread_copies import Place, spread
 from bitverdict.harness.emulator.frontend.thread_copies import reduce_copies as reduced_copies
-from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import Code, NotModelled, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 from bitverdict.harness.emulator.numerics.scalar_ops import canonical
 from bitverdict.harness.model.triton_release import TREE_SUMS_SINCE, sums_by_tree
@@ -60,25 +72,27 @@ def fold(t: Translator, op: Operation) -> None:
         if op.name == "tt.reduce":
             t.lane_words.carry_past_reduction(op)
         return
-    name = combination(t, op)
+    name, elements, operands = _read_region(t, op, operands) or (combination(t, op), None, operands)
     if op.name == "tt.scan":
-        _lower_scan(t, op, name, operands)
+        _lower_scan(t, op, name, operands, elements)
     else:
-        _reduction(t, op, name, operands)
+        _reduction(t, op, name, operands, elements)
     if t.scratch(op):
         t.meet()  # values go from warp to warp behind a barrier
     else:
         t.meet(warps=True)
 
 
-def _lower_scan(t: Translator, op: Operation, name: object, operands: tuple[object, ...]) -> None:
+def _lower_scan(t: Translator, op: Operation, name: object, operands: tuple[object, ...], elements: Code | None) -> None:
     axis, order, alone = op.integer("axis") + t.leading, scan_order_of(t, op), only(op)
-    taking = None
+    products: Any = elements
+    if elements and t.leading:
+        operands = t.apply(np.broadcast_arrays, *operands)
     if alone is not None and alone.name == "arith.addf" and (found := taken_products(t, op, op, alone)):
-        taking, operands = found
+        products, operands = found
         if t.leading:  # some of the factors may be the same for all programs
             operands = t.apply(np.broadcast_arrays, *operands)
-    _assign(t, op, t.apply(_scan, name, operands, axis, order, op.flag("reverse"), taking))
+    _assign(t, op, t.apply(_scan, name, operands, axis, order, op.flag("reverse"), products))
 
 
 def _assign(t: Translator, op: Operation, found: TileValue, *more: str) -> None:
@@ -133,29 +147,30 @@ class _SwappedElements:
     """`elements` whose two sides are exchanged where both are elements."""
 
     elements: Elements
+    words: ClassVar[int] = 1
 
     def add_first(self, *sides: np.ndarray) -> Parts:
         return self.elements.add_first(*sides[len(sides) // 2 :], *sides[: len(sides) // 2])
 
-    def behind(self, before: np.ndarray, element: Parts, flag: int = 3) -> Parts:
+    def behind(self, before: Parts, element: Parts, flag: int = 3) -> Parts:
         return self.elements.behind(before, element, flag)
 
 
-def _reduction(t: Translator, op: Operation, name: object, operands: tuple[object, ...]) -> None:
+def _reduction(t: Translator, op: Operation, name: object, operands: tuple[object, ...], elements: Code | None) -> None:
     """The code of a reduction, on the operands or, where their words differ from lane to lane, on the copies of all threads."""
     if t.lane_words.held.isdisjoint(op.operands):
-        _on_values(t, op, name, operands)
+        _on_values(t, op, name, operands, elements)
         return
     t.emit("if {}:", t.lane_words.copies_differ(op))
     with t.indent_block(), t.lane_words.write_on_copies():
         again = t.lane_words.spread(op)
-        layout, order, elements, given = _order(t, again, op, tuple(t.value(each) for each in again.operands))
+        layout, order, products, given = _order(t, again, op, tuple(t.value(each) for each in again.operands))
         plan, target = _plan(t, op, layout, order)
-        found = t.calls(reduced_copies, op, name, elements, given, plan, target, t.lane_words.stores)
+        found = t.calls(reduced_copies, op, name, products, given, plan, target, t.lane_words.stores)
         t.emit("{} = {}", (*map(t.value, op.results), *map(t.lane_words.words, op.results)), found)
     t.emit("else:")
     with t.indent_block():
-        _on_values(t, op, name, operands)
+        _on_values(t, op, name, operands, elements)
 
 
 def _order(
@@ -193,13 +208,14 @@ def _plan(t: Translator, op: Operation, layout: Layout, order: ReductionOrder) -
     return Reduction(layout, t.operand(op, 0).shape, op.integer("axis"), order, result), target
 
 
-def _on_values(t: Translator, op: Operation, name: object, operands: tuple[object, ...]) -> None:
+def _on_values(t: Translator, op: Operation, name: object, operands: tuple[object, ...], region_elements: Code | None) -> None:
     axis, only_operation, single = op.integer("axis") + t.leading, only(op), _single(t, op)
     words = [t.lane_words.words(result) or t.name("same") for result in op.results]
     if only_operation is not None and _EXACT.match(only_operation.name):
         _assign(t, op, t.apply(_reduce_exactly, name, operands, axis, single))
     else:
-        layout, order, elements, operands = _order(t, op, op, operands)
+        layout, order, products, operands = _order(t, op, op, operands)
+        elements: Any = products or region_elements
         alone = _ends_in_one_lane(t, op)
         if elements and alone and not order.thread:
             elements = _SwappedElements(elements)
@@ -245,20 +261,68 @@ def order_of(t: Translator, op: Operation) -> ReductionOrder | ScanOrder:
     return scan_order_of(t, op) if op.name == "tt.scan" else _order(t, op, op, ())[1]
 
 
-def combination(t: Translator, op: Operation, follows: bool = False) -> Any:
+def _read_region(t: Translator, op: Operation, operands: tuple[object, ...]) -> tuple[Any, Any, tuple[object, ...]] | None:
+    """Of a combination of several operations, of whose sums the compiled program says what they take in: its function for words,
+    the code of its elements (None where they are words), and the arrays that these are. None where nothing is said."""
+    *body, _ = op.regions[0][0].operations
+    if len(body) < 2 or not t.fuses_sums or not t.backend.assembles_ptx or not t.lane_words.held.isdisjoint(op.operands):
+        return None
+    sums = [inner for inner in body if inner.name in ("arith.addf", "arith.subf")]
+    lines = {inner.line for inner in sums if any(may_be_product(t, name, includes_divisions=True) for name in inner.operands)}
+    order = scan_order_of(t, op) if op.name == "tt.scan" else _order(t, op, op, ())[1]
+    if isinstance(order, ScanOrder):
+        pairs = ("element element", "result element", "other element") if order.contiguous > 1 else ("", "other element", "")
+        lines = lines if order.contiguous * order.lanes > 1 else set()
+    else:  # in a shuffle each lane combines its own element with the other's
+        pairs = ("element element", "result element", "") if order.thread else ("element other", "", "")
+    try:
+        region_sums = t.contraction.region(op.last_line) if lines else {}  # type: ignore[union-attr]
+    except NotAssembled:
+        return None  # as it says where such a sum is written
+    is_open = any(isinstance(sides.get(line), str) for sides in region_sums.values() for line in lines)
+    if is_open or not lines or region_sums.keys() - {WORDS, *pairs}:
+        return None
+    if region_sums.keys() == {WORDS}:  # elements are combined as words are
+        return combination(t, op, sides=region_sums[WORDS]), None, operands
+    factors, functions = element_factors(t, op), list[Any]()
+    for pair, given in zip(pairs, ((True, True), (False, True), (False, True)), strict=True):
+        parts = {place: (given[0], given[1], pair.startswith("element"), pair.endswith("element")) for place in factors}
+        functions.append(combination(t, op, sides=region_sums[pair], factors=parts) if pair in region_sums else None)
+    name = combination(t, op, sides=region_sums[WORDS]) if WORDS in region_sums else functions[0]
+    functions[2] = functions[2] or functions[1]  # where nothing stands before the elements of a thread
+    arrays = *operands, *(each for both in factors.values() for each in both)
+    return name, t.apply(RegionElements, len(op.operands), *functions), arrays
+
+
+def combination(
+    t: Translator,
+    op: Operation,
+    follows: bool = False,
+    sides: Mapping[int, Side] | None = None,
+    factors: Mapping[int, tuple[bool, bool, bool, bool]] = MappingProxyType({}),
+) -> Any:
     """The name of a function of the generated code that combines whole arrays as the region combines two elements; one that
-    `follows` holds enclosures of what it gives."""
+    `follows` holds enclosures of what it gives. `sides`: what its sums take in, by line. `factors`: of an operand, by place, whose
+    elements are products, for each side whether their factors are given too, and whether it is such an element."""
     (region,) = op.regions
     (block,) = region
     *body, terminator = block.operations
-    if len(body) > 1 and sums_in_doubt(t, body):
+    if sides is None and len(body) > 1 and sums_in_doubt(t, body):
         t.doubted_sums.update(inner.line for inner in body)
-    name = t.name("combine")
-    t.emit("def {}({}):", name, t.values(argument for argument, _ in block.arguments))
+    name, arguments, half = t.name("combine"), [argument for argument, _ in block.arguments], len(op.operands)
+    t.region_sides, t.region_factors = dict(sides or {}), {}
+    for side in (1, 0):  # from behind: the factors stand behind the words of their side
+        for place in sorted(factors, reverse=True):
+            argument, flags = arguments[side * half + place], factors[place]
+            pair = f"{argument}~left", f"{argument}~right"
+            arguments[(side + 1) * half : (side + 1) * half] = pair if flags[side] else ()
+            t.region_factors |= {argument: pair} if flags[2 + side] else {}
+    t.emit("def {}({}):", name, t.values(arguments))
     with t.indent_block(), seen_inside(t, region, follows):
         for inner in body:
             t.operation(lift_scalars(inner), [], {})
         t.emit("return {}", tuple(t.value(each) for each in terminator.operands))
+    t.region_sides, t.region_factors = {}, {}
     if len(body) == 1 and (whole_array := _of_whole_arrays(body[0])) is not None:
         t.emit("{}.whole = {}", name, whole_array)
     return name

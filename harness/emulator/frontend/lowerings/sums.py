@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from bitverdict.harness.emulator.frontend.translator import NotModelled, OpenCho
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type
 from bitverdict.harness.emulator.numerics.scalar_ops import binary, fma, narrow_fma, negative
-from bitverdict.reference.reduction_order import ReductionOrder
+from bitverdict.reference.reduction_order import Parts, ReductionOrder
 from bitverdict.reference.scalar_arithmetic.fp64 import fma as fma64
 
 _POSITIVE_ZERO = re.compile(r"(?<![-\d.])0\.0+(e[+-]?0+)?(?![\d.])")  # 0.000000e+00, of a tensor too
@@ -67,6 +67,9 @@ class _Product:
 
 @lowers("arith.addf", "arith.subf")
 def total(t: Translator, op: Operation) -> None:
+    if op.line in t.region_sides:
+        _region_sum(t, op)
+        return
     if (
         _kept_operand(t, op) is not None
         or not t.fuses_sums
@@ -101,7 +104,27 @@ def total(t: Translator, op: Operation) -> None:
 def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: Type, fate: Fate) -> None:
     """The sum or difference of `operands` in the format of `kind`, which the compiled program makes of `op`."""
     products = [_product(t, name) for name in operands]
-    fused_side = _fused_operand(t, op, kind, products, operands, fate)
+    _write_sum(t, op, result, operands, kind, products, _fused_operand(t, op, kind, products, operands, fate))
+
+
+def _region_sum(t: Translator, op: Operation) -> None:
+    """A sum of a combination of several operations, of which `t.region_sides` knows what it takes in."""
+    side, products = t.region_sides[op.line], [_product(t, name) for name in op.operands]
+    if side in (0, 1) and ((product := products[side]) is None or product.split):
+        raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
+    _write_sum(t, op, op.results[0], op.operands, t.result(op), products, None if isinstance(side, str) else side)
+
+
+def _write_sum(
+    t: Translator,
+    op: Operation,
+    result: str,
+    operands: list[str],
+    kind: Type,
+    products: list[_Product | None],
+    fused_side: int | None,
+) -> None:
+    """The sum or difference `op` of `operands`, of which it takes in the product on `fused_side`, or none."""
     if fused_side is None:
         run: Callable = binary(_NUMPY[op.name], kind.format)
         t.emit("{} = {}", t.value(result), t.apply(run, *(t.value(each) for each in operands)))
@@ -131,21 +154,40 @@ class ProductSum:
 
     add: Callable
     multiply_add: Callable
+    words: ClassVar[int] = 1
 
     def add_first(self, *sides: np.ndarray) -> tuple[np.ndarray]:
         """The sum of two elements; the left one is taken in where both might be."""
         half = len(sides) // 2
         left, right = sides[:half], sides[half:]
-        (found,) = self.behind(left[0], right)
+        (found,) = self.behind(left[:1], right)
         if left[3].any():
             found = np.where(left[3], self.multiply_add(left[1], left[2], right[0]), found)
         return (found,)
 
-    def behind(self, before: np.ndarray, element: tuple[np.ndarray, ...], flag: int = 3) -> tuple[np.ndarray]:
+    def behind(self, before: Parts, element: Parts, flag: int = 3) -> tuple[np.ndarray]:
         """The sum of the words `before` and of elements, by their first sum (flag 3) or their later one (4)."""
-        taken = element[flag]
-        found = self.add(before, element[0])
-        return (np.where(taken, self.multiply_add(element[1], element[2], before), found) if taken.any() else found,)
+        taken, (word,) = element[flag], before
+        found = self.add(word, element[0])
+        return (np.where(taken, self.multiply_add(element[1], element[2], word), found) if taken.any() else found,)
+
+
+@dataclass(frozen=True)
+class RegionElements:
+    """The elements of a combination of several operations, whose sums take products in unrounded. An element is its words and the
+    factors of those that are products. The functions take the sides' elements, or words: of two elements, of words and an element
+    within a thread, of words and an element further on (None where there is none)."""
+
+    words: int
+    combine_elements: Callable
+    combine_next: Callable
+    combine_later: Callable
+
+    def add_first(self, *sides: np.ndarray) -> Parts:
+        return self.combine_elements(*sides)
+
+    def behind(self, before: Parts, element: Parts, flag: int = 3) -> Parts:
+        return (self.combine_next if flag == 3 else self.combine_later)(*before, *element)
 
 
 def taken_products(
@@ -184,12 +226,21 @@ def taken_products(
 def _product_sum(
     t: Translator, op: Operation, kind: Type, product: _Product, flags: list[np.ndarray]
 ) -> tuple[ProductSum, tuple[Any, ...]]:
-    left, right = (_moved_factor(t, product, name) for name in product.factors)
-    if product.negative:
-        left = t.apply(negative(kind.format), left)
     multiply_add = fma64 if kind.format is None else fma if kind.format == "fp32" else narrow_fma(kind.format)
     taking = ProductSum(binary(np.add, kind.format), multiply_add)
-    return taking, (t.value(op.operands[0]), left, right, *(t.constant(each, "taken") for each in flags))
+    return taking, (t.value(op.operands[0]), *_signed_factors(t, product, kind), *(t.constant(each, "taken") for each in flags))
+
+
+def _signed_factors(t: Translator, product: _Product, kind: Type) -> tuple[Any, Any]:
+    """The variables of the factors of `product`, its sign in the first."""
+    left, right = (_moved_factor(t, product, name) for name in product.factors)
+    return t.apply(negative(kind.format), left) if product.negative else left, right
+
+
+def element_factors(t: Translator, op: Operation) -> dict[int, tuple[Any, Any]]:
+    """The factors of the operands of `op`, by place, that are products."""
+    products = {place: product for place, name in enumerate(op.operands) if (product := _product(t, name)) and not product.split}
+    return {place: _signed_factors(t, product, t.operand(op, place)) for place, product in products.items()}
 
 
 def _products_taken_by_llvm(
@@ -345,6 +396,8 @@ def _moved_factor(t: Translator, product: _Product, name: str) -> Any:
 
 def _product(t: Translator, name: str) -> _Product | None:
     """The multiplication whose result `name` is, seen through moves and changes of sign."""
+    if name in t.region_factors:
+        return _Product(t.region_factors[name], frozenset(), (), False)
     moves: list[Operation] = []
     negative_ = False
     op = t.defined.get(name)
