@@ -24,15 +24,15 @@ _STDLIB = Path(os.__file__).parent
 
 
 def state_directory() -> Path:
-    """Where runs leave what git ignores: `BITVERDICT_STATE`, or ``.bitverdict`` in the repository; ``.harness``, as of older
-    releases, where that is there. Not created here."""
+    """Where runs leave what git ignores: `BITVERDICT_STATE`, or ``.harness`` in the repository; ``.bitverdict`` where that is
+    there. Not created here."""
     return Path(os.environ.get("HARNESS_STATE") or state_directory_of(HOME))
 
 
 def state_directory_of(repository: Path) -> Path:
     """That of a repository, unless a variable says another."""
-    older = repository / ".harness"
-    return older if older.is_dir() else repository / ".bitverdict"
+    newer = repository / ".bitverdict"
+    return newer if newer.is_dir() else repository / ".harness"
 
 
 def kernels_with_a_contract() -> list[str]:
