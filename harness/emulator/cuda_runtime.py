@@ -26,6 +26,7 @@ import torch._library.triton
 import torch.utils._device as default_device
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from bitverdict.harness.emulator.cuda_graphs import CUDAGraph, GraphContext, is_capturing
 from bitverdict.harness.emulator.cuda_tensors import (
     CPU,
     CUDA,
@@ -412,7 +413,10 @@ _CUDA: dict[str, Any] = {
     "set_stream": _set_stream,
     "current_stream": _current_stream,
     "default_stream": _default_stream,
-    "is_current_stream_capturing": _answer(False),
+    "is_current_stream_capturing": is_capturing,
+    "CUDAGraph": CUDAGraph,
+    "graph": GraphContext,
+    "graph_pool_handle": _answer((0, 0)),
     "get_sync_debug_mode": _answer(0),
     "set_sync_debug_mode": _ignore_call,
     "ipc_collect": _ignore_call,
@@ -483,7 +487,7 @@ _ACCELERATOR: dict[str, Any] = {
     },
     "empty_host_cache": _ignore_call,
 }
-_UNANSWERED_CLASSES = {"CUDAGraph", "graph", "GreenContext", "MemPool", "CUDAPluggableAllocator", "Graph"}
+_UNANSWERED_CLASSES = {"GreenContext", "MemPool", "CUDAPluggableAllocator", "Graph"}
 _PASSTHROUGH_NAMES = {"check_error", "_lazy_new", "_dummy_type", "classproperty", "_extract_arch_version"}  # what needs no GPU
 
 

@@ -25,6 +25,7 @@ from bitverdict.harness.emulator import layout_classes  # noqa: F401  (what it d
 from bitverdict.harness.emulator.autotuner_choices import apply_tuning, check_tuning, several
 from bitverdict.harness.emulator.compiled_kernel import KernelMetadata, return_emulated_kernels
 from bitverdict.harness.emulator.compiler_digest import install
+from bitverdict.harness.emulator.cuda_graphs import captured_launch
 from bitverdict.harness.emulator.cuda_runtime import answer_torch_cuda
 from bitverdict.harness.emulator.cuda_tensors import CUDA
 from bitverdict.harness.emulator.device import Device, LaunchOptions
@@ -106,7 +107,8 @@ class _Launcher:
             for probe in device.options.probes:
                 probe.on_request(self.source, self.metadata, (x, y, z), values)
             names, given_values = [name for name, _ in passed_arguments], [value for _, value in passed_arguments]
-            device.run(self.program, self.metadata, (x, y, z), names, given_values, self._constants())
+            program, metadata, constants = self.program, self.metadata, self._constants()
+            captured_launch(lambda: device.run(program, metadata, (x, y, z), names, given_values, constants), values)
 
     def _constants(self) -> dict[str, int]:
         """The integers that the kernel was compiled for, by parameter."""

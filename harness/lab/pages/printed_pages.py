@@ -77,7 +77,7 @@ PAGES = (
     Page("arithmetic.md", "the records in reference/tensor_core, its table of evidence alone", _arithmetic),
 )
 BY_RUNS = {
-    "tma_limits.md": "bitverdict tma-limits --merge tests/hardware_words/tma_limits_h200.json --page docs/tma_limits.md",
+    "tma_limits.md": "bitverdict lab tma-limits --merge tests/hardware_words/tma_limits_h200.json --page docs/tma_limits.md",
     "benchmarks.md": "python -m benchmarks.pages DIRECTORY > docs/benchmarks.md",
     "upstream_tutorials.md": "python -m benchmarks.upstream_tutorials",
     "cheats.md": "python -m benchmarks.cheats --page --results FILE > docs/cheats.md",
