@@ -140,9 +140,8 @@ class _VersionAction(argparse.Action):
                 version_of[package] = version(package)
             except PackageNotFoundError:
                 version_of[package] = "not installed"
-        parser.exit(
-            message=", ".join(f"{package} {release}" for package, release in version_of.items()) + f"\n{described_releases()}\n"
-        )
+        print(", ".join(f"{package} {release}" for package, release in version_of.items()), described_releases(), sep="\n")
+        parser.exit()
 
 
 class _CompletionAction(argparse.Action):

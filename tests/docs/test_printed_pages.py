@@ -48,7 +48,7 @@ def test_a_page_that_is_not_there_is_written_and_others_are_left(copied: Path, c
     ("words", "says"),
     [
         (["kernel.md"], "page 'kernel.md': is not printed (did you mean 'kernels.md'?); printed: kernels.md, "),
-        (["tma_limits.md"], "holds what runs measured; make it with: bitverdict tma-limits --merge "),
+        (["tma_limits.md"], "holds what runs measured; make it with: bitverdict lab tma-limits --merge "),
         (["--directory", "nowhere"], "--directory nowhere: must be a directory that exists; make it first"),
     ],
 )
