@@ -368,9 +368,3 @@ def test_a_variable_by_its_new_name_is_read_and_an_older_one_counts(tmp_path: Pa
         environment = others | older | {"BITVERDICT_STATE": "new"}
         done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == counts
-
-
-def test_the_version_is_printed_where_a_pipe_reads_it(capsys: pytest.CaptureFixture) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(["--version"])
-    assert ended.value.code in (0, None) and capsys.readouterr().out.startswith("bitverdict ")

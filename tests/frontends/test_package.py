@@ -173,7 +173,7 @@ def test_a_release_of_triton_that_is_taken_goes_on(version: str, tmp_path: Path)
 
 def test_the_version_names_the_releases_of_triton(tmp_path: Path) -> None:
     done = python("-m", "bitverdict", "--version", cwd=tmp_path, PYTHONPATH=faked_triton(tmp_path, "3.10.0"))
-    first, second = done.stderr.splitlines()
+    first, second = done.stdout.splitlines()
     assert first.startswith(f"bitverdict {bitverdict.__version__}, triton 3.10.0, torch ")
     assert second == "proven releases of Triton: 3.6.0, 3.7.0, 3.7.1, 3.8.x, 3.9.x; newer ones are tried"
 
