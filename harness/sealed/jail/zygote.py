@@ -411,12 +411,20 @@ def _size(directory: str) -> int:
     return total
 
 
+def import_preloaded(names: Sequence[str]) -> None:
+    """Import `names`. Where torch is among what they import, it looks at the processor now: it does so once, at its first operator,
+    and in a confined process that look can fail. An operator then raises, or computes by other instructions than outside."""
+    for name in names:
+        importlib.import_module(name)
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.backends.cpu.get_cpu_capability()
+
+
 def serve(listener: socket.socket, lifeline: int, setting: Setting) -> NoReturn:
     """Be a zygote: import `setting.preload`, then serve until the lifeline closes."""
     adopts_orphans()
     gc.disable()
-    for name in setting.preload:
-        importlib.import_module(name)
+    import_preloaded(setting.preload)
     gc.enable()
     gc.freeze()
     Zygote(listener, lifeline, setting).serve()

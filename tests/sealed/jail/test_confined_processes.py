@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from bitverdict.harness.model.paths import ROOT
 from bitverdict.harness.sealed.jail.jail import ConfinedProcess, Jail, JailDied, clean_environment, start_process, wait_ready
@@ -102,3 +105,23 @@ def test_variables_that_decide_what_the_compiler_makes_are_passed_on(monkeypatch
     assert (environment["TRITON_F32_DEFAULT"], environment["GIVEN"]) == ("ieee", "by name")
     assert environment["TRITON_CACHE_DIR"] == "/scratch/triton"
     assert not {"TRITON_REDIS_HOST", "HARNESS_POOL_SEED", "A_SECRET"} & set(environment)
+
+
+FIRST_OPERATOR = """
+import resource, sys
+{preload}
+import torch
+resource.setrlimit(resource.RLIMIT_NOFILE, (0, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+print(torch.backends.cpu.get_cpu_capability(), end="")
+"""
+
+
+def test_torch_looks_at_the_processor_before_a_process_is_confined() -> None:
+    """At the first operator of a process that may open no file torch takes a processor without vectors."""
+    preloads = ("", "from bitverdict.harness.sealed.jail.zygote import import_preloaded; import_preloaded(['torch'])")
+    confined, preloaded = (
+        subprocess.run([sys.executable, "-c", FIRST_OPERATOR.format(preload=preload)], capture_output=True, text=True).stdout
+        for preload in preloads
+    )
+    here = torch.backends.cpu.get_cpu_capability()
+    assert preloaded == here and (confined != here or here == "DEFAULT")
