@@ -80,7 +80,7 @@ def frame_at(error: Exception, file: str, line: int, tile_values: Mapping[str, o
         source_name = next((named for named in (each, re.sub(r"_\d+$", "", each)) if named in variables), "")
         if source_name:
             kernel_locals[source_name] = value
-    before = error.__traceback__
+    before, context = error.__traceback__, error.__context__
     try:
         exec(code, {"_raised_fault": error.with_traceback(None)}, kernel_locals)
     except type(error) as raised:
@@ -89,5 +89,5 @@ def frame_at(error: Exception, file: str, line: int, tile_values: Mapping[str, o
             entry = entry.tb_next
         return entry
     finally:
-        error.with_traceback(before)
+        error.with_traceback(before).__context__ = context  # which would be what is handled now, whose context may be this error
     return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import traceback
@@ -14,6 +15,7 @@ import triton.language as tl
 
 import bitverdict as bv
 from bitverdict.harness.emulator import EmulatedFault, emulated, kernel_traceback
+from bitverdict.harness.model.paths import ROOT
 
 HERE = Path(__file__)
 
@@ -86,7 +88,8 @@ def launches(x: torch.Tensor) -> torch.Tensor:
 def test_python_prints_the_users_lines_alone(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"import sys; sys.path.insert(0, {str(HERE.parent)!r})\nfrom {HERE.stem} import *\n{SCRIPT}")
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False)
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=False, env=environment)
     assert "row = tl.load(x + at)\nbitverdict.harness.emulator.faults.EmulatedFault: stray read" in done.stderr
     assert "harness/emulator/device.py" not in done.stderr and "jit.py" not in done.stderr
 

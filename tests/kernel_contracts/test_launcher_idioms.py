@@ -158,10 +158,8 @@ def test_what_fails_on_a_gpu_fails_here_by_its_name(fault: str, tmp_path: Path) 
 
 
 UNANSWERED = {
-    "torch.cuda.CUDAGraph": "torch.cuda.CUDAGraph()",
     "torch.cuda.utilization": "torch.cuda.utilization()",
     "torch.cuda.cudart": "torch.cuda.cudart()",
-    "torch.cuda.graph": "torch.cuda.graph(None)",
     "Tensor.__dlpack__": "torch.from_dlpack(a)",
     "torch.cuda.get_device_properties().uuid": "torch.cuda.get_device_properties(0).uuid",
     "torch.profiler.profile of the GPU": "torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])",

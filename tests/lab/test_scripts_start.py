@@ -52,6 +52,8 @@ TINY = (
     Tiny("cheats", "--page --results OUT/none.json", "# "),
     Tiny("corpus", "OUT --list", "torch: scatter_mm"),
     Tiny("corpus_replay", "OUT --on emulated:sm_90 --only no_such --jobs 1", "0 launches of 0 kernels"),
+    Tiny("releases", "softmax --cases 1 --seconds 1 --jobs 1", "softmax"),
+    Tiny("pyptx_kernels", "--package OUT --largest 32", "", (0,)),
     Tiny("driver_calls", "--device cpu", ": works"),
     Tiny("emulator", "1", "tma_gather 128x128", (0, 1)),
     Tiny("everyday_words", "--words 64 --jobs 0 softmax", r"softmax +sm_100 .*largest difference"),

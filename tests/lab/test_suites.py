@@ -109,7 +109,7 @@ def test_each_test_of_a_suite_has_a_state(results: Path) -> None:
     assert states == {"doubled": "passed", "stray": "fault found", "wrong": "failed", "skipped": "skipped", "refused": "refused",
                       "long": "too large"}  # fmt: skip
     said = next(test["said"] for test in tests if test["state"] == "fault found")
-    assert "(nearest: x, 400 bytes from its start) [theirs.py:9]" in said
+    assert "stray read: read at byte 400 of x" in said and "[theirs.py:9]" in said
 
 
 def test_the_interpreter_is_of_its_own_process_alone(results: Path) -> None:

@@ -25,7 +25,7 @@ def test_explain_prints_the_page_of_an_outcome(outcome: Outcome, capsys: pytest.
 
 
 @pytest.mark.parametrize(
-    ("words", "line"), [(["stray-read"], "stray read"), (["Lost_Precision"], "lost precision"), (["table"], "pass: ")]
+    ("words", "line"), [(["stray-read"], "stray read"), (["Lost_Precision"], "lost precision"), (["table"], "inconclusive: ")]
 )
 def test_a_name_is_taken_as_it_is_typed(words: list[str], line: str, capsys: pytest.CaptureFixture) -> None:
     assert main(["explain", *words]) == 0 and capsys.readouterr().out.startswith(line)

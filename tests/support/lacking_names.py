@@ -17,7 +17,9 @@ _SENTENCE = re.compile(r"triton \S+ lacks [^,\n]+, which \S+ brought|triton \S+ 
 def errors_of(error: BaseException) -> Iterator[BaseException]:
     """`error`, and those that it was raised from or while."""
     link: BaseException | None = error
-    while link is not None:
+    seen: set[int] = set()  # an error may be a part of its own context
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
         yield link
         link = link.__cause__ or link.__context__
 
