@@ -60,7 +60,9 @@ class PtxKernel:
         arguments = _arguments(memory, program.parameters, values)
         for region in memory.regions:
             region.changes = True
-        run_on(program, shape, arguments, memory.regions)
+        space = run_on(program, shape, arguments, memory.regions)
+        if device.options.real_values is not None:
+            device.reals.end([region for region in memory.regions if space.has_stored(region)], lost=True)
 
 
 def run_on(program: KernelProgram, shape: LaunchShape, arguments: Sequence[Words], regions: Sequence[Region]) -> GlobalSpace:

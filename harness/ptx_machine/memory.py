@@ -250,6 +250,10 @@ class GlobalSpace:
         for judge in self.judges.values():
             judge.begin_batch(order, first_thread)
 
+    def has_stored(self, region: Region) -> bool:
+        """Whether the launch has stored into `region`."""
+        return region.base in self.judges and bool((self.judges[region.base].shadow.writer != NO_THREAD).any())
+
     @property
     def written_words(self) -> int:
         """Words of 4 bytes that the launch has stored."""

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import bitverdict as bv
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.ptx_machine.launch import ptx_kernel
 from bitverdict.reference import tensor_core
@@ -61,6 +62,25 @@ def test_threads_behind_the_last_element_end_at_a_branch() -> None:
     x, y = torch.randn(300), torch.zeros(300)
     launch(ADD_ONE, x, y, 300, grid=3)
     assert torch.equal(y, x + 1)
+
+
+def add_one(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    ptx_kernel(ADD_ONE)[-(-x.numel() // 128), 128](x, y, x.numel())
+    return y
+
+
+def add_a_little_more(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    ptx_kernel(ADD_ONE.replace("0f3F800000", "0f3F800001"))[-(-x.numel() // 128), 128](x, y, x.numel())
+    return y
+
+
+def test_a_launcher_of_ptx_is_judged_by_a_reference() -> None:
+    """No real values come of PTX: rounded words are no mathematics of their own, and a bound decides."""
+    bv.assert_right(add_one, (torch.randn(300),), reference=lambda xp, x: x + 1.0, target="emulated:sm_90")
+    with pytest.raises(AssertionError, match="outside"):
+        bv.assert_right(add_a_little_more, (torch.randn(300),), reference=lambda xp, x: x + 1.0, target="emulated:sm_90")
 
 
 def test_a_lost_predicate_reads_outside_of_its_tensor() -> None:
