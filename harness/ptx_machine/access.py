@@ -274,7 +274,7 @@ def _operation(name: str, kind: str) -> Callable[..., Words]:
     if name == "dec":
         return lambda old_words, limit: np.where((old_words == 0) | (old_words > limit), limit, old_words - old_words.dtype.type(1))
     if name == "add" and kind in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
-        return meaning(f"add.rn.{'ftz.' if kind == 'f32' else ''}{kind}" if kind != "f32" else "add.rn.f32").compute
+        return meaning(f"add.rn.{kind}").compute
     if name in ("and", "or", "xor"):
         return meaning(f"{name}.b{bits(kind)}").compute
     return meaning(f"{name}.{kind}").compute
@@ -313,7 +313,8 @@ def _atomic(reader: StatementReader) -> ThreadStep | None:
             offsets = machine.shared.flat_offsets(step, threads, addresses % SHARED_WINDOW, dtype.itemsize, "write")
             parts: Any = [(machine.shared.words(dtype.itemsize), offsets, slice(None))]
         else:
-            located = machine.memory.locate(step, threads, addresses, dtype.itemsize, "write")
+            located = list(machine.memory.locate(step, threads, addresses, dtype.itemsize, "write"))
+            machine.memory.updated_storages.update(region.base for region, _, _ in located)
             parts = [
                 (region.raw[: region.raw.size // dtype.itemsize * dtype.itemsize].view(dtype), at, positions)
                 for region, at, positions in located

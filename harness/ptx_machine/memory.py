@@ -244,6 +244,7 @@ class GlobalSpace:
     first_thread: int = 0
     last_epoch: int = 0  # of CTAs that have run
     judges: dict[int, Judge] = field(default_factory=dict)
+    updated_storages: set[int] = field(default_factory=set)  # by atomics; where they begin
 
     def begin_batch(self, order: Order, first_thread: int) -> None:
         self.order, self.first_thread = order, first_thread
@@ -251,7 +252,9 @@ class GlobalSpace:
             judge.begin_batch(order, first_thread)
 
     def has_stored(self, region: Region) -> bool:
-        """Whether the launch has stored into `region`."""
+        """Whether the launch has stored into `region`, or updated what lay there."""
+        if region.base in self.updated_storages:
+            return True
         return region.base in self.judges and bool((self.judges[region.base].shadow.writer != NO_THREAD).any())
 
     @property

@@ -13,10 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, bits
+from bitverdict.harness.emulator.ptx.opcodes import UnknownOpcode, bits
 from bitverdict.harness.emulator.ptx.steps import DATA, Block, Step, note_registers, operand, reverse_postorder, split_list, step_of
 from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, Statement, parse_module
 
@@ -26,12 +24,10 @@ if TYPE_CHECKING:
 SPECIAL_REGISTERS = {
     **{f"%{name}.{axis}": 32 for name in ("tid", "ntid", "ctaid", "nctaid") for axis in "xyz"},
     **{f"%cluster_{name}": 32 for name in ("ctarank", "nctarank")},
-    **{f"%{name}": 32 for name in ("laneid", "warpid", "nwarpid", "lanemask_lt", "lanemask_le", "lanemask_gt", "lanemask_ge")},
-    **{f"%{name}": 32 for name in ("lanemask_eq", "dynamic_smem_size", "total_smem_size", "smid", "nsmid", "clock", "clock_hi")},
-    "%clock64": 64,
-    "%globaltimer": 64,
+    **{f"%{name}": 32 for name in ("laneid", "warpid", "nwarpid", "dynamic_smem_size")},
+    **{f"%lanemask_{name}": 32 for name in ("lt", "le", "gt", "ge", "eq")},
 }
-"""Bits of the registers that the machine fills (PTX ISA, chapter 10)."""
+"""Bits of the registers that the machine fills (PTX ISA, chapter 10). Any other, a clock for one, is refused by name."""
 
 
 @dataclass
@@ -301,11 +297,6 @@ def fault(outcome: str, message: str, step: ThreadStep, **details: object) -> Em
     return EmulatedFault(outcome, message, step.place, {"instruction": str(step.statement), "PTX line": step.line, **details})
 
 
-def register_dtype(function: Function, name: str) -> np.dtype:
-    """The words of the register `name`."""
-    return DTYPES[function.registers[name]]
-
-
 __all__ = [
     "BUILDERS",
     "DATA",
@@ -316,5 +307,4 @@ __all__ = [
     "fault",
     "instruction",
     "read_kernel",
-    "register_dtype",
 ]

@@ -120,6 +120,7 @@ class Threads(Frame):
             "%lanemask_ge": ~((bit << lane) - bit),
             "%lanemask_gt": ~(((bit << lane) - bit) | bit << lane),
             "%dynamic_smem_size": np.array([shape.shared_bytes], np.uint32),
+            "%cluster_ctarank": np.zeros(1, np.uint32),
             "%cluster_nctarank": np.ones(1, np.uint32),
         }
         self.live &= thread < math.prod(shape.block)

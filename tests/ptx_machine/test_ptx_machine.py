@@ -247,6 +247,22 @@ def test_atomics_of_many_threads_are_one_after_another() -> None:
     assert count.item() == 1024 and sorted(seen.tolist()) == list(range(0, 1024, 2))
 
 
+def add_to_zeros(x: torch.Tensor) -> torch.Tensor:
+    y = torch.zeros_like(x)
+    text = replaced_once(ADD_ONE, "st.global.f32 [%rd3], %f2;", "red.global.add.f32 [%rd3], %f2;")
+    ptx_kernel(text)[-(-x.numel() // 128), 128](x, y, x.numel())
+    return y
+
+
+def test_words_that_atomics_leave_are_judged_by_a_bound() -> None:
+    bv.assert_right(add_to_zeros, (torch.randn(96),), reference=lambda xp, x: x + 1.0, target="emulated:sm_90")
+
+
+def test_a_register_that_the_machine_does_not_fill_is_refused() -> None:
+    with pytest.raises(EmulatedFault, match=r"not modelled: line .*%clock"):
+        launch(kernel("    mov.u32 %r4, %clock; st.global.b32 [%rd10], %r4;", "u64"), torch.zeros(1, dtype=torch.int32))
+
+
 def test_programs_that_write_one_word_race() -> None:
     text = kernel("    st.global.b32 [%rd10], %r1;", "u64")
     launch(text, torch.zeros(1, dtype=torch.int32), block=1)
