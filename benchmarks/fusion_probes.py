@@ -1,7 +1,7 @@
 """Scans and sums of products on the emulated GPU, held word for word to their PTX or to a real GPU.
 
     python -m benchmarks.fusion_probes [--arch sm_90] [--kind "scan"] [--share 8] [--jobs 2]
-    python -m benchmarks.fusion_probes --device cuda:0 [--jobs 12] [--words 4096]
+    python -m benchmarks.fusion_probes --device cuda:0 [--jobs 12] [--words 4096] [--whole S]
     python -m benchmarks.fusion_probes --launch cuda
 
 Which product a sum takes in is the compiler's choice, register by register. Every kind of `tests/support/fusion_kernels.py` is
@@ -217,7 +217,7 @@ def held_to_the_ptx(listed: list[Launch], jobs: int) -> int:
     return tally.told("PTX", began)
 
 
-def held_to_the_device(listed: list[Launch], device: str, jobs: int, words: int) -> int:
+def held_to_the_device(listed: list[Launch], device: str, jobs: int, words: int, whole: float) -> int:
     """A third of the processes compile and launch, so that the emulated GPU and the compiler share the cores."""
     tally, began, real, started = Tally(), time.perf_counter(), max(jobs // 3, 1), get_context("spawn")
     with ProcessPoolExecutor(max(jobs - real, 1), started) as emulators, ProcessPoolExecutor(real, started) as gpus:
@@ -227,7 +227,12 @@ def held_to_the_device(listed: list[Launch], device: str, jobs: int, words: int)
             return pools[0].submit(on_the_emulator, launch, count), pools[1].submit(on_the_device, launch, count, device)
 
         answers = [both((emulators, gpus), launch) for launch in listed]
-        for launch, (ours, theirs) in zip(listed, answers, strict=True):
+        for count, (launch, (ours, theirs)) in enumerate(zip(listed, answers, strict=True)):
+            if time.perf_counter() - began > whole:
+                print(f"--whole {whole:.0f}: ended after {count} of {len(listed)} launches", flush=True)
+                emulators.shutdown(wait=False, cancel_futures=True)
+                gpus.shutdown(wait=False, cancel_futures=True)
+                break
             found = ours.result()
             if found.refused:
                 tally.refused[f"{launch.kind}: {found.refused}"] += 1
@@ -239,7 +244,7 @@ def held_to_the_device(listed: list[Launch], device: str, jobs: int, words: int)
 def main() -> int:
     options = parse(
         __doc__, arch=Option("sm_90", choices=("sm_80", "sm_90", "sm_100")), kind=Option([], choices=KINDS),
-        share=1, jobs=1, device=str, launch=str, words=1 << 12,
+        share=1, jobs=1, device=str, launch=str, words=1 << 12, whole=Option(float("inf"), "the limit of the run, in seconds"),
     )  # fmt: skip
     warnings.simplefilter("ignore")
     listed = list(launches("sm_90" if options.device else options.arch, tuple(options.kind or KINDS)))[:: options.share]
@@ -249,7 +254,7 @@ def main() -> int:
         print(f"{len(listed)} launches")
         return 0
     if options.device:
-        return held_to_the_device(listed, options.device, options.jobs, options.words)
+        return held_to_the_device(listed, options.device, options.jobs, options.words, options.whole)
     return held_to_the_ptx(listed, options.jobs)
 
 

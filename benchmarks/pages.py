@@ -36,6 +36,7 @@ GOALS = {("8192", "launches"): 0.95, ("1024", "graph"): 0.6, ("2048", "graph"): 
 LEAST_WHOLE = 512**3  # products of a case that the section of whole sizes lists
 COLOURS = {"matmul": "#1f5fbf", "hopper_matmul": "#b8860b", "ampere_gemm": "#777777", "block_scaled_matmul": "#7a3fa0"}
 JUDGED = {"cold": "cold cache", "warm": "warm cache", "warm8": "warm cache, 8 workers", "warm4": "warm cache, 4 workers"}
+BY_HAND = "## Kernels of your own"
 TWO_GPUS = ("two_gpus", "two_gpus_short", "two_gpus_all_cores", "two_gpus_cases")
 WIDTH, HEIGHT, LEFT, TOP, BAR = 900, 0, 330, 46, 22
 
@@ -149,9 +150,10 @@ def page(place: Path) -> str:
 
 
 def merged(old: str, new: str) -> str:
-    """`new` with each section that was not run as `old` has it, where `old` has one."""
-    kept = dict(sections(old))
-    parts = [kept.get(head, body) if "\nNot run." in body else body for head, body in sections(new)]
+    """`new` with each section that was not run as `old` has it, where `old` has one, and the one written by hand behind it."""
+    kept, printed = dict(sections(old)), dict(sections(new))
+    parts = [kept.get(head, body) if "\nNot run." in body else body for head, body in printed.items()]
+    parts += [kept[BY_HAND]] if BY_HAND in kept else []
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 

@@ -289,6 +289,10 @@ def test_sections_without_a_run_are_kept_from_the_page_there_is(tmp_path: Path) 
     page = into.read_text()
     assert "measured before" in page and "also before" not in page and "2 passed" in page and "## Gone" not in page
     assert page.startswith("# What the GPUs said\n") and page.count("## Two GPUs") == 1 and "\n\n\n" not in page
+    with_own = into.read_text() + "\n## Kernels of your own\n\nWritten by hand.\n"
+    into.write_text(with_own)
+    assert pages.main([str(tmp_path), "--into", str(into)]) == 0
+    assert into.read_text() == with_own
     assert pages.main([str(tmp_path), "--into", str(tmp_path / "nowhere.md")]) == 2
 
 

@@ -514,7 +514,11 @@ SAID: dict[str, tuple[str, ...]] = {
     "lazy_results: late_kernel": (*_WRONG_WORDS, "words changed after the return"),
     "lazy_results: late_thread": (*_WRONG_WORDS, "words changed after the return", "the launcher went on"),
     "lazy_results: at_finalisation": (*_WRONG_WORDS, "words changed after the return", "the launcher went on"),
-    "lazy_results: at_deletion": _BY_HOST,
+    "lazy_results: at_deletion": (
+        *_BY_HOST,
+        *_WRONG_WORDS,
+        "words changed after the return",
+    ),  # when the collector comes is its affair
     "lazy_results: when_traced": _BY_HOST,
     "lazy_results: in_signal_handler": (*_LEFT, "the launcher went on"),
     "patched_judge": _WRONG_WORDS,
