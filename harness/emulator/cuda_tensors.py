@@ -249,16 +249,14 @@ class CudaTensor(torch.Tensor):
             return _run_own_operator(own, args, kwargs)
         if (own := library_function_of(func)) is not None:
             return _run_own_operator(own, args, kwargs)
+        if _is_made_of_others(func):
+            return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
         if FOREIGN_MEMORIES:
             return FOREIGN_MEMORIES[-1].run(func, args, kwargs, written_places)
         if func in _COPIES and _is_negated(source := args[_COPIES[func]]):  # its bytes are those of the other sign
             args = tuple(torch.neg(torch._neg_view(argument)) if argument is source else argument for argument in args)
         inputs, keywords = tuple(map(inside, args)), {name: inside(value) for name, value in kwargs.items()}
-        if (
-            ACTIVE_WATCHES
-            and not _gives_views(func)
-            and all(argument.has_bytes for argument in args if type(argument) is CudaTensor)
-        ):
+        if ACTIVE_WATCHES and not func.is_view and all(argument.has_bytes for argument in args if type(argument) is CudaTensor):
             into = [inputs[place] if place < len(inputs) else keywords[name] for place, name in written_places]
             made = ACTIVE_WATCHES[-1].run(func, inputs, keywords, into, lambda: for_the_launcher(func, *inputs, **keywords))
         else:
@@ -452,10 +450,10 @@ def written_arguments(func: torch._ops.OpOverload) -> list[tuple[int, str]]:
 
 
 @lru_cache(maxsize=4096)
-def _gives_views(func: torch._ops.OpOverload) -> bool:
-    """Whether `func` gives views of its arguments, always: who follows memory sees nothing new."""
-    made_of_others = torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
-    return bool(func.is_view) and not made_of_others
+def _is_made_of_others(func: torch._ops.OpOverload) -> bool:
+    """Whether `func` is but calls of other operators, into which torch takes it apart, save in inference mode: `Tensor.to` may give
+    its own argument, which whoever computes results anew must not see as a result."""
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd"))
 
 
 def move_tensor(

@@ -16,6 +16,7 @@ import triton.language as tl
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
 from bitverdict.harness.emulator.cuda_tensors import CudaTensor, storages_since
+from bitverdict.harness.emulator.gpu_operators import WideOperators
 
 
 @triton.jit
@@ -96,6 +97,15 @@ def test_inference_mode_gives_the_same(operation: str) -> None:
         expected = run(x)
     assert got.device == torch.device("cuda", 0) and (expected.is_inference() or not got.is_inference())
     assert (got.shape, got.stride()) == (expected.shape, expected.stride()) and torch.equal(got.cpu(), expected)
+
+
+@pytest.mark.parametrize("move", [lambda x: x.to("cuda"), lambda x: x.contiguous(), lambda x: x.reshape(6)])
+def test_what_torch_takes_apart_shares_its_bytes_in_inference_mode(move: Any) -> None:
+    """A launcher that moves a cache to the device where it is writes into the cache, also where torch computes in fp32."""
+    with emulated("sm_90", options=LaunchOptions(watches=(WideOperators(),))), torch.inference_mode():
+        cache = torch.ones(2, 3, device="cuda", dtype=torch.float16)
+        move(cache).zero_()
+        assert not cache.any() and (cache + cache).dtype is torch.float16
 
 
 LAZY = {
