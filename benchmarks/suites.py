@@ -6,7 +6,8 @@ names of `SUITES`; what their tests import (transformers, einops) must be import
 
 pytest collects a file once; each test then runs in a fork of that process, with a time limit. `run` takes a sample of N cases of
 each test function (0: all), a case of each function before a second of any; what is over the limit is *too large*, and what was not
-drawn, or is left when the file's budget is spent, *not run*. With `--device NAME` a real GPU takes the same tests, in a process a
+drawn, or is left when the file's budget is spent, *not run*. A test that passes and launches nothing is told apart: it says nothing
+of a kernel. With `--device NAME` a real GPU takes the same tests, in a process a
 file; the page tells which of them end otherwise there. `plant` writes one fault of `tests/faults/suites.py` after another into a
 copy and runs the tests that name the kernel: under `--emulate`, and in Triton's interpreter, where nothing but the test's own
 assertion judges. The same tests run without a fault, for false alarms.
@@ -38,6 +39,7 @@ from bitverdict.harness.model.paths import ROOT
 OPTIONS = ["-q", "-p", "no:cacheprovider", "-c", os.devnull, "--tb", "short"]
 EMULATE = ["-p", "bitverdict.harness.frontends.pytest_options", "--emulate"]
 PASSED, FAILED, FOUND, REFUSED, SKIPPED = "passed", "failed", "fault found", "refused", "skipped"
+WITHOUT_LAUNCH = "passed without a launch"
 LARGE, NOT_RUN, NOT_KNOWN = "too large", "not run", "not known"
 ENDED, NOT_COLLECTED = "process ended", "not collected"
 TO_THE_END = (PASSED, FAILED, FOUND)
@@ -133,7 +135,7 @@ def reports_of(item: Any, nextitem: Any) -> dict[str, Any]:
 
     reports = runtestprotocol(item, log=False, nextitem=nextitem)
     faults = [fault for report in reports for fault in getattr(report, "emulation", {}).get("faults", [])]
-    launches = sum(getattr(report, "emulation", {}).get("launches", 0) for report in reports)
+    counted = [report.emulation["launches"] for report in reports if hasattr(report, "emulation")]
     said = next((str(report.longrepr) for report in reports if report.longrepr), "")
     if faults:
         said = f"{faults[0]['outcome']}: {faults[0]['message']} [{Path(faults[0]['file']).name}:{faults[0]['line']}]"
@@ -143,8 +145,8 @@ def reports_of(item: Any, nextitem: Any) -> dict[str, Any]:
     elif any(report.skipped for report in reports):
         state = REFUSED if "not judged" in said else SKIPPED
     else:
-        state = PASSED
-    return {"state": state, "said": said[:400], "launches": launches}
+        state = WITHOUT_LAUNCH if counted and not sum(counted) else PASSED
+    return {"state": state, "said": said[:400], "launches": sum(counted)}
 
 
 def serve(pipe: Any, preloaded: tuple[str, ...], way: str) -> None:
@@ -278,18 +280,9 @@ def plant_faults(given: Any, done: set) -> None:
                 results = {
                     way: server.run(copy, [file, "-k", keyword], Limits(0, given.seconds)) for way, server in servers.items()
                 }
-            key = fault_name or str((file, keyword))
-            append(
-                given.results,
-                {
-                    "what": "plant",
-                    "suite": name,
-                    "file": key,
-                    "planted": fault is not None,
-                    "tests": str((file, keyword)),
-                    **results,
-                },
-            )
+            key, tests = fault_name or str((file, keyword)), str((file, keyword))
+            record = {"what": "plant", "suite": name, "file": key, "planted": fault is not None, "tests": tests}
+            append(given.results, record | results)
             print(f"{name} {key}: { {way: told(found) for way, found in results.items()} }", file=sys.stderr, flush=True)
         for server in servers.values():
             server.close()
@@ -298,7 +291,7 @@ def plant_faults(given: Any, done: set) -> None:
 def told(results: list[dict[str, Any]]) -> str:
     """The worst state of `results`, without those that were not run."""
     states = {each["state"] for each in results}
-    worst = (FOUND, FAILED, ENDED, NOT_COLLECTED, LARGE, REFUSED, PASSED, SKIPPED)
+    worst = (FOUND, FAILED, ENDED, NOT_COLLECTED, LARGE, REFUSED, PASSED, WITHOUT_LAUNCH, SKIPPED)
     return next((state for state in worst if state in states), NOT_RUN)
 
 
@@ -330,20 +323,20 @@ def page(given: Any) -> Iterator[str]:
     runs, planted = ([each for each in everything if each["what"] == what] for what in ("run", "plant"))
     yield "# Other people's suites under `pytest --emulate`\n"
     yield f"Printed by `python -m benchmarks.suites page` at {commit()}, from the results of its `run` and `plant`. {given.of}\n"
-    columns = (PASSED, FAILED, FOUND, REFUSED, LARGE, ENDED, SKIPPED, NOT_RUN, NOT_COLLECTED)
-    yield f"| suite | commit | files | tests | {' | '.join(columns)} | seconds | run to an end |"
-    yield f"| --- | --- | {' | '.join(['---:'] * (len(columns) + 4))} |"
+    columns = (PASSED, FAILED, FOUND, REFUSED, LARGE, ENDED, WITHOUT_LAUNCH, SKIPPED, NOT_RUN, NOT_COLLECTED)
+    yield f"| suite | commit | files | tests | {' | '.join(columns)} | launches | seconds | run to an end |"
+    yield f"| --- | --- | {' | '.join(['---:'] * (len(columns) + 5))} |"
     for suite in (*SUITES, ""):
         mine = [each for each in runs if suite in ("", each["suite"])]
         states = Counter(test["state"] for each in mine for test in each["tests"])
         if not mine:
             continue
-        seconds = sum(test.get("seconds", 0.0) for each in mine for test in each["tests"])
+        seconds, launches = (sum(test.get(what, 0) for each in mine for test in each["tests"]) for what in ("seconds", "launches"))
         counts = " | ".join(f"{states[state]:,}" if states[state] else "" for state in columns)
         begun = sum(states[state] for state in columns[:6])
         to_the_end = f"{sum(states[state] for state in TO_THE_END):,} of {begun:,}"
         name = f"{suite} | {mine[0]['version']}" if suite else "all | "
-        yield f"| {name} | {len(mine)} | {states.total():,} | {counts} | {seconds:,.0f} | {to_the_end} |"
+        yield f"| {name} | {len(mine)} | {states.total():,} | {counts} | {launches:,} | {seconds:,.0f} | {to_the_end} |"
     yield from on_gpu(runs, [each for each in everything if each["what"] == "gpu"])
     yield "\nWhat did not pass:\n"
     for each in runs:

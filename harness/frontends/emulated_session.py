@@ -58,6 +58,7 @@ class EmulationTally:
     advice: Counter[str] = field(default_factory=Counter)
     operators: int = 0
     operators_left: Counter[str] = field(default_factory=Counter)
+    passed_without_launch: int = 0  # tests
 
     def add(self, record: dict[str, Any]) -> None:
         """Add one that `vars` gave, here or in another process."""
@@ -73,6 +74,8 @@ class EmulationTally:
             f"{self.launches:,} launches, {self.repeated_launches:,} of them under {schedules} schedules "
             f"(the others order nothing); {len(self.faults):,} faults, {len(self.advice):,} pieces of advice"
         ]
+        if self.passed_without_launch:
+            text.append(f"{self.passed_without_launch:,} tests passed without a launch: no kernel of theirs was judged")
         if total := self.operators + sum(self.operators_left.values()):
             text.append(
                 f"torch on fp16 and bf16: {self.operators:,} of {total:,} operators ({100 * self.operators / total:.1f} %) were "

@@ -41,6 +41,7 @@ class EmulatePlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        self.has_passed = False
         self.session.enter(item.callspec.params.get(TARGET, "") if hasattr(item, "callspec") else "")
         return (yield)
 
@@ -68,8 +69,11 @@ class EmulatePlugin:
         report = yield
         if fault is not None and (details := details_of(fault)):
             report.sections.append((f"emulated {self.session.device.arch}", details))
+        if report.when == "call":
+            self.has_passed = report.passed
         if report.when == "teardown":
-            report.emulation = self.session.take(item.nodeid)
+            report.emulation = tally = self.session.take(item.nodeid)
+            tally["passed_without_launch"] = int(self.has_passed and not tally["launches"])
         return report
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -172,6 +172,12 @@ def test_right_tests_pass_and_own_failures_fail(suite: tuple[str, dict]) -> None
     assert report["operators"] and "were computed in fp32 and rounded once" in printed
 
 
+def test_passes_that_launched_nothing_are_counted(suite: tuple[str, dict]) -> None:
+    """Of autocast, of empty memory and of the weight gradient, on both targets; the tests of launches are none of them."""
+    printed, report = suite
+    assert report["passed_without_launch"] == 6 and "\n6 tests passed without a launch" in printed
+
+
 def test_memory_that_nobody_wrote_holds_no_zeros(suite: tuple[str, dict]) -> None:
     for arch in ("sm_80", "sm_90"):
         assert f"PASSED test_theirs.py::test_empty_memory[{arch}]" in suite[0]
