@@ -103,6 +103,9 @@ class LaunchOptions:
     """An address that a program loads may lead to any tensor of the GPU that is alive; else to one that was named (`reach`)."""
     whole_storages: bool = False
     """A tensor of a launch reaches all of its storage. Some launchers pass views that say less than what their kernel reads."""
+    views_bind: bool = True
+    """What the sizes and strides of a view do not reach is out of bounds. Else it is an advice inside of the view's storage: some
+    launchers allocate padding around what they hand on."""
     batches: bool = True
     """Programs that order nothing among one another may run several at once: sooner, and to the same end."""
     dry: bool = False
@@ -389,7 +392,7 @@ class Device:
         self.launches.append(launch)
         if self.options.dry or prod(grid) == 0:
             return
-        memory = GlobalMemory(self.options.whole_storages, probes)
+        memory = GlobalMemory(self.options.whole_storages, probes, self.options.views_bind)
         floats: dict[int, float] = {}
         arguments = flatten(memory, names, values, translation.arguments, floats)
         for name, tensor in self._reachable_tensors():

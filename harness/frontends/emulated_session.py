@@ -151,7 +151,8 @@ class EmulatedSession:
             failing = [LaunchFiles(arch, state_directory() / "failures")] if self.files is None else self.files
             probes = repeats, *failing
             watches = self.operators, PoisonedMemory(), numbers
-            device = Device(arch, "eager", LaunchOptions(takes_cpu_tensors=False, probes=probes, watches=watches))
+            options = LaunchOptions(takes_cpu_tensors=False, views_bind=False, probes=probes, watches=watches)
+            device = Device(arch, "eager", options)
             repeats.device = device
             self._devices[arch] = device, repeats
         self._stack.enter_context(driven(self._devices[arch][0]))

@@ -95,6 +95,22 @@ def test_a_launch_may_reach_whole_storages_and_nothing_beyond_them():
     assert torch.equal(target[64:164], storage[0, 100:200])
 
 
+def test_where_views_do_not_bind_the_rest_of_a_storage_is_an_advice():
+    """By the lines that reach it; what lies beyond the storage is as ever, and what a view has draws none."""
+    source, target = torch.arange(256.0), torch.zeros(256)
+    with emulated("sm_80", options=LaunchOptions(views_bind=False)) as device:
+        kernels.copy[(1,)](source[:64], target[:64], 64, 64, BLOCK=128)
+        assert not device.advice
+        kernels.copy[(1,)](source[:64], target[64:128], 100, 100, BLOCK=128)
+        assert [said.split(": ")[1] for said in device.advice] == [
+            f"{verb} what the sizes and strides of {name} do not reach, in the storage that it is a view of"
+            for verb, name in (("reads", "source"), ("writes", "destination"))
+        ]
+        with pytest.raises(EmulatedFault, match="stray write"):
+            kernels.copy[(1,)](source, target[-2:], 128, 128, BLOCK=128)
+    assert torch.equal(target[64:164], source[:100])
+
+
 def test_the_gap_between_the_rows_of_a_strided_view_belongs_to_nobody():
     storage = torch.zeros(8, 16)
     with emulated("sm_80"), pytest.raises(EmulatedFault, match="stray write"):

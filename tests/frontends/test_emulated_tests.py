@@ -35,13 +35,13 @@ gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 @pytest.fixture
 def x():
-    return torch.arange(128, device="cuda", dtype=torch.float32)[:100]
+    return torch.arange(100, device="cuda", dtype=torch.float32)
 
 
 def launch(kernel, x):
-    storage = torch.zeros(128, device="cuda")
-    kernel[(2,)](x, storage[:100], 100, BLOCK=64)
-    return storage[:100]
+    y = torch.zeros(100, device="cuda")
+    kernel[(2,)](x, y, 100, BLOCK=64)
+    return y
 
 
 @gpu
@@ -53,6 +53,13 @@ def test_faulty(kernel, x):
 @gpu
 def test_right(x):
     torch.testing.assert_close(launch(suite_kernels.doubled, x), 2 * x)
+
+
+@gpu
+def test_padding(x):
+    padded = torch.cat([x, x])
+    suite_kernels.stray_write[(2,)](padded[:100], padded[:100], 100, BLOCK=64)
+    torch.testing.assert_close(padded[:100], 2 * x)
 
 
 @gpu
@@ -159,7 +166,19 @@ def test_a_fault_leaves_a_file_that_replays_to_it(suite: tuple[str, dict], name:
     message = fault["message"].partition("0x")[0]  # an address is another one
     assert f"Fault: {OUTCOMES[name]}: {message}" in printed and f"{KERNELS}:{fault['line']}]" in printed
     shapes = [value["view"][0] for value in stored.record["values"] if isinstance(value, dict)]
-    assert shapes == [[100], [100]] and stored.storages[0].view("f4").tolist() == list(range(128))
+    assert shapes == [[100], [100]] and stored.storages[0].view("f4").tolist() == list(range(100))
+
+
+def test_padding_around_a_view_is_an_advice(suite: tuple[str, dict]) -> None:
+    """Where a test hands on a view of a larger storage; outside of every storage it is the fault `stray_write`."""
+    printed, report = suite
+    (line,) = (
+        place for place, text in enumerate(KERNELS.read_text().split("\n"), 1) if "mask=places < n))" in text and "2 *" in text
+    )
+    for arch in ("sm_80", "sm_90"):
+        assert f"PASSED test_theirs.py::test_padding[{arch}]" in printed
+    said = f"{KERNELS}:{line}: writes what the sizes and strides of x do not reach, in the storage that it is a view of"
+    assert report["advice"][said] == 2 and "advice: " in printed
 
 
 def test_right_tests_pass_and_own_failures_fail(suite: tuple[str, dict]) -> None:

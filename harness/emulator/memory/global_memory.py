@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.async_rules import Proxy
 from bitverdict.harness.emulator.device_probe import DeviceProbe, WordAccess, hooks
 from bitverdict.harness.emulator.faults import EmulatedFault
@@ -83,8 +84,8 @@ class BulkLanding:
 class GlobalMemory:
     """The storages behind a launch's tensor arguments. Each access is held to the extent of those tensors and told to `probes`."""
 
-    def __init__(self, whole_storages: bool = False, probes: Iterable[DeviceProbe] = ()) -> None:
-        self.whole_storages = whole_storages
+    def __init__(self, whole_storages: bool = False, probes: Iterable[DeviceProbe] = (), views_bind: bool = True) -> None:
+        self.whole_storages, self.views_bind = whole_storages, views_bind
         self.load_hooks, self.combination_hooks, self.store_hooks = (
             hooks(probes, name) for name in ("on_load", "on_combination", "on_store")
         )
@@ -195,7 +196,9 @@ class GlobalMemory:
             or high - region.base > region.high
             or (region.allowed_bytes is not None and not region.allowed_bytes.take(offsets).all())
         ):
-            raise _stray(op, region, addresses, mask, size, write=write, agent=agent)
+            if self.views_bind:
+                raise _stray(op, region, addresses, mask, size, write=write, agent=agent)
+            self.order.notes.add(Note(Advice.OUTSIDE_VIEW, op.location, (f"{verb}s", region.name)))
         yield region, offsets, mask
 
     def _owner(self, op: Operation, low: int, high: int) -> Region | None:
