@@ -25,8 +25,8 @@ def place_of_fault(fault: EmulatedFault) -> tuple[str, int]:
 def function_at(file: str, line: int) -> tuple[str, int, frozenset[str]]:
     """(name, first line, names of its variables) of the innermost function of `file` that holds `line`."""
     try:
-        tree = ast.parse(Path(file).read_text())
-    except (OSError, SyntaxError, ValueError):
+        tree = ast.parse("".join(linecache.getlines(file)))  # the cell of a notebook is in no file
+    except (SyntaxError, ValueError):
         return "kernel", max(line, 1), frozenset()
     functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
     holding = [node for node in functions if node.lineno <= line <= (node.end_lineno or 0)]
