@@ -108,7 +108,7 @@ def test_the_workflow_runs_both_gates_and_the_nightly_every_share() -> None:
     commands = {name: job["steps"][-1]["run"] for name, job in jobs.items()}
     one_release = 'pip install -q "tox>=4.25" && tox -e ${{ matrix.release }}'
     of_releases = {"releases": one_release, "nightly-releases": f"{one_release} -- --gate rest"}
-    assert commands == {"fast": ".ci/fast", "whole": ".ci/run", "nightly": ".ci/run"} | of_releases
+    assert commands == {"fast": ".ci/fast", "site": ".ci/docs", "whole": ".ci/run", "nightly": ".ci/run"} | of_releases
     for name in of_releases:  # one job for each release with a record, but the one that requirements.txt pins
         proven = {f"triton{''.join(version.split('.')[:2])}" for version in PROVEN_RELEASES[:-1]}
         assert set(jobs[name]["strategy"]["matrix"]["release"]) == proven

@@ -41,6 +41,15 @@ def _outcomes() -> str:
     return markdown()
 
 
+def _reference(page: str) -> Callable[[], str]:
+    def text() -> str:
+        from bitverdict.harness.lab.pages import public_reference
+
+        return getattr(public_reference, page)()
+
+    return text
+
+
 def _matmul_support() -> str:
     from bitverdict.harness.lab.pages.matmul_support import page
 
@@ -72,6 +81,9 @@ PAGES = (
     Page("tutorials.md", "tests/tutorial_parameters.json", _tutorials),
     Page("matmul_support.md", "the rule in harness/contracts/oracle/matmul_support.py", _matmul_support),
     Page("outcomes.md", "the table in harness/model/outcome_pages.py", _outcomes),
+    Page("api.md", "the docstrings of bitverdict's public names", _reference("api_page")),
+    Page("command_line.md", "the parsers in harness/frontends/", _reference("command_line_page")),
+    Page("xp.md", "the operations in reference/tracing/", _reference("xp_page")),
     Page("sanitizers.md", SANITIZERS, _sanitizers),
     Page("invariance.md", f"{INVARIANCE}, its table alone", _invariance),
     Page("arithmetic.md", "the records in reference/tensor_core, its table of evidence alone", _arithmetic),
