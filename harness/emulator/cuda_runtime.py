@@ -6,7 +6,7 @@
 Each public function of `torch.cuda` and `torch.accelerator` is either answered from the device's record, or harmless on a GPU that
 has finished whatever was launched, or it raises a fault that names the call. All is as before when the block ends.
 
-Meaningless by nature, and documented so (docs/emulator.md): times, which count launches; memory, of which all is always free.
+Meaningless by nature, and documented so (docs/emulator.md): times, which count launches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import itertools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from bitverdict.harness.emulator.cuda_graphs import CUDAGraph, GraphContext, is_
 from bitverdict.harness.emulator.cuda_tensors import (
     CPU,
     CUDA,
+    MEMORY,
     CudaTensor,
     Placement,
     implement_operator,
@@ -356,14 +357,46 @@ def _set_rng_state(given: torch.Tensor, device: torch.device | str | int | None 
         torch.default_generator.set_state(given)
 
 
-def _no_bytes(device: torch.device | str | int | None = None) -> int:
+def _allocated_bytes(device: torch.device | str | int | None = None) -> int:
     _check(device)
-    return 0
+    return MEMORY.allocated
+
+
+def _peak_bytes(device: torch.device | str | int | None = None) -> int:
+    _check(device)
+    return MEMORY.peak
+
+
+def _memory_stats(device: torch.device | str | int | None = None) -> Counter[str]:
+    _check(device)
+    counts = {"current": MEMORY.allocated, "peak": MEMORY.peak}
+    return Counter(
+        {f"{kind}_bytes.all.{when}": count for kind in ("allocated", "reserved", "active") for when, count in counts.items()}
+    )
 
 
 def _memory_info(device: torch.device | str | int | None = None) -> tuple[int, int]:
     _check(device)
-    return _device().chip.memory, _device().chip.memory
+    return max(_device().chip.memory - MEMORY.allocated, 0), _device().chip.memory
+
+
+_ranges: list[str] = []  # of NVTX, that are open
+
+
+def _push_range(msg: str) -> int:
+    _ranges.append(msg)
+    return len(_ranges) - 1
+
+
+def _pop_range() -> int:
+    del _ranges[-1:]
+    return len(_ranges)
+
+
+@contextmanager
+def _range(*_: object, **__: object) -> Iterator[None]:
+    """`torch.cuda.nvtx.range` and `torch.cuda.profiler.profile`: a block's, or what a function is decorated with."""
+    yield
 
 
 def _capability(device: torch.device | str | int | None = None) -> tuple[int, int]:
@@ -432,22 +465,28 @@ _CUDA: dict[str, Any] = {
     "set_rng_state_all": lambda states: _set_rng_state(states[0]),
     "mem_get_info": _memory_info,
     "get_allocator_backend": _answer("native"),
-    "memory_stats": lambda device=None: Counter(),
-    "memory_summary": _answer("the emulated GPU: nothing is allocated"),
+    "memory_stats": _memory_stats,
+    "memory_summary": lambda *_, **__: f"the emulated GPU: {MEMORY.allocated} bytes are allocated",
     "memory_snapshot": lambda *_, **__: [],
     "get_per_process_memory_fraction": _answer(1.0),
-    **dict.fromkeys((f"{most}memory_{kind}" for most in ("", "max_") for kind in ("allocated", "reserved", "cached")), _no_bytes),
+    **{
+        f"{most}memory_{kind}": _peak_bytes if most else _allocated_bytes
+        for most in ("", "max_")
+        for kind in ("allocated", "reserved", "cached")
+    },
+    **dict.fromkeys(
+        ("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_max_memory_cached"), lambda device=None: MEMORY.restart()
+    ),
+    "range_push": _push_range,
+    "range_pop": _pop_range,
+    "range_start": lambda msg: len(_ranges),
+    "range": _range,
+    "profile": _range,
     **dict.fromkeys(
         (
             "empty_cache",
             "set_per_process_memory_fraction",
-            "reset_peak_memory_stats",
             "reset_accumulated_memory_stats",
-            "reset_max_memory_allocated",
-            "reset_max_memory_cached",
-            "range_pop",
-            "range_push",
-            "range_start",
             "range_end",
             "mark",
             "start",
@@ -456,8 +495,6 @@ _CUDA: dict[str, Any] = {
         _ignore_call,
     ),
     **GPU_TYPES,
-    "range": lambda *_, **__: nullcontext(),
-    "profile": lambda *_, **__: nullcontext(),
 }
 _ACCELERATOR: dict[str, Any] = {
     "is_available": _answer(True),

@@ -13,7 +13,6 @@ import copy as copies
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
@@ -24,6 +23,7 @@ from torch.autograd.function import BackwardCFunction
 from torch.library import Library
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from bitverdict.harness.emulator.faults import EmulatedFault, for_the_launcher, raise_for_the_launcher
 from bitverdict.harness.emulator.tensor_types import KINDS, legacy_type
@@ -129,11 +129,47 @@ class ForeignMemory(Protocol):
 FOREIGN_MEMORIES: list[ForeignMemory] = []  # by the devices that are entered, the last one's last
 
 
-@dataclass(eq=False, slots=True, weakref_slot=True)
+class AllocatedBytes:
+    """What is allocated on the emulated GPU, and the most that was since `restart`, in blocks of 512 bytes as torch's allocator."""
+
+    def __init__(self) -> None:
+        self.allocated = self.peak = 0
+        self._holders: dict[int, list[int]] = {}  # by the identity of a storage: its bytes, and how many tensors hold it
+
+    def hold(self, storage: torch.UntypedStorage) -> int:
+        """Another tensor holds `storage`; its identity, for `release`."""
+        held = self._holders.setdefault(identity := storage._cdata, [-(-storage.nbytes() // 512) * 512, 0])
+        held[1] += 1
+        if held[1] == 1:
+            self.allocated += held[0]
+            self.peak = max(self.peak, self.allocated)
+        return identity
+
+    def release(self, identity: int) -> None:
+        held = self._holders[identity]
+        held[1] -= 1
+        if not held[1]:
+            self.allocated -= self._holders.pop(identity)[0]
+
+    def restart(self) -> None:
+        self.peak = self.allocated
+
+
+MEMORY = AllocatedBytes()
+
+
 class Allocation:
     """What one tensor of the emulated GPU keeps alive; a tensor itself may have no weak reference (`torch.utils.swap_tensors`)."""
 
-    storage: torch.UntypedStorage
+    __slots__ = "__weakref__", "_identity", "storage"
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.storage = storage
+        self._identity = MEMORY.hold(storage) if storage.device == CPU else None
+
+    def __del__(self, release: Callable[[int], None] = MEMORY.release) -> None:  # bound now: a process may be at its end
+        if self._identity is not None:
+            release(self._identity)
 
 
 _live: weakref.WeakSet[Allocation] = weakref.WeakSet()
@@ -170,6 +206,16 @@ _library_functions: dict[str, list[tuple[weakref.ref[Library], Callable]]] = {} 
 _register = Library.impl
 
 
+class _LibraryFactories(TorchDispatchMode):
+    """While entered, what stands for an operator that allocates makes its tensor."""
+
+    def __torch_dispatch__(self, func: torch._ops.OpOverload, types: object, args: tuple = (), kwargs: dict | None = None) -> Any:
+        if (own := library_function_of(func)) is None:
+            return func(*args, **kwargs or {})
+        named = {"device": CUDA} if any(argument.name == "device" for argument in func._schema.arguments) else {}
+        return _run_own_operator(own, outside(args), (kwargs or {}) | named)
+
+
 def implement_operator(library: Library, op_name: object, fn: Callable, dispatch_key: str = "", **options: object) -> None:
     """`Library.impl`, which keeps what is for a GPU as long as `library` is not destroyed: to torch's dispatcher a tensor of the
     emulated GPU is none of CUDA, and FlagGems' kernels, which stand in the place of ATen's so, would not be launched."""
@@ -195,6 +241,19 @@ def _run_own_operator(own: Callable, args: tuple, kwargs: dict) -> Any:
         return own(*args, **kwargs)
     finally:
         torch.overrides._pop_mode()
+
+
+def _histogram_of_integers(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
+    """`torch.histc` of integers, which torch's CPU lacks, as its CUDA kernel counts them: by whole numbers, the last bin closed.
+    Source: ATen, SummaryOps.cu, `getBin`."""
+    low, high = int(min), int(max)
+    if low == high and x.numel():
+        low, high = int(x.min()), int(x.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    whole = x.flatten().long()
+    counted = whole[(whole >= low) & (whole <= high)]
+    return torch.bincount(((counted - low) * bins // (high - low)).clamp(max=bins - 1), minlength=bins).to(x.dtype)
 
 
 class CudaTensor(torch.Tensor):
@@ -251,6 +310,8 @@ class CudaTensor(torch.Tensor):
             return _run_own_operator(own, args, kwargs)
         if _is_made_of_others(func):
             return func._op_dk(torch._C.DispatchKey.CompositeImplicitAutograd, *args, **kwargs)
+        if func is torch.ops.aten.histc.default and not (args[0].is_floating_point() or FOREIGN_MEMORIES):
+            return outside(_histogram_of_integers(*inside(args), **kwargs))
         if FOREIGN_MEMORIES:
             return FOREIGN_MEMORIES[-1].run(func, args, kwargs, written_places)
         if func in _COPIES and _is_negated(source := args[_COPIES[func]]):  # its bytes are those of the other sign
@@ -596,6 +657,9 @@ def _in_fp32(value: Any) -> Any:
     return type(value)(map(_in_fp32, value)) if type(value) in (list, tuple) else value
 
 
+_DRAWING = ("rand", "normal")
+
+
 def _construct(func: Callable[..., object], args: tuple, kwargs: dict, has_gpu_argument: bool) -> Any:
     """What `func`, which allocates, makes: on the device that it is told, else that of the tensor it is like, else the default."""
     device = kwargs.get("device")
@@ -612,8 +676,11 @@ def _construct(func: Callable[..., object], args: tuple, kwargs: dict, has_gpu_a
     if FOREIGN_MEMORIES and (gpu or has_gpu_argument):
         return FOREIGN_MEMORIES[-1].construct_tensor(func, args, kwargs, gpu)
     drawn_anew = gpu and bool(ACTIVE_WATCHES) and ACTIVE_WATCHES[-1].draws_numbers
-    with torch.random.fork_rng(devices=[]) if drawn_anew and func.__name__.startswith(("rand", "normal")) else nullcontext():
+    factories = _LibraryFactories() if gpu and _library_functions else nullcontext()
+    with factories, torch.random.fork_rng(devices=[]) if drawn_anew and func.__name__.startswith(_DRAWING) else nullcontext():
         tensor = for_the_launcher(func, *inside(args), **{name: inside(value) for name, value in kwargs.items()})
+    if type(tensor) is CudaTensor:
+        return tensor
     if func in (torch.as_tensor, torch.asarray) and gpu:
         tensor = tensor.clone()  # what was read shares its bytes with nothing on a GPU
     out = kwargs.get("out")

@@ -40,3 +40,18 @@ def test_functions_of_a_library_take_the_place_of_torchs_until_it_goes() -> None
         own.define("negative(Tensor x) -> Tensor")
         own.impl("negative", negative, "CUDA")
         assert torch.ops.bitverdict_theirs.negative(x.detach()).tolist() == [-1.0, 2.0] and len(device.launches) == 4
+
+
+def test_functions_of_a_library_allocate() -> None:
+    """In the place of `zeros`, `full_like` and `arange` with a start, on the GPU alone, until the library goes."""
+    with emulated("sm_90") as device:
+        x = torch.ones(2, device="cuda")
+        library = torch.library.Library("aten", "IMPL")
+        library.impl("zeros", lambda size, **named: negative(torch.ones(size, device=named["device"])), "CUDA")
+        library.impl("full_like", lambda like, value, **_: negative(like), "CUDA")
+        library.impl("arange.start", lambda start, end, **_: negative(x), "CUDA")
+        made = torch.zeros(2, device="cuda"), torch.full_like(x, 3.0), torch.arange(0, 2, device="cuda")
+        assert [each.tolist() for each in made] == [[-1.0, -1.0]] * 3 and len(device.launches) == 3
+        assert torch.zeros(2).tolist() == [0.0, 0.0] and torch.arange(2, device="cuda").tolist() == [0, 1]
+        library._destroy()
+        assert torch.zeros(2, device="cuda").tolist() == [0.0, 0.0] and len(device.launches) == 3

@@ -1,0 +1,63 @@
+"""Contract under test: what `torch.cuda` tells of memory and NVTX on the emulated GPU, and what only its CUDA operators compute."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+from bitverdict.harness.emulator import emulated
+
+
+def test_memory_is_what_tensors_of_the_device_hold() -> None:
+    """In blocks of 512 bytes, a storage once however many views hold it; the peak since it was restarted."""
+    gc.collect()
+    with emulated("sm_90"):
+        before, total = torch.cuda.memory_allocated(), torch.cuda.mem_get_info()[1]
+        x = torch.zeros(1000, device="cuda")
+        y = x[:10]
+        torch.zeros(1 << 20)
+        assert torch.cuda.memory_allocated() - before == 4096 == total - torch.cuda.mem_get_info()[0] - before
+        torch.cuda.reset_peak_memory_stats()
+        del x
+        assert torch.cuda.memory_allocated() - before == 4096
+        z = y + 1
+        assert torch.cuda.memory_allocated() - before == 4096 + 512
+        del y, z
+        assert torch.cuda.memory_allocated() == before and torch.cuda.max_memory_allocated() - before == 4096 + 512
+        assert torch.cuda.memory_stats()["allocated_bytes.all.peak"] == torch.cuda.max_memory_reserved() == before + 4608
+        torch.cuda.reset_peak_memory_stats()
+        assert torch.cuda.max_memory_allocated() == before
+
+
+def test_ranges_of_nvtx_nest_and_decorate() -> None:
+    nvtx = torch.cuda.nvtx
+    with emulated("sm_90"):
+        assert (nvtx.range_push("outer"), nvtx.range_push("inner"), nvtx.range_pop(), nvtx.range_pop()) == (0, 1, 1, 0)
+        nvtx.range_end(nvtx.range_start("apart"))
+        nvtx.mark("here")
+        with nvtx.range("block {}", 1):
+            pass
+
+        @nvtx.range("function")
+        def seven() -> int:
+            return 7
+
+        assert seven() == 7
+
+
+@pytest.mark.parametrize(
+    ("values", "bins", "low", "high", "expected"),
+    [
+        ([0, 1, 1, 3, 9, -2], 4, 0, 4, [1, 2, 0, 1]),
+        ([0, 1, 2, 3, 4], 4, 0, 4, [1, 1, 1, 2]),
+        ([0, 5, 10], 2, 0, 0, [1, 2]),
+        ([7, 7], 2, 0, 0, [0, 2]),
+    ],
+)
+def test_integers_have_a_histogram(values: list[int], bins: int, low: int, high: int, expected: list[int]) -> None:
+    """The last bin is closed; without bounds they are the smallest and the largest, or one on each side where these are one."""
+    with emulated("sm_90"):
+        counts = torch.histc(torch.tensor(values, device="cuda", dtype=torch.int32), bins=bins, min=low, max=high)
+    assert counts.tolist() == expected and counts.dtype is torch.int32 and counts.is_cuda
