@@ -1,0 +1,63 @@
+"""Contract under test: a launch is repeated under other schedules where one could choose, and nowhere else."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+import triton
+import triton.language as tl
+
+from bitverdict.harness.emulator import LaunchOptions, emulated
+from bitverdict.harness.emulator.execution.program_batches import FEW_PROGRAMS
+from bitverdict.harness.emulator.frontend.lowerings.program_batches import ENCLOSED_VALUES, HELD_ACCESSES, ONE_PROGRAM
+from bitverdict.harness.emulator.other_schedules import OtherSchedules
+
+pytestmark = pytest.mark.compiles
+
+
+@triton.jit
+def plain(x, y, BLOCK: tl.constexpr):
+    places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + places, 2 * tl.load(x + places))
+
+
+@triton.jit
+def hinted(x, y, BLOCK: tl.constexpr):
+    places = tl.multiple_of(tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), 2)
+    tl.store(y + places, 2 * tl.load(x + places))
+
+
+@triton.jit
+def alone(x, y, BLOCK: tl.constexpr):
+    tl.store(y + tl.arange(0, BLOCK), 2 * tl.load(x + tl.arange(0, BLOCK)))
+
+
+@triton.jit
+def summed(x, y, BLOCK: tl.constexpr):
+    tl.atomic_add(y, tl.sum(tl.load(x + tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))))
+
+
+CASES = {
+    "batched": (plain, 8, ""),
+    "few": (plain, 2, FEW_PROGRAMS),
+    "held": (hinted, 8, HELD_ACCESSES),
+    "one": (alone, 1, ONE_PROGRAM),
+    "enclosed": (plain, 8, ENCLOSED_VALUES),
+    "summed": (summed, 8, "tt.atomic_rmw"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_only_what_orders_something_is_repeated(name: str) -> None:
+    """Programs that run one by one because values are enclosed, accesses held to widths or they are few order nothing."""
+    kernel, programs, reason = CASES[name]
+    repeats = OtherSchedules(["latest"], lambda sentence: None)
+    with emulated("sm_90", options=LaunchOptions(probes=(repeats,))) as device:
+        repeats.device = device
+        x, y = torch.arange(512.0, device="cuda"), torch.zeros(512, device="cuda")
+        if name == "enclosed":
+            words = torch.zeros(4, device="cuda").view(torch.int32).numpy(force=True)
+            device.enclosed.store(x.data_ptr() + words[:1].astype("i8"), words[:1], words[:1], words[:1] + 1, 4)
+        kernel[(programs,)](x, y, 64)
+    assert device.launches[0].serial_reason == reason
+    assert repeats.repeated_launches == (name == "summed")
