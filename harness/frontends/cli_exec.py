@@ -12,7 +12,7 @@ from bitverdict.harness.model.usage import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options = "[--target ARCH] [--schedules N] [--report FILE] [--advice] [--record DIR [--where TEXT]]"
+    options = "[--target ARCH] [--schedules N] [--report FILE] [--advice] [--numerics] [--record DIR [--where TEXT]]"
     parser.usage = f"bitverdict exec {options} (script.py | -m module) ..."
     parser.add_argument(
         "--target", default="sm_90", metavar="ARCH", help="the emulated GPU (default sm_90); bitverdict targets lists"
@@ -20,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--schedules", type=int, default=2, metavar="N", help="run each launch under N schedules (default 2)")
     parser.add_argument("--report", type=Path, metavar="FILE", help="write what was found as JSON, or as SARIF to FILE.sarif")
     parser.add_argument("--advice", action="store_true", help="print advice, which is counted otherwise")
+    parser.add_argument("--numerics", action="store_true", help="how far words are from those without rounding, tensor by tensor")
     parser.add_argument("--record", type=Path, metavar="DIR", help="keep the first launch of each kernel and specialisation there")
     parser.add_argument("--where", default="", metavar="TEXT", help="with --record: of kernels whose name has TEXT in it")
     parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="module", help="a module instead of a script")
@@ -71,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
     program = program_of(words)
     folder, where = arguments.record, arguments.where
     files = None if folder is None else [LaunchFiles(architecture_of(arguments.target), folder, lambda name: where in name)]
-    session, status = EmulatedSession([arguments.target], arguments.schedules, files), 0
+    session, status = EmulatedSession([arguments.target], arguments.schedules, files, numerics=arguments.numerics), 0
     session.enter()
     try:
         program()

@@ -23,6 +23,7 @@ from bitverdict.harness.emulator.gpu_random import GpuRandom
 from bitverdict.harness.emulator.kernel_traceback import at_the_kernel, function_at, place_of_fault
 from bitverdict.harness.emulator.other_schedules import OtherSchedules, other_schedules
 from bitverdict.harness.emulator.triton_driver import driven
+from bitverdict.harness.emulator.word_distances import WordDistance, WordDistances
 from bitverdict.harness.judge.classify import raised_by
 from bitverdict.harness.model.architectures import CHIPS
 from bitverdict.harness.model.paths import source_line, state_directory
@@ -59,6 +60,7 @@ class EmulationTally:
     operators: int = 0
     operators_left: Counter[str] = field(default_factory=Counter)
     passed_without_launch: int = 0  # tests
+    numerics: list[dict[str, Any]] = field(default_factory=list)  # `WordDistance`s
 
     def add(self, record: dict[str, Any]) -> None:
         """Add one that `vars` gave, here or in another process."""
@@ -83,6 +85,10 @@ class EmulationTally:
             )
             text += _list_counts("as the CPU computes it", self.operators_left)
         text += _list_counts("not judged", self.reasons_not_judged)
+        worst: dict[tuple[str, str], WordDistance] = {}
+        for found in sorted((WordDistance(**record) for record in self.numerics), key=lambda each: each.units):
+            worst[found.kernel, found.tensor] = found
+        text += [f"numerics: {found.sentence()}" for found in sorted(worst.values(), key=lambda each: -each.units)]
         return text + (_list_counts("advice", self.advice) if shows_advice else [])
 
     def report(self, targets: Sequence[str]) -> str:
@@ -120,9 +126,11 @@ def _list_counts(title: str, sentences: Counter[str]) -> list[str]:
 
 class EmulatedSession:
     """The emulated GPUs of one process, of which one at a time is entered. `schedules`: under how many each launch runs; `files`:
-    what keeps launches, by default those that fail in the state directory."""
+    what keeps launches, by default those that fail in the state directory; `numerics`: words are held to real values."""
 
-    def __init__(self, targets: Iterable[str], schedules: int = 2, files: Iterable[LaunchFiles] | None = None) -> None:
+    def __init__(
+        self, targets: Iterable[str], schedules: int = 2, files: Iterable[LaunchFiles] | None = None, *, numerics: bool = False
+    ) -> None:
         self.targets = list(dict.fromkeys(map(architecture_of, targets)))
         if schedules < 1:
             raise UsageError(f"--schedules {schedules}: must be 1 or more; 1 runs each launch once")
@@ -130,6 +138,7 @@ class EmulatedSession:
         self.files = files if files is None else list(files)
         self.dependences: Counter[str] = Counter()  # on the schedule, where atomics choose
         self.unanswered: list[EmulatedFault] = []
+        self.distances = WordDistances() if numerics else None
         self._devices: dict[str, tuple[Device, OtherSchedules]] = {}
         self._entered, self._stack = "", ExitStack()
 
@@ -149,12 +158,15 @@ class EmulatedSession:
             multiprocessors = CHIPS[arch].multiprocessors
             numbers = GpuRandom(multiprocessors.count, multiprocessors.threads)
             failing = [LaunchFiles(arch, state_directory() / "failures")] if self.files is None else self.files
-            probes = repeats, *failing
+            probes = repeats, *failing, *filter(None, [self.distances])
             watches = self.operators, PoisonedMemory(), numbers
-            options = LaunchOptions(takes_cpu_tensors=False, views_bind=False, probes=probes, watches=watches)
+            reals = None if self.distances is None else frozenset[str]()
+            options = LaunchOptions(takes_cpu_tensors=False, views_bind=False, real_values=reals, probes=probes, watches=watches)
             device = Device(arch, "eager", options)
             repeats.device = device
             self._devices[arch] = device, repeats
+        if self.distances is not None:
+            self.distances.device = self._devices[arch][0]
         self._stack.enter_context(driven(self._devices[arch][0]))
         self._entered = arch
 
@@ -183,6 +195,7 @@ class EmulatedSession:
     def take(self, where: str) -> dict[str, Any]:
         """The tally since the last call, as `EmulationTally.add` takes it. `where`: the test, or the script."""
         tally = EmulationTally(operators=self.operators.computed, operators_left=Counter(self.operators.left))
+        tally.numerics = [] if self.distances is None else self.distances.take()
         self.operators.computed = 0
         self.operators.left.clear()
         for arch, (device, repeats) in self._devices.items():

@@ -89,6 +89,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption("--emulate-advice", action="store_true", help="with --emulate: print advice, which is counted otherwise")
     group.addoption(
+        "--numerics", action="store_true", help="with --emulate: how far the words of each tensor are from those without rounding"
+    )
+    group.addoption(
         "--emulate-report", default="", metavar="FILE", help="with --emulate: what was found, as JSON, or as SARIF in FILE.sarif"
     )
     group.addoption("--schedules", type=int, default=2, metavar="N", help="with --emulate: run each launch under N (default 2)")
@@ -187,7 +190,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         _check_release()
         from bitverdict.harness.frontends.pytest_emulate import load
 
-        load(early_config, targets, early_config.known_args_namespace.schedules)
+        given = early_config.known_args_namespace
+        load(early_config, targets, given.schedules, numerics=given.numerics)
     if early_config.known_args_namespace.bitverdict or early_config.getini("bitverdict"):
         _check_release()
         early_config.pluginmanager.import_plugin(PLUGIN)

@@ -1,0 +1,126 @@
+"""How far the words that a launch leaves are from what its program computes without rounding, from the words that it was given.
+
+The device must carry real values (`LaunchOptions.real_values`). Each launch begins with nothing but words, so what earlier ones
+rounded is not counted again. A distance is what is certain of it: the bound of the real value is taken off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+
+from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun, WordAccess
+from bitverdict.harness.emulator.frontend.arguments import bytes_of
+from bitverdict.harness.emulator.memory.real_memory import storage_of, words_of
+from bitverdict.harness.emulator.memory.real_shadows import value_of
+from bitverdict.harness.model.paths import source_line
+
+if TYPE_CHECKING:
+    from bitverdict.harness.emulator.device import Device
+
+_PRECISIONS = {"f32": (23, -126), "f64": (52, -1022), "f16": (10, -14), "bf16": (7, -126), "f8E4M3FN": (3, -6), "f8E5M2": (2, -14)}
+"""Bits of a fraction behind the point, and the exponent of the smallest normal number."""
+
+
+@dataclass(frozen=True)
+class WordDistance:
+    """Of the words that launches of `kernel` left in the tensor of a parameter: the worst, its element in the tensor, the line that
+    stored it; how many words have a real value, and of how many none is known."""
+
+    kernel: str
+    tensor: str
+    units: float  # in the last place
+    relative: float
+    element: tuple[int, ...]
+    location: str
+    words: int
+    unknown_words: int
+
+    def sentence(self) -> str:
+        """As a person reads it."""
+        unknown = f", {self.unknown_words:,} more are not known" if self.unknown_words else ""
+        return (
+            f"{self.kernel}, {self.tensor}: {self.units:.3g} ulp, relative {self.relative:.2g}, at {list(self.element)} "
+            f"({source_line(*self.location.rsplit(':', 1))}), the worst of {self.words:,} words{unknown}"
+        )
+
+
+class WordDistances(DeviceProbe):
+    """Rides on the launches of `device`, and keeps the worst distance of each tensor that they leave floats in."""
+
+    device: Device
+
+    def __init__(self) -> None:
+        self.worst: dict[tuple[str, str], WordDistance] = {}
+        self._lines: dict[tuple[int, int], np.ndarray] = {}  # by storage and size of a word: what stored each, by number
+        self._places: list[str] = [""]
+        self._names: list[str] = []
+
+    def take(self) -> list[dict[str, Any]]:
+        """What was found since the last call."""
+        taken = [asdict(found) for found in self.worst.values()]
+        self.worst.clear()
+        return taken
+
+    def on_request(self, source: object, metadata: object, grid: tuple[int, int, int], values: Sequence[object]) -> None:
+        self._forget()
+        self._names = list(cast("Any", source).signature)
+
+    def on_store(self, access: WordAccess) -> None:
+        if access.op.location not in self._places:
+            self._places.append(access.op.location)
+        key, count = (access.region.base, access.size), access.region.raw.size // access.size
+        lines = self._lines.setdefault(key, np.zeros(count, np.uint16))
+        lines[access.written_places] = self._places.index(access.op.location)
+
+    def end(self, run: LaunchRun) -> None:
+        if run.is_complete:
+            for name, value in zip(self._names, run.values, strict=False):
+                if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
+                    self._compare(run.launch.name, name, bytes_of(name, value))
+        self._forget()
+
+    def on_failure(self, error: BaseException) -> None:
+        self._forget()
+
+    def _forget(self) -> None:
+        self.device.reals.storages.clear()
+        self.device.reals.is_lost = False
+        self._lines, self._places = {}, [""]
+
+    def _compare(self, kernel: str, name: str, tensor: torch.Tensor) -> None:
+        size = tensor.element_size()
+        stored = self._lines.get((storage_of(tensor)[0], size))
+        words, element = words_of(tensor)
+        if stored is None or element not in _PRECISIONS:
+            return
+        strides = tuple(2 * stride for stride in tensor.stride())
+        lines = np.ndarray(tuple(tensor.shape), np.uint16, stored, 2 * tensor.storage_offset(), strides)
+        real = self.device.reals.values_of(tensor)
+        is_known = (lines > 0) & np.isfinite(real.error)
+        value = value_of(words, element)
+        with np.errstate(all="ignore"):
+            alike = (value == real.value) | (np.isnan(value) & np.isnan(real.value))
+            distance = np.where(alike, 0.0, np.maximum(np.abs(value - real.value) - real.error, 0.0))
+            distance = np.where(is_known, np.where(np.isnan(distance), np.inf, distance), -1.0)
+            bits, least = _PRECISIONS[element]
+            exponent = np.frexp(np.where(np.isfinite(real.value), real.value, 1.0))[1] - 1
+            units = distance / np.ldexp(1.0, np.maximum(exponent, least) - bits)
+            relative = np.where(distance > 0, distance / np.abs(real.value), 0.0)
+        place, before = np.unravel_index(int(units.argmax()), units.shape), self.worst.get((kernel, name))
+        known, stores = int(is_known.sum()), int((lines > 0).sum())
+        worst_relative = float(relative[is_known].max(initial=0.0))
+        if before is not None:
+            known, stores = known + before.words, stores + before.words + before.unknown_words
+            worst_relative = max(worst_relative, before.relative)
+        found = max(float(units[place]), 0.0), worst_relative, tuple(map(int, place)), self._places[lines[place]]
+        if before is not None and before.units >= found[0]:
+            found = before.units, worst_relative, before.element, before.location
+        self.worst[kernel, name] = WordDistance(kernel, name, *found, known, stores - known)
+
+
+__all__ = ["WordDistance", "WordDistances"]
