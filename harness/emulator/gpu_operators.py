@@ -12,10 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch._ops import OpOverload
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from bitverdict.harness.emulator.cuda_tensors import Watches, tensors_in
+from bitverdict.harness.emulator.device_probe import LaunchRun
+from bitverdict.harness.emulator.memory.byte_arrays import UNSIGNED_TYPES, zeros
+from bitverdict.harness.emulator.memory.unwritten_words import WRITTEN_MARK, AllocatedWords, UnwrittenWords
 
 NARROW_TYPES = (torch.float16, torch.bfloat16)
 _COPIES = frozenset(  # what moves words, or writes words that are given: the same on any device
@@ -52,13 +57,54 @@ class WideOperators(Watches):
         return result
 
 
-class PoisonedMemory(Watches):
-    """What is allocated and not filled holds bytes of 0xFF: NaN in each float format, -1 in an integer."""
+class PoisonedMemory(UnwrittenWords, Watches):
+    """What is allocated and not filled holds bytes of 0xFF: NaN in each float format, -1 in an integer. `reads`: what kernels took
+    of it before a kernel, an operator of torch or the host wrote there."""
+
+    def __init__(self) -> None:
+        super().__init__(tuple)
+        self._alive: dict[int, StorageWeakRef] = {}  # by where it begins
 
     def on_allocation(self, tensor: torch.Tensor, function: str, args: tuple, kwargs: dict) -> None:
         if function.removeprefix("new_").startswith("empty") and tensor.numel():
-            whole = torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+            storage = tensor.untyped_storage()
+            whole = torch.empty(0, dtype=torch.uint8).set_(storage)
             whole.fill_(1 if tensor.dtype == torch.bool else 0xFF)
+            if tensor.dtype != torch.bool:
+                self._alive[storage.data_ptr()] = StorageWeakRef(storage)
+                held = AllocatedWords("", np.zeros(0, np.uint8), 0xFF, zeros(storage.nbytes(), np.uint8))
+                self.storages[storage.data_ptr()] = held
+
+    def on_placement(self, tensor: torch.Tensor) -> None:
+        base = tensor.untyped_storage().data_ptr()
+        if base in self._alive and self._alive[base].expired():
+            del self._alive[base], self.storages[base]
+
+    def run(
+        self, function: OpOverload, args: tuple, kwargs: dict, written: list[torch.Tensor], call: Callable[[], object]
+    ) -> object:
+        result = call()
+        for tensor in written:
+            held, size = self.storages.get(tensor.untyped_storage().data_ptr()), tensor.element_size()
+            if held is not None and size in UNSIGNED_TYPES and tensor.numel():
+                marks = held.marks(size)[tensor.storage_offset() :]
+                strides = tuple(size * stride for stride in tensor.stride())
+                np.lib.stride_tricks.as_strided(marks, tuple(tensor.shape), strides)[...] = np.iinfo(marks.dtype).max
+        return result
+
+    def begin(self, run: LaunchRun) -> None:
+        for region in run.regions:
+            if (held := self.storages.get(region.base)) is not None:
+                held.written_marks[region.raw != held.fill] = WRITTEN_MARK
+
+    def take(self) -> list[str]:
+        """A sentence for each line that has taken such words since the last call."""
+        taken = [
+            f"{read.location}: takes words of {read.parameter} that nobody wrote, the first at byte {read.byte} of its storage"
+            for read in self.reads.values()
+        ]
+        self.reads.clear()
+        return taken
 
 
 def _name(function: OpOverload) -> str:

@@ -112,15 +112,15 @@ class WordDistances(DeviceProbe):
             units = distance / np.ldexp(1.0, np.maximum(exponent, least) - bits)
             relative = np.where(distance > 0, distance / np.abs(real.value), 0.0)
         place, before = np.unravel_index(int(units.argmax()), units.shape), self.worst.get((kernel, name))
-        known, stores = int(is_known.sum()), int((lines > 0).sum())
+        known_words, stores = int(is_known.sum()), int((lines > 0).sum())
         worst_relative = float(relative[is_known].max(initial=0.0))
         if before is not None:
-            known, stores = known + before.words, stores + before.words + before.unknown_words
+            known_words, stores = known_words + before.words, stores + before.words + before.unknown_words
             worst_relative = max(worst_relative, before.relative)
         found = max(float(units[place]), 0.0), worst_relative, tuple(map(int, place)), self._places[lines[place]]
         if before is not None and before.units >= found[0]:
             found = before.units, worst_relative, before.element, before.location
-        self.worst[kernel, name] = WordDistance(kernel, name, *found, known, stores - known)
+        self.worst[kernel, name] = WordDistance(kernel, name, *found, known_words, stores - known_words)
 
 
 __all__ = ["WordDistance", "WordDistances"]

@@ -134,7 +134,7 @@ class EmulatedSession:
         self.targets = list(dict.fromkeys(map(architecture_of, targets)))
         if schedules < 1:
             raise UsageError(f"--schedules {schedules}: must be 1 or more; 1 runs each launch once")
-        self.schedules, self.operators = schedules, WideOperators()
+        self.schedules, self.operators, self.memory = schedules, WideOperators(), PoisonedMemory()
         self.files = files if files is None else list(files)
         self.dependences: Counter[str] = Counter()  # on the schedule, where atomics choose
         self.unanswered: list[EmulatedFault] = []
@@ -158,8 +158,8 @@ class EmulatedSession:
             multiprocessors = CHIPS[arch].multiprocessors
             numbers = GpuRandom(multiprocessors.count, multiprocessors.threads)
             failing = [LaunchFiles(arch, state_directory() / "failures")] if self.files is None else self.files
-            probes = repeats, *failing, *filter(None, [self.distances])
-            watches = self.operators, PoisonedMemory(), numbers
+            probes = repeats, *failing, self.memory, *filter(None, [self.distances])
+            watches = self.operators, self.memory, numbers
             reals = None if self.distances is None else frozenset[str]()
             options = LaunchOptions(takes_cpu_tensors=False, views_bind=False, real_values=reals, probes=probes, watches=watches)
             device = Device(arch, "eager", options)
@@ -210,6 +210,7 @@ class EmulatedSession:
                 else:
                     tally.faults.append(_record(fault, arch, where))
         tally.advice.update(self.dependences)
+        tally.advice.update(self.memory.take())
         tally.reasons_not_judged.update(fault.message for fault in self.unanswered)
         self.dependences.clear()
         self.unanswered.clear()

@@ -22,7 +22,7 @@ def tripled_squares(x, y, exact, N: tl.constexpr):
 
 
 def test_each_tensor_has_its_worst_word() -> None:
-    """Of two launches the worse, its element and its line; the second is given words, and what rounded them is not counted again."""
+    """Of two launches the worse, its element and its line; what earlier ones rounded is not counted again."""
     session, tally = EmulatedSession(["sm_90"], numerics=True), EmulationTally()
     session.enter()
     try:

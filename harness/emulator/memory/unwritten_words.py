@@ -44,7 +44,9 @@ class UnwrittenRead(NamedTuple):
 
 
 @dataclass(eq=False)
-class _Storage:
+class AllocatedWords:
+    """What is known of one allocation: its bytes, the byte that it was full of, and which were written."""
+
     name: str
     raw: np.ndarray  # (bytes,) uint8
     fill: int
@@ -60,7 +62,7 @@ class UnwrittenWords(DeviceProbe):
 
     def __init__(self, allocated: Callable[[], Iterable[AllocatedStorage]]) -> None:
         self.allocated = allocated
-        self.storages: dict[int, _Storage] = {}  # by where they begin
+        self.storages: dict[int, AllocatedWords] = {}  # by where they begin
         self.reads: dict[tuple[str, str], UnwrittenRead] = {}  # by line and allocation, as they came
 
     def look(self) -> None:
@@ -68,7 +70,7 @@ class UnwrittenWords(DeviceProbe):
         for name, tensor, fill in self.allocated():
             base, raw = storage_of(tensor)
             if base not in self.storages:
-                self.storages[base] = _Storage(name, raw, fill, zeros(raw.size, np.uint8))
+                self.storages[base] = AllocatedWords(name, raw, fill, zeros(raw.size, np.uint8))
         for held in self.storages.values():
             held.written_marks[held.raw != held.fill] = WRITTEN_MARK
 
@@ -113,4 +115,4 @@ class UnwrittenWords(DeviceProbe):
         return np.ndarray(shape, UNSIGNED_TYPES[size], held.written_marks, size * tensor.storage_offset(), strides) == 0
 
 
-__all__ = ["AllocatedStorage", "UnwrittenRead", "UnwrittenWords"]
+__all__ = ["WRITTEN_MARK", "AllocatedStorage", "AllocatedWords", "UnwrittenRead", "UnwrittenWords"]
