@@ -40,7 +40,7 @@ PAGES = {
     Outcome.LOST_PRECISION: OutcomePage(
         "The formula is right, but rounding on the way loses more than the bound allows.",
         "A sum in fp16 or bf16, an early conversion, a cancellation, tf32 where fp32 is meant, a fast division.",
-        'Convert to fp32 before the line that the report names, or declare it: `bv.judged(accumulation="fp16")`.',
+        'Convert to fp32 before the first line of `error by line`, or declare it: `bv.judged(accumulation="fp16")`.',
     ),
     Outcome.WRONG_SHAPE: OutcomePage(
         "An output has another shape, type or number than the reference says.",

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from bitverdict.harness.checks.explain.cause import WRONG_OUTCOMES, cause_of
+from bitverdict.harness.checks.explain.error_budget import MOST_LINES, error_budget
 from bitverdict.harness.checks.explain.unwritten_reads import Relaunch, explain_by_unwritten_input
 from bitverdict.harness.emulator.advice import Advice
 from bitverdict.harness.judge.clock import Clock
@@ -23,7 +24,7 @@ class ExplanationCheck(CaseCheck):
             return verdict
         relaunch = _relaunch(judgement)
         with judgement.clock.measure("explanation"):
-            return _with_cause(judgement, verdict, relaunch)
+            return _with_error_budget(judgement, _with_cause(judgement, verdict, relaunch))
 
     def after_launch(self, judgement: Judgement, verdict: Verdict) -> Verdict:
         if not verdict.failed:
@@ -54,6 +55,22 @@ def _with_cause(judgement: Judgement, verdict: Verdict, relaunch: Relaunch | Non
     except Exception as error:
         details = {"explanation failed": f"{type(error).__name__}: {error}"[:400]}
     return replace(verdict, details=verdict.details | details)
+
+
+def _with_error_budget(judgement: Judgement, verdict: Verdict) -> Verdict:
+    """Of lost precision what is allowed, and what each line of the kernel adds to the error."""
+    output = next((each for each in judgement.expected if each.name == verdict.details.get("output")), None)
+    launch_result = judgement.launch_result
+    if verdict.outcome is not Outcome.LOST_PRECISION or output is None or not judgement.target.emulated:
+        return verdict
+    if judgement.case.sealed or launch_result.elements * MOST_LINES > MOST_ELEMENTS:
+        return verdict
+    one_call = replace(judgement, case=replace(judgement.case, calls=1))
+    try:
+        found: dict = error_budget(output, launch_result, lambda: one_call.launch_on(judgement.target, Clock()))
+    except Exception as error:
+        found = {"explanation failed": f"{type(error).__name__}: {error}"[:400]}
+    return replace(verdict, details=verdict.details | found)
 
 
 def _relaunch(judgement: Judgement) -> Relaunch | None:
