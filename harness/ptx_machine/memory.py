@@ -31,6 +31,14 @@ class Order:
         self.threads, self.warps = threads, threads // WARP
         self.known = np.full((ctas * threads, self.warps), first_epoch, np.int32)
         self.epoch = np.full(ctas * self.warps, first_epoch + 1, np.int32)  # of each warp of each CTA
+        self._common: int | None = first_epoch
+
+    @property
+    def common(self) -> int:
+        """What was done up to this epoch every thread knows of, of every warp of its CTA."""
+        if self._common is None:
+            self._common = int(self.known.min())
+        return self._common
 
     def synchronise(self, threads: np.ndarray) -> None:
         """`threads` of one CTA have met: each knows what any of them knew, and what they have done."""
@@ -39,6 +47,7 @@ class Order:
         known[warps % self.warps] = self.epoch[warps]
         self.known[threads] = known
         self.epoch[warps] += 1
+        self._common = None
 
     def synchronise_ctas(self, ctas: np.ndarray) -> None:
         """All threads of each of `ctas` have met."""
@@ -46,6 +55,7 @@ class Order:
         known = self.known.reshape(-1, self.threads, self.warps)
         known[ctas] = epochs[ctas][:, None, :]
         epochs[ctas] += 1
+        self._common = None
 
     def synchronise_warps(self, threads: np.ndarray) -> None:
         """The `threads` of each warp have met (bar.warp.sync)."""
@@ -56,6 +66,7 @@ class Order:
         known[numbers, numbers % self.warps] = self.epoch[numbers]
         self.known[threads] = known[warps]
         self.epoch[numbers] += 1
+        self._common = None
 
     def epoch_of(self, threads: np.ndarray) -> np.ndarray:
         return self.epoch[threads // WARP]
@@ -69,12 +80,13 @@ class Shadow:
     """Of each unit of some memory: the thread that wrote it last and in which epoch of its warp; for each warp of a CTA the epoch
     in which it read since, and the lane (`SEVERAL` where several did). Kept for the pages that were touched."""
 
-    def __init__(self, units: int, warps: int) -> None:
+    def __init__(self, units: int, warps: int, *, is_whole: bool = False) -> None:
+        self.is_whole = is_whole  # all of it is kept: a unit is its own place
         self.slot_of_page = np.zeros((units >> PAGE) + 1, np.int32)  # from 1; 0: was not touched
         self.warps, self.pages = warps, 0
         self.steps: list[ThreadStep] = []
         self._step_numbers: dict[int, int] = {}
-        self._grow(1)
+        self._grow((units >> PAGE) + 1 if is_whole else 1)
 
     def _grow(self, pages: int) -> None:
         fields = {
@@ -104,6 +116,8 @@ class Shadow:
 
     def slots(self, units: np.ndarray) -> np.ndarray:
         """Where `units` are kept."""
+        if self.is_whole:
+            return units
         pages = units >> PAGE
         slots = self.slot_of_page[pages]
         if not slots.all():
@@ -136,9 +150,11 @@ class Conflict:
 class Judge:
     """Holds accesses to one memory to the order of its threads. `checks_ctas`: threads of different CTAs are ordered by nothing."""
 
-    def __init__(self, order: Order, units: int, unit: int, *, first_thread: int = 0, checks_ctas: bool = False) -> None:
+    def __init__(
+        self, order: Order, units: int, unit: int, *, first_thread: int = 0, checks_ctas: bool = False, is_whole: bool = False
+    ) -> None:
         self.order, self.unit, self.checks_ctas = order, unit, checks_ctas
-        self.shadow = Shadow(units, order.warps)
+        self.shadow = Shadow(units, order.warps, is_whole=is_whole)
         self.first_thread = first_thread  # of the batch, by its number in the launch
 
     def begin_batch(self, order: Order, first_thread: int) -> None:
@@ -155,14 +171,22 @@ class Judge:
         units, each = self._units(offsets, size)
         readers = threads if each == 1 else np.repeat(threads, each)
         conflict = self._with_writer(readers, units)
-        shadow, warp, lane = self.shadow, readers // WARP % self.order.warps, readers % WARP
+        shadow, warps = self.shadow, self.order.warps
         units = shadow.slots(units)
-        earlier, earlier_epoch = shadow.reader[units, warp], shadow.read_epoch[units, warp]
-        matters = (earlier_epoch > self.order.known[readers, warp]) & (earlier != lane)  # of this warp, and nothing orders the two
-        shadow.reader[units, warp] = lane
-        clash = matters | (shadow.reader[units, warp] != lane)
-        shadow.reader[units[clash], warp[clash]] = SEVERAL
-        shadow.read_epoch[units, warp] = self.order.epoch_of(readers)
+        warp, lane = readers // WARP, (readers % WARP).astype(np.int16)
+        epoch = self.order.epoch[warp]
+        warp %= warps
+        places = units * warps + warp  # of (unit, warp)
+        read_epoch, reader = shadow.read_epoch.reshape(-1), shadow.reader.reshape(-1)
+        earlier_epoch = read_epoch[places]
+        clash: Any = False
+        if int(earlier_epoch.max(initial=0)) > self.order.common:  # of this warp, and perhaps nothing orders the two
+            clash = (earlier_epoch > self.order.known[readers, warp]) & (reader[places] != lane)
+        reader[places] = lane
+        clash |= reader[places] != lane
+        if clash.any():
+            reader[places[clash]] = SEVERAL
+        read_epoch[places] = epoch
         if self.checks_ctas:
             cta = (readers + self.first_thread) // self.order.threads
             before = shadow.reading_cta[units]
@@ -172,6 +196,8 @@ class Judge:
 
     def _with_writer(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
         shadow, slots = self.shadow, self.shadow.slots(units)
+        if not self.checks_ctas and int(shadow.write_epoch[slots].max(initial=0)) <= self.order.common:
+            return None
         writers = shadow.writer[slots]
         if writers.max(initial=NO_THREAD) == NO_THREAD:
             return None
@@ -190,7 +216,9 @@ class Judge:
     def _with_readers(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
         shadow, warps, slots = self.shadow, self.order.warps, self.shadow.slots(units)
         read_epoch = shadow.read_epoch[slots]  # (n, warps)
-        if not read_epoch.any():
+        if int(read_epoch.max(initial=0)) <= self.order.common:
+            if not self.checks_ctas:
+                return None
             is_conflict = np.zeros(len(units), bool)
         else:
             own = threads // WARP % warps
@@ -227,8 +255,8 @@ class Judge:
         shadow.writer[units] = writers + self.first_thread
         shadow.write_epoch[units] = self.order.epoch_of(writers)
         shadow.read_epoch[units] = 0
-        shadow.reader[units] = NO_THREAD
-        shadow.reading_cta[units] = NO_THREAD
+        if self.checks_ctas:
+            shadow.reading_cta[units] = NO_THREAD
         shadow.write_step[units] = shadow.number(step)
         return conflict
 
@@ -337,7 +365,9 @@ class SharedSpace:
     def empty(cls, ctas: int, size: int, order: Order, unit: int) -> SharedSpace:
         size = -(-max(size, 16) // 16) * 16
         units = ctas * size // unit
-        return cls(np.zeros((ctas, size), np.uint8), Judge(order, units, unit), np.zeros(units, np.int32))
+        return cls(
+            np.zeros((ctas, size), np.uint8), Judge(order, units, unit, is_whole=units <= 1 << 18), np.zeros(units, np.int32)
+        )
 
     def flat_offsets(self, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, size: int, verb: str) -> np.ndarray:
         """Offsets in all of `raw` for `addresses` in the CTA of each thread; a fault outside of what the launch was given."""

@@ -152,8 +152,8 @@ def _land(machine: Threads, finished_copies: list[tuple[Copy, np.ndarray]]) -> N
     for copy, landed_positions in finished_copies:
         size = copy.words.shape[1]
         offsets = copy.offsets[landed_positions]
-        places = offsets[:, None] + np.arange(size)
-        space.raw.reshape(-1)[places] = copy.words[landed_positions]
+        places = offsets[:, None] // 4 + np.arange(size // 4)
+        space.words(4)[places] = np.ascontiguousarray(copy.words[landed_positions]).view(np.uint32)
         units = (offsets[:, None] // space.judge.unit + np.arange(max(size // space.judge.unit, 1))).reshape(-1)
         space.in_flight[units] = 0
         space.judge.write(copy.step, copy.threads[landed_positions], offsets, size)

@@ -248,7 +248,6 @@ def _product(
     arch: str, types: tuple[str, str, str], k: int, left: np.ndarray, right: np.ndarray, addend: np.ndarray, saturates: bool
 ) -> np.ndarray:
     """D [warps, m, n] of codes A [warps, m, k], B [warps, n, k] and words C [warps, m, n]."""
-    shape = addend.shape
     if types[0] == "f64":
         total: np.ndarray = addend.view(np.float64)
         for place in range(k):
@@ -264,6 +263,4 @@ def _product(
     if types[0] == "tf32":
         left, right = (codes & np.uint32(0xFFFFE000) for codes in (left, right))
     rule = _model(arch, (_FORMATS[types[0]], _FORMATS[types[1]], _FORMATS[types[2]]), k)
-    rows = np.broadcast_to(left[:, :, None], (*shape, k)).reshape(-1, k)
-    columns = np.broadcast_to(right[:, None], (*shape, k)).reshape(-1, k)
-    return tensor_core.elements(rule, rows, columns, addend.reshape(-1)).reshape(shape)
+    return tensor_core.stacked_products(rule, left, right, addend)

@@ -7,7 +7,7 @@ name it in `lookup.INSTRUCTIONS`.
 from bitverdict.reference.tensor_core.block_scaled import scaled_elements, scaled_product
 from bitverdict.reference.tensor_core.evidence import Evidence, EvidenceKind
 from bitverdict.reference.tensor_core.lookup import INSTRUCTIONS, instruction
-from bitverdict.reference.tensor_core.product import elements, product
+from bitverdict.reference.tensor_core.product import elements, product, stacked_products
 from bitverdict.reference.tensor_core.record import (
     Accumulator,
     BlockOrder,
@@ -42,6 +42,7 @@ __all__ = [
     "product",
     "scaled_elements",
     "scaled_product",
+    "stacked_products",
     "upcast_operand",
     "upcast_product",
 ]

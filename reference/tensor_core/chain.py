@@ -43,7 +43,7 @@ def chain_products(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
             stripe = b.take(slice(left, left + columns))
             tile = (slice(top, top + rows), slice(left, left + columns))
             proven = _exact_product(rule, band, stripe, c[tile])
-            result[tile] = _run(rule, band, stripe, c[tile], by_pairs=False) if proven is None else proven
+            result[tile] = run_chain(rule, band, stripe, c[tile], by_pairs=False) if proven is None else proven
     return result
 
 
@@ -53,12 +53,12 @@ def chain_elements(rule: Instruction, a: Terms, b: Terms, c: np.ndarray) -> np.n
     result = np.empty(c.shape)  # (P,)
     for start in range(0, c.size, at_once):
         lanes = slice(start, start + at_once)
-        result[lanes] = _run(rule, a.take(lanes), b.take(lanes), c[lanes], by_pairs=True)
+        result[lanes] = run_chain(rule, a.take(lanes), b.take(lanes), c[lanes], by_pairs=True)
     return result
 
 
-def _run(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, by_pairs: bool) -> np.ndarray:
-    """The chain on one tile: results (M, N), or (P,) when `by_pairs`."""
+def run_chain(rule: Instruction, a: Terms, b: Terms, c: np.ndarray, *, by_pairs: bool) -> np.ndarray:
+    """The chain on one tile: results (M, N), or when `by_pairs` (P,), or what the operands broadcast to behind their K."""
     grid = _grid(c)
     scratch = Scratch.allocate(rule.block, c.shape, a.narrow is not None and b.narrow is not None)
     for start in range(0, a.values.shape[0], rule.span):

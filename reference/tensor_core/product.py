@@ -9,7 +9,7 @@ import numpy as np
 
 from bitverdict.reference import fused_multiply_add
 from bitverdict.reference.formats import Format, decode
-from bitverdict.reference.tensor_core.chain import chain_elements, chain_products
+from bitverdict.reference.tensor_core.chain import TERMS_AT_ONCE, chain_elements, chain_products, run_chain
 from bitverdict.reference.tensor_core.record import Instruction, Step
 from bitverdict.reference.tensor_core.terms import operand
 
@@ -56,6 +56,30 @@ def elements(rule: Instruction, a_rows: np.ndarray, b_columns: np.ndarray, c: np
             left, right = (codes[lanes, k : k + depth].T for codes in (a_rows, b_columns))  # (depth, lanes)
             values[lanes] = chain_elements(rule, operand(rule, rule.a, left), operand(rule, rule.b, right), values[lanes])
     return words(rule.output, values)  # (P,)
+
+
+def stacked_products(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
+    """Words of P small products at once: `a` (P, M, K), `b` (P, N, K), codes, on `c` (P, M, N). Equal to `elements` of the pairs
+    because the same steps are taken on operands that are broadcast instead of repeated."""
+    p, m, k = a.shape
+    n = b.shape[1]
+    if b.shape != (p, n, k):
+        raise ValueError(f"a (P, M, K) and b (P, N, K) do not meet: {a.shape} and {b.shape}")
+    c = accumulator(rule, c, (p, m, n))  # (P, M, N)
+    _refuse_scaled(rule)
+    if rule.d == "int32" or rule.step is Step.MULTIPLY_ADD or not k:
+        rows, columns = (np.broadcast_to(each, (p, m, n, k)).reshape(-1, k) for each in (a[:, :, None], b[:, None]))
+        return elements(rule, rows, columns, c.reshape(-1)).reshape(p, m, n)
+    values = decode(rule.output, c)  # (P, M, N)
+    at_once = max(1, TERMS_AT_ONCE // (rule.block * m * n))
+    for start in range(0, p, at_once):
+        some = slice(start, start + at_once)
+        left, right = (
+            operand(rule, name, codes[some].reshape(-1, k).T).shaped(*shape)
+            for name, codes, shape in ((rule.a, a, (m, 1)), (rule.b, b, (1, n)))
+        )
+        values[some] = run_chain(rule, left, right, values[some], by_pairs=True)
+    return words(rule.output, values)  # (P, M, N)
 
 
 def words(output: Format, values: np.ndarray) -> np.ndarray:

@@ -39,6 +39,11 @@ class Terms:
         narrow = None if self.narrow is None else self.narrow[:, lanes]  # (K, l)
         return Terms(self.values[:, lanes], self.exponents[:, lanes], narrow, self.lowest_bits[:, lanes], specials, scales)
 
+    def shaped(self, *shape: int) -> Terms:
+        """The same with L taken apart: (K, L / shape, *shape)."""
+        parts = (self.values, self.exponents, self.narrow, self.lowest_bits, self.specials, self.scale_exponents)
+        return Terms(*(None if part is None else part.reshape(len(part), -1, *shape) for part in parts))
+
 
 def operand(rule: Instruction, name: str, codes: np.ndarray) -> Terms:
     """`codes` (K, L) of format `name` as `rule` reads them, K padded with zeros to whole spans."""

@@ -3,13 +3,19 @@ a barrier, a wait or a predicate, or exchanges a fragment, ends by name at its l
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
 
 import bitverdict as bv
+from bitverdict.harness.contracts.ampere_gemm import contract
 from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.judge.judge import judge
+from bitverdict.harness.model.targets import target
 from bitverdict.harness.ptx_machine.launch import ptx_kernel
+from bitverdict.kernels import ampere_gemm
 from bitverdict.reference import tensor_core
 from tests.faults import mutants
 
@@ -217,6 +223,23 @@ def test_a_matrix_product_has_the_words_of_its_chip() -> None:
 def test_exchanged_fragments_give_other_words() -> None:
     words, expected = _product(replaced_once(PRODUCT, "{%r20, %r21, %r22, %r23}, {%r24", "{%r20, %r22, %r21, %r23}, {%r24"))
     assert not np.array_equal(words, expected)
+
+
+@pytest.mark.parametrize(
+    ("a_fragments", "outcome"), [("%r20, %r21, %r22, %r23", "pass"), ("%r20, %r22, %r21, %r23", "wrong words")]
+)
+def test_a_kernel_of_ptx_is_judged_by_the_contract_of_a_shipped_one(a_fragments: str, outcome: str) -> None:
+    """As `benchmarks.pyptx_kernels` judges the kernel of document 001: in place of the shipped launcher, by the words of its plan."""
+
+    def of_one_instruction(a: torch.Tensor, bt: torch.Tensor) -> torch.Tensor:
+        d = torch.empty((16, 8), device=a.device)
+        ptx_kernel(PRODUCT.replace("%r20, %r21, %r22, %r23}, {%r24", f"{a_fragments}}}, {{%r24"))[1, 32](a, bt, d)
+        return d
+
+    plan = contract(SimpleNamespace(**vars(ampere_gemm) | {"ampere_gemm": of_one_instruction}))  # type: ignore[arg-type]
+    case = plan.case({"m": 16, "n": 8, "k": 16}, {"fragments": "ld.shared"}, regime=plan.tutorial_regime)
+    verdict = judge(case, target("emulated:sm_80"), plan, explained=False)
+    assert verdict.outcome == outcome and verdict.basis.startswith("words by")
 
 
 def test_lanes_shuffle_vote_and_reduce() -> None:

@@ -21,6 +21,7 @@ from bitverdict.reference.tensor_core import (
     elements,
     instruction,
     product,
+    stacked_products,
 )
 from bitverdict.reference.tensor_core.chain import _exact_product
 from bitverdict.reference.tensor_core.terms import fits_float32, operand
@@ -193,7 +194,13 @@ def test_a_whole_product_is_its_elements(rule: Instruction, regime: str) -> None
     b = encode(FORMATS[rule.b], REGIMES[regime](rng, (k, n)), overflow=Overflow.SATURATE)
     c = encode(rule.output, REGIMES[regime](rng, (m, n)))
     row, column = np.divmod(np.arange(m * n), n)
-    assert (product(rule, a, b, c).ravel() == elements(rule, a[row], b.T[column], c.ravel())).all()
+    found = elements(rule, a[row], b.T[column], c.ravel())
+    assert (product(rule, a, b, c).ravel() == found).all()
+    small = 3, 47  # three products of all rows with a third of the columns each
+    stacked = stacked_products(
+        rule, np.broadcast_to(a, (3, m, k)), b.T.reshape(*small, k), np.ascontiguousarray(c.reshape(m, *small).swapaxes(0, 1))
+    )
+    assert (stacked.swapaxes(0, 1).ravel() == found).all()
 
 
 def test_the_proof_is_taken_for_integers_and_not_where_a_bit_may_be_cut() -> None:
