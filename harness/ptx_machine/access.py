@@ -10,7 +10,7 @@ import numpy as np
 from bitverdict.harness.emulator.ptx.meanings import meaning
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words, bits
 from bitverdict.harness.emulator.ptx.steps import DATA, conversion_of_load
-from bitverdict.harness.ptx_machine.memory import Conflict, Judge
+from bitverdict.harness.ptx_machine.memory import ASYNC, Conflict, Judge
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
 
 if TYPE_CHECKING:
@@ -28,12 +28,12 @@ def raise_race(machine: Threads, step: ThreadStep, conflict: Conflict, name: str
     ends = [divmod(number, threads) for number in (conflict.thread, max(conflict.other, 0))]
     (cta, thread), (other_cta, other) = ends
     earlier = "wrote" if conflict.other_writes else "read"
+    who = f"thread {other} of CTA {other_cta}" if conflict.other != ASYNC else "an asynchronous copy"
     message = (
-        f"thread {thread} of CTA {cta} {verb} byte {conflict.unit * judge.unit} of {name}, which thread {other} of CTA {other_cta} "
-        f"{earlier}: nothing orders the two"
+        f"thread {thread} of CTA {cta} {verb} byte {conflict.unit * judge.unit} of {name}, which {who} {earlier}: nothing orders "
+        "the two"
     )
-    details = {"other instruction": str(conflict.other_step.statement), "other PTX line": conflict.other_step.line}
-    raise fault("race", message, step, **details, **{"other location": conflict.other_step.place})
+    raise fault("race", message, step, **other_end(conflict.other_step))
 
 
 def load_global(
@@ -94,21 +94,22 @@ def _check_overwritten(
         raise fault("race", message, step)
 
 
-def _check_flight(machine: Threads, step: ThreadStep, offsets: np.ndarray, size: int, verb: str) -> None:
-    if not machine.copies:
-        return
+def check_flight(machine: Threads, step: ThreadStep, units: np.ndarray, verb: str) -> None:
+    """A fault where an asynchronous operation that was not waited for writes `units` of shared memory, or reads what is written."""
     space = machine.shared
-    units = (offsets[:, None] // space.judge.unit + np.arange(max(size // space.judge.unit, 1))).reshape(-1)
-    if (flying := space.in_flight[units]).any():
-        number = int(flying[flying != 0][0])
-        copy = next(size_in_bytes for size_in_bytes in machine.copies if size_in_bytes.number == number)
-        message = f"{verb} of shared memory that an asynchronous copy in flight writes: it was not waited for"
-        details = {
-            "other instruction": str(copy.step.statement),
-            "other PTX line": copy.step.line,
-            "other location": copy.step.place,
-        }
-        raise fault("race", message, step, **details)
+    if not space.steps:
+        return
+    for flying, does in ((space.in_flight, "writes"), *(((space.is_read, "reads"),) if verb == "write" else ())):
+        if (numbers := flying[units]).any():
+            other = space.steps[int(numbers[numbers != 0][0])]
+            message = f"{verb} of shared memory that an asynchronous copy in flight {does}: it was not waited for"
+            if other.statement.opcode.startswith("wgmma"):
+                message = f"{verb} of shared memory that a wgmma in flight {does}: it was not waited for"
+            raise fault("race", message, step, **other_end(other))
+
+
+def other_end(step: ThreadStep) -> dict[str, object]:
+    return {"other instruction": str(step.statement), "other PTX line": step.line, "other location": step.place}
 
 
 def load_shared(
@@ -117,7 +118,8 @@ def load_shared(
     """As `load_global`, of the shared memory of each thread's CTA."""
     space, access_bytes = machine.shared, count * size
     offsets = space.flat_offsets(step, threads, addresses, access_bytes, "read")
-    _check_flight(machine, step, offsets, access_bytes, "read")
+    if space.steps:
+        check_flight(machine, step, space.units(offsets, access_bytes), "read")
     if conflict := space.judge.read(step, threads, offsets, access_bytes):
         raise_race(machine, step, conflict, "shared memory", "reads", space.judge)
     return space.words(size)[(offsets // size)[:, None] + np.arange(count)]
@@ -127,7 +129,8 @@ def store_shared(machine: Threads, step: ThreadStep, threads: np.ndarray, addres
     space, size = machine.shared, words.dtype.itemsize
     access_bytes = size * words.shape[1]
     offsets = space.flat_offsets(step, threads, addresses, access_bytes, "write")
-    _check_flight(machine, step, offsets, access_bytes, "write")
+    if space.steps:
+        check_flight(machine, step, space.units(offsets, access_bytes), "write")
     places = (offsets // size)[:, None] + np.arange(words.shape[1])
     target = space.words(size)
     changes = (target[places] != words).any(axis=1)
@@ -263,7 +266,7 @@ def _exchange(old_words: Words, new: Words) -> Words:
     return new
 
 
-def _operation(name: str, kind: str) -> Callable[..., Words]:
+def operation_of(name: str, kind: str) -> Callable[..., Words]:
     """From the old word and the operands to the new word."""
     if name == "exch":
         return _exchange
@@ -302,7 +305,7 @@ def _atomic(reader: StatementReader) -> ThreadStep | None:
     base, offset = reader.address(place)
     sources = [reader.operand(text, kind) for text in rest[: 2 if name == "cas" else 1]]
     target, dtype, space = reader.operands[0] if returns else "_", DTYPES[bits(kind)], _space(reader)
-    operation = _operation(name, kind)
+    operation = operation_of(name, kind)
 
     def execute(active: Active, step: ThreadStep) -> None:
         machine, threads = active.machine, active.threads

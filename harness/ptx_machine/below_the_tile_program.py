@@ -7,8 +7,9 @@ compares every byte with what the tile program left, and a race or a stray acces
 
 from __future__ import annotations
 
+import ast
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -19,8 +20,10 @@ from bitverdict.harness.emulator.device_probe import DeviceProbe, LaunchRun
 from bitverdict.harness.emulator.faults import EmulatedFault
 from bitverdict.harness.emulator.frontend import assembly
 from bitverdict.harness.emulator.memory.global_memory import Region
+from bitverdict.harness.emulator.memory.tensor_maps import Descriptor
 from bitverdict.harness.emulator.numerics.enclosures import keys
-from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
+from bitverdict.harness.ptx_machine.bulk_copies import TensorMap, host_map
 from bitverdict.harness.ptx_machine.launch import kernel_program, run_on
 from bitverdict.harness.ptx_machine.program import Parameter
 from bitverdict.harness.ptx_machine.threads import LaunchShape
@@ -73,7 +76,8 @@ class PtxTwin(DeviceProbe):
                 flushes=bool(metadata.get("enable_reflect_ftz", True)),
             )
             kernel = kernel_program(self.rewrite(text))
-        except (NotAssembled, EmulatedFault) as error:
+            words = _words_of_arguments(kernel.parameters, run.arguments, _descriptors_said(metadata))
+        except (NotAssembled, UnknownOpcode, EmulatedFault) as error:
             return PtxResult(name, not_run=str(error))
         warps = program.integer("ttg.total-num-warps", program.integer("ttg.num-warps", 4))
         shape = LaunchShape(run.launch.grid, (32 * warps, 1, 1), program.integer("ttg.shared"))
@@ -82,7 +86,7 @@ class PtxTwin(DeviceProbe):
             for region, words in before
         ]
         try:
-            space = run_on(kernel, shape, _words_of_arguments(kernel.parameters, run.arguments), regions)
+            space = run_on(kernel, shape, words, regions)
         except EmulatedFault as fault:
             if fault.outcome == "not modelled":
                 return PtxResult(name, not_run=str(fault))
@@ -91,12 +95,24 @@ class PtxTwin(DeviceProbe):
         return PtxResult(name, space.written_words, "; ".join(_differences(run, before)))
 
 
-def _words_of_arguments(parameters: tuple[Parameter, ...], arguments: Sequence[object]) -> list[Words]:
-    """Words [1] of each parameter; those behind the arguments (scratch memory that this program does not use) are null."""
-    words = []
+def _descriptors_said(metadata: Mapping[str, object]) -> Iterator[dict[str, object]]:
+    """What the compiler says of each tensor descriptor that the launch is given."""
+    descriptor_metadata = metadata.get("tensordesc_meta") or []
+    return iter(ast.literal_eval(descriptor_metadata) if isinstance(descriptor_metadata, str) else cast(list, descriptor_metadata))
+
+
+def _words_of_arguments(
+    parameters: tuple[Parameter, ...], arguments: Sequence[object], descriptor_metadata: Iterator[dict[str, object]]
+) -> list[Words | TensorMap]:
+    """Words [1] of each parameter, or its tensor map; those behind the arguments (scratch memory, which only tensor maps lie in
+    here) are null."""
+    words: list[Words | TensorMap] = []
     for number, parameter in enumerate(parameters):
-        dtype = DTYPES[8 * parameter.size]
         value = arguments[number] if number < len(arguments) else 0
+        if isinstance(value, Descriptor) and parameter.size == 128:
+            words.append(host_map(value, next(descriptor_metadata)))
+            continue
+        dtype = DTYPES[8 * parameter.size]
         value = value if isinstance(value, np.ndarray) else getattr(value, "base", value)  # a tensor descriptor's address
         if isinstance(value, np.ndarray) and value.dtype.kind == "f":
             words.append(value.reshape(1).astype(f"f{parameter.size}").view(dtype))

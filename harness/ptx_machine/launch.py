@@ -15,6 +15,7 @@ from bitverdict.harness.emulator.frontend.arguments import bytes_of
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory, Region
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
 from bitverdict.harness.emulator.ptx.text import NotPtx
+from bitverdict.harness.ptx_machine.bulk_copies import TensorMap
 from bitverdict.harness.ptx_machine.memory import GlobalSpace
 from bitverdict.harness.ptx_machine.program import KernelProgram, Parameter, read_kernel
 from bitverdict.harness.ptx_machine.threads import LaunchShape, run_kernel
@@ -65,7 +66,9 @@ class PtxKernel:
             device.reals.end([region for region in memory.regions if space.has_stored(region)], lost=True)
 
 
-def run_on(program: KernelProgram, shape: LaunchShape, arguments: Sequence[Words], regions: Sequence[Region]) -> GlobalSpace:
+def run_on(
+    program: KernelProgram, shape: LaunchShape, arguments: Sequence[Words | TensorMap], regions: Sequence[Region]
+) -> GlobalSpace:
     """Execute a launch on the storages `regions`. Where programs may wait for one another all run together, and what threads of two
     CTAs do is held to no order: atomics may make one."""
     waits = any(opcode.startswith("atom") or "acquire" in opcode for opcode in program.opcodes)

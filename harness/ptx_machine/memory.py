@@ -2,8 +2,8 @@
 
 Two accesses to the same bytes, one of which writes, are a race unless something orders them: a barrier that both threads took part
 in, or the end of an asynchronous copy that was waited for (PTX ISA, chapter 8). Each warp counts its epochs; a barrier tells the
-threads that meet there the epochs of the warps that came (`Order`). A shadow keeps of each unit of memory who wrote it last and
-which warps have read it since.
+threads that meet there the epochs of the warps that came (`thread_order`). A shadow keeps of each unit of memory who wrote it last
+and which warps have read it since.
 """
 
 from __future__ import annotations
@@ -15,65 +15,12 @@ from typing import Any
 import numpy as np
 
 from bitverdict.harness.emulator.memory.global_memory import Region
-from bitverdict.harness.emulator.ptx.opcodes import DTYPES
 from bitverdict.harness.ptx_machine.program import ThreadStep, fault
+from bitverdict.harness.ptx_machine.thread_order import WARP, Order
 
-WARP = 32
 NO_THREAD, SEVERAL = -1, -2
+ASYNC = -3  # writer of what the async proxy wrote to shared memory, in epochs beyond all of threads'
 PAGE = 12  # bits of the number of a unit within its page
-
-
-class Order:
-    """Which accesses each thread knows to have ended: `known` [threads, warps of its CTA], by the epoch of the warp. Epochs up to
-    `first_epoch` are those of CTAs that ran before."""
-
-    def __init__(self, ctas: int, threads: int, first_epoch: int = 0) -> None:
-        self.threads, self.warps = threads, threads // WARP
-        self.known = np.full((ctas * threads, self.warps), first_epoch, np.int32)
-        self.epoch = np.full(ctas * self.warps, first_epoch + 1, np.int32)  # of each warp of each CTA
-        self._common: int | None = first_epoch
-
-    @property
-    def common(self) -> int:
-        """What was done up to this epoch every thread knows of, of every warp of its CTA."""
-        if self._common is None:
-            self._common = int(self.known.min())
-        return self._common
-
-    def synchronise(self, threads: np.ndarray) -> None:
-        """`threads` of one CTA have met: each knows what any of them knew, and what they have done."""
-        warps = np.unique(threads // WARP)
-        known = self.known[threads].max(axis=0)  # (warps of the CTA,)
-        known[warps % self.warps] = self.epoch[warps]
-        self.known[threads] = known
-        self.epoch[warps] += 1
-        self._common = None
-
-    def synchronise_ctas(self, ctas: np.ndarray) -> None:
-        """All threads of each of `ctas` have met."""
-        epochs = self.epoch.reshape(-1, self.warps)
-        known = self.known.reshape(-1, self.threads, self.warps)
-        known[ctas] = epochs[ctas][:, None, :]
-        epochs[ctas] += 1
-        self._common = None
-
-    def synchronise_warps(self, threads: np.ndarray) -> None:
-        """The `threads` of each warp have met (bar.warp.sync)."""
-        warps = threads // WARP
-        numbers = np.unique(warps)
-        known = np.zeros((len(self.epoch), self.warps), np.int32)
-        np.maximum.at(known, warps, self.known[threads])
-        known[numbers, numbers % self.warps] = self.epoch[numbers]
-        self.known[threads] = known[warps]
-        self.epoch[numbers] += 1
-        self._common = None
-
-    def epoch_of(self, threads: np.ndarray) -> np.ndarray:
-        return self.epoch[threads // WARP]
-
-    def knows(self, threads: np.ndarray, others: np.ndarray, epochs: np.ndarray) -> np.ndarray:
-        """Whether each of `threads` knows what the thread of its CTA in `others` did in its warp's `epochs`."""
-        return (others == threads) | (self.known[threads, others // WARP % self.warps] >= epochs)
 
 
 class Shadow:
@@ -170,7 +117,7 @@ class Judge:
         """`threads` read `size` bytes each at `offsets`."""
         units, each = self._units(offsets, size)
         readers = threads if each == 1 else np.repeat(threads, each)
-        conflict = self._with_writer(readers, units)
+        conflict = self.with_writer(readers, units)
         shadow, warps = self.shadow, self.order.warps
         units = shadow.slots(units)
         warp, lane = readers // WARP, (readers % WARP).astype(np.int16)
@@ -194,7 +141,7 @@ class Judge:
         shadow.read_step[units] = shadow.number(step)
         return conflict
 
-    def _with_writer(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
+    def with_writer(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
         shadow, slots = self.shadow, self.shadow.slots(units)
         if not self.checks_ctas and int(shadow.write_epoch[slots].max(initial=0)) <= self.order.common:
             return None
@@ -203,8 +150,11 @@ class Judge:
             return None
         local = writers - self.first_thread
         same_cta = local // self.order.threads == threads // self.order.threads
+        by_async = writers == ASYNC
         inside = np.where(same_cta, local, threads)
         is_conflict = (writers != NO_THREAD) & same_cta & ~self.order.knows(threads, inside, shadow.write_epoch[slots])
+        if by_async.any():
+            is_conflict[by_async] = self.order.known[threads[by_async], -1] < shadow.write_epoch[slots[by_async]]
         if self.checks_ctas:
             is_conflict |= (writers != NO_THREAD) & ~same_cta
         if not is_conflict.any():
@@ -222,7 +172,7 @@ class Judge:
             is_conflict = np.zeros(len(units), bool)
         else:
             own = threads // WARP % warps
-            unknown = self.order.known[threads] < read_epoch  # (n, warps)
+            unknown = self.order.known[threads, :warps] < read_epoch  # (n, warps)
             rows = np.arange(len(units))
             unknown[rows, own] &= shadow.reader[slots, own] != threads % WARP
             is_conflict = unknown.any(axis=1)
@@ -233,7 +183,7 @@ class Judge:
             return None
         place = int(is_conflict.argmax())
         unit = int(units[place])
-        warps_bad = np.flatnonzero(read_epoch[place] > self.order.known[threads[place]])
+        warps_bad = np.flatnonzero(read_epoch[place] > self.order.known[threads[place], :warps])
         cta_first = int(threads[place]) // self.order.threads * self.order.threads
         other = NO_THREAD
         if len(warps_bad):
@@ -250,7 +200,7 @@ class Judge:
         writers = threads if each == 1 else np.repeat(threads, each)
         changing = None if changes is None else (changes if each == 1 else np.repeat(changes, each))
         selected = slice(None) if changing is None else changing
-        conflict = self._with_writer(writers[selected], units[selected]) or self._with_readers(writers, units)
+        conflict = self.with_writer(writers[selected], units[selected]) or self._with_readers(writers, units)
         shadow, units = self.shadow, self.shadow.slots(units)
         shadow.writer[units] = writers + self.first_thread
         shadow.write_epoch[units] = self.order.epoch_of(writers)
@@ -259,6 +209,29 @@ class Judge:
             shadow.reading_cta[units] = NO_THREAD
         shadow.write_step[units] = shadow.number(step)
         return conflict
+
+    def unfenced_write(self, threads: np.ndarray, units: np.ndarray) -> Conflict | None:
+        """Of `units` that the async proxy uses for `threads`: a generic write that no proxy fence is known to be behind."""
+        assert self.order.fenced is not None
+        slots = self.shadow.slots(units)
+        writers = self.shadow.writer[slots] - self.first_thread
+        generic = np.flatnonzero(self.shadow.writer[slots] >= 0)
+        warp = writers[generic] // WARP % self.order.warps
+        is_conflict = self.order.fenced[threads[generic], warp] < self.shadow.write_epoch[slots[generic]]
+        if not is_conflict.any():
+            return None
+        place = int(generic[int(is_conflict.argmax())])
+        step = self.shadow.steps[self.shadow.write_step[slots[place]]]
+        return Conflict(
+            int(threads[place]) + self.first_thread, int(writers[place]) + self.first_thread, int(units[place]), True, step
+        )
+
+    def land(self, step: ThreadStep, units: np.ndarray, epoch: int) -> None:
+        """The async proxy has written `units`."""
+        slots = self.shadow.slots(units)
+        self.shadow.writer[slots], self.shadow.write_epoch[slots] = ASYNC, epoch
+        self.shadow.read_epoch[slots] = 0
+        self.shadow.write_step[slots] = self.shadow.number(step)
 
 
 @dataclass(eq=False)
@@ -351,37 +324,3 @@ class GlobalSpace:
             return "it has none"
         region = min(self.regions, key=lambda each: max(each.base - address, address - each.end))
         return f"nearest: {region.name}, {address - region.base - region.low} bytes from its start"
-
-
-@dataclass(eq=False)
-class SharedSpace:
-    """Shared memory of the CTAs of a batch: [CTAs, bytes]. `in_flight` marks units that an asynchronous copy will write."""
-
-    raw: np.ndarray
-    judge: Judge
-    in_flight: np.ndarray  # (units,) of all CTAs: the copy's number, 0 for none
-
-    @classmethod
-    def empty(cls, ctas: int, size: int, order: Order, unit: int) -> SharedSpace:
-        size = -(-max(size, 16) // 16) * 16
-        units = ctas * size // unit
-        return cls(
-            np.zeros((ctas, size), np.uint8), Judge(order, units, unit, is_whole=units <= 1 << 18), np.zeros(units, np.int32)
-        )
-
-    def flat_offsets(self, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, size: int, verb: str) -> np.ndarray:
-        """Offsets in all of `raw` for `addresses` in the CTA of each thread; a fault outside of what the launch was given."""
-        bytes_of_cta = self.raw.shape[1]
-        is_conflict = (addresses < 0) | (addresses + size > bytes_of_cta)
-        if is_conflict.any():
-            place = int(is_conflict.argmax())
-            message = f"{verb} of {size} bytes at {int(addresses[place])} of shared memory, of which a CTA has {bytes_of_cta} bytes"
-            raise fault("illegal address", message, step, thread=int(threads[place]))
-        if size > 1 and (off := addresses & (size - 1)).any():
-            place = int((off != 0).argmax())
-            raise fault("misaligned address", f"{verb} of {size} bytes at {int(addresses[place])} of shared memory", step)
-        return threads // self.judge.order.threads * bytes_of_cta + addresses
-
-    def words(self, size: int) -> np.ndarray:
-        """All of it as unsigned words of `size` bytes."""
-        return self.raw.reshape(-1).view(DTYPES[8 * size])

@@ -30,6 +30,9 @@ SPECIAL_REGISTERS = {
 """Bits of the registers that the machine fills (PTX ISA, chapter 10). Any other, a clock for one, is refused by name."""
 
 
+PARAMETERS = 0xF0000000  # where parameters lie, 256 bytes apart: of a tensor map a kernel takes the address
+
+
 @dataclass
 class ThreadStep(Step):
     """A statement that reaches memory, other threads or a barrier: `execute` does it for the threads that are active there and
@@ -120,10 +123,17 @@ class KernelProgram:
     required_threads: tuple[int, ...]  # `.reqntid`; () where the kernel does not say
     unit: int  # bytes of the narrowest access to memory
     arch: str  # "sm_80"
+    opcodes: list[str] = field(init=False)
+    has_async_proxy: bool = field(init=False)
+    fragments: frozenset[str] = field(init=False)  # registers of wgmma
 
-    @property
-    def opcodes(self) -> list[str]:
-        return sorted({step.statement.opcode for block in self.blocks for step in block.steps})
+    def __post_init__(self) -> None:
+        self.opcodes = sorted({step.statement.opcode for block in self.blocks for step in block.steps})
+        self.has_async_proxy = any(
+            re.match(r"wgmma|tcgen05|cp\.(reduce\.)?async\.bulk|fence\.proxy\.async", name) for name in self.opcodes
+        )
+        steps = [step for block in self.blocks for step in block.steps if step.statement.opcode.startswith("wgmma.mma")]
+        self.fragments = frozenset(name for step in steps for name in (*step.reads, *step.writes))
 
 
 _PARAMETER = re.compile(
@@ -151,12 +161,14 @@ def read_kernel(text: str, name: str = "") -> KernelProgram:
         raise NotPtx("this module names no .target")
     function.registers |= SPECIAL_REGISTERS
     function.locals |= shared
+    parameters = _parameters(text, function.name)
+    function.locals |= {parameter.name: PARAMETERS + 256 * number for number, parameter in enumerate(parameters)}
     blocks = _blocks(module, function, files)
     return KernelProgram(
         text,
         function,
         module,
-        _parameters(text, function.name),
+        parameters,
         shared,
         shared_bytes,
         dynamic,
@@ -170,23 +182,21 @@ def read_kernel(text: str, name: str = "") -> KernelProgram:
 
 def _mark_lines(text: str) -> str:
     """The text with a statement ``loc.FILE.LINE.N`` at the start of each line N of instructions, which `_blocks` takes off."""
-    lines, place, inside = [], "0.0", False
+    lines, place, depth = [], "0.0", 0  # of braces at the start of a line
     for number, raw in enumerate(text.split("\n"), 1):
         if found := _LOC.match(raw):
             place = f"{found[1]}.{found[2]}"
             lines.append("")
             continue
-        inside = inside or raw.startswith("{")
+        depth += raw.startswith("{") - raw.startswith("}")
         stripped = raw.strip()
         if (
-            inside
+            depth
             and stripped
             and not stripped.startswith((".", "//", "}", "{"))
             and not stripped.split("//")[0].rstrip().endswith(":")
         ):
             raw = f"loc.{place}.{number}; {raw}"
-        if raw.startswith("}"):
-            inside = False
         lines.append(raw)
     return "\n".join(lines)
 

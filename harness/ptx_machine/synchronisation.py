@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bitverdict.harness.ptx_machine.memory import WARP
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
+from bitverdict.harness.ptx_machine.thread_order import WARP
 
 if TYPE_CHECKING:
+    from bitverdict.harness.ptx_machine.mbarriers import PhaseWait
     from bitverdict.harness.ptx_machine.threads import Active, Copy, Threads
 
 
@@ -32,8 +33,11 @@ class Barrier:
         return f"barrier {self.number}"
 
 
-def complete(threads: Threads, barrier: Barrier, is_parked: np.ndarray) -> np.ndarray:
+def complete(threads: Threads, barrier: Barrier | PhaseWait, is_parked: np.ndarray) -> np.ndarray:
     """The threads parked at `barrier` whose CTA is complete there."""
+    if not isinstance(barrier, Barrier):
+        passes: np.ndarray = barrier.passes(threads, is_parked)
+        return passes
     ctas = len(threads.live) // threads.shape.threads
     arrived = is_parked.reshape(ctas, -1).sum(axis=1)
     expected = threads.live.reshape(ctas, -1).sum(axis=1) if not barrier.count else np.full(ctas, barrier.count)
@@ -41,8 +45,11 @@ def complete(threads: Threads, barrier: Barrier, is_parked: np.ndarray) -> np.nd
     return np.flatnonzero(is_parked & is_complete[threads.cta])
 
 
-def release(threads: Threads, barrier: Barrier, ready_threads: np.ndarray) -> None:
+def release(threads: Threads, barrier: Barrier | PhaseWait, ready_threads: np.ndarray) -> None:
     """Those who met at `barrier` know of each other."""
+    if not isinstance(barrier, Barrier):
+        barrier.acquire(threads, ready_threads)
+        return
     ctas = np.unique(threads.cta[ready_threads])
     if len(ready_threads) == len(ctas) * threads.shape.threads:
         threads.order.synchronise_ctas(ctas)
@@ -141,10 +148,11 @@ def _mark(machine: Threads, step: ThreadStep, threads: np.ndarray, offsets: np.n
     conflict = space.judge.write(step, threads, offsets, size)
     if conflict is not None:
         raise_race(machine, step, conflict, "shared memory", "writes", space.judge)
-    units = (offsets[:, None] // space.judge.unit + np.arange(max(size // space.judge.unit, 1))).reshape(-1)
+    units = space.units(offsets, size)
     if space.in_flight[units].any():
         raise fault("race", "two asynchronous copies that are in flight write the same bytes of shared memory", step)
     space.in_flight[units] = number
+    space.steps[number] = step
 
 
 def _land(machine: Threads, finished_copies: list[tuple[Copy, np.ndarray]]) -> None:
@@ -154,12 +162,11 @@ def _land(machine: Threads, finished_copies: list[tuple[Copy, np.ndarray]]) -> N
         offsets = copy.offsets[landed_positions]
         places = offsets[:, None] // 4 + np.arange(size // 4)
         space.words(4)[places] = np.ascontiguousarray(copy.words[landed_positions]).view(np.uint32)
-        units = (offsets[:, None] // space.judge.unit + np.arange(max(size // space.judge.unit, 1))).reshape(-1)
-        space.in_flight[units] = 0
+        space.in_flight[space.units(offsets, size)] = 0
         space.judge.write(copy.step, copy.threads[landed_positions], offsets, size)
 
 
-def _finish(machine: Threads, threads: np.ndarray, groups_in_flight: int) -> None:
+def finish_copies(machine: Threads, threads: np.ndarray, groups_in_flight: int) -> None:
     """Let the copies of `threads` land but those of their last `pending` groups; -1: those that are in no group too."""
     waits = np.zeros(machine.lanes, bool)
     waits[threads] = True
@@ -178,6 +185,8 @@ def _finish(machine: Threads, threads: np.ndarray, groups_in_flight: int) -> Non
             copies_in_flight.append(replace(copy, **parts))
     machine.copies = copies_in_flight
     _land(machine, finished_copies)
+    for number in {copy.number for copy, _ in finished_copies} - {copy.number for copy in copies_in_flight}:
+        del machine.shared.steps[number]
 
 
 @instruction("cp")
@@ -196,7 +205,7 @@ def _cp_async(reader: StatementReader) -> ThreadStep | None:
         groups_in_flight = int(reader.operands[0], 0) if reader.operands else -1
 
         def wait(active: Active, step: ThreadStep) -> None:
-            _finish(active.machine, active.threads, groups_in_flight)
+            finish_copies(active.machine, active.threads, groups_in_flight)
 
         return ThreadStep(statement, (), (), lambda: None, execute=wait)
     reader.accept("async", "ca", "cg", "shared", "shared::cta", "global")

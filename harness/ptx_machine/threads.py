@@ -16,9 +16,13 @@ import numpy as np
 from bitverdict.harness.emulator.ptx.lanes import Frame
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words
 from bitverdict.harness.emulator.ptx.steps import Block, Step
-from bitverdict.harness.ptx_machine import access, synchronisation, warp_instructions  # noqa: F401  (fill the table of builders)
-from bitverdict.harness.ptx_machine.memory import WARP, GlobalSpace, Order, SharedSpace
+from bitverdict.harness.ptx_machine import access, bulk_copies, mbarriers, synchronisation, warp_instructions, warpgroups  # noqa: F401
+from bitverdict.harness.ptx_machine.bulk_copies import BulkGroupRead, TensorMap, TensorMapFields
+from bitverdict.harness.ptx_machine.mbarriers import Mbarrier
+from bitverdict.harness.ptx_machine.memory import GlobalSpace
 from bitverdict.harness.ptx_machine.program import KernelProgram, ThreadStep, fault
+from bitverdict.harness.ptx_machine.shared_space import SharedSpace
+from bitverdict.harness.ptx_machine.thread_order import WARP, Order
 
 LANES = 1 << 11  # worked on at once where a grid is larger: the registers of a kernel stay in the caches
 STEP_LIMIT = 50_000_000  # instructions of one batch
@@ -76,13 +80,13 @@ class Threads(Frame):
         first_cta: int,
         count: int,
         memory: GlobalSpace,
-        arguments: Sequence[Words],
+        arguments: Sequence[Words | TensorMap],
     ) -> None:
         lanes = count * shape.threads
         super().__init__(program, lanes)  # type: ignore[arg-type]  # has the function and the blocks of one
         self.kernel, self.shape, self.memory, self.arch = program, shape, memory, program.arch
         self.registers = _Registers(program.function.registers)
-        self.order = Order(count, shape.threads, memory.last_epoch)
+        self.order = Order(count, shape.threads, memory.last_epoch, has_proxies=program.has_async_proxy)
         memory.begin_batch(self.order, first_cta * shape.threads)
         dynamic = max(program.shared.values(), default=0) if program.has_dynamic_shared else program.shared_bytes
         self.shared = SharedSpace.empty(count, dynamic + shape.shared_bytes, self.order, min(program.unit, 4))
@@ -93,11 +97,25 @@ class Threads(Frame):
         self.parking: tuple[Any, np.ndarray] | None = None  # by the step that ends the block
         self.copies: list[Copy] = []
         self.copy_numbers = 0
-        self.committed = np.zeros(lanes, np.int32)
+        self.committed, self.bulk_committed = np.zeros((2, lanes), np.int32)
+        self.mbarriers: dict[tuple[int, int], Mbarrier] = {}  # by CTA and byte of its shared memory
+        self.tensor_maps: dict[int, TensorMap] = {}  # by address
+        self.map_fields: dict[tuple[int, int], TensorMapFields] = {}
+        self.bulk_reads: list[BulkGroupRead] = []
+        self.products = warpgroups.Products(lanes)
         self._steps = 0
         self._fill_special(first_cta, count)
         for parameter, words in zip(program.parameters, arguments, strict=True):
-            self.registers[f"[{parameter.name}]"] = words
+            if isinstance(words, TensorMap):
+                self.tensor_maps[program.function.locals[parameter.name]] = words
+            else:
+                self.registers[f"[{parameter.name}]"] = words
+
+    def new_flight(self, step: ThreadStep) -> int:
+        """The number of an operation that uses shared memory on its own time."""
+        self.copy_numbers += 1
+        self.shared.steps[self.copy_numbers] = step
+        return self.copy_numbers
 
     def _fill_special(self, first_cta: int, count: int) -> None:
         shape, registers = self.shape, self.registers
@@ -160,6 +178,7 @@ class Threads(Frame):
                         self._release_barriers(lanes_by_block)
             if self.parking is not None:
                 self._release_barriers(lanes_by_block)
+        bulk_copies.refuse_unfinished(self)
 
     def _park(self, block: Block, lanes: np.ndarray) -> np.ndarray:
         """Lanes that do not wait where the block has ended."""
@@ -192,6 +211,8 @@ class Threads(Frame):
         raise fault("deadlock", f"thread {thread} waits at {barrier}, and no thread can go on", barrier.step, thread=thread)
 
     def _step(self, step: Step, registers: dict[str, Words], lanes: np.ndarray | None) -> None:
+        if self.kernel.fragments:
+            self.products.note(self, step, lanes)
         if not isinstance(step, ThreadStep):
             super()._step(step, registers, lanes)
             return
@@ -258,7 +279,12 @@ class Active:
 
 
 def run_kernel(
-    program: KernelProgram, shape: LaunchShape, arguments: Sequence[Words], memory: GlobalSpace, *, together: bool = False
+    program: KernelProgram,
+    shape: LaunchShape,
+    arguments: Sequence[Words | TensorMap],
+    memory: GlobalSpace,
+    *,
+    together: bool = False,
 ) -> None:
     """Execute a launch on `memory`. `arguments`: words [1] of each parameter's width. `together`: all CTAs at once, because some
     wait for others. An EmulatedFault for what is wrong with it."""

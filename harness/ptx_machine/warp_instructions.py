@@ -16,9 +16,9 @@ import numpy as np
 from bitverdict.harness.emulator.ptx.meanings import meaning
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words
 from bitverdict.harness.ptx_machine.access import load_shared, store_shared
-from bitverdict.harness.ptx_machine.memory import WARP
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
 from bitverdict.harness.ptx_machine.synchronisation import check_together
+from bitverdict.harness.ptx_machine.thread_order import WARP
 from bitverdict.reference import tensor_core
 from bitverdict.reference.scalar_arithmetic import fp64
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.threads import Active
 
 _FORMATS = {"f16": "fp16", "bf16": "bf16", "tf32": "tf32", "e4m3": "e4m3", "e5m2": "e5m2", "f32": "fp32"}
-_BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "f64": 64}
+BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "f64": 64}
 
 
 def _by_warp(active: Active, words: Words) -> tuple[np.ndarray, np.ndarray]:
@@ -61,6 +61,34 @@ def _shuffle(reader: StatementReader) -> ThreadStep:
 
     reads = tuple(each for each in (source, distance, clamp, members) if isinstance(each, str))
     return ThreadStep(reader.statement, reads, (target, predicate) if predicate else (target,), lambda: None, execute=execute)
+
+
+@instruction("elect")
+def _elect(reader: StatementReader) -> ThreadStep:
+    """elect.sync (PTX ISA 9.7.13.16): the leader is the first of the threads that the mask names."""
+    reader.accept("sync")
+    target, _, predicate = (part.strip() for part in reader.operands[0].partition("|"))
+    members = reader.operand(reader.operands[1], "b32")
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        mask = active.read(members)
+        check_together(active, step, mask)
+        lane = (active.threads % WARP).astype(np.uint32)
+        live, rows = _by_warp(active, np.ones(len(lane), bool))
+        leader = live.argmax(axis=1).astype(np.uint32)[rows]
+        active.write(target, leader)
+        active.write(predicate, lane == leader)
+
+    reads = (members,) if isinstance(members, str) else ()
+    return ThreadStep(
+        reader.statement, reads, tuple(each for each in (target, predicate) if each != "_"), lambda: None, execute=execute
+    )
+
+
+@instruction("setmaxnreg", "griddepcontrol")
+def _without_words(reader: StatementReader) -> ThreadStep:
+    """Registers are not counted here, and no launch overlaps another."""
+    return ThreadStep(reader.statement, (), (), lambda: None)
 
 
 @instruction("vote", "match", "redux", "activemask")
@@ -163,8 +191,8 @@ def _matrices(reader: StatementReader) -> ThreadStep | None:
 
 
 @functools.cache
-def _model(arch: str, formats: tuple[str, str, str], k: int) -> tensor_core.Instruction:
-    return tensor_core.instruction(arch, "mma.sync", *formats, k=k)
+def _model(arch: str, family: str, formats: tuple[str, str, str], k: int) -> tensor_core.Instruction:
+    return tensor_core.instruction(arch, family, *formats, k=k if family == "mma.sync" else None)
 
 
 @instruction("mma")
@@ -177,7 +205,7 @@ def _mma(reader: StatementReader) -> ThreadStep | None:
     types = reader.modifiers[-4:]
     reader.accept("sync", "aligned", found[0], "row", "col", "satfinite", *types)
     result, left, right, addend = types
-    if left not in _BITS or reader.modifiers.index("row") > reader.modifiers.index("col"):
+    if left not in BITS or reader.modifiers.index("row") > reader.modifiers.index("col"):
         return None
     d, a, b, c = (reader.names(text) for text in reader.operands[:4])
     if rows != 16 and left != "f64":
@@ -188,11 +216,13 @@ def _mma(reader: StatementReader) -> ThreadStep | None:
     def execute(active: Active, step: ThreadStep) -> None:
         warps = active.whole_warps(step)
         parts = [active.read(source)[warps] for source in sources]  # (warps, 32) each
-        left_codes = _operand(parts[: len(a)], rows, k, left, step_rows=2 if rows == 16 else 1)  # (warps, m, k)
-        right_codes = _operand(parts[len(a) : len(a) + len(b)], 8, k, right, step_rows=1)  # (warps, n, k)
-        accumulator = _accumulator(parts[len(a) + len(b) :], rows, addend)  # (warps, m, n)
-        words = _product(active.machine.arch, (left, right, result), k, left_codes, right_codes, accumulator, saturates)
-        for name, part in zip(d, _fragments(words, rows, result), strict=True):
+        left_codes = codes_of(parts[: len(a)], rows, k, left, step_rows=2 if rows == 16 else 1)  # (warps, m, k)
+        right_codes = codes_of(parts[len(a) : len(a) + len(b)], 8, k, right, step_rows=1)  # (warps, n, k)
+        accumulator = accumulator_of(parts[len(a) + len(b) :], rows, addend)  # (warps, m, n)
+        words = product_of(
+            active.machine.arch, "mma.sync", (left, right, result), k, left_codes, right_codes, accumulator, saturates
+        )
+        for name, part in zip(d, fragments_of(words, rows, result), strict=True):
             active.write(name, part.reshape(-1))
 
     reads = tuple(source for source in sources if isinstance(source, str))
@@ -204,11 +234,11 @@ def _lanes() -> tuple[np.ndarray, np.ndarray]:
     return lane // 4, lane % 4
 
 
-def _operand(parts: list[np.ndarray], rows: int, k: int, kind: str, *, step_rows: int) -> np.ndarray:
+def codes_of(parts: list[np.ndarray], rows: int, k: int, kind: str, *, step_rows: int) -> np.ndarray:
     """Codes [warps, rows, k] of fragments [warps, 32]; register i has rows from 8 (i % step_rows)."""
     group, place = _lanes()
-    per = max(32 // _BITS[kind], 1)
-    codes = np.empty((len(parts[0]), rows, k), DTYPES[_BITS[kind]])
+    per = max(32 // BITS[kind], 1)
+    codes = np.empty((len(parts[0]), rows, k), DTYPES[BITS[kind]])
     for number, words in enumerate(parts):
         elements = np.ascontiguousarray(words).view(codes.dtype).reshape(len(words), WARP, per)
         row = group + 8 * (number % step_rows)
@@ -217,7 +247,7 @@ def _operand(parts: list[np.ndarray], rows: int, k: int, kind: str, *, step_rows
     return codes
 
 
-def _accumulator(parts: list[np.ndarray], rows: int, kind: str) -> np.ndarray:
+def accumulator_of(parts: list[np.ndarray], rows: int, kind: str) -> np.ndarray:
     """Words [warps, rows, 8]."""
     group, place = _lanes()
     dtype = DTYPES[{"f16": 16, "f64": 64}.get(kind, 32)]
@@ -231,7 +261,7 @@ def _accumulator(parts: list[np.ndarray], rows: int, kind: str) -> np.ndarray:
     return words
 
 
-def _fragments(words: np.ndarray, rows: int, kind: str) -> list[np.ndarray]:
+def fragments_of(words: np.ndarray, rows: int, kind: str) -> list[np.ndarray]:
     """The registers [warps, 32] of D [warps, rows, 8]."""
     group, place = _lanes()
     if kind == "f16":
@@ -244,8 +274,15 @@ def _fragments(words: np.ndarray, rows: int, kind: str) -> list[np.ndarray]:
     return [words[:, group + 8 * (number // 2), 2 * place + number % 2] for number in range(rows // 4)]
 
 
-def _product(
-    arch: str, types: tuple[str, str, str], k: int, left: np.ndarray, right: np.ndarray, addend: np.ndarray, saturates: bool
+def product_of(
+    arch: str,
+    family: str,
+    types: tuple[str, str, str],
+    k: int,
+    left: np.ndarray,
+    right: np.ndarray,
+    addend: np.ndarray,
+    saturates: bool,
 ) -> np.ndarray:
     """D [warps, m, n] of codes A [warps, m, k], B [warps, n, k] and words C [warps, m, n]."""
     if types[0] == "f64":
@@ -262,5 +299,5 @@ def _product(
         return exact.astype(np.int32).view(np.uint32)
     if types[0] == "tf32":
         left, right = (codes & np.uint32(0xFFFFE000) for codes in (left, right))
-    rule = _model(arch, (_FORMATS[types[0]], _FORMATS[types[1]], _FORMATS[types[2]]), k)
+    rule = _model(arch, family, (_FORMATS[types[0]], _FORMATS[types[1]], _FORMATS[types[2]]), k)
     return tensor_core.stacked_products(rule, left, right, addend)

@@ -75,7 +75,7 @@ def stacked_products(rule: Instruction, a: np.ndarray, b: np.ndarray, c: np.ndar
     for start in range(0, p, at_once):
         some = slice(start, start + at_once)
         left, right = (
-            operand(rule, name, codes[some].reshape(-1, k).T).shaped(*shape)
+            operand(rule, name, codes[some].reshape(-1, k).T).with_shape(*shape)
             for name, codes, shape in ((rule.a, a, (m, 1)), (rule.b, b, (1, n)))
         )
         values[some] = run_chain(rule, left, right, values[some], by_pairs=True)

@@ -6,8 +6,9 @@ float32 stands in for float64 only where `fits_float32` proves products exact.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -39,10 +40,10 @@ class Terms:
         narrow = None if self.narrow is None else self.narrow[:, lanes]  # (K, l)
         return Terms(self.values[:, lanes], self.exponents[:, lanes], narrow, self.lowest_bits[:, lanes], specials, scales)
 
-    def shaped(self, *shape: int) -> Terms:
+    def with_shape(self, *shape: int) -> Terms:
         """The same with L taken apart: (K, L / shape, *shape)."""
-        parts = (self.values, self.exponents, self.narrow, self.lowest_bits, self.specials, self.scale_exponents)
-        return Terms(*(None if part is None else part.reshape(len(part), -1, *shape) for part in parts))
+        parts: dict[str, Any] = {name: part.reshape(len(part), -1, *shape) for name, part in vars(self).items() if part is not None}
+        return replace(self, **parts)
 
 
 def operand(rule: Instruction, name: str, codes: np.ndarray) -> Terms:

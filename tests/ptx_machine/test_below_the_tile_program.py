@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -11,27 +12,30 @@ from bitverdict.harness.judge.devices import launched_with
 from bitverdict.harness.judge.judge import judge
 from bitverdict.harness.model.addresses import resolve
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.targets import target
+from bitverdict.harness.model.targets import Target, target
 from bitverdict.harness.model.verdict import Outcome
 from bitverdict.harness.ptx_machine import below_the_tile_program
 from bitverdict.harness.ptx_machine.below_the_tile_program import PtxResult, PtxTwin
 
-SM_80 = target("emulated:sm_80")
+SM_80, SM_90 = (target(f"emulated:{chip}") for chip in ("sm_80", "sm_90"))
 
 
-def results(case: Case, rewrite: Callable[[str], str] = str) -> list[PtxResult]:
+WAIT = "mbarrier.try_wait.parity.shared::cta.b64"
+
+
+def results(case: Case, rewrite: Callable[[str], str] = str, chip: Target = SM_80) -> list[PtxResult]:
     twin = PtxTwin(rewrite=rewrite)
     with launched_with(probes=(twin,)):
-        judge(case, SM_80, resolve(case.contract), explained=False)
+        judge(case, chip, resolve(case.contract), explained=False)
     return twin.results
 
 
-def required_case(stem: str, **fields: object) -> Case:
+def required_case(stem: str, chip: Target = SM_80, **fields: object) -> Case:
     """A required case with at least 16 of each size, these fields, and something to compute."""
-    for case in resolve(stem).required(SM_80):
+    for case in resolve(stem).required(chip):
         sizes = [size for name, size in vars(case.problem).items() if name in ("m", "n", "k", "columns")]
-        case_fields = vars(case.problem) | vars(case.config)
-        if min(sizes) >= 16 and all(case_fields[name] == value for name, value in fields.items()):
+        case_fields = vars(case.problem) | (vars(case.config) if case.config else {})
+        if min(sizes, default=16) >= 16 and all(case_fields[name] == value for name, value in fields.items()):
             return case
     raise AssertionError(f"{stem} has no such case")
 
@@ -40,6 +44,53 @@ def required_case(stem: str, **fields: object) -> Case:
 def test_ptx_of_a_shipped_kernel_leaves_the_same_words(stem: str) -> None:
     seen = results(required_case(stem))
     assert seen and all(result.words and not result.difference and not result.not_run for result in seen)
+
+
+@pytest.mark.parametrize(
+    "stem", ["matmul", "attention", "fp8_blockwise_matmul", "hopper_matmul", "split_k_matmul", "block_scaled_matmul"]
+)
+def test_ptx_of_sm_90_leaves_the_same_words(stem: str) -> None:
+    """wgmma with both operands in shared memory and A in registers, in bf16, fp16 and fp8; TMA through tensor maps of the host and
+    of the device."""
+    seen = results(required_case(stem, SM_90), chip=SM_90)
+    assert seen and all(result.words and not result.difference and not result.not_run for result in seen)
+
+
+HOPPER_RING = required_case("hopper_matmul", SM_90, k=224, stages=3, dtype="fp16")  # seven blocks of K
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        ("fence.proxy.async.shared::cta;", "", r"race: cp\.async\.bulk.* no fence\.proxy\.async between them"),
+        ("wgmma.wait_group.sync.aligned 0;", "", "race: cvt.* reads a register that a wgmma in flight uses"),
+        ("wgmma.wait_group.sync.aligned 1;", "wgmma.wait_group.sync.aligned 2;", "race: write of .* a wgmma in flight reads"),
+        ("complete, [%r40], %r41;", "complete, [%r40], 1;", "deadlock: .* waits at an mbarrier"),
+        (f"{WAIT} complete, [%r40], %r41;", "setp.eq.u32 complete, 0, 0;", "race: read of .* an asynchronous copy in flight"),
+        ("_, [%r57], 8192;", "_, [%r57], 4096;", "barrier misuse: 4096 bytes more arrived"),
+        ("bar.sync \t0;", "", "race: .* uses the barrier at byte"),
+        ("cp.async.bulk.wait_group.read \t0;", "", "race: the CTA ends while .* is in flight"),
+        ("[%r24], [%rd5, {%r64, %r105}], [%r23];", "[%r24], [%rd5, {%r105, %r64}], [%r23];", "differ"),
+        ("mbarrier.init.shared::cta.b64 [%r8], 1;", "mbarrier.init.shared::cta.b64 [%r8], 2;", "deadlock"),
+    ],
+    ids=["proxy fence", "wgmma wait", "late wgmma wait", "parity", "no wait", "bytes", "barriers", "bulk wait",
+         "coordinates", "arrivals"],
+)  # fmt: skip
+def test_a_fault_of_asynchronous_ptx_is_seen(before: str, after: str, said: str) -> None:
+    def rewrite(text: str) -> str:
+        assert before in text
+        return text.replace(before, after)
+
+    assert re.search(said, results(HOPPER_RING, rewrite, SM_90)[0].difference)
+
+
+def test_registers_that_a_wgmma_takes_are_fenced_after_they_were_computed() -> None:
+    """Attention scales its accumulator between two products. Zeros that LLVM moves behind the fence need none."""
+    case = required_case("attention", SM_90)
+    found = results(case, lambda text: text.replace("wgmma.fence.sync.aligned;", ""), SM_90)[0].difference
+    assert re.search(r"race: wgmma.* register that was written since the last wgmma\.fence", found)
+    zeros = required_case("hopper_matmul", SM_90, dtype="e4m3", m=63)
+    assert not results(zeros, chip=SM_90)[0].difference
 
 
 RING = required_case("ampere_gemm", k=137, stages=4, fragments="ldmatrix")  # of which three blocks are in flight

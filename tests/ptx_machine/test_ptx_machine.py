@@ -229,7 +229,7 @@ def test_exchanged_fragments_give_other_words() -> None:
     ("a_fragments", "outcome"), [("%r20, %r21, %r22, %r23", "pass"), ("%r20, %r22, %r21, %r23", "wrong words")]
 )
 def test_a_kernel_of_ptx_is_judged_by_the_contract_of_a_shipped_one(a_fragments: str, outcome: str) -> None:
-    """As `benchmarks.pyptx_kernels` judges the kernel of document 001: in place of the shipped launcher, by the words of its plan."""
+    """As `benchmarks.pyptx_kernels` judges document 001: in place of the shipped launcher, by the words of its plan."""
 
     def of_one_instruction(a: torch.Tensor, bt: torch.Tensor) -> torch.Tensor:
         d = torch.empty((16, 8), device=a.device)

@@ -86,7 +86,7 @@ class Opcode:
 
     def __init__(self, text: str) -> None:
         self.kind, *rest = text.split(".")
-        known = ("pred", "f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "f32x2")
+        known = ("pred", "f16", "bf16", "f32", "f64", "f16x2", "bf16x2", "f32x2", "u16x2", "s16x2")
         self.types = [part for part in rest if part in known or (part[0] in "bus" and part[1:].isdigit())]
         self.said = [part for part in rest if part not in self.types]
         self.flush = "ftz" in self.said

@@ -195,6 +195,21 @@ def extremes(op: Opcode) -> Meaning | None:
     return _meaning_of_one_type(kind, 2, lambda a, b: choose(as_kind(a), as_kind(b)).view(a.dtype))
 
 
+@opcode("add", "sub", "min", "max")
+def of_pairs(op: Opcode) -> Meaning | None:
+    """On both 16-bit halves of a register (sm_90)."""
+    if op.types not in (["u16x2"], ["s16x2"]):
+        return None
+    half = np.dtype(np.int16 if op.types == ["s16x2"] else np.uint16)
+    compute = {"add": np.add, "sub": np.subtract, "min": np.minimum, "max": np.maximum}[op.kind]
+
+    def run(*words: Words) -> Words:
+        result: Words = compute(*(np.ascontiguousarray(each).view(half) for each in np.broadcast_arrays(*words))).view(np.uint32)
+        return result
+
+    return _meaning_of_one_type(op.types[0], 2, run)
+
+
 @opcode("sad")
 def sum_of_differences(op: Opcode) -> Meaning | None:
     kind = _integer(op)

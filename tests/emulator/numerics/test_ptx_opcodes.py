@@ -29,6 +29,7 @@ def _each(pattern: str, **parts: tuple[str, ...]) -> list[str]:
 
 INTEGER = [
     *_each("{o}.{t}", o=("add", "sub", "mul.lo", "mul.hi", "mad.lo", "div", "rem", "min", "max", "sad"), t=_INTEGERS),
+    *_each("{o}.{t}", o=("add", "sub", "min", "max"), t=("u16x2", "s16x2")),
     *_each("{o}.wide.{t}", o=("mul", "mad"), t=("u16", "s16", "u32", "s32")),
     *_each("{o}.sat.s32", o=("add", "sub")), *_each("{o}.{t}", o=("neg", "abs"), t=("s16", "s32", "s64")),
     *_each("{o}.{t}", o=("and", "or", "xor", "not", "cnot", "shl"), t=("b16", "b32", "b64")), *_each("shr.{t}", t=_INTEGERS),

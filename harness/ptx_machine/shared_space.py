@@ -1,0 +1,52 @@
+"""Shared memory of the CTAs of a batch, and which of its bytes are used by operations that go on their own time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES
+from bitverdict.harness.ptx_machine.memory import Judge
+from bitverdict.harness.ptx_machine.program import ThreadStep, fault
+from bitverdict.harness.ptx_machine.thread_order import Order
+
+
+@dataclass(eq=False)
+class SharedSpace:
+    """Shared memory of the CTAs of a batch: [CTAs, bytes]. `in_flight` marks units that an asynchronous copy will write."""
+
+    raw: np.ndarray
+    judge: Judge
+    in_flight: np.ndarray  # (units,) of all CTAs: number of the operation that will write them, 0 for none
+    is_read: np.ndarray  # (units,) likewise of one that reads them on its own time
+    steps: dict[int, ThreadStep] = field(default_factory=dict)  # of operations in flight, by number
+
+    @classmethod
+    def empty(cls, ctas: int, size: int, order: Order, unit: int) -> SharedSpace:
+        size = -(-max(size, 16) // 16) * 16
+        units = ctas * size // unit
+        return cls(
+            np.zeros((ctas, size), np.uint8), Judge(order, units, unit, is_whole=units <= 1 << 18), *np.zeros((2, units), np.int32)
+        )
+
+    def flat_offsets(self, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, size: int, verb: str) -> np.ndarray:
+        """Offsets in all of `raw` for `addresses` in the CTA of each thread; a fault outside of what the launch was given."""
+        bytes_of_cta = self.raw.shape[1]
+        is_conflict = (addresses < 0) | (addresses + size > bytes_of_cta)
+        if is_conflict.any():
+            place = int(is_conflict.argmax())
+            message = f"{verb} of {size} bytes at {int(addresses[place])} of shared memory, of which a CTA has {bytes_of_cta} bytes"
+            raise fault("illegal address", message, step, thread=int(threads[place]))
+        if size > 1 and (off := addresses & (size - 1)).any():
+            place = int((off != 0).argmax())
+            raise fault("misaligned address", f"{verb} of {size} bytes at {int(addresses[place])} of shared memory", step)
+        return threads // self.judge.order.threads * bytes_of_cta + addresses
+
+    def units(self, offsets: np.ndarray, size: int) -> np.ndarray:
+        """The units of `size` bytes at each of `offsets`."""
+        return (offsets[:, None] // self.judge.unit + np.arange(max(size // self.judge.unit, 1))).reshape(-1)
+
+    def words(self, size: int) -> np.ndarray:
+        """All of it as unsigned words of `size` bytes."""
+        return self.raw.reshape(-1).view(DTYPES[8 * size])

@@ -1,0 +1,91 @@
+"""Which accesses each thread knows to have ended: what barriers, and releases that are acquired, tell (PTX ISA, chapter 8)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+WARP = 32
+ASYNC_EPOCH = 1 << 30  # epochs of the async proxy are beyond all of threads'
+
+
+class Order:
+    """Which accesses each thread knows to have ended: `known` [threads, warps of its CTA and the async proxy], by the epoch of the
+    warp. Epochs up to `first_epoch` are those of CTAs that ran before. Of generic writes `fenced` says which a proxy fence is known
+    to be behind (PTX ISA 8.6), where a program has the async proxy."""
+
+    def __init__(self, ctas: int, threads: int, first_epoch: int = 0, *, has_proxies: bool = False) -> None:
+        self.threads, self.warps = threads, threads // WARP
+        self.known = np.full((ctas * threads, self.warps + 1), first_epoch, np.int32)
+        self.fenced = self.known.copy() if has_proxies else None
+        self.async_epoch = np.full(ctas, ASYNC_EPOCH, np.int32)
+        self.epoch = np.full(ctas * self.warps, first_epoch + 1, np.int32)  # of each warp of each CTA
+        self._common: int | None = first_epoch
+
+    @property
+    def common(self) -> int:
+        """What was done up to this epoch every thread knows of, of every warp of its CTA."""
+        if self._common is None:
+            self._common = int(self.known[:, : self.warps].min())
+        return self._common
+
+    def synchronise(self, threads: np.ndarray) -> None:
+        """`threads` of one CTA have met: each knows what any of them knew, and what they have done."""
+        self.acquire(threads, *self.release(threads))
+
+    def release(self, threads: np.ndarray) -> tuple[np.ndarray, np.ndarray | None]:
+        """What `threads` of one CTA make known to whoever acquires it: what any of them knew, and what they have done."""
+        warps = np.unique(threads // WARP)
+        known = self.known[threads].max(axis=0)  # (warps of the CTA and the async proxy,)
+        known[warps % self.warps] = self.epoch[warps]
+        self.epoch[warps] += 1
+        return known, None if self.fenced is None else self.fenced[threads].max(axis=0)
+
+    def acquire(self, threads: np.ndarray, known: np.ndarray, fenced: np.ndarray | None) -> None:
+        """`threads` of one CTA know of what was released."""
+        self.known[threads] = np.maximum(self.known[threads], known)
+        if self.fenced is not None and fenced is not None:
+            self.fenced[threads] = np.maximum(self.fenced[threads], fenced)
+        self._common = None
+
+    def fence_proxy(self, threads: np.ndarray) -> None:
+        """`threads` have executed fence.proxy.async: generic writes that they know of, and their own, are before what follows."""
+        assert self.fenced is not None
+        self.fenced[threads] = np.maximum(self.fenced[threads], self.known[threads])
+        warps = threads // WARP
+        self.fenced[threads, warps % self.warps] = self.epoch[warps]
+        self.epoch[np.unique(warps)] += 1
+
+    def synchronise_ctas(self, ctas: np.ndarray) -> None:
+        """All threads of each of `ctas` have met."""
+        epochs = self.epoch.reshape(-1, self.warps)
+        known = self.known.reshape(-1, self.threads, self.warps + 1)
+        by_async = known[ctas, :, -1].max(axis=1)
+        known[ctas, :, :-1] = epochs[ctas][:, None, :]
+        known[ctas, :, -1] = by_async[:, None]
+        if self.fenced is not None:
+            fenced = self.fenced.reshape(known.shape)
+            fenced[ctas] = fenced[ctas].max(axis=1, keepdims=True)
+        epochs[ctas] += 1
+        self._common = None
+
+    def synchronise_warps(self, threads: np.ndarray) -> None:
+        """The `threads` of each warp have met (bar.warp.sync)."""
+        warps = threads // WARP
+        numbers = np.unique(warps)
+        met_warps = np.zeros((len(self.epoch), self.warps + 1), np.int32)
+        np.maximum.at(met_warps, warps, self.known[threads])
+        if self.fenced is not None:
+            fenced = np.zeros_like(met_warps)
+            np.maximum.at(fenced, warps, self.fenced[threads])
+            self.fenced[threads] = fenced[warps]
+        met_warps[numbers, numbers % self.warps] = self.epoch[numbers]
+        self.known[threads] = met_warps[warps]
+        self.epoch[numbers] += 1
+        self._common = None
+
+    def epoch_of(self, threads: np.ndarray) -> np.ndarray:
+        return self.epoch[threads // WARP]
+
+    def knows(self, threads: np.ndarray, others: np.ndarray, epochs: np.ndarray) -> np.ndarray:
+        """Whether each of `threads` knows what the thread of its CTA in `others` did in its warp's `epochs`."""
+        return (others == threads) | (self.known[threads, others // WARP % self.warps] >= epochs)
