@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.contracts.described.draw import Draw as Draw
     from bitverdict.harness.emulator import EmulatedFault as EmulatedFault
     from bitverdict.harness.emulator import emulated as emulated
+    from bitverdict.harness.emulator.launch_trace import trace as trace
     from bitverdict.harness.frontends import strategies as strategies
     from bitverdict.harness.frontends.public import assert_right as assert_right
     from bitverdict.harness.frontends.public import judged as judged
@@ -69,6 +70,7 @@ _HOME = {
     "ptx_kernel": "harness.ptx_machine.launch",
     "target": "harness.model.targets",
     "targets": "harness.model.targets",
+    "trace": "harness.emulator.launch_trace",
 }
 _MODULES = {"strategies": "harness.frontends.strategies"}
 __all__ = ["__version__", *_HOME, *_MODULES]
