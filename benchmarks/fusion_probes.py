@@ -46,7 +46,8 @@ OF_ROWS = (
     "sum of columns", "sum of weighted columns", "sum of columns, weights negated", "two sums", "carried", "variance",
 )  # fmt: skip
 WELFORD = ("Welford", "Welford of products", "Welford of weights", "variance of counts")
-ATTENTION = ("flash decoding", "layer norm backward")  # one word a column, computed in fp32
+ATTENTION = ("flash decoding", "layer norm backward", "variance of squares", "variance of squares, kept")
+"""One word a column, computed in fp32."""
 KINDS = (*SCANS, *OF_COLUMNS, *OF_ROWS, *WELFORD, *ATTENTION)
 SHAPES = ((1, 64), (2, 64), (4, 32), (4, 128), (8, 64), (16, 16), (16, 64), (32, 32), (64, 16), (1, 1024))
 WIDE = ((8, 256), (16, 256), (4, 512))

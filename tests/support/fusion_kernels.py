@@ -119,6 +119,22 @@ def probe(x, y, out, steps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, KIND: tl.
             weighted, hat = scale * given, (seen - 0.25) * 1.5
             first, second = tl.sum(hat * weighted, 0) / COLUMNS, tl.sum(weighted, 0) / COLUMNS
             found += (weighted - (hat * first + second)) * 1.5
+    elif KIND == "variance of squares" or KIND == "variance of squares, kept":  # as SGLang's `group_norm_silu` has it
+        total, squares = tl.zeros([], tl.float32), tl.zeros([], tl.float32)
+        for start in range(0, steps * COLUMNS, COLUMNS):
+            seen = tl.load(x + tl.program_id(0) * (ROWS * COLUMNS) + start + column).to(tl.float32)
+            total += tl.sum(seen, 0)
+            squares += tl.sum(seen * seen, 0)
+        share = 1.0 / (steps * COLUMNS)
+        mean = total * share
+        variance = squares * share - mean * mean
+        spread = tl.rsqrt(variance + 0.5)
+        found = tl.full([COLUMNS], -1e30, tl.float32)
+        for start in range(0, steps * COLUMNS, COLUMNS):
+            seen = tl.load(x + tl.program_id(0) * (ROWS * COLUMNS) + start + column).to(tl.float32)
+            found = tl.maximum(found, (seen - mean) * spread)
+        if KIND == "variance of squares, kept":
+            found = tl.where(found > 1, found, variance)
     elif KIND == "variance":
         centred = a - tl.sum(a, 1, keep_dims=True) / COLUMNS
         found = tl.sum(centred * centred, 1)

@@ -79,6 +79,25 @@ def asked(values, found, ASM: tl.constexpr, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def combined(a, b, c, found, ASM: tl.constexpr, LETTER: tl.constexpr, PACK: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    x, y, z = tl.load(a + at), tl.load(b + at), tl.load(c + at)  # (BLOCK,) each
+    constraints: tl.constexpr = "=" + LETTER + "," + LETTER + "," + LETTER + "," + LETTER
+    tl.store(found + at, tl.inline_asm_elementwise(ASM, constraints, [x, y, z], a.dtype.element_ty, True, PACK))
+
+
+@triton.jit
+def in_two_statements(a, b, c, found, BEFORE: tl.constexpr, AFTER: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)  # (BLOCK,)
+    x, y, z = tl.load(a + at), tl.load(b + at), tl.load(c + at)  # (BLOCK,) each
+    product = tl.inline_asm_elementwise("mul.f32 $0, $1, $2;", "=f,f,f", [x, y], tl.float32, True, 1) if BEFORE else x * y
+    if AFTER:
+        tl.store(found + at, tl.inline_asm_elementwise("add.f32 $0, $1, $2;", "=f,f,f", [product, z], tl.float32, True, 1))
+    else:
+        tl.store(found + at, product + z)
+
+
+@triton.jit
 def of_constants(values, found, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)  # (BLOCK,)
     x = tl.load(values + at)  # (BLOCK,)

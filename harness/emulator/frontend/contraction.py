@@ -33,11 +33,13 @@ from bitverdict.harness.emulator.frontend.assembly import (
     number_floats,
     ptx_beside_scalars,
 )
+from bitverdict.harness.emulator.frontend.assembly_sums import AssemblySums, assembly_sums, flatten
 from bitverdict.harness.emulator.frontend.float_instructions import (
     Definitions,
     adds,
     doubles,
     is_open_product,
+    is_square,
     machine_places,
     multiplies,
     one_line,
@@ -58,7 +60,7 @@ _OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.exter
 """Operations that AMD's compiler writes out in sums and products of its own."""
 _MOST_IN_PROCESS = 256  # entries of one process
 _process_results: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
-_FORMAT_VERSION = "24"  # changes when what is kept on disk does
+_FORMAT_VERSION = "25"  # changes when what is kept on disk does
 
 
 @dataclass
@@ -70,7 +72,8 @@ class Fate:
     first; -1 where it is not one instruction of a known line. `open`: lines of the products that reach an addition which ptxas may
     still contract. `added`: of all that reach one. `sum_places`: of the additions; of those without a line, of
     what such a product or a division reaches. `product_places`: of the products and divisions that reach one which ptxas may
-    contract; the last thing it makes of div.full.f32 is a product (`Instruction.place`, in the PTX that ptxas takes).
+    contract; the last thing it makes of div.full.f32 is a product (`Instruction.place`, in the PTX that ptxas takes). `squares`: of
+    each that multiplies and adds, 1 where it multiplies a value by itself, and 2 more where it adds a product that does.
     """
 
     plain_sums: int = 0
@@ -82,6 +85,7 @@ class Fate:
     factor_lines: set[tuple[int, int]] = field(default_factory=set)
     sum_places: set[int] = field(default_factory=set)
     product_places: set[int] = field(default_factory=set)
+    squares: set[int] = field(default_factory=set)
 
 
 class AmdContraction:
@@ -188,7 +192,19 @@ class Contraction:
 
     @cached_property
     def _texts(self) -> tuple[str, str | None]:
-        return ptx_beside_scalars(self.program.text, self.capability)
+        text, scalars = ptx_beside_scalars(self.program.text, self.capability)
+        return flatten(text), scalars and flatten(scalars)
+
+    @cached_property
+    def assembly_sums(self) -> AssemblySums:
+        """As the function of that name, of this program."""
+
+        def read_sums() -> list:
+            found = assembly_sums(self._texts[0], self.capability)
+            return [[line, [[number, sorted(sides)] for number, sides in sums.items()]] for line, sums in found.items()]
+
+        kept = self._compute_once("assembly", read_sums)
+        return {line: {number: set(sides) for number, sides in sums} for line, sums in kept}
 
     def _compute_once(self, name: str, compute: Callable[[], object]) -> Any:
         """What `compute` finds, from disk when it was found before for this program, target and release."""
@@ -251,16 +267,16 @@ def _read_off(text: str, scalars: str | None, program: Program) -> _Reading:
 def _fate_as_list(fate: Fate) -> list:
     addends = [sorted(lines) for lines in fate.addends]
     multiplied = sorted(fate.factor_lines)
-    sets = [sorted(each) for each in (fate.open, fate.added_products, fate.sum_places, fate.product_places)]
+    sets = [sorted(each) for each in (fate.open, fate.added_products, fate.sum_places, fate.product_places, fate.squares)]
     return [fate.plain_sums, fate.fused_sums, sorted(fate.formats), addends, multiplied, *sets]
 
 
 def _read(kept: list) -> Fate:
     plain, fused, formats, addends, multiplied, *sets = kept
-    open_, added, sum_places, product_places = map(set, sets)
+    open_, added, *places = map(set, sets)
     pairs = {(first, second) for first, second in multiplied}
     every = {frozenset(lines) for lines in addends}
-    return Fate(plain, fused, set(formats), every, open_, added, pairs, sum_places, product_places)
+    return Fate(plain, fused, set(formats), every, open_, added, pairs, *places)
 
 
 def fates(text: str, program: Program, renamed: Mapping[int, int] = MappingProxyType({})) -> dict[int, Fate]:
@@ -291,7 +307,10 @@ def fates_of(
         if kind == "fma" and not adds(instruction, definitions):
             fate.fused_sums += 1
             addend_origins = origins(instruction.reads[2:], definitions)
-            fate.addends.add(frozenset(origin.line for origin in addend_origins if multiplies(origin, definitions)))
+            added_products = [origin for origin in addend_origins if multiplies(origin, definitions)]
+            fate.addends.add(frozenset(origin.line for origin in added_products))
+            adds_square = len(added_products) == 1 and is_square(added_products[0].reads, definitions)
+            fate.squares.add(is_square(instruction.reads, definitions) + 2 * adds_square)
             first, second = sorted(one_line(name, definitions) for name in instruction.reads[:2])
             fate.factor_lines.add((first, second))
         else:

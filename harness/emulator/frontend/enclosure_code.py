@@ -302,6 +302,8 @@ class EnclosureWriter(RegionDepth):
             return partial(self._smooth, op)
         if name in _MONOTONE or (name in ("arith.extui", "arith.uitofp") and kinds[0].bits == 1):
             return partial(self._each_end, op, may_be)
+        if name == "tt.elementwise_inline_asm":
+            return partial(self._assembly, op, may_be) if op.integer("packed_element", 1) == 1 else None
         return partial(self._at_each_word, op, may_be) if name in _ENUMERATED_OPERATIONS else None
 
     # -- loops over choices, each with the code of `op` in it ---------------------------------------------------------
@@ -390,6 +392,22 @@ class EnclosureWriter(RegionDepth):
             len(fresh),
         )
         return self._recompute(op, fresh)
+
+    def _assembly(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
+        """Inline assembly on each word of its operands, its sums fused in each way that is open."""
+        from bitverdict.harness.emulator.frontend.lowerings.ptx_operations import assembly_choices
+
+        t, fresh, run = self.t, self._fresh(op, places), self.t.name("run")
+        self._loop(
+            t.values(fresh.values()),
+            t.apply(enclosure_ends.every_word, t.code("m"), op, *self._values_and_types(op, places)),
+            len(fresh),
+        )
+        self._loop(run, tuple((choice,) for choice in assembly_choices(t, op)))
+        others = [t.name("other") for _ in op.results]
+        operands = [t.value(fresh.get(i, name)) for i, name in enumerate(op.operands)]
+        t.emit("{} = {}({})", t.join_values(others), run, t.join_values(operands))
+        return tuple(others)
 
     def _quotients(self, op: Operation, places: list[int]) -> tuple[Any, ...]:
         t, fresh = self.t, self._fresh(op, [0, 1])

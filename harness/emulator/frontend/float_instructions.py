@@ -45,21 +45,31 @@ def doubles(instruction: Instruction, definitions: Definitions) -> bool:
     )
 
 
+def behind_moves(name: str, defined: Definitions) -> str:
+    """The register whose value the register `name` holds, its sign changed perhaps."""
+    while len(makers := defined.get(name, [])) == 1:
+        (maker,) = makers
+        changes_sign = maker.opcode.startswith("xor.b") and not maker.reads[-1].startswith("%")
+        if not maker.opcode.startswith(("mov.", "neg.")) and not changes_sign:
+            break
+        if len(maker.writes) != 1 or len([read for read in maker.reads if read.startswith("%")]) != 1:
+            break
+        name = maker.reads[0]
+    return name
+
+
 def one_line(name: str, defined: Definitions) -> int:
     """The line of the one instruction whose result the register `name` holds, its sign changed perhaps; -1 where it is not one, as
     of what a loop carries, or it has no line. A load that is guarded has what it leaves in place written before it."""
-    while True:
-        makers = defined.get(name, [])
-        if len(makers) == 2 and makers[0].opcode.startswith("mov.") and makers[1].opcode.startswith("ld."):
-            return makers[1].line
-        if len(makers) != 1:
-            return -1
-        changes_sign = makers[0].opcode.startswith("xor.b") and not makers[0].reads[-1].startswith("%")
-        if not makers[0].opcode.startswith(("mov.", "neg.")) and not changes_sign:
-            return makers[0].line
-        if len(makers[0].writes) != 1 or len([read for read in makers[0].reads if read.startswith("%")]) != 1:
-            return -1
-        name = makers[0].reads[0]
+    makers = defined.get(behind_moves(name, defined), [])
+    if len(makers) == 2 and makers[0].opcode.startswith("mov.") and makers[1].opcode.startswith("ld."):
+        return makers[1].line
+    return makers[0].line if len(makers) == 1 and not makers[0].opcode.startswith(("mov.", "neg.", "xor.b")) else -1
+
+
+def is_square(names: tuple[str, ...], defined: Definitions) -> bool:
+    """Whether the first two of `names` hold one value, the sign aside."""
+    return len({behind_moves(name, defined) for name in names[:2]}) == 1
 
 
 def is_open_product(instruction: Instruction) -> bool:

@@ -20,6 +20,7 @@ from bitverdict.harness.emulator.frontend.assembly import (
     Instruction,
     marked_ptx,
 )
+from bitverdict.harness.emulator.frontend.assembly_sums import flatten
 from bitverdict.harness.emulator.frontend.float_instructions import (
     adds,
     form_of,
@@ -69,7 +70,8 @@ class MarkedProgram:
     """A tile program in LLVM's dialect, and its PTX with the same marks. NotAssembled where the compiler does not take it."""
 
     def __init__(self, program: str, capability: int) -> None:
-        dialect, self.text = marked_ptx(program, capability)
+        dialect, text = marked_ptx(program, capability)
+        self.text = flatten(text)
         self.dialect, self.code, self.capability = FoldDialect(dialect), FoldCode.from_ptx(self.text), capability
 
     @cached_property

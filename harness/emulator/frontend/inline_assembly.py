@@ -8,18 +8,22 @@ registers.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from bitverdict.harness.emulator.frontend.assembly import Instruction, instructions
+from bitverdict.harness.emulator.frontend.assembly import FLOATS, Instruction, instructions
+from bitverdict.harness.emulator.frontend.assembly_sums import ROUNDED_PRODUCT
 from bitverdict.harness.emulator.frontend.compiled_operations import OPEN_PRODUCT, OPEN_SUM, words_of
 from bitverdict.harness.emulator.frontend.float_instructions import origins
 from bitverdict.harness.emulator.mlir_types import ELEMENTS, element_dtype
 from bitverdict.harness.emulator.ptx.lanes import LANES, Program
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode
-from bitverdict.harness.emulator.ptx.text import Module, NotPtx, parse_body
+from bitverdict.harness.emulator.ptx.text import Module, NotPtx, Statement, parse_body
 
 _BITS = {"b": 1, "h": 16, "r": 32, "f": 32, "l": 64, "d": 64}
 _PLACE = re.compile(r"\$(?:(\d+)|\{(\d+)\}|(\$))")
@@ -47,9 +51,10 @@ class Assembly:
         self.results, self.operands = _registers(constraints, operands, results, pack)
         names = {name: item.bits for item in (*self.results, *self.operands) for name in item.names}
         order = [name for item in (*self.results, *self.operands) for name in item.names]
-        function = parse_body(_PLACE.sub(lambda m: "$" if m[3] else _place(order, int(m[1] or m[2])), text), names)
-        self.program = Program(Module(), function)
-        self.listed = list(instructions("".join(f"{item};\n" for _, block in function.blocks for item in block)))
+        self.function = parse_body(_PLACE.sub(lambda m: "$" if m[3] else _place(order, int(m[1] or m[2])), text), names)
+        self.program = Program(Module(), self.function)
+        self.statements = [item for _, block in self.function.blocks for item in block]
+        self.listed = list(instructions("".join(f"{replace(item, guard='')};\n" for item in self.statements)))
         self.defined: dict[str, list[Instruction]] = {}
         for instruction in self.listed:
             for name in instruction.writes:
@@ -87,9 +92,10 @@ class Assembly:
         return any(_open_products(each.reads, self.defined) for each in self.listed if OPEN_SUM.match(each.opcode))
 
     @property
-    def gives_product(self) -> bool:
-        """Whether a result may be a product that ptxas contracts with a sum behind it."""
-        return bool(_open_products([name for each in self.results for name in each.names], self.defined))
+    def gives_approximation(self) -> bool:
+        """Whether a result may be the last product of an approximate function, which ptxas may contract with a sum behind it."""
+        made = _open_products([name for each in self.results for name in each.names], self.defined)
+        return any(not each.opcode.startswith("mul.") for each in made)
 
     @property
     def takes_product(self) -> bool:
@@ -97,6 +103,59 @@ class Assembly:
         given = {name for each in self.operands for name in each.names}
         moved = {name for each in self.listed if each.opcode.startswith("mov") and given & {*each.reads} for name in each.writes}
         return any(OPEN_SUM.match(each.opcode) and (given | moved) & {*each.reads} for each in self.listed)
+
+    @property
+    def open_sides(self) -> dict[int, set[int]]:
+        """By number among its float statements: what the sums of its own products may take in, as `assembly_sums` says it."""
+        floats, found = [each for each in self.listed if each.place >= 0], dict[int, set[int]]()
+        for number, each in enumerate(floats):
+            sides = {side for side, name in enumerate(each.reads[:2]) if _open_products([name], self.defined)}
+            if OPEN_SUM.match(each.opcode) and sides:
+                found[number] = sides | {ROUNDED_PRODUCT}
+        return found
+
+    def fuse_sums(self, sides: Mapping[int, int]) -> Assembly:
+        """With sums fused, by their numbers among the float statements: each takes in the product of that operand. NotPtx where
+        that is no `mul` of this statement whose factors are still there."""
+        numbers, registers = count(), dict(self.function.registers)
+
+        def statements_of(statement: Statement) -> list[Statement]:
+            side = sides.get(next(numbers), ROUNDED_PRODUCT) if FLOATS.match(f"{statement.opcode} ") else ROUNDED_PRODUCT
+            return [statement] if side == ROUNDED_PRODUCT else self._fuse_sum(statement, side, registers)
+
+        blocks = [(label, [new for each in block for new in statements_of(each)]) for label, block in self.function.blocks]
+        found = copy(self)
+        found.function = replace(self.function, blocks=blocks, registers=registers)
+        found.program = Program(Module(), found.function)
+        return found
+
+    def _maker(self, register: str) -> Statement | None:
+        """The one statement that writes `register`."""
+        makers = [each for each in self.statements if each.operands[:1] == (register,)]
+        return makers[0] if len(makers) == 1 else None
+
+    def _fuse_sum(self, statement: Statement, side: int, registers: dict[str, int]) -> list[Statement]:
+        """The sum `statement` as a fused multiply-add."""
+        kind, _, modifiers = statement.opcode.partition(".")
+        product = self._maker(statement.operands[1 + side])
+        if product is not None and product.opcode.startswith("mov."):
+            product = self._maker(product.operands[1])
+        if product is None or product.opcode != f"mul.{modifiers.replace('sat.', '')}" or product.guard != statement.guard:
+            raise NotPtx(f"{statement}: takes in a product that is no mul beside it")
+        _, left, right = product.operands
+        given = [name for each in self.operands for name in each.names]
+        kept = all((given + [each.operands[0] for each in self.statements]).count(name) <= 1 for name in (left, right))
+        if not kept or product.is_negated != statement.is_negated or len(self.function.blocks) > 1:
+            raise NotPtx(f"{statement}: takes in a product whose factors may be gone")
+        addend, minus = statement.operands[2 - side], f"minus@{len(registers)}"
+        sources = [left, right, addend]
+        negated = 0 if side else 2
+        before = []
+        if kind == "sub":
+            registers[minus] = registers[statement.operands[0]]
+            before = [replace(statement, opcode=f"neg.{modifiers.rpartition('.')[2]}", operands=(minus, sources[negated]))]
+            sources[negated] = minus
+        return [*before, replace(statement, opcode=f"fma.rn.{modifiers}", operands=(statement.operands[0], *sources))]
 
 
 def _open_products(names: tuple[str, ...] | list[str], defined: dict[str, list[Instruction]]) -> list[Instruction]:

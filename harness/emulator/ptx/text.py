@@ -7,6 +7,7 @@ debugger and hints (`.loc`, `.pragma`, `.reqntid`) are passed over.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field
 
 _WIDTH = {"b8": 8, "u8": 8, "s8": 8, "b16": 16, "u16": 16, "s16": 16, "f16": 16, "bf16": 16, "f16x2": 32, "bf16x2": 32,
@@ -94,7 +95,40 @@ def parse_body(text: str, registers: dict[str, int]) -> Function:
     """Statements on their own, as in inline assembly, on registers that are declared outside."""
     function = Function("assembly", registers=dict(registers), is_inline=True)
     _statements(_COMMENT.sub(" ", text) + ";", function)
+    if len(function.blocks) == 1:
+        _name_each_value(function)
     return function
+
+
+_REGISTER = re.compile(r"%?[A-Za-z_$][\w$]*(?:@\d+)?")
+
+
+def _name_each_value(function: Function) -> None:
+    """A name of its own for each value but the last of a register that straight statements write several times; but of one that a
+    guard may leave as it was."""
+    (_, statements), registers = function.blocks[0], function.registers
+    targets = [
+        _REGISTER.findall(statement.operands[0]) if statement.operands and statement.operands[0][0] != "[" else []
+        for statement in statements
+    ]
+    write_counts = Counter(name for names in targets for name in names)
+    guarded_names = {name for statement, names in zip(statements, targets, strict=True) if statement.guard for name in names}
+    current: dict[str, str] = {}
+
+    def rename(operand: str) -> str:
+        return _REGISTER.sub(lambda found: current.get(found[0], found[0]), operand)
+
+    for place, (statement, names) in enumerate(zip(statements, targets, strict=True)):
+        sources, guard = [*map(rename, statement.operands[1:])], rename(statement.guard)
+        for name in names:
+            write_counts[name] -= 1
+            if name in registers and name not in guarded_names:
+                current[name] = name.replace("@", f"_{write_counts[name]}@") if "@" in name else f"{name}_{write_counts[name]}"
+                current[name] = name if not write_counts[name] else current[name]
+                registers[current[name]] = registers[name]
+        statements[place] = Statement(
+            statement.opcode, (*map(rename, statement.operands[:1]), *sources), guard, statement.is_negated
+        )
 
 
 def _without_debugging(text: str) -> str:
@@ -208,13 +242,12 @@ def _directive(text: str, function: Function, scopes: list[dict[str, str]], numb
         if bits is None:
             raise NotPtx(f"{text!r} declares registers of an unknown type")
         for name in (each.strip() for each in names.split(",")):
-            if many := re.match(r"([\w$%]+)<(\d+)>", name):
-                function.registers |= {f"{many[1]}{i}": bits for i in range(int(many[2]))}
-            elif len(scopes) > 1:
-                scopes[-1][name] = f"{name}@{number}"
-                function.registers[f"{name}@{number}"] = bits
-            else:
-                function.registers[name] = bits
+            many = re.match(r"([\w$%]+)<(\d+)>", name)
+            for each in [f"{many[1]}{i}" for i in range(int(many[2]))] if many else [name]:
+                own = each
+                if (len(scopes) > 1 and not many) or not each.startswith("%"):  # readers know a register by its sign
+                    own = scopes[-1][each] = f"%{each.lstrip('%')}@{number}"
+                function.registers[own] = bits
     elif kind == ".local":
         declaration = re.match(r"(?:\.align\s+(\d+)\s+)?\.(\w+)\s+([\w$]+)(?:\[(\d+)\])?", rest.strip())
         if not declaration:

@@ -174,5 +174,5 @@ def test_below_sm_90_sums_and_products_of_bf16_are_not_taken_for_fused():
     fma.rn.bf16 %rs5, %rs1, %rs2, %rs4;
     """
     assert fates(text, program)[-1] == Fate(
-        plain_sums=1, fused_sums=1, formats={"bf16"}, addends={frozenset()}, factor_lines={(-1, -1)}
+        plain_sums=1, fused_sums=1, formats={"bf16"}, addends={frozenset()}, factor_lines={(-1, -1)}, squares={0}
     )

@@ -50,6 +50,9 @@ PROBES = (
     Launch("scan, swapped", 8, 256, BF16, 1),  # of two halves, their signs changed together
     Launch("sum of rows", 2, 64, F16, 1),  # of two shuffles, put together by prmt
     Launch("sum of rows", 8, 64, BF16, 4),
+    Launch("variance of squares", 1, 64, F32, 1),  # two sums without a line, one of which takes in a product
+    Launch("variance of squares", 16, 16, F32, 1, "sm_80"),
+    Launch("variance of squares, kept", 4, 32, F32, 1, "sm_100"),  # of two products the mean's square is taken in
     Launch("Welford", 16, 64, F32, 4),  # a combination of several sums, each of which is fused everywhere, or nowhere
     Launch("Welford of weights", 8, 64, F32, 4),
 )

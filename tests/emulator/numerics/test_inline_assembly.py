@@ -10,6 +10,9 @@ import triton
 import triton.language as tl
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
+from bitverdict.harness.emulator import device as emulated_device
+from bitverdict.harness.emulator.frontend.assembly_sums import ROUNDED_PRODUCT, assembly_sums
+from bitverdict.harness.emulator.frontend.contraction import Contraction
 from bitverdict.harness.emulator.frontend.inline_assembly import Assembly
 from bitverdict.harness.emulator.ptx.text import NotPtx
 from bitverdict.reference.special_functions.instructions import INSTRUCTIONS
@@ -49,9 +52,7 @@ REFUSED = {
     "add.rn.f32 $0, $0, $1;": "read before it is written",
     "neg.f32 $2, $1;": r"\$2: the constraints name 2 operands",
     "bar.sync 0; neg.f32 $0, $1;": "beside fences and barriers only a move of a whole register is",
-    "mul.f32 $0, $1, $1;": r"a product and a sum without \.rn, which ptxas may fuse",
-    "{ .reg .f32 t; mul.f32 t, $1, $1; add.f32 $0, t, $1; }": r"a product and a sum without \.rn, which ptxas may fuse",
-    "{ .reg .f32 t; mul.f32 t, $1, $1; add.sat.f32 $0, t, $1; }": r"a product and a sum without \.rn, which ptxas may fuse",
+    "{ .reg .f32 t; ex2.approx.f32 t, $1; mov.f32 $0, t; }": "ends in a product that ptxas may fuse with a sum behind it",
 }
 
 
@@ -71,6 +72,96 @@ def test_products_whose_rounding_is_said_are_executed_beside_sums():
     with emulated("sm_90"):
         kernels.asked[(1,)](values, found, "mul.f32 $0, $1, $1;", BLOCK=32, enable_fp_fusion=False)
     assert torch.equal(found, values * values + 1)
+
+
+def _once(*terms: torch.Tensor) -> torch.Tensor:
+    """The sum of exact terms, rounded once to fp32."""
+    return sum(terms).float()
+
+
+SUMS = {  # what ptxas makes of each, seen in its machine code; float64 holds a product of fp32
+    "mul.f32 t, $1, $2; add.f32 $0, t, $3;": lambda x, y, z: _once(x * y, z),
+    "mul.f32 t, $1, $2; add.sat.f32 $0, t, $3;": lambda x, y, z: _once(x * y, z).clamp(0, 1),
+    "mul.f32 t, $1, $2; sub.f32 $0, $3, t;": lambda x, y, z: _once(z, -x * y),
+    "mul.ftz.f32 t, $1, $2; sub.ftz.f32 $0, t, $3;": lambda x, y, z: _once(x * y, -z),
+    "mul.f32 t, $1, $2; mul.f32 u, $3, $3; add.f32 $0, t, u;": lambda x, y, z: _once(x * y, _once(z * z).double()),
+    "mul.f32 t, $1, $2; mul.f32 u, $3, $3; sub.f32 $0, u, t;": lambda x, y, z: _once(z * z, -_once(x * y).double()),
+    "mul.f32 t, $1, $2; add.f32 u, t, $3; add.f32 $0, t, u;": lambda x, y, z: _once(x * y, _once(x * y, z).double()),
+    "mul.f32 t, $1, $2; mul.f32 t, t, $1; mov.b32 $0, t; add.f32 $0, $0, $3;": lambda x, y, z: _once(_once(x * y).double() * x, z),
+    "mul.f32 t, $1, $2; add.rn.f32 $0, t, $3;": lambda x, y, z: _once(_once(x * y).double(), z),
+    "setp.gt.f32 p, $1, 0f00000000; mul.f32 t, $1, $2; @p add.f32 t, t, $3; mov.b32 $0, t;": lambda x, y, z: _once(
+        _once(x * y).double(), torch.where(x > 0, z, 0)
+    ),
+}
+
+
+def _combine(text: str, operands: list[torch.Tensor], arch: str, letter: str = "f", pack: int = 1) -> tuple[torch.Tensor, object]:
+    """What the statement gives on emulated `arch`, and the enclosure of that."""
+    found = torch.zeros_like(operands[0])
+    with emulated(arch) as device:
+        inner = f"{{ .reg .b32 t, u; .reg .pred p; {text} }}"
+        kernels.combined[(1,)](*operands, found, inner, letter, pack, BLOCK=found.numel(), enable_fp_fusion=True)
+    return found, device.enclosure(found)
+
+
+@pytest.mark.parametrize("text", SUMS)
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
+def test_sums_without_a_rounding_take_products_in_where_ptxas_takes_them_in(text, arch):
+    operands = [torch.randn(256, generator=GENERATOR) for _ in range(3)]
+    found, ends = _combine(text, operands, arch)
+    assert torch.equal(found, SUMS[text](*(each.double() for each in operands))) and ends is None
+
+
+@pytest.mark.parametrize(("form", "arch"), [("f16", "sm_80"), ("f16", "sm_90"), ("bf16", "sm_90"), ("bf16", "sm_100")])
+def test_packed_sums_without_a_rounding_take_products_in(form, arch):
+    dtype = torch.float16 if form == "f16" else torch.bfloat16
+    operands = [torch.randn(256, generator=GENERATOR).to(dtype) for _ in range(3)]
+    found, ends = _combine(f"mul.{form}x2 t, $1, $2; sub.{form}x2 $0, $3, t;", operands, arch, "r", 2)
+    x, y, z = (each.double() for each in operands)
+    assert torch.equal(found, (z - x * y).to(dtype)) and ends is None
+
+
+def _misread(monkeypatch: pytest.MonkeyPatch, sides: set[int]) -> None:
+    """Programs are translated anew, as if each sum took in what `sides` says."""
+
+    def misread_sums(self: Contraction) -> dict[int, dict[int, set[int]]]:
+        found = assembly_sums(self._texts[0], self.capability)
+        return {line: dict.fromkeys(sums, sides) for line, sums in found.items()}
+
+    monkeypatch.setattr(Contraction, "assembly_sums", property(misread_sums))
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+
+
+def test_another_reading_of_the_machine_code_gives_other_words(monkeypatch):
+    text, operands = next(iter(SUMS)), [torch.randn(256, generator=GENERATOR) for _ in range(3)]
+    _misread(monkeypatch, {ROUNDED_PRODUCT})
+    found, _ = _combine(text, operands, "sm_90")
+    x, y, z = (each.double() for each in operands)
+    assert torch.equal(found, _once(_once(x * y).double(), z)) and not torch.equal(found, _once(x * y, z))
+
+
+def test_a_sum_that_is_fused_in_one_place_only_encloses_both_words(monkeypatch):
+    text, operands = next(iter(SUMS)), [torch.randn(256, generator=GENERATOR) for _ in range(3)]
+    _misread(monkeypatch, {ROUNDED_PRODUCT, 0})
+    _, ends = _combine(text, operands, "sm_90")
+    x, y, z = (each.double() for each in operands)
+    both = torch.stack([_once(x * y, z), _once(_once(x * y).double(), z)])
+    assert np.array_equal(np.stack(ends).view(np.float32), torch.stack([both.amin(0), both.amax(0)]))
+
+
+def test_a_product_of_one_statement_and_a_sum_of_another_are_not_taken_for_rounded():
+    """ptxas sees no statements: it makes one FFMA of all three forms."""
+    operands = [torch.randn(256, generator=GENERATOR) for _ in range(3)]
+    x, y, z = (each.double() for each in operands)
+    found, fused = torch.zeros(256), _once(x * y, z)
+    with emulated("sm_90") as device:
+        kernels.in_two_statements[(1,)](*operands, found, True, False, BLOCK=256, enable_fp_fusion=True)
+    low, high = (torch.from_numpy(end.view(np.float32)) for end in device.enclosure(found))
+    assert ((low <= fused) & (fused <= high)).all() and (found != fused).any()
+    for before in (True, False):
+        with emulated("sm_90"), pytest.raises(EmulatedFault, match="takes in a product that is no mul beside it"):
+            kernels.in_two_statements[(1,)](*operands, found, before, True, BLOCK=256, enable_fp_fusion=True)
 
 
 def test_clocks_advance_and_programs_take_the_multiprocessors_in_turn():

@@ -134,17 +134,17 @@ def folds(t: Translator, op: Operation, name: str) -> bool:
         at = t.defined.get(at.operands[0])
     if at is not None and at.name == "arith.constant":
         return True
-    carried = _carried_by_constants(t, name)
+    carried = carried_by_constants(t, name)
     if carried is None:
         return False
     for argument in carried:
         loop = loop_of(t.program, argument, op)
-        if loop is not None and not loop.holds(op) and any(_carried_by_constants(t, each) is None for each in loop.conditions):
+        if loop is not None and not loop.holds(op) and any(carried_by_constants(t, each) is None for each in loop.conditions):
             return False
     raise NotModelled(op, "of a number that the compiler knows once it has unrolled the loop; ptxas may compute it itself")
 
 
-def _carried_by_constants(t: Translator, name: str) -> list[str] | None:
+def carried_by_constants(t: Translator, name: str) -> list[str] | None:
     """The arguments of blocks through which the value `name` is computed of constants alone; None where it is of something else."""
     seen, worklist, carried_arguments = set[str](), [name], list[str]()
     while worklist:

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
+from math import prod
 
 import numpy as np
 
@@ -21,14 +23,16 @@ from bitverdict.harness.emulator.frontend.inline_assembly import Assembly
 from bitverdict.harness.emulator.frontend.lowerings.amd_functions import write_approximation
 from bitverdict.harness.emulator.frontend.lowerings.functions import folds
 from bitverdict.harness.emulator.frontend.lowerings.sums import may_be_product
-from bitverdict.harness.emulator.frontend.translator import NotModelled, Translator, lowers
+from bitverdict.harness.emulator.frontend.translator import NotModelled, OpenChoice, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
 from bitverdict.harness.emulator.mlir_types import Type, element_dtype
 from bitverdict.harness.emulator.ptx.opcodes import UnknownOpcode
 from bitverdict.harness.emulator.ptx.text import NotPtx
 
 _UNFUSED_ADVICE = "compile with enable_fp_fusion=False"
-_SUMS = ("arith.addf", "arith.subf", "tt.reduce", "tt.scan", "ttng.packed_arith")
+_MOST_CHOICES = 64
+"""Of the sums of one statement: an effort, beyond which it is refused."""
+_SUMS = ("arith.addf", "arith.subf", "tt.reduce", "tt.scan", "ttng.packed_arith", "tt.elementwise_inline_asm")
 
 
 @lowers("tt.extern_elementwise", "math.log", "math.log2", "math.sin", "math.cos", "math.erf")
@@ -85,36 +89,60 @@ def _of_the_rest(run: Callable, constants: dict[int, str], result: Type) -> Call
 def lower_assembly(t: Translator, op: Operation) -> None:
     """Inline assembly that computes: its PTX, on `packed_element` elements of each operand at a time. Which these are, the layout
     says: those of neighbouring registers of a thread."""
-    text, constraints, pack = op.string("asm_string"), op.string("constraints"), op.integer("packed_element", 1)
-    inputs = [t.operand(op, number) for number in range(len(op.operands))]
+    text, run, pack = op.string("asm_string"), _assembly(t, op), op.integer("packed_element", 1)
     outputs = [t.require_type(op, operand_type) for operand_type in op.outputs]
-    try:
-        run = Assembly(
-            text,
-            constraints,
-            tuple(_element(operand_type) for operand_type in inputs),
-            tuple(_element(operand_type) for operand_type in outputs),
-            pack,
-        )
-    except (NotPtx, UnknownOpcode, KeyError) as error:
-        raise NotModelled(op, f'"{text}": {error}') from error
     if run.program.approximates and any(folds(t, op, name) for name in op.operands):
         raise NotModelled(op, f'"{text}": of a constant, which ptxas computes itself')
-    if t.fuses_sums:
-        joined = run.leaves_products or (run.gives_product and _reaches_sum(t, op))
-        if joined or (run.takes_product and any(may_be_product(t, name) for name in op.operands)):
-            raise NotModelled(
-                op, f'"{text}": a product and a sum without .rn, which ptxas may fuse; write .rn, or {_UNFUSED_ADVICE}'
-            )
-    kind = outputs[0]
-    thread_slots = None
-    if kind.kind == "tensor" and pack > 1:
-        layouts = {t.program.expand(operand_type.layout) for operand_type in (*inputs, *outputs)}
-        if len(layouts) > 1:
-            raise NotModelled(op, "of elements that lie in different layouts")
-        thread_slots = slots(kind.shape, layouts.pop())  # (threads, registers)
-        thread_slots = np.unique(thread_slots.reshape(-1, min(pack, thread_slots.shape[1])), axis=0)
-    t.call(op, _by_groups(run, thread_slots, outputs))
+    if not t.fuses_sums:
+        choices = [run]
+    elif run.gives_approximation and _reaches_sum(t, op):
+        raise NotModelled(op, f'"{text}": ends in a product that ptxas may fuse with a sum behind it; {_UNFUSED_ADVICE}')
+    elif len(choices := _choices(t, op, run)) > 1:
+        raise OpenChoice(op, f'"{text}": a product and a sum without .rn, which ptxas fuses in one place and not in another')
+    t.call(op, _by_groups(choices[0], _groups(t, op, pack), outputs))
+
+
+def assembly_choices(t: Translator, op: Operation) -> tuple[Callable, ...]:
+    """What the inline assembly `op` may be, where ptxas fuses sums of it in one place and not in another, as functions of the
+    program's values."""
+    outputs = [t.require_type(op, operand_type) for operand_type in op.outputs]
+    choices = _choices(t, op, _assembly(t, op))
+    return tuple(_by_groups(run, _groups(t, op, op.integer("packed_element", 1)), outputs) for run in choices)
+
+
+def _choices(t: Translator, op: Operation, run: Assembly) -> list[Assembly]:
+    """`run`, with sums fused as ptxas fuses them: several where it does so in some places."""
+    takes, text = run.takes_product and any(may_be_product(t, name) for name in op.operands), op.string("asm_string")
+    if not run.leaves_products and not takes:
+        return [run]
+    try:
+        sums = t.contraction.assembly_sums.get(op.line, {} if takes else run.open_sides)  # type: ignore[union-attr]
+        if not sums or not 0 < prod(map(len, sums.values())) <= _MOST_CHOICES:
+            raise NotModelled(op, f'"{text}": sums without .rn, of which ptxas may have fused any; {_UNFUSED_ADVICE}')
+        return [run.fuse_sums(dict(zip(sums, sides, strict=True))) for sides in product(*map(sorted, sums.values()))]
+    except (NotAssembled, NotPtx, UnknownOpcode) as error:
+        raise NotModelled(op, f'"{text}": a sum without .rn, which ptxas may fuse: {error}; {_UNFUSED_ADVICE}') from error
+
+
+def _groups(t: Translator, op: Operation, pack: int) -> np.ndarray | None:
+    """The elements [count, at most `pack`], row-major, that a thread has in neighbouring registers; None: one by one."""
+    kind = t.require_type(op, op.outputs[0])
+    if kind.kind != "tensor" or pack == 1:
+        return None
+    layouts = {t.program.expand(t.require_type(op, each).layout) for each in (*op.inputs, *op.outputs)}
+    if len(layouts) > 1:
+        raise NotModelled(op, "of elements that lie in different layouts")
+    thread_slots = slots(kind.shape, layouts.pop())  # (threads, registers)
+    return np.unique(thread_slots.reshape(-1, min(pack, thread_slots.shape[1])), axis=0)
+
+
+def _assembly(t: Translator, op: Operation) -> Assembly:
+    inputs, outputs = (tuple(_element(t.require_type(op, each)) for each in kinds) for kinds in (op.inputs, op.outputs))
+    text = op.string("asm_string")
+    try:
+        return Assembly(text, op.string("constraints"), inputs, outputs, op.integer("packed_element", 1))
+    except (NotPtx, UnknownOpcode, KeyError) as error:
+        raise NotModelled(op, f'"{text}": {error}') from error
 
 
 def _element(kind: Type) -> str:

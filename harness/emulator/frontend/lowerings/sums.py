@@ -20,7 +20,7 @@ import numpy as np
 from bitverdict.harness.emulator.execution.threads import slots
 from bitverdict.harness.emulator.frontend.contraction import Fate, NotAssembled
 from bitverdict.harness.emulator.frontend.lane_words import SPREAD
-from bitverdict.harness.emulator.frontend.lowerings.functions import factors, factors_by_constant, folds
+from bitverdict.harness.emulator.frontend.lowerings.functions import carried_by_constants, factors, factors_by_constant, folds
 from bitverdict.harness.emulator.frontend.thread_copies import held_elements as thread_elements
 from bitverdict.harness.emulator.frontend.translator import NotModelled, OpenChoice, Translator, lowers
 from bitverdict.harness.emulator.mlir_reader import Operation
@@ -30,6 +30,7 @@ from bitverdict.reference.reduction_order import Parts, ReductionOrder
 from bitverdict.reference.scalar_arithmetic.fp64 import fma as fma64
 
 _POSITIVE_ZERO = re.compile(r"(?<![-\d.])0\.0+(e[+-]?0+)?(?![\d.])")  # 0.000000e+00, of a tensor too
+_OPEN_PRODUCT = re.compile(r"\bmul\.(ftz\.)?(f16|bf16|f32|f64)")  # of inline assembly: ptxas may contract it with a sum
 _SHAPES = ("tt.broadcast", "tt.splat", "tt.expand_dims", "tt.reshape", "tt.trans", SPREAD)
 _THROUGH = (
     *_SHAPES, "ttg.convert_layout", "arith.negf", "arith.select", "arith.extf", "arith.truncf", "tt.fp_to_fp", "arith.bitcast",
@@ -39,7 +40,7 @@ _NO_PRODUCT = (
     "arith.constant", "arith.addf", "arith.subf", "arith.divf", "arith.sitofp", "arith.uitofp", "arith.maximumf",
     "arith.minimumf", "arith.maxnumf", "arith.minnumf", "math.fma", "math.floor", "math.ceil", "tt.load", "tt.descriptor_load",
     "tt.dot", "tt.clampf", "tt.precise_divf", "tt.precise_sqrt", "tt.atomic_rmw", "tt.atomic_cas", "tt.call",
-    "tt.elementwise_inline_asm", "ttg.local_load", "ttng.tmem_load", "ttng.warp_group_dot", "ttng.warp_group_dot_wait",
+    "ttg.local_load", "ttng.tmem_load", "ttng.warp_group_dot", "ttng.warp_group_dot_wait",
     "ub.poison",
 )  # fmt: skip
 _ONE_INSTRUCTION = ("tt.load", "arith.sitofp", "arith.uitofp", "arith.addf", "arith.subf", "arith.mulf")
@@ -300,7 +301,7 @@ def _joint(fates: list[Fate | None]) -> Fate | None:
     if not known_fates:
         return None
     total = Fate(sum(fate.plain_sums for fate in known_fates), sum(fate.fused_sums for fate in known_fates))
-    for name in ("formats", "addends", "open", "added_products", "sum_places", "product_places"):
+    for name in ("formats", "addends", "open", "added_products", "sum_places", "product_places", "squares"):
         setattr(total, name, set().union(*(getattr(fate, name) for fate in known_fates)))
     return total
 
@@ -321,7 +322,7 @@ def _fused_operand(
     """The operand whose product the compiled program fuses into the sum; None where it adds."""
     if not fate.fused_sums and not fate.plain_sums:
         raise OpenChoice(op, "a sum of which the compiled program keeps nothing that could be read")
-    if fate.fused_sums and fate.plain_sums:
+    if fate.fused_sums and fate.plain_sums and not _differs_from_additions(t, op, products, fate):
         raise _unclear(op, "fuses it in one place and not in another")
     if fate.formats != {kind.element}:
         raise NotModelled(op, f"a sum that takes a product, where the compiler computes it in {', '.join(sorted(fate.formats))}")
@@ -340,6 +341,9 @@ def _fused_operand(
     fused_sides = [side for side, lines in factors if lines is not None and fate.factor_lines == {lines}]
     if len(fused_sides) == 1:
         return fused_sides[0]
+    squares = [side for side, product in candidates if product.factors[0] == product.factors[1]]
+    if len(candidates) == 2 and len(squares) == 1 and fate.squares in ({1}, {2}):
+        return squares[0] if fate.squares == {1} else 1 - squares[0]
     for side, product in candidates:  # the other one is what is added, in every instruction of the sum
         other = products[1 - side]
         own = product.lines | {-1}
@@ -350,6 +354,17 @@ def _fused_operand(
     if fused_sides:
         return fused_sides[0]
     raise _unclear(op, "fuses a product into it that reaches it through a branch, a loop or a select")
+
+
+def _differs_from_additions(t: Translator, op: Operation, products: list[_Product | None], fate: Fate) -> bool:
+    """Whether the sum `op`, which has no line in the compiled program, is none of those there that only add: they add no product,
+    and `op` adds one that is no constant."""
+    straight = [product for product in products if product and not product.split and len(product.lines) == 1]
+    return (
+        op.line not in t.contraction.fates
+        and not fate.added_products | fate.product_places
+        and any(carried_by_constants(t, name) is None for product in straight for name in product.factors)
+    )
 
 
 def _factor_lines(t: Translator, product: _Product) -> tuple[int, int] | None:
@@ -460,6 +475,9 @@ def may_be_product(t: Translator, name: str, includes_divisions: bool = False) -
             worklist += op.operands
         elif op.name == "ttng.packed_arith":
             if op.integer("op_kind") == PACKED_PRODUCT:
+                return True
+        elif op.name == "tt.elementwise_inline_asm":
+            if _OPEN_PRODUCT.search(op.string("asm_string")):
                 return True
         elif op.name == "arith.divf" and includes_divisions and t.backend.assembles_ptx:
             return True
