@@ -47,6 +47,16 @@ def test_a_notebook_is_shown_by_its_cells_without_what_they_printed() -> None:
     assert notebook_text(f'{{"cells": {cells}}}') == "# A\nb\n\n```python\n1\n```\n"
 
 
+def test_llms_txt_has_each_page_of_the_shelves(tmp_path: Path) -> None:
+    lay(tmp_path / "pages")
+    text = (tmp_path / "pages" / "llms.txt").read_text()
+    nav = yaml.safe_load((CHECKOUT / "mkdocs.yml").read_text())["nav"]
+    assert re.findall(r"^## (.*)", text, re.MULTILINE) == SHELVES and text.startswith("# bitverdict\n\n> Whether a ")
+    assert re.findall(r"\]\((.*)\)", text) == [
+        page.removesuffix(".md").removesuffix("README").rstrip("/") + "/" for page in named(nav) if page != "README.md"
+    ]
+
+
 @pytest.mark.compiles
 @pytest.mark.parametrize(("link", "status"), [("b.md", 0), ("b.md#x", 0), ("c.md", 1), ("b.md#y", 1)])
 def test_a_strict_build_fails_for_a_link_that_leads_nowhere(link: str, status: int, tmp_path: Path) -> None:

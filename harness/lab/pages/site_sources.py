@@ -37,6 +37,20 @@ def lay(folder: Path) -> None:
             if source.is_file() and source.suffix != ".md" and source.is_relative_to(ROOT):
                 _write(folder / source.relative_to(ROOT), source.read_bytes())
         _write(folder / Path(name).with_suffix(".md"), text.encode())
+    _write(folder / "llms.txt", llms_text((ROOT / "mkdocs.yml").read_text()).encode())
+
+
+def llms_text(navigation: str) -> str:
+    """What a language model reads of the site first (llmstxt.org): each page of `mkdocs.yml` by its title, under its shelf."""
+    lines = [f"# {re.search(r'^site_name: (.*)', navigation, re.MULTILINE)[1]}", ""]  # type: ignore[index]
+    lines += [f"> {re.search(r'^site_description: (.*)', navigation, re.MULTILINE)[1]}"]  # type: ignore[index]
+    for line in navigation.partition("\nnav:\n")[2].splitlines():
+        if shelf := re.fullmatch(r"  - ([\w-]+):", line):
+            lines += ["", f"## {shelf[1]}", ""]
+        elif page := re.fullmatch(r" +- (?:(.*): )?(\S+\.md)", line):
+            place = re.sub(r"README/$", "", f"{page[2].removesuffix('.md')}/")  # where it lies on the site
+            lines += [f"- [{page[1] or page[2]}]({place})"] if lines[-1] == "" or lines[-1].startswith("- ") else []
+    return "\n".join(lines) + "\n"
 
 
 def _write(path: Path, content: bytes) -> None:
