@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
 from bitverdict.harness.emulator.ptx.meanings import meaning
-from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words, bits
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words, bits
 from bitverdict.harness.emulator.ptx.steps import DATA, conversion_of_load
 from bitverdict.harness.ptx_machine.memory import ASYNC, Conflict, Judge
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
@@ -18,8 +17,8 @@ if TYPE_CHECKING:
 
 SHARED_WINDOW = 1 << 56  # generic addresses of shared memory begin here
 _CACHES = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc", "weak", "volatile")
-_SCOPES = ("cta", "gpu", "sys", "cluster", "relaxed", "acquire", "release", "acq_rel")
-_SPACES = ("global", "shared", "shared::cta", "local", "param", "const")
+SCOPES = ("cta", "gpu", "sys", "cluster", "relaxed", "acquire", "release", "acq_rel")
+SPACES = ("global", "shared", "shared::cta", "local", "param", "const")
 
 
 def raise_race(machine: Threads, step: ThreadStep, conflict: Conflict, name: str, verb: str, judge: Judge) -> NoReturn:
@@ -140,33 +139,33 @@ def store_shared(machine: Threads, step: ThreadStep, threads: np.ndarray, addres
     _check_overwritten(machine, step, "shared memory", threads, offsets, (target[places] != words).any(axis=1))
 
 
-def _space(reader: StatementReader) -> str:
-    names = [name for name in reader.modifiers if name in _SPACES]
+def space_of(reader: StatementReader) -> str:
+    names = [name for name in reader.modifiers if name in SPACES]
     return names[0].partition("::")[0] if names else "generic"
 
 
-def _addresses(active: Active, base: str | Words, offset: int) -> np.ndarray:
+def addresses_of(active: Active, base: str | Words, offset: int) -> np.ndarray:
     words = active.read(base)
     return (words + words.dtype.type(offset % (1 << 8 * words.itemsize))).astype(np.int64)
 
 
-def _vector(modifiers: list[str]) -> int:
+def vector_length(modifiers: list[str]) -> int:
     return next((int(name[1:]) for name in modifiers if name in ("v2", "v4", "v8")), 1)
 
 
 @instruction("ld", "ldu")
 def _load(reader: StatementReader) -> ThreadStep | None:
-    space, kind = _space(reader), reader.modifiers[-1]
+    space, kind = space_of(reader), reader.modifiers[-1]
     if space in ("param", "const"):
         return None
-    reader.accept(*_CACHES, *_SCOPES, *_SPACES, "v2", "v4", "v8", "b128", kind)
+    reader.accept(*_CACHES, *SCOPES, *SPACES, "v2", "v4", "v8", "b128", kind)
     names = reader.names(reader.operands[0])
     base, offset = reader.address(reader.operands[1])
-    size, count = bits(kind) // 8, _vector(reader.modifiers)
+    size, count = bits(kind) // 8, vector_length(reader.modifiers)
     converts = [conversion_of_load(kind, reader.function.registers[name]) if name != "_" else None for name in names]
 
     def execute(active: Active, step: ThreadStep) -> None:
-        addresses = _addresses(active, base, offset)
+        addresses = addresses_of(active, base, offset)
         words = _read(active.machine, step, active.threads, addresses, space, count, size)
         for number, (name, convert) in enumerate(zip(names, converts, strict=True)):
             if convert is not None:
@@ -201,16 +200,16 @@ def _read(
 
 @instruction("st")
 def _store(reader: StatementReader) -> ThreadStep | None:
-    space, kind = _space(reader), reader.modifiers[-1]
+    space, kind = space_of(reader), reader.modifiers[-1]
     if space == "param":
         return None
-    reader.accept(*_CACHES, *_SCOPES, *_SPACES, "v2", "v4", "v8", kind)
+    reader.accept(*_CACHES, *SCOPES, *SPACES, "v2", "v4", "v8", kind)
     base, offset = reader.address(reader.operands[0])
     sources = [reader.operand(name, kind) for name in reader.names(reader.operands[1])]
     dtype = DTYPES[bits(kind)]
 
     def execute(active: Active, step: ThreadStep) -> None:
-        addresses = _addresses(active, base, offset)
+        addresses = addresses_of(active, base, offset)
         words = np.stack([active.read(source).astype(dtype, copy=False) for source in sources], axis=1)
         machine, threads = active.machine, active.threads
         generic = space == "generic" and (addresses >= SHARED_WINDOW).all()
@@ -259,94 +258,3 @@ def _extreme_of_three(reader: StatementReader) -> ThreadStep | None:
 
     reads = tuple(size_in_bytes for size_in_bytes in operands if isinstance(size_in_bytes, str))
     return ThreadStep(reader.statement, reads, (target,), lambda: None, execute=execute)
-
-
-# -- atomics ----------------------------------------------------------------------------------------------------------------
-def _exchange(old_words: Words, new: Words) -> Words:
-    return new
-
-
-def operation_of(name: str, kind: str) -> Callable[..., Words]:
-    """From the old word and the operands to the new word."""
-    if name == "exch":
-        return _exchange
-    if name == "cas":
-        return lambda old_words, compared, new: np.where(old_words == compared, new, old_words)
-    if name == "inc":
-        return lambda old_words, limit: np.where(old_words >= limit, old_words.dtype.type(0), old_words + old_words.dtype.type(1))
-    if name == "dec":
-        return lambda old_words, limit: np.where((old_words == 0) | (old_words > limit), limit, old_words - old_words.dtype.type(1))
-    if name == "add" and kind in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
-        return meaning(f"add.rn.{kind}").compute
-    if name in ("and", "or", "xor"):
-        return meaning(f"{name}.b{bits(kind)}").compute
-    return meaning(f"{name}.{kind}").compute
-
-
-@instruction("atom", "red")
-def _atomic(reader: StatementReader) -> ThreadStep | None:
-    modifiers = reader.modifiers
-    name = next(
-        (
-            size_in_bytes
-            for size_in_bytes in modifiers
-            if size_in_bytes in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
-        ),
-        "",
-    )
-    kind = modifiers[-1] if modifiers[-1] != "noftz" else modifiers[-2]
-    if not name or modifiers[0] == "async":
-        return None
-    reader.accept(name, kind, "noftz", *_SCOPES, *_SPACES, "v2", "v4")
-    if _vector(modifiers) > 1:
-        raise UnknownOpcode(f"{reader.statement.opcode}: a vector of atomics is not executed here")
-    returns = reader.statement.opcode.startswith("atom")
-    place, *rest = reader.operands[returns:]
-    base, offset = reader.address(place)
-    sources = [reader.operand(text, kind) for text in rest[: 2 if name == "cas" else 1]]
-    target, dtype, space = reader.operands[0] if returns else "_", DTYPES[bits(kind)], _space(reader)
-    operation = operation_of(name, kind)
-
-    def execute(active: Active, step: ThreadStep) -> None:
-        machine, threads = active.machine, active.threads
-        addresses = _addresses(active, base, offset)
-        operands = [active.read(source).astype(dtype, copy=False) for source in sources]
-        old_words = np.empty(len(threads), dtype)
-        if space == "shared" or (space == "generic" and (addresses >= SHARED_WINDOW).all()):
-            offsets = machine.shared.flat_offsets(step, threads, addresses % SHARED_WINDOW, dtype.itemsize, "write")
-            parts: Any = [(machine.shared.words(dtype.itemsize), offsets, slice(None))]
-        else:
-            located = list(machine.memory.locate(step, threads, addresses, dtype.itemsize, "write"))
-            machine.memory.updated_storages.update(region.base for region, _, _ in located)
-            parts = [
-                (region.raw[: region.raw.size // dtype.itemsize * dtype.itemsize].view(dtype), at, positions)
-                for region, at, positions in located
-            ]
-        for words, offsets, positions in parts:
-            places = offsets // dtype.itemsize
-            chosen = [operand[positions] for operand in operands]
-            old_words[positions] = _in_turn(words, places, chosen, operation)
-        active.write(target, old_words)
-
-    reads = tuple(size_in_bytes for size_in_bytes in (base, *sources) if isinstance(size_in_bytes, str))
-    return ThreadStep(
-        reader.statement,
-        reads,
-        (target,) if returns and target != "_" else (),
-        lambda: None,
-        execute=execute,
-        size=8 * dtype.itemsize,
-    )
-
-
-def _in_turn(words: Words, places: np.ndarray, operands: list[Words], operation: Callable[..., Words]) -> Words:
-    """Update `words` at `places` one thread after another; what each found there. Threads of different places go together."""
-    old_words = np.empty(len(places), words.dtype)
-    rest = np.arange(len(places))
-    while len(rest):
-        _, first = np.unique(places[rest], return_index=True)
-        now = rest[np.sort(first)]
-        old_words[now] = words[places[now]]
-        words[places[now]] = operation(old_words[now], *(operand[now] for operand in operands))
-        rest = np.setdiff1d(rest, now, assume_unique=True)
-    return old_words

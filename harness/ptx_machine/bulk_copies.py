@@ -16,7 +16,8 @@ import numpy as np
 from bitverdict.harness.emulator.async_rules import TMA_LOAD, TMA_STORE, rule_of
 from bitverdict.harness.emulator.memory.tensor_maps import Descriptor, check_alignment, check_sign
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
-from bitverdict.harness.ptx_machine.access import check_flight, load_global, operation_of, other_end, raise_race, store_global
+from bitverdict.harness.ptx_machine.access import check_flight, load_global, other_end, raise_race, store_global
+from bitverdict.harness.ptx_machine.atomics import operation_of
 from bitverdict.harness.ptx_machine.mbarriers import BulkWrite, barrier_at
 from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, fault, instruction
 

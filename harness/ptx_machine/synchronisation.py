@@ -16,12 +16,22 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Reduction:
+    """bar.red: the `operation` (and, or, popc) over the truths of the threads that meet, into the register `target`."""
+
+    operation: str
+    target: str
+    truths: np.ndarray  # (lanes,)
+
+
+@dataclass(frozen=True)
 class Barrier:
     """A barrier at which threads wait: its number, and how many threads of the CTA it takes; 0: all that have not ended."""
 
     number: int
     count: int
     step: ThreadStep
+    reduction: Reduction | None = None
 
     def __hash__(self) -> int:
         return hash((self.number, self.count))
@@ -40,8 +50,10 @@ def complete(threads: Threads, barrier: Barrier | PhaseWait, is_parked: np.ndarr
         return passes
     ctas = len(threads.live) // threads.shape.threads
     arrived = is_parked.reshape(ctas, -1).sum(axis=1)
+    for cta in range(ctas):
+        arrived[cta] += sum(count for count, _ in threads.barrier_arrivals.get((cta, barrier.number), ()))
     expected = threads.live.reshape(ctas, -1).sum(axis=1) if not barrier.count else np.full(ctas, barrier.count)
-    is_complete = (arrived > 0) & (arrived >= expected)
+    is_complete = is_parked.reshape(ctas, -1).any(axis=1) & (arrived >= expected)
     return np.flatnonzero(is_parked & is_complete[threads.cta])
 
 
@@ -51,11 +63,31 @@ def release(threads: Threads, barrier: Barrier | PhaseWait, ready_threads: np.nd
         barrier.acquire(threads, ready_threads)
         return
     ctas = np.unique(threads.cta[ready_threads])
+    if barrier.reduction is not None:
+        _reduce(threads, barrier.reduction, ready_threads)
+    for cta in ctas.tolist():
+        for _, knowledge in threads.barrier_arrivals.pop((cta, barrier.number), ()):
+            threads.order.acquire(ready_threads[threads.cta[ready_threads] == cta], *knowledge)
     if len(ready_threads) == len(ctas) * threads.shape.threads:
         threads.order.synchronise_ctas(ctas)
         return
     for cta in ctas:
         threads.order.synchronise(ready_threads[threads.cta[ready_threads] == cta])
+
+
+def _reduce(threads: Threads, reduction: Reduction, ready_threads: np.ndarray) -> None:
+    count = np.bincount(threads.cta[ready_threads], reduction.truths[ready_threads], threads.lanes // threads.shape.threads)
+    met = np.bincount(threads.cta[ready_threads], minlength=len(count))
+    results = {"popc": count.astype(np.uint32), "or": count > 0, "and": count == met}[reduction.operation]
+    threads.set_register(reduction.target, results[threads.cta[ready_threads]], ready_threads)
+
+
+def _arrive_at_barrier(active: Active, step: ThreadStep) -> None:
+    """bar.arrive: those who wait there know of these threads, which go on."""
+    machine, number = active.machine, int(active.read(step.options[0])[0])
+    for cta in np.unique(machine.cta[active.threads]).tolist():
+        threads = active.threads[machine.cta[active.threads] == cta]
+        machine.barrier_arrivals.setdefault((cta, number), []).append((len(threads), machine.order.release(threads)))
 
 
 def _wait_at_barrier(active: Active, step: ThreadStep) -> None:
@@ -73,13 +105,41 @@ def _barrier(reader: StatementReader) -> ThreadStep | None:
         return ThreadStep(
             statement, (mask,) if isinstance(mask, str) else (), (), lambda: None, execute=_meet_in_warp, options=mask
         )
-    if "arrive" in reader.modifiers or "red" in reader.modifiers:
-        return None
-    reader.accept("sync", "cta", "aligned")
+    if "red" in reader.modifiers:
+        return _reducing_barrier(reader)
+    reader.accept("sync", "arrive", "cta", "aligned")
     operands = [reader.operand(text, "u32") for text in reader.operands]
+    if "arrive" in reader.modifiers:
+        reads = tuple(each for each in operands if isinstance(each, str))
+        return ThreadStep(statement, reads, (), lambda: None, execute=_arrive_at_barrier, options=operands)
     options = (operands[0], operands[1] if len(operands) > 1 else None)
     reads = tuple(each for each in options if isinstance(each, str))
     return ThreadStep(statement, reads, (), lambda: None, execute=_wait_at_barrier, options=options, ends_block=True)
+
+
+def _reducing_barrier(reader: StatementReader) -> ThreadStep | None:
+    """bar.red.popc.u32 d, a{, b}, p; bar.red.and.pred and .or.pred."""
+    operation = next((name for name in ("popc", "and", "or") if name in reader.modifiers), "")
+    reader.accept("red", operation, "cta", "aligned", "u32", "pred")
+    target, *numbers, truth = reader.operands
+    operands = [reader.operand(text, "u32") for text in numbers]
+    is_negated, source = truth.startswith("!"), reader.operand(truth.lstrip("!"), "pred")
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        truths = np.zeros(active.machine.lanes, bool)
+        truths[active.threads] = active.read(source) ^ is_negated
+        number, count = (int(active.read(each)[0]) for each in (*operands, np.zeros(1, np.uint32))[:2])
+        barrier = Barrier(number, count, step, Reduction(operation, target, truths))
+        for other in active.machine.parked:
+            if other == barrier:
+                assert isinstance(other, Barrier)
+                if other.reduction is None or other.step is not step:
+                    raise fault("not modelled", f"{step.statement.opcode} beside another instruction at one barrier", step)
+                other.reduction.truths[active.threads] = truths[active.threads]
+        active.machine.parking = barrier, active.threads
+
+    reads = tuple(each for each in (source, *operands) if isinstance(each, str))
+    return ThreadStep(reader.statement, reads, (target,), lambda: None, execute=execute, ends_block=True)
 
 
 def check_together(active: Active, step: ThreadStep, members: np.ndarray) -> None:

@@ -98,6 +98,7 @@ class Threads(Frame):
         self.copies: list[Copy] = []
         self.copy_numbers = 0
         self.committed, self.bulk_committed = np.zeros((2, lanes), np.int32)
+        self.barrier_arrivals: dict[tuple[int, int], list[tuple[int, mbarriers.Knowledge]]] = {}  # by CTA and number: bar.arrive
         self.mbarriers: dict[tuple[int, int], Mbarrier] = {}  # by CTA and byte of its shared memory
         self.tensor_maps: dict[int, TensorMap] = {}  # by address
         self.map_fields: dict[tuple[int, int], TensorMapFields] = {}
@@ -110,6 +111,10 @@ class Threads(Frame):
                 self.tensor_maps[program.function.locals[parameter.name]] = words
             else:
                 self.registers[f"[{parameter.name}]"] = words
+
+    def set_register(self, name: str, words: Words, lanes: np.ndarray) -> None:
+        """Write `words` into the register of `lanes`, which wait."""
+        self._merge(name, words, lanes)
 
     def new_flight(self, step: ThreadStep) -> int:
         """The number of an operation that uses shared memory on its own time."""

@@ -91,7 +91,34 @@ def _without_words(reader: StatementReader) -> ThreadStep:
     return ThreadStep(reader.statement, (), (), lambda: None)
 
 
-@instruction("vote", "match", "redux", "activemask")
+@instruction("match")
+def _match(reader: StatementReader) -> ThreadStep | None:
+    """match.sync (PTX ISA 9.7.13.12): which lanes of the mask have this one's word; .all: the mask where all have one."""
+    if "sync" not in reader.modifiers or not {"any", "all"} & set(reader.modifiers):
+        return None
+    reader.accept("sync", "any", "all", "b32", "b64")
+    target, _, predicate = (part.strip() for part in reader.operands[0].partition("|"))
+    source = reader.operand(reader.operands[1], reader.modifiers[-1])
+    members = reader.operand(reader.operands[2], "b32")
+    is_any = "any" in reader.modifiers
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        check_together(active, step, active.read(members))
+        table, rows = _by_warp(active, active.read(source))
+        member, _ = _by_warp(active, np.ones(len(rows), bool))
+        lane = active.threads % WARP
+        same = (table[rows] == table[rows, lane][:, None]) & member[rows]  # (threads, 32)
+        is_one = (same == member[rows]).all(axis=1)
+        found = _warp_masks(same)
+        active.write(target, found if is_any else np.where(is_one, found, np.uint32(0)))
+        if predicate:
+            active.write(predicate, is_one)
+
+    reads = tuple(each for each in (source, members) if isinstance(each, str))
+    return ThreadStep(reader.statement, reads, (target, predicate) if predicate else (target,), lambda: None, execute=execute)
+
+
+@instruction("vote", "redux", "activemask")
 def _vote(reader: StatementReader) -> ThreadStep | None:
     kind = reader.statement.opcode.partition(".")[0]
     if kind == "activemask":
@@ -107,7 +134,7 @@ def _vote(reader: StatementReader) -> ThreadStep | None:
     modes = ("ballot", "any", "all", "uni") if kind == "vote" else ("add", "min", "max", "and", "or", "xor")
     mode, target = next((name for name in reader.modifiers if name in modes), ""), reader.operands[0]
     is_float = reader.modifiers[-1] == "f32"
-    if kind == "match" or not mode or (is_float and mode not in ("min", "max")):
+    if not mode or (is_float and mode not in ("min", "max")):
         return None
     reader.accept("sync", mode, *(("NaN", "f32") if is_float else ("pred", "b32", "u32", "s32")))
     is_negated = reader.operands[1].startswith("!")

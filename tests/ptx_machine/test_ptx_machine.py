@@ -1,8 +1,13 @@
 """Contract under test: PTX written by hand runs thread by thread to the words of its definition; a twin of each kernel that lacks
 a barrier, a wait or a predicate, or exchanges a fragment, ends by name at its line of the PTX."""
 
+# One file because its kernels share the head that they are made of.
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -262,6 +267,78 @@ def test_lanes_shuffle_vote_and_reduce() -> None:
     assert set(out[:, 2].tolist()) == {0xAAAAAAAA - (1 << 32)} and out[0, 3] == 496 and out[32, 3] == 496 + 32 * 32
 
 
+def test_lanes_find_those_with_their_word() -> None:
+    text = kernel(
+        """
+    and.b32 %r4, %r0, 3;
+    match.any.sync.b32 %r5, %r4, 0xffffffff;
+    match.all.sync.b32 %r6|%p1, %r4, 0xffffffff;
+    match.all.sync.b32 %r7|%p2, %r2, 0xffffffff;
+    selp.u32 %r8, 1, 0, %p1; selp.u32 %r9, 2, 0, %p2; add.u32 %r8, %r8, %r9;
+    mul.wide.u32 %rd1, %r0, 16; add.s64 %rd2, %rd10, %rd1;
+    st.global.v4.b32 [%rd2], {%r5, %r6, %r7, %r8};""",
+        "u64",
+    )
+    out = torch.zeros(32, 4, dtype=torch.int32)
+    launch(text, out, block=32)
+    expected = [0x11111111 << lane % 4 for lane in range(32)]
+    assert [word % (1 << 32) for word in out[:, 0].tolist()] == expected
+    assert set(out[:, 1].tolist()) == {0} and set(out[:, 2].tolist()) == {-1} and set(out[:, 3].tolist()) == {2}
+
+
+NAMED = kernel(
+    """
+    mov.u32 %r5, tile; shl.b32 %r6, %r0, 2; add.u32 %r7, %r5, %r6;
+    setp.lt.u32 %p1, %r0, 64;
+    @%p1 bra PRODUCE;
+    bar.sync 1, 128;
+    ld.shared.b32 %r9, [%r7+-256];
+    mul.wide.u32 %rd1, %r0, 4; add.s64 %rd2, %rd10, %rd1;
+    st.global.b32 [%rd2+-256], %r9;
+    bra DONE;
+PRODUCE:
+    st.shared.b32 [%r7], %r0;
+    bar.arrive 1, 128;
+DONE:""",
+    "u64",
+    shared=".shared .align 4 .b8 tile[256];",
+)
+
+
+def test_threads_that_arrive_at_a_named_barrier_go_on_and_are_known() -> None:
+    out = torch.zeros(64, dtype=torch.int32)
+    launch(NAMED, out)
+    assert torch.equal(out, torch.arange(64, dtype=torch.int32))
+    with pytest.raises(EmulatedFault, match="deadlock"):
+        launch(replaced_once(NAMED, "bar.arrive 1, 128;", "bar.arrive 2, 128;"), out)
+    with pytest.raises(EmulatedFault, match="race"):
+        store, arrival = "st.shared.b32 [%r7], %r0;", "bar.arrive 1, 128;"
+        launch(replaced_once(NAMED, f"{store}\n    {arrival}", f"{arrival}\n    {store}"), out)
+
+
+def test_a_barrier_reduces_over_the_threads_that_meet() -> None:
+    text = kernel(
+        """
+    setp.lt.u32 %p1, %r0, 40;
+    bar.red.popc.u32 %r4, 0, %p1;
+    bar.red.or.pred %p2, 0, %p1; bar.red.and.pred %p3, 0, !%p1;
+    selp.u32 %r5, 1, 0, %p2; selp.u32 %r6, 2, 0, %p3; add.u32 %r5, %r5, %r6;
+    mul.wide.u32 %rd1, %r3, 8; add.s64 %rd2, %rd10, %rd1;
+    st.global.v2.b32 [%rd2], {%r4, %r5};""",
+        "u64",
+    )
+    out = torch.zeros(256, 2, dtype=torch.int32)
+    launch(text, out, grid=2)
+    assert set(out[:, 0].tolist()) == {40} and set(out[:, 1].tolist()) == {1}
+
+
+def test_a_vector_of_atomics_is_one_for_each_element() -> None:
+    text = kernel("    mov.f32 %f1, 0f3F800000; mov.f32 %f2, 0f40000000;\n    red.global.add.v2.f32 [%rd10], {%f1, %f2};", "u64")
+    out = torch.zeros(2)
+    launch(text, out, grid=3)
+    assert out.tolist() == [384.0, 768.0]
+
+
 def test_atomics_of_many_threads_are_one_after_another() -> None:
     text = kernel("    atom.global.add.u32 %r4, [%rd10], 2;\n    mul.wide.u32 %rd1, %r3, 4; add.s64 %rd2, %rd11, %rd1;\n"
                   "    st.global.b32 [%rd2], %r4;", "u64", "u64")  # fmt: skip
@@ -307,3 +384,28 @@ def test_an_unknown_instruction_is_refused_with_its_line_before_any_runs() -> No
 def test_a_shape_that_no_gpu_takes_is_refused(size: object, said: str) -> None:
     with emulated("sm_80"), pytest.raises(ValueError, match=said):
         ptx_kernel(ADD_ONE)[1, size](torch.zeros(1), torch.zeros(1), 1)  # type: ignore[index]
+
+
+@pytest.mark.compiles
+def test_tests_under_emulate_launch_ptx(tmp_path: Path) -> None:
+    """A test of the user's own: a right kernel passes, and one whose predicate is lost fails by name at its line of the PTX."""
+    (tmp_path / "add_one.ptx").write_text(ADD_ONE)
+    (tmp_path / "lost.ptx").write_text(replaced_once(ADD_ONE, "@%p1 bra DONE;", ""))
+    (tmp_path / "test_ptx.py").write_text(
+        """
+import pytest, torch
+import bitverdict as bv
+
+@pytest.mark.parametrize("name", ["add_one", "lost"])
+def test_adds_one(name):
+    x, y = torch.randn(300, device="cuda"), torch.zeros(300, device="cuda")
+    bv.ptx_kernel(f"{name}.ptx")[3, 128](x, y, 300)
+    torch.testing.assert_close(y, x + 1)
+"""
+    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--emulate", "sm_90", "test_ptx.py"]
+    checkout = Path(bv.__file__).resolve().parents[1]
+    environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=300)
+    assert "1 failed, 1 passed" in ended.stdout, ended.stdout + ended.stderr
+    assert "read of 4 bytes at" in ended.stdout and "FAILED test_ptx.py::test_adds_one[lost]" in ended.stdout

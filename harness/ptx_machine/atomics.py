@@ -1,0 +1,131 @@
+"""Atomics of threads: one thread after another, of scalars and of vectors (PTX ISA 9.7.13.6 and 9.7.13.7, atom and red)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bitverdict.harness.emulator.ptx.meanings import meaning
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words, bits
+from bitverdict.harness.ptx_machine.access import SCOPES, SHARED_WINDOW, SPACES, addresses_of, space_of, vector_length
+from bitverdict.harness.ptx_machine.program import StatementReader, ThreadStep, instruction
+
+if TYPE_CHECKING:
+    from bitverdict.harness.ptx_machine.threads import Active
+
+
+def _exchange(old_words: Words, new: Words) -> Words:
+    return new
+
+
+def operation_of(name: str, kind: str) -> Callable[..., Words]:
+    """From the old word and the operands to the new word."""
+    if name == "exch":
+        return _exchange
+    if name == "cas":
+        return lambda old_words, compared, new: np.where(old_words == compared, new, old_words)
+    if name == "inc":
+        return lambda old_words, limit: np.where(old_words >= limit, old_words.dtype.type(0), old_words + old_words.dtype.type(1))
+    if name == "dec":
+        return lambda old_words, limit: np.where((old_words == 0) | (old_words > limit), limit, old_words - old_words.dtype.type(1))
+    if name == "add" and kind in ("f32", "f64", "f16", "bf16", "f16x2", "bf16x2"):
+        return meaning(f"add.rn.{kind}").compute
+    if name in ("and", "or", "xor"):
+        return meaning(f"{name}.b{bits(kind)}").compute
+    return meaning(f"{name}.{kind}").compute
+
+
+@instruction("atom", "red")
+def _atomic(reader: StatementReader) -> ThreadStep | None:
+    modifiers = reader.modifiers
+    name = next(
+        (
+            size_in_bytes
+            for size_in_bytes in modifiers
+            if size_in_bytes in ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
+        ),
+        "",
+    )
+    kind = modifiers[-1] if modifiers[-1] != "noftz" else modifiers[-2]
+    if not name or modifiers[0] == "async":
+        return None
+    reader.accept(name, kind, "noftz", *SCOPES, *SPACES, "v2", "v4", "v8")
+    if vector_length(modifiers) > 1:
+        return _vector_of_atomics(reader, name, kind)
+    returns = reader.statement.opcode.startswith("atom")
+    place, *rest = reader.operands[returns:]
+    base, offset = reader.address(place)
+    sources = [reader.operand(text, kind) for text in rest[: 2 if name == "cas" else 1]]
+    target, dtype, space = reader.operands[0] if returns else "_", DTYPES[bits(kind)], space_of(reader)
+    operation = operation_of(name, kind)
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        machine, threads = active.machine, active.threads
+        addresses = addresses_of(active, base, offset)
+        operands = [active.read(source).astype(dtype, copy=False) for source in sources]
+        old_words = np.empty(len(threads), dtype)
+        if space == "shared" or (space == "generic" and (addresses >= SHARED_WINDOW).all()):
+            offsets = machine.shared.flat_offsets(step, threads, addresses % SHARED_WINDOW, dtype.itemsize, "write")
+            parts: Any = [(machine.shared.words(dtype.itemsize), offsets, slice(None))]
+        else:
+            located = list(machine.memory.locate(step, threads, addresses, dtype.itemsize, "write"))
+            machine.memory.updated_storages.update(region.base for region, _, _ in located)
+            parts = [
+                (region.raw[: region.raw.size // dtype.itemsize * dtype.itemsize].view(dtype), at, positions)
+                for region, at, positions in located
+            ]
+        for words, offsets, positions in parts:
+            places = offsets // dtype.itemsize
+            chosen = [operand[positions] for operand in operands]
+            old_words[positions] = _in_turn(words, places, chosen, operation)
+        active.write(target, old_words)
+
+    reads = tuple(size_in_bytes for size_in_bytes in (base, *sources) if isinstance(size_in_bytes, str))
+    return ThreadStep(
+        reader.statement,
+        reads,
+        (target,) if returns and target != "_" else (),
+        lambda: None,
+        execute=execute,
+        size=8 * dtype.itemsize,
+    )
+
+
+def _vector_of_atomics(reader: StatementReader, name: str, kind: str) -> ThreadStep:
+    """Each element of the vector is an atomic operation of its own (PTX ISA, atom and red: vectors)."""
+    returns = reader.statement.opcode.startswith("atom")
+    targets = reader.names(reader.operands[0]) if returns else ()
+    base, offset = reader.address(reader.operands[returns])
+    sources = [reader.operand(text, kind) for text in reader.names(reader.operands[returns + 1])]
+    dtype, operation = DTYPES[bits(kind)], operation_of(name, kind)
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        memory, addresses = active.machine.memory, addresses_of(active, base, offset)
+        whole = dtype.itemsize * len(sources)
+        earlier_words = np.empty((len(addresses), len(sources)), dtype)
+        words_of = [active.read(source).astype(dtype, copy=False) for source in sources]
+        for region, offsets, positions in memory.locate(step, active.threads, addresses, whole, "write"):
+            memory.updated_storages.add(region.base)
+            held = region.raw[: region.raw.size // dtype.itemsize * dtype.itemsize].view(dtype)
+            for number, words in enumerate(words_of):
+                earlier_words[positions, number] = _in_turn(held, offsets // dtype.itemsize + number, [words[positions]], operation)
+        for target, column in zip(targets, earlier_words.T, strict=False):
+            active.write(target, np.ascontiguousarray(column))
+
+    reads = tuple(each for each in (base, *sources) if isinstance(each, str))
+    return ThreadStep(reader.statement, reads, targets, lambda: None, execute=execute, size=8 * dtype.itemsize)
+
+
+def _in_turn(words: Words, places: np.ndarray, operands: list[Words], operation: Callable[..., Words]) -> Words:
+    """Update `words` at `places` one thread after another; what each found there. Threads of different places go together."""
+    old_words = np.empty(len(places), words.dtype)
+    rest = np.arange(len(places))
+    while len(rest):
+        _, first = np.unique(places[rest], return_index=True)
+        now = rest[np.sort(first)]
+        old_words[now] = words[places[now]]
+        words[places[now]] = operation(old_words[now], *(operand[now] for operand in operands))
+        rest = np.setdiff1d(rest, now, assume_unique=True)
+    return old_words
