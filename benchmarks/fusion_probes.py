@@ -14,6 +14,7 @@ A word that the emulated GPU encloses is counted apart: it must lie inside. Exit
 
 from __future__ import annotations
 
+import os
 import time
 import warnings
 from collections import Counter
@@ -218,10 +219,15 @@ def held_to_the_ptx(listed: list[Launch], jobs: int) -> int:
     return tally.told("PTX", began)
 
 
+def see_no_gpu() -> None:
+    """For a process that emulates: what it imports makes no context of the real GPU."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def held_to_the_device(listed: list[Launch], device: str, jobs: int, words: int, whole: float) -> int:
     """A third of the processes compile and launch, so that the emulated GPU and the compiler share the cores."""
     tally, began, real, started = Tally(), time.perf_counter(), max(jobs // 3, 1), get_context("spawn")
-    with ProcessPoolExecutor(max(jobs - real, 1), started) as emulators, ProcessPoolExecutor(real, started) as gpus:
+    with ProcessPoolExecutor(max(jobs - real, 1), started, see_no_gpu) as emulators, ProcessPoolExecutor(real, started) as gpus:
 
         def both(pools: tuple[Executor, Executor], launch: Launch) -> tuple[Future, Future]:
             count = max(words // launch.left, 1)
