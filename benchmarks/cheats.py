@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -258,7 +259,10 @@ def _ended(case: xml.etree.ElementTree.Element) -> Ended:
             lines = said.splitlines()
             first = next((line for line in lines if line.startswith(("FAIL ", "INCONCLUSIVE ", "ERROR "))), "")
             if first:
-                return Ended(f"{first.partition(' ')[0].lower()}: {first.rpartition(': ')[2]}", said)
+                told = re.search(
+                    r" on \S+: ([a-z][^:]*?)(?: at [^:]+)?(?:: |$)", first
+                )  # ADDRESS on TARGET: OUTCOME[ at LINE]: CAUSE
+                return Ended(f"{first.partition(' ')[0].lower()}: {told[1] if told else first}", said)
             open_ = any("inconclusive" in line or "not claimed" in line for line in lines)
             return Ended("inconclusive" if word == "fail" and open_ else word, said)
     return Ended(BELIEVED)
