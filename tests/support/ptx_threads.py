@@ -138,14 +138,13 @@ class Threads:
         self.write(into, words[np.arange(self.count) - lane + np.where(other < 0, lane, other)], when, 32)
 
     def _permute(self, operands: list[str], when: np.ndarray) -> None:
-        """prmt.b32: each digit of the constant names a byte of the pair (PTX ISA 9.7.9.7), none with its sign spread."""
+        """prmt.b32: each digit of the constant names a byte of the pair, from 8 on its sign alone (PTX ISA 9.7.9.7)."""
         chosen = int(operands[3].rstrip("U"), 0)
         pair, found = self.read(operands[1]) | self.read(operands[2]) << np.uint64(32), np.zeros(self.count, np.uint64)
         for i in range(4):
             digit = chosen >> (4 * i) & 15
-            if digit > 7:
-                raise NotImplementedError(f"PTX: prmt.b32 by {operands[3]}")
-            found |= (pair >> np.uint64(8 * digit) & np.uint64(255)) << np.uint64(8 * i)
+            byte = pair >> np.uint64(8 * (digit & 7)) & np.uint64(255)
+            found |= (np.where(byte > 127, np.uint64(255), np.uint64(0)) if digit > 7 else byte) << np.uint64(8 * i)
         self.write(operands[0], found, when, 32)
 
     def _matrices(self, parts: list[str], operands: list[str], when: np.ndarray) -> None:

@@ -39,6 +39,7 @@ SPREAD = "bitverdict.spread"
 """The operation, of no program, that makes the copies of a value: what it moves is seen through as other moves are."""
 _ELEMENTWISE = (
     "arith.", "math.", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.approx_divf", "tt.extern_elementwise",
+    "tti.experimental_fpsan_",
 )  # fmt: skip
 _MOVES = ("tt.splat", "tt.unsplat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "ttg.convert_layout")
 _BY_THEIR_THREAD = ("tt.store", "tt.atomic_rmw")

@@ -30,7 +30,7 @@ READERS = (
 _POINTS = ("!tt.ptr<", "!tt.tensordesc<", "!ttng.tensordesc_im2col<")
 _ELEMENTWISE = (
     "arith.", "math.", "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.int_to_ptr", "tt.ptr_to_int",
-    "tt.mulhiui", "tt.extern_elementwise",
+    "tt.mulhiui", "tt.extern_elementwise", "tti.experimental_fpsan_",
 )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Lanes = np.ndarray | None  # bool, of the shape of the value that it belongs to; 0-d for a scalar
 _ELEMENTWISE = (
     "arith.", "math.", "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.ptr_to_int", "tt.int_to_ptr", "tt.precise_",
-    "tt.mulhiui", "tt.extern_elementwise",
+    "tt.mulhiui", "tt.extern_elementwise", "tti.experimental_fpsan_",
 )  # fmt: skip
 _DOTS = ("tt.dot", "ttng.warp_group_dot")
 _MOVES = ("ttg.convert_layout", "ttng.warp_group_dot_wait")

@@ -22,7 +22,7 @@ PURE = (
     "tt.cat", "tt.make_range", "tt.get_program_id", "tt.get_num_programs", "tt.addptr", "tt.bitcast", "tt.fp_to_fp", "tt.clampf",
     "tt.precise_", "tt.mulhiui", "tt.gather", "tt.ptr_to_int", "tt.int_to_ptr", "tt.reduce", "tt.scan", "tt.extern_elementwise",
     "tt.dot", "tt.histogram", "ttg.convert_layout", "ttg.memdesc_", "ttg.fp4_to_fp", "ub.poison", "ttng.packed_arith",
-    "ttng.tmem_subslice",
+    "ttng.tmem_subslice", "tti.experimental_fpsan_",
 )  # fmt: skip
 """Operations, or how their names begin, that do nothing but give a result."""
 _COMMUTE = (

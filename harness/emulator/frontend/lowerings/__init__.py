@@ -11,6 +11,7 @@ from bitverdict.harness.emulator.frontend.lowerings import (  # noqa: F401
     copies,
     device_print,
     floats,
+    fpsan_payloads,
     functions,
     histograms,
     indexed_memory,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _ELEMENTWISE = (
     "arith.", "math.", "tt.bitcast", "tt.fp_to_fp", "tt.clampf", "tt.precise_", "tt.mulhiui", "tt.extern_elementwise",
-    "tt.approx_divf", "tt.ptr_to_int", "tt.int_to_ptr",
+    "tt.approx_divf", "tt.ptr_to_int", "tt.int_to_ptr", "tti.experimental_fpsan_",
 )  # fmt: skip
 _CHECKS = ("cf.assert", "tt.assert", "llvm.intr.assume")
 _UNIFORM_OPERATIONS = (

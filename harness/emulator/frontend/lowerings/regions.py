@@ -21,7 +21,10 @@ from bitverdict.harness.emulator.frontend.translator import NotModelled, Transla
 from bitverdict.harness.emulator.mlir_reader import Block, Operation
 
 _SCALAR = re.compile(r"(i\d+|f\d+|bf16|f8\w+|index)$")
-_PURE = ("arith.", "math.", "tt.fp_to_fp", "tt.bitcast", "tt.clampf", "tt.precise_", "tt.mulhiui", "tt.extern_elementwise", "ub.")
+_PURE = (
+    "arith.", "math.", "tt.fp_to_fp", "tt.bitcast", "tt.clampf", "tt.precise_", "tt.mulhiui", "tt.extern_elementwise", "ub.",
+    "tti.experimental_fpsan_",
+)  # fmt: skip
 
 
 def lift_scalars(op: Operation) -> Operation:

@@ -40,8 +40,8 @@ _NO_PRODUCT = (
     "arith.constant", "arith.addf", "arith.subf", "arith.divf", "arith.sitofp", "arith.uitofp", "arith.maximumf",
     "arith.minimumf", "arith.maxnumf", "arith.minnumf", "math.fma", "math.floor", "math.ceil", "tt.load", "tt.descriptor_load",
     "tt.dot", "tt.clampf", "tt.precise_divf", "tt.precise_sqrt", "tt.atomic_rmw", "tt.atomic_cas", "tt.call",
-    "ttg.local_load", "ttng.tmem_load", "ttng.warp_group_dot", "ttng.warp_group_dot_wait",
-    "ub.poison",
+    "ttg.local_load", "ttng.tmem_load", "ttng.warp_group_dot", "ttng.warp_group_dot_wait", "ub.poison",
+    "tti.experimental_fpsan_unembed",
 )  # fmt: skip
 _ONE_INSTRUCTION = ("tt.load", "arith.sitofp", "arith.uitofp", "arith.addf", "arith.subf", "arith.mulf")
 """Operations whose result, of an element, is what every float instruction under their line computes."""

@@ -59,6 +59,18 @@ def bitcast(r: CarriedReals, op: Operation) -> None:
     )
 
 
+@carries("tti.experimental_fpsan_embed")
+def embed_floats(r: CarriedReals, op: Operation) -> None:
+    """A payload hangs on a rounding where its float is not its real value."""
+    r.hold(op, r.t.calls(real_decisions.bits_of, op, r.t.value(op.operands[0]), r.t.operand(op, 0).format, *r.reals_of(op)))
+
+
+@carries("tti.experimental_fpsan_unembed")
+def unembed_payloads(r: CarriedReals, op: Operation) -> None:
+    """The float is the word that it is: no payload stands for a number that was rounded."""
+    r.hold(op, r.t.apply(real_decisions.from_bits, r.t.value(op.results[0]), r.t.result(op).format, *r.reals_of(op)))
+
+
 def _of_changed_bits(defined: dict[str, Operation], name: str) -> bool:
     """Whether the integer `name` is computed from bits of a float, and is not just these."""
     worklist, visited_names = [(name, False)], set[tuple[str, bool]]()
