@@ -154,8 +154,8 @@ class Translator(Writer):
         return self.join_values(value for value in map(self.value, names) if value is not _TOKEN)
 
     def operands(self, op: Operation, *names: str) -> tuple[Any, ...]:
-        """The values of the operands of `op` by name (`Operation.named`): for "x" its variable, for "x?" that or None, for "x*" a
-        tuple. NotModelled where the operation has others."""
+        """The values of the operands of `op` by name (`Operation.operands_by_name`): for "x" its variable, for "x?" that or None,
+        for "x*" a tuple. NotModelled where the operation has others."""
         found: list[Any] = []
         for name, group in zip(names, op.operands_by_name(*names).values(), strict=True):
             values = tuple(self.value(each) for each in group)
@@ -300,7 +300,7 @@ class Translator(Writer):
             self.comment = ""
 
     def type_of(self, op: Operation, name: str, names: tuple[str, ...]) -> Type:
-        """Type of the operand `name` of `names` (`Operation.named`)."""
+        """Type of the operand `name` of `names` (`Operation.operands_by_name`)."""
         return self.require_type(op, self.types.get(op.operands_by_name(*names)[name][0]))
 
     def kind_of(self, name: str) -> str:

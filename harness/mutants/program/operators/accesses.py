@@ -8,7 +8,7 @@ from bitverdict.harness.mutants.program.edits import Offer, drop_operation, in_p
 from bitverdict.harness.mutants.program.operators.table import changes, offer
 from bitverdict.harness.mutants.program.tile_program import Site, is_float
 
-_MASK_AT = {  # operation -> names of its operands (`Operation.named`)
+_MASK_AT = {  # operation -> names of its operands (`Operation.operands_by_name`)
     "tt.load": ("pointer", "mask?", "other?"),
     "tt.store": ("pointer", "value", "mask?"),
     "ttg.async_copy_global_to_local": ("pointer", "view", "mask?", "other?"),
