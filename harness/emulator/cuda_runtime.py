@@ -268,7 +268,9 @@ class _OnDevice:
     """`torch.cuda.device`, and what else selects a device: there is one."""
 
     def __init__(self, device: torch.device | str | int | None = None) -> None:
-        _check(getattr(device, "device", device) if isinstance(device, torch.Tensor) else device)
+        device = device.device if isinstance(device, torch.Tensor) else device
+        if isinstance(device, torch.device | str | int):  # torch takes anything else for the current one
+            _check(device)
         self.idx = 0
 
     def __enter__(self) -> _OnDevice:

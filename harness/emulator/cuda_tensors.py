@@ -243,6 +243,16 @@ def _run_own_operator(own: Callable, args: tuple, kwargs: dict) -> Any:
         torch.overrides._pop_mode()
 
 
+def _compute(func: torch._ops.OpOverload, args: tuple, kwargs: dict) -> Any:
+    """`func` of CPU tensors. A fault that names the operator where torch has it for GPUs alone."""
+    try:
+        return for_the_launcher(func, *args, **kwargs)
+    except NotImplementedError as error:
+        if str(error).startswith("Could not run"):
+            raise unanswered_call_fault(f"torch.ops.{func}") from None
+        raise
+
+
 def _histogram_of_integers(x: torch.Tensor, bins: int = 100, min: float = 0, max: float = 0) -> torch.Tensor:
     """`torch.histc` of integers, which torch's CPU lacks, as its CUDA kernel counts them: by whole numbers, the last bin closed.
     Source: ATen, SummaryOps.cu, `getBin`."""
@@ -319,9 +329,9 @@ class CudaTensor(torch.Tensor):
         inputs, keywords = tuple(map(inside, args)), {name: inside(value) for name, value in kwargs.items()}
         if ACTIVE_WATCHES and not func.is_view and all(argument.has_bytes for argument in args if type(argument) is CudaTensor):
             into = [inputs[place] if place < len(inputs) else keywords[name] for place, name in written_places]
-            made = ACTIVE_WATCHES[-1].run(func, inputs, keywords, into, lambda: for_the_launcher(func, *inputs, **keywords))
+            made = ACTIVE_WATCHES[-1].run(func, inputs, keywords, into, lambda: _compute(func, inputs, keywords))
         else:
-            made = for_the_launcher(func, *inputs, **keywords)
+            made = _compute(func, inputs, keywords)
         if not written_places:
             return outside(made)
         if torch.Tag.inplace_view in func.tags:  # the wrapper's own sizes and strides change too

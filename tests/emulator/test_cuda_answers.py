@@ -7,7 +7,7 @@ import gc
 import pytest
 import torch
 
-from bitverdict.harness.emulator import emulated
+from bitverdict.harness.emulator import EmulatedFault, emulated
 
 
 def test_memory_is_what_tensors_of_the_device_hold() -> None:
@@ -61,3 +61,18 @@ def test_integers_have_a_histogram(values: list[int], bins: int, low: int, high:
     with emulated("sm_90"):
         counts = torch.histc(torch.tensor(values, device="cuda", dtype=torch.int32), bins=bins, min=low, max=high)
     assert counts.tolist() == expected and counts.dtype is torch.int32 and counts.is_cuda
+
+
+def test_an_operator_of_gpus_alone_is_not_answered() -> None:
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match=r"torch\.ops\.aten\._flash_attention_forward.*does not answer"):
+        q = torch.zeros(1, 8, 2, 16, device="cuda", dtype=torch.float16)
+        torch.ops.aten._flash_attention_forward(q, q, q, None, None, 8, 8, 0.0, False, False)
+
+
+def test_what_names_no_device_selects_the_current_one() -> None:
+    """FlagGems hands `torch.cuda.device` a tuple; a device that is not there is refused as ever."""
+    with emulated("sm_90"):
+        with torch.cuda.device((0, 1)):  # type: ignore[arg-type]
+            assert torch.cuda.current_device() == 0
+        with pytest.raises(ValueError, match="Expected a cuda device"):
+            torch.cuda.device("cpu")
