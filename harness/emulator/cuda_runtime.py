@@ -371,10 +371,8 @@ def _peak_bytes(device: torch.device | str | int | None = None) -> int:
 
 def _memory_stats(device: torch.device | str | int | None = None) -> Counter[str]:
     _check(device)
-    counts = {"current": MEMORY.allocated, "peak": MEMORY.peak}
-    return Counter(
-        {f"{kind}_bytes.all.{when}": count for kind in ("allocated", "reserved", "active") for when, count in counts.items()}
-    )
+    counts, kinds = {"current": MEMORY.allocated, "peak": MEMORY.peak}, ("allocated", "reserved", "active")
+    return Counter({f"{kind}_bytes.all.{when}": count for kind in kinds for when, count in counts.items()})
 
 
 def _memory_info(device: torch.device | str | int | None = None) -> tuple[int, int]:

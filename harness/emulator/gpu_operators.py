@@ -99,12 +99,9 @@ class PoisonedMemory(UnwrittenWords, Watches):
 
     def take(self) -> list[str]:
         """A sentence for each line that has taken such words since the last call."""
-        taken = [
-            f"{read.location}: takes words of {read.parameter} that nobody wrote, the first at byte {read.byte} of its storage"
-            for read in self.reads.values()
-        ]
-        self.reads.clear()
-        return taken
+        taken, self.reads = self.reads, {}
+        what = "that nobody wrote, the first at byte"
+        return [f"{read.location}: takes words of {read.parameter} {what} {read.byte} of its storage" for read in taken.values()]
 
 
 def _name(function: OpOverload) -> str:

@@ -62,9 +62,8 @@ class WordDistances(DeviceProbe):
 
     def take(self) -> list[dict[str, Any]]:
         """What was found since the last call."""
-        taken = [asdict(found) for found in self.worst.values()]
-        self.worst.clear()
-        return taken
+        taken, self.worst = self.worst, {}
+        return [asdict(found) for found in taken.values()]
 
     def on_request(self, source: object, metadata: object, grid: tuple[int, int, int], values: Sequence[object]) -> None:
         self._forget()
@@ -82,9 +81,6 @@ class WordDistances(DeviceProbe):
             for name, value in zip(self._names, run.values, strict=False):
                 if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
                     self._compare(run.launch.name, name, bytes_of(name, value))
-        self._forget()
-
-    def on_failure(self, error: BaseException) -> None:
         self._forget()
 
     def _forget(self) -> None:
