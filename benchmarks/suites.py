@@ -296,8 +296,8 @@ def told(results: list[dict[str, Any]]) -> str:
 
 
 def sentence(said: str) -> str:
-    """What was said, on one line, without folders and addresses of the machine."""
-    return re.sub(r"/\S*/| at 0x[0-9a-f]+", "", " ".join(said.split()))
+    """What was said, on one line, without folders, addresses and times of the machine."""
+    return re.sub(r"/\S*/| at 0x[0-9a-f]+| in [\d.]+s\b", "", " ".join(said.split()))
 
 
 def on_gpu(runs: list[dict[str, Any]], on_real: list[dict[str, Any]]) -> Iterator[str]:
