@@ -52,6 +52,13 @@ def words_of(exact: np.ndarray, kind: str, rounding: Rounding = "rn", flush: boo
     return np.where(np.isnan(exact), np.uint16(0x7FFF), encode(FORMATS[name], exact, rounding=how).astype(np.uint16))
 
 
+@opcode("cvta")
+def local_address(op: Opcode) -> Meaning | None:
+    """Of a local variable the generic address is the local one."""
+    op.take("to")
+    return Meaning((op.type,), (op.type,), lambda a: a) if op.take("local") else None
+
+
 @opcode("cvt")
 def between_integers(op: Opcode) -> Meaning | None:
     if len(op.types) != 2 or any(kind[0] not in "su" for kind in op.types):

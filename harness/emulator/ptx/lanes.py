@@ -49,13 +49,13 @@ class Program:
             raise UnknownOpcode(f"call of {', '.join(missing)}, which no library defines")
         return {name: Program(self.module, self.module.functions[name]) for name in names}
 
-    def run(self, parameters: Mapping[str, Words], lanes: int) -> Frame:
+    def run(self, parameters: Mapping[str, Words], lanes: int, caller: tuple[Frame, np.ndarray] | None = None) -> Frame:
         """Execute with `parameters` (words [lanes] or [1], by name, "name+8" for what lies 8 bytes in) on so many lanes."""
-        return self.frame({f"[{name}]": words for name, words in parameters.items()}, lanes)
+        return self.frame({f"[{name}]": words for name, words in parameters.items()}, lanes, caller)
 
-    def frame(self, registers: Mapping[str, Words], lanes: int) -> Frame:
+    def frame(self, registers: Mapping[str, Words], lanes: int, caller: tuple[Frame, np.ndarray] | None = None) -> Frame:
         """Execute with these registers, a parameter's name in brackets, on so many lanes."""
-        frame = Frame(self, lanes)
+        frame = Frame(self, lanes, caller)
         frame.registers.update(registers)
         with np.errstate(all="ignore"):
             frame.run()
@@ -145,13 +145,14 @@ class _LaneRegisters(dict):
 
 
 class Frame:
-    """One run of a function: registers, local memory, and what was stored to global addresses."""
+    """One run of a function: registers, local memory, and what was stored to global addresses. `caller`: the frame that called it,
+    and which lanes of that one its lanes are."""
 
-    def __init__(self, program: Program, lanes: int) -> None:
-        self.program, self.lanes = program, lanes
+    def __init__(self, program: Program, lanes: int, caller: tuple[Frame, np.ndarray] | None = None) -> None:
+        self.program, self.lanes, self.caller = program, lanes, caller
         self.registers: dict[str, Words] = {}
-        size = -(-program.function.local_bytes // 8) * 8
-        self.local = np.zeros((lanes, size), np.uint8)
+        size = -(-program.function.local_end // 8) * 8 if program.function.locals else 0
+        self.local = np.zeros((lanes, size), np.uint8)  # by address
         self.stored: dict[int, tuple[np.ndarray, Words]] = {}  # by address: which lanes wrote there, and what; [lanes] each
 
     def run(self) -> None:
@@ -231,11 +232,11 @@ class Frame:
         address = self._address(step, registers)
         for number, name in enumerate(step.writes):
             element_address = address + number * step.size // 8
-            words = (
-                self._read_local(element_address, step.size, lanes)
-                if address[0] < DATA
-                else self._constant(element_address, step.size)
-            )
+            if address[0] >= DATA:
+                words = self._constant(element_address, step.size)
+            else:
+                memory, rows, elements = self._local(element_address, step.size, lanes)
+                words = memory[rows, elements]
             registers[name] = step.compute(words)
 
     def _constant(self, address: np.ndarray, size: int) -> Words:
@@ -245,13 +246,16 @@ class Frame:
         low = self.program.data[offset >> 2]
         return low if size == 32 else low | self.program.data[(offset >> 2) + 1].astype(np.uint64) << np.uint64(32)
 
-    def _read_local(self, address: np.ndarray, size: int, lanes: np.ndarray | None) -> Words:
-        rows: Any = slice(None) if lanes is None else lanes
-        elements = address // (size // 8)
-        memory = self.local.view(DTYPES[size])
-        if len(elements) == 1:
-            return memory[rows, elements[0]]
-        return memory[np.arange(self.lanes) if lanes is None else lanes, elements]
+    def _local(self, address: np.ndarray, size: int, lanes: np.ndarray | None) -> tuple[Words, np.ndarray, np.ndarray]:
+        """Local memory [lanes, elements] of the frame whose variables lie at `address`, and which lane and element is whose."""
+        frame, rows = self, np.arange(self.lanes) if lanes is None else lanes
+        while not frame.program.function.local_start <= address.min() <= address.max() < frame.program.function.local_end:
+            if frame.caller is None:
+                raise Divergence(
+                    f"{self.program.function.name}: address {address.min()} is no local variable of a function that runs"
+                )
+            frame, rows = frame.caller[0], frame.caller[1][rows]
+        return frame.local.view(DTYPES[size]), rows, address // (size // 8)
 
     def _store(self, step: Step, registers: dict[str, Words], lanes: np.ndarray | None) -> None:
         address = self._address(step, registers)
@@ -261,8 +265,8 @@ class Frame:
             if address[0] >= DATA:
                 self._store_result(step, element_address, words, registers, lanes)
                 continue
-            rows = np.arange(self.lanes) if lanes is None else lanes
-            self.local.view(DTYPES[step.size])[rows, element_address // (step.size // 8)] = words
+            memory, rows, elements = self._local(element_address, step.size, lanes)
+            memory[rows, elements] = words
 
     def _store_result(
         self, step: Step, address: np.ndarray, words: Words, registers: dict[str, Words], lanes: np.ndarray | None
@@ -278,13 +282,13 @@ class Frame:
     def _call(self, step: Step, registers: dict[str, Words], lanes: np.ndarray | None) -> None:
         *result_lists, name, arguments = step.statement.operands
         program = self.program.called[name]
-        count = self.lanes if lanes is None else len(lanes)
+        rows = np.arange(self.lanes) if lanes is None else lanes
         parameters = {}
         for parameter, argument in zip(program.function.parameters, split_list(arguments), strict=True):
             for key in list(registers) + list(self.registers):
                 if key.startswith((f"[{argument}]", f"[{argument}+")):
                     parameters[parameter + key[len(argument) + 1 : -1]] = registers[key]
-        frame = program.run(parameters, count)
+        frame = program.run(parameters, len(rows), (self, rows))
         for parameter, result in zip(program.function.returns, split_list(result_lists[0]) if result_lists else [], strict=True):
             for key, words in frame.registers.items():
                 if key.startswith((f"[{parameter}]", f"[{parameter}+")):

@@ -224,7 +224,7 @@ def _of_memory(module: Module, function: Function, statement: Statement, modifie
         "cta",
         "volatile",
     }
-    if unknown or not {"param", "global", "const", "local"} & set(modifiers):
+    if unknown:
         raise UnknownOpcode(f"{statement.opcode} is a PTX opcode that is not executed here")
     kind, offset = modifiers[-1], int(address_match[2] or "0", 0)
     names = tuple(split_list(value_text.strip("{}")))

@@ -34,14 +34,18 @@ class Statement:
 
 @dataclass
 class Function:
-    """A `.func` or `.entry`: parameters by name, register widths, local variables (name -> offset) and statements by label."""
+    """A `.func` or `.entry`: parameters by name, register widths, local variables (name -> address) and statements by label.
+
+    Variables of no two functions have an address in common, so that one function can be given the address of another's.
+    """
 
     name: str
     parameters: list[str] = field(default_factory=list)
     returns: list[str] = field(default_factory=list)
     registers: dict[str, int] = field(default_factory=dict)  # bits; 1 for a predicate
     locals: dict[str, int] = field(default_factory=dict)
-    local_bytes: int = 0
+    local_start: int = 0
+    local_end: int = 0
     blocks: list[tuple[str, list[Statement]]] = field(default_factory=list)
     kernel: bool = False  # an `.entry`
     is_inline: bool = False  # statements on their own: inline assembly
@@ -71,14 +75,16 @@ _DATA = re.compile(
 
 def parse_module(text: str) -> Module:
     """The functions and constant data of a PTX module. NotPtx for a statement that cannot be read."""
-    module = Module()
+    module, local_end = Module(), 0
     rest = _without_debugging(_COMMENT.sub(" ", text))
     position = 0
     while next_character := re.compile(r"\S").search(rest, position):
         position = next_character.start()
         if header := _HEADER.match(rest, position):
             function = Function(header[3], _names(header[4]), _names(header[2]), kernel=header[1] == "entry")
+            function.local_start = function.local_end = -(-local_end // 8) * 8
             position = _body(rest, header.end(), function)
+            local_end = function.local_end
             if function.blocks or function.name not in module.functions:
                 module.functions[function.name] = function
             continue
@@ -253,8 +259,8 @@ def _directive(text: str, function: Function, scopes: list[dict[str, str]], numb
         if not declaration:
             raise NotPtx(f"{text!r} is no local variable")
         align = max(int(declaration[1] or 4), 4)
-        function.local_bytes = -(-function.local_bytes // align) * align
-        function.locals[declaration[3]] = function.local_bytes
-        function.local_bytes += _WIDTH[declaration[2]] // 8 * int(declaration[4] or 1)
+        function.local_end = -(-function.local_end // align) * align
+        function.locals[declaration[3]] = function.local_end
+        function.local_end += _WIDTH[declaration[2]] // 8 * int(declaration[4] or 1)
     elif kind != ".param":  # of a call: known by what is stored there
         raise NotPtx(f"{text!r} is a directive that is not known here")

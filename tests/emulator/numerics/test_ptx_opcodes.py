@@ -8,10 +8,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from bitverdict.harness.emulator.ptx.lanes import Program
+from bitverdict.harness.emulator.ptx.lanes import Divergence, Program
 from bitverdict.harness.emulator.ptx.meanings import meaning
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, bits
-from bitverdict.harness.emulator.ptx.text import Module, parse_body
+from bitverdict.harness.emulator.ptx.steps import DATA
+from bitverdict.harness.emulator.ptx.text import Module, parse_body, parse_module
 from bitverdict.reference.scalar_arithmetic import fp32
 from tests.support import ptx_definitions
 
@@ -231,6 +232,51 @@ def test_carries_go_from_word_to_word():
     assert (got["%e"] + (got["%f"] << 32)).tolist() == long.tolist()
     products = [(x % 2**32) * y + z for x, y, z in zip(total, c, d, strict=True)]
     assert (got["%g"] + (got["%h"] << 32)).tolist() == [each % 2**64 for each in products]
+
+
+LENT = """
+.func half(.param .b64 half_place, .param .b32 half_value)
+{
+    .local .align 4 .b8 own[8];
+    .reg .b32 %a; .reg .b64 %place;
+    ld.param.b64 %place, [half_place];
+    ld.param.b32 %a, [half_value];
+    st.local.b32 [own+4], %a;
+    shr.u32 %a, %a, 1;
+    st.b32 [%place+4], %a;
+    ret;
+}
+.entry kernel(.param .u32 x, .param .u64 out)
+{
+    .local .align 4 .b8 lent[8];
+    .reg .b32 %a; .reg .b64 %local; .reg .b64 %generic; .reg .b64 %out; .reg .pred %p;
+    ld.param.b32 %a, [x];
+    ld.param.b64 %out, [out];
+    mov.b64 %local, lent;
+    cvta.local.u64 %generic, %local;
+    st.local.b32 [%local+4], %a;
+    setp.lt.u32 %p, %a, 100;
+    @%p bra DONE;
+    st.param.b64 [place], %generic;
+    st.param.b32 [value], %a;
+    call.uni half, (place, value);
+DONE:
+    ld.b32 %a, [%generic+4];
+    st.global.b32 [%out], %a;
+    ret;
+}
+"""
+
+
+def test_a_function_writes_local_memory_that_its_caller_lends_it():
+    """Only some lanes call; each has the word that was written for it, and no other of its caller's or of the function's own."""
+    module = parse_module(LENT)
+    x = np.random.default_rng(2).integers(0, 200, 300).astype(np.uint32)
+    program = Program(module, module.entry)
+    assert (program.run_kernel([x], np.array([DATA << 8], np.uint64)) == np.where(x < 100, x, x >> 1)).all()
+    nobody = parse_module(LENT.replace("[place], %generic", "[place], 4096"))
+    with pytest.raises(Divergence, match="half: address 4100 is no local variable"):
+        Program(nobody, nobody.entry).run_kernel([x], np.array([DATA << 8], np.uint64))
 
 
 @pytest.mark.parametrize(
