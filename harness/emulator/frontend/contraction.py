@@ -37,6 +37,7 @@ from bitverdict.harness.emulator.frontend.assembly_sums import AssemblySums, ass
 from bitverdict.harness.emulator.frontend.float_instructions import (
     Definitions,
     adds,
+    by_halves,
     doubles,
     is_open_product,
     is_square,
@@ -282,7 +283,7 @@ def _read(kept: list) -> Fate:
 def fates(text: str, program: Program, renamed: Mapping[int, int] = MappingProxyType({})) -> dict[int, Fate]:
     """By line of the program's text, from its PTX; -1 has what stands under no sum's line. `renamed`: the line of an instruction,
     by its place."""
-    return fates_of(list(instructions(text)), program, renamed)
+    return fates_of(by_halves(list(instructions(text))), program, renamed)
 
 
 def fates_of(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from bitverdict.harness.emulator.frontend.assembly import FIRST_PLACE, Instruction, machine_code, number_floats
 
@@ -14,6 +15,47 @@ FUSED_MULTIPLY_ADD = re.compile(r"U?[FHD]FMA(?!.*(RZ\b|, -?1,))")
 PLAIN_ADDITION = re.compile(r"U?[FHD]ADD")
 _ONE_WORDS = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed too
 _MINUS_ZERO = {0x8000, 0x80008000}
+
+
+_OF_HALVES = re.compile(r"(add|sub|mul|fma|neg|abs)\..*x2$")
+
+
+def by_halves(listed: list[Instruction]) -> list[Instruction]:
+    """`listed` with two instructions for each that is packed, one a half: "%rd1.0" and "%rd1.1" are the halves of %rd1. LLVM packs
+    operations of several lines, two of one sum among them, and leaves a half undefined that nothing reads: it is left out."""
+    pairs = {name for each in listed if _OF_HALVES.match(each.opcode) for name in (*each.writes, *each.reads) if name[0] == "%"}
+    if not pairs:
+        return listed
+    split: list[Instruction] = []
+    for each in listed:
+        if each.opcode.startswith("mov.b") and len(each.writes) == 2 and each.reads[0] in pairs:
+            split += [replace(each, writes=(name,), reads=(f"{each.reads[0]}.{half}",)) for half, name in enumerate(each.writes)]
+            continue
+        is_packed, packs = _OF_HALVES.match(each.opcode), each.opcode.startswith("mov.b") and len(each.reads) == 2
+        for name in pairs.intersection(each.writes):
+            names = [f"{name}.0", f"{name}.1"]
+            for half, own in enumerate(names):
+                reads = tuple(f"{read}.{half}" if read in pairs else read for read in each.reads)
+                if is_packed or packs:
+                    split.append(replace(each, writes=(own,), reads=reads if is_packed else each.reads[half : half + 1]))
+                else:
+                    split.append(Instruction("mov.b32", (own,), reads if each.opcode.startswith("mov.") else (name,), each.line))
+            if is_packed or packs:
+                split.append(Instruction("mov.b64", (name,), tuple(names), each.line))
+        if not (is_packed or (packs and pairs.intersection(each.writes))):
+            split.append(each)
+    makers: dict[str, list[Instruction]] = {}
+    for each in split:
+        for name in each.writes:
+            makers.setdefault(name, []).append(each)
+    live = set[int]()
+    pending = [each for each in split if not each.opcode.startswith("mov.") and "." not in "".join(each.writes)]
+    while pending:
+        each = pending.pop()
+        if id(each) not in live:
+            live.add(id(each))
+            pending += [maker for name in each.reads for maker in makers.get(name, ())]
+    return [each for each in split if id(each) in live]
 
 
 def machine_places(text: str, capability: int) -> tuple[set[int], set[int]]:

@@ -20,8 +20,9 @@ from triton.compiler import ASTSource
 
 from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator import device as emulated_device
-from bitverdict.harness.emulator.frontend.assembly import ptx_beside_scalars
+from bitverdict.harness.emulator.frontend.assembly import instructions, ptx_beside_scalars
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
+from bitverdict.harness.emulator.frontend.float_instructions import by_halves
 from bitverdict.harness.emulator.numerics import enclosure_ends
 from bitverdict.harness.emulator.numerics.enclosures import keys
 from bitverdict.harness.emulator.releases import RELEASES, installed_release
@@ -98,7 +99,7 @@ def test_narrow_floats_and_fusion_off_have_them_too(dtype, fused, tmp_path):
 def test_a_rule_that_always_fuses_or_never_would_be_seen(answer, tmp_path, monkeypatch):
     monkeypatch.setattr(Contraction, "fate", lambda self, line: answer)
     monkeypatch.setattr(emulated_device, "_translations", {})
-    wrong, _ = differing(tmp_path, "loop", range(15))
+    wrong, _ = differing(tmp_path, "count", range(9))
     assert wrong
 
 
@@ -207,6 +208,30 @@ def test_a_product_is_fused_as_it_is_compiled(rule, arch, tmp_path):
     np.testing.assert_array_equal(emulate(kernel, arch, F32, F32, True, seed=7)[0], made)
     if installed_release().numbers == RELEASES[-1].numbers:  # an older LLVM takes the other of two products
         np.testing.assert_array_equal(made, expected)
+
+
+PACKED = """
+mov.b64 %rd12, {%r1, %r5};
+mov.b64 %rd13, {%r3, %r7};
+mul.f32x2 %rd14, %rd12, %rd13;
+mov.b64 {_, %r14}, %rd14;
+mov.b64 %rd18, {%r14, %r15};
+fma.rn.f32x2 %rd19, %rd12, %rd13, %rd18;
+mov.b64 {%r9, _}, %rd19;
+st.global.b32 [ %rd5 ], { %r9 };
+"""
+
+
+def test_a_packed_instruction_is_read_by_the_halves_that_are_used():
+    """Of x * y + z * w LLVM for sm_100 packs both products and leaves half of the sum undefined (Triton 3.7.1)."""
+
+    def left(text: str) -> list[tuple[str, tuple[str, ...]]]:
+        return [(each.opcode[:3], each.reads) for each in by_halves(list(instructions(text))) if "f32x2" in each.opcode]
+
+    product, low = ("mul", ("%rd12.1", "%rd13.1")), ("fma", ("%rd12.0", "%rd13.0", "%rd18.0"))
+    assert left(PACKED) == [product, low]
+    both = PACKED.replace("{ %r9 }", "%rd19").replace("st.global.b32", "st.global.b64")
+    assert left(both) == [product, low, ("fma", ("%rd12.1", "%rd13.1", "%rd18.1"))]
 
 
 def test_a_loop_that_is_unrolled_fuses_where_its_product_stays_a_product(tmp_path):
