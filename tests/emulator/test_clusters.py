@@ -12,11 +12,15 @@ import torch
 import triton
 import triton.language as tl
 from triton.compiler import CompiledKernel
+from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.blackwell import TensorMemoryLayout
+from triton.experimental.gluon.language.nvidia.hopper import cluster
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from bitverdict.harness.emulator import EmulatedFault, LaunchOptions, emulated
+from bitverdict.harness.emulator.releases import RELEASES, installed_release
+from bitverdict.harness.judge.classify import outcome_of
 from bitverdict.reference import tensor_core
 from tests.faults.mutants import replaced_once
 from tests.support import cluster_kernels as kernels
@@ -211,7 +215,7 @@ def test_an_arrival_for_other_ctas_is_refused_by_name(tmp_path: Path) -> None:
 def test_one_partition_cannot_wait_for_the_cluster() -> None:
     with (
         emulated("sm_90"),
-        pytest.raises(EmulatedFault, match=r"deadlock: ttng.cluster_barrier in partition 0 waits for all threads"),
+        pytest.raises(EmulatedFault, match=r"deadlock: ttng.cluster_(barrier|wait) in partition 0 waits for all threads"),
     ):
         kernels.waits_in_a_partition[(1,)](num_ctas=2)
 
@@ -242,8 +246,39 @@ def test_a_triton_kernel_gives_the_same_words_with_any_num_ctas(ctas: int) -> No
         assert "wgmma.mma_async" in compiled.asm["ptx"], "the whole compiler takes it"
 
 
+@gluon.jit
+def hands_over(out, APART: gl.constexpr):
+    """out (128) = what other threads stored to shared memory, between the two halves of a barrier of the cluster or behind both."""
+    wide: gl.constexpr = gl.BlockedLayout([1], [32], [4], [0], cga_layout=[[0]])
+    places = gl.arange(0, 128, layout=wide)
+    held = gl.allocate_shared_memory(gl.int32, [128], gl.SwizzledSharedLayout(1, 1, 1, [0], cga_layout=[[0]]))
+    held.store(places)
+    cluster.arrive()
+    if APART:
+        gl.store(out + places, places)
+    cluster.wait()
+    gl.store(out + places, held.load(wide))
+
+
+def test_a_clusters_arrival_and_wait_are_one_barrier() -> None:
+    if not hasattr(cluster, "wait"):
+        with emulated("sm_90"), pytest.raises(Exception) as caught:
+            hands_over[(1,)](torch.zeros(128, dtype=torch.int32), False, num_ctas=2)
+        assert outcome_of(caught.value).message.endswith("lacks cluster.arrive, which 3.9.x removed")
+        return
+    out = torch.zeros(128, dtype=torch.int32)
+    with emulated("sm_90") as device:
+        hands_over[(1,)](out, False, num_ctas=2)
+    assert torch.equal(out, torch.arange(128, dtype=torch.int32)) and '"ttng.cluster_wait"' in device.launches[-1].program
+    with emulated("sm_90"), pytest.raises(EmulatedFault, match="with something between it and its wait"):
+        hands_over[(1,)](out, True, num_ctas=2)
+
+
 def test_a_cluster_that_the_compiler_cannot_convert_is_refused_as_by_it(capfd: pytest.CaptureFixture) -> None:
-    """Triton 3.9 has an assertion fail where wgmma's operands are split so: on a GPU nothing would be launched."""
+    """Triton 3.9 has an assertion fail where wgmma's operands are split so: on a GPU nothing would be launched. 3.8 takes it."""
+    if installed_release().numbers != RELEASES[-1].numbers:
+        assert "wgmma.mma_async" in plain_launch(64, 64, 64, 2).asm["ptx"]
+        return
     with pytest.raises(RuntimeError, match="PassManager::run failed"):
         plain_launch(64, 64, 64, 2)
     assert "getReps" in capfd.readouterr().err

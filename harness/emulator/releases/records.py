@@ -124,13 +124,14 @@ V3_9 = Release(
     new_names=tuple("""arrive(from_cta=) async_gather(cache_policy=) async_load(cache_policy=) async_scatter(cache_policy=)
         async_store(cache_policy=) cumprod(dtype=) expect(from_cta=) fdiv(approx=) load(cache_policy=) store(cache_policy=)
         ampere.CachePolicy ampere.FractionalEvictionPolicy blackwell.CachePolicy blackwell.FractionalEvictionPolicy
-        blackwell.cluster
+        blackwell.cluster async_load_im2col(cache_policy=) tensor_memory_descriptor.slice(dim=)
         cdna3.get_scaled_upcast_fp4_scale_layout cdna4.get_scaled_upcast_fp4_scale_layout cdna4.load_shared_fp4_repacked
         cdna4.scaled_downcast fpsan.embed fpsan.unembed hint.sched_barrier hopper.CachePolicy hopper.FractionalEvictionPolicy
         language.CachePolicy language.atomic_load language.atomic_poll language.atomic_store language.inline_asm
         shared_memory_descriptor.reinterpret tensor.atomic_load tensor.atomic_poll tensor.atomic_store
         tensor_memory_descriptor.reinterpret tma.CachePolicy""".split()),
-    removed_names=("cluster.arrive", "cluster.wait", "language.advance", "mbarrier.fence_init_release_cluster"),
+    removed_names=tuple("""arrive(relaxed=) cluster.arrive cluster.wait language.advance load(boundary_check=) load(padding_option=)
+        mbarrier.fence_init_release_cluster store(boundary_check=)""".split()),
     hazards=(
         KnownHazard("ttg.local_alloc", "ttng.tc_gen5_mma", "num_stages=1, columns of B contiguous in memory, or loads by pointers"),
         KnownHazard("ttng.tmem_copy", _COPY, "num_stages of at most 2, or K as an argument that is no constexpr"),
@@ -152,7 +153,8 @@ V3_8 = replace(
         "hip": ("amd.passes.ttgpuir.add_to_llvmir(arch, flushes)",),
     },
     new_names=(
-        *"""TensorMemoryLayout.__init__(fp4_padded=)
+        *"""TensorMemoryLayout.__init__(fp4_padded=) TensorMemoryLayout.__init__(cga_layout=) barrier(relaxed=)
+        TensorMemoryScalesLayout.__init__(cga_layout=) get_mfma_scale_layout(scale_factor=) tcgen05_mma_barrier_count(two_ctas=)
         async_gather(multicast=) store_wait(read_only=) tcgen05_mma_scaled(multicast=) blackwell.clc
         topk(descending=) TensorDescriptorIm2Col.from_tensor TensorMemoryLayout.fp4_padded async_copy.async_load blackwell.add2
         blackwell.async_store blackwell.fma2 blackwell.max2 blackwell.min2 blackwell.mul2 blackwell.sub2 cdna3.scaled_upcast
@@ -168,10 +170,11 @@ V3_8 = replace(
         tma.tensor_descriptor_im2col""".split(),
         *(f"tensor_memory_descriptor.{name}() without layout" for name in ("load", "load_max", "load_min")),
     ),
-    removed_names=tuple("""TensorMemoryLayout.cta_split_num TensorMemoryScalesLayout.cta_split_num blackwell.get_tmem_reg_layout
+    removed_names=tuple("""TensorMemoryLayout.__init__(cta_split_num=) TensorMemoryScalesLayout.__init__(cta_split_num=)
+        TensorMemoryLayout.cta_split_num TensorMemoryScalesLayout.cta_split_num blackwell.get_tmem_reg_layout
         float2.Float2Tensor float2.fma float2.full_like float2.pack float2.pack2 float2.unpack float2.unpack2
         mbarrier.sync_cluster_init""".split()),
-    hazards=(*V3_9.hazards, _unfenced_copy("ttng.tc_gen5_mma"), _unfenced_copy("ttng.tc_gen5_mma_scaled")),
+    hazards=(V3_9.hazards[0], _unfenced_copy("ttng.tc_gen5_mma"), _unfenced_copy("ttng.tc_gen5_mma_scaled")),
 )
 V3_7_1 = replace(
     V3_8, numbers=(3, 7, 1),
@@ -190,13 +193,18 @@ V3_7_1 = replace(
         "passes.common.add_symbol_dce", "passes.convert.add_nvvm_to_llvm", "passes.llvmir.add_di_scope",
     ),
     optimizer_keywords=(), scalar_capabilities=(), scalar_reductions=(), negates_by_subtraction=True, has_integer_abs=True,
-    new_names=(*"""cat(dim=) expect(bytes_per_cta=) tcgen05_commit(descs=) tcgen05_commit(pred=) tcgen05_mma(multicast=)
-        TensorDescriptor.round_f32_to_tf32 amd.warp_pipeline_stage blackwell.tcgen05_mma_barrier_count cluster.arrive
-        cluster.wait hopper.cluster language.barrier language.squeeze language.unsqueeze mbarrier.allocate_mbarrier
-        mbarrier.fence_init_release_cluster mbarrier.sync_cluster_init shared_memory_descriptor.gather
-        shared_memory_descriptor.scatter tensor_descriptor.nbytes_per_cta tensor_memory_descriptor.load_max
-        tensor_memory_descriptor.load_min""".split(), "warp_specialize() without worker_num_regs"),
-    removed_names=("blackwell.SharedLinearLayout", "language.thread_barrier"),
+    new_names=(*"""arrive(relaxed=) AMDWMMALayout.__init__(rank=) AMDWMMALayout.__init__(reg_bases=)
+        AMDWMMALayout.__init__(warp_bases=) PaddedSharedLayout.__init__(cga_layout=)
+        PaddedSharedLayout.with_identity_for(cga_layout=) TensorDescriptor.__init__(round_f32_to_tf32=)
+        TensorDescriptor.from_tensor(round_f32_to_tf32=) cat(dim=) expect(bytes_per_cta=) tcgen05_commit(descs=)
+        tcgen05_commit(pred=) tcgen05_mma(multicast=) TensorDescriptor.round_f32_to_tf32 amd.warp_pipeline_stage
+        blackwell.tcgen05_mma_barrier_count cluster.arrive cluster.wait hopper.cluster language.barrier language.squeeze
+        language.unsqueeze mbarrier.allocate_mbarrier mbarrier.fence_init_release_cluster mbarrier.sync_cluster_init
+        shared_memory_descriptor.gather shared_memory_descriptor.scatter tensor_descriptor.nbytes_per_cta
+        tensor_memory_descriptor.load_max tensor_memory_descriptor.load_min""".split(),
+        "warp_specialize() without worker_num_regs"),
+    removed_names=tuple("""AMDWMMALayout.__init__(tiles_per_warp=) AMDWMMALayout.__init__(warps_per_cta=)
+        PaddedSharedLayout.__init__(block_bases=) blackwell.SharedLinearLayout expect(bytes=) language.thread_barrier""".split()),
     compiler_faults=(
         CompilerFault(
             r"tt\.dot_scaled .*, tensor<[\dx]+xf8E4M3FN> (?:\*|->)", ("sm_89", "sm_90"),
@@ -213,7 +221,7 @@ V3_6_0 = replace(
     V3_7_1, numbers=(3, 6, 0), keys_stages=False, new_names=(), removed_names=(),
     tile_program_passes=V3_7_1.tile_program_passes | {"hip": V3_7_1.tile_program_passes["hip"][1:]},
     hazards=(
-        V3_9.hazards[0], *V3_8.hazards[2:], _unfenced_copy("ttng.warp_group_dot"),
+        V3_9.hazards[0], *V3_8.hazards[1:], _unfenced_copy("ttng.warp_group_dot"),
         *(KnownHazard("ttng.tmem_copy", copy, "scales loaded as 5-dimensional tiles") for copy in (_COPY, "ttg.local_alloc")),
     ),
 )

@@ -72,6 +72,17 @@ def cluster_barrier(t: Translator, op: Operation) -> None:
     t.machine(op, Cta.meet_cluster, is_relaxed=op.flag("relaxed"), is_inserted=inserted)
 
 
+@lowers("ttng.cluster_arrive", "ttng.cluster_wait")
+def cluster_halves(t: Translator, op: Operation) -> None:
+    """The two halves of such a barrier, as Triton 3.7 writes it: one behind the other."""
+    is_wait = op.name.endswith("wait")
+    arrival, wait = t.program.text.splitlines()[op.line - is_wait :][:2]
+    if '"ttng.cluster_arrive"' not in arrival or '"ttng.cluster_wait"' not in wait:
+        raise NotModelled(op, "an arrival at the cluster's barrier with something between it and its wait")
+    if is_wait:
+        t.machine(op, Cta.meet_cluster, is_relaxed="relaxed = true" in arrival, is_inserted=False)
+
+
 @lowers("ttg.warp_specialize")
 def specialize(t: Translator, op: Operation) -> None:
     """The default region sees the program's values; the partitions get theirs by name."""
