@@ -250,11 +250,11 @@ class Frame:
         """Local memory [lanes, elements] of the frame whose variables lie at `address`, and which lane and element is whose."""
         frame, rows = self, np.arange(self.lanes) if lanes is None else lanes
         while not frame.program.function.local_start <= address.min() <= address.max() < frame.program.function.local_end:
-            if frame.caller is None:
+            if (caller := frame.caller) is None:
                 raise Divergence(
                     f"{self.program.function.name}: address {address.min()} is no local variable of a function that runs"
                 )
-            frame, rows = frame.caller[0], frame.caller[1][rows]
+            frame, rows = caller[0], caller[1][rows]
         return frame.local.view(DTYPES[size]), rows, address // (size // 8)
 
     def _store(self, step: Step, registers: dict[str, Words], lanes: np.ndarray | None) -> None:
