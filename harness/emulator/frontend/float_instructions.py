@@ -20,42 +20,62 @@ _MINUS_ZERO = {0x8000, 0x80008000}
 _OF_HALVES = re.compile(r"(add|sub|mul|fma|neg|abs)\..*x2$")
 
 
-def by_halves(listed: list[Instruction]) -> list[Instruction]:
-    """`listed` with two instructions for each that is packed, one a half: "%rd1.0" and "%rd1.1" are the halves of %rd1. LLVM packs
+def by_halves(code: list[Instruction]) -> list[Instruction]:
+    """`code` with two instructions for each that is packed, one a half: "%rd1.0" and "%rd1.1" are the halves of %rd1. LLVM packs
     operations of several lines, two of one sum among them, and leaves a half undefined that nothing reads: it is left out."""
-    pairs = {name for each in listed if _OF_HALVES.match(each.opcode) for name in (*each.writes, *each.reads) if name[0] == "%"}
+    pairs = {
+        name
+        for instruction in code
+        if _OF_HALVES.match(instruction.opcode)
+        for name in (*instruction.writes, *instruction.reads)
+        if name[0] == "%"
+    }
     if not pairs:
-        return listed
+        return code
     split: list[Instruction] = []
-    for each in listed:
-        if each.opcode.startswith("mov.b") and len(each.writes) == 2 and each.reads[0] in pairs:
-            split += [replace(each, writes=(name,), reads=(f"{each.reads[0]}.{half}",)) for half, name in enumerate(each.writes)]
+    for instruction in code:
+        if instruction.opcode.startswith("mov.b") and len(instruction.writes) == 2 and instruction.reads[0] in pairs:
+            split += [
+                replace(instruction, writes=(name,), reads=(f"{instruction.reads[0]}.{half}",))
+                for half, name in enumerate(instruction.writes)
+            ]
             continue
-        is_packed, packs = _OF_HALVES.match(each.opcode), each.opcode.startswith("mov.b") and len(each.reads) == 2
-        for name in pairs.intersection(each.writes):
+        is_packed, packs = (
+            _OF_HALVES.match(instruction.opcode),
+            instruction.opcode.startswith("mov.b") and len(instruction.reads) == 2,
+        )
+        for name in pairs.intersection(instruction.writes):
             names = [f"{name}.0", f"{name}.1"]
             for half, own in enumerate(names):
-                reads = tuple(f"{read}.{half}" if read in pairs else read for read in each.reads)
+                reads = tuple(f"{read}.{half}" if read in pairs else read for read in instruction.reads)
                 if is_packed or packs:
-                    split.append(replace(each, writes=(own,), reads=reads if is_packed else each.reads[half : half + 1]))
+                    split.append(
+                        replace(instruction, writes=(own,), reads=reads if is_packed else instruction.reads[half : half + 1])
+                    )
                 else:
-                    split.append(Instruction("mov.b32", (own,), reads if each.opcode.startswith("mov.") else (name,), each.line))
+                    split.append(
+                        Instruction(
+                            "mov.b32", (own,), reads if instruction.opcode.startswith("mov.") else (name,), instruction.line
+                        )
+                    )
             if is_packed or packs:
-                split.append(Instruction("mov.b64", (name,), tuple(names), each.line))
-        if not (is_packed or (packs and pairs.intersection(each.writes))):
-            split.append(each)
+                split.append(Instruction("mov.b64", (name,), tuple(names), instruction.line))
+        if not (is_packed or (packs and pairs.intersection(instruction.writes))):
+            split.append(instruction)
     makers: dict[str, list[Instruction]] = {}
-    for each in split:
-        for name in each.writes:
-            makers.setdefault(name, []).append(each)
+    for instruction in split:
+        for name in instruction.writes:
+            makers.setdefault(name, []).append(instruction)
     live = set[int]()
-    pending = [each for each in split if not each.opcode.startswith("mov.") and "." not in "".join(each.writes)]
+    pending = [
+        instruction for instruction in split if not instruction.opcode.startswith("mov.") and "." not in "".join(instruction.writes)
+    ]
     while pending:
-        each = pending.pop()
-        if id(each) not in live:
-            live.add(id(each))
-            pending += [maker for name in each.reads for maker in makers.get(name, ())]
-    return [each for each in split if id(each) in live]
+        instruction = pending.pop()
+        if id(instruction) not in live:
+            live.add(id(instruction))
+            pending += [maker for name in instruction.reads for maker in makers.get(name, ())]
+    return [instruction for instruction in split if id(instruction) in live]
 
 
 def machine_places(text: str, capability: int) -> tuple[set[int], set[int]]:
