@@ -67,14 +67,14 @@ def by_halves(code: list[Instruction]) -> list[Instruction]:
         for name in instruction.writes:
             makers.setdefault(name, []).append(instruction)
     live = set[int]()
-    pending = [
+    pending_code = [
         instruction for instruction in split if not instruction.opcode.startswith("mov.") and "." not in "".join(instruction.writes)
     ]
-    while pending:
-        instruction = pending.pop()
+    while pending_code:
+        instruction = pending_code.pop()
         if id(instruction) not in live:
             live.add(id(instruction))
-            pending += [maker for name in instruction.reads for maker in makers.get(name, ())]
+            pending_code += [maker for name in instruction.reads for maker in makers.get(name, ())]
     return [instruction for instruction in split if id(instruction) in live]
 
 
