@@ -106,7 +106,7 @@ def _combine(text: str, operands: list[torch.Tensor], arch: str, letter: str = "
 
 @pytest.mark.parametrize("text", SUMS)
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
-def test_sums_without_a_rounding_take_products_in_where_ptxas_takes_them_in(text, arch):
+def test_sums_without_rn_take_in_the_products_that_ptxas_takes_in(text, arch):
     operands = [torch.randn(256, generator=GENERATOR) for _ in range(3)]
     found, ends = _combine(text, operands, arch)
     assert torch.equal(found, SUMS[text](*(each.double() for each in operands))) and ends is None
@@ -150,7 +150,7 @@ def test_a_sum_that_is_fused_in_one_place_only_encloses_both_words(monkeypatch):
     assert np.array_equal(np.stack(ends).view(np.float32), torch.stack([both.amin(0), both.amax(0)]))
 
 
-def test_a_product_of_one_statement_and_a_sum_of_another_are_not_taken_for_rounded():
+def test_a_product_and_a_sum_of_two_statements_are_refused():
     """ptxas sees no statements: it makes one FFMA of all three forms."""
     operands = [torch.randn(256, generator=GENERATOR) for _ in range(3)]
     x, y, z = (each.double() for each in operands)
