@@ -403,7 +403,8 @@ def test_adds_one(name):
     torch.testing.assert_close(y, x + 1)
 """
     )
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--emulate", "sm_90", "test_ptx.py"]
+    plugins = ["-p", "no:cacheprovider", "-p", "bitverdict.harness.frontends.pytest_options"]
+    command = [sys.executable, "-m", "pytest", "-q", *plugins, "--emulate", "sm_90", "test_ptx.py"]
     checkout = Path(bv.__file__).resolve().parents[1]
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, timeout=300)

@@ -323,7 +323,7 @@ IDIOMS: dict[str, Callable[[torch.Tensor], Any]] = {
     "top level": lambda x: TOP + x[:4],
     "cached": lambda x: CACHE.setdefault("t", torch.ones(100, device="cuda")) + x,
     "thread": lambda x: (r := [], t := threading.Thread(target=lambda: r.append(scaled(x))), t.start(), t.join(), r[0])[-1],
-    "mem": lambda x: [torch.cuda.memory_allocated(), torch.cuda.mem_get_info()[0] > 0],
+    "mem": lambda x: [torch.cuda.memory_allocated() >= x.nbytes, torch.cuda.mem_get_info()[0] > 0],
     "storage": lambda x: x.storage().nbytes() if hasattr(x.storage(), "nbytes") else 0,
     "is pinned": lambda x: x.is_pinned(),
     "shares": lambda x: x.untyped_storage()._cdata == x[1:].untyped_storage()._cdata,

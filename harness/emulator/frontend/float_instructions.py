@@ -17,12 +17,12 @@ _ONE_WORDS = {0x3F80, 0xBF80, 0x3F803F80, 0xBF80BF80}  # bf16 +1 and -1, packed 
 _MINUS_ZERO = {0x8000, 0x80008000}
 
 
-_OF_HALVES = re.compile(r"(add|sub|mul|fma|neg|abs)\..*x2$")
+_OF_HALVES = re.compile(r"(add|sub|mul|fma|neg|abs)\..*f32x2$")
 
 
 def by_halves(code: list[Instruction]) -> list[Instruction]:
     """`code` with two instructions for each that is packed, one a half: "%rd1.0" and "%rd1.1" are the halves of %rd1. LLVM packs
-    operations of several lines, two of one sum among them, and leaves a half undefined that nothing reads: it is left out."""
+    fp32 operations of several lines, two of one sum among them, and leaves a half undefined that nothing reads: it is left out."""
     pairs = {
         name
         for instruction in code
