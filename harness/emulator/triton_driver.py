@@ -209,4 +209,10 @@ def driven(device: Device, tuning: str = "") -> Iterator[Device]:
         knobs.runtime.add_stages_inspection_hook = hook
 
 
-__all__ = ["EmulatedDriver", "driven", "emulated"]
+def emulated_device() -> Device | None:
+    """The `Device` whose block this is; None where launches go to a real GPU."""
+    active = driver._active
+    return active.device if isinstance(active, EmulatedDriver) else None
+
+
+__all__ = ["EmulatedDriver", "driven", "emulated", "emulated_device"]

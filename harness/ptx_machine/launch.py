@@ -15,6 +15,7 @@ from bitverdict.harness.emulator.frontend.arguments import bytes_of
 from bitverdict.harness.emulator.memory.global_memory import GlobalMemory, Region
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
 from bitverdict.harness.emulator.ptx.text import NotPtx
+from bitverdict.harness.emulator.triton_driver import emulated_device
 from bitverdict.harness.ptx_machine.bulk_copies import TensorMap
 from bitverdict.harness.ptx_machine.memory import GlobalSpace
 from bitverdict.harness.ptx_machine.program import KernelProgram, Parameter, read_kernel
@@ -87,10 +88,7 @@ def kernel_program(text: str, name: str = "") -> KernelProgram:
 
 def active_device() -> Device:
     """The emulated GPU whose block this is. BadArgument where there is none."""
-    from triton.runtime import driver
-
-    device = getattr(driver._active, "device", None)
-    if not isinstance(device, Device):
+    if (device := emulated_device()) is None:
         raise BadArgument(
             "a PTX kernel runs on an emulated GPU: launch it under `bv.emulated`, `pytest --emulate` or a judged test"
         )
