@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -25,11 +26,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """What the fast gate leaves alone is not imported for it."""
+    """What a gate leaves alone is not imported for it: of the fast gate's files the rest has those that name a mark alone."""
     from tests.support.gates import is_fast
 
-    asked = config.getoption("--gate") == "fast" and collection_path.match("test_*.py")
-    return True if asked and not is_fast(collection_path) else None
+    if not (gate := config.getoption("--gate")) or not collection_path.match("test_*.py"):
+        return None
+    if gate == "rest" and re.search("compiles|every_gate", collection_path.read_text()):
+        return None
+    return True if is_fast(collection_path) is not (gate == "fast") else None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
