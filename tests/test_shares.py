@@ -22,8 +22,8 @@ from tests.support.gates import is_fast
 def test_what_this_run_leaves_to_other_commits_is_told(record_property) -> None:
     """Not a check of its own: the line below the results, of what the modules collected here left out."""
     if shares.left_out:
-        names = sorted(shares.left_out)
-        record_property("not_run", f"{len(names)} of the shares of other commits (HARNESS_SHARE): {', '.join(names)}")
+        told = f"{len(shares.left_out)} of the shares of other commits (HARNESS_SHARE): {shares.left_out_names()}"
+        record_property("not_run", told)
 
 
 def test_turns_together_judge_every_required_case() -> None:
@@ -63,7 +63,7 @@ def test_what_compiles_a_required_case_takes_its_turn(monkeypatch) -> None:
     monkeypatch.setattr(shares, "left_out", set())
     cases = CaseSource("ampere_gemm", target("emulated:sm_80")).required()
     kept = [case for place, case in enumerate(cases) if shares.in_this_turn(f"row {place}", case)]
-    assert kept == list(filter(Rotation(1, 3).takes, cases)) and len(shares.left_out) == len(cases) - len(kept) > 0
+    assert kept == list(filter(Rotation(1, shares.REQUIRED).takes, cases)) and len(shares.left_out) == len(cases) - len(kept) > 0
 
 
 def _classes(source: CaseSource) -> list[tuple[str, dict]]:
@@ -71,7 +71,7 @@ def _classes(source: CaseSource) -> list[tuple[str, dict]]:
     return [(name, each) for each in told for name in each]
 
 
-@pytest.mark.parametrize(("profile", "share", "turn"), [("ci", "7", Rotation(7, 3)), ("ci", "", None), ("exhaustive", "7", None)])
+@pytest.mark.parametrize(("profile", "share", "turn"), [("ci", "7", Rotation(7, 5)), ("ci", "", None), ("exhaustive", "7", None)])
 def test_required_cases_take_turns_for_a_commit_of_ci_alone(profile, share, turn, monkeypatch) -> None:
     monkeypatch.setenv("HARNESS_PROFILE", profile)
     monkeypatch.setenv("HARNESS_SHARE", share)
@@ -116,12 +116,34 @@ def test_marked_entries_of_other_commits_are_left_out_by_name(entry, request) ->
 def test_the_laboratorys_files_take_turns_and_the_fast_gates_do_not(monkeypatch) -> None:
     files = sorted((ROOT / "tests" / "lab").glob("test_*.py"))
     items = [SimpleNamespace(path=path, name=path.name, get_closest_marker=lambda name: None) for path in files]
-    judged = [item for turn in range(3) for item in _judged(items, turn, monkeypatch)]
+    judged = [item for turn in range(shares.LABORATORY) for item in _judged(items, turn, monkeypatch)]
     fast = {path for path in files if is_fast(path)}
     assert fast and len(fast) < len(files)
-    assert Counter(item.path for item in judged) == {path: 3 if path in fast else 1 for path in files}
+    assert Counter(item.path for item in judged) == {path: shares.LABORATORY if path in fast else 1 for path in files}
     monkeypatch.setenv("HARNESS_PROFILE", "exhaustive")
     assert not shares.leave_to_other_commits(items)
+
+
+ENTRY_FILES = {"rest": "session/test_session.py", "fast": "judge/test_compare.py", "own": "emulator/ordering/test_hazards.py"}
+
+
+@pytest.mark.parametrize(("count", "of"), [(3, 1), (4, 2), (11, 2), (12, 3)])
+@pytest.mark.parametrize("file", ENTRY_FILES)
+def test_many_entries_of_a_test_take_turns_and_a_right_one_is_in_each(file: str, count: int, of: int, monkeypatch) -> None:
+    path = ROOT / "tests" / ENTRY_FILES[file]
+    names = ["test_it[right]", *(f"test_it[{number}]" for number in range(count - 1))]
+    items = [SimpleNamespace(path=path, nodeid=name, name=name, get_closest_marker=lambda name: None) for name in names]
+    turns = [{item.name for item in _judged(items, turn, monkeypatch)} for turn in range(of)]
+    assert set.union(*turns) == set(names) and all("test_it[right]" in turn for turn in turns)
+    assert (max(map(len, turns)) < len(names)) is (of > 1 and file == "rest")
+
+
+def test_what_takes_turns_within_others_meets_all_of_them(monkeypatch) -> None:
+    """A node is judged in one commit of two or three, a mutant's test in one of up to four."""
+    monkeypatch.setenv("HARNESS_PROFILE", "ci")
+    for outer in (2, 3, 4):
+        for inner in (shares.REQUIRED, shares.MUTANTS["ci"], shares.LABORATORY):
+            assert {turn % inner for turn in range(0, outer * inner, outer)} == set(range(inner))
 
 
 def test_each_commit_judges_every_kernel_and_three_judge_every_node(monkeypatch) -> None:

@@ -7,7 +7,8 @@ below its results (`tests/test_shares.py`)."""
 from __future__ import annotations
 
 import os
-from collections import defaultdict
+import re
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
@@ -16,11 +17,13 @@ import pytest
 from bitverdict.harness.model.case import Case
 from bitverdict.harness.session.rotation import Rotation
 from tests.faults.mutants import Mutant
-from tests.support.gates import is_fast
+from tests.support.gates import imports, is_fast
 
-MUTANTS = {"quick": 8, "ci": 8}  # one mutant of so many, by profile
-LABORATORY = 3  # commits in a row that together run the tests of `lab` and of `benchmarks/` that are not of the fast gate
-REQUIRED = 3  # commits in a row that together judge all required cases of the kernels' contracts
+# Whatever takes its turn within a turn of something else needs numbers without a common factor, or parts of it are never judged.
+MUTANTS = {"quick": 8, "ci": 11}  # one mutant of so many, by profile
+LABORATORY = 5  # commits in a row that together run the tests of `lab` and of `benchmarks/` that are not of the fast gate
+REQUIRED = 5  # commits in a row that together judge all required cases of the kernels' contracts
+ENTRIES = {12: 3, 4: 2}  # commits in a row that together judge all entries of a test outside of the fast gate, by how many it has
 left_out: set[str] = set()  # what this process was asked for, and leaves to other runs
 
 
@@ -77,23 +80,37 @@ def entries_of_turn(ids: Sequence[str], of: int, *kinds: str) -> set[str]:
 
 
 def leave_to_other_commits(items: Iterable[pytest.Item]) -> list[pytest.Item]:
-    """Of the entries of tests marked ``share(of, *kinds)``, or ``share(of, kind_of_item)``, those that this run does not judge, and
-    the tests of the laboratory in files that have no share of their own and another turn (`LABORATORY`)."""
+    """Of the entries of tests marked ``share(of, *kinds)``, or ``share(of, kind_of_item)``, those that this run does not judge; the
+    tests of the laboratory in files that have no share of their own and another turn (`LABORATORY`); of any other test outside of
+    the fast gate that has many entries a part of them (`ENTRIES`): each turn has some of each test, and one called right."""
     if (now := turn()) is None:
         return []
-    alike, left = defaultdict(list), []
+    alike, unmarked, left = defaultdict(list), defaultdict(list), []
     for item in items:
         if mark := item.get_closest_marker("share"):
             of, *kinds = mark.args
             by_item = kinds.pop()(item) if kinds and callable(kinds[0]) else ""
             alike[item.nodeid.partition("[")[0], by_item, of, *kinds].append(item)
-        elif item.path.parent.name == "lab" and crc32(item.path.name.encode()) % LABORATORY != now.turn % LABORATORY:
-            left += [] if is_fast(item.path) else [item]
+        elif is_fast(item.path) and not item.get_closest_marker("compiles"):
+            continue
+        elif item.path.parent.name == "lab":
+            left += [item] * (crc32(item.path.name.encode()) % LABORATORY != now.turn % LABORATORY)
+        elif not any(name.startswith("tests.support.shares.") for name in imports(item.path)):  # they take turns by themselves
+            unmarked[item.nodeid.partition("[")[0]].append(item)
+    for name, entries in unmarked.items():
+        of = next((of for least, of in ENTRIES.items() if len(entries) >= least), 1)
+        alike[name, "", of, "right"] = entries if of > 1 else []
     for (_, _, *asked), entries in alike.items():
         own = entries_of_turn([item.name for item in entries], *asked)
         left += [item for item in entries if item.name not in own]
     left_out.update(item.name.removeprefix("test_") for item in left)
     return left
+
+
+def left_out_names() -> str:
+    """What this process leaves to other runs, the entries of a test or table counted behind its name."""
+    counts = Counter(re.split(r"[\[:]", name)[0] for name in left_out)
+    return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in sorted(counts.items()))
 
 
 def _told(name: str, of: int) -> bool:
