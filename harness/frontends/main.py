@@ -22,7 +22,7 @@ from bitverdict.harness.model.feature_table import has_laboratory
 from bitverdict.harness.model.log_lines import no_commands
 from bitverdict.harness.model.paths import state_directory
 from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervise
-from bitverdict.harness.model.triton_release import described_releases, installed_version, is_proven, problem_of_release
+from bitverdict.harness.model.triton_release import described_releases, installed_triton
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.harness.workers.forkserver import end_early, start_early
 
@@ -134,13 +134,11 @@ class _VersionAction(argparse.Action):
 
         from bitverdict import __version__
 
-        version_of = {"bitverdict": __version__}
-        for package in ("triton", "torch"):
-            try:
-                version_of[package] = version(package)
-            except PackageNotFoundError:
-                version_of[package] = "not installed"
-        print(", ".join(f"{package} {release}" for package, release in version_of.items()), described_releases(), sep="\n")
+        try:
+            torch = version("torch")
+        except PackageNotFoundError:
+            torch = "not installed"
+        print(f"bitverdict {__version__}, {installed_triton().name}, torch {torch}", described_releases(), sep="\n")
         parser.exit()
 
 
@@ -204,11 +202,11 @@ def main(words: list[str] | None = None) -> int:
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
     words = sys.argv[1:] if words is None else words
     words = words[1:] if words[:1] == ["lab"] and LABORATORY.intersection(words[1:2]) else words
-    if words and words[0] in COMMANDS and (problem := problem_of_release()):  # before a command's modules import Triton's own
+    if words and words[0] in COMMANDS and (problem := installed_triton().problem):  # before a command's modules import Triton's own
         print(f"error: {problem}", file=sys.stderr)
         return USAGE
     arguments = parser(words).parse_args(words)
-    if (here := installed_version()) and not is_proven(here):
+    if not installed_triton().is_proven:
         from bitverdict.harness.emulator.releases import notice
 
         print(f"note: {notice()}", file=sys.stderr)
@@ -287,7 +285,7 @@ def _start_ahead() -> int:
     if (
         not (words and words[0] in COMMANDS and COMMANDS[words[0]].forks)
         or not {"-h", "--help"}.isdisjoint(words)
-        or problem_of_release()
+        or installed_triton().problem
     ):
         return main()
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")

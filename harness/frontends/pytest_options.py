@@ -200,11 +200,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
 def _check_release() -> None:
     """pytest.UsageError for a Triton that is not taken, before what only one that is taken has is imported; a note where it is only
     tried."""
-    from bitverdict.harness.model.triton_release import installed_version, is_proven, problem_of_release
+    from bitverdict.harness.model.triton_release import installed_triton
 
-    if problem := problem_of_release():
+    if problem := installed_triton().problem:
         raise pytest.UsageError(problem)
-    if (here := installed_version()) and not is_proven(here) and "PYTEST_XDIST_WORKER" not in os.environ:
+    if not installed_triton().is_proven and "PYTEST_XDIST_WORKER" not in os.environ:
         from bitverdict.harness.emulator.releases import notice
 
         print(f"note: {notice()}", file=sys.stderr)

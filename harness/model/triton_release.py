@@ -1,12 +1,17 @@
-"""Which releases of Triton are taken: from the oldest on, which has what our modules import of it. One without a record is tried.
+"""Which releases of Triton are taken: from the oldest on, which has what our modules import of it. One without a record is tried,
+and so is another vendor's build: its compiler may differ from the release whose number it has.
 
 What each release is like stands in `bitverdict.harness.emulator.releases`, under these names.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
-from importlib import metadata
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 
 from packaging.version import InvalidVersion, Version
 
@@ -17,8 +22,45 @@ TREE_SUMS_SINCE = "3.8"
 SINGLE_ROUNDING_SINCE = "3.9"
 TCGEN05_INT8_SINCE = "3.8"
 OLDEST_RELEASE = ".".join(PROVEN_RELEASES[0].split(".")[:2])
-DISTRIBUTIONS = ("triton", "triton-windows", "pytorch-triton", "pytorch-triton-rocm")
+DISTRIBUTION = "triton"
+BACKENDS = ("amd", "nvidia")
 REMEDY = f"install 'triton>={OLDEST_RELEASE}'"
+
+
+@dataclass(frozen=True)
+class InstalledTriton:
+    """`version`: of the distribution that the package `triton` is of, or what the package says itself. `distribution`: that one's
+    name, several where several write the package; empty where it is not the package's. `backends`: names of its folders."""
+
+    version: str
+    distribution: str = DISTRIBUTION
+    backends: tuple[str, ...] = BACKENDS
+
+    @property
+    def name(self) -> str:
+        """ "triton 3.9.0", "fbtriton 3.7.4+fb", "triton 3.9.0 of no distribution"."""
+        return f"{self.distribution} {self.version}" if self.distribution else f"{DISTRIBUTION} {self.version} of no distribution"
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether it is a release of Triton's own that has a record."""
+        return self.distribution == DISTRIBUTION and is_proven(self.version)
+
+    @property
+    def problem(self) -> str:
+        """One sentence where it is not taken: what is here, which are taken, what to install. Empty where it is."""
+        if not self.version:
+            return f"triton is not installed; {REMEDY}"
+        try:
+            is_old = numbers_of(self.version) < numbers_of(OLDEST_RELEASE)
+        except InvalidVersion:
+            return f"{self.name} is installed: its version is no number by PEP 440, so no record is near to it; {REMEDY}"
+        if is_old:
+            return f"{self.name} is installed: must be {OLDEST_RELEASE} or newer; {REMEDY}"
+        if not {*self.backends}.intersection(BACKENDS):
+            here = ", ".join(self.backends) or "none"
+            return f"{self.name} is installed: backends {here}; must have {' or '.join(BACKENDS)}, which are emulated; {REMEDY}"
+        return ""
 
 
 def numbers_of(version: str) -> tuple[int, ...]:
@@ -26,41 +68,75 @@ def numbers_of(version: str) -> tuple[int, ...]:
     return Version(version).release[:3]
 
 
-def installed_version() -> str:
-    """What Triton's distribution says, or a fork's. Empty where none tells: its compiler is looked at when it is used."""
-    for name in DISTRIBUTIONS:
-        with suppress(metadata.PackageNotFoundError):
-            return metadata.version(name)
-    return ""
+@cache
+def installed_triton() -> InstalledTriton:
+    """What `import triton` would give, which is not imported for it; without a version where nothing is there."""
+    spec = find_spec(DISTRIBUTION)
+    return read_package(Path(spec.origin).parent) if spec and spec.origin else InstalledTriton("")
+
+
+def read_package(package: Path) -> InstalledTriton:
+    """What the folder `package` says of itself, and pip beside it."""
+    said = re.search(r"^__version__ = ['\"](.*)['\"]", (package / "__init__.py").read_text(), re.MULTILINE)
+    writers = list(_writers(package.parent))
+    version, distribution = said[1] if said else "", " and ".join(name for name, _ in writers)
+    its = [other for _, other in writers if not version or _is_same_release(other, version)]
+    if not its and distribution == DISTRIBUTION:
+        distribution = ""
+    elif its and "+" not in version:
+        version = its[0]
+    return InstalledTriton(
+        version, distribution, tuple(sorted(each.parent.name for each in package.glob("backends/*/compiler.py")))
+    )
+
+
+def _writers(folder: Path) -> Iterator[tuple[str, str]]:
+    """Names and versions of the distributions in `folder` that write a package `triton`."""
+    for record in sorted(folder.glob("*.dist-info/RECORD")):
+        if b"\ntriton/__init__.py," in b"\n" + record.read_bytes():
+            name, _, version = record.parent.stem.rpartition("-")
+            yield name.replace("_", "-"), version
+
+
+def _is_same_release(version: str, other: str) -> bool:
+    try:
+        return numbers_of(version) == numbers_of(other)
+    except InvalidVersion:
+        return version == other
 
 
 def is_proven(version: str) -> bool:
-    """Whether `version` has a record. A release candidate or a build of the days before has none: its release is still to come."""
-    parsed_version = Version(version)
-    return not parsed_version.is_prerelease and any(
-        parsed_version.release[: len(numbers_of(known))] == numbers_of(known) for known in PROVEN_RELEASES
-    )
+    """Whether `version` is that of a release with a record. A candidate, a build of the days before, one of a commit or a vendor
+    (its local part) and one that was mended after (its post number) are none."""
+    parsed = Version(version)
+    is_release = not (parsed.is_prerelease or parsed.is_postrelease or parsed.local)
+    return is_release and any(parsed.release[: len(numbers_of(known))] == numbers_of(known) for known in PROVEN_RELEASES)
+
+
+def _numbers_here(version: str) -> tuple[int, ...]:
+    """Those of `version`, of the Triton that is installed, or of the newest release."""
+    return numbers_of(version or installed_triton().version or PROVEN_RELEASES[-1])
 
 
 def has_exact_scales(version: str = "") -> bool:
     """Whether `version`, or the Triton that is installed, widens a scale of code 0 to 2^-127: before, it became zero."""
-    return numbers_of(version or installed_version() or PROVEN_RELEASES[-1]) >= numbers_of(EXACT_SCALES_SINCE)
+    return _numbers_here(version) >= numbers_of(EXACT_SCALES_SINCE)
 
 
 def sums_by_tree(version: str = "") -> bool:
     """Whether by `version`, or the Triton that is installed, a thread combines its registers by a balanced tree in `tt.reduce`:
     before, one after another."""
-    return numbers_of(version or installed_version() or PROVEN_RELEASES[-1]) >= numbers_of(TREE_SUMS_SINCE)
+    return _numbers_here(version) >= numbers_of(TREE_SUMS_SINCE)
 
 
 def converts_through_fp16(version: str = "") -> bool:
     """Whether by `version`, or the Triton that is installed, fp32 becomes fp8 through fp16 where there is no instruction for it."""
-    return numbers_of(version or installed_version() or PROVEN_RELEASES[-1]) < numbers_of(SINGLE_ROUNDING_SINCE)
+    return _numbers_here(version) < numbers_of(SINGLE_ROUNDING_SINCE)
 
 
 def has_tcgen05_int8(version: str = "") -> bool:
     """Whether `version`, or the Triton that is installed, multiplies int8 by tcgen05 where a GPU has it: before, by mma.sync."""
-    return numbers_of(version or installed_version() or PROVEN_RELEASES[-1]) >= numbers_of(TCGEN05_INT8_SINCE)
+    return _numbers_here(version) >= numbers_of(TCGEN05_INT8_SINCE)
 
 
 def described_releases() -> str:
@@ -69,18 +145,8 @@ def described_releases() -> str:
     return f"proven releases of Triton: {known}; newer ones are tried"
 
 
-def problem_of_release() -> str:
-    """One sentence where the installed Triton is not taken: which is here, which are taken, what to install. Empty where it is."""
-    version = installed_version()
-    try:
-        if not version or numbers_of(version) >= numbers_of(OLDEST_RELEASE):
-            return ""
-    except InvalidVersion:
-        return f"triton {version} is installed: its version is no number by PEP 440, so no record is near to it; {REMEDY}"
-    return f"triton {version} is installed: must be {OLDEST_RELEASE} or newer; {REMEDY}"
-
-
 __all__ = [
+    "BACKENDS",
     "EXACT_SCALES_SINCE",
     "OLDEST_RELEASE",
     "PROVEN_RELEASES",
@@ -88,13 +154,13 @@ __all__ = [
     "SINGLE_ROUNDING_SINCE",
     "TCGEN05_INT8_SINCE",
     "TREE_SUMS_SINCE",
+    "InstalledTriton",
     "converts_through_fp16",
     "described_releases",
     "has_exact_scales",
     "has_tcgen05_int8",
-    "installed_version",
+    "installed_triton",
     "is_proven",
     "numbers_of",
-    "problem_of_release",
     "sums_by_tree",
 ]

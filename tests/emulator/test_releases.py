@@ -11,6 +11,7 @@ import pkgutil
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,7 +34,7 @@ from bitverdict.harness.emulator.releases import (
     missing_from,
     notice,
     parts_of,
-    release_of,
+    record_of,
 )
 from bitverdict.harness.emulator.releases.records import CompilerFault
 from bitverdict.harness.judge.classify import outcome_of
@@ -42,6 +43,7 @@ from bitverdict.harness.model.case import Case
 from bitverdict.harness.model.targets import target
 from bitverdict.harness.model.triton_release import (
     PROVEN_RELEASES,
+    InstalledTriton,
     has_exact_scales,
     is_proven,
     numbers_of,
@@ -102,11 +104,8 @@ def test_each_proven_release_has_a_record() -> None:
 @pytest.mark.parametrize(
     ("version", "numbers", "proven"),
     [
-        ("3.6.0", (3, 6, 0), True),
-        ("3.7.1+git1234567", (3, 7, 1), True),
-        ("3.8.0.post29", (3, 8), True),
         ("3.9.4", (3, 9), True),
-        ("3.6.0+rocm7.2.git1a2b3c4", (3, 6, 0), True),
+        ("3.9.0.post1", (3, 9), False),
         ("3.10.0.dev20261101", (3, 9), False),
         ("3.7.2", (3, 7, 1), False),
         ("3.10.0", (3, 9), False),
@@ -116,7 +115,16 @@ def test_each_proven_release_has_a_record() -> None:
     ],
 )
 def test_a_version_has_its_record_or_the_nearest_older(version: str, numbers: tuple[int, ...], proven: bool) -> None:
-    assert (release_of(version).numbers, release_of(version).proven) == (numbers, proven)
+    """Builds that are there: docs/forks.md."""
+    record = record_of(InstalledTriton(version))
+    assert (record.numbers, record.proven) == (numbers, proven)
+
+
+@pytest.mark.parametrize(("version", "problem"), [("3.5.1", "must be 3.6 or newer"), ("main", "no number by PEP 440")])
+def test_one_that_is_not_taken_has_no_record(version: str, problem: str) -> None:
+    """Not even a function that asks past the front ends: a script's own `emulated` meets the sentence."""
+    with pytest.raises(RuntimeError, match=f"triton {version} is installed.*{problem}.*install 'triton>=3.6'"):
+        record_of(InstalledTriton(version))
 
 
 def written_names() -> set[str]:
@@ -235,7 +243,7 @@ def unproven(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A Triton of tomorrow, with the passes of today but for one."""
     lost = names(installed_release().to_llvm)[-1]
     monkeypatch.setattr(releases, "RELEASES", (installed_release(),))
-    monkeypatch.setattr(triton, "__version__", "3.99.0")
+    monkeypatch.setattr(releases, "installed_triton", lambda: InstalledTriton("3.99.0"))
     there = releases.is_there
     monkeypatch.setattr(releases, "is_there", lambda name: name != lost and there(name))
     installed_release.cache_clear()
@@ -247,7 +255,7 @@ def test_a_release_without_a_record_is_tried_and_named(unproven: None, tmp_path:
     """Once, with what it lacks; each verdict says so where its basis stands."""
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     assert re.fullmatch(
-        r"triton 3\.99\.0 has no record and is tried as 3\.\d.*unproven compiler; it lacks \S+add_di_scope", notice()
+        r"triton 3\.99\.0 is no release with a record and is tried as 3\.\d.*unproven compiler; it lacks \S+add_di_scope", notice()
     )
     case = Case(contract="softmax", problem=softmax.Problem(rows=3, columns=5), config=softmax.Config())
     verdict = judge(case, target("emulated:sm_90"))
@@ -270,6 +278,23 @@ def test_the_tile_program_has_the_compilers_own_barriers(arch: str) -> None:
     scratch = re.findall(r"allocation\.offset = \d+ : i32(, allocation\.size = \d+ : i32)?", program)
     assert scratch and all(scratch)
     assert torch.equal(out, x.T + x.sum())
+
+
+@pytest.mark.parametrize(("order", "is_taken"), [("unordered", True), ("inner_tree", False)])
+def test_a_reduction_in_a_given_order_is_refused(
+    order: str, is_taken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The name that Meta's fork gives the order that every release has is taken."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    moved.device_caches.clear()
+    printed = stop_compiler.generic_text
+    due = f'axis = 0 : i32, reduction_ordering = "{order}"}}>'
+    monkeypatch.setattr(stop_compiler, "generic_text", lambda *given: printed(*given).replace("axis = 0 : i32}>", due))
+    x, out = torch.arange(4096.0).reshape(64, 64), torch.zeros(64, 64)
+    with emulated("sm_90"), nullcontext() if is_taken else pytest.raises(EmulatedFault, match="in a given order"):
+        moved[(1,)](x, out, 64)
+    moved.device_caches.clear()
+    assert torch.equal(out, x.T + x.sum()) == is_taken
 
 
 PROGRAM = """"builtin.module"() ({

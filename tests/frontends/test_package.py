@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -147,11 +149,19 @@ def test_the_plugin_works_where_pytest_xdist_is_not(tmp_path: Path) -> None:
 
 
 def faked_triton(folder: Path, version: str) -> str:
-    """A search path in front of which Triton's distribution says that it is `version`."""
-    told = folder / "fake" / f"triton-{version}.dist-info"
-    told.mkdir(parents=True)
+    """A search path in front of which the installed Triton says that it is `version`, and its distribution too."""
+    package, told = folder / "fake" / "triton", folder / "fake" / f"triton-{version}.dist-info"
+    package.mkdir(parents=True)
+    told.mkdir()
+    (there,) = importlib.util.find_spec("triton").submodule_search_locations
+    for each in Path(there).iterdir():
+        (package / each.name).symlink_to(each)
+    (package / "__init__.py").unlink()
+    text = (Path(there) / "__init__.py").read_text()
+    (package / "__init__.py").write_text(re.sub("__version__ = '.*'", f"__version__ = '{version}'", text))
     (told / "METADATA").write_text(f"Metadata-Version: 2.1\nName: triton\nVersion: {version}\n")
-    return os.pathsep.join((str(told.parent), str(CHECKOUT)))
+    (told / "RECORD").write_text("triton/__init__.py,,\n")
+    return os.pathsep.join((str(package.parent), str(CHECKOUT)))
 
 
 @pytest.mark.parametrize(
@@ -163,6 +173,11 @@ def test_a_release_of_triton_that_is_not_taken_is_one_sentence(words: tuple[str,
     assert done.returncode == (2 if words[0] == "bitverdict" else 4)
     (line,) = done.stderr.strip().splitlines()
     assert line.lower() == "error: triton 3.5.1 is installed: must be 3.6 or newer; install 'triton>=3.6'"
+
+
+def test_a_script_that_asks_for_a_name_meets_the_same_sentence(tmp_path: Path) -> None:
+    done = python("-c", "import bitverdict; bitverdict.emulated", cwd=tmp_path, PYTHONPATH=faked_triton(tmp_path, "3.5.1"))
+    assert done.stderr.endswith("ImportError: triton 3.5.1 is installed: must be 3.6 or newer; install 'triton>=3.6'\n")
 
 
 @pytest.mark.parametrize("version", ["3.6.0", "3.9.7"])

@@ -16,16 +16,17 @@ import triton
 from triton._C import libtriton
 
 from bitverdict.harness.emulator.releases.records import RELEASES, Release
-from bitverdict.harness.model.triton_release import is_proven, numbers_of
+from bitverdict.harness.model.triton_release import InstalledTriton, installed_triton, numbers_of
 
 UNPROVEN = "judged on an unproven compiler"
 
 
-def release_of(version: str) -> Release:
-    """The record of the release `version` ("3.9.0", "3.9.0+git1234"), or the one it is tried with, which is not `proven`."""
-    older = [each for each in RELEASES if each.numbers <= numbers_of(version)]
-    nearest = older[-1] if older else RELEASES[0]
-    return nearest if is_proven(version) else replace(nearest, proven=False)
+def record_of(build: InstalledTriton) -> Release:
+    """That of `build`, or the one it is tried with, which is not `proven`. RuntimeError, in a sentence, where it is not taken."""
+    if build.problem:
+        raise RuntimeError(build.problem)
+    nearest = [each for each in RELEASES if each.numbers <= numbers_of(build.version)][-1]
+    return replace(nearest, proven=build.is_proven)
 
 
 def parts_of(name: str) -> tuple[str, tuple[str, ...]]:
@@ -55,7 +56,7 @@ def _function(name: str) -> str:
 @cache
 def installed_release() -> Release:
     """The record of the Triton that is installed; of one that is tried, without the passes that it lacks."""
-    return release_of(triton.__version__)
+    return record_of(installed_triton())
 
 
 _LACKING_NAMES = (
@@ -105,7 +106,7 @@ def notice() -> str:
         return ""
     missing = missing_from(release)
     lacks = f"; it lacks {', '.join(missing)}" if missing else ""
-    return f"triton {triton.__version__} has no record and is tried as {release.name}: each case is {UNPROVEN}{lacks}"
+    return f"{installed_triton().name} is no release with a record and is tried as {release.name}: each case is {UNPROVEN}{lacks}"
 
 
 __all__ = [
@@ -118,5 +119,5 @@ __all__ = [
     "lacking_name",
     "missing_from",
     "notice",
-    "release_of",
+    "record_of",
 ]

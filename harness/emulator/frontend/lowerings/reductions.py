@@ -63,8 +63,8 @@ Combine = Callable[..., tuple[np.ndarray, ...]]
 
 @lowers("tt.reduce", "tt.scan")
 def fold(t: Translator, op: Operation) -> None:
-    if "reduction_ordering" in op.attributes:
-        raise NotModelled(op, "in a given order: no release of Triton 3.9 has this attribute")
+    if op.attributes.get("reduction_ordering", "").strip('"') not in ("", "unordered"):
+        raise NotModelled(op, "in a given order: no release with a record has this attribute")
     operands, axis = tuple(t.value(each) for each in op.operands), op.integer("axis") + t.leading
     if t.operand(op, 0).shape[op.integer("axis")] == 1:  # nothing is combined
         found = t.code("{}", operands) if op.name == "tt.scan" else t.apply(_single_element_results, operands, axis, _single(t, op))
