@@ -43,8 +43,12 @@ class InstalledTriton:
 
     @property
     def is_proven(self) -> bool:
-        """Whether it is a release of Triton's own that has a record."""
-        return self.distribution == DISTRIBUTION and is_proven(self.version)
+        """Whether it is a release of Triton's own that has a record. A candidate, a build of the days before, one of a commit or a
+        vendor (its local part) and one that was mended after (its post number) are none."""
+        parsed = Version(self.version)
+        is_release = not (parsed.is_prerelease or parsed.is_postrelease or parsed.local)
+        has_record = any(parsed.release[: len(numbers_of(known))] == numbers_of(known) for known in PROVEN_RELEASES)
+        return self.distribution == DISTRIBUTION and is_release and has_record
 
     @property
     def problem(self) -> str:
@@ -80,7 +84,7 @@ def read_package(package: Path) -> InstalledTriton:
     said = re.search(r"^__version__ = ['\"](.*)['\"]", (package / "__init__.py").read_text(), re.MULTILINE)
     writers = list(_writers(package.parent))
     version, distribution = said[1] if said else "", " and ".join(name for name, _ in writers)
-    its = [other for _, other in writers if not version or _is_same_release(other, version)]
+    its = [other for _, other in writers if other.startswith(version.partition("+")[0])]
     if not its and distribution == DISTRIBUTION:
         distribution = ""
     elif its and "+" not in version:
@@ -96,21 +100,6 @@ def _writers(folder: Path) -> Iterator[tuple[str, str]]:
         if b"\ntriton/__init__.py," in b"\n" + record.read_bytes():
             name, _, version = record.parent.stem.rpartition("-")
             yield name.replace("_", "-"), version
-
-
-def _is_same_release(version: str, other: str) -> bool:
-    try:
-        return numbers_of(version) == numbers_of(other)
-    except InvalidVersion:
-        return version == other
-
-
-def is_proven(version: str) -> bool:
-    """Whether `version` is that of a release with a record. A candidate, a build of the days before, one of a commit or a vendor
-    (its local part) and one that was mended after (its post number) are none."""
-    parsed = Version(version)
-    is_release = not (parsed.is_prerelease or parsed.is_postrelease or parsed.local)
-    return is_release and any(parsed.release[: len(numbers_of(known))] == numbers_of(known) for known in PROVEN_RELEASES)
 
 
 def _numbers_here(version: str) -> tuple[int, ...]:
@@ -160,7 +149,6 @@ __all__ = [
     "has_exact_scales",
     "has_tcgen05_int8",
     "installed_triton",
-    "is_proven",
     "numbers_of",
     "sums_by_tree",
 ]

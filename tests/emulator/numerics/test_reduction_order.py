@@ -4,16 +4,22 @@ word as its PTX does; each wrong order shows."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import triton
+import triton.language as tl
 from triton.experimental.gluon import language as gl
 
+from bitverdict.harness.emulator import EmulatedFault, emulated
 from bitverdict.harness.emulator.execution.threads import bases
 from bitverdict.harness.emulator.faults import NotModelled
+from bitverdict.harness.emulator.frontend import stop_compiler
 from bitverdict.harness.emulator.numerics.scalar_ops import fma
 from bitverdict.harness.model.triton_release import sums_by_tree
 from bitverdict.reference.reduction_order import (
@@ -260,3 +266,25 @@ def test_wrong_orders_of_a_scan_have_other_words():
 
 def _decayed(decay_a: np.ndarray, value_a: np.ndarray, decay_b: np.ndarray, value_b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return decay_a * decay_b, fma(value_a, decay_b, value_b)
+
+
+@triton.jit
+def total(x, out):
+    tl.store(out, tl.sum(tl.load(x + tl.arange(0, 32)), 0))
+
+
+@pytest.mark.parametrize(("order", "is_taken"), [("unordered", True), ("inner_tree", False)])
+def test_a_reduction_in_a_given_order_is_refused(
+    order: str, is_taken: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The name that Meta's fork gives the order that every release has is taken."""
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    total.device_caches.clear()
+    printed = stop_compiler.generic_text
+    due = f'axis = 0 : i32, reduction_ordering = "{order}"}}>'
+    monkeypatch.setattr(stop_compiler, "generic_text", lambda *given: printed(*given).replace("axis = 0 : i32}>", due))
+    x, out = torch.arange(32.0), torch.zeros(1)
+    with emulated("sm_90"), nullcontext() if is_taken else pytest.raises(EmulatedFault, match="in a given order"):
+        total[(1,)](x, out)
+    total.device_caches.clear()
+    assert (out[0] == x.sum()) == is_taken
