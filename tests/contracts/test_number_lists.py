@@ -142,6 +142,7 @@ def reduced(test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case 
     return None if bug is None else bug.case
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize(
     ("wrong", "right", "least"),
     [

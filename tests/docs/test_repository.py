@@ -38,6 +38,7 @@ def test_the_gpu_environments_judge_their_python_and_install_nothing() -> None:
     assert asked == ["cuda:ampere", "cuda:ada", "cuda:hopper", "cuda:blackwell", "cuda:cdna"]
 
 
+@pytest.mark.share(4)
 @pytest.mark.compiles
 def test_a_run_for_an_architecture_that_is_not_there_fails() -> None:
     done = subprocess.run(

@@ -85,6 +85,7 @@ def launches(x: torch.Tensor) -> torch.Tensor:
     return y
 
 
+@pytest.mark.share(4)
 def test_python_prints_the_users_lines_alone(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"import sys; sys.path.insert(0, {str(HERE.parent)!r})\nfrom {HERE.stem} import *\n{SCRIPT}")

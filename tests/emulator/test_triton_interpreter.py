@@ -42,10 +42,12 @@ def exact(dtype: str) -> torch.Tensor:
     return (a.double() @ b.double()).float()  # small integers: no order or precision can change the sum
 
 
+@pytest.mark.share(4)
 def test_the_interpreter_multiplies_half_precision_rightly() -> None:
     assert torch.equal(interpreted("float16"), exact("float16"))
 
 
+@pytest.mark.share(4)
 def test_the_interpreter_gives_garbage_for_a_bf16_dot_and_says_nothing() -> None:
     wrong = interpreted("bfloat16") != exact("bfloat16")
     assert wrong.any(), "Triton's interpreter multiplies bf16 rightly now: take this trap out of the documentation"

@@ -33,6 +33,7 @@ def run(*words: str) -> int:
     return main(["run", *words, "--jobs", "1"])
 
 
+@pytest.mark.share(4)
 def test_a_right_kernel_passes_with_status_0(capsys: pytest.CaptureFixture, state: Path) -> None:
     assert run("--contract", f"{ADD}:CONTRACT", *SM_90, "--max-cases", "8") == 0
     short = capsys.readouterr().out.splitlines()
@@ -320,6 +321,7 @@ def test_nothing_is_printed_below_a_report_once_gluon_was_imported() -> None:
     assert (ordinary.returncode, "leaked" in ordinary.stderr) == (5, True), "no page any more: drop supervision.leave"
 
 
+@pytest.mark.share(4)
 def test_the_demo_passes_what_is_right_and_fails_what_has_no_mask(
     capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

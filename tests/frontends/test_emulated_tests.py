@@ -256,6 +256,7 @@ def test_a_script_runs_with_its_arguments_and_its_own_status(tmp_path: Path, wor
         assert "0 faults" in done.stderr
 
 
+@pytest.mark.share(4)
 def test_exec_records_one_launch_of_each_specialisation(tmp_path: Path) -> None:
     """They replay: in their own process, from the bytes before the launch, without the script."""
     (tmp_path / "script.py").write_text(SCRIPT.replace("print(", "suite_kernels.doubled[(2,)](x, y, 100, BLOCK=64)\nprint("))
@@ -286,6 +287,7 @@ def test_a_file_that_is_no_launch_is_one_sentence(tmp_path: Path, content: bytes
         replay_launch(tmp_path / "bad.launch")
 
 
+@pytest.mark.share(4)
 def test_a_module_runs_as_python_runs_it(tmp_path: Path) -> None:
     (tmp_path / "theirs.py").write_text("import sys, torch\nprint(sys.argv[1:], torch.zeros(2, device='cuda').device)\n")
     command = [sys.executable, "-m", "bitverdict", "exec", "-m", "theirs", "--flag", "2"]

@@ -58,12 +58,14 @@ def test_no_module_is_loaded_under_two_names(places: dict[str, list[str]]) -> No
     assert len(places) > 150 and not {file: names for file, names in places.items() if len(names) > 1}
 
 
+@pytest.mark.share(4)
 def test_every_module_is_called_bitverdict_and_lies_where_git_knows_it(places: dict[str, list[str]]) -> None:
     listed = subprocess.run(["git", "ls-files"], cwd=CHECKOUT, capture_output=True, text=True, check=True).stdout.split()
     for file, (name,) in places.items():
         assert name.startswith("bitverdict") and str(Path(file).relative_to(CHECKOUT)) in listed, (name, file)
 
 
+@pytest.mark.share(4)
 def test_a_module_says_the_file_that_git_knows(tmp_path: Path) -> None:
     done = python("-c", "import bitverdict.kernels.matmul as m; print(m.__file__)", cwd=tmp_path)
     assert done.stdout.strip() == str(CHECKOUT / "kernels" / "matmul.py")
@@ -76,6 +78,7 @@ def test_the_bare_name_of_a_room_is_refused_with_the_right_one(name: str) -> Non
     assert f"ModuleNotFoundError: {top}: is called bitverdict.{top}; import it by that name" in done.stderr
 
 
+@pytest.mark.share(4)
 def test_a_package_called_kernels_is_imported_where_one_is_installed(tmp_path: Path) -> None:
     """Hugging Face's, which transformers imports: the checkout's folder of that name comes first on the path."""
     (tmp_path / "kernels").mkdir()

@@ -130,6 +130,7 @@ def test_a_body_that_draws_later_is_a_usage_error(mine: ModuleType, state: Path)
         mine.test_draws_later()
 
 
+@pytest.mark.share(4)
 def test_a_test_case_has_a_subtest_a_target(mine: ModuleType, state: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(called_test, "profile_of", lambda machines: replace(PROFILES["whole"], shrink_seconds=0))
     ran = unittest.TestResult()
@@ -256,6 +257,7 @@ def test_under_pytest_a_usage_error_is_the_text_of_the_test(mine: ModuleType, st
         node_judge.hold_test(mine.test_draws_later.__bitverdict__, "emulated:sm_90", [])
 
 
+@pytest.mark.share(4)
 def test_each_configuration_of_an_autotuner_is_judged(mine: ModuleType, state: Path, node_judge: NodeJudge) -> None:
     node_judge.hold_test(mine.test_twice.__bitverdict__, "emulated:sm_90", [])
     with pytest.raises(pytest.fail.Exception, match="FAIL") as failed:

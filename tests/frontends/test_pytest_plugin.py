@@ -42,6 +42,7 @@ def test_a_right_kernel_is_held_and_its_words_are_counted(node_judge: NodeJudge,
     assert dict(properties)["cases"] > 5 and dict(properties)["words"] > 190
 
 
+@pytest.mark.share(4)
 def test_a_node_judges_the_cases_that_an_expression_keeps(node_judge: NodeJudge, monkeypatch: pytest.MonkeyPatch) -> None:
     properties: list[tuple[str, object]] = []
     monkeypatch.setattr(node_judge, "expression", "n=63 and stride=1 and data_seed=0 and eager")
@@ -211,6 +212,7 @@ def test_a_replay_directory_that_is_not_there_is_a_usage_error(tmp_path: Path) -
     assert done.returncode == 4 and "must be a directory of reproducers" in done.stderr
 
 
+@pytest.mark.share(4)
 def test_a_gpu_that_is_not_here_is_a_usage_error_that_names_those_here() -> None:
     here = {"visible": "0", "gpus": [{"arch": "sm_80", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
     none: dict = {"visible": "0", "gpus": []}
@@ -280,6 +282,7 @@ def test_an_emulated_target_that_is_misspelt_is_a_usage_error() -> None:
     assert done.returncode == 4 and "did you mean 'emulated:sm_90'?" in done.stderr and "Traceback" not in done.stderr
 
 
+@pytest.mark.share(4)
 def test_the_gpu_line_alone_collects_large_products() -> None:
     here = {"visible": "0", "gpus": [{"arch": "sm_90", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
     both = ["--collect-only", "tests/kernel_contracts/test_contracts.py", "tests/kernel_contracts/test_large.py"]

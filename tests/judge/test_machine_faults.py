@@ -260,6 +260,7 @@ def test_a_reproducer_on_a_full_disk_leaves_no_part_of_itself(tmp_path: Path, mo
     assert not list((tmp_path / "failures").iterdir())
 
 
+@pytest.mark.share(4)
 def test_a_tool_of_triton_s_that_is_missing_is_said_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:

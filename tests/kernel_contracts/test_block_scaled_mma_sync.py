@@ -33,6 +33,7 @@ def test_the_plan_names_the_instruction_or_the_widening() -> None:
     ]
 
 
+@pytest.mark.share(4)
 def test_words_are_the_instructions_and_without_its_scales_they_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
     right = judge(case("nvfp4"), SM_120, CONTRACT)
     assert right.outcome is Outcome.PASS, right.message

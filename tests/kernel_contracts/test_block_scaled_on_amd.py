@@ -31,6 +31,7 @@ def case(format_name: str, regime: str = "normal", **sizes: int) -> Case:
     return replace(first, problem=replace(first.problem, **sizes), regime=regime)
 
 
+@pytest.mark.share(2, "right")
 @pytest.mark.parametrize("fault", [None, *FAULTS], ids=lambda each: each.name if each else "right")
 def test_a_widened_product_is_held_to_words(fault: Mutant | None, tmp_path: Path) -> None:
     contract = resolve(write_mutant(fault, tmp_path)) if fault else CONTRACT
@@ -38,6 +39,7 @@ def test_a_widened_product_is_held_to_words(fault: Mutant | None, tmp_path: Path
     assert verdict.outcome.value == ("wrong words" if fault else "pass") and (fault or verdict.words == 130 * 70), verdict
 
 
+@pytest.mark.share(4)
 def test_a_nan_of_e4m3_counts_as_480_and_no_other_model_passes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every code of B, NaN among them; on NVIDIA's chips it stays one."""
     asked = case("mxfp8", "cover b")

@@ -119,12 +119,14 @@ def test_output_that_nothing_takes_is_one_sentence_and_status_3(unbuffered: str,
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
 
 
+@pytest.mark.share(4)
 def test_words_that_the_command_line_does_not_know_are_status_2(tmp_path: Path) -> None:
     run = harness("rnu", state=tmp_path)
     out, error = run.communicate(timeout=60)
     assert (run.returncode, out) == (2, "") and error.startswith("usage: ") and error.endswith("(did you mean 'run'?)\n")
 
 
+@pytest.mark.share(4)
 def test_a_reader_that_goes_away_ends_the_output_and_not_the_status(tmp_path: Path) -> None:
     run = harness("targets", state=tmp_path)
     assert run.stdout is not None
@@ -266,6 +268,7 @@ os._exit(supervise(lambda: 3))
 """
 
 
+@pytest.mark.share(4)
 def test_ctrl_c_during_the_last_steps_adds_no_traceback() -> None:
     done = subprocess.run([sys.executable, "-c", TWICE], cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (3, "", "")

@@ -32,6 +32,7 @@ def under_mutation() -> KernelUnderMutation:
     return KernelUnderMutation(Kernel("softmax"), target("emulated:sm_90"))
 
 
+@pytest.mark.share(4)
 def test_a_mutant_is_killed_by_the_first_case_that_fails(under_mutation: KernelUnderMutation) -> None:
     before, cases = dict(sys.modules), under_mutation.right.required(under_mutation.target)[:3]
     found = under_mutation.judge(mutant("mask=inside, other", "mask=column <= columns, other"), cases)

@@ -386,6 +386,7 @@ def test_a_shape_that_no_gpu_takes_is_refused(size: object, said: str) -> None:
         ptx_kernel(ADD_ONE)[1, size](torch.zeros(1), torch.zeros(1), 1)  # type: ignore[index]
 
 
+@pytest.mark.share(4)
 @pytest.mark.compiles
 def test_tests_under_emulate_launch_ptx(tmp_path: Path) -> None:
     """A test of the user's own: a right kernel passes, and one whose predicate is lost fails by name at its line of the PTX."""

@@ -40,6 +40,7 @@ def test_a_crash_mutant_is_one_replaced_text(crash: Mutant) -> None:
     assert isinstance(edit, SourceEdit) and mutant_source(crash).count(edit.by) >= 1
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("name", [name for name in LEAST if in_this_run(name, 2, in_ci=2)])
 def test_two_seeds_end_at_one_reduced_case_that_replays(
     name: str, pool: WorkerPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

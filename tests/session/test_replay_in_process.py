@@ -47,6 +47,7 @@ def test_a_fault_is_a_verdict_where_the_process_lives(tmp_path: Path) -> None:
     assert replayed.verdict.outcome is Outcome.MISALIGNED_ADDRESS
 
 
+@pytest.mark.share(4)
 def test_a_fault_that_kills_the_process_leaves_its_case_in_the_journal(tmp_path: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from bitverdict.harness.workers.journal import Journal; from "
@@ -60,6 +61,7 @@ def test_a_fault_that_kills_the_process_leaves_its_case_in_the_journal(tmp_path:
     assert [record["case"]["problem"]["fault"] for record in unfinished_records(tmp_path / "j.jsonl")] == ["segfault"]
 
 
+@pytest.mark.share(4)
 def test_the_command_says_how_to_attach_and_judges(tmp_path: Path) -> None:
     path = stored(tmp_path, "illegal instruction")
     command = [sys.executable, "-m", "bitverdict", "replay", "--in-process", str(path)]

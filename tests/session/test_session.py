@@ -151,6 +151,7 @@ def test_a_run_cut_at_any_record_comes_to_the_same(seconds: float | None, places
         assert after == first, f"cut after {cut} records"
 
 
+@pytest.mark.share(4)
 @settings(deadline=None, database=None, max_examples=60, phases=(Phase.generate, Phase.shrink))
 @given(
     seconds=st.sampled_from([None, 5.0, 11.5, 14.0]),

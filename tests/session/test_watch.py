@@ -181,6 +181,7 @@ def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     return judge
 
 
+@pytest.mark.share(4)
 def test_a_round_judges_what_was_saved_after_it_was_forked(judged: Judge, tmp_path: Path) -> None:
     told = judged(MINE.format(fault="wrong"))
     events = [each["event"] for each in told]
@@ -215,6 +216,7 @@ def test_a_kernel_of_which_no_case_is_judged_is_told_so(judged: Judge) -> None:
     assert last["event"] == "refused" and "lacks tcgen05.mma" in last["why"]
 
 
+@pytest.mark.share(4)
 def test_a_crash_of_the_kernel_is_a_verdict(judged: Judge) -> None:
     told = judged(MINE.format(fault="segfault"))
     (failed,) = [each for each in told if each["event"] == "verdict" and each["decision"] == "fail"]

@@ -22,6 +22,7 @@ from tests.support.tutorial_facts import holds
 CASES = 2 * EVERY
 
 
+@pytest.mark.share(4)
 @holds("one fault a process")
 def test_every_kind_of_fault_has_its_name_and_the_case_after_it_is_right(tmp_path: Path) -> None:
     where, benign = target("emulated:sm_90"), CONTRACT.case(0)

@@ -198,6 +198,7 @@ print([name for name in set(sys.modules) - idle if name.split(".")[-1] in ("hypo
 """
 
 
+@pytest.mark.share(4)
 def test_a_worker_imports_no_more_of_torch_for_its_first_case() -> None:
     """Nor for a second call, which keeps a copy of the first one's result.
 

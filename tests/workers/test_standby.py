@@ -111,6 +111,7 @@ def test_a_kill_from_outside_fails_no_kernel_even_in_a_new_worker(pool: WorkerPo
     assert pool.judge(case("kill"), FRAGILE).outcome is Outcome.KILLED
 
 
+@pytest.mark.share(4)
 def test_a_kill_of_the_forkserver_fails_no_kernel(pool: WorkerPool, tmp_path: Path) -> None:
     verdict = pool.judge(case("kill the server", once=str(tmp_path / "done")), FRAGILE)
     assert verdict.decision is Decision.PASS and "collateral fault" in verdict.details

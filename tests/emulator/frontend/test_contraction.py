@@ -268,6 +268,7 @@ FORGOTTEN_LINES = ["q = x", "if n > 2:", "    q = x / y", "w = q - tl.log(-tl.lo
 """A quotient and fused multiply-adds of which LLVM forgets the lines, as in vLLM's gumbel_sample."""
 
 
+@pytest.mark.share(4)
 def test_sums_are_told_from_fused_ones_whose_line_is_forgotten_too(tmp_path, monkeypatch):
     """Beside packed sums. What ptxas made of each is read at its place; of places that others share nothing would be read."""
     kernel = load(drawn_sums.text([*ACCUMULATORS, *FORGOTTEN_LINES], ["s", "t", "u", "w"]), tmp_path, "forgotten")
@@ -367,6 +368,7 @@ def test_what_is_narrowed_and_no_product_is_added_not_multiplied(lines, tmp_path
     np.testing.assert_array_equal(emulate(kernel, "sm_90", F16, F16, True, seed=7)[0], words)
 
 
+@pytest.mark.share(4)
 def test_drawn_kernels_that_widen_and_narrow_have_the_words_of_their_ptx(tmp_path):
     wrong, refused = differing(tmp_path, "narrow", range(1, 15), dtype=F16)
     assert wrong == [] and len(refused) <= 4, refused

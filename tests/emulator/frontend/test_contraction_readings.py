@@ -43,6 +43,7 @@ def tile_program(kernel, arch: str, *arguments, **options) -> str:
     return device.launches[-1].program
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 def test_what_ptxas_leaves_apart_is_read_off_its_machine_code(arch, tmp_path):
     """ptxas unrolls both loops; it fuses across the steps of the second alone."""

@@ -203,6 +203,7 @@ def test_bulk_copies_combine_real_values() -> None:
             assert agrees(device, out, expected).all() and not device.hangs
 
 
+@pytest.mark.share(4)
 def test_partitions_rings_and_workspaces_carry_what_was_computed() -> None:
     """Warp-specialised, persistent and split kernels; rows gathered and scattered; parts summed by programs, kernels, atomics."""
     a, b = drawn(72, 80), drawn(80, 136, seed=1)

@@ -150,6 +150,7 @@ def test_a_sum_that_is_fused_in_one_place_only_encloses_both_words(monkeypatch):
     assert np.array_equal(np.stack(ends).view(np.float32), torch.stack([both.amin(0), both.amax(0)]))
 
 
+@pytest.mark.share(4)
 def test_a_product_and_a_sum_of_two_statements_are_refused():
     """ptxas sees no statements: it makes one FFMA of all three forms."""
     operands = [torch.randn(256, generator=GENERATOR) for _ in range(3)]

@@ -104,6 +104,7 @@ def test_what_collides_is_marked_in_the_timeline(aside: Path) -> None:
     assert marked and all(line in each and "tcgen05.mma" in each for each in marked)
 
 
+@pytest.mark.share(3)
 def test_a_simulator_in_which_everything_completes_at_issue_sees_far_fewer(aside: Path, capsys: pytest.CaptureFixture) -> None:
     """Why time is modelled: under "immediate" no race among operations exists."""
     rows = []
