@@ -17,7 +17,7 @@ from tests.support import tile_kernels as kernels
 from tests.support.emulated_products import ARCHITECTURES, FAMILIES, SCHEDULES, codes, multiply, operands
 
 
-@pytest.mark.share(2)
+@pytest.mark.share(4)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("arch", ARCHITECTURES)
 @pytest.mark.parametrize("fmt", ["fp16", "bf16", "e4m3", "tf32", "int8"])

@@ -163,6 +163,7 @@ def test_scaled_elements_are_what_the_definition_says(rule: Instruction) -> None
 CHOICES = [Choices(**{field.name: side}) for field in fields(Choices)[:4] for side in type(getattr(Choices(), field.name))]
 
 
+@pytest.mark.share(2)
 @pytest.mark.parametrize("rule", [HOPPER, AMPERE, SCALED[0], MXFP4, NVFP4], **BY_NAME)
 def test_each_choice_has_one_meaning_in_both_forms(rule: Instruction) -> None:
     for choices in CHOICES if rule.sums_groups_exactly else CHOICES[:5]:  # the floors and zero terms
@@ -190,6 +191,7 @@ def test_integers_are_what_the_definition_says(rule: Instruction, saturates: boo
     assert definition.integer_element(rule, [127], [127], (1 << 31) - 1) == ((1 << 31) - 1 if saturates else -(1 << 31) + 16128)
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("mutant", DEFINITION, ids=lambda mutant: mutant.name)
 def test_another_definition_is_noticed(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     with mutant_module(mutant) as changed:

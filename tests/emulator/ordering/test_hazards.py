@@ -19,11 +19,12 @@ from tests.support.emulated_launches import KERNELS, SCHEDULES, load, source_of
 from tests.support.shares import in_this_run
 
 EVERY = COLLECTIONS["timing"]
-HAZARDS = [hazard for hazard in EVERY if in_this_run(hazard.id, 2, in_ci=2)]
+HAZARDS = [hazard for hazard in EVERY if in_this_run(hazard.id, 2, in_ci=3)]
 DRAWN = 50
 FENCED_BY_THE_COMPILER = "block_scaled_matmul"  # a Triton kernel has no fence of its own: an advice says so
 
 
+@pytest.mark.share(3)
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_a_right_kernel_passes_and_gives_one_result_under_every_schedule(kernel: str) -> None:
     run, arch = KERNELS[kernel]
@@ -104,7 +105,7 @@ def test_what_collides_is_marked_in_the_timeline(aside: Path) -> None:
     assert marked and all(line in each and "tcgen05.mma" in each for each in marked)
 
 
-@pytest.mark.share(3)
+@pytest.mark.share(4)
 def test_a_simulator_in_which_everything_completes_at_issue_sees_far_fewer(aside: Path, capsys: pytest.CaptureFixture) -> None:
     """Why time is modelled: under "immediate" no race among operations exists."""
     rows = []
