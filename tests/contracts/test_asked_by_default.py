@@ -196,7 +196,7 @@ FAULTS |= {
 }
 
 
-@pytest.mark.share(3, "32 bits", "where the flags", *FAULTS)  # of the others each is a kind of its own
+@pytest.mark.share(2, "32 bits", "where the flags")
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_nobody_thinks_of_fails_and_its_right_twin_passes(name: str) -> None:
     wrong, right, reference, outcomes = FAULTS[name]

@@ -39,7 +39,7 @@ def planted() -> list[str]:
     return names
 
 
-@pytest.mark.share(2, "wrong", "True-right", "False-right")
+@pytest.mark.share(4, "wrong", "right")
 @pytest.mark.parametrize("front_end", ["command line", "pytest"])
 @pytest.mark.parametrize(("sealed", "name"), [(True, "right_matmul"), (True, "wrong_matmul"), (False, "right_matmul")])
 def test_no_planted_module_runs(front_end: str, sealed: bool, name: str, tmp_path: Path) -> None:
