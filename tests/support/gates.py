@@ -32,11 +32,14 @@ _seen: list[str] | None = None  # what the test under way compiled and started; 
 def imports(path: Path) -> frozenset[str]:
     """Modules that the file imports, anywhere in it, and names that it takes from them."""
     named: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    waiting: list[ast.AST] = [ast.parse(path.read_text())]
+    while waiting:  # statements alone: an expression imports nothing
+        node = waiting.pop()
         if isinstance(node, ast.ImportFrom):
             named |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
             named |= {alias.name for alias in node.names}
+        waiting += [each for each in ast.iter_child_nodes(node) if isinstance(each, ast.stmt | ast.excepthandler | ast.match_case)]
     return frozenset(named)
 
 
