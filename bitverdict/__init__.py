@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.verdict import Decision as Decision
     from bitverdict.harness.model.verdict import Outcome as Outcome
     from bitverdict.harness.model.verdict import Verdict as Verdict
+    from bitverdict.harness.ptx_machine.cuda_source import cuda_kernel as cuda_kernel
     from bitverdict.harness.ptx_machine.launch import ptx_kernel as ptx_kernel
 
 for _name in [name for name in os.environ if name.startswith("BITVERDICT_")]:  # HARNESS_* are the older names, read everywhere
@@ -67,6 +68,7 @@ _HOME = {
     "load_tests": "harness.frontends.public",
     "test": "harness.frontends.public",
     "judge": "harness.judge.judge",
+    "cuda_kernel": "harness.ptx_machine.cuda_source",
     "ptx_kernel": "harness.ptx_machine.launch",
     "target": "harness.model.targets",
     "targets": "harness.model.targets",

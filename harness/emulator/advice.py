@@ -30,6 +30,10 @@ class Advice(Enum):
         "the compiled program leaves open whether this sum takes a product in before it is rounded: what follows from it "
         "is enclosed"
     )
+    PTXAS_MAY_FUSE = (
+        "{} sums of {} take a product that the PTX does not round by name (`mul` without .rn): each was rounded here; ptxas may "
+        "fuse them"
+    )
     OUTSIDE_VIEW = "{} what the sizes and strides of {} do not reach, in the storage that it is a view of"
     FALSE_HINT = "{}; no access of this launch relies on it"
     FALSE_HINT_HARMLESS = "{}; what an access that relies on it takes from elsewhere reaches no store, address or branch"

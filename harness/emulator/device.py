@@ -212,6 +212,9 @@ class Device:
         """What is not wrong as compiled, but rests on the compiler (`Advice`), a sentence each."""
         return sorted(map(str, self._advice))
 
+    def advise(self, note: Note) -> None:
+        self._advice.add(note)
+
     def take_findings(self) -> tuple[list[Launch], list[EmulatedFault], list[str]]:
         """The launches, faults and advice since the last call, which the device keeps no longer."""
         taken = list(self.launches), list(self.findings), self.advice

@@ -156,8 +156,8 @@ def vector_length(modifiers: list[str]) -> int:
 @instruction("ld", "ldu")
 def _load(reader: StatementReader) -> ThreadStep | None:
     space, kind = space_of(reader), reader.modifiers[-1]
-    if space in ("param", "const"):
-        return None
+    if space == "param":
+        return _load_parameter(reader)
     reader.accept(*_CACHES, *SCOPES, *SPACES, "v2", "v4", "v8", "b128", kind)
     names = reader.names(reader.operands[0])
     base, offset = reader.address(reader.operands[1])
@@ -186,8 +186,8 @@ def _read(
             raise fault("not modelled", "generic addresses of one instruction lead to shared and to global memory", step)
         if (addresses < DATA).all() and machine.local.shape[1]:
             space = "local"
-    if space == "global" and (addresses >= DATA).all() and (addresses < DATA + len(machine.kernel.module.data)).all():
-        data = np.frombuffer(bytes(machine.kernel.module.data), np.uint8)
+    if space in ("global", "const") and (addresses >= DATA).all() and (addresses < DATA + len(machine.data)).all():
+        data = machine.data
         places = (addresses - DATA)[:, None] + np.arange(count * size)
         return data[places].reshape(len(addresses), -1).view(DTYPES[8 * size])
     if space == "shared":
@@ -198,11 +198,50 @@ def _read(
     return load_global(machine, step, threads, addresses, count, size)
 
 
+def _load_parameter(reader: StatementReader) -> ThreadStep | None:
+    """A vector: `_parameter_keys` of what lies behind one another. A single word is a register's move."""
+    kind, names = reader.modifiers[-1], reader.names(reader.operands[0])
+    if len(names) == 1:
+        return None
+    reader.accept("param", "v2", "v4", kind)
+    keys = _parameter_keys(reader.operands[1], len(names), bits(kind) // 8)
+    converts = [conversion_of_load(kind, reader.function.registers[name]) for name in names]
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        for name, key, convert in zip(names, keys, converts, strict=True):
+            active.write(name, convert(active.read(key)))
+
+    return ThreadStep(reader.statement, keys, names, lambda: None, execute=execute)
+
+
+def _parameter_keys(place: str, count: int, size: int) -> tuple[str, ...]:
+    """The registers "[name+8]" of `count` words of a parameter."""
+    name, _, offset = place.strip("[] ").partition("+")
+    starts = [int(offset.strip() or "0", 0) + number * size for number in range(count)]
+    return tuple(f"[{name.strip()}{f'+{start}' if start else ''}]" for start in starts)
+
+
+def _store_parameter(reader: StatementReader) -> ThreadStep | None:
+    kind, names = reader.modifiers[-1], reader.names(reader.operands[1])
+    if len(names) == 1:
+        return None
+    reader.accept("param", "v2", "v4", kind)
+    keys = _parameter_keys(reader.operands[0], len(names), bits(kind) // 8)
+    sources = [reader.operand(name, kind) for name in names]
+
+    def execute(active: Active, step: ThreadStep) -> None:
+        for key, source in zip(keys, sources, strict=True):
+            active.write(key, active.read(source).astype(DTYPES[bits(kind)], copy=False))
+
+    reads = tuple(source for source in sources if isinstance(source, str))
+    return ThreadStep(reader.statement, reads, keys, lambda: None, execute=execute)
+
+
 @instruction("st")
 def _store(reader: StatementReader) -> ThreadStep | None:
     space, kind = space_of(reader), reader.modifiers[-1]
     if space == "param":
-        return None
+        return _store_parameter(reader)
     reader.accept(*_CACHES, *SCOPES, *SPACES, "v2", "v4", "v8", kind)
     base, offset = reader.address(reader.operands[0])
     sources = [reader.operand(name, kind) for name in reader.names(reader.operands[1])]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import numpy as np
 
+from bitverdict.harness.emulator.advice import Advice, Note
 from bitverdict.harness.emulator.device import Device, Launch
 from bitverdict.harness.emulator.faults import BadArgument, EmulatedFault
 from bitverdict.harness.emulator.frontend.arguments import bytes_of
@@ -27,7 +28,8 @@ MOST_THREADS = 1024  # of a CTA
 @dataclass(frozen=True)
 class PtxKernel:
     """A kernel of a PTX module, launched as ``kernel[grid, block](arguments)``: tensors of the emulated GPU, integers and floats,
-    one for each parameter. `shared_bytes`: of `.extern .shared`.
+    one for each parameter; bytes of a struct. `shared_bytes`: of `.extern .shared`. `constants`: what the host writes to variables
+    of the module, by name.
 
     ValueError for a shape or an argument that the kernel does not take. EmulatedFault for what is wrong with a launch: "not
     modelled" before anything runs, with the line of the instruction, where the machine does not execute one.
@@ -36,6 +38,7 @@ class PtxKernel:
     text: str
     name: str = ""
     shared_bytes: int = 0
+    constants: tuple[tuple[str, object], ...] = ()
 
     def __getitem__(self, shape: tuple[Sequence[int] | int, Sequence[int] | int]) -> Callable[..., None]:
         grid, block = (_three(size) for size in shape)
@@ -45,7 +48,7 @@ class PtxKernel:
             device = active_device()
             device.run_ptx(
                 Launch(self.name, grid, {"num_warps": -(-int(np.prod(block)) // 32)}, self.text),
-                lambda record: self._run(device, record, LaunchShape(grid, block, self.shared_bytes), values),
+                lambda record: self._run(device, record, LaunchShape(grid, block, self.shared_bytes, self.constants), values),
             )
 
         return launch
@@ -58,6 +61,8 @@ class PtxKernel:
         required = (*program.required_threads, 1, 1)[:3]
         if program.required_threads and required != shape.block:
             raise BadArgument(f"block {shape.block}: {program.function.name} says .reqntid {required}")
+        if count := program.sums_that_may_be_fused:
+            device.advise(Note(Advice.PTXAS_MAY_FUSE, "", (str(count), program.function.name)))
         memory = GlobalMemory()
         arguments = _arguments(memory, program.parameters, values)
         for region in memory.regions:
@@ -116,6 +121,10 @@ def _arguments(memory: GlobalMemory, parameters: Sequence[Parameter], values: Se
 
 
 def _argument(memory: GlobalMemory, parameter: Parameter, value: object) -> Words:
+    if parameter.kind == "b8":
+        if not isinstance(value, bytes) or len(value) != parameter.size:
+            raise ValueError(f"parameter {parameter.name} is a struct of {parameter.size} bytes: give them as bytes, not {value!r}")
+        return np.frombuffer(value, np.uint8)
     dtype = DTYPES[8 * parameter.size]
     if hasattr(value, "data_ptr"):
         if parameter.size != 8:
@@ -126,10 +135,14 @@ def _argument(memory: GlobalMemory, parameter: Parameter, value: object) -> Word
     return np.array([int(cast(int, value)) % (1 << 8 * parameter.size)], np.uint64).astype(dtype)
 
 
-def ptx_kernel(source: str | Path, name: str = "", *, shared_bytes: int = 0) -> PtxKernel:
-    """The kernel `name` (the first one where it is empty) of a PTX module: its text, or a file that has it."""
+def ptx_kernel(
+    source: str | Path, name: str = "", *, shared_bytes: int = 0, constants: Mapping[str, object] | None = None
+) -> PtxKernel:
+    """The kernel `name` (the first one where it is empty) of a PTX module: its text, or a file that has it. `constants`: what the
+    host writes to variables of the module, by name: buffers."""
     is_text = isinstance(source, str) and ".entry" in source
-    return PtxKernel(str(source) if is_text else Path(source).read_text(), name, shared_bytes)
+    text = str(source) if is_text else Path(source).read_text()
+    return PtxKernel(text, name, shared_bytes, tuple((constants or {}).items()))
 
 
 __all__ = ["PtxKernel", "kernel_program", "ptx_kernel", "run_on"]

@@ -8,15 +8,18 @@ reaches memory, other threads or barriers is a `ThreadStep`, built by the tables
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bitverdict.harness.emulator.faults import EmulatedFault
-from bitverdict.harness.emulator.ptx.opcodes import UnknownOpcode, bits
+from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words, bits
 from bitverdict.harness.emulator.ptx.steps import DATA, Block, Step, note_registers, operand, reverse_postorder, split_list, step_of
 from bitverdict.harness.emulator.ptx.text import Function, Module, NotPtx, Statement, parse_module
+from bitverdict.harness.ptx_machine.calls import insert_calls
 
 if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.threads import Active
@@ -135,7 +138,44 @@ class KernelProgram:
         steps = [step for block in self.blocks for step in block.steps if step.statement.opcode.startswith("wgmma.mma")]
         self.fragments = frozenset(name for step in steps for name in (*step.reads, *step.writes))
 
+    @property
+    def sums_that_may_be_fused(self) -> int:
+        """Sums that take a product, where neither names a rounding: ptxas may make one instruction of the two (PTX ISA 9.7.3)."""
+        steps = [step for block in self.blocks for step in block.steps]
+        products = {name for step in steps if _PRODUCT.fullmatch(step.statement.opcode) for name in step.writes}
+        sums = [step for step in steps if _SUM.fullmatch(step.statement.opcode)]
+        return sum(any(isinstance(name, str) and name in products for name in step.reads) for step in sums)
 
+    def fields(self, parameter: str, value: bytes) -> dict[str, Words]:
+        """The words [1] that loads take of a parameter that is a struct, by "[name+8]"."""
+        words = {}
+        for step in (step for block in self.blocks for step in block.steps):
+            for key in step.reads:
+                place = re.fullmatch(rf"\[{re.escape(parameter)}(?:\+(\d+))?\]", key) if isinstance(key, str) else None
+                if place:
+                    dtype = DTYPES[bits(step.statement.opcode.rpartition(".")[2])]
+                    words[key] = np.frombuffer(value, dtype, 1, int(place[1] or 0))
+        return words
+
+    def data(self, constants: Sequence[tuple[str, object]]) -> np.ndarray:
+        """The bytes of the module's variables, with those that the host wrote. ValueError for one that the module lacks."""
+        data = np.frombuffer(bytes(self.module.data), np.uint8)
+        if constants:
+            data = data.copy()
+        for name, value in constants:
+            offsets = self.module.offsets
+            if name not in offsets:
+                raise ValueError(f"constant {name!r}: the module has {', '.join(sorted(offsets)) or 'none'}")
+            raw, offset = np.frombuffer(value, np.uint8), offsets[name]  # type: ignore[call-overload]  # any buffer
+            end = min([at for at in offsets.values() if at > offset], default=data.size)
+            if raw.size > end - offset:
+                raise ValueError(f"constant {name!r}: {raw.size} bytes, and it has {end - offset}")
+            data[offset : offset + raw.size] = raw
+        return data
+
+
+_PRODUCT = re.compile(r"mul(\.ftz)?(\.sat)?\.b?f\d+(x2)?")
+_SUM = re.compile(r"(add|sub)(\.ftz)?(\.sat)?\.b?f\d+(x2)?")
 _PARAMETER = re.compile(
     r"\.param\s+(?:\.align\s+\d+\s+)?\.(\w+)\s*(?:\.ptr\s*(?:\.\w+\s*)?(?:\.align\s+\d+\s*)?)?([\w$]+)(?:\[(\d+)\])?"
 )
@@ -148,14 +188,16 @@ _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"]*)"(?:[ \t]+"([^"]*)")?
 def read_kernel(text: str, name: str = "") -> KernelProgram:
     """The kernel `name` of a PTX module, or its first one. NotPtx for a text that cannot be read, UnknownOpcode, with opcode and
     line, for an instruction that is not executed here."""
+    whole, text = text, _without_other_kernels(text, name)
     shared, shared_bytes, dynamic = _shared_variables(text)
-    files = {number: first if second is None else second for number, first, second in _FILE.findall(text)}
+    files = {number: second or first for number, first, second in _FILE.findall(text)}
+    text = re.sub(r"\bWARP_SZ\b", "32", text)
     marked = _mark_lines(_SHARED.sub(lambda found: "\n" * found[0].count("\n"), text))
     module = parse_module(marked)
     kernels = [function for function in module.functions.values() if function.kernel]
     function = next((each for each in kernels if name in ("", each.name)), None)
     if function is None:
-        raise NotPtx(f"no kernel {name!r} in this module; it has {', '.join(each.name for each in kernels) or 'none'}")
+        raise NotPtx(f"no kernel {name!r} in this module; it has {', '.join(_ENTRY.findall(whole)) or 'none'}")
     target = re.search(r"\.target\s+(sm_\d+)", text)
     if target is None:
         raise NotPtx("this module names no .target")
@@ -163,6 +205,7 @@ def read_kernel(text: str, name: str = "") -> KernelProgram:
     function.locals |= shared
     parameters = _parameters(text, function.name)
     function.locals |= {parameter.name: PARAMETERS + 256 * number for number, parameter in enumerate(parameters)}
+    insert_calls(module, function)
     blocks = _blocks(module, function, files)
     return KernelProgram(
         text,
@@ -180,23 +223,44 @@ def read_kernel(text: str, name: str = "") -> KernelProgram:
     )
 
 
+_ENTRY = re.compile(r"\.entry\s+([\w$]+)")
+
+
+def _without_other_kernels(text: str, name: str) -> str:
+    """The text without the kernels that are not `name` (not the first, where it is empty): what they have is not read."""
+    parts, at = [], 0
+    entries = list(_ENTRY.finditer(text))
+    wanted = name or (entries[0][1] if entries else "")
+    for entry in entries:
+        start = text.find("{", entry.end())
+        if entry[1] == wanted or start < 0 or ";" in text[entry.end() : start]:
+            continue
+        depth, end = 1, start + 1
+        while depth and (brace := _BRACE.search(text, end)):
+            depth, end = depth + (1 if brace[0] == "{" else -1), brace.end()
+        begin = max(text.rfind("\n", 0, entry.start()), 0)
+        parts += [text[at:begin], "\n" * text.count("\n", begin, end)]
+        at = end
+    return "".join([*parts, text[at:]])
+
+
+_BRACE = re.compile(r"[{}]")
+
+
 def _mark_lines(text: str) -> str:
-    """The text with a statement ``loc.FILE.LINE.N`` at the start of each line N of instructions, which `_blocks` takes off."""
-    lines, place, depth = [], "0.0", 0  # of braces at the start of a line
+    """The text with a statement ``loc.FILE.LINE.N`` before each instruction that begins line N, which `_blocks` takes off."""
+    lines, place, depth, is_open = [], "0.0", 0, False  # depth of braces at the start of a line; an instruction that goes on
     for number, raw in enumerate(text.split("\n"), 1):
         if found := _LOC.match(raw):
             place = f"{found[1]}.{found[2]}"
             lines.append("")
             continue
         depth += raw.startswith("{") - raw.startswith("}")
-        stripped = raw.strip()
-        if (
-            depth
-            and stripped
-            and not stripped.startswith((".", "//", "}", "{"))
-            and not stripped.split("//")[0].rstrip().endswith(":")
-        ):
+        code = raw.split("//")[0].strip()
+        if depth and code and not is_open and not code.startswith((".", "}", "{")) and not code.endswith(":"):
             raw = f"loc.{place}.{number}; {raw}"
+        if depth and code:
+            is_open = code[-1] not in ";{}:"
         lines.append(raw)
     return "\n".join(lines)
 

@@ -16,7 +16,15 @@ import numpy as np
 from bitverdict.harness.emulator.ptx.lanes import Frame
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, Words
 from bitverdict.harness.emulator.ptx.steps import Block, Step
-from bitverdict.harness.ptx_machine import access, bulk_copies, mbarriers, synchronisation, warp_instructions, warpgroups  # noqa: F401
+from bitverdict.harness.ptx_machine import (  # noqa: F401 -- system_calls and others register their instructions
+    access,
+    bulk_copies,
+    mbarriers,
+    synchronisation,
+    system_calls,
+    warp_instructions,
+    warpgroups,
+)
 from bitverdict.harness.ptx_machine.bulk_copies import BulkGroupRead, TensorMap, TensorMapFields
 from bitverdict.harness.ptx_machine.mbarriers import Mbarrier
 from bitverdict.harness.ptx_machine.memory import GlobalSpace
@@ -47,6 +55,7 @@ class LaunchShape:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     shared_bytes: int = 0  # for `.extern .shared`
+    constants: tuple[tuple[str, object], ...] = ()  # variables of the module that the host wrote: name and buffer
 
     @property
     def ctas(self) -> int:
@@ -109,8 +118,11 @@ class Threads(Frame):
         for parameter, words in zip(program.parameters, arguments, strict=True):
             if isinstance(words, TensorMap):
                 self.tensor_maps[program.function.locals[parameter.name]] = words
+            elif parameter.kind == "b8":
+                self.registers |= program.fields(parameter.name, words.tobytes())
             else:
                 self.registers[f"[{parameter.name}]"] = words
+        self.data = program.data(shape.constants)
 
     def set_register(self, name: str, words: Words, lanes: np.ndarray) -> None:
         """Write `words` into the register of `lanes`, which wait."""

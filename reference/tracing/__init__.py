@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+import numpy as np
+
 from bitverdict.reference.tracing.accumulation import accumulation_type
 from bitverdict.reference.tracing.arrays import TracedArray
 from bitverdict.reference.tracing.dtypes import Untraceable
 from bitverdict.reference.tracing.outputs import Operands, Reference, TracedOutput, evaluate
 from bitverdict.reference.tracing.state import Trace
 
-__all__ = ["TracedArray", "TracedOutput", "Untraceable", "declared_formats", "rounding_operations", "trace"]
+__all__ = ["TracedArray", "TracedOutput", "Untraceable", "declared_formats", "reference_values", "rounding_operations", "trace"]
 
 
 def trace(
@@ -39,6 +41,11 @@ def trace(
         return evaluate(function, other, operands, dict(keyword_operands or {}))[place]
 
     return [TracedOutput(each, partial(reevaluate, place), record) for place, each in enumerate(found)]
+
+
+def reference_values(function: Reference, operands: Operands, named: Mapping[str, object] | None = None) -> list[np.ndarray]:
+    """The values of the outputs, float64 or integers, and no bounds."""
+    return [each.value for each in evaluate(function, Trace(is_of_values=True), operands, dict(named or {}))]
 
 
 def rounding_operations(function: Reference, operands: Operands, named: Mapping[str, object] | None = None) -> frozenset[str]:

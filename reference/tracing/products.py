@@ -82,9 +82,15 @@ def _of_integers(trace: Trace, left: TracedArray, right: TracedArray, accumulati
 
 
 def _matrix_product(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a b; without BLAS where numbers are not finite, since it may skip zeros."""
+    """a b; without BLAS where numbers are infinite, since it may skip zeros. What is NaN makes its row or column NaN."""
+    result: np.ndarray
     if all_finite(a) and all_finite(b):
-        result: np.ndarray = a @ b
+        result = a @ b
+        return result
+    if not np.isinf(a).any() and not np.isinf(b).any():
+        nan_a, nan_b = np.isnan(a), np.isnan(b)
+        result = np.where(nan_a, 0.0, a) @ np.where(nan_b, 0.0, b)
+        result[np.broadcast_to(nan_a.any(axis=-1)[..., :, None] | nan_b.any(axis=-2)[..., None, :], result.shape)] = np.nan
         return result
     result = np.einsum("...mk,...kn->...mn", a, b)
     return result
@@ -94,6 +100,8 @@ def _of_floats(trace: Trace, left: TracedArray, right: TracedArray, accumulation
     a, b = left.value, right.value
     k = a.shape[-1]
     value = store_sum(_matrix_product(a, b))  # (..., M, N)
+    if trace.is_of_values:
+        return settle_result(trace, value, None, None, (_masks(left, right, value),))
     sizes = [np.where(np.isfinite(operand), np.abs(operand), 0.0) for operand in (a, b)]
     magnitude = sizes[0] @ sizes[1] * (1 + k * V)  # (..., M, N)
     grid = products_grid(a, b)  # (..., M, N)

@@ -32,6 +32,7 @@ class Trace:
     round_to_formats: set[str] = field(default_factory=set)
     places: dict[Place, None] | None = None  # where a rounding was: filled when it is a dictionary
     muted_place: Place | None = None  # the operation there does not round
+    is_of_values: bool = False  # nobody asks what lies around the values: products leave out their bounds
 
     def rounds(self, operation: str) -> bool:
         """Whether the roundings of `operation` count, which only `contributions` ever denies."""

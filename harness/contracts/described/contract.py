@@ -212,12 +212,12 @@ class DescribedContract(ReturningContract):
 
     def _unread(self, case: Case, operands: list[Operand]) -> list[Operand]:
         """`operands` with NaN where the reference reads nothing."""
-        from bitverdict.reference.tracing import trace
+        from bitverdict.reference.tracing import reference_values
 
         def evaluate(operands: Mapping[str, Operand]) -> list[np.ndarray]:
             given, named = self.arguments(case, operands)
             with np.errstate(all="ignore"):
-                return [each.value for each in trace(self.description.reference, given, named)]
+                return reference_values(self.description.reference, given, named)
 
         try:
             return asked_values.with_nan_unread(operands, evaluate)
