@@ -37,11 +37,11 @@ class CudaKernel:
 
     def __getitem__(self, shape: tuple[Sequence[int] | int, Sequence[int] | int]) -> Callable[..., None]:
         def launch(*values: object) -> None:
-            self.compiled(active_device().architecture.name)[shape](*values)
+            self.ptx_kernel(active_device().architecture.name)[shape](*values)
 
         return launch
 
-    def compiled(self, arch: str) -> PtxKernel:
+    def ptx_kernel(self, arch: str) -> PtxKernel:
         """The kernel as PTX for `arch` ("sm_90")."""
         text, name = compile_kernel(self.path, self.path.stat().st_mtime_ns, self.name, arch, self.options)
         return PtxKernel(text, name, self.shared_bytes, self.constants)
@@ -92,10 +92,10 @@ def compile_kernel(path: Path, changed: int, name: str, arch: str, options: tupl
         if done.returncode:
             raise ValueError(f"nvcc does not compile {path} for {target}:\n{(done.stderr or done.stdout).strip()}")
         text = out.read_text()
-    return text, _mangled(path, text, name)
+    return text, _mangled_name(path, text, name)
 
 
-def _mangled(path: Path, text: str, name: str) -> str:
+def _mangled_name(path: Path, text: str, name: str) -> str:
     """The entry of `text` that C++ calls `name`."""
     entries = _ENTRY.findall(text)
     if name in entries:

@@ -188,7 +188,7 @@ _FILE = re.compile(r'^[ \t]*\.file[ \t]+(\d+)[ \t]+"([^"]*)"(?:[ \t]+"([^"]*)")?
 def read_kernel(text: str, name: str = "") -> KernelProgram:
     """The kernel `name` of a PTX module, or its first one. NotPtx for a text that cannot be read, UnknownOpcode, with opcode and
     line, for an instruction that is not executed here."""
-    whole, text = text, _without_other_kernels(text, name)
+    entry_names, text = _ENTRY.findall(text), _without_other_kernels(text, name)
     shared, shared_bytes, dynamic = _shared_variables(text)
     files = {number: second or first for number, first, second in _FILE.findall(text)}
     text = re.sub(r"\bWARP_SZ\b", "32", text)
@@ -197,7 +197,7 @@ def read_kernel(text: str, name: str = "") -> KernelProgram:
     kernels = [function for function in module.functions.values() if function.kernel]
     function = next((each for each in kernels if name in ("", each.name)), None)
     if function is None:
-        raise NotPtx(f"no kernel {name!r} in this module; it has {', '.join(_ENTRY.findall(whole)) or 'none'}")
+        raise NotPtx(f"no kernel {name!r} in this module; it has {', '.join(entry_names) or 'none'}")
     target = re.search(r"\.target\s+(sm_\d+)", text)
     if target is None:
         raise NotPtx("this module names no .target")
@@ -228,7 +228,7 @@ _ENTRY = re.compile(r"\.entry\s+([\w$]+)")
 
 def _without_other_kernels(text: str, name: str) -> str:
     """The text without the kernels that are not `name` (not the first, where it is empty): what they have is not read."""
-    parts, at = [], 0
+    parts, position = [], 0
     entries = list(_ENTRY.finditer(text))
     wanted = name or (entries[0][1] if entries else "")
     for entry in entries:
@@ -239,9 +239,9 @@ def _without_other_kernels(text: str, name: str) -> str:
         while depth and (brace := _BRACE.search(text, end)):
             depth, end = depth + (1 if brace[0] == "{" else -1), brace.end()
         begin = max(text.rfind("\n", 0, entry.start()), 0)
-        parts += [text[at:begin], "\n" * text.count("\n", begin, end)]
-        at = end
-    return "".join([*parts, text[at:]])
+        parts += [text[position:begin], "\n" * text.count("\n", begin, end)]
+        position = end
+    return "".join([*parts, text[position:]])
 
 
 _BRACE = re.compile(r"[{}]")

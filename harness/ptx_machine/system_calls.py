@@ -51,25 +51,25 @@ def _print(active: Active, step: ThreadStep, words: list[np.ndarray]) -> np.ndar
     machine, counts = active.machine, np.zeros(len(active.threads), np.uint32)
     for place, (thread, form, buffer) in enumerate(zip(active.threads, words[0], words[1], strict=True)):
         values: list[object] = []
-        at = int(buffer)
+        position = int(buffer)
 
         def take(conversion: re.Match[str], thread: int = int(thread), values: list[object] = values) -> str:
-            nonlocal at
+            nonlocal position
             if conversion[4] == "%":
                 return "%"
             long = conversion[4] in "sfFeEgGaAp" or re.search(r"ll?|j|z|t", conversion[0][:-1]) is not None
-            at = -(-at // (8 if long else 4)) * (8 if long else 4)
-            raw = machine.local[thread, at : at + (8 if long else 4)]
-            at += raw.size
+            position = -(-position // (8 if long else 4)) * (8 if long else 4)
+            raw = machine.local[thread, position : position + (8 if long else 4)]
+            position += raw.size
             values.append(raw)
-            return _printed(machine, step, conversion, raw)
+            return _printed_text(machine, step, conversion, raw)
 
         sys.stdout.write(_CONVERSION.sub(take, _text(machine, step, form)))
         counts[place] = len(values)
     return counts
 
 
-def _printed(machine: Threads, step: ThreadStep, conversion: re.Match[str], raw: np.ndarray) -> str:
+def _printed_text(machine: Threads, step: ThreadStep, conversion: re.Match[str], raw: np.ndarray) -> str:
     flags, width, precision, kind = conversion[1], conversion[2], conversion[3] or "", conversion[4]
     number = int(raw.view(f"i{raw.size}" if kind in "di" else f"u{raw.size}")[0])
     if kind in "fFeEgG":
