@@ -47,7 +47,14 @@ OF_ROWS = (
     "sum of columns", "sum of weighted columns", "sum of columns, weights negated", "two sums", "carried", "variance",
 )  # fmt: skip
 WELFORD = ("Welford", "Welford of products", "Welford of weights", "variance of counts")
-ATTENTION = ("flash decoding", "layer norm backward", "variance of squares", "variance of squares, kept")
+ATTENTION = (
+    "flash decoding",
+    "delta rule",
+    "delta rule of pairs",
+    "layer norm backward",
+    "variance of squares",
+    "variance of squares, kept",
+)
 """One word a column, computed in fp32."""
 KINDS = (*SCANS, *OF_COLUMNS, *OF_ROWS, *WELFORD, *ATTENTION)
 SHAPES = ((1, 64), (2, 64), (4, 32), (4, 128), (8, 64), (16, 16), (16, 64), (32, 32), (64, 16), (1, 1024))

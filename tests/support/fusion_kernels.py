@@ -96,6 +96,18 @@ def probe(x, y, out, steps, ROWS: tl.constexpr, COLUMNS: tl.constexpr, KIND: tl.
         for step in range(steps):
             carried = carried * b + tl.load(x + places + step)
         found = tl.sum(carried * p[:, None], 0)
+    elif KIND == "delta rule" or KIND == "delta rule of pairs":  # the state stays in registers
+        found = tl.zeros([COLUMNS], tl.float32)
+        state = tl.zeros([ROWS, COLUMNS], tl.float32)
+        for step in range(steps):
+            given = x + tl.program_id(0) * (ROWS * COLUMNS) + step * ROWS + row
+            if KIND == "delta rule of pairs":  # keys come through shared memory
+                keys = tl.sum(tl.load(given[None, :] + tl.arange(0, 2)[:, None]).to(tl.float32), 0)
+            else:
+                keys = tl.load(given).to(tl.float32)
+            state *= tl.load(y + tl.program_id(0) * (ROWS * COLUMNS) + step).to(tl.float32)
+            state += keys[:, None] * (q.to(tl.float32) - tl.sum(state * keys[:, None], 0))[None, :]
+            found = tl.sum(state * p.to(tl.float32)[:, None], 0)
     elif KIND == "flash decoding":
         most = tl.full([], -1e30, tl.float32)
         total = tl.zeros([], tl.float32)

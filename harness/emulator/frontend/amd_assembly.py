@@ -157,6 +157,8 @@ class _Reader:
         if kind == "fmac":
             reads.append(self.read(target[0]))
         name = {"fmac": "fma", "subrev": "sub"}.get(kind, kind)
+        if opcode_match[1] and form != "f32":
+            form += "x2"
         return f"{'own.' if own else ''}{name}.rn.{form}", written_registers, tuple(reads), line
 
     def _write_all(self, listed: list[tuple[str, tuple[str, ...], tuple[str, ...], int]]) -> Iterator[Instruction]:

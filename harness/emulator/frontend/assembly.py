@@ -86,21 +86,16 @@ def ptx_beside_scalars(program: str, capability: int) -> tuple[str, str | None]:
     backend, options = _backend(capability, True)
     whole = _llvm(program, capability, options)
     text = backend.make_ptx(whole, {}, options, capability)
-    if not (_can_leave_packing(program, capability) and _PACKED_ARITHMETIC.search(whole)):
+    if not (installed_release().vectorises(capability, program) and _PACKED_ARITHMETIC.search(whole)):
         return text, None
     return text, backend.make_ptx(_llvm(program, capability, options, packs=False), {}, options, capability)
 
 
-def _can_leave_packing(program: str, capability: int) -> bool:
-    """Whether the vectoriser runs over the program, and this release can do without it."""
-    release = installed_release()
-    return "disable_slp_vectorizer" in release.optimizer_keywords and release.vectorises(capability, program)
-
-
 @in_compiler_process
-def marked_ptx(program: str, capability: int) -> tuple[str, str]:
+def marked_ptx(program: str, capability: int) -> tuple[str, str, bool]:
     """The tile program `program` in LLVM's dialect, and its PTX with fusion. Each operation of the dialect has a column of its own
-    under its line, and the PTX has the same columns. NotAssembled where the compiler refuses."""
+    under its line, and the PTX has the same columns; last whether LLVM packed operations, of which one column is left. NotAssembled
+    where the compiler refuses."""
     backend, options = _backend(capability, True)
     version = get_ptx_version_from_options(options, capability)
     try:
@@ -111,9 +106,8 @@ def marked_ptx(program: str, capability: int) -> tuple[str, str]:
         manager.run(module, "assembly")
     except RuntimeError as error:
         raise NotAssembled(f"sm_{capability}: {error}") from error
-    return dialect, backend.make_ptx(
-        _optimize_llvm(module, options, capability, installed_release().vectorises(capability, program)), {}, options, capability
-    )
+    code = _optimize_llvm(module, options, capability, installed_release().vectorises(capability, program))
+    return dialect, backend.make_ptx(code, {}, options, capability), bool(_PACKED_ARITHMETIC.search(code))
 
 
 _ALIAS = re.compile(r'^#(loc\d*) = loc\("tile program":(\d+):1\)', re.M)
@@ -157,10 +151,17 @@ def _add_locations(program: str) -> str:
     return "\n".join(_PLACE.sub(f' loc("tile program":{n}:1)', line) for n, line in enumerate(program.split("\n"), 1))
 
 
+_FUNCTION_END = re.compile(r"^  \}\) \{(?=noinline)", re.M)
+_WITHOUT_VECTORS = '  }) {passthrough = ["noimplicitfloat"], '
+"""LLVM's vectoriser leaves such a function as it is (`SLPVectorizerPass::runImpl`)."""
+
+
 def _llvm(program: str, capability: int, options: CUDAOptions | HIPOptions, *, packs: bool = True) -> str:
     """Optimised LLVM IR of a tile program's text. NotAssembled where the compiler refuses."""
     version = get_ptx_version_from_options(options, capability)
     placed = _add_locations(program)
+    if not packs and "disable_slp_vectorizer" not in installed_release().optimizer_keywords:
+        placed = _FUNCTION_END.sub(_WITHOUT_VECTORS, placed)
     try:
         module = read_back(placed)
         manager = ir.pass_manager(module.context)

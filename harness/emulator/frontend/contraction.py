@@ -61,12 +61,12 @@ _OF_THE_COMPILER = ("arith.divf", "arith.remf", "math.", "tt.precise", "tt.exter
 """Operations that AMD's compiler writes out in sums and products of its own."""
 _MOST_IN_PROCESS = 256  # entries of one process
 _process_results: dict[tuple[str, str], Any] = {}  # what this process found, by program and name
-_FORMAT_VERSION = "26"  # changes when what is kept on disk does
+_FORMAT_VERSION = "28"  # changes when what is kept on disk does
 
 
 @dataclass
 class Fate:
-    """What the instructions of one sum are: how many add, how many multiply and add, and on what.
+    """What the instructions of one sum are: how many elements a thread adds by them, how many it multiplies and adds, and on what.
 
     `addends`: of each instruction that multiplies and adds, the lines of the multiplications whose rounded products it adds; -1 for
     one of unknown line. `multiplied`: of each of them, the lines of the two instructions whose results it multiplies, the smaller
@@ -91,6 +91,8 @@ class Fate:
 
 class AmdContraction:
     """The fates of the sums of one tile program on one of AMD's targets: LLVM contracts, and nothing after it."""
+
+    hidden = False
 
     def __init__(self, program: Program, arch: str) -> None:
         self.program, self.arch = program, arch
@@ -135,7 +137,7 @@ class Contraction:
         """Of the sum at `line` of the program's text. Where the compiler kept no line for it, of all that has none; without any
         instruction when nothing is left of it, or it may stand under another's line. NotAssembled where the compiler does not take
         the program."""
-        return self.fates.get(line) or (None if self._reading.hidden else self.fates.get(-1)) or Fate()
+        return self.fates.get(line) or (None if self.hidden else self.fates.get(-1)) or Fate()
 
     def joined_by_ptxas(self, fate: Fate) -> bool:
         """Whether ptxas made a fused multiply-add of an addition of `fate` and a product or division that reaches it."""
@@ -174,9 +176,14 @@ class Contraction:
         """By line of the program's text; -1 has what stands under no sum's line."""
         return self._reading.fates
 
+    @property
+    def hidden(self) -> bool:
+        """Whether sums may stand under the lines of others."""
+        return self._reading.hidden
+
     def removes(self, line: int) -> bool:
         """Whether nothing is left of the sum at `line`, under whatever line."""
-        return not self._reading.hidden and line not in self.fates and -1 not in self.fates
+        return not self.hidden and line not in self.fates and -1 not in self.fates
 
     @cached_property
     def _reading(self) -> _Reading:
@@ -305,8 +312,9 @@ def fates_of(
             continue
         fate = fates_by_line.setdefault(line if line in own else -1, Fate())
         fate.formats.add(form)
+        elements = 1 + modifiers[-1].endswith("x2")
         if kind == "fma" and not adds(instruction, definitions):
-            fate.fused_sums += 1
+            fate.fused_sums += elements
             addend_origins = origins(instruction.reads[2:], definitions)
             added_products = [origin for origin in addend_origins if multiplies(origin, definitions)]
             fate.addends.add(frozenset(origin.line for origin in added_products))
@@ -315,7 +323,7 @@ def fates_of(
             first, second = sorted(one_line(name, definitions) for name in instruction.reads[:2])
             fate.factor_lines.add((first, second))
         else:
-            fate.plain_sums += 1
+            fate.plain_sums += elements
             addend_origins = origins(instruction.reads, definitions)
             fate.added_products.update(origin.line for origin in addend_origins if multiplies(origin, definitions))
             reaches = [each for each in addend_origins if is_open_product(each) or each.opcode == "div.full.f32"]

@@ -10,21 +10,35 @@ from functools import partial
 
 from bitverdict.harness.emulator.frontend.assembly import LABEL, Instruction, instructions, placed_columns
 from bitverdict.harness.emulator.frontend.float_instructions import Definitions
-from bitverdict.harness.emulator.frontend.fold_dialect import Mark, Source, all_sources, nearest_sources
+from bitverdict.harness.emulator.frontend.fold_dialect import (
+    FIRST_THREAD,
+    SHARED,
+    Mark,
+    Source,
+    all_sources,
+    integer_result,
+    nearest_sources,
+)
+
+_REGISTER = re.compile(r"%\w+")
+_ADDRESS = re.compile(r"\[\s*([%\w@.$]+)\s*(?:\+\s*(-?\d+)\s*)?\]")
 
 
 @dataclass
 class FoldCode:
     """The PTX: its instructions with their marks, and what registers depend on. What an instruction reads that its block wrote
-    before is named after that ("%r1@17")."""
+    before is named after that ("%r1@17"). `addressed_lines`: of which loads from shared memory are known by their addresses."""
 
     marked_instructions: list[tuple[Instruction, Mark]]
     definitions: Definitions
     marks: dict[int, Mark]  # of an instruction, by identity
+    addressed_lines: set[int]
+    repeated_loads: dict[int, int]  # of those under one mark in one block, by identity: which of them it is
     known_sources: dict[tuple[str, int | None], frozenset[Source]] = field(default_factory=dict)
+    integers: dict[str, int | None] = field(default_factory=dict)
 
     @classmethod
-    def from_ptx(cls, text: str) -> FoldCode:
+    def from_ptx(cls, text: str, addressed_lines: set[int]) -> FoldCode:
         column_text, marks = placed_columns(text)
         marked_instructions, definitions, current_names = (
             list[tuple[Instruction, Mark]](),
@@ -32,6 +46,8 @@ class FoldCode:
             dict[str, str](),
         )
         last_writers: dict[str, Instruction] = {}  # by register, what writes it last in this block
+        loads = defaultdict[tuple[int, Mark], list[Instruction]](list)  # by block and mark, from shared memory
+        block = 0
 
         def leave() -> None:
             for name, instruction in last_writers.items():
@@ -42,16 +58,23 @@ class FoldCode:
         for number, statement in enumerate(instructions(column_text)):
             if statement.opcode == LABEL:
                 leave()
+                block += 1
                 continue
-            instruction = replace(statement, reads=tuple(current_names.get(read, read) for read in statement.reads))
-            marked_instructions.append((instruction, marks[statement.line] if statement.line >= 0 else (0, 0)))
+            reads = (_REGISTER.sub(lambda found: current_names.get(found[0], found[0]), read) for read in statement.reads)
+            instruction = replace(statement, reads=tuple(reads))
+            mark = marks[statement.line] if statement.line >= 0 else (0, 0)
+            marked_instructions.append((instruction, mark))
+            if statement.opcode.startswith("ld.shared"):
+                loads[block, mark].append(instruction)
             for name in statement.writes:
                 current_names[name] = f"{name}@{number}"
                 definitions[current_names[name]], last_writers[name] = [instruction], instruction
             if statement.opcode.startswith("bra"):
                 leave()
         leave()
-        return cls(marked_instructions, dict(definitions), {id(read): mark for read, mark in marked_instructions})
+        repeated_loads = {id(load): number for listed in loads.values() if len(listed) > 1 for number, load in enumerate(listed)}
+        mark_of = {id(read): mark for read, mark in marked_instructions}
+        return cls(marked_instructions, dict(definitions), mark_of, addressed_lines, repeated_loads)
 
     def sources(self, name: str, half: int | None = None) -> frozenset[Source]:
         """What register `name`, or one `half` of it, depends on."""
@@ -87,8 +110,13 @@ class FoldCode:
         if kind in ("ld", "atom", "mma", "wgmma", "tcgen05", "ldmatrix", "shfl"):
             if maker.opcode.startswith("ld.param"):
                 return set(), []
-            size = _bits(maker.opcode) // 8
-            return {(*self.marks[id(maker)], maker.writes.index(name) * size + (half or 0) * 2)}, []
+            byte = maker.writes.index(name) * _bits(maker.opcode) // 8 + (half or 0) * 2
+            line, column = self.marks[id(maker)]
+            if maker.opcode.startswith("ld.shared") and (line in self.addressed_lines or id(maker) in self.repeated_loads):
+                address = self._address(maker) if line in self.addressed_lines else None
+                repeated = self.repeated_loads.get(id(maker), 0)
+                return {(line, SHARED, -1 - repeated if address is None else (address + byte))}, []  # else it is like no other
+            return {(line, column, byte)}, []
         if kind == "mov" and len(maker.writes) == 2 and len(reads) == 1:
             return set(), [(reads[0], maker.writes.index(name))]
         if kind == "mov" and len(maker.reads) == 2:
@@ -110,6 +138,37 @@ class FoldCode:
             half = 0 if maker.opcode == "cvt.u16.u32" else None
         packed = maker.opcode.endswith("x2") or kind in ("mov", "selp")
         return set(), [(read, half if packed or kind == "cvt" else None) for read in reads]
+
+    def _address(self, load: Instruction) -> int | None:
+        """Where the first thread reads by `load`; None where it is not known."""
+        found = _ADDRESS.fullmatch(load.reads[-1])
+        start = self._integer(found[1]) if found else None
+        return None if found is None or start is None else integer_result("add", start, int(found[2] or 0))
+
+    def _integer(self, name: str) -> int | None:
+        """What register or operand `name` is in the first thread, where that shows."""
+        if name not in self.integers:
+            self.integers[name] = None  # of what a loop carries
+            self.integers[name] = self._integer_made(name)
+        return self.integers[name]
+
+    def _integer_made(self, name: str) -> int | None:
+        if name == "global_smem" or name.removeprefix("%").startswith(FIRST_THREAD):
+            return 0
+        if re.fullmatch(r"-?\d+", name):
+            return int(name)
+        makers = self.definitions.get(name, [])
+        if len(makers) != 1:
+            return None
+        kind = makers[0].opcode.partition(".")[0]
+        values = [self._integer(read) for read in makers[0].reads]
+        if kind in ("mov", "cvt", "cvta") or makers[0].opcode.startswith("shfl.sync.idx"):
+            return values[0] if len(makers[0].writes) == 1 and (kind == "shfl" or len(values) == 1) else None
+        if kind in ("and", "mul") and 0 in values:
+            return 0
+        if kind == "mad" and None not in values:
+            return integer_result("add", values[0] * values[1], values[2])  # type: ignore[operator,arg-type]
+        return integer_result(kind, *values) if len(values) == 2 and None not in values else None  # type: ignore[arg-type]
 
 
 def _permuted_half(instruction: Instruction, half: int) -> tuple[str, int] | None:

@@ -1,17 +1,20 @@
 """The additions of one reduction or scan in LLVM's dialect, and what each depends on (`fold_sums`).
 
-A *mark* is the line and column of an instruction, a *source* a byte that was loaded.
+A *mark* is the line and column of an instruction, a *source* a byte that was loaded. LLVM joins loads from shared memory and splits
+them, under one mark: such a byte is known by its line and by its address in the first thread.
 """
 
 from __future__ import annotations
 
+import operator
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-Source = tuple[int, int, int]  # line and column of what loads, and the byte of the result
+Source = tuple[int, int, int]  # line and column of what loads, and the byte of the result; or line, SHARED and the address
+SHARED = -1
 Mark = tuple[int, int]  # line and column
 Path = tuple[tuple[int, int], ...]  # which part of a value: (index, bytes of a part), the outermost first
 _STATEMENT = re.compile(r'\s*(%[\w.$#-]+)(?::\d+)? = (?:llvm\.)?([\w.]+)\s*(.*?) loc\((?:"tile program":(\d+):(\d+)\)$|[#"])')
@@ -23,6 +26,13 @@ _LOADS = ("inline_asm", "load", "nvvm.ldmatrix", "atomicrmw", "cmpxchg", "nvvm."
 _ARITHMETIC = ("fadd", "fsub", "fmul", "fdiv", "intr.fma", "intr.fmuladd")
 _CONSTANT = re.compile(r"(-?\d+) :")
 EMPTY_PATH: Path = ()
+FIRST_THREAD = ("tid.x", "laneid", "warp_id")  # what is 0 in the first thread
+INTEGER_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "and": operator.and_, "or": operator.or_, "xor": operator.xor,
+    "shl": operator.lshift, "lshr": operator.rshift, "shr": operator.rshift, "udiv": operator.floordiv, "urem": operator.mod,
+}  # fmt: skip
+"""Of the dialect and of PTX, without sign."""
+_WORD = 0xFFFFFFFF
 _CAST = "builtin.unrealized_conversion_cast"
 
 
@@ -53,7 +63,7 @@ class FoldDialect:
         branches: list[tuple[str, list[str]]] = []
         self.known: dict[tuple[str, Path], frozenset[Source]] = {}
         self.users: dict[str, list[str]] = defaultdict(list)  # value -> what is made of it, "" for what makes nothing
-        self.constants: dict[str, int | None] = {}
+        self.integers: dict[tuple[str, bool], int | None] = {}
         for line in text.splitlines():
             user, _, operands = line.partition(" = ") if " = " in line else ("", "", line)
             for name in _NAME.findall(operands):
@@ -68,6 +78,9 @@ class FoldDialect:
         for to, given in branches:
             for argument, name in zip(arguments.get(to, ()), given, strict=False):
                 self.handed[argument].append(name)
+        shared_loads = [(mark[0], rest) for operation, rest, mark in self.made.values() if _reads_shared(operation, rest)]
+        self.unknown_lines = {line for line, rest in shared_loads if self._shared_address(rest) is None}
+        self.addressed_lines = {line for line, _ in shared_loads} - self.unknown_lines
 
     def sources(self, name: str, path: Path = EMPTY_PATH, near: bool = False) -> frozenset[Source]:
         """What the part `path` of the value `name` depends on; `near`: by the fewest operations."""
@@ -95,7 +108,10 @@ class FoldDialect:
                 return set(), [(value, EMPTY_PATH), (into, path)]
             return set(), [(value, path[1:]) if path[0][0] == index else (into, path)]
         if operation.startswith(_LOADS) and not operation.startswith("nvvm.read"):
-            return {(*mark, sum(index * size for index, size in path))}, []
+            byte = sum(index * size for index, size in path)
+            if mark[0] in self.addressed_lines and _reads_shared(operation, rest):
+                return {(mark[0], SHARED, (self._shared_address(rest) or 0) + byte)}, []
+            return {(*mark, byte)}, []
         if operation == "select":
             names = [chosen] if (chosen := self._selected_name(names)) else names[1:]
         if operation in ("bitcast", "freeze", _CAST) or operation.startswith("f"):
@@ -116,27 +132,52 @@ class FoldDialect:
         condition = self.constant(names[0])
         return None if condition is None else names[1] if condition else names[2]
 
-    def constant(self, name: str) -> int | None:
-        """The integer that the value `name` always is, where that shows: what is one lane or one warp has the number 0."""
-        if name not in self.constants:
-            self.constants[name] = None
-            self.constants[name] = self._constant(*self.made.get(name, ("", "", (0, 0)))[:2])
-        return self.constants[name]
+    def constant(self, name: str, first_thread: bool = False) -> int | None:
+        """The integer that the value `name` always is, or is in the first thread, where that shows: what is one lane or one warp
+        has the number 0."""
+        place = name, first_thread
+        if place not in self.integers:
+            self.integers[place] = None  # of what a loop carries
+            self.integers[place] = self._integer(*place)
+        return self.integers[place]
 
-    def _constant(self, operation: str, rest: str) -> int | None:
+    def _integer(self, name: str, first_thread: bool) -> int | None:
+        if name not in self.made:
+            given = {self.constant(value_name, first_thread) for value_name in self.handed.get(name, ())}
+            return given.pop() if len(given) == 1 else None
+        operation, rest, _ = self.made[name]
         if operation == "mlir.constant":
             found = re.match(r"\((?:(-?\d+) :|(true|false)\))", rest)
-            return None if found is None else int(found[1]) if found[1] else int(found[2] == "true")
-        if operation not in ("urem", "and", "icmp"):
-            return None
-        left_value, right_value = (self.constant(each) for each in _NAME.findall(rest.partition(" : ")[0]))
-        if (operation == "urem" and right_value == 1) or (operation == "and" and 0 in (left_value, right_value)):
+            return None if found is None else int(found[1]) & _WORD if found[1] else int(found[2] == "true")
+        if first_thread and (operation.endswith(FIRST_THREAD) or (operation == "mlir.addressof" and "@global_smem" in rest)):
             return 0
-        if left_value is None or right_value is None or operation == "urem":
+        operands = _NAME.findall(rest.partition(" : ")[0])
+        if operation == "extractvalue":
+            inner = self.made.get(operands[0], ("", "", (0, 0)))
+            while inner[0] == "insertvalue" and self._index(inner[1]) != self._index(rest):
+                inner = self.made.get(_NAME.findall(inner[1])[1], ("", "", (0, 0)))
+            return self.constant(_NAME.findall(inner[1])[0], first_thread) if inner[0] == "insertvalue" else None
+        values = [self.constant(each, first_thread) for each in operands]
+        if operation in ("bitcast", "zext", "trunc", "freeze", _CAST):
+            return values[0]
+        if operation == "select":
+            return None if values[0] is None else values[1] if values[0] else values[2]
+        if operation == "nvvm.shfl.sync":
+            return values[1] if rest.startswith("idx") else None
+        if operation == "getelementptr" and None not in values:
+            size = _BYTES.get(rest.rpartition(", ")[2].strip(), 0)
+            return values[0] + values[1] * size if len(values) == 2 and size else None  # type: ignore[operator]
+        if (operation == "urem" and values[1] == 1) or (operation in ("and", "mul") and 0 in values):
+            return 0
+        if None in values or len(values) != 2:
             return None
-        if operation == "and":
-            return left_value & right_value
-        return int((left_value == right_value) == ('"eq"' in rest)) if '"eq"' in rest or '"ne"' in rest else None
+        if operation == "icmp":
+            return int((values[0] == values[1]) == ('"eq"' in rest)) if '"eq"' in rest or '"ne"' in rest else None
+        return integer_result(operation, *values)  # type: ignore[arg-type]
+
+    def _shared_address(self, rest: str) -> int | None:
+        """Where what stands behind a load from shared memory reads, in the first thread."""
+        return self.constant(_NAME.findall(rest)[0], True)
 
     def _struct_part(self, rest: str) -> int:
         part = rest.rpartition("struct<(")[2].partition(",")[0].rstrip(">) ")
@@ -237,6 +278,17 @@ class FoldDialect:
             elif operation == "fadd" and mark[0] in lines:
                 sum_list.append(self.addition(name, registers))
         return len(set(registers.values())), sum_list
+
+
+def _reads_shared(operation: str, rest: str) -> bool:
+    return operation == "load" and "!llvm.ptr<3>" in rest
+
+
+def integer_result(operation: str, left: int, right: int) -> int | None:
+    """What an operation of `INTEGER_OPERATIONS` gives, of 32 bits; None of others."""
+    if operation not in INTEGER_OPERATIONS or (operation in ("udiv", "urem") and not right) or (operation == "shl" and right > 31):
+        return None
+    return INTEGER_OPERATIONS[operation](left, right) & _WORD
 
 
 def all_sources(

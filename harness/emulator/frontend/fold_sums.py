@@ -70,9 +70,10 @@ class MarkedProgram:
     """A tile program in LLVM's dialect, and its PTX with the same marks. NotAssembled where the compiler does not take it."""
 
     def __init__(self, program: str, capability: int) -> None:
-        dialect, text = marked_ptx(program, capability)
+        dialect, text, self.is_packed = marked_ptx(program, capability)
         self.text = flatten(text)
-        self.dialect, self.code, self.capability = FoldDialect(dialect), FoldCode.from_ptx(self.text), capability
+        self.dialect, self.capability = FoldDialect(dialect), capability
+        self.code = FoldCode.from_ptx(self.text, self.dialect.addressed_lines)
 
     @cached_property
     def joined_places(self) -> set[int]:
@@ -85,37 +86,35 @@ def fold_sums(program: MarkedProgram, lines: tuple[int, int], form: str) -> Fold
     type."""
     dialect, code = program.dialect, program.code
     count, sums = dialect.sums(lines)
-    line_instructions = [(place, candidate, mark) for place, candidate, mark in float_sums(code) if mark[0] in lines]
+    all_sums = [*float_sums(code)]
+    line_instructions = [each for each in all_sums if each[2][0] in lines]
+    unmarked_sums = [each for each in all_sums if not each[2][0] and form_of(each[1].opcode) == form]  # moved out of a loop, as one
     forms = {form_of(candidate.opcode) for _, candidate, _ in line_instructions}
     if forms - {form}:
         return FoldSums(open=f"computes it in {', '.join(sorted(forms))}")
     first_flags, later_flags = [False] * count, [False] * count
     touched_registers = set[int]()
     direct = [candidate for candidate in sums if any(register is not None for sides, _ in candidate.lanes for register in sides)]
+    live = [candidate for candidate in sums if candidate.is_used]
+    near_sums = line_instructions + unmarked_sums
+    fuses = any(_fuses(candidate, code) for _, candidate, _ in near_sums)
     if not direct:
-        return FoldSums(
-            open=""
-            if not any(candidate.opcode.startswith("fma.") for _, candidate, _ in line_instructions)
-            else "fuses it in another way"
-        )
-    if not any(
-        candidate.opcode.startswith("fma.") and not adds(candidate, code.definitions) for _, candidate, _ in line_instructions
-    ):
-        reached = {place for place, candidate, _ in line_instructions if is_reached(candidate, code)}
+        return FoldSums(open="fuses it in another way" if fuses else "")
+    if not fuses and (len(near_sums) >= len(live) or not program.is_packed):  # else some stand under another mark
+        reached = {place for place, candidate, _ in near_sums if is_reached(candidate, code)}
         if reached and reached & program.joined_places:
             return FoldSums(open="leaves it to ptxas, which takes in a product")
         return FoldSums(tuple(first_flags), tuple(later_flags))
     used_places = set[int]()
-    live = [candidate for candidate in sums if candidate.is_used]
     for candidate in direct:
         if not candidate.is_used:
             touched_registers.update(register for registers, _ in candidate.lanes for register in registers if register is not None)
             continue
         outcomes = []
         for lane in range(len(candidate.lanes)):
-            found = _instructions_of(candidate, lane, line_instructions, code, live)
+            found = _instructions_of(candidate, lane, near_sums, code, live)
             used_places.update(place for place, *_ in found)
-            outcomes += [_outcome(candidate, lane, *one, dialect, code) for one in found]
+            outcomes += [_outcome(candidate, lane, *one, program) for one in found]
         sides = set()
         for outcome in outcomes:
             side = outcome.side
@@ -133,14 +132,13 @@ def fold_sums(program: MarkedProgram, lines: tuple[int, int], form: str) -> Fold
                     flags = later_flags if register in touched_registers else first_flags
                     flags[register] = which in sides
             touched_registers.update(register for register in registers if register is not None)
-    left = [
-        candidate
-        for place, candidate, _ in line_instructions
-        if place not in used_places and candidate.opcode.startswith("fma.") and not adds(candidate, code.definitions)
-    ]
-    if left:
+    if any(place not in used_places and _fuses(candidate, code) for place, candidate, _ in line_instructions):
         return FoldSums(open="fuses a product into it that reaches it through a branch, a loop or a select")
     return FoldSums(tuple(first_flags), tuple(later_flags))
+
+
+def _fuses(instruction: Instruction, code: FoldCode) -> bool:
+    return instruction.opcode.startswith("fma.") and not adds(instruction, code.definitions)
 
 
 def float_sums(code: FoldCode) -> Iterator[tuple[int, Instruction, Mark]]:
@@ -185,39 +183,40 @@ def _same_sides(one: FoldAddition, other: FoldAddition) -> bool:
 
 
 def _outcome(
-    addition: FoldAddition, lane: int, place: int, instruction: Instruction, half: int | None, dialect: FoldDialect, code: FoldCode
+    addition: FoldAddition, lane: int, place: int, instruction: Instruction, half: int | None, program: MarkedProgram
 ) -> _Outcome:
     registers, sources = addition.lanes[lane]
-    if not instruction.opcode.startswith("fma.") or adds(instruction, code.definitions):
-        return _Outcome(None, place, is_reached(instruction, code))
+    if not instruction.opcode.startswith("fma.") or adds(instruction, program.code.definitions):
+        return _Outcome(None, place, is_reached(instruction, program.code))
     leaves = [side for side, register in enumerate(registers) if register is not None]
     if len(leaves) == 1:
         return _Outcome(leaves[0], place, False)
     if addition.products[0] == addition.products[1] and sources[0] == sources[1]:
         return _Outcome(0, place, False)  # a product and itself
-    added_marks = {
-        code.marks[id(one)] for one in origins(instruction.reads[2:], code.definitions) if multiplies(one, code.definitions)
-    }
+    return _Outcome(side_by_sources(addition, lane, instruction, half, program), place, False)
+
+
+def side_by_sources(addition: FoldAddition, lane: int, instruction: Instruction, half: int | None, program: MarkedProgram) -> int:
+    """The side whose product a fused multiply-add takes in, by what it depends on, or by the one mark of what it adds; -1 where
+    that does not tell."""
+    dialect, code, sources = program.dialect, program.code, addition.lanes[lane][1]
     taken = frozenset().union(*(code.sources(name, half) for name in instruction.reads[:2]))
     rest = code.sources(instruction.reads[2], half)
     alone = (sources[0] - sources[1], sources[1] - sources[0])
     for side, other in ((0, 1), (1, 0)):
         clear = not taken & alone[other] and not rest & alone[side]
         if clear and (taken & alone[side] or rest & alone[other]):
-            return _Outcome(side, place, False)
+            return side
     near = [dialect.sources(name, ((lane, 0),) if len(addition.lanes) > 1 else EMPTY_PATH, near=True) for name in addition.names]
     product = code.nearest(instruction.reads[:2], half)
     if near[0] != near[1] and product in near:
-        return _Outcome(near.index(product), place, False)
-    for side in (0, 1):
-        if (
-            len(addition.lanes) == 1
-            and added_marks
-            and added_marks <= addition.products[1 - side]
-            and not added_marks & addition.products[side]
-        ):
-            return _Outcome(side, place, False)
-    return _Outcome(-1, place, False)
+        return near.index(product)
+    added = {code.marks[id(one)] for one in origins(instruction.reads[2:], code.definitions) if multiplies(one, code.definitions)}
+    if len(addition.lanes) == 1 and not program.is_packed and added:  # each product has its own mark
+        for side, products in enumerate(addition.products):
+            if added <= addition.products[1 - side] and not added & products:
+                return side
+    return -1
 
 
 def is_reached(instruction: Instruction, code: FoldCode) -> bool:
@@ -228,4 +227,4 @@ def is_reached(instruction: Instruction, code: FoldCode) -> bool:
     )
 
 
-__all__ = ["FoldSums", "MarkedProgram", "float_sums", "fold_sums", "is_reached"]
+__all__ = ["FoldSums", "MarkedProgram", "float_sums", "fold_sums", "is_reached", "side_by_sources"]

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from bitverdict.harness.emulator.frontend.assembly import Instruction
 from bitverdict.harness.emulator.frontend.float_instructions import adds, doubles, form_of, origins
 from bitverdict.harness.emulator.frontend.fold_dialect import FoldAddition, FoldDialect, Mark
-from bitverdict.harness.emulator.frontend.fold_sums import MarkedProgram, float_sums, is_reached
+from bitverdict.harness.emulator.frontend.fold_sums import MarkedProgram, float_sums, is_reached, side_by_sources
 from bitverdict.harness.emulator.mlir_reader import Operation
 
 Side = int | str | None  # the side whose product a sum takes in, None where it adds, or why that is not known
@@ -79,6 +79,9 @@ def _side(inner: Operation, addition: FoldAddition, place: int, instruction: Ins
     if not instruction.opcode.startswith("fma.") or adds(instruction, code.definitions):
         is_joined = is_reached(instruction, code) and place in program.joined_places
         return "leaves it to ptxas, which takes a product in" if is_joined else None
+    if program.is_packed and all(addition.products):  # one mark is that of several products
+        side = side_by_sources(addition, 0, instruction, None, program)
+        return side if side >= 0 else "fuses one of two products into it that are hard to tell apart"
     added = {code.marks[id(origin)] for origin in origins(instruction.reads[2:], code.definitions)}
     makers = [program.dialect.makers(name) for name in addition.names]
     for side, other in ((0, 1), (1, 0)):

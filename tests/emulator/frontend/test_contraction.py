@@ -23,6 +23,7 @@ from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator.frontend.assembly import instructions, ptx_beside_scalars
 from bitverdict.harness.emulator.frontend.contraction import Contraction, Fate
 from bitverdict.harness.emulator.frontend.float_instructions import by_halves
+from bitverdict.harness.emulator.frontend.lowerings import sums
 from bitverdict.harness.emulator.numerics import enclosure_ends
 from bitverdict.harness.emulator.numerics.enclosures import keys
 from bitverdict.harness.emulator.releases import RELEASES, installed_release
@@ -44,8 +45,6 @@ from tests.support.drawn_sums import (
 )
 from tests.support.ptx_threads import DeviceMemory, Threads
 
-WITHOUT_PACKING = "disable_slp_vectorizer" in installed_release().optimizer_keywords
-"""Whether the release compiles without LLVM's vectoriser where it is asked to: else what that packs stays enclosed."""
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs" / "examples" / "your_kernels"
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 
@@ -254,7 +253,7 @@ ACCUMULATORS = ["s = x * 0.0", "t = s", "u = s", LOOP, "    s += x * y", "    t 
 def test_sums_that_llvm_packs_are_read_from_the_program_without(tmp_path, monkeypatch):
     """The vectoriser leaves two of three sums under one line. On sm_100 it packs instructions too: another program."""
     kernel = load(drawn_sums.text(ACCUMULATORS, ["s", "t", "u"]), tmp_path, "packed")
-    assert enclosed(kernel, "sm_90", 7)[:2] == (True, WITHOUT_PACKING)
+    assert enclosed(kernel, "sm_90", 7)[:2] == (True, True)
     inside, exact, advice = enclosed(kernel, "sm_100", 7)
     assert inside and not exact and "packed.py:17: the compiled program leaves open" in " ".join(advice)
     monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.same_lines", lambda one, other: None)
@@ -292,6 +291,23 @@ def test_sums_are_told_from_fused_ones_whose_line_is_forgotten_too(tmp_path, mon
     assert launch()[1]
 
 
+PARTLY_MOVED = [
+    "s = tl.zeros_like(x)", "t = s", "u = s", "for i in range(n):", "    g = tl.load(a + (at + i) % BLOCK)", "    p = g * y",
+    "    s = tl.maximum(s, p)", "    r = p + w", "    v = tl.reshape(r, [BLOCK // 2, 2])", "    v, o = tl.split(v)",
+    "    t = tl.maximum(t, tl.join(v, v).reshape([BLOCK]))", "    u = tl.join(o, o).reshape([BLOCK])",
+]  # fmt: skip
+
+
+def test_a_sum_that_is_moved_out_of_its_loop_in_part_is_enclosed(tmp_path, monkeypatch):
+    """What is used behind the loop alone is summed there, without a line and without the product, which stays in the loop."""
+    kernel = load(drawn_sums.text(PARTLY_MOVED, ["s", "t", "u"]), tmp_path, "partly_moved")
+    assert enclosed(kernel, "sm_90", 7)[:2] == (True, False)
+    monkeypatch.setattr(sums, "_whole_fate", lambda t, op, fate: fate)
+    monkeypatch.setattr(emulated_device, "_translations", {})
+    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    assert enclosed(kernel, "sm_90", 7)[:2] == (False, True)
+
+
 BESIDE_ADDRESSES = [
     "m = at < n * 11", "s = tl.zeros_like(x)", "t = s", "u = s", "for i in range(n):",
     "    g = tl.load(a + (at + i) // n, mask=m, other=0.0)",
@@ -303,9 +319,7 @@ def test_packed_sums_are_read_where_only_addresses_differ(tmp_path, monkeypatch)
     """The program without the vectoriser has other addresses. Where its sums are others too, nothing is read of them; who read them
     all the same would have other words than the PTX."""
     kernel = load(drawn_sums.text(BESIDE_ADDRESSES, ["s", "t", "u"]), tmp_path, "beside_addresses")
-    assert enclosed(kernel, "sm_90", 3)[:2] == (True, WITHOUT_PACKING)
-    if not WITHOUT_PACKING:
-        return
+    assert enclosed(kernel, "sm_90", 3)[:2] == (True, True)
 
     def apart(program: str, capability: int) -> tuple[str, str | None]:
         whole, scalars = ptx_beside_scalars(program, capability)

@@ -17,6 +17,8 @@ from benchmarks.fusion_probes import Launch, Tally, by_ptx
 from bitverdict.harness.emulator import device as emulated_device
 from bitverdict.harness.emulator import emulated
 from bitverdict.harness.emulator.frontend.contraction import Contraction
+from bitverdict.harness.emulator.frontend.fold_code import FoldCode
+from bitverdict.harness.emulator.frontend.fold_dialect import FoldDialect
 from bitverdict.harness.emulator.frontend.fold_sums import FoldSums
 from bitverdict.harness.emulator.frontend.region_sums import WORDS, RegionSums
 from bitverdict.harness.emulator.frontend.translator import Translator
@@ -45,6 +47,8 @@ PROBES = (
     Launch("variance", 16, 64, F32, 4),
     Launch("flash decoding", 16, 16, F32, 1),
     Launch("layer norm backward", 1, 64, F32, 1),
+    Launch("delta rule", 4, 32, F32, 1),  # LLVM moves the last sum out of the loop, and forgets its lines
+    Launch("delta rule of pairs", 8, 64, F32, 1),  # it joins the loads of keys, by which products are told apart
     Launch("scan of columns", 8, 256, F32, 1),  # each thread has a whole column, a chunk of one element a row
     Launch("scan of columns", 16, 256, F32, 2),  # and here one chunk: nothing stands before it, and LLVM removes those sums
     Launch("scan, swapped", 8, 256, BF16, 1),  # of two halves, their signs changed together
@@ -146,6 +150,42 @@ def exchanged(found: RegionSums) -> RegionSums:
 
 def as_of_words(found: RegionSums) -> RegionSums:
     return dict.fromkeys(found, found[WORDS])
+
+
+DIALECT = """
+    %0 = llvm.mlir.addressof @global_smem : !llvm.ptr<3> loc("tile program":9:2)
+    %1 = nvvm.read.ptx.sreg.tid.x : i32 loc("tile program":9:3)
+    %2 = llvm.mlir.constant(16 : i32) : i32 loc("tile program":9:4)
+    %3 = llvm.and %1, %2 : i32 loc("tile program":9:5)
+    %4 = llvm.getelementptr inbounds %0[%3] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8 loc("tile program":9:6)
+    %5 = llvm.load %4 {alignment = 16 : i64} : !llvm.ptr<3> -> vector<2xf32> loc("tile program":9:7)
+    %6 = llvm.xor %3, %2 : i32 loc("tile program":9:8)
+    %7 = llvm.getelementptr inbounds %0[%6] : (!llvm.ptr<3>, i32) -> !llvm.ptr<3>, i8 loc("tile program":9:9)
+    %8 = llvm.load %7 {alignment = 16 : i64} : !llvm.ptr<3> -> vector<2xf32> loc("tile program":9:10)
+    %9 = llvm.mlir.constant(1 : i32) : i32 loc("tile program":9:11)
+    %10 = llvm.extractelement %5[%9 : i32] : vector<2xf32> loc("tile program":9:12)
+    %11 = llvm.extractelement %8[%9 : i32] : vector<2xf32> loc("tile program":9:13)
+"""
+JOINED_LOADS = """
+\t.loc\t1 9 3
+\tmov.u32 \t%r1, %tid.x;
+\tand.b32 \t%r2, %r1, 16;
+\tmov.b32 \t%r3, global_smem;
+\tadd.s32 \t%r4, %r3, %r2;
+\t.loc\t1 9 12
+\tld.shared.v2.b32 \t{%r5, %r6}, [%r4+16];
+\tld.shared.v2.b32 \t{%r7, %r8}, [%r4];
+"""
+
+
+@pytest.mark.parametrize("knows_addresses", [True, False])
+def test_loads_under_one_mark_are_told_apart_by_their_addresses(knows_addresses):
+    """LLVM joins two loads and splits them again, the later one first. By its mark each would be the other, or both."""
+    dialect = FoldDialect(DIALECT)
+    code = FoldCode.from_ptx(JOINED_LOADS, dialect.addressed_lines if knows_addresses else set())
+    first, second = (dialect.sources(name) for name in ("%10", "%11"))
+    assert (code.sources("%r8") == first, code.sources("%r6") == second) == (knows_addresses, knows_addresses)
+    assert len({first, second, code.sources("%r5"), code.sources("%r7")}) == 4
 
 
 @pytest.mark.parametrize(("launch", "misread"), [(REGIONS[0], exchanged), (REGIONS[3], as_of_words), (REGIONS[4], exchanged)])

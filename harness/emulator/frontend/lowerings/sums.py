@@ -88,18 +88,30 @@ def total(t: Translator, op: Operation) -> None:
             and fate.fused_sums
         ):
             inner = [t.defined[name].operands[0] for name in op.operands]
-            _sum(t, op, cut.results[0], inner, t.result(cut), fate)
+            _sum(t, op, cut.results[0], inner, t.result(cut), _whole_fate(t, op, fate))
             t.replaced.add(cut.results[0])
         elif cut is not None and fate is not None and not t.contraction.joined_by_ptxas(fate):
             t.call(op, binary(_NUMPY[op.name], t.result(op).format))  # in the narrow format, with the same words
         else:
-            _sum(t, op, op.results[0], op.operands, t.result(op), t.contraction.fate(op.line))
+            _sum(t, op, op.results[0], op.operands, t.result(op), _whole_fate(t, op, t.contraction.fate(op.line)))
     except OpenChoice as choice:
         if cut is None:
             raise
         raise NotModelled(op, choice.why) from choice  # in which format the sum rounds is open too
     except NotAssembled as error:
         raise NotModelled(op, f"a sum that takes a product, in a program that the compiler does not take: {error}") from error
+
+
+def _whole_fate(t: Translator, op: Operation, fate: Fate | None) -> Fate:
+    """`fate`, of the sum `op`. Where fewer elements are summed under its line than a thread has, LLVM may have moved others out of
+    a loop, which leaves them without a line."""
+    count, kind = fate.plain_sums + fate.fused_sums if fate else 0, t.result(op)
+    has_all_threads = op.results[0].endswith("~lanes")
+    if fate is None or not 0 < count < (kind.shape if has_all_threads else thread_elements(t.lane_words.place(kind)).shape)[1]:
+        return fate or Fate()
+    if t.contraction.hidden:
+        raise _unclear(op, "puts some of it under the lines of other operations")
+    return _joint([fate, t.contraction.fates.get(-1)]) or fate
 
 
 def _sum(t: Translator, op: Operation, result: str, operands: list[str], kind: Type, fate: Fate) -> None:
@@ -301,7 +313,7 @@ def _joint(fates: list[Fate | None]) -> Fate | None:
     if not known_fates:
         return None
     total = Fate(sum(fate.plain_sums for fate in known_fates), sum(fate.fused_sums for fate in known_fates))
-    for name in ("formats", "addends", "open", "added_products", "sum_places", "product_places", "squares"):
+    for name in ("formats", "addends", "open", "added_products", "factor_lines", "sum_places", "product_places", "squares"):
         setattr(total, name, set().union(*(getattr(fate, name) for fate in known_fates)))
     return total
 
