@@ -104,7 +104,7 @@ def fast_gate(request: pytest.FixtureRequest) -> Iterator[None]:
 def kept_translations(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that may change the emulator under way (`monkeypatch`) leaves no translation on disk and reads none. All that others
     translate in their own process can be kept."""
-    name = "HARNESS_TRANSLATIONS"
+    name = "BITVERDICT_TRANSLATIONS"
     before = os.environ.get(name)
     if "monkeypatch" in request.fixturenames:
         os.environ[name] = "off"

@@ -116,7 +116,7 @@ def judged(cheats: Sequence[Cheat], run: str) -> dict[str, Ended]:
             write_table(folder / f"guessed_operands_{cheats[0].name}.json", addresses[0], cheats[0].target)
         learnt = Path(addresses[0].rpartition(":")[0]).with_suffix(".txt")
         environment = os.environ | {
-            "HARNESS_STATE": f"{place}/state",
+            "BITVERDICT_STATE": f"{place}/state",
             "TRITON_CACHE_DIR": f"{place}/triton",
             "PYTHONPATH": os.pathsep.join([str(checkout), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
@@ -195,10 +195,10 @@ def _json(cheat: Cheat) -> str:
 
 
 def _by_pytest(cheats: Sequence[Cheat]) -> list[str]:
-    kept = ["--harness-k", KEPT] if cheats[0].task == MATMUL else []
-    kept += ["--harness-secret", cheats[0].secret] if cheats[0].secret else []
-    kept += ["--harness-timeout", str(cheats[0].seconds)] if cheats[0].seconds else []
-    asked = f"-q -p no:cacheprovider -p {PLUGIN} --hypothesis-seed 0 --harness-draws 0 --harness-target {cheats[0].target}"
+    kept = ["--bv-k", KEPT] if cheats[0].task == MATMUL else []
+    kept += ["--bv-secret", cheats[0].secret] if cheats[0].secret else []
+    kept += ["--bv-timeout", str(cheats[0].seconds)] if cheats[0].seconds else []
+    asked = f"-q -p no:cacheprovider -p {PLUGIN} --hypothesis-seed 0 --bv-draws 0 --bv-target {cheats[0].target}"
     return ["-m", "pytest", *asked.split(), *kept, "--junitxml", "told.xml", "test_cheats.py"]
 
 
@@ -218,7 +218,7 @@ def _status(command: list[str], folder: Path, environment: dict[str, str], secon
         except subprocess.TimeoutExpired:
             return None
         finally:
-            _clear(environment["HARNESS_STATE"], process)
+            _clear(environment["BITVERDICT_STATE"], process)
 
 
 def _told(folder: Path, cheat: Cheat, status: int | None, printed: str) -> Ended:
@@ -278,7 +278,7 @@ def _clear(state: str, process: subprocess.Popen) -> None:
 
 
 def _with(state: str) -> Iterator[int]:
-    wanted = f"HARNESS_STATE={state}".encode()
+    wanted = f"BITVERDICT_STATE={state}".encode()
     for place in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if wanted in (place / "environ").read_bytes().split(b"\0"):

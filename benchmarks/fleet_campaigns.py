@@ -5,7 +5,7 @@
 The cluster is started as docs/fleets.md says: ``ray start --head``, ``ray start --address HOST:PORT``, ``RAY_ADDRESS=HOST:PORT``
 (with ``--block``, ports of their own and one processor each, so that both nodes end with this command). A campaign is `exhaustive`,
 a test of a user's, a problem of a corpus with the interface of KernelBench, mutants, or entries of the corpus of published
-packages, which are installed from the registry below DIR. ``pytest --harness-database`` keeps a
+packages, which are installed from the registry below DIR. ``pytest --bv-database`` keeps a
 failing case on ``redis-server --port``, and a second session judges it first.
 
 Writes DIR/fleet_campaigns.json, and ends with status 1 where something differs. Needs
@@ -47,7 +47,7 @@ MUTANTS = "mutate softmax --source --count 6 --seed 1 --target emulated:sm_90".s
 def called(words: Sequence[str], out: Path, **variables: str) -> subprocess.CompletedProcess:
     """``bitverdict`` with `words`, its state in `out`."""
     out.mkdir(parents=True, exist_ok=True)
-    given = os.environ | {"HARNESS_STATE": str(out / "state"), "COLUMNS": "160"} | variables
+    given = os.environ | {"BITVERDICT_STATE": str(out / "state"), "COLUMNS": "160"} | variables
     command = [sys.executable, "-m", "bitverdict", *words]
     return subprocess.run(command, cwd=CHECKOUT, env=given, capture_output=True, text=True, timeout=SECONDS)
 
@@ -96,7 +96,7 @@ def corpus_three_ways(out: Path, address: str) -> dict:
 
     def run(place: str, *more: str) -> tuple[Path, int]:
         (at := out / place).mkdir(parents=True, exist_ok=True)
-        given = os.environ | {"HARNESS_STATE": str(at / "state"), "RAY_ADDRESS": address}
+        given = os.environ | {"BITVERDICT_STATE": str(at / "state"), "RAY_ADDRESS": address}
         command = [sys.executable, "-m", "benchmarks.corpus", str(out / "packages"), *CORPUS]
         command += ["--results", str(at / "results.jsonl"), *more]
         ended = subprocess.run(command, cwd=CHECKOUT, env=given, capture_output=True, text=True, timeout=2 * SECONDS)
@@ -173,7 +173,7 @@ def on_redis(out: Path) -> dict:
     file.write_text(WRONG)
     url = f"redis://127.0.0.1:{port}/0"
     with running(words, out / "redis.txt", port):
-        given = os.environ | {"HARNESS_STATE": str(out / "state")}
+        given = os.environ | {"BITVERDICT_STATE": str(out / "state")}
         command = [
             sys.executable,
             "-m",
@@ -182,7 +182,7 @@ def on_redis(out: Path) -> dict:
             "-p",
             "no:cacheprovider",
             *PLUGINS,
-            "--harness-database",
+            "--bv-database",
             url,
             str(file),
         ]

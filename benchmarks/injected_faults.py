@@ -47,7 +47,7 @@ def session(faults: int, target: str, timeout: float, workers: int, out: Path) -
     """One pytest session and what is found about it."""
     cases = EVERY * faults
     state, junit = out / "state", out / "junit.xml"
-    variables = os.environ | {"HARNESS_STATE": str(state), "HARNESS_INJECTED": f"{cases}/{target}/{timeout:g}"}
+    variables = os.environ | {"BITVERDICT_STATE": str(state), "BITVERDICT_INJECTED": f"{cases}/{target}/{timeout:g}"}
     words = [sys.executable, "-m", "pytest", SESSION, "-q", "--tb=no", "-p", "no:cacheprovider", f"--junitxml={junit}", "-rN"]
     words += ["-p", "no:randomly", "--no-header"]
     if importlib.util.find_spec("xdist") is not None and workers:
@@ -111,7 +111,7 @@ def command(cases: int, out: Path, *words: str, contract: str = "KILLED") -> lis
 
 def run(words: list[str], out: Path) -> subprocess.Popen:
     out.mkdir(parents=True, exist_ok=True)
-    variables = os.environ | {"HARNESS_STATE": str(out / "state"), "COLUMNS": "160"}
+    variables = os.environ | {"BITVERDICT_STATE": str(out / "state"), "COLUMNS": "160"}
     with (out / "stdout.txt").open("w") as told, (out / "stderr.txt").open("a") as error:
         return subprocess.Popen(words, cwd=CHECKOUT, env=variables, stdout=told, stderr=error)
 

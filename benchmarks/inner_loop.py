@@ -143,7 +143,7 @@ def main() -> None:
         pause=Option(3.0, "seconds between an answer and the next save (default 3)"), out=Path,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as state:
-        environment = os.environ | {"HARNESS_STATE": state, "PYTHONPATH": str(CHECKOUT)}
+        environment = os.environ | {"BITVERDICT_STATE": state, "PYTHONPATH": str(CHECKOUT)}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)  # an installation has its bytecode
         found = cold(arguments.runs, environment) | saves(arguments.saves, environment, arguments.pause)
     for name, figures in found.items():

@@ -142,7 +142,7 @@ def serve(side: str, arch: str, files: list[str]) -> None:
     if side == "emulator":
         from bitverdict.harness.emulator import emulated
 
-        os.environ["HARNESS_TRANSLATIONS"] = "off"
+        os.environ["BITVERDICT_TRANSLATIONS"] = "off"
         products.watch()
         around = lambda: emulated(arch)
     print(json.dumps(sorted(made)), file=answers, flush=True)

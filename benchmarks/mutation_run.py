@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 COPIED = ("benchmarks", "bitverdict", "docs", "harness", "kernels", "reference", "tests")
-LEFT_BEHIND = ("__pycache__", ".harness", ".hypothesis", ".pytest_cache")
+LEFT_BEHIND = ("__pycache__", ".bitverdict", ".hypothesis", ".pytest_cache")
 STATE = ("state", "cache", "tmp")
 FIRST = 12.0  # seconds of tests in the first of two processes: most mutants end there, and few test files are imported
 COLLECTED_WITHIN = 240.0  # seconds
@@ -53,7 +53,7 @@ def environment(tree: Path, before: list[str] | None = None) -> dict[str, str]:
         "PYTHONPATH": os.pathsep.join([*(before or []), str(tree), *path]),
         "PYTHONDONTWRITEBYTECODE": "1",
         "CUDA_VISIBLE_DEVICES": "",
-        "HARNESS_STATE": str(place / "state"),
+        "BITVERDICT_STATE": str(place / "state"),
         "TRITON_CACHE_DIR": str(place / "cache"),
         "TMPDIR": str(place / "tmp"),
         "TRITON_DEFAULT_FP_FUSION": "1",

@@ -9,7 +9,7 @@ shift
 cd "$(dirname "$0")/.."
 mkdir -p "$out"
 python=${PYTHON:-python3}
-export PYTHONUNBUFFERED=1 TRITON_DEFAULT_FP_FUSION=1 HARNESS_STATE="${HARNESS_STATE:-$(mktemp -d)}"
+export PYTHONUNBUFFERED=1 TRITON_DEFAULT_FP_FUSION=1 BITVERDICT_STATE="${BITVERDICT_STATE:-$(mktemp -d)}"
 for part in "$@"; do
     echo "== $part ($SECONDS s)"
     case $part in

@@ -27,7 +27,7 @@ from benchmarks.tutorial_figures import GROUPED, TABLES
 
 HOPPER = (
     "python -m pytest -n auto --dist worksteal tests/kernel_contracts/test_contracts.py tests/kernel_contracts/test_large.py "
-    "--harness-profile quick --harness-shards 16 --harness-target cuda:sm_90"
+    "--bv-profile quick --bv-shards 16 --bv-target cuda:sm_90"
 )
 SHOWN = ("kernel", "type", "M x N x K", "configuration", "timed", "TFLOP/s", "0.2 to 0.8", "peer", "its TFLOP/s", "ratio", "words",
          "differ")  # fmt: skip
@@ -537,7 +537,7 @@ def workers_rule(told: dict) -> list[str]:
             "",
         ]
     one, two = (min(count * told["slots"], told["cores"]) for count in (1, 2))
-    rule = (f"{one} workers judge on one GPU and {two} on two (`HARNESS_GPU_SLOTS={told['slots']}`; "
+    rule = (f"{one} workers judge on one GPU and {two} on two (`BITVERDICT_GPU_SLOTS={told['slots']}`; "
             f"{told['cores']} cores).")  # fmt: skip
     if one == two:
         rule += " With every core at work for either, the second GPU brings nothing: judging waits for the host's arithmetic."

@@ -15,7 +15,7 @@ import os
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ[variable] = "1"  # before NumPy loads its BLAS
 os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
-os.environ.setdefault("HARNESS_TRANSLATIONS", "off")
+os.environ.setdefault("BITVERDICT_TRANSLATIONS", "off")
 
 import cProfile  # noqa: E402
 import pstats  # noqa: E402

@@ -43,7 +43,7 @@ def shrunk(crash, seed: int, directory: Path, pool, draws: int) -> dict:
     from bitverdict.harness.session.shrink import VerdictCache, shrink
     from tests.faults.mutants import write_mutant
 
-    os.environ["HARNESS_POOL_SEED"] = str(seed)  # as `run --seed` does
+    os.environ["BITVERDICT_POOL_SEED"] = str(seed)  # as `run --seed` does
     place = directory / crash.name.replace(" ", "_")
     place.mkdir(exist_ok=True)
     source = CaseSource(write_mutant(crash, place), target(crash.on[0]), seed)
@@ -75,8 +75,8 @@ def replayed(files: list[str], directory: Path) -> set[str]:
     clone = directory / "clone"
     subprocess.run(["git", "clone", "-q", str(CHECKOUT), str(clone)], check=True)
     hidden = [path.rename(path.with_suffix(".hidden")) for path in directory.glob("*/*.py") if path.parent != clone]
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "HARNESS_POOL_SEED")}
-    environment |= {"HARNESS_STATE": str(directory / "state"), "PYTHONPATH": os.pathsep.join([str(clone), *KEPT_PATH])}
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "BITVERDICT_POOL_SEED")}
+    environment |= {"BITVERDICT_STATE": str(directory / "state"), "PYTHONPATH": os.pathsep.join([str(clone), *KEPT_PATH])}
     done = subprocess.run(
         [sys.executable, "-c", REPLAY, *files], cwd=clone, env=environment, capture_output=True, text=True, check=False
     )

@@ -107,7 +107,7 @@ def differing(a: torch.Tensor, b: torch.Tensor, repeats: int) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     given = parse(
-        __doc__, argv=arguments, out=Path(".harness/benchmarks"), sizes=Option(SIZES, "N for a cube, or MxNxK"), rounds=2,
+        __doc__, argv=arguments, out=Path(".bitverdict/benchmarks"), sizes=Option(SIZES, "N for a cube, or MxNxK"), rounds=2,
         seconds=Option(0.02, "of one turn's graph, which is replayed ten times"),
     )  # fmt: skip
     from bitverdict.harness.model.targets import target

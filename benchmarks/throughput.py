@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     return parse(
-        __doc__, argv=arguments, out=Path(".harness/benchmarks"), sizes=Option(SIZES, "of matmul: N for a cube, or MxNxK"),
+        __doc__, argv=arguments, out=Path(".bitverdict/benchmarks"), sizes=Option(SIZES, "of matmul: N for a cube, or MxNxK"),
         target="cuda:0", rounds=3, seconds=Option(0.15, "of one turn"), judge=Option(True, "judge what was timed"),
         parts=Option((*PARTS,), f"of {', '.join(PARTS)}", choices=PARTS), dry=False,
     )  # fmt: skip

@@ -4,7 +4,7 @@
     python -m benchmarks.two_gpus --out DIR --emulated sm_90     tries the script: cores in place of GPUs, contracts for products
 
 The shards are pytest's own nodes: large products of every kernel and type that run there, each with several seeds of data, judged
-by `pytest -n auto --harness-target cuda`. Each worker leases a GPU; a GPU has the same number of slots in both runs (`--slots`), so
+by `pytest -n auto --bv-target cuda`. Each worker leases a GPU; a GPU has the same number of slots in both runs (`--slots`), so
 two GPUs are judged on by twice the workers, as `-n auto` does it. What is timed is the whole command, its start included.
 The work is fixed by count, and no case depends on time: the autotuned launcher is left out. A first run on both fills Triton's
 cache with one shard of each and is not counted. Then two GPUs, and one; where two needed less than `--least`
@@ -77,7 +77,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def parsed(arguments: list[str] | None) -> argparse.Namespace:
     return parse(
-        __doc__, argv=arguments, out=Path(".harness/benchmarks"), size=Option("4096x4096x4096", "of the products"),
+        __doc__, argv=arguments, out=Path(".bitverdict/benchmarks"), size=Option("4096x4096x4096", "of the products"),
         seeds=Option(14, "shards of each kernel, type and configuration"), slots=Option(8, "workers on each GPU"),
         products=Option(1 << 29, "that a shard's expected words cost, where the host computes them"),
         least=Option(100.0, "that two GPUs must need, or there is more work"),
@@ -91,17 +91,19 @@ def judged(visible: list[str], name: str, given: argparse.Namespace, products: i
     workers = "auto"
     if name == "cuda":
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(visible)
-        environment["HARNESS_GPU_SLOTS"] = str(given.slots if products != WARMING else len(os.sched_getaffinity(0)) // len(visible))
+        environment["BITVERDICT_GPU_SLOTS"] = str(
+            given.slots if products != WARMING else len(os.sched_getaffinity(0)) // len(visible)
+        )
         seeds = 1 if products == WARMING else given.seeds
-        nodes = [LARGE, "-k", "not autotuned", "--harness-large", given.size, "--harness-large-seeds", str(seeds),
-                 "--harness-products", str(products)]  # fmt: skip
+        nodes = [LARGE, "-k", "not autotuned", "--bv-large", given.size, "--bv-large-seeds", str(seeds),
+                 "--bv-products", str(products)]  # fmt: skip
     else:
         workers = visible[0]
-        nodes = [CONTRACTS, "-k", "ampere_gemm", "--harness-shards", str(given.seeds), "--harness-draws", str(given.seeds)]
+        nodes = [CONTRACTS, "-k", "ampere_gemm", "--bv-shards", str(given.seeds), "--bv-draws", str(given.seeds)]
     with tempfile.TemporaryDirectory() as place:
         junit = Path(place) / "junit.xml"
         line = [sys.executable, "-m", "pytest", "-q", "--no-header", "-p", "no:cacheprovider", "-n", workers, "--dist", "worksteal",
-                *nodes, "--harness-target", name, "--junitxml", str(junit)]  # fmt: skip
+                *nodes, "--bv-target", name, "--junitxml", str(junit)]  # fmt: skip
         begun = time.perf_counter()
         ran = subprocess.run(line, cwd=CHECKOUT, env=environment, capture_output=True, text=True)
         seconds = time.perf_counter() - begun

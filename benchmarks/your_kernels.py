@@ -51,7 +51,7 @@ def judge_right(work: Path, names: Sequence[str]) -> bool:
     place = made(work)
     files = [f"test_{name}.py" for name in names]
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
-    environment |= {"TRITON_CACHE_DIR": str(work / "triton"), "HARNESS_STATE": str(work / "state")}
+    environment |= {"TRITON_CACHE_DIR": str(work / "triton"), "BITVERDICT_STATE": str(work / "state")}
     report, begun = work / "report.xml", time.monotonic()
     command = [place.python, "-m", "pytest", "-q", "-n", "auto", f"--junitxml={report}", *files]
     ended = subprocess.run(command, cwd=place.repository, env=environment)

@@ -44,8 +44,14 @@ if TYPE_CHECKING:
     from bitverdict.harness.ptx_machine.cuda_source import cuda_kernel as cuda_kernel
     from bitverdict.harness.ptx_machine.launch import ptx_kernel as ptx_kernel
 
-for _name in [name for name in os.environ if name.startswith("BITVERDICT_")]:  # HARNESS_* are the older names, read everywhere
-    os.environ.setdefault(_name.replace("BITVERDICT_", "HARNESS_", 1), os.environ[_name])
+_RENAMED_VARIABLES = (
+    "STATE TRANSLATIONS POOL_SEED PROFILE SPARES GPU_SLOTS DATABASE DATABASE_PASSWORD PYTHON WITHOUT_WORDS SHARE INJECTED"
+)
+for _name in [
+    name for name in _RENAMED_VARIABLES.split() if f"HARNESS_{name}" in os.environ and f"BITVERDICT_{name}" not in os.environ
+]:
+    os.environ[f"BITVERDICT_{_name}"] = os.environ[f"HARNESS_{_name}"]
+    print(f"note: HARNESS_{_name} is read as BITVERDICT_{_name}, its newer name: set that", file=sys.stderr)
 __version__ = "0.1.0"
 _package_folder = Path(__path__[0])
 if not (_package_folder / "harness" / "__init__.py").is_file():

@@ -31,7 +31,7 @@ MAY = {
     "harness/report": "harness reference numpy torch triton jinja2 markupsafe -harness.frontends -harness.lab",
     "harness/lab/gpu_oracle": "harness.lab.gpu_oracle reference numpy torch triton",
     "harness/lab": "harness kernels reference tests.faults numpy torch triton rich mpmath",
-    "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich redis shtab -harness.lab",
+    "harness/frontends": "harness kernels.features numpy torch triton hypothesis rich redis shtab mcp -harness.lab",
     "bitverdict": "harness",
 }
 """A room -> what its files may import besides the standard library, bitverdict left out; a minus takes one back."""

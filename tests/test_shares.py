@@ -22,7 +22,7 @@ from tests.support.gates import is_fast
 def test_what_this_run_leaves_to_other_commits_is_told(record_property) -> None:
     """Not a check of its own: the line below the results, of what the modules collected here left out."""
     if shares.left_out:
-        told = f"{len(shares.left_out)} of the shares of other commits (HARNESS_SHARE): {shares.left_out_names()}"
+        told = f"{len(shares.left_out)} of the shares of other commits (BITVERDICT_SHARE): {shares.left_out_names()}"
         record_property("not_run", told)
 
 
@@ -58,8 +58,8 @@ def test_cases_that_compile_alike_take_one_turn_together() -> None:
 
 
 def test_what_compiles_a_required_case_takes_its_turn(monkeypatch) -> None:
-    monkeypatch.setenv("HARNESS_PROFILE", "ci")
-    monkeypatch.setenv("HARNESS_SHARE", "1")
+    monkeypatch.setenv("BITVERDICT_PROFILE", "ci")
+    monkeypatch.setenv("BITVERDICT_SHARE", "1")
     monkeypatch.setattr(shares, "left_out", set())
     cases = CaseSource("ampere_gemm", target("emulated:sm_80")).required()
     kept = [case for place, case in enumerate(cases) if shares.in_this_turn(f"row {place}", case)]
@@ -73,32 +73,32 @@ def _classes(source: CaseSource) -> list[tuple[str, dict]]:
 
 @pytest.mark.parametrize(("profile", "share", "turn"), [("ci", "7", Rotation(7, 5)), ("ci", "", None), ("exhaustive", "7", None)])
 def test_required_cases_take_turns_for_a_commit_of_ci_alone(profile, share, turn, monkeypatch) -> None:
-    monkeypatch.setenv("HARNESS_PROFILE", profile)
-    monkeypatch.setenv("HARNESS_SHARE", share)
+    monkeypatch.setenv("BITVERDICT_PROFILE", profile)
+    monkeypatch.setenv("BITVERDICT_SHARE", share)
     assert shares.turn() == turn
 
 
 @pytest.mark.parametrize("of", [1, 2, 3, 5])
 def test_each_turn_has_an_entry_of_every_kind_and_all_have_all(of, monkeypatch) -> None:
-    monkeypatch.setenv("HARNESS_PROFILE", "ci")
+    monkeypatch.setenv("BITVERDICT_PROFILE", "ci")
     ids = ["test[right-a]", "test[right-b]", *(f"test[fault-{number}]" for number in range(11)), "test[other]"]
     turns = []
     for number in range(7, 7 + of):
-        monkeypatch.setenv("HARNESS_SHARE", str(number))
+        monkeypatch.setenv("BITVERDICT_SHARE", str(number))
         turns.append(shares.entries_of_turn(ids, of, "right", "fault"))
         faults = sum("fault" in name for name in turns[-1])
         assert any("right" in name for name in turns[-1]) and 11 // of <= faults <= 11 // of + 1 and "test[other]" in turns[-1]
     assert set.union(*turns) == set(ids)
-    monkeypatch.setenv("HARNESS_PROFILE", "exhaustive")
+    monkeypatch.setenv("BITVERDICT_PROFILE", "exhaustive")
     assert shares.entries_of_turn(ids, of, "right", "fault") == set(ids)
 
 
 def test_a_marked_test_without_entries_has_one_turn(monkeypatch) -> None:
-    monkeypatch.setenv("HARNESS_PROFILE", "ci")
+    monkeypatch.setenv("BITVERDICT_PROFILE", "ci")
     names = [f"test_long_{number}" for number in range(20)]
     judged = []
     for number in range(4):
-        monkeypatch.setenv("HARNESS_SHARE", str(number))
+        monkeypatch.setenv("BITVERDICT_SHARE", str(number))
         judged += [name for name in names for taken in shares.entries_of_turn([name], 4) if taken == name]
     assert sorted(judged) == sorted(names) and shares.entries_of_turn(["test_e[1]"], 4), (
         "entries of a parameter have one each commit"
@@ -120,7 +120,7 @@ def test_the_laboratorys_files_take_turns_and_the_fast_gates_do_not(monkeypatch)
     fast = {path for path in files if is_fast(path)}
     assert fast and len(fast) < len(files)
     assert Counter(item.path for item in judged) == {path: shares.LABORATORY if path in fast else 1 for path in files}
-    monkeypatch.setenv("HARNESS_PROFILE", "exhaustive")
+    monkeypatch.setenv("BITVERDICT_PROFILE", "exhaustive")
     assert not shares.leave_to_other_commits(items)
 
 
@@ -140,7 +140,7 @@ def test_many_entries_of_a_test_take_turns_and_a_right_one_is_in_each(file: str,
 
 def test_what_takes_turns_within_others_meets_all_of_them(monkeypatch) -> None:
     """A node is judged in one commit of two or three, a mutant's test in one of up to four."""
-    monkeypatch.setenv("HARNESS_PROFILE", "ci")
+    monkeypatch.setenv("BITVERDICT_PROFILE", "ci")
     for outer in (2, 3, 4):
         for inner in (shares.REQUIRED, shares.MUTANTS["ci"], shares.LABORATORY):
             assert {turn % inner for turn in range(0, outer * inner, outer)} == set(range(inner))
@@ -167,18 +167,18 @@ def test_each_commit_judges_every_kernel_and_three_judge_every_node(monkeypatch)
 
 
 def _judged(items: list, turn: int, monkeypatch: pytest.MonkeyPatch) -> list:
-    monkeypatch.setenv("HARNESS_PROFILE", "ci")
-    monkeypatch.setenv("HARNESS_SHARE", str(turn))
+    monkeypatch.setenv("BITVERDICT_PROFILE", "ci")
+    monkeypatch.setenv("BITVERDICT_SHARE", str(turn))
     monkeypatch.setattr(shares, "left_out", set())
     left = shares.leave_to_other_commits(items)
     return [item for item in items if item not in left]
 
 
 def test_what_is_left_out_is_kept_by_name(monkeypatch) -> None:
-    monkeypatch.setenv("HARNESS_PROFILE", "ci")
+    monkeypatch.setenv("BITVERDICT_PROFILE", "ci")
     monkeypatch.setattr(shares, "left_out", set())
     names = [f"share {number}" for number in range(12)]
     kept = [name for name in names if shares.in_this_run(name, 1, in_ci=4)]
     assert shares.left_out == set(names) - set(kept) and kept != names
-    monkeypatch.setenv("HARNESS_PROFILE", "exhaustive")
+    monkeypatch.setenv("BITVERDICT_PROFILE", "exhaustive")
     assert all(shares.in_this_run(name, 1, in_ci=4) for name in names)

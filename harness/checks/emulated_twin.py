@@ -62,8 +62,8 @@ def launch_twin(
 ) -> TwinLaunch | None:
     """The launch of `case` on the emulated GPU, by `launch_on`, beside `launch_result` of the real GPU `target`.
 
-    None where nobody wants it: of shipped kernels, whose words are the plan's, without real values, and of a second call that is
-    not sealed. A sealed one is launched there because a real GPU does not show in whose memory a result lies."""
+    None for shipped kernels (their expected bits come from the plan), when real values are off, and for an unsealed second call. A
+    sealed one is launched there because a real GPU does not show in whose memory a result lies."""
     twin = emulated_like(target)
     if twin is None or contract.declared(case) is None or not case.real_values or (case.calls != 1 and not case.sealed):
         return None

@@ -2,7 +2,7 @@
 
 An entry is written beside its place and renamed, so a reader finds a whole one or none; of two writers the last one stays. Each
 begins with the digest of the rest: one that was cut short or changed is no entry. It is bounded: the entries that were not used for
-longest are removed. It is trusted as Triton's own cache is, which holds machine code. `HARNESS_TRANSLATIONS` moves it or switches
+longest are removed. It is trusted as Triton's cache is, which holds machine code. `BITVERDICT_TRANSLATIONS` moves it or switches
 it off (docs/variables.md).
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from bitverdict.harness.model.paths import state_directory
 
-VARIABLE, OFF_VALUE = "HARNESS_TRANSLATIONS", "off"
+VARIABLE, OFF_VALUE = "BITVERDICT_TRANSLATIONS", "off"
 MOST_BYTES = 256 << 20
 _LOWERED_TO = 0.75  # of MOST_BYTES, when entries are removed
 _WRITES_A_LOOK = 64  # of one process, between two looks at the size of the whole
@@ -28,7 +28,7 @@ _writes = 0  # of this process
 
 
 def place() -> Path | None:
-    """The directory of the entries; None where `HARNESS_TRANSLATIONS` is "off". Not created here."""
+    """The directory of the entries; None where `BITVERDICT_TRANSLATIONS` is "off". Not created here."""
     told = os.environ.get(VARIABLE, "")
     if told == OFF_VALUE:
         return None

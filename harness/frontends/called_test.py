@@ -56,8 +56,8 @@ def judge_on(source: Callable[[Target], CaseSource], machines: list[Target]) -> 
 
 
 def profile_of(machines: int) -> Profile:
-    """`HARNESS_PROFILE`, "quick" without it: the time of a test on so many machines."""
-    profile = PROFILES[os.environ.get("HARNESS_PROFILE", "quick")]
+    """`BITVERDICT_PROFILE`, "quick" without it: the time of a test on so many machines."""
+    profile = PROFILES[os.environ.get("BITVERDICT_PROFILE", "quick")]
     return replace(profile, seconds=None if profile.node_seconds is None else profile.node_seconds * machines)
 
 

@@ -8,17 +8,23 @@ import sys
 import traceback
 from pathlib import Path
 
+from bitverdict.harness.frontends.run_options import add_format
 from bitverdict.harness.model.usage import UsageError
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    options = "[--target ARCH] [--schedules N] [--report FILE] [--advice] [--numerics] [--record DIR [--where TEXT]]"
+    options = (
+        "[--target ARCH] [--schedules N] [--report FILE] [--format json] [--advice] [--numerics] [--record DIR [--where TEXT]]"
+    )
     parser.usage = f"bitverdict exec {options} (script.py | -m module) ..."
     parser.add_argument(
         "--target", default="sm_90", metavar="ARCH", help="the emulated GPU (default sm_90); bitverdict targets lists"
     )
     parser.add_argument("--schedules", type=int, default=2, metavar="N", help="run each launch under N schedules (default 2)")
-    parser.add_argument("--report", type=Path, metavar="FILE", help="write what was found as JSON, or as SARIF to FILE.sarif")
+    parser.add_argument(
+        "--report", type=Path, metavar="FILE", help="write what was found as JSON, SARIF (FILE.sarif) or events (.jsonl)"
+    )
+    add_format(parser)
     parser.add_argument("--advice", action="store_true", help="print advice, which is counted otherwise")
     parser.add_argument("--numerics", action="store_true", help="how far words are from those without rounding, tensor by tensor")
     parser.add_argument("--record", type=Path, metavar="DIR", help="keep the first launch of each kernel and specialisation there")
@@ -104,6 +110,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     for path in (path for kept in files or () for path in dict.fromkeys(kept.written)):
         print(f"emulated {session.targets[0]}: recorded {path}", file=sys.stderr)
+    status = status or int(has_swallowed_fault)
     if arguments.report is not None:
         tally.write(arguments.report, session.targets)
-    return status or int(has_swallowed_fault)
+    if arguments.format == "json":
+        from bitverdict.harness.session.result_files import tell
+
+        tell(tally.events(status))
+    return status

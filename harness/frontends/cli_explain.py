@@ -6,19 +6,24 @@ import argparse
 
 from rich.console import Console
 
+from bitverdict.harness.frontends.run_options import add_format
 from bitverdict.harness.model.outcome_pages import PAGES
 from bitverdict.harness.model.usage import UsageError, did_you_mean
 from bitverdict.harness.model.verdict import Outcome
+from bitverdict.harness.session.result_files import event_line, tell
 from bitverdict.harness.session.tables import LEGEND
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="OUTCOME", help="such as race or 'stray read'; table: the columns of -v")
+    add_format(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one page; without an outcome, all of them by their names."""
     console, words = Console(highlight=False), " ".join(arguments.words)
+    for outcome in [] if words == "table" else [outcome_named(words)] if words else PAGES:
+        tell(event_line("outcome", outcome=str(outcome), **vars(PAGES[outcome])))
     if words == "table":
         text = "\n".join(LEGEND)
     elif words:

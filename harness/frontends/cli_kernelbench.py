@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from bitverdict.harness.frontends import cli_run
+from bitverdict.harness.frontends import cli_run, run_options
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +14,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--require-jail", action="store_true", help="refuse to run where the machine lacks a protection of the jail"
     )
-    cli_run.add_options(parser)
+    run_options.add_options(parser)
     parser.set_defaults(stems=[], resume=None, sealed=True)
 
 

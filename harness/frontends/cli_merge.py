@@ -26,8 +26,8 @@ from bitverdict.harness.session.selection import Selection
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("journals", nargs="+", type=Path, metavar="JOURNAL", help="a journal of each shard (.harness/journal)")
-    parser.add_argument("--into", type=Path, default=None, metavar="FILE", help="the one journal (default: in .harness/journal)")
+    parser.add_argument("journals", nargs="+", type=Path, metavar="JOURNAL", help="a journal of each shard (.bitverdict/journal)")
+    parser.add_argument("--into", type=Path, default=None, metavar="FILE", help="the one journal (default: in .bitverdict/journal)")
     parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="as of run")
     parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="as of run")
     parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")

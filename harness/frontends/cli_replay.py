@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import faulthandler
 import shlex
+import time
 from pathlib import Path
 
-from bitverdict.harness.frontends.cli_run import add_pages, check_timeout, write_told
+from bitverdict.harness.frontends.cli_run import check_timeout, write_told
+from bitverdict.harness.frontends.run_options import add_format, add_pages
 from bitverdict.harness.judge.machine_faults import check_compiler_cache
 from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.certificate import Certificate
@@ -17,16 +19,18 @@ from bitverdict.harness.model.verdict import Decision
 from bitverdict.harness.session import reproducers, tables, tally
 from bitverdict.harness.session.failure_report import failure_report
 from bitverdict.harness.session.replay import InThisProcess, ReplayResult, replay
+from bitverdict.harness.session.result_files import event_line, short_record, tell
 from bitverdict.harness.workers.forkserver import collect_again
 from bitverdict.harness.workers.pool import WorkerPool
 
 
 def add_replay_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a reproducer: .harness/failures/*.json, *.launch, or tests/reproducers/*.json")
+    parser.add_argument("file", type=Path, help="a reproducer: .bitverdict/failures/*.json, *.launch, or tests/reproducers/*.json")
     parser.add_argument("--embedded", action="store_true", help="judge the source stored in the file, not the one on disk")
     parser.add_argument(
         "--in-process", action="store_true", help="judge in this very process, for cuda-gdb or compute-sanitizer; no timeout"
     )
+    add_format(parser)
     add_pages(parser)
     parser.add_argument("--timeout", type=float, default=120.0, metavar="SECONDS")
 
@@ -42,6 +46,8 @@ def run_replay(arguments: argparse.Namespace) -> int:
     trusted_imports.begin(always=True)  # the file says in which folders modules are looked for
     collect_again()
     replay_result = _replay(arguments)
+    case, record = replay_result.case.to_json(), short_record(replay_result.verdict)
+    tell(event_line("verdict", contract=replay_result.case.contract, target=seed.target, case=case, verdict=record))
     console = tables.console()
     if replay_result.verdict.decision in (Decision.FAIL, Decision.ERROR):
         line = reproducers.replay_line(arguments.file)
@@ -57,7 +63,9 @@ def run_replay(arguments: argparse.Namespace) -> int:
     if replay_result.verdict.certificate:
         told = Certificate.from_json(replay_result.verdict.certificate).line()
         console.print(f"could have told apart: {told}", markup=False, soft_wrap=True)
-    return {Decision.FAIL: tally.FAIL, Decision.PASS: tally.PASS}.get(replay_result.verdict.decision, tally.INCONCLUSIVE)
+    status = {Decision.FAIL: tally.FAIL, Decision.PASS: tally.PASS}.get(replay_result.verdict.decision, tally.INCONCLUSIVE)
+    tell(event_line("summary", time=time.time(), status=status, sentence=replay_result.sentence))
+    return status
 
 
 def _page_data(replay_result: ReplayResult, arguments: argparse.Namespace) -> dict:
@@ -91,7 +99,7 @@ def _replay(arguments: argparse.Namespace) -> ReplayResult:
 
 
 def add_promote_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("file", type=Path, help="a reproducer of .harness/failures")
+    parser.add_argument("file", type=Path, help="a reproducer of .bitverdict/failures")
     parser.add_argument(
         "--expected",
         dest="expected_outcome",

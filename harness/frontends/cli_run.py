@@ -11,6 +11,8 @@ from pathlib import Path
 
 from bitverdict.harness.frontends import fleet
 from bitverdict.harness.frontends.progress import ProgressDisplay
+from bitverdict.harness.frontends.project_settings import project_settings
+from bitverdict.harness.frontends.run_options import add_arguments
 from bitverdict.harness.frontends.sealing import protection, source_of
 from bitverdict.harness.frontends.subjects import address_of_word, find_subjects, mathematics_of
 from bitverdict.harness.judge.machine_faults import MachineFault, check_compiler_cache, missing_tools
@@ -35,124 +37,6 @@ from bitverdict.harness.session.session import Session
 from bitverdict.harness.session.shard import WHOLE_RUN, Shard
 from bitverdict.harness.workers.forkserver import collect_again
 from bitverdict.harness.workers.pool import WorkerPool
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "stems",
-        nargs="*",
-        metavar="WHAT",
-        help="FILE, FILE::TEST, FILE:LAUNCHER, a folder, or a kernel that bitverdict brings (default: the tests of this folder)",
-    )
-    parser.add_argument(
-        "--launcher",
-        default="",
-        metavar="FILE:FUNCTION",
-        help="judge your own launcher by the kernel's mathematics; its "
-        "attributes claims and requires say what it takes (docs/judging.md)",
-    )
-    parser.add_argument(
-        "--contract", default="", metavar="ADDRESS", help="judge the contract at package.module:NAME or path/file.py:NAME"
-    )
-    parser.add_argument(
-        "--resume", nargs="?", const="", default=None, metavar="JOURNAL", help="go on with a run that was cut (default: the newest)"
-    )
-    add_sealing(parser)
-    add_options(parser)
-
-
-def add_sealing(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say whether a launcher is trusted."""
-    parser.add_argument(
-        "--sealed",
-        action="store_true",
-        help="the launcher is not trusted: a jailed process imports its file, and the judge gets bytes alone",
-    )
-    parser.add_argument(
-        "--require-jail", action="store_true", help="with --sealed: refuse to run where the machine lacks a protection of the jail"
-    )
-
-
-def add_options(parser: argparse.ArgumentParser) -> None:
-    """What any judging run may be asked: where, how long, and what it writes."""
-    parser.add_argument(
-        "--target", action="append", default=[], metavar="T", help="emulated:sm_NN or cuda:N (default: sm_80, sm_90, sm_100, GPUs)"
-    )
-    parser.add_argument("--all-targets", action="store_true", help="every emulated target, and the GPUs that are here")
-    parser.add_argument("--arch", default="", metavar="sm_NN", help="every GPU of this architecture; an error when there is none")
-    parser.add_argument(
-        "--profile", choices=sorted(PROFILES), default="quick", help="how long to draw; whole: the tutorials' own sizes too"
-    )
-    add_selection(parser)
-    parser.add_argument(
-        "--shard", default="", metavar="I/N", help="share I of N of the cases, for example 3/16; `merge` joins their journals"
-    )
-    fleet.add_on(parser)
-    parser.add_argument("-x", "--exitfirst", dest="x", action="store_true", help="stop at the first case that fails")
-    parser.add_argument("--max-cases", type=int, default=None, metavar="N", help="at most N cases per contract and target")
-    parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
-    parser.add_argument(
-        "--secret", default="", metavar="HEX", help="of a sealed run: the secret that an earlier one revealed, for the same draws"
-    )
-    parser.add_argument(
-        "--accept-claims", action="store_true", help="a sealed launcher may be asked what its claims and requires say"
-    )
-    parser.add_argument("--jobs", type=int, default=0, metavar="N", help="workers at a time (default: one a core)")
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=None,
-        metavar="SECONDS",
-        help="a case that takes longer is a timeout (default: 120; whole: 7200)",
-    )
-    parser.add_argument(
-        "--first-configuration", action="store_true", help="a launcher's autotuners take their first configuration, and no other"
-    )
-    parser.add_argument(
-        "--no-real-values", action="store_true", help="judge a launcher by its words alone: sooner, and blind to what a bound hides"
-    )
-    parser.add_argument(
-        "--certificate",
-        nargs="?",
-        const="contracts",
-        choices=("contracts", "cases"),
-        default="",
-        help="what passing cases could have told apart: a line for each contract, or for each case too (docs/judging.md)",
-    )
-    parser.add_argument(
-        "--recover-order", action="store_true", help="expect words by the order of a launcher's sums (docs/order_of_sums.md)"
-    )
-    parser.add_argument("--ptx", action="store_true", help="execute the PTX of emulated launches too: equal words (docs/ptx.md)")
-    parser.add_argument(
-        "--shrink-seconds", type=float, default=None, metavar="SECONDS", help="time to shrink one bug; 0: store it as it came"
-    )
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE", help="every verdict as a line of JSON, then a summary")
-    parser.add_argument("--junit", type=Path, default=None, metavar="FILE", help="JUnit XML, whole at any time")
-    add_pages(parser)
-    parser.add_argument("--coverage", action="store_true", help="print the classes seen of each dimension")
-    parser.add_argument(
-        "-v", "--verbose", action="store_true", help="the table of verdicts, what its columns say, and where time went"
-    )
-
-
-def add_pages(parser: argparse.ArgumentParser) -> None:
-    """Arguments for the report as a page."""
-    parser.add_argument("--html", type=Path, default=None, metavar="FILE", help="the report as a page of one file, with pictures")
-    parser.add_argument("--pictures", type=Path, default=None, metavar="DIR", help="the pictures of each failure, as SVG files")
-
-
-def add_selection(parser: argparse.ArgumentParser) -> None:
-    """Arguments that say which cases are judged (docs/inner_loop.md)."""
-    parser.add_argument(
-        "-k",
-        default=None,
-        metavar="EXPR",
-        help="cases whose words the expression holds for: 'fp16 and not normal', 'm>64 or k=33', race (the last run's outcome)",
-    )
-    parser.add_argument(
-        "--case", default="", metavar="FIELDS", help="one case, as a report prints it behind 'case:': 'm=1 n=1 k=33 dtype=fp16'"
-    )
-    parser.add_argument("--lf", "--last-failed", dest="lf", action="store_true", help="the cases that failed in the last run")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -189,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.shrink_seconds is not None:
         profile = replace(profile, shrink_seconds=arguments.shrink_seconds)
     os.environ.setdefault(
-        "HARNESS_POOL_SEED", str(arguments.seed if secret is None else secret.number("pool") % secret_draws.SEEDS)
+        "BITVERDICT_POOL_SEED", str(arguments.seed if secret is None else secret.number("pool") % secret_draws.SEEDS)
     )
     check_compiler_cache()
     if goes_on:
@@ -207,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     cancels_from_here()
     timeout = profile.case_seconds if arguments.timeout is None else arguments.timeout
     with fleet.pool(cluster, jobs=arguments.jobs, timeout=timeout, journal=journal, files=resume.sources_of(arguments)) as pool:
-        observers: list[Observer] = [ProgressDisplay(console), records]
+        observers: list[Observer] = [records] if arguments.quiet else [ProgressDisplay(console), records]
         if arguments.certificate == "cases":
             observers.append(CertificateLines(lambda line: console.print(line, markup=False, soft_wrap=True)))
         session = Session(
@@ -227,7 +111,10 @@ def run(arguments: argparse.Namespace) -> int:
         page_data = page_of(session_tally, session.bugs.values(), pool) if arguments.html or arguments.pictures else None
         for part in bugs.reports(session.bugs.values(), directory=Path.cwd(), is_full=arguments.verbose):
             tables.print_wrapped(console, part)
-    tables.show(console, session_tally, coverage=arguments.coverage, with_table=arguments.verbose)
+    if arguments.quiet:
+        console.print(session_tally.sentence(), markup=False, style="bold", soft_wrap=True)
+    else:
+        tables.show(console, session_tally, coverage=arguments.coverage, with_table=arguments.verbose)
     try:
         records.end(session_tally)
         if page_data is not None:
@@ -321,7 +208,8 @@ def check_timeout(seconds: float) -> None:
 def _machines(arguments: argparse.Namespace) -> Sequence[Target]:
     """The targets that are asked for."""
     if not arguments.arch:
-        named = [target(name) for name in dict.fromkeys(arguments.target)]
+        asked = arguments.target or ([] if arguments.all_targets else project_settings().get("targets", []))
+        named = [target(name) for name in dict.fromkeys(asked)]
         return named or targets(every=arguments.all_targets)
     machines = [machine for machine in targets() if machine.arch == arguments.arch and not machine.emulated]
     if not machines:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import traceback
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -29,7 +30,9 @@ from bitverdict.harness.model.architectures import CHIPS
 from bitverdict.harness.model.paths import source_line, state_directory
 from bitverdict.harness.model.targets import target as target_called
 from bitverdict.harness.model.usage import UsageError
+from bitverdict.harness.model.verdict import Decision, Outcome, Verdict
 from bitverdict.harness.report.launch_replay.launch_file import LaunchFiles
+from bitverdict.harness.session.result_files import event_line
 
 DEFAULT_TARGET = "sm_90"
 UNJUDGED_OUTCOMES = {"not modelled", "error", "refused", "out of memory", "compiler abort"}
@@ -96,9 +99,28 @@ class EmulationTally:
         return json.dumps({"targets": list(targets), **vars(self)}, indent=1) + "\n"
 
     def write(self, path: Path, targets: Sequence[str]) -> None:
-        """The report at `path`: SARIF where its name ends so, else JSON."""
+        """The report at `path`: SARIF or events where its name ends in .sarif or .jsonl, else JSON."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self._sarif() if path.suffix == ".sarif" else self.report(targets))
+        text = {".sarif": self._sarif, ".jsonl": self.events}.get(path.suffix, lambda: self.report(targets))
+        path.write_text(text())
+
+    def events(self, status: int | None = None) -> str:
+        """Each fault as the event of a verdict, and a summary."""
+        lines = []
+        for fault in self.faults:
+            place = f"{os.path.relpath(fault['file'])}:{fault['line']}" if fault["file"] else ""
+            verdict = Verdict(
+                decision=Decision.FAIL,
+                outcome=Outcome(fault["outcome"]),
+                message=fault["message"],
+                location=place,
+                details=fault["details"],
+            )
+            target, case = f"emulated:{fault['target']}", {"where": fault["where"]}
+            lines.append(event_line("verdict", contract=fault["kernel"], target=target, case=case, verdict=verdict.to_json()))
+        status = int(bool(self.faults)) if status is None else status
+        sentence = f"{self.launches:,} launches: {len(self.faults):,} faults, {sum(self.reasons_not_judged.values()):,} not judged"
+        return "".join([*lines, event_line("summary", time=time.time(), status=status, sentence=sentence)])
 
     def _sarif(self) -> str:
         from bitverdict.harness.report.ci.findings import ClauseFinding, JournalFindings

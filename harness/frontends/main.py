@@ -20,7 +20,7 @@ from bitverdict.harness.judge.out_of_memory import out_of_memory
 from bitverdict.harness.model import trusted_imports
 from bitverdict.harness.model.feature_table import has_laboratory
 from bitverdict.harness.model.log_lines import no_commands
-from bitverdict.harness.model.paths import state_directory
+from bitverdict.harness.model.paths import notice_of_older_state, state_directory
 from bitverdict.harness.model.supervision import USAGE, cancels_from_here, ends_by_itself, leave, supervise
 from bitverdict.harness.model.triton_release import described_releases, installed_triton
 from bitverdict.harness.model.usage import UsageError, did_you_mean
@@ -58,6 +58,7 @@ COMMANDS = {
         "join the journals of the shards of one run, each case counted once", "frontends.cli_merge", group="CI and fleets"
     ),
     "ci": Command("what journals say, as annotations, a summary, SARIF and JUnit", "frontends.cli_ci", group="CI and fleets"),
+    "mcp": Command("serve judge and explain to an agent, by the Model Context Protocol", "frontends.mcp_server"),
     "watch": Command("judge at each save: a launcher, a test or a contract in a file", "frontends.cli_watch", forks=True),
     "mutate": Command("put faults into a kernel: which would its cases miss?", "frontends.cli_mutate", forks=True, group="Prove"),
     "replay": Command(
@@ -205,11 +206,16 @@ def main(words: list[str] | None = None) -> int:
     if words and words[0] in COMMANDS and (problem := installed_triton().problem):  # before a command's modules import Triton's own
         print(f"error: {problem}", file=sys.stderr)
         return USAGE
+    if not words:
+        parser().print_help(sys.stderr)
+        return USAGE
     arguments = parser(words).parse_args(words)
     if not installed_triton().is_proven:
         from bitverdict.harness.emulator.releases import notice
 
         print(f"note: {notice()}", file=sys.stderr)
+    if older := notice_of_older_state():
+        print(older, file=sys.stderr)
     command = COMMANDS[arguments.command]
     if getattr(arguments, "sealed", False):
         trusted_imports.begin(always=True)
@@ -220,7 +226,12 @@ def main(words: list[str] | None = None) -> int:
     if arguments.command not in ("run", "selftest", "kernelbench"):  # which says itself from when there is something to cancel
         cancels_from_here()
     try:
-        return does(arguments)
+        if getattr(arguments, "format", "text") == "text":
+            return does(arguments)
+        from bitverdict.harness.session.result_files import events_on_standard_output
+
+        with events_on_standard_output():
+            return does(arguments)
     except UsageError as error:
         print(no_commands(f"error: {error}"), file=sys.stderr)
         return 2

@@ -39,7 +39,7 @@ def hold(item: Any, source: Callable[[Target], CaseSource]) -> None:
     config: pytest.Config = item.config
     if _judges not in config.stash:
         if config.rootpath != HOME:
-            os.environ.setdefault("HARNESS_STATE", str(state_directory_of(config.rootpath)))
+            os.environ.setdefault("BITVERDICT_STATE", str(state_directory_of(config.rootpath)))
         from bitverdict.harness.judge import devices  # noqa: F401  (what torch.cuda says to a user's file)
 
         config.stash[_judges] = NodeJudge(config)

@@ -102,19 +102,19 @@ class NodeJudge:
     """The worker pool of this pytest process, and how a node is held to its contract."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.profile = PROFILES[config.getoption("--harness-profile")]
-        self.pool = WorkerPool(timeout=config.getoption("--harness-timeout") or self.profile.case_seconds)
-        draws = config.getoption("--harness-draws")
+        self.profile = PROFILES[config.getoption("--bv-profile")]
+        self.pool = WorkerPool(timeout=config.getoption("--bv-timeout") or self.profile.case_seconds)
+        draws = config.getoption("--bv-draws")
         if draws is not None:
             self.profile = replace(self.profile, draws=draws, node_seconds=None)
-        self.products = config.getoption("--harness-products")
+        self.products = config.getoption("--bv-products")
         self.seed, self.database = base_seed(config), database(config)
-        self.certificate: str = config.getoption("--harness-certificate")
-        self.expression: str | None = config.getoption("--harness-k")
+        self.certificate: str = config.getoption("--bv-certificate")
+        self.expression: str | None = config.getoption("--bv-k")
         self.secret: Secret | None = None  # of the sealed tests of this process, once there is one
-        self._given_secret: str = config.getoption("--harness-secret")
-        self.sealed, self.require_jail = config.getoption("--harness-sealed"), config.getoption("--harness-require-jail")
-        self.html = config.getoption("--harness-html") is not None
+        self._given_secret: str = config.getoption("--bv-secret")
+        self.sealed, self.require_jail = config.getoption("--bv-sealed"), config.getoption("--bv-require-jail")
+        self.html = config.getoption("--bv-html") is not None
         self._leased: dict[str, Target] = {}
         self._waited = 0.0  # seconds for a lease, which the next node tells
 
@@ -270,14 +270,14 @@ def base_seed(config: pytest.Config) -> int:
 
 
 def database(config: pytest.Config) -> Any:
-    """Where generated cases that failed are kept for the next run: the server of `--harness-database`, else the database of
+    """Where generated cases that failed are kept for the next run: the server of `--bv-database`, else the database of
     `--hypothesis-profile`, else Hypothesis's own directory. None in CI without either, and where `--hypothesis-seed` asks for these
     draws and no others."""
     import hypothesis
 
     if config.getoption("--hypothesis-seed", default=None) not in (None, ""):
         return None
-    if url := config.getoption("--harness-database"):
+    if url := config.getoption("--bv-database"):
         from bitverdict.harness.frontends.shared_database import shared
 
         return shared(url)

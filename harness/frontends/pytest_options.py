@@ -31,12 +31,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
     def add(name: str, **options: object) -> None:
         """An option --bv-NAME, whose older name is --harness-NAME."""
-        group.addoption(name.replace("--harness-", "--bv-"), name, dest=name[2:].replace("-", "_"), **options)
+        group.addoption(name, name.replace("--bv-", "--harness-"), dest=name[2:].replace("-", "_"), **options)
 
     group.addoption("--bitverdict", action="store_true", help="load bitverdict's plugin: its fixtures, nodes and summary")
-    add("--harness-profile", choices=PROFILES, default=os.environ.get("HARNESS_PROFILE", "quick"))
+    project = _project()
+    add("--bv-profile", choices=PROFILES, default=os.environ.get("BITVERDICT_PROFILE") or project.get("profile", "quick"))
     add(
-        "--harness-target",
+        "--bv-target",
         action="append",
         default=[],
         metavar="T",
@@ -44,39 +45,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "architecture, on which each worker leases a slot",
     )
     add(
-        "--harness-shards",
+        "--bv-shards",
         type=int,
         default=None,
         metavar="N",
         help="split each node in N (default 1; of a GPU under pytest-xdist by its required cases, at most one share a worker)",
     )
-    add("--harness-shard", default="", metavar="I/N", help="share I of N of the collected tests, for example 3/16, for a CI matrix")
-    add("--harness-k", default=None, metavar="EXPR", help="of each node the cases that the expression keeps, as bitverdict run -k")
+    add("--bv-shard", default="", metavar="I/N", help="share I of N of the collected tests, for example 3/16, for a CI matrix")
+    add("--bv-k", default=None, metavar="EXPR", help="of each node the cases that the expression keeps, as bitverdict run -k")
     add(
-        "--harness-database",
-        default=os.environ.get("HARNESS_DATABASE", ""),
+        "--bv-database",
+        default=os.environ.get("BITVERDICT_DATABASE", ""),
         metavar="URL",
         help="a Redis server, redis://HOST:PORT/N, on which several machines keep drawn cases that failed (docs/shrinking.md)",
     )
-    add("--harness-secret", default="", metavar="HEX", help="of sealed tests: the secret that an earlier session revealed")
-    add("--harness-timeout", type=float, default=None, metavar="SECONDS", help="a case that takes longer is a timeout, as of run")
-    add("--harness-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
+    add("--bv-secret", default="", metavar="HEX", help="of sealed tests: the secret that an earlier session revealed")
+    timeout = project.get("timeout")
+    add("--bv-timeout", type=float, default=timeout, metavar="SECONDS", help="a case that takes longer is a timeout, as of run")
+    add("--bv-draws", type=int, default=None, metavar="N", help="draws of a contract, whatever time they take")
     add(
-        "--harness-certificate",
+        "--bv-certificate",
         choices=("contracts", "cases"),
         default="",
         help="what passing cases could have told apart, below the results: a line for each contract, or for each case too",
     )
-    add("--harness-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
-    add("--harness-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")
-    add("--harness-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost")
+    add("--bv-large", default=SIZES, metavar="MxNxK,...", help=f"sizes of the large products (default {SIZES})")
+    add("--bv-large-seeds", type=int, default=1, metavar="N", help="seeds of data for each large product")
+    add("--bv-products", type=int, default=1 << 30, metavar="N", help="products that one large case's expected words may cost")
     add(
-        "--harness-sealed",
+        "--bv-sealed",
         action="store_true",
         help="judge each test of bv.judged and bv.test sealed: a jailed process imports its launcher, which it must name",
     )
-    add("--harness-require-jail", action="store_true", help="a sealed test fails where the machine lacks a protection of the jail")
-    add("--harness-html", type=Path, default=None, metavar="FILE", help="the report of all nodes as a page")
+    add("--bv-require-jail", action="store_true", help="a sealed test fails where the machine lacks a protection of the jail")
+    add("--bv-html", type=Path, default=None, metavar="FILE", help="the report of all nodes as a page")
     group.addoption(
         "--emulate",
         nargs="?",
@@ -92,11 +94,25 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--numerics", action="store_true", help="with --emulate: how far the words of each tensor are from those without rounding"
     )
     group.addoption(
-        "--emulate-report", default="", metavar="FILE", help="with --emulate: what was found, as JSON, or as SARIF in FILE.sarif"
+        "--emulate-report",
+        default="",
+        metavar="FILE",
+        help="with --emulate: what was found, as JSON, as SARIF in FILE.sarif, as events in FILE.jsonl",
     )
     group.addoption("--schedules", type=int, default=2, metavar="N", help="with --emulate: run each launch under N (default 2)")
     _let_emulate_stand_alone(parser)
     group.addoption("--replay", type=Path, default=None, metavar="DIR", help="judge the reproducers of DIR too, each as a test")
+
+
+def _project() -> dict:
+    """``[tool.bitverdict]``, of which targets are read where tests are collected."""
+    from bitverdict.harness.frontends.project_settings import project_settings
+    from bitverdict.harness.model.usage import UsageError
+
+    try:
+        return project_settings()
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def _let_emulate_stand_alone(parser: pytest.Parser) -> None:
@@ -119,7 +135,7 @@ def _let_emulate_stand_alone(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Where all is sealed, what lies beside a test file stands for no installed module: pytest puts its folder first."""
-    if config.getoption("--harness-sealed") or config.getoption("--harness-require-jail"):
+    if config.getoption("--bv-sealed") or config.getoption("--bv-require-jail"):
         from bitverdict.harness.model import trusted_imports
 
         trusted_imports.begin(always=True)
@@ -128,13 +144,13 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave the tests of the asked shard, by their places in the order of their ids: the same in each worker, on each machine."""
-    if not (shard_option := config.getoption("--harness-shard")):
+    if not (shard_option := config.getoption("--bv-shard")):
         return
     from bitverdict.harness.model.usage import UsageError
     from bitverdict.harness.session.shard import Shard
 
     try:
-        kept = set(Shard.parse_shard(shard_option, "--harness-shard").share(sorted(item.nodeid for item in items)))
+        kept = set(Shard.parse_shard(shard_option, "--bv-shard").share(sorted(item.nodeid for item in items)))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in kept])
@@ -163,7 +179,7 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     """What passing cases could have told apart, where it was asked. What sealed tests were protected by and left out, and what they
     drew by: it was committed to in their journal, and is told once all are over."""
     reports = [report for kept in terminalreporter.stats.values() for report in kept if hasattr(report, "user_properties")]
-    if (path := terminalreporter.config.getoption("--harness-html")) is not None:
+    if (path := terminalreporter.config.getoption("--bv-html")) is not None:
         from bitverdict.harness.frontends.pytest_summary import write_html
 
         write_html(path, reports)
@@ -179,12 +195,14 @@ def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
     for digits in dict.fromkeys(secrets):
         from bitverdict.harness.sealed.secret_draws import Secret, commitment_line, revelation_lines
 
-        for line in (commitment_line(Secret(digits)), *revelation_lines(Secret(digits), "--harness-secret").splitlines()):
+        for line in (commitment_line(Secret(digits)), *revelation_lines(Secret(digits), "--bv-secret").splitlines()):
             terminalreporter.write_line(line)
 
 
-def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+def pytest_load_initial_conftests(early_config: pytest.Config, args: list[str]) -> None:
     """Before xdist counts its workers, which the plugin has a say in, and before a conftest.py asks whether there is a GPU."""
+    for option in dict.fromkeys(word.partition("=")[0] for word in args if word.startswith("--harness-")):
+        print(f"note: {option} is read as {option.replace('harness', 'bv', 1)}, its newer name", file=sys.stderr)
     if targets := early_config.known_args_namespace.emulate:
         os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")  # unset it warns in Triton 3.9 and flips in 3.10: it decides bits
         _check_release()

@@ -48,33 +48,33 @@ def pytest_configure(config: pytest.Config) -> None:
         hypothesis.settings.register_profile(
             f"harness-{name}", database=None, deadline=None, derandomize=False, max_examples=max(profile.draws, 1), print_blob=False
         )
-    hypothesis.settings.load_profile(f"harness-{config.getoption('--harness-profile')}")
-    for name, least in (("--harness-shards", 1), ("--harness-draws", 1), ("--harness-large-seeds", 1), ("--harness-products", 1)):
+    hypothesis.settings.load_profile(f"harness-{config.getoption('--bv-profile')}")
+    for name, least in (("--bv-shards", 1), ("--bv-draws", 1), ("--bv-large-seeds", 1), ("--bv-products", 1)):
         value = config.getoption(name)
         if value is not None and value < least:
             raise pytest.UsageError(f"{name} {value}: must be at least {least}")
     if not hasattr(config, "workerinput"):  # once a run, before any worker
         check_targets(config)
         check_database(config)
-        if config.getoption("--harness-html") is not None:
+        if config.getoption("--bv-html") is not None:
             _check_html()
         if gpu_names(config):  # or each worker starts a process of its own that asks the driver
             show_workers(targets())
     elif gpu_names(config):  # its worker's server imports while it collects
         start_early()
-    if (expression := config.getoption("--harness-k")) is not None:
+    if (expression := config.getoption("--bv-k")) is not None:
         try:
             Expression(expression)
         except UsageError as error:
-            raise pytest.UsageError(f"--harness-{str(error)[1:]}") from None
+            raise pytest.UsageError(f"--bv-{str(error)[1:]}") from None
     replayed = config.getoption("--replay")
     if replayed is not None and not replayed.is_dir():
-        raise pytest.UsageError(f"--replay {replayed}: must be a directory of reproducers, such as .harness/failures")
+        raise pytest.UsageError(f"--replay {replayed}: must be a directory of reproducers, such as .bitverdict/failures")
 
 
 def check_database(config: pytest.Config) -> None:
     """pytest.UsageError for a shared database that cannot be had."""
-    if url := config.getoption("--harness-database"):
+    if url := config.getoption("--bv-database"):
         from bitverdict.harness.frontends.shared_database import shared
 
         try:
@@ -91,7 +91,7 @@ def _hide_teardown() -> None:
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
-    profile, names = config.getoption("--harness-profile"), target_names(config)
+    profile, names = config.getoption("--bv-profile"), target_names(config)
     head = f"bitverdict: profile {profile}, base seed {base_seed(config)}, targets {', '.join(names)}"
     missing = missing_tools() if any(name.startswith("emulated:sm_") for name in names) else ""
     return [head, missing] if missing else [head]
@@ -99,7 +99,7 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def _check_html() -> None:
     try:
-        require_extra("jinja2", "--harness-html")
+        require_extra("jinja2", "--bv-html")
     except UsageError as error:
         raise pytest.UsageError(str(error)) from None
 
@@ -108,7 +108,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "node" in metafunc.fixturenames:
         metafunc.parametrize("node", all_nodes(metafunc.config), ids=str)
     if "large_node" in metafunc.fixturenames:
-        sizes, seeds = (metafunc.config.getoption(name) for name in ("--harness-large", "--harness-large-seeds"))
+        sizes, seeds = (metafunc.config.getoption(name) for name in ("--bv-large", "--bv-large-seeds"))
         large_nodes = resolve_feature(f"{LARGE_PRODUCTS}:large_nodes")
         metafunc.parametrize("large_node", large_nodes(sizes, seeds, gpu_names(metafunc.config)), ids=str)
     if "reproducer" in metafunc.fixturenames:

@@ -1,7 +1,7 @@
 """Which nodes a pytest session has: each contract on each target, in as many shards as keep the workers of pytest-xdist busy.
 
 A node's cases are judged one after the other. On a GPU most of a cold case is its compilation, so one node of 128 cases would be
-judged for minutes after all others. `--harness-shards` says how many shards a node has; without it the required cases do.
+judged for minutes after all others. `--bv-shards` says how many shards a node has; without it the required cases do.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def all_nodes(config: pytest.Config) -> list[Node]:
     """The nodes of every contract on every target that is asked for, shards of one node far from each other: a worker of
     pytest-xdist begins with neighbours."""
     given: dict[str, Any] = getattr(config, "workerinput", {})
-    asked, workers = config.getoption("--harness-shards"), int(given.get("workercount", 1))
+    asked, workers = config.getoption("--bv-shards"), int(given.get("workercount", 1))
     found = []
     for stem in kernels_with_a_contract():
         for name in target_names(config):

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import pytest
 
+from bitverdict.harness.frontends.project_settings import project_settings
 from bitverdict.harness.model import architectures
 from bitverdict.harness.model.targets import Target, show_workers, target, targets
 from bitverdict.harness.model.usage import UsageError
@@ -18,8 +19,8 @@ BY_DEFAULT = tuple(f"emulated:{arch}" for arch in architectures.BY_DEFAULT)
 
 
 def target_names(config: pytest.Config) -> list[str]:
-    """What `--harness-target` names; the emulated GPUs that are judged by default, where it is not given."""
-    return list(dict.fromkeys(config.getoption("--harness-target"))) or list(BY_DEFAULT)
+    """What `--bv-target` names; where it is not given ``[tool.bitverdict]``, else the emulated GPUs that are judged by default."""
+    return list(dict.fromkeys(config.getoption("--bv-target") or project_settings().get("targets", ()))) or list(BY_DEFAULT)
 
 
 def gpu_names(config: pytest.Config) -> list[str]:

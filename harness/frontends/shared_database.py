@@ -1,4 +1,4 @@
-"""``pytest --harness-database redis://HOST:PORT/N``: Hypothesis's database of failing cases on a Redis server."""
+"""``pytest --bv-database redis://HOST:PORT/N``: Hypothesis's database of failing cases on a Redis server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def shared(url: str) -> ExampleDatabase:
     parts = urlsplit(url)
     if parts.scheme not in SCHEMES or not (parts.netloc or parts.path):
         raise UsageError(
-            f"--harness-database {url!r}: must be the URL of a Redis server, redis://HOST:PORT/N or unix://PATH; "
+            f"--bv-database {url!r}: must be the URL of a Redis server, redis://HOST:PORT/N or unix://PATH; "
             "without it cases are kept in .hypothesis/examples"
         )
     try:
@@ -36,16 +36,15 @@ def shared(url: str) -> ExampleDatabase:
         backend: Any = importlib.import_module("hypothesis.extra.redis")
     except ImportError as error:
         raise UsageError(
-            f"--harness-database {_public_url(url)}: the client cannot be imported ({error}); {pip_line('redis')}"
+            f"--bv-database {_public_url(url)}: the client cannot be imported ({error}); {pip_line('redis')}"
         ) from error
     try:
         waits = {"socket_connect_timeout": ANSWERED_WITHIN, "socket_timeout": ANSWERED_WITHIN}
-        server = redis.Redis.from_url(url, password=os.environ.get("HARNESS_DATABASE_PASSWORD"), **waits)
+        server = redis.Redis.from_url(url, password=os.environ.get("BITVERDICT_DATABASE_PASSWORD"), **waits)
         server.ping()
     except (redis.exceptions.RedisError, ValueError) as error:
         raise UsageError(
-            f"--harness-database {_public_url(url)}: the server must answer ({error}); start "
-            f"redis-server there, or leave the option out"
+            f"--bv-database {_public_url(url)}: the server must answer ({error}); start redis-server there, or leave the option out"
         ) from error
     return backend.RedisExampleDatabase(server, expire_after=KEEP_TIME, key_prefix=PREFIX)
 

@@ -105,7 +105,7 @@ def find_tests_in(file: str, command: str, *, may_lack: bool = False) -> list[st
     addresses = [f"{file}:{name}" for name in _judged_names(module)]
     if not addresses and not may_lack:
         functions = _functions(path)
-        example = _example(*_call_of(functions[0])) if functions else _example("my_kernel", "x")
+        example = _example(*_call_of(functions[0]), module=path.stem) if functions else _example("my_kernel", "x")
         launchers = ", ".join(f"{file}:{function.name}" for function in functions) or "none"
         raise UsageError(
             f"{command} {file}: it has no test of bitverdict. A launcher of it ({launchers}) is judged by a shipped kernel's "

@@ -30,7 +30,7 @@ def device_of(target: Target) -> torch.device:
 
     if target.emulated:
         return torch.device("cpu")
-    return torch.device("cuda", 0 if os.environ.get("HARNESS_ONE_GPU") else target.index)
+    return torch.device("cuda", 0 if os.environ.get("BITVERDICT_ONE_GPU") else target.index)
 
 
 @singledispatch

@@ -30,7 +30,7 @@ class MachineFault(Exception):
     """The machine does not let the harness do its work. The text is one sentence: the place, why, the remedy."""
 
 
-STATE_REMEDY = "free space there, or set HARNESS_STATE to a directory that can be written"
+STATE_REMEDY = "free space there, or set BITVERDICT_STATE to a directory that can be written"
 
 
 @contextlib.contextmanager

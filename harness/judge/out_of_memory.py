@@ -13,7 +13,9 @@ import sys
 _SAID_BY_DEVICE = re.compile(r"CUDA.*out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation", re.IGNORECASE)
 _ALLOCATION_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+ ?\w*?B|\d+ bytes)|[Uu]nable to allocate ([\d.]+ \w+)")
 _FREE = re.compile(r"of which ([\d.]+ \w+) is free")
-_ON_DEVICE = "fewer workers on this GPU (HARNESS_GPU_SLOTS for pytest, --jobs for run), no other program on it, or a smaller case"
+_ON_DEVICE = (
+    "fewer workers on this GPU (BITVERDICT_GPU_SLOTS for pytest, --jobs for run), no other program on it, or a smaller case"
+)
 _ON_HOST = "fewer workers (--jobs, pytest -n) or a smaller case"
 
 

@@ -29,7 +29,7 @@ def remedy_for(error: BaseException, launcher: str, remedy: str = "") -> dict[st
 
 
 def how_to_declare_limits(launcher: str) -> str:
-    """For one that refuses legal input, and fails with it: how it says before what it takes."""
+    """For a launcher that rejects valid input: how to declare its limits."""
     name = launcher.rpartition(":")[2]
     return (
         f"say what {name} takes where it is defined, for example: {name}.requires = lambda m, n, k: k % 32 == 0; it is then asked "

@@ -6,7 +6,8 @@ import importlib.util
 
 from bitverdict.harness.model.usage import UsageError
 
-EXTRA_OF = {"libcst": "mutate", "landlockpy": "sealed", "pyseccomp": "sealed", "jinja2": "report", "ray": "ray", "redis": "redis"}
+EXTRA_OF = {"libcst": "mutate", "landlockpy": "sealed", "pyseccomp": "sealed", "jinja2": "report"}
+EXTRA_OF |= {name: name for name in ("mcp", "ray", "redis")}
 """Package -> the extra that it comes with."""
 
 

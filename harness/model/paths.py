@@ -24,15 +24,30 @@ _STDLIB = Path(os.__file__).parent
 
 
 def state_directory() -> Path:
-    """Where runs leave what git ignores: `BITVERDICT_STATE`, or ``.harness`` in the repository; ``.bitverdict`` where that is
-    there. Not created here."""
-    return Path(os.environ.get("HARNESS_STATE") or state_directory_of(HOME))
+    """Where runs leave what git ignores: `BITVERDICT_STATE`, or ``.bitverdict`` in the repository. Not created here."""
+    return Path(os.environ.get("BITVERDICT_STATE") or state_directory_of(HOME))
 
 
 def state_directory_of(repository: Path) -> Path:
-    """That of a repository, unless a variable says another."""
-    newer = repository / ".bitverdict"
-    return newer if newer.is_dir() else repository / ".harness"
+    """That of a repository, unless a variable says another: ``.bitverdict``, or its older name where runs left only that."""
+    newer, older = repository / ".bitverdict", repository / ".harness"
+    return older if (older / "journal").is_dir() and not newer.is_dir() else newer
+
+
+def notice_of_older_state() -> str:
+    """What to say where the state directory has its older name; empty else."""
+    directory = state_directory()
+    return (
+        f"note: {directory} is read and written: rename it to .bitverdict, its newer name" if directory.name == ".harness" else ""
+    )
+
+
+def make_state(directory: Path) -> None:
+    """Create `directory`, of or below the state directory, and have git ignore what lies in the latter."""
+    directory.mkdir(parents=True, exist_ok=True)
+    ignored = state_directory() / ".gitignore"
+    if directory.is_relative_to(ignored.parent) and not ignored.exists():
+        ignored.write_text("*\n")
 
 
 def kernels_with_a_contract() -> list[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.contract import Contract
 
 GPU_NODES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # where there is a GPU's driver there is one of these
-SEEN_GPUS_VARIABLE = "HARNESS_GPUS_SEEN"
+SEEN_GPUS_VARIABLE = "BITVERDICT_GPUS_SEEN"
 """Set by a process for its own workers: what it found, so that a dozen pytest workers need not each start CUDA to look."""
 
 

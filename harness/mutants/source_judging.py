@@ -1,9 +1,8 @@
 """A source mutant against cases, in this process.
 
 Cases that do not reach the edited statement are left out: they cannot tell. A mutant of device code is not executed where all its
-tile programs are the right kernel's. Of the cases that are known the one comes next that has killed the largest share of its
-mutants for what it costs, so the smallest and those of one compilation come together. What a mutant may take is held to what the
-right kernel took.
+tile programs are the right kernel's. Cases are tried in the order of their kill rate per
+second. What a mutant may take is held to what the right kernel took.
 """
 
 from __future__ import annotations

@@ -23,12 +23,13 @@ from bitverdict.harness.session import tables
 from bitverdict.harness.session.bugs import Bug
 from bitverdict.harness.session.case_line import describe
 from bitverdict.harness.session.case_source import CaseSource
-from bitverdict.harness.session.failure_report import DETAILS_ELSEWHERE, cells
+from bitverdict.harness.session.failure_report import DETAILS_ELSEWHERE, cells, headline
 from bitverdict.harness.session.reproducers import versions
 from bitverdict.harness.session.tally import Tally
 from bitverdict.harness.workers.pool import WorkerPool
 from bitverdict.harness.workers.task import task_result_of
 
+LEAST_DRAWN = 64  # words: of fewer that are all wrong the sentence says as much as a picture
 MOST_EXAMINED = 12  # failing cases of a run that are launched again for pictures
 NOT_A_CASE = DETAILS_ELSEWHERE | {"timeline", "in flight", "text"}
 
@@ -130,7 +131,7 @@ def failure(
     pictures = [
         {"kind": kind, "name": output["name"], "svg": svg}
         for output in examination.get("outputs", ())
-        if output["wrong"]
+        if output["wrong"] and not output["wrong"] == output["of"] < LEAST_DRAWN
         for kind, svg in (
             ("tiles", tile_map(output, examination["writers"])),
             ("errors", histogram(output) if output["errors"] else ""),
@@ -139,8 +140,6 @@ def failure(
     ]
     if svg := timeline(event, examination.get("outcome", ""), verdict.location):
         pictures.append({"kind": "timeline", "name": "", "svg": svg})
-    elif not why:
-        why = "no asynchronous operation and no barrier: the program has no ring buffer"
     return {
         "contract": name,
         "target": where.name,
@@ -148,10 +147,10 @@ def failure(
         "error": verdict.decision is Decision.ERROR,
         "message": verdict.message,
         "location": verdict.location,
-        "cause": details.get("cause") or details.get("probable cause") or "",
+        "headline": headline(verdict).removeprefix(f"{verdict.outcome}: "),
         "clusters": list(details.get("clusters", ())),
         "first": list(details.get("first", ())),
-        "heat": details["heat"] if not pictures and cells(details.get("heat")) > 1 else None,
+        "heat": details["heat"] if not examination and cells(details.get("heat")) > 1 else None,
         "details": [
             [key, _lines(value)] for key, value in details.items() if key not in NOT_A_CASE and value not in (None, "", [], {})
         ],
@@ -160,7 +159,7 @@ def failure(
         "replay": replay,
         "source": [] if not marks else listing(marks, case),
         "pictures": pictures,
-        "examined": f"launched again on {examination['target']} for the pictures" if examination else "",
+        "examined": f"launched again on {examination['target']} for the pictures" if pictures else "",
         "not_examined": why,
         "program": f"{event['kernel']}, program {tuple(event['program'])}" if event else "",
     }

@@ -45,13 +45,18 @@ def _listing(path: Path, marks: dict[int, str]) -> dict[str, Any] | None:
         if any(begin <= number <= end for number in marks) and max(last_line, end) - min(first_line, begin) < MAX_LINES:
             first_line, last_line = min(first_line, begin), max(last_line, end)
     if last_line - first_line >= MAX_LINES:
-        kept = {near for number in marks for near in range(number - AROUND, number + AROUND + 1)}
+        numbers = {near for number in marks for near in range(number - AROUND, number + AROUND + 1)}
     else:
-        kept = set(range(first_line, last_line + 1))
+        numbers = set(range(first_line, last_line + 1))
     shown_lines: list[dict] = []
-    for number in sorted(kept & set(range(1, len(lines) + 1))):
-        gap = bool(shown_lines) and number != shown_lines[-1]["number"] + 1
+    numbers &= set(range(1, len(lines) + 1))
+    for number in sorted(
+        number for number in numbers if lines[number - 1].strip() or (number - 1 in numbers and lines[number - 2].strip())
+    ):
+        gap = bool(shown_lines) and not numbers.issuperset(range(shown_lines[-1]["number"] + 1, number))
         shown_lines.append({"number": number, "text": lines[number - 1], "said": marks.get(number, ""), "gap": gap})
+    if not shown_lines[-1]["text"].strip():
+        shown_lines.pop()
     return {"file": display_path(path), "lines": shown_lines}
 
 

@@ -10,10 +10,10 @@ from bitverdict.harness.model.protocols import Isolation, SeedSource
 from bitverdict.harness.model.targets import Target
 from bitverdict.harness.workers.start import Start
 
-JAIL = "HARNESS_SEALED_JAIL"
+JAIL = "BITVERDICT_SEALED_JAIL"
 """The candidate's processes."""
-EXECUTORS = "HARNESS_SEALED_EXECUTORS"
-GPU_JAIL = "HARNESS_SEALED_GPU_JAIL"
+EXECUTORS = "BITVERDICT_SEALED_EXECUTORS"
+GPU_JAIL = "BITVERDICT_SEALED_GPU_JAIL"
 """On a GPU: those processes of the candidate that have it."""
 
 

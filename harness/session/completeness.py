@@ -37,7 +37,7 @@ Values = dict[str, dict[Any, None]]
 
 @dataclass
 class RequestedCases:
-    """What one launcher on one target was asked, beside what it would be asked if it said nothing of itself."""
+    """The required cases of a launcher that declares limits, and those without the limits."""
 
     contract: Contract
     target: Target

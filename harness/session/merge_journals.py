@@ -138,7 +138,7 @@ def read(paths: Iterable[Path]) -> MergedRun:
 
 def _part(path: Path) -> Part:
     if not path.is_file():
-        raise UsageError(f"merge {path}: there is no such journal; give the files of the shards' .harness/journal")
+        raise UsageError(f"merge {path}: there is no such journal; give the files of the shards' .bitverdict/journal")
     journal_records = list(records(path))
     if (
         not journal_records

@@ -1,8 +1,8 @@
 """Failing cases as files that replay anywhere: the case, the verdict with its signature, versions, knobs, and the judged kernel's
 source.
 
-New ones lie in ``.harness/failures/<contract>-<target>-<digest>.json``, one per signature (a second case with the same signature is
-the same bug); promoted ones in ``tests/reproducers/`` with the decision that is expected. Written whole or not at all. A file of
+New ones lie in ``.bitverdict/failures/<contract>-<target>-<digest>.json``, one per signature (a second case with the same signature
+is the same bug); promoted ones in ``tests/reproducers/`` with the decision that is expected. Written whole or not at all. A file of
 another format version is read when that is known how, and refused with a reason when it is not."""
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KNOBS = (
     "TRITON_DISABLE_LINE_INFO",
     "TRITON_INSTRUMENTATION_MODE",
     "DISABLE_PTXAS_OPT",
-    "HARNESS_POOL_SEED",
+    "BITVERDICT_POOL_SEED",
 )
 _FIELDS = {"version", "case", "target", "verdict", "signature"}
 
@@ -133,7 +133,7 @@ def read(path: Path) -> Reproducer:
         record = json.loads(path.read_text())
     except OSError as error:
         raise UsageError(
-            f"reproducer {path}: cannot be read ({error.strerror}); give a file of .harness/failures or tests/reproducers"
+            f"reproducer {path}: cannot be read ({error.strerror}); give a file of .bitverdict/failures or tests/reproducers"
         ) from None
     except (ValueError, RecursionError) as error:
         raise UsageError(f"reproducer {path}: is not JSON ({error}); it was cut or edited: take it from its run again") from None
@@ -161,6 +161,9 @@ def read(path: Path) -> Reproducer:
         if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
             raise UsageError(f"reproducer {path}: {name} is {given!r:.100}: must be an object of JSON with texts in it")
     known = {name: record[name] for name in Reproducer.__dataclass_fields__ if name in record}
+    known["knobs"] = {
+        name.replace("HARNESS_", "BITVERDICT_"): value for name, value in record.get("knobs", {}).items()
+    }  # older files
     return Reproducer(**known | {"signature": tuple(record["signature"])})
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from typing import TextIO
 from xml.etree import ElementTree
 
 from bitverdict.harness.judge.machine_faults import writing
@@ -18,6 +22,33 @@ from bitverdict.harness.session.tally import Tally
 FREE = "free space there, or name another file"
 _ELEMENTS = {Decision.PASS: "", Decision.FAIL: "failure", Decision.ERROR: "error"}
 """JUnit's element for a case that was decided; any other is skipped."""
+
+
+_streams: list[TextIO] = []
+
+
+@contextmanager
+def events_on_standard_output() -> Iterator[None]:
+    """Standard output gets the events of `tell` alone; what is printed goes to standard error."""
+    _streams.append(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _streams.pop()
+
+
+def event_line(event: str, **fields: object) -> str:
+    """An event as a line of JSON (docs/events.schema.json)."""
+    return json.dumps({"event": event, **fields}, default=str) + "\n"
+
+
+def tell(lines: str) -> str:
+    """The `lines` of events, which standard output gets too if it is asked for."""
+    for stream in _streams[-1:]:
+        stream.write(lines)
+        stream.flush()
+    return lines
 
 
 class JUnit:
@@ -45,6 +76,14 @@ class JUnit:
         return ElementTree.tostring(self._root, encoding="utf-8", xml_declaration=True).decode()
 
 
+def short_record(verdict: Verdict) -> dict:
+    """The verdict as JSON; of one that passes without what is empty and without details."""
+    record = verdict.to_json()
+    if verdict.decision is not Decision.PASS:
+        return record
+    return {name: value for name, value in record.items() if name != "details" and value not in ([], {}, None, "")}
+
+
 def printable(text: str) -> str:
     """`text` without what XML cannot hold."""
     return "".join(c for c in text if c.isprintable() or c in "\n\t")
@@ -64,30 +103,28 @@ class Records(Observer):
         self._written = 0.0
 
     def begin(self, arguments: dict) -> None:
-        self._line({"event": "run", "time": time.time(), "versions": versions(), "arguments": arguments})
+        self._line("run", time=time.time(), versions=versions(), arguments=arguments)
 
     def on_count(self, case: Case, name: str, target: str, classes: dict[str, str | int], verdict: Verdict) -> None:
-        record = verdict.to_json()
-        if verdict.decision is Decision.PASS:
-            record = {name: value for name, value in record.items() if name not in ("details",) and value not in ([], {}, None, "")}
-        self._line({"event": "verdict", "contract": name, "target": target, "case": case.to_json(), "verdict": record})
+        self._line("verdict", contract=name, target=target, case=case.to_json(), verdict=short_record(verdict))
         self.junit.add(name, target, describe(case), verdict)
         if time.monotonic() - self._written > self.WRITE_INTERVAL:
             self._write_junit()
 
     def on_reproducer(self, path: Path, address: str, target: str) -> None:
-        self._line({"event": "reproducer", "contract": address, "target": target, "path": str(path)})
+        self._line("reproducer", contract=address, target=target, path=str(path))
 
     def end(self, tally: Tally) -> None:
-        self._line({"event": "summary", "time": time.time(), **tally.to_json()})
+        self._line("summary", time=time.time(), **tally.to_json())
         self._write_junit()
         if self.json:
             self.json.close()
 
-    def _line(self, record: dict) -> None:
+    def _line(self, event: str, **fields: object) -> None:
+        line = tell(event_line(event, **fields))
         if self.json and self.json_path:
             with writing("--json", self.json_path, FREE):
-                self.json.write(json.dumps(record, default=str) + "\n")
+                self.json.write(line)
                 self.json.flush()
 
     def _write_junit(self) -> None:

@@ -123,7 +123,7 @@ class Session:
                 self._count(*self._arrived.pop(place))
 
     def _unjudged_cases(self, sources: Sequence[CaseSource]) -> Iterator[tuple[Case, Target]]:
-        """The cases dealt that have no verdict yet; those that have one arrive with it."""
+        """Yield cases without a stored verdict; report stored verdicts directly."""
         for case, target in self.choose(sources):
             if self._stopping.over:
                 return

@@ -2,7 +2,7 @@
 
 It serves the workers of one pytest run, and two runs on one machine, alike. A worker's number would not do: a killed worker is
 replaced under a new one, and `number % GPUs` drifts. A device is locked by its UUID, which does not depend on what a run may see or
-in what order. A device has as many slots as its memory has room for workers; `HARNESS_GPU_SLOTS` makes that fewer.
+in what order. A device has as many slots as its memory has room for workers; `BITVERDICT_GPU_SLOTS` makes that fewer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bitverdict.harness.model.targets import Target, visible_device
 from bitverdict.harness.model.usage import UsageError
 
 NEED = WORKER_MEMORY
-PREFERRED_PLACES = "HARNESS_GPU_PLACES"
+PREFERRED_PLACES = "BITVERDICT_GPU_PLACES"
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,12 @@ class Lease:
 
 
 def slots() -> int | None:
-    """The most processes that may share one GPU; None without HARNESS_GPU_SLOTS, ValueError unless it is a positive integer."""
-    text = os.environ.get("HARNESS_GPU_SLOTS")
+    """The most processes that may share one GPU; None without BITVERDICT_GPU_SLOTS, ValueError unless it is a positive integer."""
+    text = os.environ.get("BITVERDICT_GPU_SLOTS")
     if text is None:
         return None
     if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"HARNESS_GPU_SLOTS={text!r}: must be a positive integer; unset it to go by the GPU's memory")
+        raise UsageError(f"BITVERDICT_GPU_SLOTS={text!r}: must be a positive integer; unset it to go by the GPU's memory")
     return int(text)
 
 
@@ -82,7 +82,7 @@ def lease(gpus: Sequence[Target], *, wait: float = 600.0, directory: Path | None
                 return Lease(place, descriptor)
         if time.monotonic() > end:
             named = ", ".join(dict.fromkeys(place.device for place in sorted_places))
-            fewer = "" if slots() is None else f", or raise HARNESS_GPU_SLOTS={slots()}"
+            fewer = "" if slots() is None else f", or raise BITVERDICT_GPU_SLOTS={slots()}"
             raise TimeoutError(f"no slot free on {named} within {wait:g} s; end other runs, start fewer workers (-n){fewer}")
         time.sleep(POLL)
 

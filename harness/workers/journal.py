@@ -20,7 +20,7 @@ from pathlib import Path
 
 from bitverdict.harness.judge.machine_faults import writing
 from bitverdict.harness.model.case import Case
-from bitverdict.harness.model.paths import state_directory
+from bitverdict.harness.model.paths import make_state, state_directory
 from bitverdict.harness.model.usage import UsageError
 from bitverdict.harness.model.verdict import Decision, Verdict
 from bitverdict.harness.workers.task import Task
@@ -68,7 +68,7 @@ class Journal:
 
     def _open(self) -> None:
         with writing("journal", self.path):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            make_state(self.path.parent)
             self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

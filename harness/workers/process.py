@@ -88,7 +88,7 @@ class Worker:
         self.ready = False
         variables = {name: value for name, value in os.environ.items() if name.startswith(PASSED_ON)}
         if not target.emulated:
-            variables.update(CUDA_VISIBLE_DEVICES=visible_device(target.index), HARNESS_ONE_GPU="1")
+            variables.update(CUDA_VISIBLE_DEVICES=visible_device(target.index), BITVERDICT_ONE_GPU="1")
         variables.update(start.variables)
         arguments = (target, str(self.log), variables, list(addresses), start)
         self.process: Any

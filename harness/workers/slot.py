@@ -5,10 +5,10 @@ with verdicts as JSON, and the standby workers (`bitverdict.harness.workers.stan
 
 **Primary fault and collateral fault.** A device fault, a death or an exit may be the doing of an earlier case of the same worker: a
 context is poisoned for good, a heap is damaged before it is noticed. So a case whose worker had judged others before is judged
-again, alone in a worker that has judged nothing, and what comes there is its verdict; what came first is told beside it. The first
-case of a worker needs no retry, so that in a row of faults each costs one worker. A kill comes from outside and can hit anybody: it
-is looked at twice always, and so is a death whose status nobody was told because the forkserver was killed. A hang is not, it would
-cost the timeout again, and says so. An emulated device lives for one launch: its faults are the launch's own.
+again, alone in a worker that has judged nothing. The retry decides; the first result is kept in the details. The first case of a
+worker needs no retry, so that in a row of faults each costs one worker. A kill comes from outside and can hit any case, so a killed
+case is always retried. So is a case whose exit status was lost because the forkserver was killed. A hang is not retried, since that
+would cost the timeout again; its report says so. An emulated device lives for one launch: its faults are the launch's own.
 
 **One by one.** A case goes down the pipe when the one before it has come back, with its journal line on disk before. A batch would
 save the round trip and nothing else (on an H200 0.5 ms of pipe and journal around a case of 0.8 ms, by `benchmarks/fault_cost.py`),

@@ -27,7 +27,7 @@ STARTS = 3  # workers that may die before their first case, one after the other
 class Standbys:
     """The workers of one target that wait, and those that are being cleared away. Safe for the threads of a worker pool.
 
-    `count`: how many wait after a fault; None: `HARNESS_SPARES` or `MOST` on a GPU, none on an emulated target, where a start is
+    `count`: how many wait after a fault; None: `BITVERDICT_SPARES` or `MOST` on a GPU, none on an emulated target, where a start is
     the 25 ms of a fork, and none of a start of its own (`bitverdict.harness.workers.start`). `make` starts a
     worker; None: one of `target`.
     """
@@ -140,8 +140,8 @@ class Standbys:
 
 
 def requested_count() -> int:
-    """`HARNESS_SPARES`, `MOST` where it is not set; ValueError unless it is a number from 0 on."""
-    text = os.environ.get("HARNESS_SPARES", str(MAX_STANDBYS))
+    """`BITVERDICT_SPARES`, `MOST` where it is not set; ValueError unless it is a number from 0 on."""
+    text = os.environ.get("BITVERDICT_SPARES", str(MAX_STANDBYS))
     if not text.isdigit():
-        raise UsageError(f"HARNESS_SPARES={text!r}: must be a number, 0 or more; unset it for {MAX_STANDBYS}")
+        raise UsageError(f"BITVERDICT_SPARES={text!r}: must be a number, 0 or more; unset it for {MAX_STANDBYS}")
     return int(text)

@@ -262,7 +262,7 @@ def test_a_size_of_a_multiple_is_no_power_of_two_too() -> None:
 
 @pytest.mark.parametrize(("name", "fails"), [("tuned_in_place", True), ("tuned_and_restored", False)])
 def test_one_case_is_judged_with_its_tuning_runs(name: str, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     source = CaseSource(f"tests.support.default_tests:test_{name}", SM_90)
     session = Session(FakePool(), Profile("plain", draws=0, seconds=None, node_seconds=None, shrink_seconds=0))
     bug = session.first_failure(source)
@@ -272,7 +272,7 @@ def test_one_case_is_judged_with_its_tuning_runs(name: str, fails: bool, tmp_pat
 
 def test_what_no_required_size_shows_fails_among_the_drawn_cases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wrong for n from 41 to 79; the node's time is over at once, as on a loaded machine."""
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     source = CaseSource("tests.support.default_tests:test_wrong_between", SM_90)
     assert not any(41 <= case.problem.draws[0].value <= 79 for case in source.required())
     for profile in (replace(PROFILES["ci"], node_seconds=0.0), replace(PROFILES["ci"], node_seconds=0.0, node_least=0)):

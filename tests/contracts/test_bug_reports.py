@@ -207,7 +207,7 @@ def test_programs_that_all_write_the_whole_are_an_advice(right: bool) -> None:
 @pytest.mark.parametrize(("name", "fails"), [("blocks_of_64", True), ("any_block", False)])
 def test_each_configuration_writes_the_whole(name: str, fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """triton 9230: the tuner's trials of one configuration fill what another leaves."""
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     session = Session(FakePool(), Profile("plain", draws=0, seconds=None, node_seconds=None, shrink_seconds=0))
     bug = session.first_failure(CaseSource(f"tests.support.default_tests:test_{name}", SM_90))
     assert (bug.verdict.outcome if bug is not None else None) == (Outcome.WRONG_MATHEMATICS if fails else None)

@@ -135,7 +135,7 @@ def test_a_smaller_table_keeps_how_far_past_its_end_an_index_lies() -> None:
 
 
 def reduced(test: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Case | None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     session = Session(FakePool(), Profile("plain", draws=20, seconds=None, node_seconds=None, shrink_seconds=100))
     bug = session.first_failure(CaseSource(f"tests.support.default_tests:{test}", SM_90))
     session.reduce()

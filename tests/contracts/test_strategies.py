@@ -85,10 +85,10 @@ def test_the_pool_covers_every_configuration_and_type_and_follows_its_seed(monke
     assert len(pairs) == len(pool) == 6 * len(CONFIGS["cuda"])
     assert CONTRACT.pool(where, 0) == pool
     assert CONTRACT.pool(where, 1) != pool
-    monkeypatch.setenv("HARNESS_POOL_SEED", "7")
+    monkeypatch.setenv("BITVERDICT_POOL_SEED", "7")
     assert pool_seed() == 7
-    monkeypatch.setenv("HARNESS_POOL_SEED", "seven")
-    with pytest.raises(ValueError, match="HARNESS_POOL_SEED='seven': must be an integer"):
+    monkeypatch.setenv("BITVERDICT_POOL_SEED", "seven")
+    with pytest.raises(ValueError, match="BITVERDICT_POOL_SEED='seven': must be an integer"):
         pool_seed()
 
 

@@ -63,7 +63,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     for name, words in (("python", ""), ("bitverdict", " -m bitverdict")):
         (names / name).write_text(f'#!/bin/sh\nexec "{sys.executable}"{words} "$@"\n')
         (names / name).chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "HARNESS"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "BITVERDICT"))}
     return kept | {"PATH": f"{names}:{os.environ['PATH']}", "PYTHONDONTWRITEBYTECODE": "1"}
 
 

@@ -42,11 +42,11 @@ def test_the_page_has_each_exit_status() -> None:
 
 
 def test_the_page_has_each_field_of_a_verdict_and_each_decision() -> None:
-    verdicts, _, events = section("JSON").partition("**`run --json FILE`**")
+    verdicts, _, events = section("JSON").partition("**An event**")
     assert set(first_cells(verdicts)) == {field.name for field in dataclasses.fields(Verdict)}
     (decisions,) = [line for line in verdicts.splitlines() if line.startswith("| `decision`")]
     assert re.findall(r"`([^`]+)`", decisions)[1:] == [str(decision) for decision in Decision]
-    assert first_cells(events)[1:] == ["run", "verdict", "reproducer", "summary"]
+    assert first_cells(events)[1:] == ["run", "verdict", "reproducer", "outcome", "summary"]
 
 
 def test_the_lines_of_a_run_have_the_fields_that_the_page_names(tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_the_workflow_runs_both_gates_and_the_nightly_every_share() -> None:
     for name in of_releases:  # one job for each release with a record, but the one that requirements.txt pins
         proven = {f"triton{''.join(version.split('.')[:2])}" for version in PROVEN_RELEASES[:-1]}
         assert set(jobs[name]["strategy"]["matrix"]["release"]) == proven
-    assert jobs["nightly"]["env"]["HARNESS_PROFILE"] == "exhaustive" and "schedule" in jobs["nightly"]["if"]
+    assert jobs["nightly"]["env"]["BITVERDICT_PROFILE"] == "exhaustive" and "schedule" in jobs["nightly"]["if"]
     assert jobs["nightly-releases"]["if"] == jobs["nightly"]["if"] and jobs["nightly-releases"]["env"] == jobs["nightly"]["env"]
     installed = jobs["fast"]["steps"][-2]["run"]
     assert re.findall(r'"torch==[\d.]+"', installed) == re.findall(r'"torch==[\d.]+"', (CHECKOUT / ".ci" / "run").read_text())
@@ -134,4 +134,4 @@ def test_the_whole_gate_begins_with_the_fast_one_and_runs_no_test_twice() -> Non
         for command in ("ruff check", "ruff format", "pytest -q -n auto --gate fast", "mypy", "harness.lab.size")
     ]
     assert order == sorted(order) and fast.count("pytest") == whole.count("pytest") == 1
-    assert whole.index("\n.ci/fast\n") < whole.index("python -m pytest -n auto --gate rest")
+    assert whole.index("\n.ci/fast\n") < whole.index("python -m pytest -n auto -rs --gate rest")

@@ -12,7 +12,17 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-PASSED = {"CI", "CUDA_*", "TRITON_*", "HARNESS_*", "HYPOTHESIS_*", "TORCH_*", "PYTHONPATH", "LD_LIBRARY_PATH", "TENSOR_CORE_WORDS"}
+PASSED = {
+    "CI",
+    "CUDA_*",
+    "TRITON_*",
+    "BITVERDICT_*",
+    "HYPOTHESIS_*",
+    "TORCH_*",
+    "PYTHONPATH",
+    "LD_LIBRARY_PATH",
+    "TENSOR_CORE_WORDS",
+}
 PASSED |= {"PYTEST_XDIST_AUTO_NUM_WORKERS"}
 README_LINES = 90  # one reads it in three minutes
 
@@ -33,8 +43,8 @@ def test_the_gpu_environments_judge_their_python_and_install_nothing() -> None:
     tox = configparser.ConfigParser(interpolation=None)
     tox.read(CHECKOUT / "tox.ini")
     gpu = tox["testenv:{ampere,ada,hopper,blackwell,cdna}"]
-    assert "deps" not in gpu and "HARNESS_PYTHON" in tox["gpu"]["judge"]
-    asked = [line.split("--harness-target ")[1].split()[0] for line in gpu["commands"].split("\n") if line]
+    assert "deps" not in gpu and "BITVERDICT_PYTHON" in tox["gpu"]["judge"]
+    asked = [line.split("--bv-target ")[1].split()[0] for line in gpu["commands"].split("\n") if line]
     assert asked == ["cuda:ampere", "cuda:ada", "cuda:hopper", "cuda:blackwell", "cuda:cdna"]
 
 
@@ -135,10 +145,10 @@ def test_no_tracked_file_names_a_place_of_one_machine() -> None:
 @pytest.mark.parametrize(("said", "status"), [("", 2), ("0", 2), ("1", 1)])
 def test_ci_fails_without_hardware_words_unless_told_otherwise(said: str, status: int, tmp_path: Path) -> None:
     """Told so, it goes on to its first step, which the interpreter given here does not survive."""
-    words = {"TENSOR_CORE_WORDS": str(tmp_path), "HARNESS_WITHOUT_WORDS": said, "PYTHON": "false"}
+    words = {"TENSOR_CORE_WORDS": str(tmp_path), "BITVERDICT_WITHOUT_WORDS": said, "PYTHON": "false"}
     done = subprocess.run([".ci/run"], cwd=CHECKOUT, env=os.environ | words, capture_output=True, text=True, check=False)
     assert done.returncode == status and "no hardware words (*.npz) there" in done.stderr
-    assert ("HARNESS_WITHOUT_WORDS=1 to skip" in done.stderr) == (status == 2) and ("== install" in done.stdout) == (status == 1)
+    assert ("BITVERDICT_WITHOUT_WORDS=1 to skip" in done.stderr) == (status == 2) and ("== install" in done.stdout) == (status == 1)
 
 
 LONGEST_NAME = 70

@@ -79,8 +79,12 @@ def test_the_blocks_of_a_tutorial_work_in_an_empty_folder(page: str, tmp_path: P
     place.mkdir()
     (names / "bitverdict").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m bitverdict "$@"\n')
     (names / "bitverdict").chmod(0o755)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "HARNESS", "BITVERDICT"))}
-    environment |= {"PATH": f"{names}:{os.environ['PATH']}", "PYTHONPATH": str(CHECKOUT), "HARNESS_STATE": str(place / ".harness")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "BITVERDICT"))}
+    environment |= {
+        "PATH": f"{names}:{os.environ['PATH']}",
+        "PYTHONPATH": str(CHECKOUT),
+        "BITVERDICT_STATE": str(place / ".bitverdict"),
+    }
     for step in steps((DOCS / f"{page}.md").read_text()):
         do(step, place, environment)
 

@@ -54,7 +54,7 @@ def verdicts(address: str) -> list[Verdict]:
 
 def judged_here() -> list[Mutant]:
     """One mutant of each kernel; under the profile `quick` of two kernels that compile fast."""
-    quick = os.environ.get("HARNESS_PROFILE", "quick") == "quick"
+    quick = os.environ.get("BITVERDICT_PROFILE", "quick") == "quick"
     of_each = {Path(mutant.kernel).stem: mutant for mutant in sorted(MUTANTS, key=lambda mutant: crc32(mutant.id.encode()))}
     return [mutant for name, mutant in of_each.items() if not quick or name in ("swiglu", "histogram")]
 

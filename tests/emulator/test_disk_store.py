@@ -19,7 +19,7 @@ KEY = disk_store.key_of("a program")
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A store of the test's own."""
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", str(tmp_path / "store"))
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", str(tmp_path / "store"))
     return tmp_path / "store"
 
 
@@ -106,18 +106,18 @@ def test_a_process_looks_at_the_bound_by_itself(store: Path, monkeypatch: pytest
 
 
 def test_the_switch_keeps_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     disk_store.keep(KEY, b"value")
     assert disk_store.read_entry(KEY) is None and not list(tmp_path.iterdir())
-    monkeypatch.delenv("HARNESS_TRANSLATIONS")
+    monkeypatch.delenv("BITVERDICT_TRANSLATIONS")
     disk_store.keep(KEY, b"value")
     assert (tmp_path / "translations" / KEY).exists() and disk_store.read_entry(KEY) == b"value"
 
 
 def test_a_place_that_cannot_be_written_costs_no_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", str(tmp_path / "file" / "store"))
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", str(tmp_path / "file" / "store"))
     disk_store.keep(KEY, b"value")
     assert disk_store.read_entry(KEY) is None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shlex
 import signal
@@ -25,7 +24,7 @@ SM_90 = ["--target", "emulated:sm_90"]
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     return tmp_path / "state"
 
 
@@ -183,7 +182,7 @@ BAD = [
     (["run", "matmul", "--json", "{tmp}/none/run.json"], "must be a file in a directory that exists; make "),
     (
         ["replay", "{tmp}/none.json"],
-        "cannot be read (No such file or directory); give a file of .harness/failures or tests/reproducers",
+        "cannot be read (No such file or directory); give a file of .bitverdict/failures or tests/reproducers",
     ),
     (["replay", "{tmp}/cut.json"], "is not JSON"),
     (["replay", "{tmp}/version.json"], "version 99, this checkout reads version 2"),
@@ -361,12 +360,3 @@ def test_completion_of_an_unknown_shell_says_which_there_are(capsys: pytest.Capt
     with pytest.raises(SystemExit) as ended:
         main(["--completion", "word"])
     assert ended.value.code == 2 and "must be one of bash, " in capsys.readouterr().err
-
-
-def test_a_variable_by_its_new_name_is_read_and_an_older_one_counts(tmp_path: Path) -> None:
-    script = "import bitverdict, os; print(os.environ['HARNESS_STATE'])"
-    for older, counts in (({}, "new"), ({"HARNESS_STATE": "old"}, "old")):
-        others = {name: value for name, value in os.environ.items() if name != "HARNESS_STATE"}
-        environment = others | older | {"BITVERDICT_STATE": "new"}
-        done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == counts

@@ -118,7 +118,7 @@ def test_weight_gradient_of_layer_norm():
 
 
 def environment(state: Path | None = None) -> dict[str, str]:
-    return os.environ | {"PYTHONPATH": str(CHECKOUT), "PYTHONSAFEPATH": "1"} | ({"HARNESS_STATE": str(state)} if state else {})
+    return os.environ | {"PYTHONPATH": str(CHECKOUT), "PYTHONSAFEPATH": "1"} | ({"BITVERDICT_STATE": str(state)} if state else {})
 
 
 @pytest.fixture(scope="module")

@@ -23,7 +23,7 @@ SM_90 = target("emulated:sm_90")
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     return tmp_path / "state"
 
 

@@ -217,5 +217,5 @@ def test_an_unpacked_zip_judges_a_case(tmp_path: Path) -> None:
     words = ("-m", "bitverdict", "run", "small_mma", "--max-cases", "1", "--target", "emulated:sm_100")
     found = python("-c", "import bitverdict.harness as h; print(h.__file__)", cwd=tmp_path, PYTHONPATH=str(tmp_path / "it"))
     assert Path(found.stdout).is_relative_to(tmp_path), "an editable install stands in for it" + found.stderr
-    done = python(*words, cwd=tmp_path, PYTHONPATH=str(tmp_path / "it"), HARNESS_STATE=str(tmp_path / "state"))
+    done = python(*words, cwd=tmp_path, PYTHONPATH=str(tmp_path / "it"), BITVERDICT_STATE=str(tmp_path / "state"))
     assert done.returncode == 0 and "1 pass" in done.stdout, done.stdout + done.stderr

@@ -54,8 +54,8 @@ def mine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ModuleType]:
 @pytest.fixture
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What runs leave lies here, few cases are required, nothing is drawn, and there is one target."""
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
-    monkeypatch.setenv("HARNESS_PROFILE", "whole")
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_PROFILE", "whole")
     monkeypatch.setattr(called_test, "targets", lambda: [SM_90])
     monkeypatch.setattr(required, "sizes_of", lambda count: [Sizes(alike_number=number) for number in range(3)])
     return tmp_path
@@ -269,14 +269,14 @@ def test_each_configuration_of_an_autotuner_is_judged(mine: ModuleType, state: P
 def test_pytest_judges_a_repository_whose_packages_are_called_as_ours(tmp_path: Path) -> None:
     """One process of pytest's and one worker of xdist's, with the entry point loaded and no conftest."""
     users_repository.make(tmp_path)
-    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "HARNESS"))}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "BITVERDICT"))}
     names = "(test_scale or test_scale_wrong or test_gather_e4m3) and not TestRows"
-    asked = "-n 1 -q -rA -p no:cacheprovider -p bitverdict.harness.frontends.pytest_options --harness-draws 1"
-    command = [sys.executable, "-m", "pytest", *asked.split(), "--harness-target", "emulated:sm_80", "-k", names]
+    asked = "-n 1 -q -rA -p no:cacheprovider -p bitverdict.harness.frontends.pytest_options --bv-draws 1"
+    command = [sys.executable, "-m", "pytest", *asked.split(), "--bv-target", "emulated:sm_80", "-k", names]
     environment["PYTHONPATH"] = str(CHECKOUT)
     ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False)
     said = ran.stdout + ran.stderr
     assert "PASSED tests/test_rows.py::test_scale[emulated:sm_80]" in said, said
     assert "FAILED tests/test_rows.py::test_scale_wrong[emulated:sm_80]" in said and "1 skipped" in said, said
-    (stored,) = (tmp_path / ".harness" / "failures").iterdir()
+    (stored,) = (tmp_path / ".bitverdict" / "failures").iterdir()
     assert f"replay: bitverdict replay {stored}" in said and "lacks e4m3 as a type" in said

@@ -56,7 +56,7 @@ def test_a_node_judges_the_cases_that_an_expression_keeps(node_judge: NodeJudge,
 def test_a_wrong_kernel_fails_with_its_report_and_its_replay_line(
     node_judge: NodeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     properties: list[tuple[str, object]] = []
     with pytest.raises(KernelFailed, match="wrong words") as raised:
         node_judge.hold(Node(f"{ADD}:WRONG", "emulated:sm_90"), properties)
@@ -90,7 +90,7 @@ def test_a_node_says_what_its_cases_told_apart_and_fails_where_none_does(
     node_judge: NodeJudge, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "zeros.py").write_text(ZEROS)
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     monkeypatch.setattr(node_judge, "profile", replace(node_judge.profile, draws=1, node_seconds=None))
     with pytest.raises(pytest.fail.Exception, match=r"none of 4 cases of zeros.py:CONTRACT on emulated:sm_90 tells anything apart"):
         node_judge.hold(Node(f"{tmp_path / 'zeros.py'}:CONTRACT", "emulated:sm_90"), [])
@@ -140,7 +140,7 @@ def test_a_node_passes_where_the_command_line_ends_with_status_0(
     status: int,
     said: str,
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     mine = tmp_path / "policy.py"
     mine.write_text(POLICY.format(required=required, when=when, then=then))
     assert main(["run", "--contract", f"{mine}:CONTRACT", "--target", "emulated:sm_90", "--jobs", "1"]) == status
@@ -175,7 +175,7 @@ def run_pytest(*words: str, **variables: str) -> subprocess.CompletedProcess:
 
 
 def test_nodes_are_named_by_contract_and_target() -> None:
-    listed = run_pytest("--collect-only", "tests/kernel_contracts/test_contracts.py", "--harness-target", "emulated:sm_90").stdout
+    listed = run_pytest("--collect-only", "tests/kernel_contracts/test_contracts.py", "--bv-target", "emulated:sm_90").stdout
     assert "test_contracts.py::test_a_kernel_keeps_its_contract[matmul-emulated:sm_90]" in listed and "sm_80" not in listed
 
 
@@ -202,7 +202,7 @@ def test_a_directory_of_reproducers_is_judged_and_failures_print_a_line(tmp_path
         path.name,
         "--replay",
         str(tmp_path),
-        HARNESS_STATE=str(tmp_path / "state"),
+        BITVERDICT_STATE=str(tmp_path / "state"),
     )
     assert done.returncode == 1 and f"replay: bitverdict replay {path}" in done.stdout, done.stdout
 
@@ -217,8 +217,8 @@ def test_a_gpu_that_is_not_here_is_a_usage_error_that_names_those_here() -> None
     here = {"visible": "0", "gpus": [{"arch": "sm_80", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
     none: dict = {"visible": "0", "gpus": []}
     for name, gpus, workers in (("cuda", none, "0"), ("cuda:sm_90", here, "0"), ("cuda:sm_90", here, "auto")):
-        found = {"HARNESS_GPUS_SEEN": json.dumps(gpus), "CUDA_VISIBLE_DEVICES": "0"}
-        done = run_pytest("--collect-only", "-n", workers, "--harness-target", name, **found)
+        found = {"BITVERDICT_GPUS_SEEN": json.dumps(gpus), "CUDA_VISIBLE_DEVICES": "0"}
+        done = run_pytest("--collect-only", "-n", workers, "--bv-target", name, **found)
         assert done.returncode == 4 and f"target '{name}': no such GPU is visible" in done.stderr
         assert ("cuda:0 (sm_80)" in done.stderr) == (gpus is here) and "Traceback" not in done.stderr
 
@@ -253,7 +253,7 @@ def test_a_session_on_gpus_asks_for_them_once_and_starts_servers_early(monkeypat
     monkeypatch.setattr(pytest_plugin, "targets", lambda: [HOST])
     monkeypatch.setattr(pytest_plugin, "show_workers", told.append)
     monkeypatch.setattr(pytest_plugin, "start_early", lambda: told.append("server"))
-    given = {"--harness-profile": "quick", "--harness-target": ["cuda"]}
+    given = {"--bv-profile": "quick", "--bv-target": ["cuda"]}
     for workers, expected in (({}, [[HOST]]), ({"workerinput": {}}, [[HOST], "server"])):
         plugins = SimpleNamespace(register=lambda plugin, name: None)
         pytest_plugin.pytest_configure(SimpleNamespace(getoption=given.get, pluginmanager=plugins, **workers))  # type: ignore[arg-type]
@@ -270,15 +270,15 @@ def test_a_gpu_node_has_a_shard_for_each_few_cases_and_worker(monkeypatch: pytes
 
 def test_a_family_without_a_chip_here_is_a_usage_error() -> None:
     here = {"visible": "0", "gpus": [{"arch": "sm_86", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
-    found = {"HARNESS_GPUS_SEEN": json.dumps(here), "CUDA_VISIBLE_DEVICES": "0"}
+    found = {"BITVERDICT_GPUS_SEEN": json.dumps(here), "CUDA_VISIBLE_DEVICES": "0"}
     node = "tests/kernel_contracts/test_contracts.py"
-    assert "[matmul-cuda:ampere]" in run_pytest("--collect-only", node, "--harness-target", "cuda:ampere", **found).stdout
-    done = run_pytest("--collect-only", node, "--harness-target", "cuda:hopper", **found)
+    assert "[matmul-cuda:ampere]" in run_pytest("--collect-only", node, "--bv-target", "cuda:ampere", **found).stdout
+    done = run_pytest("--collect-only", node, "--bv-target", "cuda:hopper", **found)
     assert done.returncode == 4 and "target 'cuda:hopper': no such GPU is visible; GPUs here: cuda:0 (sm_86)" in done.stderr
 
 
 def test_an_emulated_target_that_is_misspelt_is_a_usage_error() -> None:
-    done = run_pytest("--collect-only", "--harness-target", "emulated:sm90", "tests/kernel_contracts/test_contracts.py")
+    done = run_pytest("--collect-only", "--bv-target", "emulated:sm90", "tests/kernel_contracts/test_contracts.py")
     assert done.returncode == 4 and "did you mean 'emulated:sm_90'?" in done.stderr and "Traceback" not in done.stderr
 
 
@@ -286,10 +286,10 @@ def test_an_emulated_target_that_is_misspelt_is_a_usage_error() -> None:
 def test_the_gpu_line_alone_collects_large_products() -> None:
     here = {"visible": "0", "gpus": [{"arch": "sm_90", "model": "one", "uuid": "u", "free": 1, "total": 1}]}
     both = ["--collect-only", "tests/kernel_contracts/test_contracts.py", "tests/kernel_contracts/test_large.py"]
-    found = {"HARNESS_GPUS_SEEN": json.dumps(here), "CUDA_VISIBLE_DEVICES": "0"}
-    listed = run_pytest(*both, "--harness-target", "cuda:sm_90", **found).stdout
+    found = {"BITVERDICT_GPUS_SEEN": json.dumps(here), "CUDA_VISIBLE_DEVICES": "0"}
+    listed = run_pytest(*both, "--bv-target", "cuda:sm_90", **found).stdout
     assert "[matmul-cuda:sm_90]" in listed and "[hopper_matmul-e5m2-0-8192x8192x8192-cuda:sm_90]" in listed
-    assert "8192" not in run_pytest(*both, "--harness-target", "emulated:sm_90").stdout
+    assert "8192" not in run_pytest(*both, "--bv-target", "emulated:sm_90").stdout
 
 
 def test_a_large_product_is_judged_in_a_worker_or_told_as_not_run(node_judge: NodeJudge) -> None:

@@ -29,12 +29,12 @@ def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.Mon
     def gpu(index: int, free: int, arch: str = "sm_90") -> Target:
         return Target(f"cuda:{index}", arch, index, "", f"w-{tmp_path.name}-{index}", free * NEED, 8 * NEED)
 
-    options = {"--harness-target": ["cuda"]}
+    options = {"--bv-target": ["cuda"]}
     config = SimpleNamespace(getoption=lambda name, default=None: options[name])
     monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.os.sched_getaffinity", lambda pid: range(12))
     monkeypatch.delenv("PYTEST_XDIST_AUTO_NUM_WORKERS", raising=False)
-    monkeypatch.delenv("HARNESS_GPU_SLOTS", raising=False)
-    for name in ("HARNESS_GPUS_SEEN", "HARNESS_GPU_PLACES"):
+    monkeypatch.delenv("BITVERDICT_GPU_SLOTS", raising=False)
+    for name in ("BITVERDICT_GPUS_SEEN", "BITVERDICT_GPU_PLACES"):
         monkeypatch.setenv(name, "")
     for found, slots, workers in (
         ([gpu(0, 3)], None, 3), ([gpu(0, 3), gpu(1, 2)], None, 5), ([gpu(0, 8), gpu(1, 8)], None, 12), ([gpu(0, 0)], None, 1),
@@ -42,10 +42,10 @@ def test_workers_are_as_many_as_free_memory_has_room_for(monkeypatch: pytest.Mon
     ):  # fmt: skip
         monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.targets", lambda found=found: found)
         if slots:
-            monkeypatch.setenv("HARNESS_GPU_SLOTS", slots)
+            monkeypatch.setenv("BITVERDICT_GPU_SLOTS", slots)
         assert pytest_xdist_auto_num_workers(config) == workers  # type: ignore[arg-type]
-        assert len([place for place in os.environ["HARNESS_GPU_PLACES"].split(",") if place]) in (workers, 0)
-    options["--harness-target"] = ["cuda:sm_80"]
+        assert len([place for place in os.environ["BITVERDICT_GPU_PLACES"].split(",") if place]) in (workers, 0)
+    options["--bv-target"] = ["cuda:sm_80"]
     monkeypatch.setattr("bitverdict.harness.frontends.pytest_targets.targets", lambda: [gpu(0, 8), gpu(1, 2, "sm_80")])
     assert pytest_xdist_auto_num_workers(config) == 2  # type: ignore[arg-type]
 
@@ -88,7 +88,7 @@ def test_a_drawn_case_that_failed_is_judged_first_in_the_next_run(
     judged: list[Case] = []
     under_test.write_text(ONLY_DRAWN)
     inner = node_judge.pool.judge
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     monkeypatch.setattr(node_judge, "database", kept)
     monkeypatch.setattr(node_judge.pool, "judge", lambda case, where: judged.append(case) or inner(case, where))
     monkeypatch.setattr(node_judge, "profile", replace(node_judge.profile, shrink_seconds=0, node_seconds=None))
@@ -140,5 +140,5 @@ def test_a_shard_of_the_collected_tests_is_the_same_everywhere() -> None:
     parts = [kept(f"{number}/3", names) for number in (1, 2, 3)]
     assert parts == [kept(f"{number}/3", names[::-1]) for number in (1, 2, 3)]
     assert set.union(*parts) == kept("", names) == set(names) and sum(map(len, parts)) == len(names)
-    with pytest.raises(pytest.UsageError, match="--harness-shard 4/3: must be NUMBER/OF"):
+    with pytest.raises(pytest.UsageError, match="--bv-shard 4/3: must be NUMBER/OF"):
         kept("4/3", names)

@@ -1,4 +1,4 @@
-"""Contract under test: `--harness-database` keeps drawn cases that failed on a Redis server, and says what is wrong with a URL."""
+"""Contract under test: `--bv-database` keeps drawn cases that failed on a Redis server, and says what is wrong with a URL."""
 
 from __future__ import annotations
 
@@ -72,16 +72,16 @@ class Asked:
 
 
 def test_a_node_keeps_its_failures_where_the_option_says(server: str) -> None:
-    kept = database(Asked(harness_database=server))  # type: ignore[arg-type]
+    kept = database(Asked(bv_database=server))  # type: ignore[arg-type]
     kept.save(b"key", b"choices")
     assert set(shared(server).fetch(b"key")) == {b"choices"}
-    assert database(Asked(harness_database=server, hypothesis_seed="1")) is None, "these draws and no others"  # type: ignore[arg-type]
+    assert database(Asked(bv_database=server, hypothesis_seed="1")) is None, "these draws and no others"  # type: ignore[arg-type]
 
 
 def test_a_database_that_cannot_be_had_ends_pytest_before_any_test() -> None:
-    with pytest.raises(pytest.UsageError, match=r"--harness-database 'http://localhost'"):
-        check_database(Asked(harness_database="http://localhost"))  # type: ignore[arg-type]
-    check_database(Asked(harness_database=""))  # type: ignore[arg-type]
+    with pytest.raises(pytest.UsageError, match=r"--bv-database 'http://localhost'"):
+        check_database(Asked(bv_database="http://localhost"))  # type: ignore[arg-type]
+    check_database(Asked(bv_database=""))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("url", ["redis:", "localhost:6379", "http://localhost", ""])
@@ -95,7 +95,7 @@ def test_a_url_of_no_redis_server_is_refused_with_the_rule(url: str) -> None:
 )
 def test_the_password_is_the_urls_or_that_of_the_environment(url: str, sent: str, monkeypatch: pytest.MonkeyPatch) -> None:
     redis = pytest.importorskip("redis", reason=CLIENT)
-    monkeypatch.setenv("HARNESS_DATABASE_PASSWORD", "of the environment")
+    monkeypatch.setenv("BITVERDICT_DATABASE_PASSWORD", "of the environment")
     monkeypatch.setattr(redis.Redis, "ping", lambda server: None)
     servers: list = []
     monkeypatch.setattr("hypothesis.extra.redis.RedisExampleDatabase", lambda server, **options: servers.append(server))

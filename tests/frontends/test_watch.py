@@ -63,7 +63,7 @@ def test_a_launcher_called_as_a_kernel_is_judged_by_its_mathematics() -> None:
 def test_what_cannot_be_watched_is_told_before_anything_starts(
     words: list[str], said: str, capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     assert main(["watch", *words]) == 2
     error = capsys.readouterr().err
     assert said in error and error.count("\n") == 1 and not (tmp_path / "state").exists()
@@ -91,7 +91,7 @@ class Answers:
 def test_ctrl_c_ends_a_watch_quietly_and_leaves_no_folder(
     capsys: pytest.CaptureFixture, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     left = tmp_path / "state" / "watch" / "999999999"  # of a watch that was killed: no process has this number
     left.mkdir(parents=True)
     monkeypatch.setattr("bitverdict.harness.frontends.cli_watch.ForkedRound", Answers)

@@ -135,7 +135,7 @@ CONTRACT.address = __file__ + ":CONTRACT"
 def test_a_failing_emulator_gives_status_3_and_stores_its_traceback(
     broken: bool, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     mine = tmp_path / "fails.py"
     mine.write_text(FAILS.format(broken=broken))
     words = ["run", "--contract", f"{mine}:CONTRACT", "--target", "emulated:sm_90", "--max-cases", "5", "--jobs", "1"]

@@ -100,7 +100,7 @@ def test_a_refusal_that_says_something_or_is_expected_stays_as_it_is() -> None:
 def test_a_run_tells_a_refusal_once_and_asks_no_third_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     words = ["run", "--contract", ADDRESS, "--launcher", f"{refused_kernels.__name__}:launch_nested", "--jobs", "1"]
     assert main([*words, "--target", "emulated:sm_90", "--max-cases", "12", "--shrink-seconds", "0"]) == 1
     out = capsys.readouterr().out
@@ -136,7 +136,7 @@ def printed(a, b):
 def test_a_text_of_megabytes_is_cut_before_it_is_stored(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     (tmp_path / "mine.py").write_text(LONG_WINDED)
     words = ["run", "--contract", ADDRESS, "--launcher", f"{tmp_path / 'mine.py'}:{name}", "--jobs", "1", "--max-cases", "1"]
     assert main([*words, "--target", "emulated:sm_90", "--shrink-seconds", "0"]) == 1

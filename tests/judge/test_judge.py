@@ -183,7 +183,7 @@ TORCH_SAYS = (
     "Process 7 has 130 GiB memory in use."
 )
 SHORT = (
-    (OutOfMemoryError(TORCH_SAYS), "on the GPU (20.00 GiB asked, 5.25 GiB free)", "HARNESS_GPU_SLOTS"),
+    (OutOfMemoryError(TORCH_SAYS), "on the GPU (20.00 GiB asked, 5.25 GiB free)", "BITVERDICT_GPU_SLOTS"),
     (RuntimeError("Triton Error [CUDA]: out of memory"), "on the GPU", "--jobs"),
     (RuntimeError("CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA"), "on the GPU", "--jobs"),
     (MemoryError("Unable to allocate 8.00 TiB for an array"), "on the host (8.00 TiB asked)", "a smaller case"),

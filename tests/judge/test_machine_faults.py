@@ -33,7 +33,7 @@ TORCH = ["run", "--contract", f"{ADD}:CONTRACT", "--launcher", f"{ADD}:add_by_to
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     (tmp_path / "file").write_text("no directory")
     return tmp_path / "state"
 
@@ -60,11 +60,11 @@ def test_a_compilers_cache_that_cannot_be_made_is_told_before_a_run(
 def test_a_state_directory_that_cannot_be_written_is_told_before_a_run(
     place: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / place))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / place))
     assert main([*TORCH, "--max-cases", "3"]) == status
     if status:
         said = one_sentence(capsys)
-        assert f"journal {tmp_path / place}" in said and "set HARNESS_STATE to a directory that can be written" in said
+        assert f"journal {tmp_path / place}" in said and "set BITVERDICT_STATE to a directory that can be written" in said
 
 
 def limited(words: list[str], size: int) -> subprocess.CompletedProcess:
@@ -203,7 +203,7 @@ def test_a_read_only_checkout_serves_where_the_state_lies_elsewhere(elsewhere: b
     (tmp_path / "site" / "sitecustomize.py").write_text(READ_ONLY.format(checkout=str(CHECKOUT)))
     environment = os.environ | {"PYTHONPATH": str(tmp_path / "site"), "PYTHONPYCACHEPREFIX": ""}
     if not elsewhere:
-        del environment["HARNESS_STATE"]
+        del environment["BITVERDICT_STATE"]
     words = ["run", "--contract", f"{ADD}:CONTRACT", "--target", "emulated:sm_90", "--jobs", "1", "--max-cases", "5"]
     command = [sys.executable, "-m", "bitverdict", *words]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, env=environment)
@@ -274,7 +274,7 @@ def test_a_tool_of_triton_s_that_is_missing_is_said_once(
     assert main([*TORCH, "--max-cases", "2"]) == 0
     out = capsys.readouterr().out
     assert out.count(said) == 1 and out.index(said) < out.index("cases judged")
-    values = {"--harness-profile": "quick", "--seed": 1}
+    values = {"--bv-profile": "quick", "--seed": 1}
     monkeypatch.setattr(pytest_plugin, "base_seed", lambda config: 1)
     for names, lines in ((["emulated:sm_90"], [said]), (["emulated:gfx942"], []), ([], [])):
         monkeypatch.setattr(pytest_plugin, "target_names", lambda config, names=names: names)

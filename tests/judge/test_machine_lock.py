@@ -59,7 +59,7 @@ def test_a_library_that_is_loaded_is_built_in_the_state_folder(
         folders.append(into)
         raise record.CannotRecord("enough")
 
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     if recorder == "record":
         monkeypatch.setattr(record, "present_arch", lambda: "sm_90")
         monkeypatch.setattr(record, "build", build)

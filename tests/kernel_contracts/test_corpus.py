@@ -113,7 +113,7 @@ def asked_of() -> set[tuple]:
     """`key` of each mutant that some test of the suite has as a parameter."""
     others = (path for path in (CHECKOUT / "tests").rglob("test_*.py") if path != Path(__file__))
     files = [path for path in others if names_a_mutant(path.read_text())]
-    with patch.dict(os.environ, HARNESS_PROFILE="exhaustive"):  # others judge a share
+    with patch.dict(os.environ, BITVERDICT_PROFILE="exhaustive"):  # others judge a share
         return set().union(*(parameters_of(loaded(path)) for path in files))
 
 

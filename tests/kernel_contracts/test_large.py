@@ -1,6 +1,6 @@
 """Contract under test: on a GPU, products of up to 8192^3 are right bit for bit: small results whole, others by chosen elements.
 
-Collected where a GPU is asked for (`--harness-target cuda`).
+Collected where a GPU is asked for (`--bv-target cuda`).
 """
 
 from __future__ import annotations

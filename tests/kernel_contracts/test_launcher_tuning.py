@@ -81,7 +81,7 @@ def test_every_configuration_has_a_required_case_and_the_runs_one(tmp_path: Path
 def test_the_command_tells_how_many_configurations_it_judged(
     option: list[str], judged_of: str, tmp_path: Path, capsys: pytest.CaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     (tmp_path / "mine.py").write_text(SPLIT)
     words = ["--launcher", f"{tmp_path / 'mine.py'}:matmul", "--target", "emulated:sm_90", "--max-cases", "4", "--jobs", "1"]
     assert main(["run", "matmul", *words, *option, "-v"]) == 0

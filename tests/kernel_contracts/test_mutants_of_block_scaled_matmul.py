@@ -3,7 +3,7 @@ own check.
 
 That check is run here: its data (random e2m1 elements, scales uniform in (0, 1)), its tiles, its fp16 output, its reference in fp32
 and its tolerance of 1e-3, on the emulated sm_100, at the smallest sizes of whole tiles that it could ask for; its own 8192 differ
-from them in nothing a fault here could see. nvfp4 is what it runs by default; HARNESS_PROFILE=exhaustive runs the other three
+from them in nothing a fault here could see. nvfp4 is what it runs by default; BITVERDICT_PROFILE=exhaustive runs the other three
 formats too, with the same outcome for every fault."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from tests.faults.kernels.block_scaled_matmul import MUTANTS, UNSEEN_BY_ITS_OWN_
 from tests.faults.mutants import Mutant, mutant_contract, mutant_source, once
 from tests.support.shares import judged_here
 
-OWN_FORMATS = tuple(FORMATS) if os.environ.get("HARNESS_PROFILE") == "exhaustive" else ("nvfp4",)
+OWN_FORMATS = tuple(FORMATS) if os.environ.get("BITVERDICT_PROFILE") == "exhaustive" else ("nvfp4",)
 OWN_SIZES = 256, 256, 512  # (m, n, k): whole tiles of 128 x 256 x 256
 ASKED, UNSEEN = 12, 8
 MOST_CASES = 24  # of the required cases, those the fault names first

@@ -24,7 +24,7 @@ MASK = re.compile(r", mask=offs_k.*, other=0\.0\)")
 @pytest.fixture
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory that is not the checkout, where the run's state goes too."""
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
@@ -240,7 +240,7 @@ def test_readmes_example_is_what_the_command_prints(outside: Path, capsys: pytes
     shown = readme[readme.index("```text\nFAIL forgotten_mask.py") :].partition("```text\n")[2].partition("```")[0].splitlines()
     (outside / "forgotten_mask.py").write_text(MASK.sub(")", TUTORIAL.read_text()))
     assert main(["run", "matmul", "--launcher", "forgotten_mask.py:matmul", "--target", "emulated:sm_90"]) == 1
-    printed = capsys.readouterr().out.replace(f"{outside}/", "").replace("state/failures/", ".harness/failures/").splitlines()
+    printed = capsys.readouterr().out.replace(f"{outside}/", "").replace("state/failures/", ".bitverdict/failures/").splitlines()
     first = printed.index(shown[0])
     stored = outside / "state" / "failures" / printed[first + len(shown) - 3].rpartition("/")[2]
     record = json.loads(stored.read_text().replace(f"{outside}/", ""))

@@ -304,7 +304,7 @@ def test_both_workloads_of_two_gpus_are_shown_with_their_workers_rule(tmp_path: 
     large = told | {"ratio": 0.55, "sentence": "large", "slots": 8, "cores": 32, "products": 1 << 29, "size": "4096x4096x4096"}
     (tmp_path / "two_gpus.json").write_text(json.dumps(large))
     page = pages.page(tmp_path)
-    rule = "8 workers judge on one GPU and 16 on two (`HARNESS_GPU_SLOTS=8`"
+    rule = "8 workers judge on one GPU and 16 on two (`BITVERDICT_GPU_SLOTS=8`"
     assert page.index("**large**: met.") < page.index(rule) < page.index("**small**: missed.")
     assert "32 cores" in page and "536,870,912 products" in page and page.count("as many workers in both runs") == 1
     (tmp_path / "two_gpus.json").write_text(json.dumps(large | {"slots": 32}))

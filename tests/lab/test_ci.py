@@ -194,15 +194,23 @@ def test_a_case_of_reducing_is_no_finding_and_a_cut_run_no_pass(tmp_path: Path) 
 
 
 def run_steps(path: str) -> list[tuple[str, dict]]:
-    """The text and the environment of each `run:` step of a workflow or an action, inputs at their defaults."""
-    told = yaml.safe_load((CI / path).read_text())
+    """The text and the environment of each `run:` step of an action, inputs at their defaults."""
+    told = yaml.safe_load((CHECKOUT / path).read_text())
     inputs = {f"${{{{ inputs.{name} }}}}": str(each["default"]) for name, each in told.get("inputs", {}).items()}
-    jobs = [told["runs"]] if "runs" in told else list(told["jobs"].values())
-    steps = [step for job in jobs for step in job["steps"] if "run" in step]
+    steps = [step for step in told["runs"]["steps"] if "run" in step]
     return [(step["run"], {name: inputs.get(value, value) for name, value in step.get("env", {}).items()}) for step in steps]
 
 
-def test_each_run_step_of_the_workflow_judges_the_sample(tmp_path: Path) -> None:
+def test_a_marketplace_takes_the_action_and_the_workflow_uses_it() -> None:
+    action = yaml.safe_load((CHECKOUT / "action.yml").read_text())
+    assert {"name", "description", "branding", "runs"} <= set(action) and set(action["branding"]) == {"icon", "color"}
+    (job,) = yaml.safe_load((CI / "workflow.yml").read_text())["jobs"].values()
+    paths = {step["with"]["path"] for step in job["steps"] if "path" in step.get("with", {})}
+    (used,) = (step for step in job["steps"] if step.get("uses", "").removeprefix("./") in paths)
+    assert set(used["with"]) <= set(action["inputs"]) and not any("run" in step for step in job["steps"])
+
+
+def test_each_run_step_of_the_action_judges_the_sample(tmp_path: Path) -> None:
     """The checkout stands in the place of what a step would install; two draws a test. A fault put into the kernel fails. All
     steps together have five minutes."""
     clone, names = tmp_path / "repository", tmp_path / "bin"
@@ -214,12 +222,13 @@ def test_each_run_step_of_the_workflow_judges_the_sample(tmp_path: Path) -> None
     for name, text in (("python", python), ("bitverdict", f'#!/bin/sh\nexec "{sys.executable}" -m bitverdict "$@"\n')):
         (names / name).write_text(text)
         (names / name).chmod(0o755)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "HARNESS", "GITHUB"))}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST", "BITVERDICT", "GITHUB"))}
     environment = kept | {"PATH": f"{names}:{os.environ['PATH']}", "PYTHONPATH": str(CHECKOUT)}
-    environment |= {"PYTEST_ADDOPTS": "-p bitverdict.harness.frontends.pytest_options --harness-draws 2"}
-    environment |= {"HARNESS_STATE": str(clone / ".harness"), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    environment |= {"PYTEST_ADDOPTS": "-p bitverdict.harness.frontends.pytest_options --bv-draws 2"}
+    environment |= {"BITVERDICT_STATE": str(clone / ".bitverdict"), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary.md")}
+    environment |= {"GITHUB_ACTION_PATH": str(CHECKOUT)}
     ended, until = [], time.monotonic() + MINUTES * 60
-    for text, more in (*run_steps("workflow.yml"), *run_steps("action.yml")):
+    for text, more in run_steps("action.yml"):
         command = ["bash", "-eo", "pipefail", "-c", text]
         left = until - time.monotonic()
         ran = subprocess.run(command, cwd=clone, env=environment | more, capture_output=True, text=True, timeout=left, check=False)

@@ -76,7 +76,7 @@ def test_what_a_comparison_raises_is_in_its_row_and_counts_as_wrong(monkeypatch:
 
 def test_a_crosscheck_goes_on_to_its_words_on_one_thread_a_worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The threads: not told so by themselves, NumPy has read the variables when a worker's first line runs."""
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     monkeypatch.setenv(VARIABLES[0], "5")
     rows = list(crosscheck.crosscheck("matmul", HOPPER, cases=2, words=3000, seed=0, jobs=2, with_moved_models=False))
     assert sum(row["words"] for row in rows) >= 3000 and not any(row["wrong"] for row in rows)

@@ -269,7 +269,7 @@ def test_a_kernel_whose_features_the_target_lacks_is_not_run() -> None:
 
 
 def test_in_workers_the_rows_are_the_same_and_in_the_order_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     faulty = small(contract=write_mutant(LAST_TILE_ROW, tmp_path))
     asked = [
         small(),
@@ -341,7 +341,7 @@ def test_ctrl_c_ends_a_large_product_that_is_out_and_leaves_no_worker(tmp_path: 
     with answering():
         run = subprocess.Popen(
             [sys.executable, "-c", STOPPED, f"{file}:CONTRACT"],
-            env=os.environ | {"HARNESS_STATE": str(tmp_path)},
+            env=os.environ | {"BITVERDICT_STATE": str(tmp_path)},
             stderr=subprocess.PIPE,
             text=True,
             cwd=Path(__file__).parents[2],

@@ -211,7 +211,7 @@ def test_integers_of_an_open_sum_are_held_to_both_of_their_ends(monkeypatch: pyt
     """Negative ones: as codes of floats they would stand in the other order."""
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())  # whatever the compiled program says
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     x, y = (torch.rand(64, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
 
     def call() -> None:

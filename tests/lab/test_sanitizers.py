@@ -240,7 +240,7 @@ def tool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], lis
     """Stands a program in for compute-sanitizer that prints a text at the end; the tools that were started, one a worker."""
     started = tmp_path / "started"
     started.touch()
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
 
     def stands_in(printed: str) -> Callable[[], list[str]]:

@@ -123,7 +123,7 @@ def scripts() -> set[str]:
 def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Tiny], tuple[int | None, str]]]:
     """Starts a script; gives its exit status, None where none came, and what it printed."""
     place = tmp_path_factory.mktemp("scripts")
-    variables = os.environ | {"PYTHONPATH": str(ROOT), "HARNESS_STATE": str(place / "state"), "PYTHONWARNINGS": "ignore"}
+    variables = os.environ | {"PYTHONPATH": str(ROOT), "BITVERDICT_STATE": str(place / "state"), "PYTHONWARNINGS": "ignore"}
     starter = subprocess.Popen([sys.executable, "-m", "tests.support.script_starter"], cwd=ROOT, env=variables, text=True,
                                stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # fmt: skip
     assert starter.stdin is not None and starter.stdout is not None

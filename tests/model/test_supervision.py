@@ -45,7 +45,7 @@ def loaded(line: str, directory: Path) -> tuple[int, str, str]:
 
 def harness(*words: str, state: Path) -> subprocess.Popen:
     command = [sys.executable, "-m", "bitverdict", *words]
-    environment = os.environ | {"HARNESS_STATE": str(state)}
+    environment = os.environ | {"BITVERDICT_STATE": str(state)}
     return subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
@@ -111,7 +111,7 @@ def test_the_exit_status_is_that_of_the_command(ends: str, status: int, error: s
 @pytest.mark.parametrize("unbuffered", ["", "1"])
 def test_output_that_nothing_takes_is_one_sentence_and_status_3(unbuffered: str, tmp_path: Path) -> None:
     """Unbuffered, the first print raises; otherwise the last flush does."""
-    environ = os.environ | {"HARNESS_STATE": str(tmp_path), "PYTHONUNBUFFERED": unbuffered}
+    environ = os.environ | {"BITVERDICT_STATE": str(tmp_path), "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "w") as full:
         command = [sys.executable, "-m", "bitverdict", "targets"]
         done = subprocess.run(command, cwd=CHECKOUT, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=environ)
@@ -244,7 +244,7 @@ def test_ctrl_c_while_modules_are_imported_is_quiet(after: str, tmp_path: Path) 
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
-            env=os.environ | {"HARNESS_STATE": str(tmp_path)},
+            env=os.environ | {"BITVERDICT_STATE": str(tmp_path)},
         )
     deadline = time.monotonic() + (0.3 if after == "a moment" else 60)
     while time.monotonic() < deadline and not serves(run.pid):

@@ -53,8 +53,8 @@ def directories() -> list[Path]:
 
 
 def required() -> bool:
-    """Whether missing words are a failure: in CI, and where their directory is named, unless HARNESS_WITHOUT_WORDS is 1."""
-    if os.environ.get("HARNESS_WITHOUT_WORDS") == "1":
+    """Whether missing words are a failure: in CI, and where their directory is named, unless BITVERDICT_WITHOUT_WORDS is 1."""
+    if os.environ.get("BITVERDICT_WITHOUT_WORDS") == "1":
         return False
     return bool(os.environ.get("CI") or os.environ.get("TENSOR_CORE_WORDS"))
 

@@ -63,7 +63,7 @@ def test_a_wrong_word_is_seen() -> None:
 
 
 def test_missing_words_fail_where_they_are_required(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.delenv("HARNESS_WITHOUT_WORDS", raising=False)
+    monkeypatch.delenv("BITVERDICT_WITHOUT_WORDS", raising=False)
     monkeypatch.setenv("TENSOR_CORE_WORDS", str(tmp_path))
     assert required()
     assert not [path for path in files() if "_own_" not in path.name]
@@ -72,5 +72,5 @@ def test_missing_words_fail_where_they_are_required(monkeypatch: pytest.MonkeyPa
 def test_missing_words_are_no_failure_where_that_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CI", "1")
     for said, needed in (("1", False), ("0", True), ("", True)):
-        monkeypatch.setenv("HARNESS_WITHOUT_WORDS", said)
+        monkeypatch.setenv("BITVERDICT_WITHOUT_WORDS", said)
         assert required() is needed

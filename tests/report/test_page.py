@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from bitverdict.harness.report.page import page, write_pictures
+from bitverdict.harness.report.source import listing
 from bitverdict.harness.report.timeline import timeline
 from tests.support import chromium
 from tests.support.told_run import HEADER, OUTPUT, RING, TOLD, event, piece, told
@@ -91,8 +94,32 @@ def test_the_page_is_one_file_and_escapes_what_kernels_say() -> None:
     text = page(told(), HEADER)
     assert not re.findall(r"""(?:src|href)\s*=\s*["'](?!#)|@import|url\(|https?://(?!www\.w3\.org/2000/svg)""", text)
     assert "<script>alert" not in text and "&lt;script&gt;alert" in text
-    for due in (HEADER["command"], HEADER["commit"], "triton 3.9.0", "multiple of 16", "m = 512", "replay .harness"):
+    for due in (HEADER["command"], HEADER["commit"], "triton 3.9.0", "multiple of 16", "m = 512", "replay .bitverdict"):
         assert due in text
+
+
+def test_the_page_names_its_kernel_and_each_failure_has_an_address() -> None:
+    text = page(told(), HEADER)
+    failures = told()["failures"]
+    assert f"<h1>{', '.join(dict.fromkeys(html.escape(each['contract']) for each in failures))} <span" in text
+    for number in range(1, len(failures) + 1):
+        assert f'id="failure-{number}"' in text and f'href="#failure-{number}"' in text
+    columns = re.findall(r"<th scope=\"col\"[^>]*>(\w+)</th>", text)
+    assert columns[:3] == ["contract", "pass", "fail"], "a narrow window shows these"
+    assert text.index(failures[0]["headline"]) < text.index(failures[0]["replay"])
+
+
+def test_a_listing_has_no_blank_lines_but_single_ones_inside(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("\n\na = 1\n\n\n\nb = 2\n\nc = 3\n\n")
+    case = SimpleNamespace(launcher=f"{tmp_path / 'mine.py'}:f", contract="")
+    (shown,) = listing({"mine.py:7": "here"}, case)  # type: ignore[arg-type]
+    assert [(line["number"], line["gap"]) for line in shown["lines"]] == [
+        (3, False),
+        (4, False),
+        (7, False),
+        (8, False),
+        (9, False),
+    ]
 
 
 def test_each_picture_is_a_file_with_its_colours(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_two_seeds_end_at_one_reduced_case_that_replays(
     address, where = write_mutant(crash, tmp_path), target(crash.on[0])
     ends: list[Case] = []
     for seed in (0, 1):
-        monkeypatch.setenv("HARNESS_POOL_SEED", str(seed))
+        monkeypatch.setenv("BITVERDICT_POOL_SEED", str(seed))
         source = CaseSource(address, where, seed)
         memory = VerdictCache(lambda case: pool.judge(case, where))
         found = next(case for case in source.drawn(100) if memory(case).failed)
@@ -63,6 +63,6 @@ def test_two_seeds_end_at_one_reduced_case_that_replays(
     path = reproducers.write(reproducers.reproducer_of(least, crash.on[0], verdict, first_case=found), tmp_path / "failures")
     stored = reproducers.read(path).hypothesis
     assert stored["draws"] == "the case this one was shrunk from" and stored["case"] == found.to_json() and stored["blob"]
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     Path(address.rpartition(":")[0]).unlink()
     assert replay(path, pool).is_same_bug

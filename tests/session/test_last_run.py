@@ -20,7 +20,7 @@ FAIL, RACE = (Verdict(decision=Decision.FAIL, outcome=outcome) for outcome in (O
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     return tmp_path
 
 

@@ -65,7 +65,9 @@ def test_a_fault_that_kills_the_process_leaves_its_case_in_the_journal(tmp_path:
 def test_the_command_says_how_to_attach_and_judges(tmp_path: Path) -> None:
     path = stored(tmp_path, "illegal instruction")
     command = [sys.executable, "-m", "bitverdict", "replay", "--in-process", str(path)]
-    done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, env=os.environ | {"HARNESS_STATE": str(tmp_path)})
+    done = subprocess.run(
+        command, cwd=CHECKOUT, capture_output=True, text=True, env=os.environ | {"BITVERDICT_STATE": str(tmp_path)}
+    )
     assert done.returncode == 1, done.stderr
     assert "judged in this process" in done.stdout and "failed again" in done.stdout
     (journal,) = (tmp_path / "journal").glob("*.jsonl")

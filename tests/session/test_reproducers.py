@@ -36,7 +36,7 @@ def add(a, b):
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     monkeypatch.setattr("bitverdict.harness.session.replay.target", lambda name: HOST)
     return tmp_path / "state"
 

@@ -36,7 +36,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]
     """The directory of a run that came to its end, judged with shrinking, and the text of its journal."""
     place, shown = tmp_path_factory.mktemp("run"), io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(shown):
-        patch.setenv("HARNESS_STATE", str(place / "state"))
+        patch.setenv("BITVERDICT_STATE", str(place / "state"))
         assert main(["run", *ASKED, "--json", str(place / "run.jsonl"), "--junit", str(place / "run.xml")]) == 1
     (place / "stdout.txt").write_text(shown.getvalue())
     yield place, journal(place).read_text()
@@ -46,7 +46,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]
 def undisturbed(done: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> Path:
     """That directory with its journal as the run left it, and the state directory for this test."""
     place, text = done
-    monkeypatch.setenv("HARNESS_STATE", str(place / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(place / "state"))
     journal(place).write_text(text)
     return place
 
@@ -121,7 +121,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
     out = tmp_path_factory.mktemp("whole")
     shown = io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(shown):
-        patch.setenv("HARNESS_STATE", str(out / "state"))
+        patch.setenv("BITVERDICT_STATE", str(out / "state"))
         patch.setenv("COLUMNS", "160")
         assert main(command(24, out, contract="SMALL")[3:]) == 1
     (out / "stdout.txt").write_text(shown.getvalue())
@@ -131,7 +131,7 @@ def held(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
 
 def resumed(held: tuple[Path, dict], out: Path, capsys: pytest.CaptureFixture, patch: pytest.MonkeyPatch) -> list[str]:
     """What the run in `out`, gone on with, differs in from the whole one."""
-    patch.setenv("HARNESS_STATE", str(out / "state"))
+    patch.setenv("BITVERDICT_STATE", str(out / "state"))
     patch.setenv("COLUMNS", "160")
     capsys.readouterr()
     status = main(["run", "--resume"])

@@ -18,7 +18,7 @@ from tests.support.vector_add import ADDRESS, HOST
 
 
 def test_a_run_goes_on_under_its_own_knobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     monkeypatch.setenv("TRITON_F32_DEFAULT", "ieee")
     monkeypatch.delenv("DISABLE_PTXAS_OPT", raising=False)
     journal = resume.begin(argparse.Namespace(**defaults()))

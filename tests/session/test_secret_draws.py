@@ -84,7 +84,7 @@ def test_sizes_are_drawn_by_the_secret_and_not_by_the_seed() -> None:
 
 
 def test_a_run_that_is_cut_keeps_its_secret_and_tells_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     journal = resume.begin(argparse.Namespace(**defaults() | {"secret": DIGITS}))
     secret_draws.commit(SECRET, journal)
     (kept,) = (tmp_path / "secrets").iterdir()
@@ -137,4 +137,4 @@ def test_pytest_tells_once_what_sealed_tests_drew_by_and_left_out() -> None:
     reporter = SimpleNamespace(stats={"passed": [report, other], "": ["no report"]}, write_line=lines.append, config=nothing)
     pytest_options.pytest_terminal_summary(reporter)
     assert lines[0] == "emulated:sm_90: not judged: f: dtype bf16" and lines[1] == secret_draws.commitment_line(SECRET)
-    assert lines[2:] == secret_draws.revelation_lines(SECRET, "--harness-secret").splitlines()
+    assert lines[2:] == secret_draws.revelation_lines(SECRET, "--bv-secret").splitlines()

@@ -78,7 +78,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         patch.setattr(WorkerPool, "judge", judged_here)
         for name in ("", "1/3", "2/3", "3/3"):
             state = place / name.replace("/", "of")
-            patch.setenv("HARNESS_STATE", str(state))
+            patch.setenv("BITVERDICT_STATE", str(state))
             assert main([*ASKED, "--shard", name, "--json", str(place / "results.jsonl")]) == (0 if name == "3/3" else 1)
             (journal,) = (state / "journal").glob("*.jsonl")
             found[name] = journal.read_text() if name else (place / "results.jsonl").read_text()
@@ -89,7 +89,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def ran(texts: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Path]:
     """Those journals as files of this test; no worker is started."""
     monkeypatch.setattr(WorkerPool, "judge", judged_here)
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "merged"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "merged"))
     found = {name: tmp_path / f"{name.replace('/', 'of')}.jsonl" for name in texts}
     for name, path in found.items():
         path.write_text(texts[name])

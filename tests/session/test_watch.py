@@ -155,7 +155,7 @@ Judge = Callable[..., list[Any]]
 @pytest.fixture
 def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judge:
     """What a round tells of a file, until nothing more comes of it or `enough` of its verdicts did."""
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     file = tmp_path / "mine.py"
     watched = WatchTarget("", f"{file}:CONTRACT", (target("emulated:sm_90"),), jobs=1, timeout=60.0)
 

@@ -1,7 +1,7 @@
 """What a run of the tests judges of what takes long: all under the profile `exhaustive`, a share under `quick`.
 
-`HARNESS_PROFILE=ci`, which `.ci/run` sets, judges a share too (`MUTANTS`, `in_ci`, `turn`), and the next commit the next one
-(`HARNESS_SHARE`). The share follows from names and variables, so that workers agree on it. What a run leaves to others it names
+`BITVERDICT_PROFILE=ci`, which `.ci/run` sets, judges a share too (`MUTANTS`, `in_ci`, `turn`), and the next commit the next one
+(`BITVERDICT_SHARE`). The share follows from names and variables, so that workers agree on it. What a run leaves to others it names
 below its results (`tests/test_shares.py`)."""
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ left_out: set[str] = set()  # what this process was asked for, and leaves to oth
 
 
 def _profile() -> str:
-    return os.environ.get("HARNESS_PROFILE", "quick")
+    return os.environ.get("BITVERDICT_PROFILE", "quick")
 
 
 of_a_campaign = pytest.mark.skipif(
-    _profile() == "quick", reason="a command of benchmarks/, or a whole fit: judged under HARNESS_PROFILE=ci"
+    _profile() == "quick", reason="a command of benchmarks/, or a whole fit: judged under BITVERDICT_PROFILE=ci"
 )
 
 
@@ -43,9 +43,9 @@ def in_this_run(name: str, of: int, *, in_ci: int = 1) -> bool:
 
 
 def turn() -> Rotation | None:
-    """Which required cases the tests of contracts judge under `HARNESS_PROFILE=ci` for the commit of `HARNESS_SHARE`; None, all of
-    them, under any other profile, and where no share is asked for."""
-    asked = os.environ.get("HARNESS_SHARE", "")
+    """Which required cases tests of contracts judge under the profile `ci` for the commit of `BITVERDICT_SHARE`; None, all of them,
+    under any other profile, and where no share is asked for."""
+    asked = os.environ.get("BITVERDICT_SHARE", "")
     return Rotation(int(asked), REQUIRED) if asked and _profile() == "ci" else None
 
 
@@ -60,7 +60,7 @@ def in_this_turn(name: str, case: Case) -> bool:
 
 
 def entries_of_turn(ids: Sequence[str], of: int, *kinds: str) -> set[str]:
-    """Of the entries `ids` of one test those that are judged for the commit of `HARNESS_SHARE`; all where no share is asked for.
+    """Of the entries `ids` of one test those that are judged for the commit of `BITVERDICT_SHARE`; all where no share is asked for.
 
     An entry is of the first of `kinds` that its id contains. One entry in `of` of each kind has its turn, of a kind with fewer
     entries one: each commit judges every kind, and `of` commits in a row judge all. A test without entries has its own turn, the
@@ -114,7 +114,7 @@ def left_out_names() -> str:
 
 
 def _told(name: str, of: int) -> bool:
-    belongs = crc32(name.encode()) % of == int(os.environ.get("HARNESS_SHARE", "0")) % of
+    belongs = crc32(name.encode()) % of == int(os.environ.get("BITVERDICT_SHARE", "0")) % of
     if not belongs:
         left_out.add(name)
     return belongs

@@ -66,14 +66,14 @@ def failure(name: str, outcome: str, pictures: list[dict]) -> dict[str, Any]:
         "error": False,
         "message": "c: 40 of 256 words differ\nfirst at [0, 8]: got 0x3c00 (1), expected 0x4000 (2), <script>alert(1)</script>",
         "location": "mine.py:7",
-        "cause": "programs (1, 0) and (0, 1) read the stage of another",
+        "headline": "programs (1, 0) and (0, 1) read the stage of another",
         "clusters": ["rows 0..15 of 16, columns 0..15 of 16"],
         "first": [{"at": [0, 8], "got": "0x3c00 (1)", "expected": "0x4000 (2)", "ulp": 1024}],
         "heat": None,
         "details": [["rule", ["TMA load writes shared memory until a wait on the mbarrier that counts its bytes"]]],
         "notes": ["12 cases show it"],
         "case": "m=16 n=16 k=64 dtype=fp16 regime=normal data_seed=0 schedule=eager",
-        "replay": f"bitverdict replay .harness/failures/{name}-emulated_sm_90-0123456789ab.json",
+        "replay": f"bitverdict replay .bitverdict/failures/{name}-emulated_sm_90-0123456789ab.json",
         "source": [
             {
                 "file": "mine.py",

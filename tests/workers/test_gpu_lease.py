@@ -17,7 +17,7 @@ A, B = Target("cuda:0", "sm_90", 0, "", "aa-a", 2 * NEED, 2 * NEED), Target("cud
 
 @pytest.fixture(autouse=True)
 def no_slots_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("HARNESS_GPU_SLOTS", "HARNESS_GPU_PLACES", "CUDA_VISIBLE_DEVICES"):
+    for name in ("BITVERDICT_GPU_SLOTS", "BITVERDICT_GPU_PLACES", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -76,7 +76,7 @@ def test_places_counted_are_those_that_are_free_and_fit_the_free_memory(tmp_path
     assert [place.slot for place in free_places([big], directory=tmp_path)] == [0, 1]
     held = lease([big], directory=tmp_path)
     assert [place.slot for place in free_places([big], directory=tmp_path)] == [1, 2]
-    monkeypatch.setenv("HARNESS_GPU_SLOTS", "1")
+    monkeypatch.setenv("BITVERDICT_GPU_SLOTS", "1")
     assert free_places([big], directory=tmp_path) == []
     held.release()
     assert len(free_places([big], directory=tmp_path)) == 1
@@ -87,12 +87,12 @@ def test_a_worker_takes_a_place_that_its_run_was_counted_for(tmp_path: Path, mon
     full = Target("cuda:0", "sm_90", 0, "", "aa-a", free=0, total=2 * NEED)
     counted = free_places([full, B], directory=tmp_path)
     assert {place.device for place in counted} == {"bb-b"}
-    monkeypatch.setenv("HARNESS_GPU_PLACES", ",".join(map(str, counted)))
+    monkeypatch.setenv("BITVERDICT_GPU_PLACES", ",".join(map(str, counted)))
     assert [lease([full, B], directory=tmp_path).index for _ in range(2)] == [1, 1]
 
 
 @pytest.mark.parametrize("given", ["0", "many", "-1"])
 def test_a_bad_number_of_slots_is_refused(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
-    monkeypatch.setenv("HARNESS_GPU_SLOTS", given)
+    monkeypatch.setenv("BITVERDICT_GPU_SLOTS", given)
     with pytest.raises(ValueError, match="must be a positive integer"):
         lease([A])

@@ -232,7 +232,7 @@ def judged(directory: Path) -> list[str]:
 def test_a_run_stops_after_two_hangs_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     words = ["--target", "emulated:sm_90", "--max-cases", "12", "--jobs", "1", "--shrink-seconds", "0"]
     assert main(["run", "--contract", f"{ADD}:HANGS", *words, "--timeout", "3", "--junit", str(tmp_path / "run.xml")]) == 1
     out = capsys.readouterr().out
@@ -246,14 +246,14 @@ def test_a_run_stops_after_two_hangs_and_says_so(
 def test_a_run_does_not_stop_after_two_wrong_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     words = ["--target", "emulated:sm_90", "--max-cases", "12", "--jobs", "1", "--shrink-seconds", "0"]
     assert main(["run", "--contract", f"{ADD}:WRONG", *words]) == 1
     assert judged(tmp_path).count("wrong words") > 2 and "cancelled" not in capsys.readouterr().out
 
 
 def test_a_node_of_pytest_waits_for_one_hang_alone(node_judge: NodeJudge, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "state"))
     hung = Verdict(decision=Decision.FAIL, outcome=Outcome.TIMEOUT, message="no verdict within 3 s", basis=Basis.NO_BASIS)
     asked: list[Case] = []
     monkeypatch.setattr(node_judge.pool, "judge", lambda case, where: asked.append(case) or hung)

@@ -54,13 +54,13 @@ def test_no_planted_module_runs(front_end: str, sealed: bool, name: str, tmp_pat
     if front_end == "pytest":
         (beside / "test_it.py").write_text(TEST.format(address=address, sealed=", sealed=True" if sealed else ""))
         plugin = "-p bitverdict.harness.frontends.pytest_options -p no:cacheprovider"
-        asked = f"-q {plugin} --hypothesis-seed 0 --harness-draws 0 --harness-target emulated:sm_90".split()
-        asked += ["--harness-sealed"] * sealed
-        words = ["-P", "-m", "pytest", *asked, "--harness-k", "m<40 and n<40 and k<40", str(beside / "test_it.py")]
+        asked = f"-q {plugin} --hypothesis-seed 0 --bv-draws 0 --bv-target emulated:sm_90".split()
+        asked += ["--bv-sealed"] * sealed
+        words = ["-P", "-m", "pytest", *asked, "--bv-k", "m<40 and n<40 and k<40", str(beside / "test_it.py")]
     else:
         options = "--target emulated:sm_90 --max-cases 2 --jobs 1 --shrink-seconds 0".split() + ["--sealed"] * sealed
         words = ["-m", "bitverdict", "run", "matmul", "--launcher", address, *options]
-    environment = os.environ | {"HARNESS_STATE": str(tmp_path / "state"), "PYTHONPATH": str(IMPORTED_FROM)}
+    environment = os.environ | {"BITVERDICT_STATE": str(tmp_path / "state"), "PYTHONPATH": str(IMPORTED_FROM)}
     if front_end == "command line":
         environment["PYTHONPATH"] += os.pathsep  # a slip that names the current folder
     ended = subprocess.run(

@@ -105,7 +105,7 @@ def pool_of(ray: FakeRay, **more: Any) -> RayPool:
 
 @pytest.fixture(autouse=True)
 def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path))
     yield
 
 
@@ -261,7 +261,7 @@ def test_a_node_with_other_code_or_other_files_refuses(tmp_path: Path) -> None:
 
 
 def test_a_node_judges_with_the_runs_knobs_as_any_worker_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_POOL_SEED", "7")
+    monkeypatch.setenv("BITVERDICT_POOL_SEED", "7")
     monkeypatch.setattr(ray_node, "_slots", {})
     seen: list[dict] = []
 
@@ -275,6 +275,6 @@ def test_a_node_judges_with_the_runs_knobs_as_any_worker_does(monkeypatch: pytes
             return PASS
 
     monkeypatch.setattr(ray_node, "WorkerSlot", Slot)
-    told = ray_node.judged(asked(knobs={"HARNESS_POOL_SEED": None}))
+    told = ray_node.judged(asked(knobs={"BITVERDICT_POOL_SEED": None}))
     assert Verdict.from_json(told["verdict"]) == PASS and [each["outcome"] for each in told["again"]] == ["killed"]
-    assert seen == [case().to_json()] and "HARNESS_POOL_SEED" not in ray_node.os.environ
+    assert seen == [case().to_json()] and "BITVERDICT_POOL_SEED" not in ray_node.os.environ

@@ -265,10 +265,10 @@ def test_the_first_worker_that_is_ready_is_taken_and_killed_ones_removed(tmp_pat
 @pytest.mark.parametrize("text", ["x", "-1", ""])
 def test_a_number_of_standby_workers_that_is_none_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error has the remedy."""
-    monkeypatch.setenv("HARNESS_SPARES", text)
-    with pytest.raises(ValueError, match=r"HARNESS_SPARES=.*must be a number, 0 or more; unset it for 3"):
+    monkeypatch.setenv("BITVERDICT_SPARES", text)
+    with pytest.raises(ValueError, match=r"BITVERDICT_SPARES=.*must be a number, 0 or more; unset it for 3"):
         requested_count()
-    monkeypatch.setenv("HARNESS_SPARES", "2")
+    monkeypatch.setenv("BITVERDICT_SPARES", "2")
     assert requested_count() == 2
 
 

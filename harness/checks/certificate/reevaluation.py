@@ -1,8 +1,8 @@
 """The expected outputs of a judged case, evaluated again with one thing changed, and how many words that changes.
 
 Matrix products are what an evaluation costs. Where a case has many, some rows and columns of each result are computed again, drawn
-by the case's seed, and the others keep their words. How many output words such a sample reaches is found by a mark: with NaN in all
-of its places, whatever is changed hangs on it.
+by the case's seed, and the others keep their words. To count the output words that depend on the sample, its elements are
+set to NaN: every output word that changes depends on them.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ specialisations.
 
 Triton compiles a kernel anew for every integer argument that is 1 or a multiple of 16, and for every constexpr: freely drawn
 cases are a new compilation four times in five. So a run draws its *specialisations* first, a pool that covers every
-configuration and type, and then many sizes, data and schedules inside each. `HARNESS_POOL_SEED` chooses another pool."""
+configuration and type, and then many sizes, data and schedules inside each. `BITVERDICT_POOL_SEED` chooses another pool."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Element = TypeVar("Element")
 
 
 def pool_seed() -> int:
-    """Which pool of specialisations this process draws from: HARNESS_POOL_SEED, else 0. ValueError when it is no integer."""
-    text = os.environ.get("HARNESS_POOL_SEED", "0")
+    """Which pool of specialisations this process draws from: BITVERDICT_POOL_SEED, else 0. ValueError when it is no integer."""
+    text = os.environ.get("BITVERDICT_POOL_SEED", "0")
     try:
         return int(text)
     except ValueError:
-        raise ValueError(f"HARNESS_POOL_SEED={text!r}: must be an integer; unset it for 0") from None
+        raise ValueError(f"BITVERDICT_POOL_SEED={text!r}: must be an integer; unset it for 0") from None
 
 
 def kind_of(size: int) -> str:

@@ -1,7 +1,7 @@
 """Reductions and scans of real values.
 
-Sums and extremes are those of the whole array. Any other combination is the program's own, on words and what they carry together,
-in the order of the compiled program: so what it chooses it chooses by the words.
+Sums and extremes are those of the whole array. Other combine functions run the program's code on words and real values together, in
+compiled order. Branches follow the words.
 """
 
 from __future__ import annotations

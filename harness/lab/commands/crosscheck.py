@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--sharp", action="store_true", help="ask each case where rounding shows")
     parser.add_argument("--seed", type=int, default=0, metavar="S", help="base seed of the draws (default 0)")
     parser.add_argument("--jobs", type=int, default=0, metavar="N", help="processes (default: one a core)")
-    parser.add_argument("--json", type=Path, default=Path(".harness/crosscheck.jsonl"), metavar="FILE", help="a line a case")
+    parser.add_argument("--json", type=Path, default=Path(".bitverdict/crosscheck.jsonl"), metavar="FILE", help="a line a case")
     parser.add_argument("--without-moved-models", action="store_true", help="do not count what wrong models would have shown")
 
 

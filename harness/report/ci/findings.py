@@ -89,7 +89,7 @@ def journals(paths: Iterable[Path]) -> list[Path]:
     for path in paths:
         inside = sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
         if not path.exists() or not inside:
-            raise UsageError(f"ci {path}: there is no journal; judge first, or name a folder such as .harness/journal")
+            raise UsageError(f"ci {path}: there is no journal; judge first, or name a folder such as .bitverdict/journal")
         files += inside
     return list(dict.fromkeys(files))
 

@@ -110,7 +110,7 @@ def serve(
 def _of_number(
     number: int, clients: dict[int, CandidateClient], handed: socket.socket, asks: Callable[[socket.socket], CandidateClient]
 ) -> CandidateClient:
-    """The process of the candidate's with that number: it was handed over as one that has a GPU, or as one that has none."""
+    """Candidate process `number`, which was started with or without a GPU."""
     if number not in clients:
         kind, descriptors, _, _ = socket.recv_fds(handed, 1, 1)
         connected = socket.socket(fileno=descriptors[0])

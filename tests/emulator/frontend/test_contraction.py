@@ -259,7 +259,7 @@ def test_sums_that_llvm_packs_are_read_from_the_program_without(tmp_path, monkey
     monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.same_lines", lambda one, other: None)
     monkeypatch.setattr(Contraction, "_compute_once", lambda self, name, compute: compute())
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     assert enclosed(kernel, "sm_90", 7)[:2] == (True, False)
 
 
@@ -287,7 +287,7 @@ def test_sums_are_told_from_fused_ones_whose_line_is_forgotten_too(tmp_path, mon
     monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.machine_places", lambda *_: (shared, shared))
     monkeypatch.setattr(Contraction, "_compute_once", lambda self, name, compute: compute())
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     assert launch()[1]
 
 
@@ -329,7 +329,7 @@ def test_packed_sums_are_read_where_only_addresses_differ(tmp_path, monkeypatch)
     monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.ptx_beside_scalars", apart)
     monkeypatch.setattr(Contraction, "_compute_once", lambda self, name, compute: compute())
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     assert enclosed(kernel, "sm_90", 3)[:2] == (True, False)
     monkeypatch.setattr(emulated_device, "_translations", {})
     monkeypatch.setattr("bitverdict.harness.emulator.frontend.contraction.same_lines", lambda one, other: {})
@@ -421,7 +421,7 @@ def test_what_is_fused_here_and_not_there_is_enclosed(form, tmp_path):
 def test_enclosures_have_the_words_of_the_ptx_where_nothing_is_read(flow, dtype, tmp_path, monkeypatch):
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", str(tmp_path))
     held = []
     for seed in (2, 4, 5):
         held.append(enclosed(load(drawn(seed, flow), tmp_path, f"{flow}_{seed}"), ARCHITECTURES[seed % 3], seed, dtype))
@@ -448,7 +448,7 @@ def test_a_reading_that_is_inconclusive_is_no_exact_word(said, tmp_path, monkeyp
     kernel = load(drawn_sums.text(["p = z * z", "z = x * y + tl.where(n > 1, p, y)"], ["z"]), tmp_path, "unread")
     monkeypatch.setattr(Contraction, "fate", lambda self, line: READINGS[said])
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", str(tmp_path))
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", str(tmp_path))
     if said.startswith("computes"):  # of another format the two words are no neighbours
         with pytest.raises(EmulatedFault, match=f"not modelled: .*{said}"):
             emulate(kernel, "sm_90", F32, F32, True)

@@ -104,7 +104,7 @@ def misreads(monkeypatch: pytest.MonkeyPatch, reading: Callable, name: str = "fo
     """Programs are translated anew, by `reading`."""
     monkeypatch.setattr(Contraction, name, reading)
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 
 
 def off_by_one(found: FoldSums) -> FoldSums:

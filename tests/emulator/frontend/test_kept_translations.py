@@ -34,7 +34,7 @@ NEVER: Callable[..., Any] = lambda *_, **__: pytest.fail("translated again")
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A store of the test's own, in a process that has translated nothing yet."""
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", str(tmp_path / "store"))
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", str(tmp_path / "store"))
     monkeypatch.setattr(device, "_translations", {})
     kept_translations.skip_reasons.clear()
     yield tmp_path / "store"

@@ -89,7 +89,7 @@ def pipelined(a, b, out, BLOCK: tl.constexpr, STEPS: tl.constexpr):
 def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 
 
 def choices(count: int) -> tuple[list[torch.Tensor], list[np.ndarray]]:

@@ -34,7 +34,7 @@ from tests.support.enclosed_kernels import (
 def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 
 
 FUNCTIONS: dict[str, Callable] = {

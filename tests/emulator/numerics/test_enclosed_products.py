@@ -194,7 +194,7 @@ def open_sums(monkeypatch: pytest.MonkeyPatch) -> None:
     for kind in (Contraction, AmdContraction):
         monkeypatch.setattr(kind, "fate", lambda self, line: Fate())
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 
 
 def made_of(dtype: torch.dtype, kind: str, warps: int) -> tuple[torch.Tensor, Any, tuple[torch.Tensor, ...]]:

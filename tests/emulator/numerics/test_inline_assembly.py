@@ -130,7 +130,7 @@ def _misread(monkeypatch: pytest.MonkeyPatch, sides: set[int]) -> None:
 
     monkeypatch.setattr(Contraction, "assembly_sums", property(misread_sums))
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
 
 
 def test_another_reading_of_the_machine_code_gives_other_words(monkeypatch):

@@ -264,7 +264,7 @@ def test_a_sum_that_is_enclosed_has_one_real_value(monkeypatch: pytest.MonkeyPat
     """Whether a sum takes its product in unrounded is rounding."""
     monkeypatch.setattr(Contraction, "fate", lambda self, line: Fate())
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     x, y, out = drawn(ROW), drawn(ROW, seed=1), torch.empty(ROW)
     with reals() as device:
         kernels.product_and_sum[(1,)](x, y, out, N=ROW)

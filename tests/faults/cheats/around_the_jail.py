@@ -181,7 +181,7 @@ def forked_after_the_end(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
 
 def links_in_scratch(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     """Links out of the scratch folder, for whoever tidies it, and to what the run holds."""
-    scratch, state = Path(tempfile.gettempdir()), Path(os.environ.get("HARNESS_STATE", Path.home() / ".harness"))
+    scratch, state = Path(tempfile.gettempdir()), Path(os.environ.get("BITVERDICT_STATE", Path.home() / ".bitverdict"))
     for number, target in enumerate((state, Path("/"), Path(__file__).parent, Path("/proc/1/root"), Path("/proc/self/fd/4"))):
         for folder in (scratch, scratch.parent, scratch.parent / "triton", scratch.parent / "cache"):
             with contextlib.suppress(OSError):

@@ -41,7 +41,7 @@ def _checkout() -> Path:
 
 
 def _state() -> Iterator[Path]:
-    for place in (os.environ.get("HARNESS_STATE"), _checkout() / ".harness", Path.cwd() / ".harness"):
+    for place in (os.environ.get("BITVERDICT_STATE"), _checkout() / ".bitverdict", Path.cwd() / ".bitverdict"):
         if place and Path(place).is_dir():
             yield Path(place)
 
@@ -128,7 +128,7 @@ def _environment() -> None:
         TRITON_KERNEL_OVERRIDE="1",
         TRITON_OVERRIDE_DIR=str(Path.cwd()),
         TRITON_INTERPRET="1",
-        HARNESS_TRANSLATIONS=str(Path.cwd()),
+        BITVERDICT_TRANSLATIONS=str(Path.cwd()),
         PYTEST_ADDOPTS="--deselect test_cheat",
     )
     sys.path.insert(0, str(Path.cwd()))

@@ -1,6 +1,6 @@
 """A pytest session in which every eleventh case has a fault mutated: what `benchmarks/injected_faults.py` starts and then checks.
 
-    HARNESS_INJECTED=CASES/TARGET/SECONDS pytest -n 4 tests/faults/crashes/injected_session.py --junitxml=FILE
+    BITVERDICT_INJECTED=CASES/TARGET/SECONDS pytest -n 4 tests/faults/crashes/injected_session.py --junitxml=FILE
 
 A case is a node, in an order drawn from a fixed seed. A failed one fails with its outcome first in its message, one that is
 inconclusive is skipped with it; both leave a reproducer. Not collected by default: its name does not begin with ``test_``.
@@ -20,7 +20,7 @@ from bitverdict.harness.session import reproducers
 from bitverdict.harness.session.shrink import failure_class
 from tests.faults.crashes.injected import CONTRACT
 
-CASES, TARGET, TIMEOUT = os.environ.get("HARNESS_INJECTED", "22/emulated:sm_90/3").split("/")
+CASES, TARGET, TIMEOUT = os.environ.get("BITVERDICT_INJECTED", "22/emulated:sm_90/3").split("/")
 NUMBERS = random.Random(7).sample(range(int(CASES)), int(CASES))
 
 

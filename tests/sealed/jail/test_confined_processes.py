@@ -51,7 +51,7 @@ def test_a_process_has_its_channel_its_log_and_a_clean_environment(jail: Jail, t
     found = told(channel)
     assert process.end_sentence(10) == "the candidate's process ended with exit status 0"
     assert sorted(found["descriptors"]) == [0, 1, 2, found["number"]]
-    assert not {"HARNESS_STATE", "PYTEST_CURRENT_TEST"} & set(found["variables"])
+    assert not {"BITVERDICT_STATE", "PYTEST_CURRENT_TEST"} & set(found["variables"])
     assert found["variables"]["HOME"] == found["directory"]
     assert log.read_text() == "looked around\n" and (process.printed, process.kept) == (14, 14)
 
@@ -99,12 +99,12 @@ def test_the_sentence_of_protections_names_what_holds_and_what_lacks() -> None:
 
 
 def test_variables_that_decide_what_the_compiler_makes_are_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("TRITON_F32_DEFAULT", "TRITON_CACHE_DIR", "TRITON_REDIS_HOST", "HARNESS_POOL_SEED", "A_SECRET"):
+    for name in ("TRITON_F32_DEFAULT", "TRITON_CACHE_DIR", "TRITON_REDIS_HOST", "BITVERDICT_POOL_SEED", "A_SECRET"):
         monkeypatch.setenv(name, "ieee")
     environment = clean_environment("/scratch", {"GIVEN": "by name"})
     assert (environment["TRITON_F32_DEFAULT"], environment["GIVEN"]) == ("ieee", "by name")
     assert environment["TRITON_CACHE_DIR"] == "/scratch/triton"
-    assert not {"TRITON_REDIS_HOST", "HARNESS_POOL_SEED", "A_SECRET"} & set(environment)
+    assert not {"TRITON_REDIS_HOST", "BITVERDICT_POOL_SEED", "A_SECRET"} & set(environment)
 
 
 FIRST_OPERATOR = """

@@ -158,14 +158,14 @@ def test_an_executor_confines_itself_after_it_forked_its_compiler(tmp_path: Path
         assert process.end_sentence(10) == "the executor ended with exit status 0"
     finally:
         executors.end()
-    assert found["read"] == "assembled\n" and "HARNESS_STATE" not in found["variables"]
+    assert found["read"] == "assembled\n" and "BITVERDICT_STATE" not in found["variables"]
     if protections().has(SECCOMP) and protections().has(LANDLOCK):
         refused = "Function not implemented"
         assert found["why"] == ["", refused, "", "Permission denied", refused, refused]
 
 
 def test_the_state_of_runs_is_hidden_in_a_folder_that_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HARNESS_STATE", str(tmp_path / "folder" / "state"))
+    monkeypatch.setenv("BITVERDICT_STATE", str(tmp_path / "folder" / "state"))
     (tmp_path / "folder" / "beside").mkdir(parents=True)
     (tmp_path / "folder" / "candidate.py").touch()
     found = places.places([str(tmp_path / "folder")])

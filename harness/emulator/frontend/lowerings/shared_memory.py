@@ -55,7 +55,7 @@ def places_of(t: Translator, kind: Type) -> np.ndarray | None:
 
 @lowers("ttg.local_dealloc")
 def release(t: Translator, op: Operation) -> None:
-    """The compiler may lay something else here from now on: that shows as what it does to the bytes."""
+    """The compiler may reuse this memory from here on. Reuse is visible through its writes."""
 
 
 @lowers("ttg.local_load")
