@@ -131,7 +131,7 @@ def test_the_whole_gate_begins_with_the_fast_one_and_runs_no_test_twice() -> Non
     fast, whole = ((CHECKOUT / ".ci" / name).read_text() for name in ("fast", "run"))
     order = [
         fast.index(command)
-        for command in ("ruff check", "ruff format", "pytest -q -n auto --gate fast", "mypy", "harness.lab.size")
+        for command in ("ruff check", "ruff format", "pytest -q -n auto -rs --gate fast", "mypy", "harness.lab.size")
     ]
     assert order == sorted(order) and fast.count("pytest") == whole.count("pytest") == 1
     assert whole.index("\n.ci/fast\n") < whole.index("python -m pytest -n auto -rs --gate rest")

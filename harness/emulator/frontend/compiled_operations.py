@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
-import triton
 from triton import knobs
 from triton.runtime.cache import get_cache_manager
 
+from bitverdict.harness.emulator.compiler_digest import digest
 from bitverdict.harness.emulator.frontend import assembly
 from bitverdict.harness.emulator.frontend.float_instructions import origins
 from bitverdict.harness.emulator.mlir_types import element_dtype
@@ -142,7 +142,7 @@ def takes_product(operation: Operation, operand_number: int, arch: str) -> bool:
 def _key(operation: Operation, capability: int, fuses_sums: bool) -> str:
     """What the PTX depends on: release and options of the compiler with its libraries, target and text."""
     options = assembly.options_key(capability, fuses_sums=fuses_sums, flushes=operation.flushes)
-    parts = (triton.__version__, options, operation.module(capability))
+    parts = (digest(), options, operation.module(capability))
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

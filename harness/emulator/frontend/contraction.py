@@ -21,9 +21,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import triton
 from triton.runtime.cache import get_cache_manager
 
+from bitverdict.harness.emulator.compiler_digest import digest
 from bitverdict.harness.emulator.frontend import amd_assembly
 from bitverdict.harness.emulator.frontend.assembly import (
     FIRST_PLACE,
@@ -116,7 +116,7 @@ class AmdContraction:
     @cached_property
     def fates(self) -> dict[int, Fate]:
         """As `Contraction.fates`, from disk where they lie there. NotAssembled where the compiler does not take the program."""
-        told = f"{_FORMAT_VERSION} {triton.__version__} {self.arch} {self.program.text}"
+        told = f"{_FORMAT_VERSION} {digest()} {self.arch} {self.program.text}"
         manager = get_cache_manager(hashlib.sha256(told.encode()).hexdigest())
         if path := manager.get_file("fates.json"):
             return {int(line): _read(kept) for line, kept in json.loads(Path(path).read_text()).items()}
@@ -216,7 +216,7 @@ class Contraction:
 
     def _compute_once(self, name: str, compute: Callable[[], object]) -> Any:
         """What `compute` finds, from disk when it was found before for this program, target and release."""
-        told = f"{_FORMAT_VERSION} {triton.__version__} {self.capability} {self.program.text}"
+        told = f"{_FORMAT_VERSION} {digest()} {self.capability} {self.program.text}"
         key = hashlib.sha256(told.encode()).hexdigest()
         if (key, name) in _process_results:  # another translation of the same program: where nothing is kept on disk, it lies here
             return _process_results[key, name]

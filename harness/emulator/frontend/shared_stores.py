@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-import triton
 from triton.runtime.cache import get_cache_manager
 
+from bitverdict.harness.emulator.compiler_digest import digest
 from bitverdict.harness.emulator.faults import NotModelled
 from bitverdict.harness.emulator.frontend.assembly import NotAssembled, instructions, ptx
 from bitverdict.harness.emulator.mlir_reader import Operation, Program
@@ -46,7 +46,7 @@ class SharedStores:
 @lru_cache(maxsize=256)  # a launch asks again, and an executor of programs that nobody trusts keeps nothing on disk
 def _store_forms(text: str, capability: int) -> list[tuple[int, int]]:
     """(line of the tile program `text`, form) of each store, from disk when it was found before."""
-    told = f"shared stores 1 {triton.__version__} {capability} {text}"
+    told = f"shared stores 1 {digest()} {capability} {text}"
     cache = get_cache_manager(hashlib.sha256(told.encode()).hexdigest())
     if path := cache.get_file("stores.json"):
         return [(line, form) for line, form in json.loads(Path(path).read_text())]
