@@ -304,7 +304,7 @@ def test_a_sum_that_is_moved_out_of_its_loop_in_part_is_enclosed(tmp_path, monke
     assert enclosed(kernel, "sm_90", 7)[:2] == (True, False)
     monkeypatch.setattr(sums, "_whole_fate", lambda t, op, fate: fate)
     monkeypatch.setattr(emulated_device, "_translations", {})
-    monkeypatch.setenv("HARNESS_TRANSLATIONS", "off")
+    monkeypatch.setenv("BITVERDICT_TRANSLATIONS", "off")
     assert enclosed(kernel, "sm_90", 7)[:2] == (False, True)
 
 
