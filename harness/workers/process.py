@@ -38,7 +38,7 @@ from bitverdict.harness.workers.forkserver import _forkserver, _start_lock
 from bitverdict.harness.workers.start import PLAIN_START, Program, Start
 from bitverdict.harness.workers.task import Task, perform
 
-PASSED_ON = ("TRITON_", "CUDA_", "HARNESS_", "HIP_", "ROCR_")
+PASSED_ON = ("TRITON_", "CUDA_", "BITVERDICT_", "HIP_", "ROCR_")
 SLICE = 0.25  # seconds between two looks at whether the run was interrupted
 LOG_TAIL_BYTES = 1 << 16  # bytes of the end of a worker's log that are looked at
 LEFT_WITHIN = 60.0  # seconds in which a program under a tool ends by itself once it is asked to
