@@ -25,6 +25,7 @@ from bitverdict.harness.emulator.numerics.enclosures import keys
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
 from bitverdict.harness.ptx_machine.bulk_copies import TensorMap, host_map
 from bitverdict.harness.ptx_machine.launch import kernel_program, run_on
+from bitverdict.harness.ptx_machine.memory import Observer
 from bitverdict.harness.ptx_machine.program import Parameter
 from bitverdict.harness.ptx_machine.threads import LaunchShape
 
@@ -44,10 +45,12 @@ class PtxResult:
 
 @dataclass(eq=False)
 class PtxTwin(DeviceProbe):
-    """Runs the PTX of each launch beside its tile program. `rewrite` changes the PTX before it runs: a mutant."""
+    """Runs the PTX of each launch beside its tile program. `rewrite` changes the PTX before it runs: a mutant. `observe` is told of
+    its accesses."""
 
     results: list[PtxResult] = field(default_factory=list)
     rewrite: Callable[[str], str] = str
+    observe: Observer | None = None
     _before: list[tuple[Region, np.ndarray]] = field(default_factory=list, repr=False)
 
     def begin(self, run: LaunchRun) -> None:
@@ -57,9 +60,10 @@ class PtxTwin(DeviceProbe):
     def end(self, run: LaunchRun) -> None:
         before, self._before = self._before, []
         if run.is_complete:
-            self.results.append(self._result(run, before))
+            self.results.append(self.result_of(run, before))
 
-    def _result(self, run: LaunchRun, before: list[tuple[Region, np.ndarray]]) -> PtxResult:
+    def result_of(self, run: LaunchRun, before: list[tuple[Region, np.ndarray]]) -> PtxResult:
+        """Of the launch `run`, executed from the bytes `before` it."""
         name = run.launch.name
         if run.regions and not before:
             return PtxResult(name, not_run=f"its storages have more than {LARGEST >> 20} MiB")
@@ -86,7 +90,7 @@ class PtxTwin(DeviceProbe):
             for region, words in before
         ]
         try:
-            space = run_on(kernel, shape, words, regions)
+            space = run_on(kernel, shape, words, regions, self.observe)
         except EmulatedFault as fault:
             if fault.outcome == "not modelled":
                 return PtxResult(name, not_run=str(fault))

@@ -18,7 +18,7 @@ from bitverdict.harness.emulator.ptx.opcodes import DTYPES, UnknownOpcode, Words
 from bitverdict.harness.emulator.ptx.text import NotPtx
 from bitverdict.harness.emulator.triton_driver import emulated_device
 from bitverdict.harness.ptx_machine.bulk_copies import TensorMap
-from bitverdict.harness.ptx_machine.memory import GlobalSpace
+from bitverdict.harness.ptx_machine.memory import GlobalSpace, Observer
 from bitverdict.harness.ptx_machine.program import KernelProgram, Parameter, read_kernel
 from bitverdict.harness.ptx_machine.threads import LaunchShape, run_kernel
 
@@ -73,12 +73,16 @@ class PtxKernel:
 
 
 def run_on(
-    program: KernelProgram, shape: LaunchShape, arguments: Sequence[Words | TensorMap], regions: Sequence[Region]
+    program: KernelProgram,
+    shape: LaunchShape,
+    arguments: Sequence[Words | TensorMap],
+    regions: Sequence[Region],
+    observe: Observer | None = None,
 ) -> GlobalSpace:
     """Execute a launch on the storages `regions`. Where programs may wait for one another all run together, and what threads of two
     CTAs do is held to no order: atomics may make one."""
     waits = any(opcode.startswith("atom") or "acquire" in opcode for opcode in program.opcodes)
-    space = GlobalSpace(regions, unit=min(program.unit, 4), checks_ctas=not waits)
+    space = GlobalSpace(regions, unit=min(program.unit, 4), checks_ctas=not waits, observe=observe)
     run_kernel(program, shape, arguments, space, together=waits and shape.ctas * shape.threads <= 1 << 16)
     return space
 

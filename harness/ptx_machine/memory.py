@@ -8,7 +8,7 @@ and which warps have read it since.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,8 @@ from bitverdict.harness.ptx_machine.thread_order import WARP, Order
 NO_THREAD, SEVERAL = -1, -2
 ASYNC = -3  # writer of what the async proxy wrote to shared memory, in epochs beyond all of threads'
 PAGE = 12  # bits of the number of a unit within its page
+Observer = Callable[[str, ThreadStep, np.ndarray, np.ndarray, int], None]
+"""Told of an access before it is made: "global" or "shared", the instruction, its threads, their addresses, bytes of each."""
 
 
 class Shadow:
@@ -246,6 +248,7 @@ class GlobalSpace:
     last_epoch: int = 0  # of CTAs that have run
     judges: dict[int, Judge] = field(default_factory=dict)
     updated_storages: set[int] = field(default_factory=set)  # by atomics; where they begin
+    observe: Observer | None = None
 
     def begin_batch(self, order: Order, first_thread: int) -> None:
         self.order, self.first_thread = order, first_thread
@@ -278,6 +281,8 @@ class GlobalSpace:
     ) -> Iterator[tuple[Region, np.ndarray, Any]]:
         """(storage, offsets, which of the addresses) of accesses to `size` bytes at `addresses` (int64). A fault for one that no
         tensor of the launch reaches, or that is not aligned."""
+        if self.observe is not None:
+            self.observe("global", step, threads, addresses, size)
         if size > 1 and (off := addresses & (size - 1)).any():
             place = int((off != 0).argmax())
             raise fault(

@@ -248,11 +248,15 @@ _BRACE = re.compile(r"[{}]")
 
 
 def _mark_lines(text: str) -> str:
-    """The text with a statement ``loc.FILE.LINE.N`` before each instruction that begins line N, which `_blocks` takes off."""
+    """The text with a statement ``loc.FILE.LINE.N`` before each instruction that begins line N, which `_blocks` takes off. Inside
+    of inline assembly LLVM counts lines of its text, so the place before it holds there."""
     lines, place, depth, is_open = [], "0.0", 0, False  # depth of braces at the start of a line; an instruction that goes on
+    is_inline = False
     for number, raw in enumerate(text.split("\n"), 1):
+        if "inline asm" in raw:
+            is_inline = "begin inline asm" in raw
         if found := _LOC.match(raw):
-            place = f"{found[1]}.{found[2]}"
+            place = place if is_inline else f"{found[1]}.{found[2]}"
             lines.append("")
             continue
         depth += raw.startswith("{") - raw.startswith("}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from bitverdict.harness.emulator.ptx.opcodes import DTYPES
-from bitverdict.harness.ptx_machine.memory import Judge
+from bitverdict.harness.ptx_machine.memory import Judge, Observer
 from bitverdict.harness.ptx_machine.program import ThreadStep, fault
 from bitverdict.harness.ptx_machine.thread_order import Order
 
@@ -21,6 +21,7 @@ class SharedSpace:
     in_flight: np.ndarray  # (units,) of all CTAs: number of the operation that will write them, 0 for none
     is_read: np.ndarray  # (units,) likewise of one that reads them on its own time
     steps: dict[int, ThreadStep] = field(default_factory=dict)  # of operations in flight, by number
+    observe: Observer | None = None
 
     @classmethod
     def empty(cls, ctas: int, size: int, order: Order, unit: int) -> SharedSpace:
@@ -32,6 +33,8 @@ class SharedSpace:
 
     def flat_offsets(self, step: ThreadStep, threads: np.ndarray, addresses: np.ndarray, size: int, verb: str) -> np.ndarray:
         """Offsets in all of `raw` for `addresses` in the CTA of each thread; a fault outside of what the launch was given."""
+        if self.observe is not None:
+            self.observe("shared", step, threads, addresses, size)
         bytes_of_cta = self.raw.shape[1]
         is_conflict = (addresses < 0) | (addresses + size > bytes_of_cta)
         if is_conflict.any():

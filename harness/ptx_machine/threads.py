@@ -99,6 +99,7 @@ class Threads(Frame):
         memory.begin_batch(self.order, first_cta * shape.threads)
         dynamic = max(program.shared.values(), default=0) if program.has_dynamic_shared else program.shared_bytes
         self.shared = SharedSpace.empty(count, dynamic + shape.shared_bytes, self.order, min(program.unit, 4))
+        self.shared.observe = memory.observe
         self.all = np.arange(lanes)
         self.live = np.ones(lanes, bool)
         self.cta = self.all // shape.threads
