@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bitverdict.harness.emulator.device_probe import ChipEvent, DeviceProbe, LaunchRun, WordAccess
+from bitverdict.harness.emulator.execution.onchip_access import TENSOR_ROW
 
 if TYPE_CHECKING:
     import torch
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
     from bitverdict.harness.emulator.memory.onchip import View
 
 MOST_EVENTS, MOST_PROGRAMS = 3000, 64  # of one program; programs of which events are kept, the last one besides
+ADDS = "adds to what lies there"  # the note of a product that does
 LARGEST = 1 << 26  # bytes of a storage whose writers are kept
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Bytes `low` up to `high` of a space ("shared memory", "tensor memory")."""
+    """Bytes `low` up to `high` of a space ("shared memory", "tensor memory"); of tensor memory those of each lane, 4 a column."""
 
     space: str
     low: int
@@ -99,7 +101,8 @@ class Recorder(DeviceProbe):
         if flight is not None:
             number = self._flights.setdefault(id(flight), (flight, len(self._flights) + 1))[1]
             barrier, operation = flight.barriers[0] if flight.barriers else -1, flight.kind.name
-        line, note, phase = event.op.location, event.note, event.phase
+        line, phase = event.op.location, event.phase
+        note = ADDS if flight is not None and flight.adds else event.note
         self.add(state, Event(state.steps, event.agent, event.kind, operation, line, note, reads, writes, number, barrier, phase))
 
     def on_store(self, access: WordAccess) -> None:
@@ -141,7 +144,10 @@ class Recorder(DeviceProbe):
 
 def piece(view: View) -> Piece:
     """The bytes from the first of `view` to its last. Of registers that an operation writes there is no view of a space."""
-    return Piece(view.space.name, int(view.low), int(view.high))
+    low, high = int(view.low), int(view.high)
+    if view.space.name == "tensor memory" and low % TENSOR_ROW <= (high - 1) % TENSOR_ROW:
+        low, high = low % TENSOR_ROW, (high - 1) % TENSOR_ROW + 1
+    return Piece(view.space.name, low, high)
 
 
 __all__ = ["Event", "Piece", "Recorder"]

@@ -1,4 +1,4 @@
-"""The ring-buffer timeline: stages of on-chip memory by time, what is in flight, landed, read and overwritten there; barriers.
+"""The ring-buffer timeline: partitions, stages of on-chip memory by time, what is in flight, landed, read, overwritten; barriers.
 
 A stage is a range of bytes that an asynchronous operation writes, or reads. Time is the order of the events: a step of the program
 at which nothing of them happened takes no room.
@@ -11,10 +11,13 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
+from bitverdict.harness.emulator.recorder import ADDS
+from bitverdict.harness.report.agent_lanes import KEY, agent_lanes, event_text, mark
 from bitverdict.harness.report.svg import element, picture, text, title_element
 
 MOST_EVENTS, MOST_LANES = 110, 18  # of a picture
 LEFT_MARGIN, LANE, TOP = 236.0, 24.0, 42.0
+LEGEND = 700.0  # pixels of its rows, where the picture is narrower
 NARROW, WIDE_STEP, ROOM = 13.0, 30.0, 780.0  # pixels of one event, and of all where they are few
 
 
@@ -43,35 +46,42 @@ class Lane:
         return f"{'tmem' if self.space.startswith('tensor') else 'smem'} {self.low}"
 
 
-def timeline(timeline_data: Mapping[str, Any], fault: str = "", location: str = "") -> str:
+def timeline(timeline_data: Mapping[str, Any], fault: str = "", location: str = "", *, most_events: int = MOST_EVENTS) -> str:
     """The picture of the events of one program; empty where nothing asynchronous or no barrier is among them. `fault` is what ended
-    it, at `location`: then the last events are drawn, else the first ones."""
+    it, at `location`: then the last events are drawn, else the first ones, `most_events` of them."""
     events = timeline_data.get("events") or []
     if not any(event["flight"] or event["barrier"] >= 0 for event in events):
         return ""
-    shown_events = list(events[-MOST_EVENTS:] if fault else events[:MOST_EVENTS])
+    shown_events = list(events[-most_events:] if fault else events[:most_events])
     lanes, barriers = (
         _lanes(events, shown_events),
         sorted({event["barrier"] for event in shown_events if event["barrier"] >= 0 and not event["flight"]}),
     )
     barriers = barriers[: max(MOST_LANES - len(lanes), 6)]
-    step = min(max(ROOM / (len(shown_events) + 1), NARROW), WIDE_STEP)
-    right_edge, bottom = LEFT_MARGIN + (len(shown_events) + 1) * step + 10, TOP + LANE * (len(lanes) + len(barriers)) + 8
-    parts = [*_axis(shown_events, bottom, step), *_stages(events, shown_events, lanes, right_edge, step)]
-    parts += _barriers(events, shown_events, barriers, TOP + LANE * len(lanes) + 8, step)
+    step = step_of(len(shown_events))
+    agent_parts, above = agent_lanes(shown_events, LEFT_MARGIN, TOP, step)
+    top = TOP + above
+    right_edge, bottom = LEFT_MARGIN + (len(shown_events) + 1) * step + 10, top + LANE * (len(lanes) + len(barriers)) + 8
+    parts = [*_axis(shown_events, bottom, step), *agent_parts, *_stages(events, shown_events, lanes, top, right_edge, step)]
+    parts += _barriers(events, shown_events, barriers, top + LANE * len(lanes) + 8, step)
     if fault:
         x = LEFT_MARGIN + len(shown_events) * step + step / 2
         at = location.rpartition("/")[2]
         parts.append(element("line", title_element(f"{fault} at {at}"), x1=x, x2=x, y1=TOP - 10, y2=bottom, class_="fault"))
         parts.append(text(x, TOP - 26, f"{fault}{f' at {at}' if at else ''}", "label fail", "end"))
-    legend, end = _legend(bottom + 24)
+    legend, end = _legend(bottom + 24, LEGEND)
     parts += legend
     place = timeline_data["program"]
     label = (
         f"{timeline_data.get('kernel', '')}, program {tuple(place)}: stages and barriers by time, "
         f"{len(shown_events)} of {len(events)} events"
     )
-    return picture(max(right_edge, end), bottom + 34, label, parts)
+    return picture(max(right_edge, LEGEND), end + 10, label, parts)
+
+
+def step_of(count: int) -> float:
+    """Pixels of each of `count` events."""
+    return min(max(ROOM / (count + 1), NARROW), WIDE_STEP)
 
 
 def _lanes(events: Sequence[Mapping], shown: Sequence[Mapping]) -> list[Lane]:
@@ -105,19 +115,12 @@ def _axis(shown: Sequence[Mapping], bottom: float, step: float) -> list[str]:
     return parts
 
 
-def _event_text(event: Mapping[str, Any]) -> str:
-    more = f", {event['note']}" if event["note"] else ""
-    return (
-        f"step {event['step']}, {event['agent']}: {event['operation']} {event['kind']}{more}, at {event['line'].rpartition('/')[2]}"
-    )
-
-
 def _stages(
-    events: Sequence[Mapping], shown_events: Sequence[Mapping], lanes: Sequence[Lane], right_edge: float, step: float
+    events: Sequence[Mapping], shown_events: Sequence[Mapping], lanes: Sequence[Lane], top: float, right_edge: float, step: float
 ) -> list[str]:
     parts = []
     for number, lane in enumerate(lanes):
-        y = TOP + number * LANE
+        y = top + number * LANE
         parts.append(text(LEFT_MARGIN - 86, y + 15, lane.name, "label", "end"))
         parts.append(text(LEFT_MARGIN - 8, y + 15, lane.bytes, "label quiet", "end"))
         parts.append(element("line", x1=LEFT_MARGIN, x2=right_edge, y1=y + LANE - 1, y2=y + LANE - 1, class_="grid"))
@@ -141,7 +144,7 @@ def overwritten(events: Sequence[Mapping], lane: Lane) -> dict[int, bool]:
         if event["kind"] == "fault":
             continue
         if event["flight"] and event["kind"] == "issued":
-            if writes and any(_meets(held, writes) for held in (unread, read, *reading.values())):
+            if writes and event["note"] != ADDS and any(_meets(held, writes) for held in (unread, read, *reading.values())):
                 unread_by_event[id(event)] = any(_meets(held, writes) for held in (unread, *reading.values()))
             unread, read = _subtract_ranges(unread, writes), _subtract_ranges(read, writes)
             if reads:
@@ -178,7 +181,7 @@ def _lane(shown_events: Sequence[Mapping], lane: Lane, y: float, step: float, ov
             flight = open_.setdefault(event["flight"], {"from": index if event["kind"] == "issued" else 0, "writes": int(writes)})
             if (early := overwrites.get(id(event))) is not None:
                 said = title_element(
-                    f"{'overwritten before it was read' if early else 'reused after it was read'}: {_event_text(event)}"
+                    f"{'overwritten before it was read' if early else 'reused after it was read'}: {event_text(event)}"
                 )
                 drawn = f"M{x + 1:.1f} {y + 3:.1f}l9 9m0 -9l-9 9" if early else f"M{x + 1:.1f} {y + 3:.1f}h9v9"
                 marks.append(element("path", said, d=drawn, class_="over" if early else "reused"))
@@ -188,9 +191,9 @@ def _lane(shown_events: Sequence[Mapping], lane: Lane, y: float, step: float, ov
             kind = "store" if writes else "reads"
             if event["kind"] == "fault":
                 cross = f"M{x + 1:.1f} {y + 3:.1f}l12 12m0 -12l-12 12"
-                marks.append(element("path", title_element(_event_text(event)), d=cross, class_="over"))
+                marks.append(element("path", title_element(event_text(event)), d=cross, class_="over"))
                 continue
-            marks.append(element("circle", title_element(_event_text(event)), cx=x + step / 2, cy=y + 15, r=3.5, class_=kind))
+            marks.append(element("circle", title_element(event_text(event)), cx=x + step / 2, cy=y + 15, r=3.5, class_=kind))
     for flight in open_.values():
         start, end = flight["from"], len(shown_events)
         landing_index, known_index = flight.get("landed", end), flight.get("known", end)
@@ -201,7 +204,7 @@ def _lane(shown_events: Sequence[Mapping], lane: Lane, y: float, step: float, ov
         until = min(landing_index, known_index)
         if until > start:
             box = {"x": LEFT_MARGIN + start * step + 2, "y": top, "width": (until - start) * step, "height": tall}
-            parts.append(element("rect", title_element(f"in flight: {_event_text(event)}"), class_="issued", **box))
+            parts.append(element("rect", title_element(f"in flight: {event_text(event)}"), class_="issued", **box))
         if landing_index < end and known_index >= landing_index:
             box = {
                 "x": LEFT_MARGIN + landing_index * step + 2,
@@ -210,10 +213,10 @@ def _lane(shown_events: Sequence[Mapping], lane: Lane, y: float, step: float, ov
                 "height": tall,
             }
             kind = "landed" if flight["writes"] else "reads"
-            parts.append(element("rect", title_element(f"landed: {_event_text(event)}"), class_=kind, **box))
+            parts.append(element("rect", title_element(f"landed: {event_text(event)}"), class_=kind, **box))
         if known_index < end:
             x = LEFT_MARGIN + known_index * step + 3
-            told = title_element(f"known: {_event_text(shown_events[known_index])}")
+            told = title_element(f"known: {event_text(shown_events[known_index])}")
             parts.append(element("line", told, x1=x, x2=x, y1=top - 2, y2=top + tall + 2, class_="known"))
     return parts + marks
 
@@ -245,13 +248,23 @@ def _barriers(
             elif event["kind"] in ("waits", "passes"):
                 x = LEFT_MARGIN + index * step + 3
                 kind = "wait" if event["kind"] == "waits" else "pass-mark"
-                marks.append(element("path", title_element(_event_text(event)), d=f"M{x:.1f} {y + 7:.1f}l8 5l-8 5z", class_=kind))
+                marks.append(element("path", title_element(event_text(event)), d=f"M{x:.1f} {y + 7:.1f}l8 5l-8 5z", class_=kind))
         parts += marks
     return parts
 
 
-def _legend(y: float) -> tuple[list[str], float]:
+def _legend(y: float, width: float) -> tuple[list[str], float]:
+    """What each mark means, in rows of at most `width`; and where the last row ends."""
     x, parts = 10.0, []
+
+    def place(label: str) -> float:
+        nonlocal x, y
+        needed = 19 + 6.8 * len(label) + 12
+        if x + needed > width and x > 10.0:
+            x, y = 10.0, y + 20
+        x += needed
+        return x - needed
+
     entries = (
         ("rect", "issued", "load in flight"), ("rect", "landed", "landed, not waited for"), ("line", "known", "waited for"),
         ("rect", "reads", "read"), ("dot", "store", "stored"), ("cross", "over", "overwritten unread"),
@@ -260,18 +273,21 @@ def _legend(y: float) -> tuple[list[str], float]:
         ("tri", "wait", "wait blocks"), ("tri", "pass-mark", "wait passes"),
     )  # fmt: skip
     for shape, kind, label in entries:
+        left_edge = place(label)
         if shape in ("rect", "band"):
-            parts.append(element("rect", x=x, y=y - 9, width=14, height=9, class_=kind))
+            parts.append(element("rect", x=left_edge, y=y - 9, width=14, height=9, class_=kind))
         elif shape == "line":
-            parts.append(element("line", x1=x + 6, x2=x + 6, y1=y - 11, y2=y + 2, class_=kind))
+            parts.append(element("line", x1=left_edge + 6, x2=left_edge + 6, y1=y - 11, y2=y + 2, class_=kind))
         elif shape == "dot":
-            parts.append(element("circle", cx=x + 6, cy=y - 4, r=3.5, class_=kind))
+            parts.append(element("circle", cx=left_edge + 6, cy=y - 4, r=3.5, class_=kind))
         elif shape == "corner":
-            parts.append(element("path", d=f"M{x + 1:.1f} {y - 9:.1f}h9v9", class_=kind))
+            parts.append(element("path", d=f"M{left_edge + 1:.1f} {y - 9:.1f}h9v9", class_=kind))
         elif shape == "cross":
-            parts.append(element("path", d=f"M{x + 1:.1f} {y - 9:.1f}l9 9m0 -9l-9 9", class_=kind))
+            parts.append(element("path", d=f"M{left_edge + 1:.1f} {y - 9:.1f}l9 9m0 -9l-9 9", class_=kind))
         else:
-            parts.append(element("path", d=f"M{x:.1f} {y - 9:.1f}l8 5l-8 5z", class_=kind))
-        parts.append(text(x + 19, y, label, "label quiet"))
-        x += 19 + 6.8 * len(label) + 12
-    return parts, x
+            parts.append(element("path", d=f"M{left_edge:.1f} {y - 9:.1f}l8 5l-8 5z", class_=kind))
+        parts.append(text(left_edge + 19, y, label, "label quiet"))
+    for label, drawn in KEY:
+        left_edge = place(label)
+        parts += [mark(drawn, left_edge + 2, y - 9, label), text(left_edge + 19, y, label, "label quiet")]
+    return parts, y

@@ -31,10 +31,12 @@ class InFlight:
     """One asynchronous operation of a `kind`, issued by partition `agent`.
 
     `landing` moves its data; `barriers` are the bytes of shared memory of the mbarriers that it arrives at; `known` the agents that
-    have waited for it. ValueError where it uses memory that the record of its kind does not name.
+    have waited for it; `adds`: it adds to what it writes over. ValueError where it uses memory that the record of its kind does not
+    name.
     """
 
     __slots__ = (
+        "adds",
         "after",
         "agent",
         "barriers",
@@ -67,7 +69,7 @@ class InFlight:
         self.op, self.kind, self.agent, self.pipe = op, kind, agent, kind.pipe_of(agent)
         self.reads, self.writes, self.barriers = reads, writes, barriers
         self.landing: Callable[[], None] = _land_nothing
-        self.landed = False
+        self.landed = self.adds = False
         self.known: set[int] = set()
         self.after: list[InFlight] = []  # what its issuer had waited for: its completion implies theirs
         self.number = 0

@@ -131,6 +131,7 @@ class TensorCore:
                 self.cta.cluster.hold(op, view, writes=False, needs=PAIR)
         flights, signalled = self.flights, tuple(barrier.offset for barrier, when in signals if when)
         flight = self.onchip.begin(op, TCGEN05_MMA, reads=(a, b), writes=(d,), barriers=signalled)
+        flight.adds = bool(use)
 
         def land() -> None:
             if use and (missing := d.unknown()):
@@ -180,6 +181,7 @@ class TensorCore:
             for view in (a, b):
                 self.cta.cluster.hold(op, view, writes=False, needs=PAIR)
         flight = self.onchip.begin(op, TCGEN05_MMA, reads=(a, b), in_turn=scales, writes=(d,), barriers=signalled)
+        flight.adds = bool(use)
 
         def land() -> None:
             for view, wanted in ((a_scales, True), (b_scales, True), (d, use)):
