@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from bitverdict.harness.contracts.described.draw import Draw as Draw
     from bitverdict.harness.emulator import EmulatedFault as EmulatedFault
     from bitverdict.harness.emulator import emulated as emulated
-    from bitverdict.harness.emulator.launch_trace import trace as trace
     from bitverdict.harness.frontends import strategies as strategies
     from bitverdict.harness.frontends.public import assert_right as assert_right
     from bitverdict.harness.frontends.public import judged as judged
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from bitverdict.harness.model.verdict import Verdict as Verdict
     from bitverdict.harness.ptx_machine.cuda_source import cuda_kernel as cuda_kernel
     from bitverdict.harness.ptx_machine.launch import ptx_kernel as ptx_kernel
+    from bitverdict.harness.report.launch_trace.tracer import trace as trace
 
 _RENAMED_VARIABLES = (
     "STATE TRANSLATIONS POOL_SEED PROFILE SPARES GPU_SLOTS DATABASE DATABASE_PASSWORD PYTHON WITHOUT_WORDS SHARE INJECTED"
@@ -78,7 +78,7 @@ _HOME = {
     "ptx_kernel": "harness.ptx_machine.launch",
     "target": "harness.model.targets",
     "targets": "harness.model.targets",
-    "trace": "harness.emulator.launch_trace",
+    "trace": "harness.report.launch_trace.tracer",
 }
 _MODULES = {"strategies": "harness.frontends.strategies"}
 __all__ = ["__version__", *_HOME, *_MODULES]

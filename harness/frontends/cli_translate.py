@@ -28,7 +28,7 @@ def run(arguments: argparse.Namespace) -> int:
     anything asked that cannot be."""
     from bitverdict.harness.report import translations
 
-    where = _emulated_target(arguments.target)
+    where = emulated_target(arguments.target)
     path = Path(arguments.what)
     if path.suffix == ".py":
         if arguments.launcher:
@@ -66,7 +66,7 @@ def _why(found: object) -> str:
     return f": {fault}" if fault else "; name a target that it serves with --target emulated:sm_NN"
 
 
-def _emulated_target(name: str) -> Target | None:
+def emulated_target(name: str) -> Target | None:
     """The emulated target `name`, None for no name. UsageError for a real GPU."""
     if not name:
         return None

@@ -95,6 +95,9 @@ COMMANDS = {
     "new": Command("write the files of a new kernel into the checkout, which work at once", "lab.commands.new_kernel", group=LAB),
     "sanitize": Command("cases under iisan, consan, fpsan and compute-sanitizer", "lab.commands.sanitize", group=LAB),
     "pages": Command("print the pages of docs/ that come from the code, or check them", "lab.commands.pages", group=LAB),
+    "trace": Command(
+        "look at a launch: tiles by line, who touched an element, partitions by time", "frontends.cli_trace", group="Understand"
+    ),
     "translate": Command(
         "print the Python that an emulated GPU executes for a kernel", "frontends.cli_translate", group="Understand"
     ),

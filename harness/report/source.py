@@ -31,10 +31,10 @@ def listing(marks: Mapping[str, str], case: Case) -> list[dict[str, Any]]:
         if (found := file_of(location, case)) is not None:
             at = files.setdefault(found[0], {})
             at[found[1]] = f"{at[found[1]]}; {said}" if at.get(found[1], said) != said else said
-    return [told for path, at in files.items() if (told := _listing(path, at))]
+    return [told for path, at in files.items() if (told := listing_of(path, at))]
 
 
-def _listing(path: Path, marks: dict[int, str]) -> dict[str, Any] | None:
+def listing_of(path: Path, marks: dict[int, str]) -> dict[str, Any] | None:
     text = path.read_text(errors="replace")
     lines = text.splitlines()
     marks = {number: said for number, said in marks.items() if 0 < number <= len(lines)}

@@ -18,7 +18,12 @@ from tests.support.guide_steps import do, steps
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 DOCS = CHECKOUT / "docs"
-TUTORIALS = ("first_failing_kernel", "gluon_ring", "blackwell_on_a_laptop")  # `.ci/wheel` carries out your_tests.md
+TUTORIALS = (
+    "first_failing_kernel",
+    "gluon_ring",
+    "blackwell_on_a_laptop",
+    "look_at_a_launch",
+)  # `.ci/wheel` carries out your_tests.md
 SHELVES = ["Tutorials", "How-to", "Reference", "Explanation", "Evidence"]
 
 

@@ -40,27 +40,34 @@ def error_budget(expected: ExpectedOutput, first: LaunchResult, launch: Callable
         return {}
     index = tuple(int(place) for place in np.unravel_index(int(size.argmax()), size.shape))
     error = float(word_values[index] - exact[index])
-    shares: dict[str, float] = {}
-    for line in probe.lines:
+
+    def share_of(line: str) -> float:
         with_line = _launch_with(launch, LocalErrors(line)).real_values.get(expected.name)
-        shares[line] = 0.0 if with_line is None else float(np.nan_to_num(with_line.value[index] - exact[index]))
+        return 0.0 if with_line is None else float(np.nan_to_num(with_line.value[index] - exact[index]))
+
+    shares = ranked_shares(probe, error, share_of)
+    name = f"{expected.name}{list(index)}"
+    return {
+        "allowed": [_allowed_text(expected, name, index, word_values, exact)],
+        "error by line": [f"{abs(share / exact[index]):.1e}  {line_text(line)}" for line, share in shares],
+    }
+
+
+def ranked_shares(probe: LocalErrors, error: float, share_of: Callable[[str], float]) -> list[tuple[str, float]]:
+    """The lines that `probe` has seen round and their shares in `error`, the largest first and stores last; those that matter."""
+    shares = {line: share_of(line) for line in probe.lines}
     left = error - sum(shares.values())
     shares[" and ".join(probe.product_lines) or "no line that is known"] = left
     stored = {line: share for line, share in shares.items() if line.endswith(STORE)}
     told = sorted((line for line in shares if line not in stored), key=lambda line: -abs(shares[line]))
     least = LEAST_SHARE * max(map(abs, shares.values()))
-    lines = [line for line in (*told[:MOST_ROWS], *stored) if abs(shares[line]) >= least]
-    name = f"{expected.name}{list(index)}"
-    return {
-        "allowed": [_allowed_text(expected, name, index, word_values, exact)],
-        "error by line": [f"{abs(shares[line] / exact[index]):.1e}  {_line_text(line)}" for line in lines],
-    }
+    return [(line, shares[line]) for line in (*told[:MOST_ROWS], *stored) if abs(shares[line]) >= least]
 
 
-def _line_text(line: str) -> str:
+def line_text(line: str) -> str:
     """The "FILE:LINE" as reports name it, and its source."""
     if " and " in line:
-        return " and ".join(_line_text(each).partition("  ")[0] for each in line.split(" and "))
+        return " and ".join(line_text(each).partition("  ")[0] for each in line.split(" and "))
     file, _, number = line.removesuffix(STORE).rpartition(":")
     if not number.isdigit():
         return line
